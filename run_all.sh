@@ -1,6 +1,6 @@
 #!/bin/bash
-# Sets up what is missing, runs every experiment, and builds results/index.html.
-# Usage: sudo ./run_all.sh [--quick] [--only NAME ...] [--system SYSTEM] [--again] ...: see --help
+# Installs missing dependencies, runs all experiments, and builds results/index.html.
+# Usage: sudo ./run_all.sh [--quick] [--only NAME ...] [--system SYSTEM] [--again] ... (see --help)
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")"
 

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Sets up what is missing and runs the tests (arguments go to pytest).
-# Usage: sudo ./run_tests.sh [pytest's arguments]
-#        ./run_tests.sh --check      lint, format, types, C warnings, imports, instead of the tests
+# Installs missing dependencies and runs the tests.
+# Usage: sudo ./run_tests.sh [pytest arguments]
+#        ./run_tests.sh --check      check lint, format, types, C warnings and imports instead
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")"
 
@@ -20,11 +20,11 @@ if [[ ${1:-} == --check ]]; then
     exit
 fi
 if [[ $EUID -ne 0 ]]; then
-    echo "run_tests.sh: error: root is needed for network namespaces: run it with sudo" >&2
+    echo "run_tests.sh: error: network namespaces need root: run it with sudo" >&2
     exit 2
 fi
 ./setup.sh --dev
-# Tests start hundreds of processes of Python: each would compile all modules again.
+# Tests start hundreds of Python processes, which would compile all modules again.
 unset PYTHONDONTWRITEBYTECODE
-# More of them than cores: tests in real time wait most of their time.
+# More workers than cores: tests in real time mostly wait.
 exec .venv/bin/python -m pytest -n 4 --dist worksteal "$@"

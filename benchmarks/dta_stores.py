@@ -20,7 +20,7 @@ from collectors.dta.hashes import Words
 from collectors.dta.key_write import Policy, Store, slot
 from collectors.dta.theory import mean_outcome, outcome_of_absent
 from collectors.roce.region import Region
-from telemark.results.goodness_of_fit import agreement, count_chance
+from telemark.results.goodness_of_fit import agreement_check, binomial_p_value
 from telemark.results.report import Report, table
 from telemark.session import cli
 from telemark.session.run import Run
@@ -104,13 +104,13 @@ def report(rows: Sequence[Asked]) -> Report:
         if row.keys == "written":
             theory = mean_outcome(load, row.copies, BITS, Policy.PLURALITY)
         for count, chance in ((row.right, theory.right), (row.wrong, theory.wrong)):
-            chances.append(count_chance(count, row.queries, float(chance)))
+            chances.append(binomial_p_value(count, row.queries, float(chance)))
     shown = [(row.copies, row.keys, row.right / row.queries, row.wrong, row.per_s / 1e6)
              for row in rows]  # fmt: skip
     columns = ("copies", "keys", "right", "wrong", "million queries/s")
     return Report(
         samples=[row._asdict() for row in rows],
-        checks=[agreement("right and wrong answers", chances)],
+        checks=[agreement_check("right and wrong answers", chances)],
         tables=[table(f"{rows[0].queries:,} keys", columns, shown)],
         machine_columns=("per_s",),
     )

@@ -24,7 +24,7 @@ from telemark.results.report import Check, Report, table
 from telemark.session import cli
 from telemark.session.run import Run
 from telemark.traffic.flows import Flow, FlowRecord, Traffic
-from topologies.line import Line
+from topologies.basic import Line
 
 START_NS = 500_000_000  # for the senders to get ready
 
@@ -74,7 +74,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         start_ns = run.clock.now_ns() + START_NS
         async with Traffic(net, [flow], start_ns) as traffic, countdown(run, seconds):
             records = await traffic.finish()
-    return report(net, records[flow.id], PacketAccounting.of(net, records))
+    return report(net, records[flow.id], PacketAccounting.from_network(net, records))
 
 
 async def fill_tables(net: Network) -> None:

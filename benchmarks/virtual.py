@@ -143,7 +143,7 @@ async def measure(
             records = await traffic.finish()
             memory = resident_mb()
     hops = sum(counters["engine"]["received"] for counters in net.counters.values())
-    accounting = PacketAccounting.of(net, records)
+    accounting = PacketAccounting.from_network(net, records)
     return Sample(
         number, switches, set_up_s, accounting.received, hops, hops / took_s, events / took_s,
         1e9 * took_s / hops, memory,

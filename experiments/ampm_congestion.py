@@ -54,7 +54,7 @@ from telemark.session.run import Run
 from telemark.sweep.runs import sweep_seeds
 from telemark.traffic.flows import Flow
 from telemark.traffic.patterns import Poisson
-from topologies.dumbbell import Dumbbell
+from topologies.basic import Dumbbell
 
 METHODS = {"double": Method.DOUBLE, "multiplexed": Method.MULTIPLEXED}
 PATH = ("s1", "s2")

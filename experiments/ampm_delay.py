@@ -55,7 +55,7 @@ from telemark.session.run import Run
 from telemark.sweep.runs import sweep_seeds
 from telemark.traffic.flows import Flow
 from telemark.traffic.patterns import Poisson
-from topologies.dumbbell import Dumbbell
+from topologies.basic import Dumbbell
 
 PATH = ("s1", "s2")
 WHOLE = (Point("s1", "arrivals"), Point("s2", "departures"))
@@ -234,7 +234,7 @@ def mean_error_variance_check(results: Results, options: argparse.Namespace) -> 
     """Errors of the mean over their standard deviation, squared: 1 on average, but for chance."""
     errors = results.errors_us("mean") / mean_sd_us(results.case, options)
     square = float(np.mean(errors**2)) if len(errors) else float("nan")
-    low, high = statistics.likely_mean_square(max(len(errors), 1))
+    low, high = statistics.mean_square_bounds(max(len(errors), 1))
     name = f"{results.case.name}, mean: errors squared, over their law's variance"
     return Check(name, square, 1, high - 1 if square > 1 else 1 - low)
 

@@ -51,7 +51,7 @@ from telemark.session import cli
 from telemark.session.run import Run
 from telemark.sweep.runs import sweep_seeds
 from telemark.traffic.flows import Flow
-from topologies.line import Line
+from topologies.basic import Line
 
 PATH = ("s1", "s2", "s3")
 LINK_DELAY_US = 1000

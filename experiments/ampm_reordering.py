@@ -39,7 +39,7 @@ from telemark.session import cli
 from telemark.session.run import Run
 from telemark.sweep.runs import sweep_seeds
 from telemark.traffic.flows import Flow
-from topologies.line import Line
+from topologies.basic import Line
 
 FLOW = 1
 PATH = ("s1", "s2")

@@ -230,7 +230,7 @@ async def measure(
         noise=why,
         set_up_s=set_up_s,
         loads=loads,
-        accounting=PacketAccounting.of(net, records),
+        accounting=PacketAccounting.from_network(net, records),
     )  # fmt: skip
 
 

@@ -83,7 +83,7 @@ from telemark.session.run import Run
 from telemark.sweep.runs import sweep
 from telemark.traffic.flows import Flow, Traffic
 from telemark.traffic.patterns import Poisson
-from topologies.line import Line
+from topologies.basic import Line
 
 TOPO = Line(switches=len(PATH), loss_probability=LOSS, delay_us=LINK_DELAY_US)
 MARGIN = 3  # blocks before and after those that are measured: errors reach so far
@@ -178,7 +178,7 @@ async def measure(
     for problem in problems:
         run.progress.say(f"{setting.name}: {problem}")
     methods = {flow: METHODS[flow.id] for flow in flows}
-    accounting = PacketAccounting.of(net, records)
+    accounting = PacketAccounting.from_network(net, records)
     truths = read_truths(net, dict.fromkeys(flows, PATH), schedule, methods, records)
     if options.time == "real":
         why = noise(truths.values(), records.values(), problems)

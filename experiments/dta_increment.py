@@ -36,7 +36,7 @@ from controllers.roce.running import require_minip4
 from experiments.shared.dta.reports import filled
 from experiments.shared.dta.translator_setup import PROGRAM, checks, translating
 from telemark.results import plots
-from telemark.results.goodness_of_fit import agreement, mean_chance
+from telemark.results.goodness_of_fit import agreement_check, t_test_p_value
 from telemark.results.report import Check, Report
 from telemark.session import cli
 from telemark.session.run import Run
@@ -91,7 +91,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         checks=[
             *(check for of_rows in exact for check in of_rows),
             Check("estimates above the bound, of what theory allows, at most", max(too_far), 0, 1),
-            agreement("errors", [point.chance for point in points]),
+            agreement_check("errors", [point.chance for point in points]),
         ],
         metrics={"flows": FLOWS, "counted": int(sizes.sum())},
         figure=draw(points, sizes),
@@ -150,7 +150,7 @@ def modelled(
         too_far.append((own > bound).mean())
     expected = error_exceeds(sizes, slots, rows, levels[-1])[levels]
     points = [
-        Point(rows, slots, part, float(each.mean()), float(theory), mean_chance(each, theory))
+        Point(rows, slots, part, float(each.mean()), float(theory), t_test_p_value(each, theory))
         for part, each, theory in zip(LEVELS, above.T, expected, strict=True)
         if min(theory, 1 - theory) * sets * slots > SEEN
     ]

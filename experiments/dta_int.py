@@ -45,7 +45,7 @@ from experiments.shared.dta import fabric
 from experiments.shared.dta.fabric import SINK_PROGRAM, Told, tracing
 from telemark.errors import TestbedError
 from telemark.results import plots
-from telemark.results.goodness_of_fit import agreement, count_chance
+from telemark.results.goodness_of_fit import agreement_check, binomial_p_value
 from telemark.results.report import Check, Report, table
 from telemark.session import cli
 from telemark.session.run import Run
@@ -88,7 +88,7 @@ class Point(NamedTuple):
 
     @property
     def chance(self) -> float:
-        return count_chance(self.right, self.queries, self.expected)
+        return binomial_p_value(self.right, self.queries, self.expected)
 
 
 class Cost(NamedTuple):
@@ -126,7 +126,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         points += modelled(copies, 1 << (16 if options.quick else 20), rng)
     return Report(
         samples=[{**point._asdict(), "expected": round(point.expected, 6)} for point in points],
-        checks=[*exact, agreement("paths found", [point.chance for point in points])],
+        checks=[*exact, agreement_check("paths found", [point.chance for point in points])],
         metrics=metrics_of(points),
         figure=draw(points, costs),
         caption=caption(options),

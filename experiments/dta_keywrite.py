@@ -42,7 +42,7 @@ from controllers.roce.running import require_minip4
 from experiments.shared.dta.reports import filled
 from experiments.shared.dta.translator_setup import PROGRAM, checks, translating
 from telemark.results import plots
-from telemark.results.goodness_of_fit import agreement, count_chance
+from telemark.results.goodness_of_fit import agreement_check, binomial_p_value
 from telemark.results.report import Check, Report
 from telemark.session import cli
 from telemark.session.run import Run
@@ -95,7 +95,7 @@ class Point:
 
     @property
     def chance(self) -> float:
-        return count_chance(self.count, self.queries, self.expected)
+        return binomial_p_value(self.count, self.queries, self.expected)
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
@@ -115,7 +115,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     points += checksum_points(options.model_slots >> 2, rng)
     return Report(
         samples=[asdict(point) for point in points],
-        checks=[*exact, agreement("all panels", [point.chance for point in points])],
+        checks=[*exact, agreement_check("all panels", [point.chance for point in points])],
         metrics={"points": len(points)},
         figure=draw(points),
         caption=caption(options),

@@ -40,7 +40,7 @@ from experiments.shared.dta.lossy_reports import (
 )
 from telemark.errors import TestbedError
 from telemark.results import plots
-from telemark.results.goodness_of_fit import agreement, count_chance
+from telemark.results.goodness_of_fit import agreement_check, binomial_p_value
 from telemark.results.report import Check, Report, table
 from telemark.session import cli
 from telemark.session.run import Run
@@ -97,7 +97,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         samples=[sample_of(name, each) for (name, _), each in found.items()],
         checks=[
             *(check for (name, _), each in found.items() for check in checks_of(name, each)),
-            agreement("reports lost", chances(found)),
+            agreement_check("reports lost", chances(found)),
         ],
         figure=draw(found, rate_pps),
         caption=caption(options, rate_pps),
@@ -135,7 +135,7 @@ def checks_of(name: str, found: Found) -> list[Check]:
         checks["requests lost, by the translator"] = (found.unwritten, unwritten)
     return [
         *(Check(f"{where}: {what}", *values) for what, values in checks.items()),
-        *found.accounting.checks(f"{where}: books"),
+        *found.accounting.checks(f"{where}: accounting"),
     ]
 
 
@@ -148,7 +148,7 @@ def chances(found: Mapping[tuple[str, float], Found]) -> list[float]:
     """Of what is lost independently, how likely theory has so many lost: p, or twice in a row."""
     theory = {"not sent again": 1, "sent again": 2, "UC": 1}
     return [
-        count_chance(each.lost, each.lossy, loss ** theory[name])
+        binomial_p_value(each.lost, each.lossy, loss ** theory[name])
         for (name, loss), each in found.items() if name in theory
     ]  # fmt: skip
 

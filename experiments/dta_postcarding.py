@@ -38,7 +38,7 @@ from controllers.roce.running import require_minip4
 from experiments.shared.dta.reports import filled
 from experiments.shared.dta.translator_setup import PROGRAM, Running, checks, translating
 from telemark.results import plots
-from telemark.results.goodness_of_fit import agreement
+from telemark.results.goodness_of_fit import agreement_check
 from telemark.results.report import Check, Report
 from telemark.session import cli
 from telemark.session.run import Run
@@ -103,7 +103,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     held = [check for _, of_cache in found for check in of_cache]
     return Report(
         samples=[sample_of(point) for point in points],
-        checks=[*held, *exact, agreement("paths found", [point.chance for point in points])],
+        checks=[*held, *exact, agreement_check("paths found", [point.chance for point in points])],
         metrics={"key_write_requests_a_path": key_write},
         figure=draw(points, key_write),
         caption=caption(options),

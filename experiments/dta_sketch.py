@@ -36,7 +36,7 @@ from controllers.roce.running import require_minip4
 from experiments.shared.dta.reports import filled
 from experiments.shared.dta.translator_setup import PROGRAM, checks, translating
 from telemark.results import plots
-from telemark.results.goodness_of_fit import agreement, count_chance
+from telemark.results.goodness_of_fit import agreement_check, binomial_p_value
 from telemark.results.report import Check, Report
 from telemark.session import cli
 from telemark.session.run import Run
@@ -88,11 +88,11 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     measured = await sweep(measure, settings, run)
     found = [case for case, _ in measured]
     held = [check for _, exact in measured for check in exact]
-    chances = [count_chance(each.beyond(SOME), ABSENT, each.expected_beyond(SOME))
+    chances = [binomial_p_value(each.beyond(SOME), ABSENT, each.expected_beyond(SOME))
                for each in found]  # fmt: skip
     return Report(
         samples=[sample_of(each) for each in found],
-        checks=[*held, agreement("errors", chances)],
+        checks=[*held, agreement_check("errors", chances)],
         figure=draw(found),
         caption=caption(options),
     )

@@ -34,7 +34,7 @@ from ebpf.statistics.samples import SAMPLE, mean_distance, medians, wasserstein
 from experiments.shared.xdp.settings import require_real_time
 from experiments.shared.xdp.streams import Stream, random_flows, zipf
 from telemark.results import plots
-from telemark.results.goodness_of_fit import agreement, mean_chance
+from telemark.results.goodness_of_fit import agreement_check, t_test_p_value
 from telemark.results.report import Check, Report
 from telemark.session import cli
 from telemark.session.run import Run
@@ -100,7 +100,7 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
             Check("sums and variances that are not exact", sum(e.inexact for e in measured), 0),
             Check("quantiles and medians beyond their bound", sum(e.beyond for e in measured), 0),
             Check("norms: part beyond 3 standard deviations, at most 1 / 9", far, 0, 1 / 9),
-            agreement("errors", [point.chance for point in points]),
+            agreement_check("errors", [point.chance for point in points]),
         ],
         metrics={f"{name}: ns a packet": float(np.median(each)) for name, each in costs.items()},
         figure=draw(points, costs),
@@ -221,7 +221,7 @@ def point_of(name: str, measured: Sequence[Measured]) -> Point:
     """A statistic's errors over all runs, and how likely theory gives such a mean."""
     errors, deviations = np.array([each.errors[name] for each in measured]).T
     return Point(name, float(errors.mean()), float(np.sqrt((errors**2).mean())),
-                 float(np.sqrt((deviations**2).mean())), mean_chance(errors, 0))  # fmt: skip
+                 float(np.sqrt((deviations**2).mean())), t_test_p_value(errors, 0))  # fmt: skip
 
 
 def cost(

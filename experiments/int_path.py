@@ -51,7 +51,7 @@ from telemark.session import cli
 from telemark.session.run import Run
 from telemark.traffic.flows import Flow, FlowRecord, Traffic
 from telemark.traffic.patterns import Poisson
-from topologies.parking_lot import ParkingLot
+from topologies.basic import ParkingLot
 
 PATH = ("s1", "s2", "s3", "s4", "s5")
 LOADS = (0.5, 0.6, 0.7, 0.8, 0.9)  # of each switch's link, with the watched flow and its INT
@@ -182,7 +182,7 @@ async def measure(options: argparse.Namespace, run: Run) -> Outcome:
         record=record,
         accounts=read_accounts(told, truth, record, unseen),
         kept=collector.result,
-        accounting=PacketAccounting.of(net, records),
+        accounting=PacketAccounting.from_network(net, records),
         clocks=clocks,
         inside=inside,
         ahead=[on_bmv2.read_ahead(net, switch, after, watched)

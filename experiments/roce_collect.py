@@ -180,7 +180,8 @@ async def measure(name: str, case: Case, options: argparse.Namespace, run: Run) 
         case, segments, net.applications[-1].result, taken, counts,
         (net.port("s1", "h1"), net.port("s1", "h3")),
         pcap.read(came).time_ns.astype(np.int64), pcap.read(left).time_ns.astype(np.int64),
-        requests.time_ns.astype(np.int64), int(requests.length[0]), PacketAccounting.of(net, {}),
+        requests.time_ns.astype(np.int64), int(requests.length[0]),
+        PacketAccounting.from_network(net, {}),
     )  # fmt: skip
 
 
@@ -255,7 +256,7 @@ def checks_of(name: str, found: Found) -> list[Check]:
         Check(f"{name}: records that the switch counts", found.counts["sent"], count),
         Check(f"{name}: segments behind the switch", len(found.left), count),
         Check(f"{name}: segments that were changed", altered, 0),
-        *found.accounting.checks(f"{name}: books"),
+        *found.accounting.checks(f"{name}: accounting"),
     ]
 
 

@@ -202,7 +202,7 @@ async def measure(name: str, rate_pps: int, options: argparse.Namespace, run: Ru
             records = await traffic.finish()
         counts = await events(switch, running.session)
         place = await state(switch, running.session)
-    accounting = PacketAccounting.of(net, records)
+    accounting = PacketAccounting.from_network(net, records)
     sent = went_out(net) if sets_back else None
     return Found(
         name, rate_pps, count, accounting.lost_by_links[net.interface("s1", "s2")], counts["sent"],
@@ -264,7 +264,7 @@ def checks_of(found: Found, *, is_virtual: bool) -> list[Check]:
     one_lost = found.lost_by_link if is_virtual else min(found.lost_by_link, 1)
     checks = [
         Check(f"{where}: records that the link lost", one_lost, 1, 0),
-        *found.accounting.checks(f"{where}: books"),
+        *found.accounting.checks(f"{where}: accounting"),
     ]
     accounts = {}
     if not way.listens:

@@ -110,7 +110,7 @@ async def measure(
                 "packets": len(records[flow.id].sent),
                 "estimate": sketch.estimate(counters, places),
             })  # fmt: skip
-    return samples, PacketAccounting.of(net, records)
+    return samples, PacketAccounting.from_network(net, records)
 
 
 def flows_of(topo: LeafSpine, options: argparse.Namespace, seed: int) -> list[Flow]:

@@ -43,7 +43,7 @@ from telemark.results.report import Check, Report, table
 from telemark.session import cli
 from telemark.session.run import Run
 from telemark.traffic.flows import Flow
-from topologies.line import Line
+from topologies.basic import Line
 
 TARGETS = ("minip4", "bmv2")
 PATH = ("s1", "s2", "s3")

@@ -89,7 +89,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
             *(check for name, outcome in outcomes.items()
               for check in checks_of_queue(name, outcome, options)),
             *checks_of_probes(monitored, options),
-            *monitored.accounting.checks("probes, books"),
+            *monitored.accounting.checks("probes, accounting"),
         ],
         metrics=metrics_of(outcomes, monitored),
         figure=draw(outcomes, monitored),
@@ -110,7 +110,7 @@ def reject_idle(name: str, outcome: Outcome) -> None:
 
 def checks_of_queue(name: str, outcome: Outcome, options: argparse.Namespace) -> list[Check]:
     """Marks in either kind of time; in virtual time also what theory says of queue and link."""
-    checks = [*outcome.accounting.checks(f"{name}, books")]
+    checks = [*outcome.accounting.checks(f"{name}, accounting")]
     if options.target == "minip4":
         wrong = outcome.met.wrong_marks(THRESHOLD)
         checks.append(Check(f"{name}: segments marked against the rule", wrong, 0))

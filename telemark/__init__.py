@@ -1,4 +1,4 @@
-"""The library that experiments import, and the command `telemark`."""
+"""Library for experiments, and the command `telemark`."""
 
 from pathlib import Path
 

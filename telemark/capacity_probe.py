@@ -1,8 +1,8 @@
-"""What a network bears of the traffic that is asked for, as a short probe of it found.
+"""Capacity probe: finds the packet rate that a network on bmv2 sustains.
 
-A bmv2 forwards some thousand packets a second, fewer the more the machine has to do, and drops what
-comes faster, or keeps it for long. So before a run on bmv2 its flows are sent for a second, at half
-their rates if that was too much, and so on: the run takes the rates that went well.
+bmv2 forwards some thousand packets/s, fewer on a loaded machine; it drops or delays packets at
+higher rates. Therefore the flows of a run on bmv2 are first sent for one second, with their rates
+halved until bmv2 sustains them. The run uses the rates found.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from telemark.errors import TestbedError
+from telemark.errors import IDLE_MACHINE, TestbedError
 from telemark.session.clock import Clock
 from telemark.traffic.flows import Flow, FlowRecord, RateError, Traffic
 
@@ -20,71 +20,71 @@ if TYPE_CHECKING:
     from telemark.session.run import Run
 
 PROBE_S = 1.0
-HEADROOM = 2  # what is tried is so much more than what is taken
-SHARES = tuple(2.0**-n for n in range(7))  # of the rates asked for
-LONGEST_WAIT_US = 100_000.0  # in the switches: from there on queues only grow
+HEADROOM = 2  # probe at twice the rate that the run will use
+SHARES = tuple(2.0**-n for n in range(7))  # of the requested rates
+MAX_QUEUEING_DELAY_US = 100_000.0  # above this, queues grow without bound
 DRAIN_S = 0.5
-SETTLED_NS, SETTLINGS = 200_000_000, 25
+POLL_NS, MAX_POLLS = 200_000_000, 25  # of the number of frames inside the switches
 
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """One second of traffic: what of it bmv2 dropped, and by how much packets differed, us."""
+    """Drops and queueing delay of one second of traffic."""
 
     dropped: int
-    wait_us: float  # of the packet that took longest, more than the one that took least
+    queueing_delay_us: float  # largest difference between delays of a flow's packets
 
     @property
     def is_good(self) -> bool:
-        """Nothing was lost, and nothing piled up."""
-        return not self.dropped and self.wait_us < LONGEST_WAIT_US
+        """Whether no packet was lost and no queue kept growing."""
+        return not self.dropped and self.queueing_delay_us < MAX_QUEUEING_DELAY_US
 
 
 @dataclass(frozen=True)
 class CapacityEstimate:
-    """What a network bears: this share of the rates asked for, at which packets waited so long."""
+    """Share of the requested rates that a network sustains, and the queueing delay at that rate."""
 
     share: float
-    wait_us: float
+    queueing_delay_us: float
 
     def rate(self, rate_pps: int) -> int:
-        """What is borne of a rate, a packet a second at least."""
+        """Return the sustained part of a rate, at least 1 packet/s."""
         return rate_pps if self.share == 1 else max(int(rate_pps * self.share), 1)
 
     def __str__(self) -> str:
-        took = f"packets waited up to {self.wait_us / 1000:.1f} ms"
+        delay = f"queueing delay up to {self.queueing_delay_us / 1000:.1f} ms"
         if self.share == 1:
-            return f"bmv2 bears the rates asked for ({took})"
-        return f"bmv2 bears 1/{1 / self.share:.0f} of the rates asked for ({took})"
+            return f"bmv2 sustains the requested rates ({delay})"
+        return f"bmv2 sustains 1/{1 / self.share:.0f} of the requested rates ({delay})"
 
 
 async def probe(net: "Network", flows: Sequence[Flow], run: "Run") -> CapacityEstimate:
-    """What a network on bmv2, whose tables are filled, bears of these flows; the run says so.
+    """Find the share of the rates of flows that a network on bmv2 sustains, and report it.
 
-    The network is for nothing else: what the probe loses is missing in its books. Raises
-    TestbedError where it bears hardly anything.
+    The tables of the network must be filled. Use the network for nothing else: packets that the
+    probe loses are missing in its packet accounting. Raises TestbedError below the lowest share.
     """
     net.expected_drops = [*net.expected_drops, "bmv2"]
     for share in SHARES:
-        run.progress.update(f"{net.name}: is 1/{1 / share:.0f} of the rates asked for borne?")
-        tried = [probe_flow(flow, share * HEADROOM) for flow in flows]
-        trial = await _try(net, tried, run.clock)
-        if trial.is_good:
-            capacity = CapacityEstimate(share, trial.wait_us)
+        run.progress.update(f"{net.name}: probing 1/{1 / share:.0f} of the requested rates")
+        probe_flows = [probe_flow(flow, share * HEADROOM) for flow in flows]
+        result = await _send(net, probe_flows, run.clock)
+        if result.is_good:
+            capacity = CapacityEstimate(share, result.queueing_delay_us)
             run.capacities.append(capacity)
             run.progress.say(f"{net.name}: {capacity}")
             return capacity
     raise TestbedError(
-        f"bmv2 does not bear 1/{1 / share:.0f} of the rates asked for here: it dropped "
-        f"{trial.dropped} packets, and some waited {trial.wait_us / 1000:.1f} ms; leave the "
-        "machine more idle, or take --target minip4"
+        f"bmv2 cannot sustain 1/{1 / share:.0f} of the requested rates: it dropped "
+        f"{result.dropped} packets, with a queueing delay of "
+        f"{result.queueing_delay_us / 1000:.1f} ms; {IDLE_MACHINE} or use --target minip4"
     )
 
 
 def probe_flow(flow: Flow, factor: float) -> Flow:
-    """The part of a flow that is sent in a probe: as long as at its own rate, a second at most.
+    """Return the flow that a probe sends: same duration at another rate, at most one second.
 
-    Flows that begin later begin at once.
+    Flows that start after the probe's second start immediately.
     """
     after_s = flow.after_s if flow.after_s < PROBE_S else 0.0
     rate_pps = flow.rate_pps * factor
@@ -94,41 +94,43 @@ def probe_flow(flow: Flow, factor: float) -> Flow:
     )
 
 
-async def _try(net: "Network", flows: Sequence[Flow], clock: Clock) -> ProbeResult:
-    before = _inside(net)
+async def _send(net: "Network", flows: Sequence[Flow], clock: Clock) -> ProbeResult:
+    before = _frames_inside(net)
     try:
         async with Traffic(net, flows) as traffic:
             records = await traffic.finish(DRAIN_S)
     except RateError:
-        wait_us = LONGEST_WAIT_US  # too much, whatever came through
+        delay_us = MAX_QUEUEING_DELAY_US  # the rate is too high
     else:
-        wait_us = max_queueing_delay_us(r for r in records.values() if isinstance(r, FlowRecord))
-    return ProbeResult(await _settled(net, clock) - before, wait_us)
+        delay_us = max_queueing_delay_us(r for r in records.values() if isinstance(r, FlowRecord))
+    return ProbeResult(await _wait_until_drained(net, clock) - before, delay_us)
 
 
-async def _settled(net: "Network", clock: Clock) -> int:
-    """How many frames are inside when no more come out: what comes late must not meet the next
-    trial's flows, which have the same ports."""
+async def _wait_until_drained(net: "Network", clock: Clock) -> int:
+    """Wait until no more frames leave the switches; return the number of frames that remain.
+
+    Late frames must not reach the flows of the next probe, which use the same ports.
+    """
     last = -1
-    for _ in range(SETTLINGS):
-        if (inside := _inside(net)) == last:
+    for _ in range(MAX_POLLS):
+        if (inside := _frames_inside(net)) == last:
             break
         last = inside
-        await clock.sleep_until(clock.now_ns() + SETTLED_NS)
+        await clock.sleep_until(clock.now_ns() + POLL_NS)
     return inside
 
 
 def max_queueing_delay_us(records: Iterable[FlowRecord]) -> float:
-    """The longest of any packet on its flow's way, more than the quickest one of the flow."""
-    waits_us = [0.0]
+    """Return the largest delay of a packet above the minimum delay of its flow."""
+    queueing_us = [0.0]
     for record in records:
-        took_ns = (record.received["received_ns"] - record.received["sent_ns"]).astype(np.int64)
-        if len(took_ns):
-            waits_us.append(float(took_ns.max() - took_ns.min()) / 1000)
-    return max(waits_us)
+        delay_ns = (record.received["received_ns"] - record.received["sent_ns"]).astype(np.int64)
+        if len(delay_ns):
+            queueing_us.append(float(delay_ns.max() - delay_ns.min()) / 1000)
+    return max(queueing_us)
 
 
-def _inside(net: "Network") -> int:
-    """Frames that have gone into a bmv2 so far, and not come out: in its queues, or dropped."""
+def _frames_inside(net: "Network") -> int:
+    """Count the frames that entered a bmv2 and did not leave it: queued or dropped."""
     counters = [net.switch(name).read_counters()["inner"] for name in net.topo.switches()]
     return sum(counted["into"] - counted["out"] for counted in counters)

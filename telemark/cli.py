@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from telemark.session.cli import Parser
 
-# Subcommand -> module, which has add_arguments(parser) and run(args) -> exit status, and summary.
-# They are found by name, so that this package imports nothing that builds on it.
+# Subcommand -> module with add_arguments(parser) and run(args) -> exit status, and help text.
+# Modules are imported by name, so that this package does not import packages above it.
 _COMMANDS = {
-    "run": ("importers.cli", "run a network of p4lang/tutorials (topology.json) or p4-utils"),
+    "run": ("importers.cli", "run a network described for p4lang/tutorials or p4-utils"),
     "dta": (
         "controllers.dta.manager.cli",
         "start, query and stop a DTA system",

@@ -1,6 +1,6 @@
-"""What this machine has of all that Telemark can use, and how to get what is missing.
+"""List dependencies that this machine has or lacks, and how to install the missing ones.
 
-Then which experiments can run here: in virtual time, in real time, and on bmv2.
+Then list which experiments can run here: in virtual time, in real time, and on bmv2.
 """
 
 import argparse
@@ -25,63 +25,63 @@ from telemark.results.report import table
 from telemark.run_all.catalogue import Experiment, experiments
 from telemark.session import cli
 
-BUSY = 0.5  # processes that want to run, for each processor: beyond, runs may be invalid
-LEAST_MB = 2000
+MAX_LOAD = 0.5  # load per processor; above, runs may be inconclusive
+MIN_MB = 2000
 SETUP = "./setup.sh"
 P4UTILS = "p4-utils"
-REAL_TIME, IN_THE_KERNEL = "real time", "XDP and eBPF"
+REAL_TIME, EBPF = "real time", "XDP and eBPF"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Of one thing: what is there, or how to get it."""
+    """Result of the search for one dependency."""
 
-    what: str
+    name: str
     use: str
-    found: str  # "" where it is missing
-    get: str
-    needed_for: str = ""  # REAL_TIME, or IN_THE_KERNEL: no experiment of that runs without
+    found: str  # "" if missing
+    remedy: str
+    needed_for: str = ""  # REAL_TIME or EBPF: all of these experiments need it
 
     @property
     def shown(self) -> str:
-        """What the table says."""
-        return self.found or f"missing: {self.get}"
+        """Text of the table."""
+        return self.found or f"missing: {self.remedy}"
 
 
 def add_arguments(_parser: argparse.ArgumentParser) -> None:
-    """It has no options."""
+    """Add no options."""
 
 
 def run(_options: argparse.Namespace) -> int:
-    """Print what was found; the exit status is 2 where real time lacks something, else 0."""
+    """Print the tables; return 2 if a dependency of real time is missing, else 0."""
     found = findings()
-    there = {finding.what for finding in found if finding.found}
-    lacks = {finding.needed_for for finding in found if not finding.found}
-    if not {bmv2.PROGRAM, P4UTILS} <= there:
-        lacks.add(bmv2.PROGRAM)
-    rows = [(finding.what, finding.use, finding.shown) for finding in found]
+    available = {finding.name for finding in found if finding.found}
+    missing = {finding.needed_for for finding in found if not finding.found}
+    if not {bmv2.PROGRAM, P4UTILS} <= available:
+        missing.add(bmv2.PROGRAM)
+    rows = [(finding.name, finding.use, finding.shown) for finding in found]
     known = experiments(REPOSITORY / "experiments")
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
-    console.print(table("This machine", ("what", "for", "found"), rows))
+    console.print(table("This machine", ("dependency", "used for", "found"), rows))
     console.print(
         table("Experiments", ("name", "virtual time", "real time", "bmv2"),
-              [(each.name, *where(each, lacks)) for each in known])
+              [(each.name, *availability(each, missing)) for each in known])
     )  # fmt: skip
-    return cli.UNUSABLE if REAL_TIME in lacks else cli.PASSED
+    return cli.UNUSABLE if REAL_TIME in missing else cli.PASSED
 
 
 def findings() -> list[Finding]:
-    """All that can be looked for, what experiments need first."""
+    """Search for all dependencies; those of experiments come first."""
     return [
         Finding("namespaces", "real time",
-                f"yes, of Linux {platform.release()}" if can_isolate() else "",
-                "use sudo; a container needs --privileged", REAL_TIME),
+                f"yes, Linux {platform.release()}" if can_isolate() else "",
+                "use sudo (in a container: --privileged)", REAL_TIME),
         _program("mnexec", "real time: Mininet", SETUP, REAL_TIME),
         _program("cc", "switches, senders and receivers", SETUP, REAL_TIME),
-        _program("clang", "XDP and eBPF", SETUP, IN_THE_KERNEL),
+        _program("clang", "XDP and eBPF", SETUP, EBPF),
         _libbpf(),
-        _program("iptables-legacy", "XDP: what it is held against", SETUP, IN_THE_KERNEL),
-        _program("nft", "XDP: what it is held against", SETUP, IN_THE_KERNEL),
+        _program("iptables-legacy", "XDP: comparison", SETUP, EBPF),
+        _program("nft", "XDP: comparison", SETUP, EBPF),
         _load(),
         _memory(),
         _program(bmv2.PROGRAM, "--target bmv2, targets.py", "./provision.sh, on Ubuntu"),
@@ -94,31 +94,31 @@ def findings() -> list[Finding]:
     ]  # fmt: skip
 
 
-def where(experiment: Experiment, lacks: Collection[str]) -> list[str]:
-    """Whether it runs in virtual time, in real time, and on bmv2; or why not.
+def availability(experiment: Experiment, missing: Collection[str]) -> list[str]:
+    """Return whether an experiment runs in virtual time, in real time and on bmv2, or why not.
 
-    `lacks`: REAL_TIME, IN_THE_KERNEL and bmv2's name, each where something for it is missing.
+    `missing`: those of REAL_TIME, EBPF and bmv2.PROGRAM that lack a dependency.
     """
-    takes = {REAL_TIME, IN_THE_KERNEL} if experiment.is_in_the_kernel else {REAL_TIME}
+    real = {REAL_TIME, EBPF} if experiment.is_ebpf else {REAL_TIME}
     settings = {
         ("virtual", "minip4"): set[str](),
-        ("real", "minip4"): takes,
-        ("real", "bmv2"): takes | {bmv2.PROGRAM},
+        ("real", "minip4"): real,
+        ("real", "bmv2"): real | {bmv2.PROGRAM},
     }
     return [
-        _runs(experiment, *setting, lacks=not wanted.isdisjoint(lacks))
-        for setting, wanted in settings.items()
+        _availability(experiment, *setting, is_missing=not needed.isdisjoint(missing))
+        for setting, needed in settings.items()
     ]
 
 
-def _runs(experiment: Experiment, time: str, target: str, *, lacks: bool) -> str:
-    if why := experiment.unfit(argparse.Namespace(time=time, target=target)):
-        return f"no: {why}"
-    return "no: see above" if lacks else "yes"
+def _availability(experiment: Experiment, time: str, target: str, *, is_missing: bool) -> str:
+    if reason := experiment.reason_to_skip(argparse.Namespace(time=time, target=target)):
+        return f"no: {reason}"
+    return "no: see above" if is_missing else "yes"
 
 
-def _program(name: str, use: str, get: str, needed_for: str = "") -> Finding:
-    return Finding(name, use, shutil.which(name) or "", get, needed_for)
+def _program(name: str, use: str, remedy: str, needed_for: str = "") -> Finding:
+    return Finding(name, use, shutil.which(name) or "", remedy, needed_for)
 
 
 def _libbpf() -> Finding:
@@ -127,24 +127,24 @@ def _libbpf() -> Finding:
         ctypes.CDLL(name)
     except OSError:
         name = ""
-    get = f"{SETUP} (Ubuntu 22.04's is too old)"
-    return Finding("libbpf", "XDP and eBPF", name, get, IN_THE_KERNEL)
+    remedy = f"{SETUP} (Ubuntu 22.04's is too old)"
+    return Finding("libbpf", "XDP and eBPF", name, remedy, EBPF)
 
 
 def _load() -> Finding:
     processors = os.cpu_count() or 1
     load, _, _ = os.getloadavg()
-    text = f"{processors} processors, {load:.1f} processes that want to run"
-    if load > BUSY * processors:
-        text += ": other work may make runs in real time invalid"
+    text = f"{processors} processors, load {load:.1f}"
+    if load > MAX_LOAD * processors:
+        text += ": runs in real time may be inconclusive"
     return Finding("processors", "real time", text, "")
 
 
 def _memory() -> Finding:
     lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
     free_mb = int(lines["MemAvailable"].split()[0]) // 1024
-    few = f": expected {LEAST_MB:,} MB" if free_mb < LEAST_MB else ""
-    return Finding("memory", "all", f"{free_mb:,} MB free{few}", "")
+    warning = f": expected {MIN_MB:,} MB" if free_mb < MIN_MB else ""
+    return Finding("memory", "all", f"{free_mb:,} MB free{warning}", "")
 
 
 def _p4utils() -> Finding:
@@ -152,11 +152,11 @@ def _p4utils() -> Finding:
         found = environment.interpreter()
     except TestbedError:
         found = ""
-    use = "scripts of NetworkAPI; queues and registers of bmv2 (--target bmv2)"
+    use = "NetworkAPI scripts; queues and registers of bmv2 (--target bmv2)"
     return Finding(P4UTILS, use, found, "./provision.sh")
 
 
 def _machine() -> Finding:
-    lacking = machine.missing()
-    found = "yes" if lacking is None else ""
-    return Finding("a VM with RDMA", "RoCE against Linux's own", found, lacking or "")
+    problem = machine.missing()
+    found = "yes" if problem is None else ""
+    return Finding("VM with RDMA", "RoCE: comparison with Linux (rxe)", found, problem or "")

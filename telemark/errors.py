@@ -1,19 +1,19 @@
-"""Errors of the testbed that its user sees as one clear line."""
+"""Errors that are reported to the user in one line."""
 
-IDLE_MACHINE = "leave the machine more idle"
+IDLE_MACHINE = "reduce the load on the machine"  # tests/rerun_inconclusive.py looks for it
 
 
 class TestbedError(Exception):
-    """What the user or the environment got wrong, where, and how to mend it: exit status 2."""
+    """Mistake of the user, or unsuitable environment: place, problem and remedy; exit status 2."""
 
-    __test__ = False  # or pytest takes the name for a test class
+    __test__ = False  # not a test class of pytest
 
 
 class InvalidRunError(TestbedError):
-    """A run that measured nothing that can be judged; `problem` is what was found.
+    """Inconclusive run: its measurements are not usable because of `problem`.
 
-    In real time load on the machine may be the cause: exit status 2, with a remedy. In virtual time
-    it cannot be, and neither where hosts refused malformed frames: see FailedRunError.
+    In real time the load on the machine may be the cause: exit status 2, with a remedy. In virtual
+    time, and if hosts rejected malformed frames, it becomes a FailedRunError.
     """
 
     def __init__(self, problem: str, remedy: str = IDLE_MACHINE) -> None:
@@ -26,4 +26,4 @@ class InvalidRunError(TestbedError):
 
 
 class FailedRunError(TestbedError):
-    """The network under test kept the run from being measured: exit status 1."""
+    """The network under test prevented the measurement: exit status 1."""

@@ -1,7 +1,7 @@
-"""JSON that users or others wrote, with the place of each value: for one line where it is wrong.
+"""JSON input of users, with source positions for error messages in one line.
 
-`Document.load(path)["hosts"]["h1"]["ip"].text()` is a text, or raises TestbedError: file, place,
-what is there, and what was expected.
+`Document.load(path)["hosts"]["h1"]["ip"].text()` returns a string, or raises TestbedError with
+file, position, value and expected value.
 """
 
 import contextlib
@@ -17,15 +17,15 @@ from telemark.topology.checks import NAME, NAMES
 T = TypeVar("T")
 Readers: TypeAlias = "Mapping[str, Callable[[Document], Any]]"
 
-_SHOWN = 60  # characters of a value in an error
-_MOST = 1e15  # of numbers that are not whole, so that none becomes endless
-_MOST_NODES = 10_000  # hosts, and switches; no machine runs so many, and no run should begin to
-_DIGITS = 20  # of a number in a text: Python refuses to read thousands
+_MAX_SHOWN = 60  # characters of a value in an error message
+_MAX_NUMBER = 1e15  # keeps float arithmetic finite
+_MAX_NODES = 10_000  # hosts, and switches
+_MAX_DIGITS = 20  # of a number in a string; Python rejects thousands
 
 
 @dataclass(frozen=True)
 class Document:
-    """A value of a JSON file, and where it stands there, as in `hosts.h1.ip`."""
+    """Value in a JSON file, and its path there, e.g. `hosts.h1.ip`."""
 
     path: Path
     where: str
@@ -33,7 +33,7 @@ class Document:
 
     @classmethod
     def load(cls, path: Path) -> "Document":
-        """A whole file. Raises TestbedError."""
+        """Read a file. Raises TestbedError."""
         try:
             return cls(path, "", json.loads(path.read_text()))
         except json.JSONDecodeError as error:
@@ -41,121 +41,122 @@ class Document:
                 f"{path}:{error.lineno}:{error.colno}: not JSON: {error.msg}"
             ) from None
         except UnicodeDecodeError:
-            raise TestbedError(f"{path}: not JSON: it is no text") from None
+            raise TestbedError(f"{path}: not JSON: not UTF-8 text") from None
         except OSError as error:
             raise TestbedError(f"cannot read {path}: {error.strerror}") from None
-        except (RecursionError, ValueError):  # Python reads no number of thousands of digits
-            raise TestbedError(f"{path}: nested too deep, or with a number too long") from None
+        except (RecursionError, ValueError):  # ValueError: a number of thousands of digits
+            raise TestbedError(f"{path}: nested too deeply, or a number is too long") from None
 
     @property
     def place(self) -> str:
-        """File and place, for an error."""
-        return f"{self.path}: {self.where or 'all of it'}"
+        """File and path of the value, for error messages."""
+        return f"{self.path}: {self.where or 'top level'}"
 
     def wrong(self, expected: str) -> NoReturn:
-        """Say that this value is not what was expected."""
+        """Raise TestbedError for an unexpected value."""
         shown = json.dumps(self.value)
-        if len(shown) > _SHOWN:
-            shown = f"{shown[:_SHOWN]}..."
+        if len(shown) > _MAX_SHOWN:
+            shown = f"{shown[:_MAX_SHOWN]}..."
         raise TestbedError(f"{self.place}: {shown}: expected {expected}")
 
     def __getitem__(self, key: str) -> "Document":
-        """A value that has to be there."""
+        """Return a required member of an object."""
         found = self.get(key)
         if found is None:
-            self.wrong(f"{key!r} in it")
+            self.wrong(f"an object with {key!r}")
         return found
 
     def get(self, key: str) -> "Document | None":
-        """A value that may be there; null is nothing."""
+        """Return an optional member of an object; None if missing or null."""
         value = self.mapping().get(key)
         return None if value is None else self._part(f".{key}" if self.where else key, value)
 
     def items(self) -> Iterator[tuple[str, "Document"]]:
-        """The keys and values of an object, in their order."""
+        """Yield the keys and values of an object in order."""
         for key, value in self.mapping().items():
             yield key, self._part(f".{key}" if self.where else key, value)
 
     def nodes(self, taken: Collection[str] = ()) -> "dict[str, Document]":
-        """An object whose keys are names of hosts or switches; others have those that are taken."""
-        if len(self.mapping()) > _MOST_NODES:
-            self.wrong(f"at most {_MOST_NODES}, and not {len(self.mapping())}")
+        """Return an object whose keys are node names, none of them in `taken` (names of hosts)."""
+        if len(self.mapping()) > _MAX_NODES:
+            self.wrong(f"at most {_MAX_NODES} nodes, not {len(self.mapping())}")
         for name in self.mapping():
             if not NAME.fullmatch(name):
-                self.wrong(f"{NAMES}, where there is {json.dumps(name)[:_SHOWN]}")
+                self.wrong(f"{NAMES}, not {json.dumps(name)[:_MAX_SHOWN]}")
             if name in taken:
-                self.wrong(f"names that no host has: {name} is one")
+                self.wrong(f"names that are not hosts: {name} is a host")
         return dict(self.items())
 
     def entries(self) -> "list[Document]":
-        """The values of a list."""
+        """Return the values of a list."""
         if not isinstance(self.value, list):
             self.wrong("a list")
         return [self._part(f"[{number}]", value) for number, value in enumerate(self.value)]
 
     def mapping(self) -> dict[str, Any]:
-        """An object."""
+        """Return an object as a dict."""
         if not isinstance(self.value, dict):
             self.wrong("an object, {...}")
         return self.value
 
     def fields(self, readers: "Readers", required: Collection[str] = ()) -> dict[str, Any]:
-        """What an object has of these, as they are read: it may have nothing else."""
+        """Read the members of an object with `readers` by key; other keys are an error."""
         for key, value in self.items():
             if key not in readers:
                 raise TestbedError(
-                    f"{value.place}: nobody asks for it: expected one of {', '.join(readers)}"
+                    f"{value.place}: unknown key; expected one of {', '.join(readers)}"
                 )
         for key in required:
             self[key]
         found = {key: self.get(key) for key in readers}
         return {key: readers[key](value) for key, value in found.items() if value is not None}
 
-    def make(self, what: Callable[..., T], *args: Any, **fields: Any) -> T:
-        """What is made of it; what its maker refuses is told with its place."""
+    def make(self, factory: Callable[..., T], *args: Any, **fields: Any) -> T:
+        """Call a factory; its errors get the position of this value."""
         try:
-            return what(*args, **fields)
+            return factory(*args, **fields)
         except (ValueError, TestbedError) as error:
             raise TestbedError(f"{self.place}: {error}") from None
 
     def one_of(self, choices: Mapping[str, T]) -> T:
-        """What a text stands for."""
+        """Return the choice that a string names."""
         if self.text() not in choices:
             self.wrong(f"one of {', '.join(choices)}")
         return choices[self.text()]
 
     def text(self) -> str:
-        """A text."""
+        """Return a string."""
         if not isinstance(self.value, str):
-            self.wrong("a text")
+            self.wrong("a string")
         return self.value
 
-    def natural(self, most: int, least: int = 0) -> int:
-        """A whole number from `least` to `most`; one in a text will do, as in "510"."""
+    def natural(self, maximum: int, minimum: int = 0) -> int:
+        """Return a whole number in a range; a string such as "510" is accepted as well."""
         value = self.value
-        if isinstance(value, str) and value.isdecimal() and len(value) <= _DIGITS:
+        if isinstance(value, str) and value.isdecimal() and len(value) <= _MAX_DIGITS:
             value = int(value)
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            self.wrong(f"a whole number from {least} to {most}")
+        if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
+            self.wrong(f"a whole number from {minimum} to {maximum}")
         return value
 
     def number(self) -> float:
-        """A number from 0 to 1e15."""
+        """Return a number from 0 to 1e15."""
         value = self.value
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MOST:
-            self.wrong(f"a number from 0 to {_MOST:g}")
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not 0 <= value <= _MAX_NUMBER:
+            self.wrong(f"a number from 0 to {_MAX_NUMBER:g}")
         return value
 
-    def truth(self) -> bool:
-        """True or false."""
+    def boolean(self) -> bool:
+        """Return true or false."""
         if not isinstance(self.value, bool):
             self.wrong("true or false")
         return self.value
 
     def file_in(self, folder: Path) -> Path | None:
-        """The file that this text names, as seen from a folder; None: there is none."""
+        """Return the file that this string names, relative to a folder; None if there is none."""
         path = folder / self.text()
-        with contextlib.suppress(OSError):  # a name may be too long, or lead through a file
+        with contextlib.suppress(OSError):  # e.g. the name is too long
             if path.is_file():
                 return path
         return None

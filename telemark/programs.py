@@ -1,4 +1,4 @@
-"""The P4 programs of a network: which switch runs which, each compiled once."""
+"""P4 programs of a network: the program of each switch, each compiled once."""
 
 import json
 import re
@@ -17,14 +17,14 @@ from telemark.errors import TestbedError
 
 MACRO = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
-# As class Network takes them.
+# Types of the parameters of class Network.
 Programs: TypeAlias = str | Path | Mapping[str, str | Path]
 Macros: TypeAlias = Mapping[str, int | str | Mapping[str, int | str]]
 
 
 @dataclass(frozen=True)
 class Source:
-    """A P4 program, and the macros that it is compiled with, as in NAME=value."""
+    """P4 program, and its macros as NAME=value."""
 
     path: Path
     defines: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class Source:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """A P4 program compiled for switches of a network, who share it: equal is what is the same."""
+    """Compiled P4 program, shared by switches of a network; compared by identity."""
 
     compiled: CompiledProgram
     blob_path: Path  # BMv2 JSON
@@ -40,7 +40,7 @@ class Program:
 
     @classmethod
     def write(cls, compiled: CompiledProgram, folder: Path, name: str) -> "Program":
-        """Write both files, named `name`, into `folder`."""
+        """Write `name`.json and `name`.p4info.txtpb into `folder`."""
         blob, p4info = folder / f"{name}.json", folder / f"{name}.p4info.txtpb"
         blob.write_text(json.dumps(compiled.bmv2_json))
         p4info.write_text(text_format.MessageToString(compiled.p4info))
@@ -48,42 +48,41 @@ class Program:
 
 
 def sources(switches: Iterable[str], programs: Programs, macros: Macros) -> dict[str, Source]:
-    """What each switch is to run. Raises TestbedError for switches and files that are not there."""
+    """Return the program of each switch. Raises TestbedError for unknown switches and files."""
     switches = list(switches)
-    of_switch = programs if isinstance(programs, Mapping) else dict.fromkeys(switches, programs)
-    if missing := [name for name in switches if name not in of_switch]:
-        raise TestbedError(f"switch {missing[0]} has no program: name one for each switch")
+    paths = programs if isinstance(programs, Mapping) else dict.fromkeys(switches, programs)
+    if missing := [name for name in switches if name not in paths]:
+        raise TestbedError(f"switch {missing[0]}: no program; specify one for each switch")
     own = {name: value for name, value in macros.items() if isinstance(value, Mapping)}
-    for what, names in (("programs", of_switch), ("macros", own)):
+    for kind, names in (("program", paths), ("defines", own)):
         if unknown := sorted(names.keys() - {*switches}):
             raise TestbedError(
-                f"{what} for switches that are not there: {', '.join(unknown)}: "
-                f"there are {', '.join(switches)}"
+                f"{kind}: no switch {', '.join(unknown)}; expected {', '.join(switches)}"
             )
     shared = {name: value for name, value in macros.items() if not isinstance(value, Mapping)}
     return {
-        name: Source(_found(of_switch[name]), _defines({**shared, **own.get(name, {})}))
+        name: Source(_find(paths[name]), _defines({**shared, **own.get(name, {})}))
         for name in switches
     }
 
 
 def compiled(source: Source) -> CompiledProgram:
-    """Compile a program, and show its warnings."""
+    """Compile a program and print its warnings."""
     program = compile_p4(source.path, defines=source.defines)
     print_warnings(program.warnings)
     return program
 
 
 def build(
-    of_switch: Mapping[str, Source], folder: Path, known: dict[Source, CompiledProgram]
+    sources: Mapping[str, Source], folder: Path, cache: dict[Source, CompiledProgram]
 ) -> dict[str, Program]:
-    """What the switches run, in files named after the programs, below `folder`.
+    """Compile the programs of switches into files in `folder`, named after the programs.
 
-    A program that is not in `known` is compiled, and then is: a run has one for all its networks.
+    `cache` holds the compiled programs of the run, and is extended.
     """
     built: dict[Source, Program] = {}
     names: set[str] = set()
-    for source in of_switch.values():
+    for source in sources.values():
         if source not in built:
             name = stem = source.path.stem
             for number in count(2):
@@ -91,19 +90,19 @@ def build(
                     break
                 name = f"{stem}-{number}"
             names.add(name)
-            if source not in known:
-                known[source] = compiled(source)
-            built[source] = Program.write(known[source], folder, name)
-    return {switch: built[source] for switch, source in of_switch.items()}
+            if source not in cache:
+                cache[source] = compiled(source)
+            built[source] = Program.write(cache[source], folder, name)
+    return {switch: built[source] for switch, source in sources.items()}
 
 
-def _found(path: str | Path) -> Path:
-    """A path from here, or else from the repository's root."""
-    tried = dict.fromkeys((Path(path).absolute(), REPOSITORY / path))  # which may be the same
-    for found in tried:
-        if found.is_file():
-            return found
-    raise TestbedError(f"no P4 program {' or '.join(map(str, tried))}")
+def _find(path: str | Path) -> Path:
+    """Resolve a path relative to the working directory, or else to the repository's root."""
+    candidates = dict.fromkeys((Path(path).absolute(), REPOSITORY / path))  # without duplicates
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate
+    raise TestbedError(f"no P4 program {' or '.join(map(str, candidates))}")
 
 
 def _defines(macros: Mapping[str, int | str]) -> tuple[str, ...]:
@@ -111,6 +110,6 @@ def _defines(macros: Mapping[str, int | str]) -> tuple[str, ...]:
         if not MACRO.fullmatch(name) or isinstance(value, bool | float):
             raise TestbedError(
                 f"macro {name}={value!r}: expected a name of letters, digits and _, "
-                "and a whole number or text"
+                "and a whole number or string"
             )
     return tuple(f"{name}={value}" for name, value in sorted(macros.items()))

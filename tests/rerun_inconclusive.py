@@ -1,8 +1,8 @@
-"""A run in real time that its machine disturbed says so, and gives no verdict: its test runs again.
+"""pytest plugin that reruns tests whose run in real time was inconclusive.
 
-Such a run ends with status 2 and a line that says LINE, which a test that wanted another end shows
-in its failure. While a test runs again no worker of pytest-xdist runs another. A failure in any
-other words is one: nothing runs again then. The summary warns of each test that ran more than once.
+An inconclusive run ends with status 2 and an error that contains LINE, which appears in the failure
+of the test. During a rerun no other worker of pytest-xdist runs a test. Other failures cause no
+rerun. The summary has a warning for each test that was rerun.
 """
 
 import fcntl
@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from _pytest import runner  # pytest_runtest_protocol is public, and what it is made of is not
 
-LINE = "leave the machine more idle"  # as every line of the product has it that calls a run invalid
+LINE = "reduce the load on the machine"  # remedy in the errors of inconclusive runs
 TRIES = 5
 GATE, LOCK = Path(__file__).with_name("conftest.py"), Path(__file__)  # locked, not written
 IS_WITHIN_A_TEST = "PYTEST_CURRENT_TEST" in os.environ  # which holds the locks already

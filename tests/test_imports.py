@@ -106,7 +106,7 @@ def test_no_import_goes_against_the_order() -> None:
         ("minip4.engine.reader.program", "minip4.engine.codegen.layout"),
         ("minip4.stf.cli", "telemark.errors"),
         ("telemark.network", "controllers.connection"),
-        ("controllers.routing", "topologies.line"),
+        ("controllers.routing", "topologies.basic"),
         ("collectors.int.decoder", "controllers.connection"),
         ("collectors.int.decoder", "minip4.engine.engine"),
         ("telemark.accounting.packet_accounting", "ebpf.loader"),

@@ -37,7 +37,7 @@ def measured(known: list[Experiment]) -> str:
     """README's table."""
     lines = ["| system | published | experiment | question | minutes |", "|---|---|---|---|---:|"]
     for each in known:
-        said = docstring.of_script(each.script)
+        said = docstring.read_script(each.script)
         source, _, _ = said.published.partition(": ")
         name = f"[{each.name}]({figure(each)})"
         system = SYSTEMS.get(each.system or "", (each.system or "-").upper())
@@ -49,7 +49,7 @@ def claimed(known: list[Experiment]) -> str:
     """The appendix's table."""
     lines = ["| claim | published | command | minutes, real / virtual |", "|---|---|---|---:|"]
     for each in known:
-        said = docstring.of_script(each.script)
+        said = docstring.read_script(each.script)
         took = f"{minutes(each)} / {minutes(each, '')}"
         command = f"`sudo python experiments/{each.name}.py`"
         lines.append(f"| {said.claim} | {said.published} | {command} | {took} |")

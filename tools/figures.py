@@ -36,7 +36,7 @@ from telemark.session.progress import Progress
 from telemark.session.run import Run
 from telemark.traffic.flows import Flow, Traffic
 from telemark.traffic.patterns import Poisson
-from topologies.line import Line
+from topologies.basic import Line
 
 PATH = ("s1", "s2")
 SENT, RECEIVED = Point("s1", "departures"), Point("s2", "arrivals")

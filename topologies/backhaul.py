@@ -1,4 +1,4 @@
-"""A mobile operator's backhaul: cells at access switches, aggregation, and one core switch."""
+"""Mobile backhaul: access switches, aggregation switches, and one core switch."""
 
 from itertools import pairwise
 
@@ -6,18 +6,18 @@ from mininet.topo import Topo
 
 
 class Backhaul(Topo):
-    """A tree: h1 at the core switch s1, `aggregation` switches below it, `access` ones below these.
+    """Tree: h1 at the core switch s1, `aggregation` switches below it, and `access` switches below.
 
-    Each access switch has one host, h2, h3, ...; they spread evenly over the aggregation switches.
-    Link properties (telemark.topology.links) hold for all links between switches. Raises ValueError
-    for more access switches than addresses, or none.
+    Access switches are distributed evenly over the aggregation switches; each has one host: h2, h3,
+    ... Link parameters (telemark.topology.links) apply to all links between switches. Raises
+    ValueError for invalid numbers of switches.
     """
 
     def build(self, access: int = 16, aggregation: int = 3, **link: float | str) -> None:
         if not 0 < aggregation <= access < 2**16:
             raise ValueError(
-                f"a backhaul has 1 to 65535 access switches, and no more of aggregation: got "
-                f"{access} and {aggregation}"
+                f"backhaul: expected 1 to 65535 access switches, and at most as many aggregation "
+                f"switches: got {access} and {aggregation}"
             )
         self.core = self.addSwitch("s1")
         self.server = self.addHost("h1")

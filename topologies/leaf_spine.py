@@ -1,4 +1,4 @@
-"""Leaf-spine fabrics, up to thousands of switches: two tiers, or pods joined by a third tier."""
+"""Leaf-spine fabrics with two tiers, or with pods and a core tier, and fat-trees."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from telemark.topology.routes import Route
 
 @dataclass(frozen=True)
 class Place:
-    """Where a switch stands in the fabric; numbers count from 0."""
+    """Position of a switch in the fabric; numbers start at 0."""
 
     tier: str  # leaf, spine or core
     pod: int  # of a core: 0
@@ -17,12 +17,12 @@ class Place:
 
 
 class LeafSpine(Topo):
-    """`pods` pods, in each of which every leaf is linked to every spine.
+    """`pods` pods; in each pod every leaf is linked to every spine.
 
-    Spines of the same number in all pods are linked to `cores` core switches of their own; one pod
-    needs none. Each leaf has `hosts` hosts, with addresses 10.POD.LEAF.HOST. Switches are s1, s2,
-    ...: leaves and spines pod by pod, then the cores. The properties of telemark.network's links
-    hold for all links between switches. Raises ValueError for what addresses or ports cannot do.
+    The spines with the same number in all pods share `cores` core switches; a single pod needs no
+    core. Each leaf has `hosts` hosts with addresses 10.POD.LEAF.HOST. Switches are s1, s2, ...: the
+    leaves and spines pod by pod, then the cores. Link parameters apply to all links between
+    switches. Raises ValueError for invalid numbers.
     """
 
     def build(
@@ -30,9 +30,11 @@ class LeafSpine(Topo):
         **link: float | str,
     ) -> None:  # fmt: skip
         if not (0 < leaves <= 255 and 0 < hosts < 255 and 0 < pods <= 255 and spines > 0):
-            raise ValueError("a fabric has 1 to 255 pods of 1 to 255 leaves with 1 to 254 hosts")
+            raise ValueError(
+                "fabric: expected 1 to 255 pods of 1 to 255 leaves with 1 to 254 hosts"
+            )
         if pods > 1 and not cores:
-            raise ValueError(f"{pods} pods need cores to join them")
+            raise ValueError(f"fabric: {pods} pods need core switches; set cores")
         self.places: dict[str, Place] = {}
         self._leaves, self._spines, self._cores = leaves, spines, cores
         self._pods = pods
@@ -52,7 +54,7 @@ class LeafSpine(Topo):
         for number, leaf in enumerate(leaf_names):
             for host in range(1, hosts + 1):
                 address = f"10.{pod}.{number}.{host}"
-                before = (pod * leaves + number) * hosts  # topo.hosts() looks at every node
+                before = (pod * leaves + number) * hosts  # faster than len(topo.hosts())
                 name = f"h{before + host}"
                 self.addLink(self.addHost(name, ip=f"{address}/8"), leaf)
             for spine in spine_names:
@@ -64,14 +66,14 @@ class LeafSpine(Topo):
         return str(self.addSwitch(name))
 
     def switch(self, tier: str, pod: int, number: int) -> str:
-        """The name of the switch at a place."""
+        """Return the name of the switch at a position."""
         if tier == "core":
             return f"s{self._pods * (self._leaves + self._spines) + number + 1}"
         first = pod * (self._leaves + self._spines) + (self._leaves if tier == "spine" else 0)
         return f"s{first + number + 1}"
 
     def routes(self, switch: str) -> list[Route]:
-        """What a switch must know to reach every host; hosts of a leaf are its own affair."""
+        """Return the routes of a switch to all hosts, except a leaf's routes to its own hosts."""
         place = self.places[switch]
         if place.tier == "core":
             spine = place.number // self._cores
@@ -89,3 +91,18 @@ class LeafSpine(Topo):
             for leaf in range(self._leaves)
         ]
         return [*down, Route("0.0.0.0/0", tuple(up))] if up else down
+
+
+class FatTree(LeafSpine):
+    """Fat-tree of switches with k ports (Al-Fares, Loukissas and Vahdat 2008).
+
+    It has k pods of k/2 edge and k/2 aggregation switches, (k/2)^2 cores, and k/2 hosts per edge
+    switch. Edge switches are the leaves of a LeafSpine, aggregation switches the spines. Raises
+    ValueError for an odd k.
+    """
+
+    def __init__(self, k: int = 4, **link: float | str) -> None:
+        half, rest = divmod(k, 2)
+        if rest or k < 2:
+            raise ValueError(f"fat-tree: expected an even number of ports: got {k}")
+        super().__init__(leaves=half, spines=half, hosts=half, pods=k, cores=half, **link)

@@ -17,7 +17,7 @@ from typing import Any
 from collectors.int.application import PORT, Collector, Encoding, Findings
 from collectors.int.export.prometheus import Endpoint
 from collectors.int.keys import endpoints
-from telemark.apps.application import Host, Place
+from telemark.apps.application import Host, HostInfo
 from telemark.backends.real.application_host import ProcessHost
 from telemark.backends.real.applications import Task
 from telemark.errors import TestbedError
@@ -101,7 +101,7 @@ def collect(options: argparse.Namespace) -> dict[str, Any]:
     )  # fmt: skip
     store = options.store and (options.store.parent, options.store.name)
     collector = SharedCollector(encoding, port=options.port, store=store)
-    place = Place("here", options.address, "", USUAL_MTU, {})
+    place = HostInfo("here", options.address, "", USUAL_MTU, {})
     host = ProcessHost(Task(place, "", [], None))
     try:
         collector.start(host)

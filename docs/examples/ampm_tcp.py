@@ -24,7 +24,7 @@ from telemark.results.report import Check, Report
 from telemark.session import cli
 from telemark.traffic.flows import Traffic
 from telemark.traffic.tcp import TcpFlow
-from topologies.line import Line
+from topologies.basic import Line
 
 PATH = ("s1", "s2", "s3")
 TCP = 6  # IPv4's number

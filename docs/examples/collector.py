@@ -19,7 +19,7 @@ from telemark.network import Network
 from telemark.results.report import Check, Report
 from telemark.session import cli
 from telemark.topology.routes import Route
-from topologies.line import Line
+from topologies.basic import Line
 
 PORT = 5555
 REPORTS = 2000
@@ -80,7 +80,7 @@ async def experiment(options, run):
     return Report(
         samples=[{"number": n, "time_ns": t} for n, t in zip(numbers, times_ns, strict=True)],
         checks=[
-            *PacketAccounting.of(net, {}).checks(),
+            *PacketAccounting.from_network(net, {}).checks(),
             Check("reports lost", REPORTS - len(numbers), len(truly_lost)),
             Check("reports that came though they were lost", len({*numbers} & {*truly_lost}), 0),
         ],

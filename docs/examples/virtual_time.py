@@ -19,7 +19,7 @@ from telemark.results.report import Check, Report
 from telemark.session import cli
 from telemark.traffic.flows import Flow, Traffic
 from telemark.traffic.patterns import Poisson, heavy_tailed
-from topologies.line import Line
+from topologies.basic import Line
 
 SECOND = 10**9
 ICMP_PROTOCOL = 1
@@ -58,7 +58,7 @@ async def experiment(options, run):
         samples=[{"sequence": s, "time_s": (t - start_ns) / SECOND}
                  for s, t in zip(lost.sequence, lost.time_ns, strict=True)],
         checks=[
-            *PacketAccounting.of(net, records).checks(),
+            *PacketAccounting.from_network(net, records).checks(),
             Check("lost in the first second", before["lost_packets"], 0),
             Check("lost in the second", len(lost.sequence),
                   1000 if options.time == "virtual" else len(records[1].lost_sequences)),

@@ -270,7 +270,7 @@ def _items(document: Document | None) -> dict[str, Document]:
 
 
 def _is_on(document: Document | None, *, usually: bool) -> bool:
-    return usually if document is None else document.truth()
+    return usually if document is None else document.boolean()
 
 
 def _property(key: str, value: Document) -> Any:

@@ -1,1 +1,1 @@
-"""What really happened: captures, and books in which everything is accounted for."""
+"""Ground truth: captures, packet accounting and dropped packets."""

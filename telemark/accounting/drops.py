@@ -1,7 +1,7 @@
-"""What the networks of a run did not deliver: flows that did not arrive, and what switches dropped.
+"""Dropped packets and dead flows of all networks in a run.
 
-Books balance when a switch drops every packet, since it says so. Somebody must have wanted it.
-They also balance when a host drops frames because of a wrong checksum.
+The packet accounting balances even if a switch drops every packet, or a host drops frames with a
+wrong checksum. Therefore a run reports unexpected drops and fails for flows that lost all packets.
 """
 
 from collections import Counter
@@ -9,38 +9,38 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from telemark.accounting.rejected import Fault, RefusedFrames
+from telemark.accounting.rejected import Fault, RejectedFrames
 from telemark.errors import TestbedError
 from telemark.results.report import Check
 from telemark.traffic.flows import AnyRecord, FlowRecord
 
-# Reasons of `minip4 switch` (docs/minip4.md), and what is told of each: {} is a port. `queue` and
-# `link` are not among them: queues fill up, and links lose, by a rate or a loss that was set.
+# Drop reasons of `minip4 switch` (docs/minip4.md), and the end of the warning for each; {} is a
+# port. `queue` and `link` are missing: a configured rate or loss causes these drops.
 ALWAYS_EXPECTED = {"queue"}
 REASONS = {
-    "miss": "came in at port {} and were dropped in ingress by a table's default action: it had no "
-    "entry for them (--trace tells which table: docs/minip4.md)",
-    "ingress": "came in at port {} and were dropped by the program in ingress: an entry or a "
-    "statement said so (--trace tells which: docs/minip4.md)",
-    "egress": "were to leave by port {}: the program dropped them in egress",
-    "no_port": "were sent to port {}, which is not there, or was down",
-    "no_group": "came in at port {} and were sent to a multicast group without ports",
-    "no_queue": "were sent to port {} with a priority above those that it has",
-    "again": "came in at port {} and were to be parsed again, as too many were",
-    "memory": "came in at port {}: there was no buffer for copies of them",
-    "headers": "were to leave by port {}: their headers grew beyond their buffers",
-    "too_long": "came in at port {}, longer than 9,216 bytes",
-    "receive_memory": "came in at port {}: there was no buffer for them",
-    "kernel_receive": "came in at port {}: the kernel had no room for them",
-    "bmv2": "went into bmv2 by all ports together, and did not come out",
-    "kernel_send": "were to leave by port {}: the kernel refused them",
+    "miss": "received at port {} dropped in ingress by the default action of a table without a "
+    "matching entry (--trace shows the table: docs/minip4.md)",
+    "ingress": "received at port {} dropped in ingress by an action or statement of the program "
+    "(--trace shows which: docs/minip4.md)",
+    "egress": "for port {} dropped in egress by the program",
+    "no_port": "dropped: port {} does not exist, or is down",
+    "no_group": "received at port {} dropped: their multicast group has no ports",
+    "no_queue": "dropped: port {} has no queue of their priority",
+    "again": "received at port {} dropped: too many packets were recirculated or resubmitted",
+    "memory": "received at port {} dropped: no buffer for their copies",
+    "headers": "for port {} dropped: their headers exceed the buffer",
+    "too_long": "received at port {} dropped: longer than 9,216 bytes",
+    "receive_memory": "received at port {} dropped: no buffer",
+    "kernel_receive": "received at port {} dropped by the kernel: its receive buffer was full",
+    "bmv2": "dropped inside bmv2 (sum over all ports)",
+    "kernel_send": "for port {} dropped: the kernel rejected them",
 }
-SHOWN = 8  # lines
+MAX_WARNINGS = 8
 
 
 @dataclass(frozen=True)
 class Drop:
-    """Packets that a switch of a network dropped at a port, for a reason."""
+    """Packets that a switch dropped at a port for one reason."""
 
     network: str
     switch: str
@@ -52,35 +52,35 @@ class Drop:
 
 @dataclass
 class DropReport:
-    """Of all networks of one run."""
+    """Dropped packets and dead flows of all networks in a run."""
 
     drops: list[Drop] = field(default_factory=list)
-    flows: list[str] = field(default_factory=list)  # of which nothing arrived
-    refused: list[RefusedFrames] = field(default_factory=list)  # by hosts, for wrong checksums etc.
+    flows: list[str] = field(default_factory=list)  # flows that lost all packets
+    rejected: list[RejectedFrames] = field(default_factory=list)  # by hosts
 
     def add(self, other: "DropReport") -> None:
-        """Add what the networks of another run did not deliver."""
+        """Add the report of another run."""
         self.drops += other.drops
         self.flows += other.flows
-        self.refused += other.refused
+        self.rejected += other.rejected
 
     def add_network(
         self, network: str, counters: Mapping[str, Mapping[str, Any]], expected: Collection[str]
     ) -> None:
-        """What its switches counted until its end, by their names."""
-        meant = {*expected, *ALWAYS_EXPECTED}
-        if programs_drop(expected):
-            meant.add("bmv2")  # which does not say who dropped them
+        """Add the drops of a network that has ended; `counters` are by switch."""
+        is_expected = {*expected, *ALWAYS_EXPECTED}
+        if expects_program_drops(expected):
+            is_expected.add("bmv2")  # bmv2 does not distinguish drops by the program
         for switch, counted in counters.items():
-            for port, of_port in {**counted["ports"], **counted["other_ports"]}.items():
+            for port, port_counters in {**counted["ports"], **counted["other_ports"]}.items():
                 self.drops += [
-                    Drop(network, switch, port, reason, packets, reason in meant)
-                    for reason, packets in of_port["drops"].items()
+                    Drop(network, switch, port, reason, packets, reason in is_expected)
+                    for reason, packets in port_counters["drops"].items()
                     if packets and reason != "link"
                 ]
 
     def add_flows(self, network: str, records: Iterable[AnyRecord]) -> None:
-        """What became of its flows."""
+        """Add the flows of a network that lost all packets, except those with allow_total_loss."""
         self.flows += [
             f"{network}: flow {record.flow.id} from {record.flow.source} to "
             f"{record.flow.destination}"
@@ -90,10 +90,10 @@ class DropReport:
         ]
 
     def checks(self) -> list[Check]:
-        """Those that fail, where nothing arrived of flows or hosts refused frames; else none."""
+        """Return a failed check per fault of rejected frames, and one for flows without packets."""
         checks = []
         for fault in Fault:
-            frames, where = Counter[str](), [each for each in self.refused if each.fault is fault]
+            frames, where = Counter[str](), [each for each in self.rejected if each.fault is fault]
             for each in where:
                 frames[each.host] += each.frames
             if where:
@@ -101,28 +101,31 @@ class DropReport:
                 checks.append(Check(f"frames {fault.value} at hosts ({hosts})", frames.total(), 0))
         if self.flows:
             more = f" and {len(self.flows) - 1} more" if len(self.flows) > 1 else ""
-            name = f"flows of which nothing arrived ({self.flows[0]}{more})"
+            name = f"flows that lost all packets ({self.flows[0]}{more})"
             checks.append(Check(name, len(self.flows), 0))
         return checks
 
     def warnings(self) -> list[str]:
-        """A line for each switch, port and reason, over all networks; the worst ones first."""
+        """Return a line per switch, port and reason, summed over all networks, largest first."""
         packets: Counter[tuple[str, str, str]] = Counter()
         for drop in self.drops:
             if not drop.expected:
                 packets[drop.switch, drop.port, drop.reason] += drop.packets
-        lines = [f"warning: switch {switch}: {count:,} packets {REASONS[reason].format(port)}"
-                 for (switch, port, reason), count in packets.most_common(SHOWN)]  # fmt: skip
-        if len(packets) > SHOWN:
-            lines.append(f"warning: and {len(packets) - SHOWN} more such: see summary.json")
-        return [*self._warnings_of_hosts(), *lines]
+        lines = [
+            f"warning: switch {switch}: {count:,} packets {REASONS[reason].format(port)}"
+            for (switch, port, reason), count in packets.most_common(MAX_WARNINGS)
+        ]
+        if len(packets) > MAX_WARNINGS:
+            more = len(packets) - MAX_WARNINGS
+            lines.append(f"warning: {more} more switch ports dropped packets: see summary.json")
+        return [*self._host_warnings(), *lines]
 
-    def _warnings_of_hosts(self) -> list[str]:
-        """A line for each host and fault, over all networks, with the first example."""
+    def _host_warnings(self) -> list[str]:
+        """Return a line per host and fault, summed over all networks, with the first example."""
         lines = {}
-        for each in self.refused:
+        for each in self.rejected:
             key = each.host, each.fault
-            same = [other for other in self.refused if (other.host, other.fault) == key]
+            same = [other for other in self.rejected if (other.host, other.fault) == key]
             example = next((f": {other.example}" for other in same if other.example), "")
             frames = sum(other.frames for other in same)
             lines[key] = (f"warning: host {each.host}: dropped {frames:,} frames "
@@ -130,15 +133,15 @@ class DropReport:
         return [*lines.values()]
 
 
-def programs_drop(expected: Collection[str]) -> bool:
-    """Whether a network's programs are expected to drop packets."""
+def expects_program_drops(expected: Collection[str]) -> bool:
+    """Return whether a network expects its P4 programs to drop packets."""
     return not {"miss", "ingress", "egress"}.isdisjoint(expected)
 
 
-def expected_reasons(names: Collection[str]) -> Collection[str]:
-    """The names, of REASONS. Raises TestbedError for others."""
+def check_drop_reasons(names: Collection[str]) -> Collection[str]:
+    """Return the drop reasons. Raises TestbedError for names that are not in REASONS."""
     names = (names,) if isinstance(names, str) else names
     if unknown := sorted({*names} - REASONS.keys()):
-        raise TestbedError(f"expected_drops: no reason {unknown[0]!r}: there are "
+        raise TestbedError(f"expected_drops: unknown reason {unknown[0]!r}; use one of "
                            f"{', '.join(REASONS)}")  # fmt: skip
     return names

@@ -1,14 +1,14 @@
-"""The books of a network: whatever was sent was received, or it is known where it went.
+"""Packet accounting of a network: sent = received + dropped + consumed.
 
-Two independent sources: the switches' and links' own counters, and the kernel's. A run in which
-the kernel dropped anything is no measurement at all, nor is one in which bmv2 did: it does not say
-why, and a frame that it dropped behind its counters is no packet that a link lost.
+It compares two independent sources: counters of switches and links, and counters of the kernel. A
+run is invalid if the kernel dropped a packet, or if bmv2 did: bmv2 gives no reason, and its drops
+must not be mistaken for link loss.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from telemark.accounting.drops import programs_drop
+from telemark.accounting.drops import expects_program_drops
 from telemark.accounting.rejected import Fault
 from telemark.errors import IDLE_MACHINE, InvalidRunError
 from telemark.network import LinkEnd, Network
@@ -20,40 +20,38 @@ SWITCH_DROPS = ("ingress_drops", "egress_drops", "queue_drops", "no_port_drops",
 
 @dataclass(frozen=True)
 class PacketAccounting:
-    """Packets of one network, from its start to its end; TCP's are among the hosts' frames."""
+    """Packets of one network from its start to its end; TCP packets count as frames of hosts."""
 
     sent: int  # by UDP flows and applications
     received: int  # by UDP flows and applications
-    hosts_sent: int  # frames, by the kernels' counters: those and any other
+    hosts_sent: int  # all frames, by the kernels' counters
     hosts_received: int
     lost_by_links: dict[str, int]  # egress interface -> frames
     dropped_by_switches: dict[str, dict[str, int]]  # switch -> reason -> packets
-    added_by_switches: int  # copies that programs made, and controllers' packets sent into them
+    added_by_switches: int  # copies made by programs, and packet-outs
     taken_by_controllers: int
-    left_in_queues: int
-    taken_at_xdp: dict[str, int]  # interface -> frames: as programs there counted them
-    _taken_at_switches: int  # of these
-    unbalanced: list[str]  # switches and hops whose own books do not balance, with the figures
+    left_in_queues: int  # of switches, at the end
+    consumed_by_xdp: dict[str, int]  # interface -> frames, counted by the programs
+    _consumed_at_switches: int  # the part of consumed_by_xdp at interfaces of switches
+    unbalanced: list[str]  # switches and links with an accounting mismatch, and their counters
 
     @classmethod
-    def of(
+    def from_network(
         cls, net: Network, records: Mapping[int, AnyRecord],
-        taken_at_xdp: Mapping[str, int] | None = None,
+        consumed_by_xdp: Mapping[str, int] | None = None,
     ) -> "PacketAccounting":  # fmt: skip
-        """Close the books of a network that has ended.
+        """Compute the accounting of a network that has ended.
 
-        Frames that programs at XDP of an interface took, no packet socket sees: who attached them
-        says what they counted, until the network ended, by interface.
-
-        Raises InvalidRunError on a drop by the kernel, or by bmv2 (unless the network expects its
-        programs to drop: of bmv2 nobody can tell the two apart, nor copies from drops).
+        `consumed_by_xdp`: frames that XDP programs took before the packet socket, by interface.
+        Raises InvalidRunError for drops by the kernel, and by bmv2 unless the network expects its
+        programs to drop: on bmv2, drops by programs cannot be distinguished from other drops.
         """
-        taken_at_xdp = taken_at_xdp or {}
+        consumed_by_xdp = consumed_by_xdp or {}
         datagrams = [record for record in records.values() if isinstance(record, FlowRecord)]
-        _refuse_kernel_drops(net, datagrams)
-        lacking = _lacking_of_bmv2(net.counters)
-        if not programs_drop(net.expected_drops):
-            _refuse_bmv2_drops(lacking)
+        _reject_kernel_drops(net, datagrams)
+        missing = _missing_in_bmv2(net.counters)
+        if not expects_program_drops(net.expected_drops):
+            _reject_bmv2_drops(missing)
         host_interfaces = [
             net.interface_counters[end.interface]
             for link in net.links
@@ -77,58 +75,60 @@ class PacketAccounting:
             dropped_by_switches={
                 name: {
                     **{reason: engine[reason] for reason in SWITCH_DROPS},
-                    **({"bmv2_drops": max(lacking[name], 0)} if name in lacking else {}),
+                    **({"bmv2_drops": max(missing[name], 0)} if name in missing else {}),
                 }
                 for name, engine in engines.items()
             },
             added_by_switches=sum(engine["replicas"] for engine in engines.values())
-            + sum(max(-count, 0) for count in lacking.values())
+            + sum(max(-count, 0) for count in missing.values())
             + sum(cpu["packet_out"] for cpu in cpus),
             taken_by_controllers=sum(cpu["packet_in"] + cpu["packet_in_dropped"] for cpu in cpus),
             left_in_queues=sum(engine["in_queues"] for engine in engines.values()),
-            taken_at_xdp=dict(taken_at_xdp),
-            _taken_at_switches=sum(
-                taken_at_xdp.get(end.interface, 0)
+            consumed_by_xdp=dict(consumed_by_xdp),
+            _consumed_at_switches=sum(
+                consumed_by_xdp.get(end.interface, 0)
                 for link in net.links
                 for end in link
                 if end.node in net.counters
             ),
-            unbalanced=[*_unbalanced_switches(engines), *_unbalanced_hops(net, taken_at_xdp)],
+            unbalanced=[*_unbalanced_switches(engines), *_unbalanced_links(net, consumed_by_xdp)],
         )
 
     @property
     def unaccounted_frames(self) -> int:
-        """Frames that were sent and of which nobody knows where they went; 0 when books balance."""
+        """Frames sent minus frames received, dropped, consumed or queued: 0 if all is accounted."""
         dropped = sum(sum(reasons.values()) for reasons in self.dropped_by_switches.values())
-        came_in = self.hosts_sent + self.added_by_switches
-        went = self.hosts_received + sum(self.lost_by_links.values()) + dropped
-        kept = self.taken_by_controllers + self.left_in_queues + self._taken_at_switches
-        return came_in - went - kept
+        sent = self.hosts_sent + self.added_by_switches
+        received = self.hosts_received + sum(self.lost_by_links.values()) + dropped
+        consumed = self.taken_by_controllers + self.left_in_queues + self._consumed_at_switches
+        return sent - received - consumed
 
-    def checks(self, prefix: str = "books") -> list[Check]:
-        """What must hold for any network."""
-        at_hosts = sum(self.taken_at_xdp.values()) - self._taken_at_switches
-        others = self.hosts_sent - self.sent + self.added_by_switches
+    def checks(self, prefix: str = "accounting") -> list[Check]:
+        """Return the checks that hold for every network."""
+        at_hosts = sum(self.consumed_by_xdp.values()) - self._consumed_at_switches
+        tolerance = self.hosts_sent - self.sent + self.added_by_switches
         where = f" ({'; '.join(self.unbalanced)})" if self.unbalanced else ""
         return [
-            Check(f"{prefix}: frames unaccounted for", self.unaccounted_frames, 0),
-            Check(f"{prefix}: switches and hops out of balance{where}", len(self.unbalanced), 0),
+            Check(f"{prefix}: unaccounted frames", self.unaccounted_frames, 0),
             Check(
-                f"{prefix}: frames that reached a host, but neither flow nor application",
-                self.hosts_received - self.received - at_hosts, 0, tolerance=others,
+                f"{prefix}: accounting mismatches (switches, links){where}", len(self.unbalanced), 0
+            ),
+            Check(
+                f"{prefix}: unclaimed frames at hosts",
+                self.hosts_received - self.received - at_hosts, 0, tolerance=tolerance,
             ),
         ]  # fmt: skip
 
 
-def _refuse_kernel_drops(net: Network, records: Sequence[FlowRecord]) -> None:
+def _reject_kernel_drops(net: Network, records: Sequence[FlowRecord]) -> None:
     drops = {f"host {name}, UDP": count for name, count in net.udp_losses.items()}
     for name, interface in net.interface_counters.items():
         drops[f"interface {name}"] = interface["dropped"]
     for name, counters in net.counters.items():
         for port in counters["ports"].values():
             drops[f"{name}'s packet socket on {port['interface']}"] = sum(port["kernel"].values())
-    # A UDP socket counts malformed datagrams among its drops, and cannot tell them apart.
-    malformed = {each.host: each.frames for each in net.refused if each.fault is Fault.MALFORMED}
+    # A UDP socket counts malformed datagrams as drops.
+    malformed = {each.host: each.frames for each in net.rejected if each.fault is Fault.MALFORMED}
     for record in records:
         unexplained = record.kernel_drops - malformed.get(record.flow.destination, 0)
         drops[f"receiving socket of flow {record.flow.id}"] = max(unexplained, 0)
@@ -138,12 +138,12 @@ def _refuse_kernel_drops(net: Network, records: Sequence[FlowRecord]) -> None:
     found = [f"{count} at {place}" for place, count in drops.items() if count]
     if found:
         raise InvalidRunError(
-            f"the kernel dropped packets ({', '.join(found)})", f"lower the rate, or {IDLE_MACHINE}"
+            f"the kernel dropped packets ({', '.join(found)})", f"lower the rate or {IDLE_MACHINE}"
         )
 
 
-def _lacking_of_bmv2(counters: Mapping[str, Mapping[str, Mapping[str, int]]]) -> dict[str, int]:
-    """Of each switch that is a bmv2, how many more frames went in than came out."""
+def _missing_in_bmv2(counters: Mapping[str, Mapping[str, Mapping[str, int]]]) -> dict[str, int]:
+    """Return the frames into minus the frames out of each bmv2 switch."""
     return {
         name: counted["inner"]["into"] - counted["inner"]["out"]
         for name, counted in counters.items()
@@ -151,50 +151,50 @@ def _lacking_of_bmv2(counters: Mapping[str, Mapping[str, Mapping[str, int]]]) ->
     }
 
 
-def _refuse_bmv2_drops(lacking: Mapping[str, int]) -> None:
-    found = [f"{count} in {name}" for name, count in lacking.items() if count > 0]
+def _reject_bmv2_drops(missing: Mapping[str, int]) -> None:
+    found = [f"{count} in {name}" for name, count in missing.items() if count > 0]
     if found:
         raise InvalidRunError(
-            f"bmv2 dropped frames ({', '.join(found)}): they went in and never came out",
-            f"lower the rate, or {IDLE_MACHINE}",
+            f"bmv2 dropped frames ({', '.join(found)})", f"lower the rate or {IDLE_MACHINE}"
         )
 
 
 def _unbalanced_switches(engines: Mapping[str, dict[str, int]]) -> list[str]:
-    """Switches of which received + copies differs from sent + dropped + waiting (engine.h)."""
+    """List the switches with received + copies != transmitted + dropped + queued (engine.h)."""
     unbalanced = []
     for name, engine in engines.items():
-        came = engine["received"] + engine["replicas"]
-        went = engine["transmitted"] + sum(engine[reason] for reason in SWITCH_DROPS)
-        if came != went + engine["in_queues"]:
-            unbalanced.append(f"{name}: {came} came, {went} went, {engine['in_queues']} wait")
+        received = engine["received"] + engine["replicas"]
+        left = engine["transmitted"] + sum(engine[reason] for reason in SWITCH_DROPS)
+        queued = engine["in_queues"]
+        if received != left + queued:
+            unbalanced.append(f"{name}: {received} received, {left} left, {queued} queued")
     return unbalanced
 
 
-def _unbalanced_hops(net: Network, taken_at_xdp: Mapping[str, int]) -> list[str]:
-    """Directions of links whose far end got another number than the near end delivered.
+def _unbalanced_links(net: Network, consumed_by_xdp: Mapping[str, int]) -> list[str]:
+    """List the link directions whose far end received another number than the near end delivered.
 
-    A host's kernel counts frames before XDP does, a switch those that came to its packet socket.
+    A host's kernel counts frames before XDP, a switch counts them at its packet socket.
     """
     unbalanced = []
     for link in net.links:
         for near, far in (link, link[::-1]):
             sent, received = _delivered(net, near), _arrived(net, far)
             if far.node in net.counters:
-                received += taken_at_xdp.get(far.interface, 0)
+                received += consumed_by_xdp.get(far.interface, 0)
             if sent != received:
                 unbalanced.append(
-                    f"{near.interface} delivered {sent}, {far.interface} got {received}"
+                    f"{near.interface} delivered {sent}, {far.interface} received {received}"
                 )
     return unbalanced
 
 
 def _delivered(net: Network, end: LinkEnd) -> int:
-    """Frames that left a node and its link."""
+    """Return the number of frames that left a node and its link."""
     if end.node not in net.counters:
         return net.interface_counters[end.interface]["sent"]
     port = net.counters[end.node]["ports"][str(end.port)]
-    link = port["link"]  # what it got: nothing where there is none, or before there was one
+    link = port["link"]  # counts 0 before a link has properties
     return int(port["transmitted_packets"] - link["sent_packets"] + link["delivered_packets"])
 
 

@@ -1,4 +1,4 @@
-"""Reads the switches' capture files into numpy arrays, a million frames in a moment."""
+"""Reader of pcap files into numpy arrays."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ IPV4, UDP_PROTOCOL = 0x0800, 17
 
 @dataclass(frozen=True)
 class Frames:
-    """Frames of a capture, in order: times (ns, CLOCK_MONOTONIC), lengths on the wire, and bytes.
+    """Frames of a capture in order: times (ns, CLOCK_MONOTONIC), lengths on the wire, and bytes.
 
-    `bytes` has a row for each frame, cut or filled with zeros to the same width.
+    `bytes` has a row per frame, truncated or padded with zeros to the same width.
     """
 
     time_ns: NDArray[np.uint64]
@@ -31,17 +31,17 @@ class Frames:
 
 
 @dataclass(frozen=True)
-class Captured:
+class CapturedFrame:
     """One frame of a capture."""
 
     time_ns: int  # CLOCK_MONOTONIC
     length: int  # on the wire
-    bytes: bytes  # fewer than `length` where the capture cut it
+    bytes: bytes  # fewer than `length` if truncated
 
 
 @dataclass(frozen=True)
 class FlowFrames:
-    """Frames of one flow, in order of time."""
+    """Frames of one flow, ordered by time."""
 
     time_ns: NDArray[np.uint64]
     sequence: NDArray[np.int64]
@@ -49,11 +49,11 @@ class FlowFrames:
 
 
 def read_frames(path: Path) -> tuple[list[int], list[bytes]]:
-    """Times (ns since the first frame) and frames of any pcap file, to be sent again.
+    """Read times (ns since the first frame) and frames of any pcap file, for replay.
 
-    Raises TestbedError when it is no such file, not of Ethernet, or when frames were cut.
+    Raises TestbedError for other files, other link types than Ethernet, and truncated frames.
     """
-    # scapy takes a tenth of a second to load: read() needs none of it.
+    # Imported here: scapy takes 0.1 s to load, and read() does not need it.
     from scapy.data import DLT_EN10MB  # noqa: PLC0415
     from scapy.error import Scapy_Exception  # noqa: PLC0415
     from scapy.utils import RawPcapNgReader, RawPcapReader  # noqa: PLC0415
@@ -63,12 +63,14 @@ def read_frames(path: Path) -> tuple[list[int], list[bytes]]:
     try:
         with RawPcapReader(str(path)) as reader:
             if isinstance(reader, RawPcapNgReader):
-                raise TestbedError(f"{path} is pcapng: `editcap -F nsecpcap` makes pcap of it")
+                raise TestbedError(f"{path}: pcapng; convert it with `editcap -F nsecpcap`")
             if reader.linktype != DLT_EN10MB:
-                raise TestbedError(f"{path} has link type {reader.linktype}, not Ethernet's")
+                raise TestbedError(f"{path}: link type {reader.linktype}; expected Ethernet")
             for frame, meta in reader:
-                if len(frame) != meta.wirelen:  # longer: a length is not true, or no whole frame
-                    raise TestbedError(f"{path}: frame {len(frames) + 1} was cut when captured")
+                if len(frame) != meta.wirelen:
+                    raise TestbedError(
+                        f"{path}: frame {len(frames) + 1} is truncated; capture whole frames"
+                    )
                 times_ns.append(meta.sec * 10**9 + meta.usec * (1 if reader.nano else 1000))
                 frames.append(bytes(frame))
     except (Scapy_Exception, OSError) as error:
@@ -77,10 +79,10 @@ def read_frames(path: Path) -> tuple[list[int], list[bytes]]:
 
 
 def read(path: Path, width: int = 128) -> Frames:
-    """Read a capture file; raises TestbedError when it is not one, or ends within a frame."""
+    """Read a capture file. Raises TestbedError for other files, and a file that ends in a frame."""
     data = np.fromfile(path, np.uint8)
     if len(data) < FILE_HEADER_BYTES or data[:4].view("<u4")[0] != MAGIC_NS:
-        raise TestbedError(f"{path} is not a capture with nanosecond timestamps")
+        raise TestbedError(f"{path}: not a pcap file with nanosecond timestamps")
     runs = [*_runs(path, data)]
     count = sum(len(run) for run in runs)
     records = np.zeros(count, RECORD)
@@ -95,26 +97,26 @@ def read(path: Path, width: int = 128) -> Frames:
     return Frames(times, records["length"], matrix)
 
 
-def each_frame(path: Path) -> Iterator[Captured]:
-    """Yield the frames of a capture file. Raises TestbedError as read()."""
+def iterate_frames(path: Path) -> Iterator[CapturedFrame]:
+    """Yield the frames of a capture file. Raises TestbedError like read()."""
     for run in _runs(path, np.fromfile(path, np.uint8)):
         headers = _headers(run)
         times_ns = headers["s"].astype(np.int64) * 1_000_000_000 + headers["ns"]
         for time_ns, length, row in zip(
             times_ns.tolist(), headers["length"].tolist(), run, strict=True
         ):
-            yield Captured(time_ns, length, row[RECORD.itemsize :].tobytes())
+            yield CapturedFrame(time_ns, length, row[RECORD.itemsize :].tobytes())
 
 
 def shift(path: Path, to: Path, offset_ns: int) -> None:
-    """Write a capture again, with times that are so much later. Raises TestbedError as read()."""
+    """Copy a capture with an offset added to its times. Raises TestbedError like read()."""
     data = np.fromfile(path, np.uint8)
     for run in _runs(path, data):
         headers = _headers(run).copy()
         times = headers["s"].astype(np.int64) * 1_000_000_000 + headers["ns"] + offset_ns
         headers["s"], headers["ns"] = np.divmod(times, 1_000_000_000)
         run[:, : RECORD.itemsize] = headers.view(np.uint8).reshape(-1, RECORD.itemsize)
-    to.write_bytes(data.data)  # tofile() does not tell where the last bytes had no room
+    to.write_bytes(data.data)  # tofile() does not report a full disk for the last bytes
 
 
 def read_flow(path: Path, flow: Flow) -> FlowFrames:
@@ -123,7 +125,7 @@ def read_flow(path: Path, flow: Flow) -> FlowFrames:
 
 
 def read_flows(path: Path, flows: Sequence[Flow]) -> dict[int, FlowFrames]:
-    """Read the frames of many flows from a capture file at once; by the flows' ids."""
+    """Read the frames of several flows from a capture file; returned by flow id."""
     frames = read(path)
     data = frames.bytes
     datagrams = np.flatnonzero(
@@ -132,7 +134,7 @@ def read_flows(path: Path, flows: Sequence[Flow]) -> dict[int, FlowFrames]:
     data = data[datagrams]
     payload = np.ascontiguousarray(data[:, UDP + 8 : UDP + 8 + PAYLOAD.itemsize])
     fields = payload.view(PAYLOAD)[:, 0]
-    # Frames sorted by port and flow id: those of a flow stand together, still in order of time.
+    # Sort by port and flow id; the stable sort keeps the frames of a flow ordered by time.
     keys = _big_endian_16(data, UDP + 2).astype(np.uint32) << 16 | fields["flow"]
     order = np.argsort(keys, kind="stable")
     wanted = np.array([flow.port << 16 | flow.id for flow in flows], np.uint32)
@@ -149,7 +151,7 @@ def read_flows(path: Path, flows: Sequence[Flow]) -> dict[int, FlowFrames]:
 
 
 def _runs(path: Path, data: NDArray[np.uint8]) -> Iterator[NDArray[np.uint8]]:
-    """All records of a file, as matrices of those of one size."""
+    """Yield the records of a file as matrices of records of equal size."""
     at = FILE_HEADER_BYTES
     while at < len(data):
         run, at = _run_of_equal_size(path, data, at)
@@ -159,14 +161,14 @@ def _runs(path: Path, data: NDArray[np.uint8]) -> Iterator[NDArray[np.uint8]]:
 def _run_of_equal_size(
     path: Path, data: NDArray[np.uint8], at: int
 ) -> tuple[NDArray[np.uint8], int]:
-    """The longest run of records of one size that begins at `at`, a row each; and where it ends."""
+    """Return the longest run of equally sized records at offset `at`, a row each, and its end."""
     if at + RECORD.itemsize > len(data):
-        raise TestbedError(f"{path} ends within a frame")
+        raise TestbedError(f"{path}: file ends within a frame")
     size = RECORD.itemsize + int(data[at : at + RECORD.itemsize].view(RECORD)["captured"][0])
     rows = (len(data) - at) // size
     if rows == 0:
-        raise TestbedError(f"{path} ends within a frame")
-    # A short look first: where sizes alternate, looking at all the rest each time would be slow.
+        raise TestbedError(f"{path}: file ends within a frame")
+    # Compare 64 records first: comparing all would be slow if sizes alternate.
     for limit in (64, rows):
         run = data[at : at + min(limit, rows) * size].reshape(-1, size)
         other = np.flatnonzero(_headers(run)["captured"] != size - RECORD.itemsize)

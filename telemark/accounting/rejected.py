@@ -1,6 +1,6 @@
-"""Frames that reached a host, and that it dropped because the network had made them unfit.
+"""Frames that a host rejected because a P4 program wrote a wrong checksum or length.
 
-Neither load nor the kernel is to blame for these: a P4 program wrote a wrong checksum or length.
+Load is not the cause of these drops.
 """
 
 import struct
@@ -13,7 +13,7 @@ ETHERNET, IPV4_HEADER = 14, 20  # bytes of headers, without options
 BROADCAST = b"\xff" * 6
 TYPE_IPV4 = 0x0800
 FRAGMENT = 0x3FFF  # offset and "more fragments"
-# By protocol of IPv4: name, offset of the checksum, shortest header, has it a pseudo-header?
+# IPv4 protocol -> name, offset of the checksum, minimum header length, has a pseudo-header
 PROTOCOLS = {1: ("ICMP", 2, 8, False), 6: ("TCP", 16, 20, True), 17: ("UDP", 6, 8, True)}
 UDP = 17
 
@@ -26,17 +26,17 @@ class Fault(Enum):
 
 
 @dataclass(frozen=True)
-class RefusedFrames:
-    """Frames that a host dropped for one fault, from the start to the end of a network."""
+class RejectedFrames:
+    """Frames that a host dropped for one fault during the life of a network."""
 
     host: str
     fault: Fault
     frames: int
-    example: str = ""  # the first one: when it came, its addresses, what is wrong; "": unknown
+    example: str = ""  # the first frame: time, addresses and fault; "" if unknown
 
 
 def first_example(frames: Iterable[tuple[int, bytes]], mac: str) -> str:
-    """Describe the first malformed frame of those for a MAC address; "" if there is none.
+    """Describe the first malformed frame that is addressed to a MAC address; "" if there is none.
 
     `frames` are pairs of a time (ns of the run's clock) and the bytes of a whole frame.
     """
@@ -48,10 +48,10 @@ def first_example(frames: Iterable[tuple[int, bytes]], mac: str) -> str:
 
 
 def describe_malformed(frame: bytes) -> str | None:
-    """Describe what is wrong with an Ethernet frame of IPv4; None: nothing, or it is no IPv4.
+    """Describe the fault of an IPv4 frame; None if it has none, or is not IPv4.
 
-    Lengths and checksums of the IPv4 header (RFC 791, 3.1), UDP (RFC 768), TCP (RFC 9293, 3.1) and
-    ICMP (RFC 792). Hosts do not check those of fragments.
+    Verifies lengths and checksums of the IPv4 header (RFC 791, 3.1), UDP (RFC 768), TCP (RFC 9293,
+    3.1) and ICMP (RFC 792), except for fragments, like hosts.
     """
     if len(frame) < ETHERNET + 2 or frame[12:14] != TYPE_IPV4.to_bytes(2, "big"):
         return None
@@ -71,7 +71,7 @@ def describe_malformed(frame: bytes) -> str | None:
 
 
 def _describe_layer_4(header: bytes, segment: bytes) -> str | None:
-    """The same of what an IPv4 header carries."""
+    """Describe the fault of the payload of an IPv4 header, or None."""
     name, at, shortest, has_pseudo_header = PROTOCOLS[header[9]]
     source, destination = (str(IPv4Address(header[start : start + 4])) for start in (12, 16))
     if len(segment) < shortest:
@@ -85,7 +85,7 @@ def _describe_layer_4(header: bytes, segment: bytes) -> str | None:
         if not shortest <= length <= len(segment):
             return f"{flow}: UDP length {length}, in {len(segment)} bytes"
         segment = segment[:length]
-        if segment[at : at + 2] == b"\0\0":  # the sender made none
+        if segment[at : at + 2] == b"\0\0":  # no checksum
             return None
     pseudo = header[12:20] + struct.pack(">HH", header[9], len(segment))
     problem = _wrong_checksum(segment, at, pseudo if has_pseudo_header else b"")
@@ -93,7 +93,7 @@ def _describe_layer_4(header: bytes, segment: bytes) -> str | None:
 
 
 def _wrong_checksum(data: bytes, at: int, pseudo_header: bytes) -> str | None:
-    """Compare the checksum at an offset with that of the data (RFC 1071)."""
+    """Verify the checksum at an offset (RFC 1071); return the mismatch or None."""
     found = int.from_bytes(data[at : at + 2], "big")
     covered = pseudo_header + data[:at] + b"\0\0" + data[at + 2 :]
     words = struct.unpack(f">{(len(covered) + 1) // 2}H", covered + b"\0" * (len(covered) % 2))

@@ -1,4 +1,4 @@
-"""Applications at hosts: collectors and responders, the same class in both kinds of time."""
+"""Applications at hosts, such as collectors and responders; same class in real and virtual time."""
 
 import heapq
 import itertools
@@ -16,29 +16,28 @@ from telemark.session.traceback_filter import user_frames
 from telemark.topology.links import ETHERNET_BYTES, UDP_BYTES
 from telemark.traffic.received import Arrivals, Datagrams, Frames, Taken
 
-INSIDE = (
+APPLICATION_PROCESS = (
     "TELEMARK_APPLICATION"  # environment variable of a process that imports an experiment's script
 )
 
 
 @dataclass(frozen=True)
-class Place:
-    """Which host it is, and whom it knows."""
+class HostInfo:
+    """Name, addresses and neighbours of a host."""
 
     name: str
     address: str  # IPv4
     mac: str
-    mtu_bytes: int  # of the longest IP packet that it sends and takes
-    neighbours: Mapping[str, str]  # IPv4 address -> MAC address, of all hosts of the network
+    mtu_bytes: int
+    neighbours: Mapping[str, str]  # IPv4 address -> MAC address of all hosts of the network
 
 
 class Application(ABC):
-    """What runs at a host of a network: subclass it, and see Network.run_application().
+    """Base class of applications; see Network.run_application().
 
-    In real time it is a process in the host's namespace, in virtual time an object of the event
-    queue. Either way the object is pickled and a copy of it runs: what that found out is told by
-    result(), and pickled too. Its methods and what it asks to be called are called one at a time;
-    none of them may wait.
+    An application is a process in the host's namespace in real time, and an object on the event
+    queue in virtual time. In both cases a pickled copy runs; result() returns its findings, which
+    are pickled as well. Methods and callbacks are called one at a time and must not block.
     """
 
     @abstractmethod
@@ -46,31 +45,31 @@ class Application(ABC):
         """Open ports and set timers."""
 
     def result(self) -> Any:
-        """What the experiment gets once the network has ended and all that came was handed over."""
+        """Return the result for the experiment; called after the last packet was delivered."""
         return None
 
 
 class Socket(Protocol):
-    """What a port is made of, in one kind of time."""
+    """Socket of a port, in real or virtual time."""
 
-    most: int  # that take() takes at a time
+    max_batch: int  # packets that take() returns at most
 
     def take(self) -> Taken:
-        """What came and was not taken yet, or the first part of it; see Arrivals."""
+        """Return up to max_batch waiting packets; see Arrivals."""
 
 
 class DatagramSocket(Socket, Protocol):
-    """That of a UDP port."""
+    """Socket of a UDP port."""
 
     def send(self, payload: bytes, address: str, port: int, tos: int) -> None:
-        """`tos` is DSCP << 2 | ECN (RFC 3168)."""
+        """Send a datagram; `tos` is DSCP << 2 | ECN (RFC 3168)."""
 
 
 class FrameSocket(Socket, Protocol):
-    """That of a host's interface."""
+    """Socket of a host's interface."""
 
     def send(self, frame: bytes) -> None:
-        """By the interface."""
+        """Send a frame."""
 
 
 class UdpPort:
@@ -81,15 +80,15 @@ class UdpPort:
         self._socket = socket
 
     def send(self, payload: bytes, address: str, port: int, *, dscp: int = 0, ecn: int = 0) -> None:
-        """Send a datagram to a host of the network, at once. Raises TestbedError.
+        """Send a datagram to a host of the network immediately. Raises TestbedError.
 
         `ecn`: 0 not ECN-capable, 1 ECT(1), 2 ECT(0), 3 congestion experienced (RFC 3168).
         """
-        most = self._host.mtu_bytes - UDP_BYTES
-        if len(payload) > most:
-            raise TestbedError(f"a payload of {len(payload)} bytes: at most {most}")
+        limit = self._host.mtu_bytes - UDP_BYTES
+        if len(payload) > limit:
+            raise TestbedError(f"payload of {len(payload)} bytes: expected at most {limit}")
         if address not in self._host.neighbours:
-            raise TestbedError(f"no host of the network has the address {address}")
+            raise TestbedError(f"address {address}: no host of the network has it")
         _check("UDP port", port, 1, 0xFFFF)
         _check("dscp", dscp, 0, 63)
         _check("ecn", ecn, 0, 3)
@@ -98,25 +97,23 @@ class UdpPort:
 
 
 class FramePort:
-    """A host's interface, for Ethernet frames as they are."""
+    """Raw Ethernet socket of a host's interface."""
 
     def __init__(self, host: "Host", socket: FrameSocket) -> None:
         self._host = host
         self._socket = socket
 
     def send(self, frame: bytes) -> None:
-        """Send a frame at once, as `bytes(Ether() / ...)` of scapy. Raises TestbedError."""
-        most = self._host.mtu_bytes + ETHERNET_BYTES
-        if not ETHERNET_BYTES <= len(frame) <= most:
-            raise TestbedError(
-                f"a frame of {len(frame)} bytes: expected {ETHERNET_BYTES} to {most}"
-            )
+        """Send a frame immediately, e.g. scapy's `bytes(Ether() / ...)`. Raises TestbedError."""
+        limit = self._host.mtu_bytes + ETHERNET_BYTES
+        if not ETHERNET_BYTES <= len(frame) <= limit:
+            raise TestbedError(f"frame of {len(frame)} bytes: expected {ETHERNET_BYTES} to {limit}")
         self._socket.send(frame)
         self._host.sent += 1
 
 
 class Timers:
-    """Who is to be called when: by time, and at the same time in the order in which they asked."""
+    """Callbacks by time; those for the same time keep the order in which they were added."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
@@ -127,11 +124,11 @@ class Timers:
 
     @property
     def next_ns(self) -> int | None:
-        """When the first one is due."""
+        """Time of the first callback."""
         return self._heap[0][0] if self._heap else None
 
     def call_due(self, now_ns: int) -> None:
-        """Call those whose time has come; whom they ask for at once comes the next time."""
+        """Run the callbacks that are due; callbacks that these add run in the next call."""
         due = []
         while self._heap and self._heap[0][0] <= now_ns:
             due.append(heapq.heappop(self._heap)[2])
@@ -139,29 +136,29 @@ class Timers:
             callback()
 
     def clear(self) -> None:
-        """Call nobody any more."""
+        """Remove all callbacks."""
         self._heap.clear()
 
 
 class Host(ABC):
-    """A host, as an application sees it."""
+    """Host interface for applications."""
 
-    def __init__(self, place: Place, timers: Timers) -> None:
+    def __init__(self, place: HostInfo, timers: Timers) -> None:
         self.name, self.address, self.mac = place.name, place.address, place.mac
         self.mtu_bytes = place.mtu_bytes
         self.neighbours = place.neighbours
         self.sent = self.received = 0  # datagrams and frames
-        self.inlets: list[Inlet] = []
+        self.receivers: list[Receiver] = []
         self._timers = timers
 
     @abstractmethod
     def now_ns(self) -> int:
-        """The common clock: nanoseconds since an arbitrary start."""
+        """Return the time of the common clock: nanoseconds since an arbitrary start."""
 
     def call_at(self, time_ns: float, callback: Callable[[], None]) -> None:
-        """Call back at a time of the common clock, or just after; soon, when it has passed.
+        """Run a callback at or just after a time of the common clock; as soon as possible if past.
 
-        When the network is about to end, nobody is called any more.
+        Callbacks that are due after the network begins to end do not run.
         """
         self._timers.add(time_ns, callback)
 
@@ -169,28 +166,28 @@ class Host(ABC):
         self, port: int, on_datagrams: Callable[[Datagrams], None] | None = None, *,
         hold_us: float = 0,
     ) -> UdpPort:  # fmt: skip
-        """Open a UDP port: `on_datagrams` is handed what comes, many at once where many came.
+        """Open a UDP port; `on_datagrams` receives arriving datagrams in batches.
 
-        At once; or at most `hold_us` after the first of them came, which costs less where many
-        come: in virtual time one call instead of one for each, in real time fewer wake-ups.
-        Raises TestbedError when the port is taken.
+        A batch is delivered immediately, or at most `hold_us` after its first datagram arrived.
+        Holding reduces the number of calls in virtual time and of wake-ups in real time.
+        Raises TestbedError if the port is in use.
         """
         _check("UDP port", port, 1, 0xFFFF)
         socket = self._open_udp(port)
-        self.inlets.append(Inlet(self, socket, Datagrams, on_datagrams, hold_us))
+        self.receivers.append(Receiver(self, socket, Datagrams, on_datagrams, hold_us))
         return UdpPort(self, socket)
 
     def frames(
         self, on_frames: Callable[[Frames], None] | None = None, *, hold_us: float = 0
     ) -> FramePort:
-        """Send Ethernet frames by the host's interface; and with `on_frames` take all that come.
+        """Open the host's interface for Ethernet frames; `on_frames` receives all that arrive.
 
-        Then the host has no IP stack any more, as if the application were its network card:
-        neither flows nor pings reach it. `hold_us` is as of udp().
+        With `on_frames` the host has no IP stack, as if the application were its NIC: neither flows
+        nor pings reach it. `hold_us`: see udp().
         """
         socket = self._open_frames(takes=on_frames is not None)
         if on_frames is not None:
-            self.inlets.append(Inlet(self, socket, Frames, on_frames, hold_us))
+            self.receivers.append(Receiver(self, socket, Frames, on_frames, hold_us))
         return FramePort(self, socket)
 
     @abstractmethod
@@ -200,14 +197,14 @@ class Host(ABC):
     def _open_frames(self, *, takes: bool) -> FrameSocket: ...
 
     def close(self) -> None:
-        """The network is about to end: from now on nothing is held back."""
-        for inlet in self.inlets:
-            inlet.hold_ns = 0
-            inlet.deliver()
+        """Deliver all held packets, and stop holding: the network is about to end."""
+        for receiver in self.receivers:
+            receiver.hold_ns = 0
+            receiver.deliver()
 
 
-class Inlet:
-    """Hands what comes to a port to who asked for it."""
+class Receiver:
+    """Delivery of packets of one port to a callback."""
 
     def __init__(
         self, host: Host, socket: Socket, kind: type[Arrivals],
@@ -215,13 +212,13 @@ class Inlet:
     ) -> None:  # fmt: skip
         self.hold_ns = round(hold_us * 1000)
         self.is_held = False
-        self.socket: Any = socket  # which in real time has more to it
+        self.socket: Any = socket  # a Socket, with more methods in real time
         self._host = host
         self._kind = kind
         self._callback = callback
 
     def arrived(self) -> None:
-        """Something came, and nothing had waited."""
+        """Handle the first waiting packet: deliver it, or hold it."""
         if self.hold_ns:
             self.is_held = True
             self._host.call_at(self._host.now_ns() + self.hold_ns, self.deliver)
@@ -229,7 +226,7 @@ class Inlet:
             self.deliver()
 
     def deliver(self) -> None:
-        """Hand over all that waits; what then comes while it is looked at is held anew."""
+        """Deliver all waiting packets; packets that arrive meanwhile are held again."""
         self.is_held = False
         while True:
             arrivals = self._kind(self.socket.take())
@@ -238,24 +235,24 @@ class Inlet:
             self._host.received += len(arrivals)
             if self._callback is not None:
                 self._callback(arrivals)
-            if self.hold_ns and len(arrivals) < self.socket.most:
+            if self.hold_ns and len(arrivals) < self.socket.max_batch:
                 return
 
 
 @dataclass
-class Running:
-    """An application at a host of a network; what it did is known once the network has ended."""
+class RunningApplication:
+    """Application at a host; counts and result are known after the network has ended."""
 
     host: str
     name: str  # of its class
     sent: int = 0  # datagrams and frames
     received: int = 0
-    kernel_drops: int = 0  # that found a socket's buffer full
+    kernel_drops: int = 0  # packets dropped because a socket buffer was full
     results: list[Any] = field(default_factory=list)  # one, once the network has ended
 
     @property
     def result(self) -> Any:
-        """What its result() returned. Raises RuntimeError while the network is up."""
+        """Return value of Application.result(). Raises RuntimeError while the network is up."""
         if not self.results:
             raise RuntimeError(f"{self} has no result before the end of the network's with block")
         return self.results[0]
@@ -264,21 +261,21 @@ class Running:
         return f"application {self.name} at {self.host}"
 
 
-def what_went_wrong(error: Exception) -> str:
-    """An error in one line, with the last line of the user's own that led to it."""
+def describe_error(error: Exception) -> str:
+    """Format an error in one line, with the innermost source line of the user."""
     text = " ".join(str(error).split())
-    told = text if isinstance(error, TestbedError) else f"{type(error).__name__}: {text}"
+    message = text if isinstance(error, TestbedError) else f"{type(error).__name__}: {text}"
     frames = list(traceback.walk_tb(error.__traceback__))
     where, line = (user_frames(frames) or frames)[-1]
-    return f"{told} ({Path(where.f_code.co_filename).name}:{line})"
+    return f"{message} ({Path(where.f_code.co_filename).name}:{line})"
 
 
-def packed(what: object, name: str) -> bytes:
-    """An application, or its result, as it goes from one process to another."""
+def pickled(what: object, name: str) -> bytes:
+    """Pickle an application or its result. Raises TestbedError if that is not possible."""
     try:
         return pickle.dumps(what)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise TestbedError(f"{name} cannot be copied to another process: {error}") from None
+        raise TestbedError(f"{name}: cannot be pickled for another process: {error}") from None
 
 
 def _check(what: str, value: int, low: int, high: int) -> None:

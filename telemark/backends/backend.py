@@ -1,4 +1,4 @@
-"""The interface between a Network and its backend, in real or in virtual time."""
+"""Interface between a Network and its backend in real or virtual time."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from mininet.topo import Topo
 
-from telemark.accounting.rejected import RefusedFrames
+from telemark.accounting.rejected import RejectedFrames
 from telemark.programs import Program
 
 if TYPE_CHECKING:
-    from telemark.apps.application import Application, Running
+    from telemark.apps.application import Application, RunningApplication
     from telemark.traffic.flows import AnyFlow, Schedule, TrafficDriver
 
 
 @dataclass(frozen=True)
 class LinkEnd:
-    """Where a link is plugged in: `port` is the interface's number on its node."""
+    """End of a link: node, interface, and the interface's port number on the node."""
 
     node: str
     interface: str
@@ -28,83 +28,83 @@ class LinkEnd:
 
 @dataclass(frozen=True)
 class Settings:
-    """What a network is to be."""
+    """Parameters of a network."""
 
     topo: Topo
     name: str
     folder: Path  # logs, counters, captures
-    programs: Mapping[str, Program]  # of each switch
+    programs: Mapping[str, Program]  # by switch
     seed: int
     mtu_bytes: int  # of hosts
     capture: bool
     snaplen: int  # bytes of each frame in captures
-    target: str  # what runs it: minip4 or bmv2
+    target: str  # minip4 or bmv2
     switch_options: Mapping[str, Sequence[str]]  # switch -> further options of `minip4 switch`
-    device_ids: Mapping[str, int]  # of each switch
-    control_delay_ns: int  # of messages between controllers and switches, each way
-    threads: int  # that run it; more than one in virtual time only
-    stamp_log: bool  # capture when switches handled frames; in real time only
-    tell: Callable[[str], None]  # what is being done
+    device_ids: Mapping[str, int]  # by switch
+    control_delay_ns: int  # one-way delay of messages between controllers and switches
+    threads: int  # more than one only in virtual time
+    stamp_log: bool  # capture the time at which switches handle frames; only in real time
+    report_progress: Callable[[str], None]
 
 
 @dataclass
 class Outcome:
-    """What was counted, once the network has ended."""
+    """Counters and results of a network that has ended."""
 
     counters: dict[str, dict[str, Any]] = field(default_factory=dict)
     interface_counters: dict[str, dict[str, int]] = field(default_factory=dict)
     udp_losses: dict[str, int] = field(default_factory=dict)
-    refused: list[RefusedFrames] = field(default_factory=list)
-    applications: "list[Running]" = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)  # to be told the user
+    rejected: list[RejectedFrames] = field(default_factory=list)
+    applications: "list[RunningApplication]" = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)  # for the user
 
 
 class NetworkBackend(Protocol):
-    """The nodes and links of one network that is up."""
+    """Nodes and links of one network that is up."""
 
     @property
     def switches(self) -> Sequence[Any]:
-        """Each with .name .device_id .grpc_address .p4info_path .blob_path."""
+        """Switches, with .name .device_id .grpc_address .p4info_path .blob_path."""
 
     @property
     def hosts(self) -> Sequence[Any]:
-        """Each with .name .IP() .MAC()."""
+        """Hosts, with .name .IP() .MAC()."""
 
     @property
     def links(self) -> Sequence[tuple[LinkEnd, LinkEnd]]:
-        """The two ends of each."""
+        """Links as pairs of their ends."""
 
     def start(self, exit_stack: ExitStack) -> None:
-        """Bring everything up; what undoes it goes into `leaving`."""
+        """Bring everything up; register the cleanup in `exit_stack`."""
 
     def traffic_driver(
         self, flows: "Sequence[AnyFlow]", schedules: "Mapping[int, Schedule]"
     ) -> "TrafficDriver":
-        """What sends and receives flows, each (by its id) at its times."""
+        """Create senders and receivers of flows; `schedules` are by flow id."""
 
     def send_frames(self, host: str, times_ns: Sequence[int], frames: Sequence[bytes]) -> None:
-        """Send frames as they are, each at its time; times ascend."""
+        """Send raw frames at ascending times."""
 
-    def run_application(self, host: str, application: "Application") -> "Running":
-        """Return when the application runs there."""
+    def run_application(self, host: str, application: "Application") -> "RunningApplication":
+        """Start an application; return when it has started."""
 
     def command_line(self) -> None:
-        """Let the user type commands until `exit`."""
+        """Run an interactive command line until `exit`."""
 
     async def run_script(self, script: Path) -> None:
-        """Do the commands of a script."""
+        """Run the commands of a script."""
 
     def check_alive(self) -> None:
-        """Raise TestbedError for a switch or an application that ended by itself."""
+        """Raise TestbedError if a switch or an application has ended unexpectedly."""
 
-    def refused_frames(self) -> list[RefusedFrames]:
-        """Frames that hosts have dropped so far for a fault of the network."""
+    def rejected_frames(self) -> list[RejectedFrames]:
+        """Return the frames that hosts have rejected so far."""
 
     def finish(self) -> Outcome:
-        """Empty queues and links, stop the switches, and take all counters in."""
+        """Drain queues and links, stop the switches, and read all counters."""
 
 
 def derive_seed(seed: int, *names: str) -> int:
-    """A seed of its own for each thing that is random, all following from one."""
+    """Derive an independent seed from a seed and names."""
     digest = hashlib.sha256("/".join([str(seed), *names]).encode()).digest()
     return int.from_bytes(digest[:8], "little") >> 1

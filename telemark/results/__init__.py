@@ -1,1 +1,1 @@
-"""What an experiment leaves: samples, checks, figures, and the page that shows them."""
+"""Results of experiments: samples, checks, figures, and the report page."""

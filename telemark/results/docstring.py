@@ -1,11 +1,11 @@
-"""What an experiment's docstring says of it: what it asks, claims, and what was published of that.
+"""Parser of experiment docstrings: question, claim, and published results.
 
-The question is the first paragraph. Two more are found by how they begin, wherever they stand:
+The question is the first paragraph. Two more paragraphs are found by their first word:
 
-    Claim: In each block, measured loss is what was lost, to the packet.
+    Claim: In each block, the measured loss equals the actual loss to the packet.
     Published: RFC 9341, section 5: exact while clocks agree within half a block.
 
-`Claim` is what the checks hold; `Published` what others said of it, with its number and source.
+`Claim` is what the checks verify; `Published` is a published result with its source.
 """
 
 import ast
@@ -14,15 +14,15 @@ from typing import NamedTuple
 
 
 class About(NamedTuple):
-    """Each is one line of text, and empty where the docstring does not say it."""
+    """Paragraphs of a docstring, each as one line; empty if missing."""
 
     question: str
     claim: str
     published: str
 
 
-def read(docstring: str) -> About:
-    """What a docstring says."""
+def parse(docstring: str) -> About:
+    """Parse a docstring."""
     paragraphs = [" ".join(text.split()) for text in docstring.strip().split("\n\n")]
 
     def named(word: str) -> str:
@@ -32,6 +32,6 @@ def read(docstring: str) -> About:
     return About(paragraphs[0], named("Claim:"), named("Published:"))
 
 
-def of_script(script: Path) -> About:
-    """What the docstring of a script says, which is not run for that."""
-    return read(ast.get_docstring(ast.parse(script.read_bytes())) or "")
+def read_script(script: Path) -> About:
+    """Parse the docstring of a script without executing it."""
+    return parse(ast.get_docstring(ast.parse(script.read_bytes())) or "")

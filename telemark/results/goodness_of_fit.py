@@ -1,8 +1,7 @@
-"""Whether a figure's points agree with theory: one test of all of them, not one of each.
+"""Goodness of fit: one test whether all points of a figure agree with theory.
 
-Of sixty points that agree, each tested at 99 %, one fails in every other run. So each point has the
-chance with which theory alone is as far from what was measured; the least of them, times how many
-there are (Bonferroni), is that of the whole figure, and must be above 1 %.
+Of 60 points that agree, each tested at 99 %, one fails in every second run. Therefore each point
+has a p-value, and the smallest one times the number of points (Bonferroni) must be above 1 %.
 """
 
 import math
@@ -17,8 +16,8 @@ LEVEL = 0.01
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(200)
 
 
-def count_chance(count: int, trials: int, chance: float) -> float:
-    """How likely a count is so far out, of independent trials: twice its smaller tail, exactly."""
+def binomial_p_value(count: int, trials: int, chance: float) -> float:
+    """Return the exact two-sided p-value of a binomial count: twice the smaller tail."""
     if chance <= 0 or chance >= 1:
         return float(count == trials * chance)
     spread = 40 * math.sqrt(trials * chance * (1 - chance)) + 40
@@ -32,10 +31,10 @@ def count_chance(count: int, trials: int, chance: float) -> float:
     return float(min(1, 2 * min(tails) / weights.sum()))
 
 
-def mean_chance(values: ArrayLike, expected: float) -> float:
-    """How likely a mean of independent runs is so far from the expected one (Student's t test).
+def t_test_p_value(values: ArrayLike, expected: float) -> float:
+    """Return the p-value of the mean of independent runs (Student's t test).
 
-    Where all runs agree it is whether they agree with what is expected.
+    If all values are equal, it is 1 if they equal the expected value, else 0.
     """
     found = np.asarray(values, np.float64)
     freedom = len(found) - 1
@@ -52,8 +51,8 @@ def mean_chance(values: ArrayLike, expected: float) -> float:
     return whole(first) / whole(0)
 
 
-def agreement(what: str, chances: Sequence[float]) -> Check:
-    """The check of a figure: how likely one of its points, if all agree, is as far out as that."""
-    together = min(1.0, min(chances) * len(chances))
-    name = f"{what}: chance that theory gives one of {len(chances)} points as far out"
-    return Check(name, together, 1, 1 - LEVEL)
+def agreement_check(quantity: str, p_values: Sequence[float]) -> Check:
+    """Create the check of a figure from the p-values of its points (Bonferroni correction)."""
+    p_value = min(1.0, min(p_values) * len(p_values))
+    name = f"{quantity}: p-value of the agreement with theory ({len(p_values)} points)"
+    return Check(name, p_value, 1, 1 - LEVEL)

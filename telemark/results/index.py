@@ -1,7 +1,7 @@
-"""Builds index.html of a results folder: verdict, claims, a replay, then each experiment.
+"""Report page (index.html) of a results folder: verdict, claims, a replay, and each experiment.
 
-What failed comes first. The page is one file, figures and all: it needs no network and no server,
-and can be sent to somebody; only its links to data lead to files beside it.
+Failed experiments come first. The page is a single file with all figures; it needs no network and
+no server. Only links to data refer to other files in the folder.
 """
 
 import json
@@ -22,9 +22,9 @@ PARTS = Path(__file__).parent / "page"
 
 
 def build(results: Path) -> Path:
-    """Write `results`/index.html from the summaries in the folders below, and return its path.
+    """Write `results`/index.html from the summaries of all experiments, and return its path.
 
-    Raises TestbedError where it cannot be written.
+    Raises TestbedError if it cannot be written.
     """
     path = results / "index.html"
     page = _page(results)
@@ -32,63 +32,63 @@ def build(results: Path) -> Path:
         with exclusive(results):
             replace(path, lambda partial: partial.write_text(page))
     except OSError as error:
-        raise TestbedError(f"{path} cannot be written: {error.strerror}") from None
+        raise TestbedError(f"{path}: cannot write: {error.strerror}") from None
     return path
 
 
 def _page(results: Path) -> str:
-    made, unreadable = _made(results)
-    found = sorted(made, key=lambda result: (result.has_passed, result.name))
+    html, unreadable = _render(results)
+    found = sorted(html, key=lambda result: (result.has_passed, result.name))
     verdict = _verdict(found, unreadable)
-    rows = [made[result][0] for result in found]
-    shown = _replay(results)
+    rows = [html[result][0] for result in found]
+    player = _replay(results)
     script = (PARTS / "replay.js").read_text()
     script_hash = b64encode(sha256(script.encode()).digest()).decode()
     return (PARTS / "page.html").read_text().format(
         verdict=text(verdict),
         verdict_class=verdict_class(not unreadable and all(r.has_passed for r in found)),
         style=(PARTS / "page.css").read_text(),
-        script=f"<script>{script}</script>" if shown else "",
-        script_source=f"script-src 'sha256-{script_hash}'" if shown else "",
-        replay=shown,
+        script=f"<script>{script}</script>" if player else "",
+        script_source=f"script-src 'sha256-{script_hash}'" if player else "",
+        replay=player,
         unreadable="\n".join(map(_unreadable, unreadable)),
-        absent=_absent(results),
+        missing=_missing(results),
         claims=table(COLUMNS, rows, "claims") if rows else "",
-        sections="\n".join(made[result][1] for result in found),
+        sections="\n".join(html[result][1] for result in found),
     )  # fmt: skip
 
 
-def _made(folder: Path) -> tuple[dict[Result, tuple[str, str]], list[Path]]:
-    """The results below a folder, each with row and section; and summaries that are none."""
-    made, unreadable = {}, []
+def _render(folder: Path) -> tuple[dict[Result, tuple[str, str]], list[Path]]:
+    """Render the row and the section of each result; also return the unreadable summaries."""
+    html, unreadable = {}, []
     for path in sorted(folder.glob("*/summary.json")):
         try:
             result = Result(path.parent, json.loads(path.read_text()))
-            made[result] = row(result), section(result)
+            html[result] = row(result), section(result)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             unreadable.append(path)
-    return made, unreadable
+    return html, unreadable
 
 
 def _replay(results: Path) -> str:
-    """Of the first run that left one; else of the reference; nothing where that has none."""
-    for folder, what in ((results, "run"), (reference.REFERENCE, "reference")):
+    """Render the replay of the first run that has one, or of the reference; "" if there is none."""
+    for folder, source in ((results, "Run"), (reference.REFERENCE, "Reference")):
         for path in sorted(folder.glob(f"*/{NAME}")):
             try:
-                return _player(path, what)
+                return _player(path, source)
             except (OSError, ValueError, KeyError, TypeError, AttributeError):
-                continue  # what is wrong with its summary stands at the top of the page
+                continue  # the page reports the unreadable summary
     return ""
 
 
-def _player(path: Path, what: str) -> str:
-    said = json.loads(path.read_text())
+def _player(path: Path, source: str) -> str:
+    data = json.loads(path.read_text())
     date, _, _ = json.loads((path.parent / "summary.json").read_text())["date"].partition("T")
     return (PARTS / "replay.html").read_text().format(
         name=text(path.parent.name),
-        caption=text(said["caption"]),
-        origin=text(f"Of the {what} of {date}."),
-        data=json.dumps(said, separators=(",", ":")).replace("<", "\\u003c"),
+        caption=text(data["caption"]),
+        origin=text(f"{source} of {date}."),
+        data=json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
     )  # fmt: skip
 
 
@@ -96,7 +96,7 @@ def _verdict(found: Sequence[Result], unreadable: Sequence[Path]) -> str:
     failed = sum(not result.has_passed for result in found) + len(unreadable)
     total = len(found) + len(unreadable)
     if not total:
-        return "There are none yet"
+        return "No results yet"
     if failed:
         return f"FAILED: {failed} of {count(total, 'experiment')}"
     return f"passed: {count(total, 'experiment')}"
@@ -104,17 +104,18 @@ def _verdict(found: Sequence[Result], unreadable: Sequence[Path]) -> str:
 
 def _unreadable(path: Path) -> str:
     where = f"{path.parent.name}/{path.name}"
-    return f'<p class="failed">{text(where)} is no summary of this version</p>'
+
+    return f'<p class="failed">{text(where)}: not readable by this version</p>'
 
 
-def _absent(results: Path) -> str:
-    """Experiments of which the folder has no results: those that passed are not all there are."""
+def _missing(results: Path) -> str:
+    """Render the list of experiments without results."""
     names = [script.stem for script in sorted((REPOSITORY / "experiments").glob("[!_]*.py"))]
-    absent = [name for name in names if not (results / name / "summary.json").exists()]
-    if not absent:
+    missing = [name for name in names if not (results / name / "summary.json").exists()]
+    if not missing:
         return ""
     return (
-        f"<details><summary>No results of {count(len(absent), 'other experiment')}</summary>"
-        "<p>They did not run here, or their runs were invalid: run_all.sh tells why: "
-        f"{text(', '.join(absent))}</p></details>"
+        f"<details><summary>No results of {count(len(missing), 'other experiment')}</summary>"
+        "<p>Not run, or inconclusive (run_all.sh reports the reasons): "
+        f"{text(', '.join(missing))}</p></details>"
     )

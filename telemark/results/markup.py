@@ -1,4 +1,4 @@
-"""Pieces of HTML: everything that comes from a file or a run becomes text."""
+"""HTML fragments; all values from files and runs are escaped."""
 
 import html
 from base64 import b64encode
@@ -7,32 +7,32 @@ from pathlib import Path
 
 
 def text(value: object) -> str:
-    """Whatever it is, as text."""
+    """Escape a value."""
     return html.escape(str(value))
 
 
-def marked(said: str, is_good: bool) -> str:
-    """In the colour of what passed, or of what failed."""
-    return f'<span class="{verdict_class(is_good)}">{text(said)}</span>'
+def marked(content: str, is_good: bool) -> str:
+    """Format a text in the colour of passed or failed."""
+    return f'<span class="{verdict_class(is_good)}">{text(content)}</span>'
 
 
 def verdict_class(is_good: bool) -> str:
-    """The class of style."""
+    """Return the CSS class of a verdict."""
     return "passed" if is_good else "failed"
 
 
-def count(number: int, what: str) -> str:
-    """As `1 check`, `1,000 checks`."""
-    return f"{number:,} {what}" + "s" * (number != 1)
+def count(number: int, noun: str) -> str:
+    """Format a number with a noun: `1 check`, `1,000 checks`."""
+    return f"{number:,} {noun}" + "s" * (number != 1)
 
 
-def command(said: str) -> str:
-    """A command that can be selected by a click."""
-    return f"<code>{text(said)}</code>"
+def command(line: str) -> str:
+    """Format a command; a click selects it."""
+    return f"<code>{text(line)}</code>"
 
 
 def table(heads: Sequence[str], rows: Iterable[str], label: str) -> str:
-    """Rows of cells; what is too wide is scrolled, by the keyboard, too."""
+    """Format a table in a scrollable, focusable region."""
     head = "".join(f"<th scope=col>{text(each)}" for each in heads)
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{text(label)}">'
@@ -41,11 +41,11 @@ def table(heads: Sequence[str], rows: Iterable[str], label: str) -> str:
 
 
 def facts(pairs: Iterable[tuple[str, object]]) -> str:
-    """Names and values."""
+    """Format a list of names and values."""
     return "<dl>" + "".join(f"<dt>{text(k)}<dd>{text(v)}" for k, v in pairs) + "</dl>"
 
 
 def image(path: Path, description: str) -> str:
-    """A picture in SVG within the page, so that the page can go without its folder."""
+    """Embed an SVG file in the page."""
     data = b64encode(path.read_bytes()).decode()
     return f'<img src="data:image/svg+xml;base64,{data}" alt="{text(description)}">'

@@ -1,7 +1,7 @@
-"""One house style for all figures: as papers print them, and as colour-blind readers tell apart.
+"""Common style of all figures: for papers, and readable with colour blindness.
 
-A figure is one or two columns wide, in 8 points, and has no heading: what it shows stands in its
-caption (`Report.caption`), as in a paper. Legends stand above their panel, where no data lie.
+A figure is one or two columns wide, uses 8-point text, and has no title: its caption
+(`Report.caption`) describes it. Legends are above their panel.
 """
 
 from collections.abc import Sequence
@@ -58,9 +58,9 @@ mpl.rcParams.update(_STYLE)
 
 
 def figure(panels: int = 1, *, height_in: float = HEIGHT_IN) -> tuple[Figure, tuple[Axes, ...]]:
-    """A figure with panels side by side: one, a column wide; or more, lettered, over two columns.
+    """Create a figure: one panel, one column wide, or several lettered panels over two columns.
 
-    Give their axes labels with units.
+    The caller sets axis labels with units.
     """
     drawn = Figure(figsize=(COLUMN_IN if panels == 1 else TWO_COLUMNS_IN, height_in))
     axes = tuple(drawn.subplots(1, panels, squeeze=False)[0])
@@ -74,7 +74,7 @@ def figure(panels: int = 1, *, height_in: float = HEIGHT_IN) -> tuple[Figure, tu
 
 
 def legend(axes: Axes, columns: int = 1, handles: Sequence[Artist] | None = None) -> None:
-    """A panel's legend, above it: wherever the data lie, it hides none of them."""
+    """Add the legend of a panel above it."""
     axes.legend(
         handles=axes.get_legend_handles_labels()[0] if handles is None else handles,
         ncols=columns, loc="lower right", bbox_to_anchor=(1, 1), borderaxespad=0.2,
@@ -82,22 +82,22 @@ def legend(axes: Axes, columns: int = 1, handles: Sequence[Artist] | None = None
 
 
 def note(drawn: Figure, text: str) -> None:
-    """A line below a figure, for what a panel of its own would be too much."""
+    """Add a line of text below a figure."""
     drawn.supxlabel(text, fontsize="medium")
 
 
 def ring(axes: Axes, x: ArrayLike, y: ArrayLike, label: str = "") -> None:
-    """The true value, as a ring around what was measured of it."""
+    """Plot ground truth as rings around measured values."""
     axes.plot(x, y, "o", color="black", fillstyle="none", markersize=6.5, markeredgewidth=0.7,
               label=label)  # fmt: skip
 
 
 def runs(number: int, time: str) -> str:
-    """For captions: what points and their error bars are made of, in which kind of time."""
-    of = "one run" if number == 1 else f"mean and standard deviation of {number} runs"
-    return f"{of} in {time} time"
+    """Describe points and error bars in a caption; `time` is real or virtual."""
+    points = "one run" if number == 1 else f"mean and standard deviation of {number} runs"
+    return f"{points} in {time} time"
 
 
-def count(number: int, what: str) -> str:
-    """For captions: `1 run`, `10 runs`."""
-    return f"{number:,} {what}" + "s" * (number != 1)
+def count(number: int, noun: str) -> str:
+    """Format a number with a noun in a caption: `1 run`, `10 runs`."""
+    return f"{number:,} {noun}" + "s" * (number != 1)

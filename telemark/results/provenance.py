@@ -1,4 +1,4 @@
-"""Where results come from: which programs of which commit, on which machine, and when."""
+"""Provenance of results: programs, commit, machine and date."""
 
 import hashlib
 import importlib.metadata
@@ -20,16 +20,16 @@ from minip4.compiler.source import SourceFile
 from telemark import REPOSITORY
 
 PACKAGES = ("telemark", "finsy", "matplotlib", "numpy", "scapy")
-# Where modules lie that are installed: a thousand of a run's, which need not be looked at further.
+# Folders of installed modules, which python_files() skips.
 INSTALLED = (f"{sys.prefix}/", f"{sysconfig.get_path('stdlib')}/")
 
 
 @dataclass(frozen=True)
 class P4Source:
-    """A P4 program as it was compiled: the text after the preprocessor, with all it includes.
+    """P4 program as compiled: the preprocessed text, with all included files.
 
-    `sha256` is of its tokens: comments, line breaks, and where it lies make no difference, nor do
-    core.p4 and v1model.p4, which belong to the compiler.
+    `sha256` is a hash of its tokens: it does not depend on comments, line breaks and the path, nor
+    on core.p4 and v1model.p4, which belong to the compiler.
     """
 
     path: Path
@@ -39,7 +39,7 @@ class P4Source:
 
     @classmethod
     def read(cls, path: Path, defines: Sequence[str] = ()) -> "P4Source":
-        """Read the program at `path`; raises P4Error where the preprocessor fails."""
+        """Read the program at `path`. Raises P4Error if the preprocessor fails."""
         tokens, _ = preprocess(path, (), defines)
         own = "\n".join(token.text for token in tokens if not token.file.is_system)
         files = frozenset(
@@ -48,7 +48,7 @@ class P4Source:
         return cls(path, tuple(defines), hashlib.sha256(own.encode()).hexdigest(), files)
 
     def as_portable(self) -> tuple[str, tuple[str, ...], str, tuple[str, ...]]:
-        """Return plain data that from_portable() reads in another checkout, too."""
+        """Return plain data that from_portable() can read in another checkout."""
         files = tuple(sorted(_shown(path) for path in self.files))
         return _shown(self.path), self.defines, self.sha256, files
 
@@ -61,24 +61,23 @@ class P4Source:
         return cls(REPOSITORY / path, defines, sha256, own)
 
     def as_dict(self) -> dict[str, object]:
-        """An entry of summary.json."""
+        """Return an entry of summary.json."""
         return {"path": _shown(self.path), "defines": list(self.defines), "sha256": self.sha256}
 
 
 @dataclass(frozen=True)
 class BpfSource:
-    """A BPF program's C file as it was compiled; `sha256` is of it and of the project's headers
-    that it includes."""
+    """C file of a BPF program; `sha256` includes the project's headers that it includes."""
 
     path: Path
     sha256: str
 
     def as_dict(self) -> dict[str, object]:
-        """An entry of summary.json."""
+        """Return an entry of summary.json."""
         return {"path": _shown(self.path), "sha256": self.sha256}
 
 
-# What this process compiled for the kernel: whoever compiles adds to it.
+# BPF programs compiled by this process; the compiler's caller adds to it.
 bpf_sources: set[BpfSource] = set()
 
 
@@ -88,10 +87,7 @@ def _all_files(file: SourceFile) -> list[SourceFile]:
 
 @dataclass
 class Origin:
-    """One run: what it asks and claims, when it began, how long it took, and what it compiled.
-
-    The first three are what telemark.results.docstring has of it.
-    """
+    """Provenance of one run: docstring (telemark.results.docstring), date, and programs."""
 
     question: str = ""
     claim: str = ""
@@ -101,7 +97,7 @@ class Origin:
     _began_s: float = field(default_factory=time.monotonic)
 
     def as_dict(self) -> dict[str, Any]:
-        """What summary.json says of it, now that the run is over."""
+        """Return the entries of summary.json at the end of the run."""
         programs = sorted(self.programs, key=lambda p: (str(p.path), p.defines, p.sha256))
         return {
             "question": self.question,
@@ -119,14 +115,14 @@ class Origin:
 
 
 def environment(p4_files: Iterable[Path] = ()) -> dict[str, Any]:
-    """What of this machine and this checkout may explain a result."""
+    """Return the properties of the machine and the checkout that may affect results."""
     revision, changed = git_state({*p4_files, *python_files()})
     return {**machine(), "git": revision, "changed": changed}
 
 
 @cache
 def machine() -> dict[str, Any]:
-    """This machine, and what is installed on it."""
+    """Return the properties of this machine, and versions of installed packages."""
     versions = {name: importlib.metadata.version(name) for name in PACKAGES}
     return {
         "kernel": platform.release(),
@@ -145,12 +141,12 @@ def _cpu_model() -> str:
 
 
 def git_state(used: Iterable[Path], repository: Path = REPOSITORY) -> tuple[str, list[str]]:
-    """The commit, with `+` where the files are not all as they are in it; and which are not.
+    """Return the commit, with `+` if files differ from it, and the names of these files.
 
-    Those are all that git tracks and that were changed, but for results; and those of `used` that
-    it does not track. `unknown` outside a checkout.
+    These are changed files that git tracks, except results, and untracked files among `used`.
+    The commit is `unknown` outside a checkout.
     """
-    # Under sudo the checkout is another user's, which git else refuses to read.
+    # Under sudo the checkout belongs to another user; git rejects it without safe.directory.
     git = ["git", "-c", f"safe.directory={repository}", "-C", str(repository)]
 
     def lines(*arguments: str) -> list[str]:
@@ -168,7 +164,7 @@ def git_state(used: Iterable[Path], repository: Path = REPOSITORY) -> tuple[str,
 
 
 def python_files() -> set[Path]:
-    """The modules of this run that are the project's, or lie beside the script."""
+    """Return the files of loaded modules of the project, and of modules next to the script."""
     places = (REPOSITORY, Path(sys.argv[0]).resolve().parent)
     named = {getattr(module, "__file__", None) or "" for module in [*sys.modules.values()]}
     files = {Path(name).resolve() for name in named if name and not name.startswith(INSTALLED)}
@@ -180,5 +176,5 @@ def python_files() -> set[Path]:
 
 
 def _shown(path: Path, repository: Path = REPOSITORY) -> str:
-    """A path from the repository's root, where it lies below that."""
+    """Return a path relative to the repository's root, if it is below."""
     return str(path.relative_to(repository) if path.is_relative_to(repository) else path)

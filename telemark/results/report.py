@@ -1,4 +1,4 @@
-"""What an experiment leaves: samples, checks, metrics, a figure; on disk and on the screen."""
+"""Report of an experiment: samples, checks, metrics and figure, on disk and on the screen."""
 
 import argparse
 import csv
@@ -23,7 +23,7 @@ from telemark.results.replay import Replay
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Kinds of files, without what differs from run to run: the same data give the same file.
+# File formats, without metadata that changes from run to run: same data, same file.
 FIGURE_KINDS: Mapping[str, Any] = {
     "png": {"Software": None},
     "svg": {"Date": None},
@@ -35,7 +35,7 @@ COMMON_OPTIONS = ("target", "time", "quick", "seed", "out", "interactive", "keep
 
 @dataclass(frozen=True)
 class Check:
-    """A claim that was held against what was measured. NaN never passes."""
+    """Comparison of a measured with an expected value. NaN never passes."""
 
     name: str
     measured: float
@@ -44,40 +44,40 @@ class Check:
 
     @property
     def passed(self) -> bool:
-        """Whether the measured value lies within the tolerance."""
+        """Whether the measured value is within the tolerance."""
         return bool(abs(self.measured - self.expected) <= self.tolerance)
 
 
 @dataclass
 class Report:
-    """The outcome of an experiment; `samples` has one dictionary a measurement, all alike."""
+    """Outcome of an experiment; `samples` has one dictionary per measurement, with equal keys."""
 
     samples: Sequence[Mapping[str, Any]]
     checks: Sequence[Check]
     metrics: Mapping[str, Any] = field(default_factory=dict)
     figure: "Figure | None" = None
-    caption: str = ""  # of the figure: what it shows, of how many runs
-    replay: Replay | None = None  # of a run in virtual time, for index.html
+    caption: str = ""  # of the figure
+    replay: Replay | None = None  # for index.html; only in virtual time
     tables: Sequence[Table] = ()
-    machine_columns: Sequence[str] = ()  # of the samples: what the machine took, in either time
-    drops: Sequence[Mapping[str, Any]] = ()  # by switches: the run adds them
+    machine_columns: Sequence[str] = ()  # columns of samples that depend on the machine
+    drops: Sequence[Mapping[str, Any]] = ()  # by switches; the run adds them
     capacities: Sequence[Mapping[str, Any]] = ()  # CapacityEstimates as mappings
 
     @property
     def passed(self) -> bool:
-        """Whether every check passed; a report without a check has shown nothing."""
+        """Whether there are checks, and all passed."""
         return bool(self.checks) and all(check.passed for check in self.checks)
 
     def write(self, name: str, options: argparse.Namespace, origin: Origin) -> None:
-        """Write samples.csv, `name`.png, .svg and .pdf, and last summary.json into options.out.
+        """Write samples.csv, `name`.png, .svg and .pdf, and finally summary.json into options.out.
 
-        Each file is replaced whole: a run that is interrupted leaves the earlier results.
+        Each file is replaced atomically: an interrupted run keeps the earlier results.
         """
         with exclusive(options.out) as folder:
             for kind in FIGURE_KINDS if self.figure is not None else ():
                 replace(folder / f"{name}.{kind}", partial(self._draw, kind=kind))
             replace(folder / "samples.csv", self._write_samples)
-            (folder / replay.NAME).unlink(missing_ok=True)  # an earlier run's
+            (folder / replay.NAME).unlink(missing_ok=True)  # of an earlier run
             if self.replay is not None:
                 replace(folder / replay.NAME, self.replay.write)
             summary = (
@@ -86,7 +86,7 @@ class Report:
             replace(folder / "summary.json", lambda path: path.write_text(summary))
 
     def summary(self, name: str, options: argparse.Namespace, origin: Origin) -> dict[str, Any]:
-        """What summary.json holds."""
+        """Return the content of summary.json."""
         parameters = {k: v for k, v in vars(options).items() if k not in COMMON_OPTIONS}
         return {
             "experiment": name,
@@ -113,8 +113,8 @@ class Report:
         }
 
     def show(self, folder: Path) -> None:
-        """Print the tables, the checks, and where the results are."""
-        # Where output goes to a file, rich assumes 80 columns and would cut the cells.
+        """Print the tables, the checks, and the path of the results."""
+        # If stdout is not a terminal, rich would truncate the cells to 80 columns.
         console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
         for shown in self.tables:
             console.print(shown)
@@ -126,8 +126,8 @@ class Report:
         if rows:
             console.print(table("Checks", ("check", "measured", "expected", "tolerance", ""), rows))
         else:
-            console.print("[bold red]No checks[/]: nothing is claimed, so this counts as failed; "
-                          "expected Report(samples, checks=[Check(...), ...])",
+            console.print("[bold red]No checks[/]: counts as failed; return "
+                          "Report(samples, checks=[Check(...), ...])",
                           soft_wrap=True)  # fmt: skip
         files = ", ".join(sorted(path.name for path in folder.iterdir() if path.is_file()))
         console.print(f"Results in {folder}: {files}", markup=False, soft_wrap=True)
@@ -144,7 +144,7 @@ class Report:
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
-    """A table for the screen; numbers stand right-aligned, floats with four digits."""
+    """Create a table for the screen; numbers are right-aligned, floats have four digits."""
     shown = Table(title=title, title_justify="left")
     for index, column in enumerate(columns):
         numeric = all(isinstance(row[index], Real) for row in rows)
@@ -161,7 +161,7 @@ def _shown(value: object) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """JSON for numpy's scalars and arrays, and for paths."""
+    """Convert numpy scalars and arrays, and paths, for JSON."""
     if hasattr(value, "tolist"):
         return value.tolist()
     return str(value)

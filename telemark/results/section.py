@@ -1,4 +1,4 @@
-"""What index.html says of one experiment: its row in the table of claims, and its section."""
+"""Row and section of one experiment in index.html."""
 
 import os.path
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ from telemark.results.markup import (
 _SECTION = """<section id="{name}" aria-labelledby="{name}-heading">
 <h2 id="{name}-heading">{name}: <span class="{verdict_class}">{verdict}</span> {badges}</h2>
 <p class="question">{question}</p>
-{sayings}
+{claims}
 {failed}
 {figure}
 <p>{comparison}</p>
@@ -40,7 +40,7 @@ COLUMNS = ("Claim", "Experiment", "Command", "Minutes", "Result", "Reference")
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """An experiment's folder, and what its summary.json says."""
+    """Results folder of an experiment, and its summary.json."""
 
     folder: Path
     summary: Mapping[str, Any]
@@ -60,29 +60,29 @@ class Result:
 
     @property
     def has_passed(self) -> bool:
-        """A report without a check has shown nothing."""
+        """Whether there are checks, and all passed."""
         return bool(self.checks) and not self.failed
 
     @property
     def verdict(self) -> str:
         if not self.checks:
-            return "FAILED: it checks nothing"
+            return "FAILED: no checks"
         if self.failed:
             return f"FAILED: {len(self.failed)} of {count(len(self.checks), 'check')}"
         return f"passed: {count(len(self.checks), 'check')}"
 
 
 def row(result: Result) -> str:
-    """Of the table of claims: COLUMNS."""
+    """Render the row of the table of claims, with COLUMNS."""
     summary = result.summary
     found = reference.compare(result.folder, summary)
     cells = (
         text(summary.get("claim") or summary.get("question", "")),
         f'<a href="#{text(result.name)}">{text(result.name)}</a>',
-        command(_as_typed(summary)),
+        command(_command(summary)),
         f"{summary['duration_s'] / 60:.1f}" if "duration_s" in summary else "",
         marked(result.verdict, result.has_passed),
-        "none" if found is None else _verdict_of(found),
+        "none" if found is None else _short_comparison(found),
     )
     return "<tr>" + "".join(
         f'<td data-label="{name}">{cell}' for name, cell in zip(COLUMNS, cells, strict=True)
@@ -90,7 +90,7 @@ def row(result: Result) -> str:
 
 
 def section(result: Result) -> str:
-    """All that there is of an experiment, what failed first."""
+    """Render the section of an experiment, failed checks first."""
     summary = result.summary
     parameters = summary["parameters"]
     passed = [check for check in result.checks if check["passed"]]
@@ -101,21 +101,21 @@ def section(result: Result) -> str:
         verdict_class=verdict_class(result.has_passed),
         badges=" ".join(f'<span class="badge">{text(badge)}</span>' for badge in badges),
         question=text(summary.get("question", "")),
-        sayings=_sayings(summary),
-        failed=_checks(result.failed, "checks that failed") if result.failed else "",
+        claims=_claims(summary),
+        failed=_checks(result.failed, "failed checks") if result.failed else "",
         figure=_figure(result),
         comparison=_comparison(result),
         passed=f"<details><summary>{count(len(passed), 'check')} passed</summary>"
-        f"{_checks(passed, 'checks that passed')}</details>" if passed else "",
+        f"{_checks(passed, 'passed checks')}</details>" if passed else "",
         origin=facts(_origin(summary)),
         files=_files(result),
     )  # fmt: skip
 
 
-def _sayings(summary: Mapping[str, Any]) -> str:
-    """What is claimed, and what was published of it."""
-    said = [("Claim", summary.get("claim")), ("Published", summary.get("published"))]
-    return "\n".join(f"<p><b>{name}:</b> {text(what)}</p>" for name, what in said if what)
+def _claims(summary: Mapping[str, Any]) -> str:
+    """Render the claim and the published result."""
+    claims = [("Claim", summary.get("claim")), ("Published", summary.get("published"))]
+    return "\n".join(f"<p><b>{name}:</b> {text(claim)}</p>" for name, claim in claims if claim)
 
 
 def _checks(checks: Iterable[Mapping[str, Any]], label: str) -> str:
@@ -147,17 +147,17 @@ def _figure(result: Result) -> str:
 def _comparison(result: Result) -> str:
     found = reference.compare(result.folder, result.summary)
     if found is None:
-        return "There is no reference to compare it with."
+        return "No reference for comparison."
     folder = _link(found.folder, result.folder)
-    said = text(found.text) if found.agrees is None else marked(found.text, found.agrees)
-    return f'<a href="{folder}">Reference</a> of {text(found.date)}: {said}.'
+    outcome = text(found.text) if found.agrees is None else marked(found.text, found.agrees)
+    return f'<a href="{folder}">Reference</a> of {text(found.date)}: {outcome}.'
 
 
-def _verdict_of(found: reference.Comparison) -> str:
-    """A comparison in two words."""
+def _short_comparison(found: reference.Comparison) -> str:
+    """Render a comparison in a few words."""
     if found.agrees is None:
         return f"of {text(found.date)}"
-    return marked("same numbers" if found.agrees else "other numbers", found.agrees)
+    return marked("equal" if found.agrees else "different", found.agrees)
 
 
 def _files(result: Result) -> str:
@@ -168,14 +168,14 @@ def _files(result: Result) -> str:
     )  # fmt: skip
 
 
-def _as_typed(summary: Mapping[str, Any]) -> str:
-    """The command, which needs root in real time."""
+def _command(summary: Mapping[str, Any]) -> str:
+    """Return the command line, with sudo in real time."""
     root = "sudo " if summary["parameters"]["time"] == "real" else ""
     return f"{root}{summary['command']}"
 
 
 def _origin(summary: Mapping[str, Any]) -> list[tuple[str, object]]:
-    """Of what run it is: names and values."""
+    """Return names and values that describe the run."""
     environment = summary["environment"]
     parameters = (f"{name} {_plain(value)}" for name, value in summary["parameters"].items())
     programs = (
@@ -186,11 +186,11 @@ def _origin(summary: Mapping[str, Any]) -> list[tuple[str, object]]:
         f"{each['path']} sha256 {each['sha256'][:16]}" for each in summary.get("bpf_programs", [])
     ]
     changed = environment.get("changed")
-    differs = f" (not as committed: {', '.join(changed)})" if changed else ""
+    differs = f" (uncommitted changes: {', '.join(changed)})" if changed else ""
     versions = (f"{name} {number}" for name, number in environment["versions"].items())
     return [
-        ("command", _as_typed(summary)),
-        ("when", _when(summary)),
+        ("command", _command(summary)),
+        ("date", _date(summary)),
         ("parameters", "; ".join(parameters)),
         ("seed", summary["seed"]),
         ("target", summary["target"]),
@@ -207,13 +207,13 @@ def _plain(value: object) -> str:
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _when(summary: Mapping[str, Any]) -> str:
+def _date(summary: Mapping[str, Any]) -> str:
     if "date" not in summary:
-        return "Of an earlier version, which noted no date."
+        return "unknown (earlier version)"
     began = datetime.fromisoformat(summary["date"])
     return f"{began:%Y-%m-%d %H:%M} UTC, {summary['duration_s']:g} s"
 
 
 def _link(path: Path, folder: Path) -> str:
-    """The address of a file, from the page, which lies above the experiment's folder."""
+    """Return the URL of a file, relative to the page, which is above the experiment's folder."""
     return text(quote(os.path.relpath(path, folder.parent)))

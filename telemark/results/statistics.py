@@ -1,4 +1,4 @@
-"""Small statistics for experiments: percentiles, distances of distributions, bounds by chance."""
+"""Statistics for experiments: percentiles, Kolmogorov-Smirnov distance, and confidence bounds."""
 
 import math
 from collections.abc import Sequence
@@ -11,18 +11,15 @@ KOLMOGOROV_999 = 1.949  # Kolmogorov's distribution: 99.9 % lie below
 
 
 def percentiles(values: NDArray[np.float64] | NDArray[np.int64]) -> dict[str, float]:
-    """What describes a distribution with a tail; nothing where there are no values."""
+    """Return minimum, percentiles and maximum of values; {} if there are none."""
     if not len(values):
         return {}
     names = {"min": 0, "p50": 50, "p99": 99, "p99.9": 99.9, "max": 100}
     return {name: float(np.percentile(values, percent)) for name, percent in names.items()}
 
 
-def largest_distance(some: NDArray[np.float64], every: NDArray[np.float64]) -> float:
-    """The largest distance between two empirical distributions (Kolmogorov and Smirnov).
-
-    NaN where one of them has no values.
-    """
+def ks_distance(some: NDArray[np.float64], every: NDArray[np.float64]) -> float:
+    """Return the Kolmogorov-Smirnov distance of two samples; NaN if one of them is empty."""
     if not len(some) or not len(every):
         return math.nan
     places = np.sort(np.concatenate([some, every]))
@@ -31,14 +28,14 @@ def largest_distance(some: NDArray[np.float64], every: NDArray[np.float64]) -> f
 
 
 def expected_ks_distance(count: int) -> float:
-    """Within which `count` independent samples are of their distribution, 999 times in 1000."""
+    """Return the 99.9 % bound of the Kolmogorov-Smirnov distance of `count` samples."""
     return KOLMOGOROV_999 / math.sqrt(max(count, 1))
 
 
-def likely_mean_square(count: int) -> tuple[float, float]:
-    """Between which the mean of `count` squares of standard normal values is, 999 times in 1000.
+def mean_square_bounds(count: int) -> tuple[float, float]:
+    """Return the 99.9 % interval of the mean of `count` squared standard normal values.
 
-    Wilson and Hilferty's approximation of chi-square (1931).
+    Uses the approximation of chi-square by Wilson and Hilferty (1931).
     """
     low, high = (
         (1 - 2 / (9 * count) + z * math.sqrt(2 / (9 * count))) ** 3
@@ -48,6 +45,6 @@ def likely_mean_square(count: int) -> tuple[float, float]:
 
 
 def rms(errors: Sequence[float]) -> float:
-    """Root mean square of those that are known; NaN: none is."""
+    """Return the root mean square of all values that are not NaN; NaN if there are none."""
     known = [error for error in errors if not np.isnan(error)]
     return float(np.sqrt(np.mean(np.square(known)))) if known else float("nan")

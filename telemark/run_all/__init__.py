@@ -1,1 +1,1 @@
-"""run_all.sh: every experiment, one after the other; what is finished does not run again."""
+"""run_all.sh: runs all experiments sequentially, and skips those that are up to date."""

@@ -1,13 +1,13 @@
-"""Runs every experiment, one after the other, and builds results/index.html.
+"""Run all experiments sequentially, and build results/index.html.
 
-What passed before with the same options is left as it is, where nothing that it depends on has
-changed. An experiment that fails does not hold up the others. The exit status is the worst of all:
-3 where one broke, else 1 where a check failed, else 2 where one was invalid or not to be had.
+Experiments that already passed with the same options are skipped until something they depend on
+changes. A failed experiment does not stop the others. The exit status is the worst one: 3 for an
+unhandled exception, 1 for a failed check, 2 for an inconclusive or unavailable experiment.
 """
 
 from telemark import REPOSITORY
 
-import telemark.run_all.interrupt  # noqa: F401  isort: skip  before all that takes long
+import telemark.run_all.interrupt  # noqa: F401  isort: skip  before slow imports
 
 import argparse
 import json
@@ -32,106 +32,107 @@ from telemark.results.files import make_folder
 from telemark.results.reference import compare
 from telemark.results.report import table
 from telemark.run_all.catalogue import Experiment, experiments
-from telemark.run_all.options import besides, for_each, parse
-from telemark.run_all.schedule import expected_s, shown
-from telemark.run_all.up_to_date import Finished, key_of
+from telemark.run_all.durations import expected_s, minutes_seconds
+from telemark.run_all.options import execution_arguments, parse, result_arguments
+from telemark.run_all.up_to_date import FinishedRuns, dependency_key
 from telemark.session import cli
 
 WORDS = {
     cli.PASSED: "passed",
     cli.CHECK_FAILED: "FAILED",
-    cli.UNUSABLE: "invalid, or not to be had here",
-    cli.BROKEN: "broke",
+    cli.UNUSABLE: "inconclusive or unavailable",
+    cli.INTERNAL_ERROR: "unhandled exception",
 }
-WORST_LAST = (cli.PASSED, cli.UNUSABLE, cli.CHECK_FAILED, cli.BROKEN)  # then signals
-LONGEST_WHY = 4096  # bytes
+WORST_LAST = (cli.PASSED, cli.UNUSABLE, cli.CHECK_FAILED, cli.INTERNAL_ERROR)  # then signals
+MAX_STDERR_BYTES = 4096  # kept to find the last line
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of an experiment."""
+    """Outcome of an experiment."""
 
     name: str
-    said: str
+    text: str
     status: int = cli.PASSED
     duration_s: float = 0.0
-    is_here: bool = True  # whether what it left is of these options
+    has_results: bool = True  # whether its results are for these options
 
 
 def main(arguments: Sequence[str], folder: Path, results: Path) -> int:
-    """Run the experiments of a folder, which leave what they find in `results`.
+    """Run the experiments of a folder, with results in `results`; return the exit status.
 
-    Returns the exit status. Raises TestbedError where nothing can be run, or written there.
+    Raises TestbedError if no experiment can run, or if `results` is not writable.
     """
     known = experiments(folder)
     options = parse(arguments, known, __doc__ or "")
     chosen = [e for e in known if e.name in options.only and options.system in (None, e.system)]
     if not chosen:
         raise TestbedError(
-            f"none of --only {' '.join(options.only)} is of --system {options.system}"
+            f"--only {' '.join(options.only)}: no experiment of --system {options.system}"
         )
     if options.time == "real" and not can_isolate():
         raise TestbedError(
-            "no namespaces can be made: run it with sudo, a container with --privileged; "
-            "--time virtual needs none"
+            "cannot create namespaces; run it with sudo (in a container: with --privileged), or "
+            "use --time virtual"
         )
     make_folder(results)
     outcomes = list(_outcomes(chosen, options, results))
     if options.compare:
-        outcomes = [_compared(outcome, results) for outcome in outcomes]
-    _show(outcomes)
+        outcomes = [_compare(outcome, results) for outcome in outcomes]
+    _print_summary(outcomes)
     print(f"All results: {index.build(results)}")
-    return max((outcome.status for outcome in outcomes), key=_badness)
+
+    return max((outcome.status for outcome in outcomes), key=_severity)
 
 
-def _badness(status: int) -> int:
-    """A larger one is worse. That the machine was busy must not hide that a check failed."""
+def _severity(status: int) -> int:
+    """Return a number that is larger for worse statuses; a failed check is worse than load."""
     return WORST_LAST.index(status) if status in WORST_LAST else status
 
 
 def _outcomes(
     chosen: Sequence[Experiment], options: argparse.Namespace, results: Path
 ) -> Iterator[Outcome]:
-    """Run what has to run, and tell how far it is."""
-    given = for_each(options)
-    finished = Finished(results)
-    keys = {each: key_of(each.script, given) for each in chosen}
-    unfit = {each: why for each in chosen if (why := each.unfit(options))}
-    standing = {e for e in chosen if not options.again and finished.stands(e.name, keys[e])}
+    """Run the experiments that are not up to date, and print the progress."""
+    arguments = result_arguments(options)
+    finished = FinishedRuns(results)
+    keys = {each: dependency_key(each.script, arguments) for each in chosen}
+    skipped = {each: reason for each in chosen if (reason := each.reason_to_skip(options))}
+    current = {e for e in chosen if not options.again and finished.is_up_to_date(e.name, keys[e])}
     for number, each in enumerate(chosen):
-        todo = [e for e in chosen[number:] if e not in standing and e not in unfit]
-        left_s = sum(expected_s(e.name, given, finished) for e in todo)
-        print(f"== {each.name}, {number + 1} of {len(chosen)}, {shown(left_s)} to go", flush=True)
-        if each in unfit:
-            yield Outcome(each.name, f"left out: {unfit[each]}", is_here=False)
-        elif each in standing:
-            yield Outcome(each.name, "passed before; nothing it depends on has changed")
+        todo = [e for e in chosen[number:] if e not in current and e not in skipped]
+        left = minutes_seconds(sum(expected_s(e.name, arguments, finished) for e in todo))
+        print(f"== {each.name}, {number + 1} of {len(chosen)}, {left} remaining", flush=True)
+        if each in skipped:
+            yield Outcome(each.name, f"skipped: {skipped[each]}", has_results=False)
+        elif each in current:
+            yield Outcome(each.name, "passed before (up to date)")
         else:
-            outcome = _run(each, [*given, *besides(options)], results)
+            outcome = _run(each, [*arguments, *execution_arguments(options)], results)
             if outcome.status == cli.PASSED:
-                finished.note(each.name, keys[each], given, outcome.duration_s)
+                finished.add(each.name, keys[each], arguments, outcome.duration_s)
             yield outcome
-            if outcome.status >= SIGNALLED:  # which ends all
+            if outcome.status >= SIGNALLED:  # a signal stops all experiments
                 return
 
 
-def _run(experiment: Experiment, given: Sequence[str], results: Path) -> Outcome:
+def _run(experiment: Experiment, arguments: Sequence[str], results: Path) -> Outcome:
     summary = results / experiment.name / "summary.json"
     written = _written_ns(summary)
     began = time.monotonic()
-    end_with_us = partial(end_with_parent, os.getpid())  # SIGKILL cannot be passed on
     process = subprocess.Popen(
-        [sys.executable, experiment.script, *given],
+        [sys.executable, experiment.script, *arguments],
         stderr=subprocess.PIPE,
-        preexec_fn=end_with_us,  # noqa: PLW1509 - no threads here
+        # SIGKILL cannot be forwarded; noqa: there are no threads.
+        preexec_fn=partial(end_with_parent, os.getpid()),  # noqa: PLW1509
     )
 
-    def pass_on(number: int, _frame: FrameType | None) -> None:
-        process.send_signal(number)  # a terminal's twice: the experiment takes both for one
+    def forward(number: int, _frame: FrameType | None) -> None:
+        process.send_signal(number)  # SIGINT of a terminal arrives twice, which counts as one
 
-    before = {number: signal.signal(number, pass_on) for number in STOPPING}
-    last_line, prefix = _passed_on(process), f"{experiment.name}: error: "
-    why = last_line.removeprefix(prefix)
+    before = {number: signal.signal(number, forward) for number in STOPPING}
+    last_line, prefix = _forward_stderr(process), f"{experiment.name}: error: "
+    problem = last_line.removeprefix(prefix)
     status = process.wait()
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -139,35 +140,35 @@ def _run(experiment: Experiment, given: Sequence[str], results: Path) -> Outcome
         status = SIGNALLED - status
     has_results = _written_ns(summary) != written
     if status == cli.CHECK_FAILED and not has_results and not last_line.startswith(prefix):
-        status = cli.BROKEN  # Python's own status 1: of a script that cannot even be imported
-    said = WORDS.get(
-        status, f"ended by signal {status - SIGNALLED}: the same command goes on from here"
+        status = cli.INTERNAL_ERROR  # Python's status 1: the script cannot be imported
+    text = WORDS.get(
+        status, f"ended by signal {status - SIGNALLED}; run the same command again to resume"
     )
     if status == cli.CHECK_FAILED and has_results:
         checks = json.loads(summary.read_text())["checks"]
         failed = [check["name"] for check in checks if not check["passed"]]
-        said += ": " + ("; ".join(failed) or "it has no checks")
-    elif why and status in (cli.CHECK_FAILED, cli.UNUSABLE, cli.BROKEN):
-        said += f": {why}"
-    return Outcome(experiment.name, said, status, time.monotonic() - began)
+        text += ": " + ("; ".join(failed) or "no checks")
+    elif problem and status in (cli.CHECK_FAILED, cli.UNUSABLE, cli.INTERNAL_ERROR):
+        text += f": {problem}"
+    return Outcome(experiment.name, text, status, time.monotonic() - began)
 
 
-def _passed_on(process: subprocess.Popen[bytes]) -> str:
-    """Show what an experiment says is wrong, as it comes; its last line is why it ended.
+def _forward_stderr(process: subprocess.Popen[bytes]) -> str:
+    """Print the stderr of an experiment until the process ends; return its last line.
 
-    Until it ends: what a killed one left running may hold the pipe's end for longer.
+    Children of a killed process may hold the pipe open longer.
     """
     assert process.stderr is not None
-    told, errors, ended = b"", process.stderr.fileno(), os.pidfd_open(process.pid)
+    tail, errors, ended = b"", process.stderr.fileno(), os.pidfd_open(process.pid)
     while errors in select.select([errors, ended], [], [])[0]:
         if not (more := os.read(errors, 1 << 16)):
             break
         sys.stderr.buffer.write(more)
         sys.stderr.flush()
-        told = (told + more)[-LONGEST_WHY:]
+        tail = (tail + more)[-MAX_STDERR_BYTES:]
     os.close(ended)
     process.stderr.close()
-    lines = told.decode(errors="backslashreplace").strip().splitlines()
+    lines = tail.decode(errors="backslashreplace").strip().splitlines()
     return lines[-1] if lines else ""
 
 
@@ -175,22 +176,22 @@ def _written_ns(summary: Path) -> int | None:
     return summary.stat().st_mtime_ns if summary.exists() else None
 
 
-def _compared(outcome: Outcome, results: Path) -> Outcome:
-    """What passed, held against results/reference/: other numbers there are a check that failed."""
+def _compare(outcome: Outcome, results: Path) -> Outcome:
+    """Compare the results of a passed experiment with results/reference/; a difference fails it."""
     summary = results / outcome.name / "summary.json"
-    if outcome.status != cli.PASSED or not outcome.is_here:
+    if outcome.status != cli.PASSED or not outcome.has_results:
         return outcome
     found = compare(summary.parent, json.loads(summary.read_text()))
-    said = "no reference" if found is None else f"reference of {found.date}: {found.text}"
+    comparison = "no reference" if found is None else f"reference of {found.date}: {found.text}"
     status = cli.CHECK_FAILED if found is not None and found.agrees is False else cli.PASSED
-    return replace(outcome, said=f"{outcome.said}; {said}", status=status)
+    return replace(outcome, text=f"{outcome.text}; {comparison}", status=status)
 
 
-def _show(outcomes: Sequence[Outcome]) -> None:
-    rows = [(each.name, each.said, shown(each.duration_s)) for each in outcomes]
-    # Where output goes to a file, rich assumes 80 columns and would cut the cells.
+def _print_summary(outcomes: Sequence[Outcome]) -> None:
+    rows = [(each.name, each.text, minutes_seconds(each.duration_s)) for each in outcomes]
+    # If stdout is not a terminal, rich would truncate the cells to 80 columns.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
-    console.print(table("All experiments", ("experiment", "what became of it", "min:s"), rows))
+    console.print(table("All experiments", ("experiment", "result", "min:s"), rows))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Which experiments there are, whose system each is, and which cannot run here."""
+"""Catalogue of experiments: name, system, and whether an experiment can run here."""
 
 import argparse
 import shutil
@@ -8,7 +8,7 @@ from pathlib import Path
 from telemark.backends.real.targets import bmv2
 from telemark.results import reference
 
-CLOCKS_APART = "bmv2's clock is not that of hosts' edges"
+CLOCKS_DIFFER = "bmv2's clock differs from the clock of host edges"
 
 
 @dataclass(frozen=True)
@@ -25,34 +25,34 @@ class Experiment:
     def system(self) -> str | None:
         """The system whose shared/ package the script uses: `ampm`, `int`, ...; None if none."""
         system, _, _ = self.name.partition("_")
-        if self.is_in_the_kernel:
-            return "xdp"  # ebpf_topk, say
+        if self.is_ebpf:
+            return "xdp"  # e.g. ebpf_topk
         return system if (self.script.parent / "shared" / system).is_dir() else None
 
     @property
-    def is_in_the_kernel(self) -> bool:
-        """Whether its programs are the kernel's: XDP's and other eBPF."""
-        return self.name.startswith(reference.IN_THE_KERNEL)
+    def is_ebpf(self) -> bool:
+        """Whether it runs XDP or other eBPF programs in the kernel."""
+        return self.name.startswith(reference.EBPF_PREFIXES)
 
-    def unfit(self, options: argparse.Namespace) -> str | None:
-        """Why it cannot run with these options on this machine; None where it can."""
+    def reason_to_skip(self, options: argparse.Namespace) -> str | None:
+        """Return why it cannot run with these options on this machine; None if it can."""
         if self.name == "targets":
             if options.time == "virtual" or shutil.which(bmv2.PROGRAM) is None:
-                return f"it needs bmv2 ({bmv2.PROGRAM} on PATH) and real time"
+                return f"needs bmv2 ({bmv2.PROGRAM} on PATH) and real time"
         elif self.name in reference.PROCESSES and options.time == "virtual":
-            return "what a process takes is of real time alone"
-        elif self.is_in_the_kernel:
+            return "measures CPU time of processes: real time only"
+        elif self.is_ebpf:
             if options.time == "virtual":
-                return "programs in the kernel are of real time alone"
+                return "runs eBPF programs in the kernel: real time only"
             if options.target == "bmv2":
-                return CLOCKS_APART if reference.has_switches(self.name) else "it has no switch"
+                return CLOCKS_DIFFER if reference.has_switches(self.name) else "has no switch"
         elif self.system == "int" and self.name != "int_path" and options.target == "bmv2":
-            return "on bmv2 it has no queues to tell of"
+            return "measures queues, which are outside of bmv2"
         elif self.system in {"dta", "roce"} and options.target == "bmv2":
-            return "on bmv2 it has no registers over P4Runtime to begin sessions by"
+            return "needs registers over P4Runtime, which bmv2 does not implement"
         return None
 
 
 def experiments(folder: Path) -> list[Experiment]:
-    """Those in a folder, by name."""
+    """Return the experiments in a folder, by name."""
     return [Experiment(script) for script in sorted(folder.glob("[!_]*.py"))]

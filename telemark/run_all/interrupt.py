@@ -1,4 +1,4 @@
-"""First import of run_all: Ctrl-C while it imports, and between experiments, gives one line."""
+"""Handler of Ctrl-C during imports and between experiments; run_all imports it first."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""The options of run_all.sh: which experiments, and what all of them are given."""
+"""Command-line options of run_all.sh, and the arguments of each experiment."""
 
 import argparse
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from telemark.sweep import options as sweeps
 
 
 def parse(arguments: Sequence[str], known: Sequence[Experiment], about: str) -> argparse.Namespace:
-    """The options; ends the process with one line and status 2 on a mistake."""
+    """Parse the options; exits with one line and status 2 on an error."""
     parser = cli.Parser(
         prog="run_all.sh", description=about, allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -18,39 +18,41 @@ def parse(arguments: Sequence[str], known: Sequence[Experiment], about: str) -> 
     names = [each.name for each in known]
     parser.add_argument(
         "--only", nargs="+", type=lambda text: Path(text).stem, choices=names, default=names,
-        metavar="NAME", help="run these experiments alone",
+        metavar="NAME", help="experiments to run (default: all)",
     )  # fmt: skip
     systems = sorted({each.system for each in known if each.system})
-    parser.add_argument("--system", choices=systems, help="run those of one system alone")
+    parser.add_argument("--system", choices=systems, help="run only experiments of this system")
     parser.add_argument(
-        "--again", action="store_true", help="run also what passed and has not changed since"
+        "--again", action="store_true", help="rerun experiments that already passed"
     )
     parser.add_argument(
         "--compare", action="store_true",
-        help="hold results against results/reference/; in virtual time no number may differ",
+        help="compare results with results/reference/; in virtual time all numbers must be equal",
     )  # fmt: skip
-    common = parser.add_argument_group("what each experiment is given")
+    common = parser.add_argument_group("options of each experiment")
     cli.add_run_options(common)
-    common.add_argument("--quick", action="store_true", help="small versions, of 30 seconds each")
-    sweeps.add_spread(common)
+    common.add_argument(
+        "--quick", action="store_true", help="short versions, at most 30 seconds each"
+    )
+    sweeps.add_execution_options(common)
     options = parser.parse_args(arguments)
     sweeps.check(parser, options)
     return options
 
 
-def for_each(options: argparse.Namespace) -> list[str]:
-    """What every experiment is given, and what it finds depends on."""
-    given = [f"--{name}={getattr(options, name)}" for name in ("target", "time", "seed")]
+def result_arguments(options: argparse.Namespace) -> list[str]:
+    """Return the arguments of every experiment that may affect its results or files."""
+    arguments = [f"--{name}={getattr(options, name)}" for name in ("target", "time", "seed")]
     if options.threads > 1:
-        given.append(f"--threads={options.threads}")
+        arguments.append(f"--threads={options.threads}")
     if options.snaplen is not None:
-        given.append(f"--snaplen={options.snaplen}")
+        arguments.append(f"--snaplen={options.snaplen}")
     flags = ("quick", "keep", "traceback")
-    return given + [f"--{flag}" for flag in flags if getattr(options, flag)]
+    return arguments + [f"--{flag}" for flag in flags if getattr(options, flag)]
 
 
-def besides(options: argparse.Namespace) -> list[str]:
-    """What it is given, too, and what it finds does not depend on."""
-    given = ((name, getattr(options, name)) for name in ("jobs", "scheduler"))
-    sweep = [f"--{name}={value}" for name, value in given if value is not None]
-    return [*sweep, "--again"] if options.again and options.time == "virtual" else sweep
+def execution_arguments(options: argparse.Namespace) -> list[str]:
+    """Return the arguments of every experiment that do not affect its results."""
+    values = ((name, getattr(options, name)) for name in ("jobs", "scheduler"))
+    arguments = [f"--{name}={value}" for name, value in values if value is not None]
+    return [*arguments, "--again"] if options.again and options.time == "virtual" else arguments

@@ -1,4 +1,4 @@
-"""Which runs are finished: what they depend on, as it was when they passed, and as it is now."""
+"""Detection of experiments that are up to date: they passed, and no dependency has changed."""
 
 import ast
 import hashlib
@@ -14,8 +14,8 @@ from telemark.results.files import replace
 from telemark.results.provenance import P4Source, machine
 
 
-class Finished:
-    """What is noted of runs that passed, in a hidden file of the results' folder."""
+class FinishedRuns:
+    """Records of runs that passed, in a hidden file of the results folder."""
 
     def __init__(self, results: Path) -> None:
         self._results = results
@@ -25,8 +25,8 @@ class Finished:
         except (OSError, ValueError):
             self._notes = {}
 
-    def note(self, name: str, key: str, arguments: Sequence[str], duration_s: float) -> None:
-        """This run has just passed; `key` is of what stood when it began."""
+    def add(self, name: str, key: str, arguments: Sequence[str], duration_s: float) -> None:
+        """Record a run that has just passed; `key` is its dependency_key() before the run."""
         seconds = self._notes.get(name, {}).get("seconds", {})
         self._notes[name] = {
             "key": key,
@@ -36,11 +36,8 @@ class Finished:
         text = json.dumps(self._notes, indent=2) + "\n"
         replace(self._path, lambda path: path.write_text(text))
 
-    def stands(self, name: str, key: str) -> bool:
-        """Whether what it left is what the same run would leave now, but for the machine's noise.
-
-        Its results must be the ones that were noted, and everything that determines them as it was.
-        """
+    def is_up_to_date(self, name: str, key: str) -> bool:
+        """Return whether the recorded results still exist and no dependency has changed."""
         note = self._notes.get(name, {})
         digest = self._summary_digest(name)
         if not digest or note.get("summary") != digest or note["key"] != key:
@@ -49,7 +46,7 @@ class Finished:
         return _same_programs(summary["programs"])
 
     def duration_s(self, name: str, arguments: Sequence[str]) -> float | None:
-        """What it last took with these arguments; None where it has not passed yet."""
+        """Return the duration of the last run with these arguments; None if there is none."""
         seconds = self._notes.get(name, {}).get("seconds", {})
         found: float | None = seconds.get(" ".join(arguments))
         return found
@@ -59,19 +56,19 @@ class Finished:
         return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
 
-def key_of(script: Path, arguments: Sequence[str]) -> str:
-    """What a run depends on but P4 programs: code, arguments, installed packages, the machine."""
+def dependency_key(script: Path, arguments: Sequence[str]) -> str:
+    """Return a hash of all dependencies except P4 programs: code, arguments, packages, machine."""
     digest = hashlib.sha256(json.dumps([*arguments, machine()]).encode())
-    for path in sorted(code_of(script)):
+    for path in sorted(code_files(script)):
         digest.update(f"{path}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
     return digest.hexdigest()
 
 
-def code_of(script: Path) -> set[Path]:
-    """The script, and all files of the folders that it imports from, of those that these do, ...
+def code_files(script: Path) -> set[Path]:
+    """Return the script, and all files of the folders from which it imports, recursively.
 
-    Folders whole, with the C in them, and with headers that programs for switches and for the
-    kernel include: a process that a run starts by its name may import what the run itself does not.
+    Includes all modules of a folder, C files, and include/: processes that a run starts may import
+    modules that the run itself does not import.
     """
     folders: set[Path] = set()
     todo = [script]
@@ -90,12 +87,12 @@ def code_of(script: Path) -> set[Path]:
 
 @cache
 def _folders_imported(path: Path, beside: Path) -> set[Path]:
-    """Folders of ours that a file imports from: below the repository, or beside the script."""
+    """Return the packages that a file imports, in the repository or next to the script."""
     found = set()
     for name in _names_imported(path):
         parts = name.split(".")
         for root in (beside, REPOSITORY):
-            # The first part is a package or a module; of the rest, some are no folders.
+            # Parts of the name may be modules, classes or functions.
             folders = [root.joinpath(*parts[:depth]) for depth in range(1, len(parts) + 1)]
             found |= {folder for folder in folders if (folder / "__init__.py").is_file()}
     return found
@@ -110,11 +107,11 @@ def _names_imported(path: Path) -> Iterator[str]:
 
 
 def _same_programs(programs: Sequence[dict[str, Any]]) -> bool:
-    """Whether the P4 programs of a summary are, but for comments, what they were."""
+    """Return whether the P4 programs of a summary are unchanged, except for comments."""
     for program in programs:
         try:
             now = P4Source.read(REPOSITORY / program["path"], program["defines"])
-        except (OSError, Minip4Error):  # it went, or is no program any more
+        except (OSError, Minip4Error):  # missing, or no longer a valid program
             return False
         if now.sha256 != program["sha256"]:
             return False

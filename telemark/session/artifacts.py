@@ -1,4 +1,4 @@
-"""Captures and logs that outlive their run, with the time of day for whoever opens them."""
+"""Captures and logs that --keep copies to the results, with wall-clock times."""
 
 import shutil
 from pathlib import Path
@@ -7,20 +7,20 @@ from telemark.accounting import pcap
 from telemark.errors import TestbedError
 from telemark.results.files import give_to_caller
 
-ABOUT = "about.txt"  # marks a folder as one that the next run may replace
+ABOUT = "about.txt"  # marks a folder that the next run may replace
 
 
 def check_artifact_folder(folder: Path) -> None:
-    """Raise TestbedError where something else lies there, which is not to be removed."""
+    """Raise TestbedError if the folder exists and was not written by an earlier run."""
     if folder.exists() and not (folder / ABOUT).is_file():
-        raise TestbedError(f"--keep: {folder} is not of an earlier run: move it away")
+        raise TestbedError(f"--keep: {folder} is not from an earlier run; move it away")
 
 
 def keep(run: Path, folder: Path, offset_ns: int | None) -> list[str]:
-    """Copy a run's files into `folder`, in place of an earlier run's; return what went wrong.
+    """Copy the files of a run into `folder`, replacing those of an earlier run; return problems.
 
-    `offset_ns` is added to the times of captures; None: they are virtual, and stay. Raises
-    TestbedError where there is no room for them: then none of them is there.
+    `offset_ns` is added to the times of captures; None (virtual time) keeps them. Raises
+    TestbedError, and leaves no files, if the disk is full.
     """
     check_artifact_folder(folder)
     shutil.rmtree(folder, ignore_errors=True)
@@ -28,17 +28,17 @@ def keep(run: Path, folder: Path, offset_ns: int | None) -> list[str]:
         return _copy(run, folder, offset_ns)
     except OSError as error:  # the disk is full
         shutil.rmtree(folder, ignore_errors=True)
-        raise TestbedError(f"--keep: {folder} cannot be written: {error.strerror}") from None
+        raise TestbedError(f"--keep: cannot write {folder}: {error.strerror}") from None
 
 
 def _copy(run: Path, folder: Path, offset_ns: int | None) -> list[str]:
     folder.mkdir(parents=True)
-    clock = "virtual: they begin at 1 s" if offset_ns is None else "the time of day"
+    clock = "virtual time, starting at 1 s" if offset_ns is None else "wall-clock time"
     (folder / ABOUT).write_text(
-        f"A run's captures and logs, by --keep. Times of captures: {clock}.\n"
+        f"Captures and logs of a run, kept by --keep. Times in captures: {clock}.\n"
     )
     problems = []
-    for source in sorted(run.glob("*/**/*")):  # networks' folders; beside them lies the run's own
+    for source in sorted(run.glob("*/**/*")):  # folders of networks, without files of the run
         if not source.is_file() or source.relative_to(run).parts[0] == "tmp":
             continue
         target = folder / source.relative_to(run)
@@ -48,9 +48,9 @@ def _copy(run: Path, folder: Path, offset_ns: int | None) -> list[str]:
                 pcap.shift(source, target, offset_ns)
             else:
                 shutil.copyfile(source, target)
-        except TestbedError as error:  # of a switch that was killed
+        except TestbedError as error:  # the capture of a killed switch
             shutil.copyfile(source, target)
-            problems.append(f"{error}; its times are those since this machine started")
+            problems.append(f"{error}; its times are relative to the start of this machine")
     for path in (folder, *folder.rglob("*")):
         give_to_caller(path)
     return problems

@@ -1,4 +1,4 @@
-"""The command line that all experiments share, and what their exit status means."""
+"""Command line and exit status of experiments."""
 
 import argparse
 import contextlib
@@ -18,7 +18,7 @@ from typing import NoReturn
 from minip4.simulator.shared import MAX_THREADS
 from minip4.wire.shared import MAX_SNAPLEN
 from telemark import REPOSITORY
-from telemark.apps.application import INSIDE
+from telemark.apps.application import APPLICATION_PROCESS
 from telemark.backends.real import isolation
 from telemark.backends.real.scheduling import raise_priority
 from telemark.backends.real.targets import bmv2
@@ -32,16 +32,16 @@ from telemark.session.emulated_cpu import restart_without_gathers
 from telemark.session.progress import Progress
 from telemark.session.run import Run, SweepOptions
 from telemark.sweep import options as sweeps
-from telemark.sweep.run_cache import forget_others
+from telemark.sweep.run_cache import remove_unused
 from telemark.traffic.flows import LIMITS
 
 RESULTS = REPOSITORY / "results"
-KEPT = "run"  # folder in that of the results
-LONGEST_S = LIMITS["after_s"][1]
-PASSED, CHECK_FAILED, UNUSABLE, BROKEN = 0, 1, 2, 3  # exit status
+ARTIFACTS = "run"  # subfolder of the results folder
+MAX_DURATION_S = LIMITS["after_s"][1]
+PASSED, CHECK_FAILED, UNUSABLE, INTERNAL_ERROR = 0, 1, 2, 3  # exit status
 
 Experiment = Callable[[argparse.Namespace, Run], Report | Awaitable[Report]]
-RunNetwork = Callable[[Run], int]  # does what a run is for, and returns the exit status
+RunNetwork = Callable[[Run], int]  # does the work of a run, and returns the exit status
 
 
 def main(
@@ -52,33 +52,34 @@ def main(
 ) -> NoReturn:
     """Run an experiment as a command, and exit.
 
-    `script` is the caller's __file__: its name is the experiment's. `experiment` is called inside
-    namespaces of the run's own; what it reports is written below results/ (or --out), and the
-    status is 0 if all its checks passed, 1 if one failed or the network kept the run from being
-    measured (in one line), 2 for what the user or, in real time, the machine got wrong (in one
-    line), and 3, with a traceback, for what the program did: see telemark.session.error_reporting.
+    `script` is the caller's __file__, and names the experiment. `experiment` runs in the run's own
+    namespaces; its report is written to results/ (or --out).
+
+    Exit status: 0 if all checks passed; 1 if a check failed, or if the network prevented the
+    measurement; 2 for a usage error or an unsuitable environment; 3 for an unhandled exception.
+    Errors are one line, exceptions a traceback: see telemark.session.error_reporting.
     """
     name = Path(script).stem
-    if INSIDE in os.environ:
+    if APPLICATION_PROCESS in os.environ:
         raise TestbedError(
-            f"{Path(script).name} is imported by another process, for what it defines: cli.main() "
-            'must stand below `if __name__ == "__main__":`'
+            f"{Path(script).name}: cli.main() runs when another process imports the script; call "
+            'it below `if __name__ == "__main__":`'
         )
     options = _parse(name, description or "", add_options)
-    origin = Origin(*docstring.read(description or ""))
+    origin = Origin(*docstring.parse(description or ""))
     sys.exit(start(name, options, lambda run: _run_experiment(run, options, experiment), origin))
 
 
 def start(
     name: str, options: argparse.Namespace, run_network: RunNetwork, origin: Origin | None = None
 ) -> int:
-    """Have a run conducted, in the kind of time and the namespaces that it needs.
+    """Execute a run, in namespaces in real time, or in this process in virtual time.
 
-    `options` has those of add_run_options(), and `interactive`. Returns the exit status, after
-    saying why where it is not conduct()'s.
+    `options` has those of add_run_options(), and `interactive`. Reports errors, and returns the
+    exit status.
     """
-    # What is loaded stays, and what compilers build too: a fifth of a short run went to looking at
-    # it again and again, in the hope of garbage.
+    # Loaded modules and compiled programs are never garbage: without this, a fifth of the time of a
+    # short run is garbage collection.
     gc.freeze()
     gc.set_threshold(10_000)
     try:
@@ -86,7 +87,7 @@ def start(
         options.target = available_target(options.target, options.time)
         check_threads(options.threads, options.time)
         if options.snaplen is not None and not options.keep:
-            raise TestbedError("--snaplen: no captures are kept; use it with --keep")
+            raise TestbedError("--snaplen: has no effect without --keep; add --keep")
         run = _run_virtual if options.time == "virtual" else _run_real
         status = run(name, options, run_network, origin or Origin())
         signal_number = isolation.end_interrupt()
@@ -95,30 +96,30 @@ def start(
         if signal_number is None:
             if not isinstance(error, Exception):
                 raise
-            return _explain(name, error, with_traceback=options.traceback)
-    if signal_number is not None:  # also where its exception became another one
+            return _report_error(name, error, with_traceback=options.traceback)
+    if signal_number is not None:  # even if its exception was replaced by another one
         print(f"\n{name}: interrupted", file=sys.stderr)
         return isolation.SIGNALLED + signal_number
     return status
 
 
-def _explain(name: str, error: Exception, *, with_traceback: bool) -> int:
-    """Print why a run ended, and return the exit status."""
-    told = error_reporting.account(error)
+def _report_error(name: str, error: Exception, *, with_traceback: bool) -> int:
+    """Print the error of a run; return the exit status."""
+    report = error_reporting.error_report(error)
     if with_traceback:
-        print(told.whole, end="", file=sys.stderr)
-    if told.line is not None:
-        print(f"{name}: error: {told.line}", file=sys.stderr)
-        return CHECK_FAILED if told.is_failed_run else UNUSABLE
+        print(report.traceback, end="", file=sys.stderr)
+    if report.line is not None:
+        print(f"{name}: error: {report.line}", file=sys.stderr)
+        return CHECK_FAILED if report.is_failed_run else UNUSABLE
     if not with_traceback:
-        print(told.short_traceback, end="", file=sys.stderr)
-    return BROKEN
+        print(report.short_traceback, end="", file=sys.stderr)
+    return INTERNAL_ERROR
 
 
 def _run_real(
     name: str, options: argparse.Namespace, run_network: RunNetwork, origin: Origin
 ) -> int:
-    """In namespaces of its own: the run is a child of this process, which looks after it."""
+    """Run in new namespaces: the run is a child of this process, its supervisor."""
     _require_root()
     child, connection = isolation.fork()
     if child:
@@ -135,7 +136,7 @@ def _run_real(
 def _run_virtual(
     name: str, options: argparse.Namespace, run_network: RunNetwork, origin: Origin
 ) -> int:
-    """Virtual time needs no namespaces, and so no root: the run is this process."""
+    """Run in this process: virtual time needs no namespaces, and no root."""
     isolation.interruptible(look_s=isolation.LOOK_S)
     with isolation.run_folder(name) as folder:
         clock = VirtualClock()
@@ -153,14 +154,14 @@ def _run_virtual(
 
 
 def _run_experiment(run: Run, options: argparse.Namespace, experiment: Experiment) -> int:
-    files.make_folder(options.out)  # before the run: what would fail after it is refused
+    files.make_folder(options.out)  # fails before the run, not after it
     run.sweep_options = SweepOptions(
-        sweeps.jobs(options), options.out / sweeps.KEPT, options.again, options.scheduler
+        sweeps.jobs(options), options.out / sweeps.CACHE_FOLDER, options.again, options.scheduler
     )
     with aftermath(run, options):
         report = _report_of(run, options, experiment)
         report.write(run.name, options, run.origin)
-        forget_others(run.sweep_options, run.name)
+        remove_unused(run.sweep_options, run.name)
         report.show(options.out)
         if options.out.parent == RESULTS:
             print(f"All results: {index.build(RESULTS)}")
@@ -169,32 +170,32 @@ def _run_experiment(run: Run, options: argparse.Namespace, experiment: Experimen
 
 @contextlib.contextmanager
 def aftermath(run: Run, options: argparse.Namespace) -> Iterator[None]:
-    """Around the work of a run: what was not delivered is told, and --keep keeps what it left."""
+    """Report dropped packets after the work of a run, and keep its files with --keep."""
     if options.keep:
         files.make_folder(options.out)
-        artifacts.check_artifact_folder(options.out / KEPT)
+        artifacts.check_artifact_folder(options.out / ARTIFACTS)
         run.keeps = True
         run.snaplen = options.snaplen or MAX_SNAPLEN
     _allow_many_files()
     try:
         yield
     except BaseException as error:
-        _leave(run, options, has_failed=True)
+        _report_drops_and_keep(run, options, has_failed=True)
         if isinstance(error, Exception):
-            _refuse_excuse(run, options, error)
+            _raise_if_failed_run(run, options, error)
         raise
-    _leave(run, options, has_failed=False)
+    _report_drops_and_keep(run, options, has_failed=False)
 
 
-def _refuse_excuse(run: Run, options: argparse.Namespace, error: Exception) -> None:
-    """Raise FailedRunError for an InvalidRunError that the network, not the machine, caused."""
-    problem = error_reporting.account(error).problem
-    if problem is not None and (options.time == "virtual" or run.drop_report.refused):
+def _raise_if_failed_run(run: Run, options: argparse.Namespace, error: Exception) -> None:
+    """Raise FailedRunError for an InvalidRunError caused by the network, not by the machine."""
+    problem = error_reporting.error_report(error).problem
+    if problem is not None and (options.time == "virtual" or run.drop_report.rejected):
         raise FailedRunError(f"run failed: {problem}") from error
 
 
-def _leave(run: Run, options: argparse.Namespace, *, has_failed: bool) -> None:
-    for warning in run.drop_report.warnings():  # which may be why it failed
+def _report_drops_and_keep(run: Run, options: argparse.Namespace, *, has_failed: bool) -> None:
+    for warning in run.drop_report.warnings():  # may explain a failure
         run.progress.say(warning)
     if not run.keeps:
         return
@@ -203,28 +204,28 @@ def _leave(run: Run, options: argparse.Namespace, *, has_failed: bool) -> None:
     except TestbedError as error:
         if not has_failed:
             raise
-        run.progress.say(str(error))  # beside what the run failed for
+        run.progress.say(str(error))  # in addition to the error of the run
 
 
 def _keep(run: Run, options: argparse.Namespace) -> None:
     is_virtual = options.time == "virtual"
     offset_ns = None if is_virtual else time.time_ns() - time.monotonic_ns()
-    folder = options.out / KEPT
+    folder = options.out / ARTIFACTS
     for problem in artifacts.keep(run.folder, folder, offset_ns):
         run.progress.say(problem)
-    run.progress.say(f"Captures and logs in {folder}")
+    run.progress.say(f"Captures and logs: {folder}")
 
 
 def _report_of(run: Run, options: argparse.Namespace, experiment: Experiment) -> Report:
-    """What the experiment reports, and what its networks did not deliver."""
+    """Run the experiment; return its report, extended by the dropped packets of its networks."""
     with run.progress:
         outcome = experiment(options, run)
         if inspect.iscoroutine(outcome):
             outcome = run.clock.run(outcome)
     if not isinstance(outcome, Report):
         raise TestbedError(
-            f"the experiment returned {reprlib.repr(outcome)}: expected `return Report(...)` of "
-            "telemark.results.report"
+            f"experiment: returned {reprlib.repr(outcome)}; expected `return Report(...)` "
+            "(telemark.results.report)"
         )
     return dataclasses.replace(
         outcome,
@@ -235,10 +236,9 @@ def _report_of(run: Run, options: argparse.Namespace, experiment: Experiment) ->
 
 
 def _allow_many_files() -> None:
-    """Captures of a large network are thousands of open files; shells often allow 1,024 at first,
-    and as many as anybody asks for."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    """Raise the limit of open files to the maximum: captures of large networks are thousands."""
+    _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
 
 
 def _parse(
@@ -254,90 +254,90 @@ def _parse(
         add_options(parser)
     common = parser.add_argument_group("common options")
     add_run_options(common)
-    common.add_argument("--quick", action="store_true", help="a small version, in 30 seconds")
+    common.add_argument("--quick", action="store_true", help="short version, at most 30 seconds")
     common.add_argument(
         "--out", type=files.folder, default=RESULTS / name, metavar="DIR",
-        help=f"where the results go (default: results/{name})",
+        help=f"results directory (default: results/{name})",
     )  # fmt: skip
     common.add_argument(
         "--interactive", action="store_true",
-        help="keep each network up with Mininet's command line",
+        help="open Mininet's command line before each network ends",
     )  # fmt: skip
     sweeps.add(common)
     options = parser.parse_args()
     options.out = options.out.absolute()
     sweeps.check(parser, options)
     if options.time == "virtual" and options.interactive:
-        parser.exit(UNUSABLE, f"{name}: error: --interactive needs --time real\n")
+        parser.exit(UNUSABLE, f"{name}: error: --interactive: needs --time real\n")
     return options
 
 
 def add_run_options(common: "argparse._ActionsContainer") -> None:
-    """The options of every run, whatever it is for; conduct()'s aftermath() needs `out`, too."""
+    """Add the options of every run."""
     common.add_argument(
         "--target", choices=("auto", "bmv2", "minip4"), default="auto",
-        help="what runs the P4 programs (default: auto, which is minip4 also where bmv2 is "
-        "installed, so that a command means the same on each machine)",
+        help="P4 target; auto is always minip4 (default: %(default)s)",
     )  # fmt: skip
     common.add_argument(
         "--time", choices=("real", "virtual"), default="real",
-        help="real: Mininet and this machine's clock (default); virtual: an event queue",
+        help="run mode: Mininet in real time, or a simulation in virtual time "
+        "(default: %(default)s)",
     )  # fmt: skip
     common.add_argument(
         "--threads", type=positive_int, default=1, metavar="N",
-        help="of each network in virtual time; results are the same (default: %(default)s)",
+        help="threads per network in virtual time; no effect on results (default: %(default)s)",
     )  # fmt: skip
     common.add_argument(
         "--seed", type=natural, default=1, metavar="N",
-        help="of everything that is random (default: %(default)s)",
+        help="random seed (default: %(default)s)",
     )  # fmt: skip
     common.add_argument(
         "--keep", action="store_true",
-        help="keep captures and logs of the run, in run/ below --out",
+        help="keep captures and logs of the run in the subdirectory run of --out",
     )  # fmt: skip
     common.add_argument(
         "--snaplen", type=_snaplen, metavar="BYTES",
         help="bytes of each frame in the captures of --keep (default: whole frames)",
     )  # fmt: skip
     common.add_argument(
-        "--traceback", action="store_true", help="where an error came from, call by call",
+        "--traceback", action="store_true", help="print the full traceback of an error",
     )  # fmt: skip
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, without the usage before it."""
+    """Parser that reports errors in one line, without the usage."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(UNUSABLE, f"{self.prog}: error: {message} (see --help)\n")
 
 
 def available_target(wanted: str, time: str) -> str:
-    """What `--target` means here. Raises TestbedError where that is not to be had."""
+    """Resolve `--target`. Raises TestbedError if the target is not available."""
     if wanted != "bmv2":
         return "minip4"
     if time == "virtual":
-        raise TestbedError("--target bmv2 needs --time real: virtual time is minip4's alone")
+        raise TestbedError("--target bmv2: not available in virtual time; use --time real")
     if shutil.which(bmv2.PROGRAM) is None:
         raise TestbedError(
-            f"--target bmv2 needs {bmv2.PROGRAM} on PATH: the VM has it (vagrant up), "
-            "--target minip4 needs nothing"
+            f"--target bmv2: {bmv2.PROGRAM} is not on PATH; use the VM (vagrant up), or --target "
+            "minip4"
         )
     return wanted
 
 
 def check_threads(threads: int, time: str) -> None:
-    """Raises TestbedError for what `--threads` cannot mean."""
+    """Raise TestbedError for an invalid `--threads`."""
     if threads > 1 and time == "real":
         raise TestbedError(
-            "--threads needs --time virtual: in real time each switch has a process of its own"
+            "--threads: no effect in real time, where each switch is a process; use --time virtual"
         )
     if threads > MAX_THREADS:
-        raise TestbedError(f"--threads {threads}: {MAX_THREADS} at most")
+        raise TestbedError(f"--threads {threads}: expected at most {MAX_THREADS}")
 
 
 def _require_root() -> None:
     if os.geteuid() != 0:
-        raise TestbedError("root is needed for network namespaces: run it with sudo")
+        raise TestbedError("network namespaces need root: run it with sudo")
     if shutil.which("mnexec") is None:
         raise TestbedError("Mininet is not installed: run ./setup.sh")
 
@@ -346,33 +346,33 @@ def _require_root() -> None:
 
 
 def add_rate_option(parser: argparse.ArgumentParser, default_pps: int, of: str) -> None:
-    """`--rate` of `of`, as in "each flow"."""
+    """Add `--rate`; `of` is what has the rate, e.g. "each flow"."""
     parser.add_argument(
         "--rate", type=positive_int, default=default_pps, metavar="PPS",
-        help=f"packets a second of {of} (default: %(default)s)",
+        help=f"packets/s of {of} (default: %(default)s)",
     )  # fmt: skip
 
 
 def add_program_option(parser: argparse.ArgumentParser, default: str) -> None:
-    """`--program`: a user's variant of the P4 program that the switches of an experiment run."""
+    """Add `--program`, for a user's variant of the P4 program of an experiment."""
     parser.add_argument(
         "--program", default=default, metavar="P4",
-        help="the switches' program: try your own variant (default: %(default)s)",
+        help="P4 program of the switches (default: %(default)s)",
     )  # fmt: skip
 
 
 def percentage(text: str) -> float:
-    """From 0 to 100."""
+    """Parse a percentage from 0 to 100."""
     return _number(text, 0, 100, "a percentage from 0 to 100")
 
 
 def probability(text: str) -> float:
-    """From 0 to 1."""
+    """Parse a probability from 0 to 1."""
     return _number(text, 0, 1, "a probability from 0 to 1")
 
 
 def positive_float(text: str) -> float:
-    """A number above 0, and finite."""
+    """Parse a finite number above 0."""
     value = _number(text, 0, sys.float_info.max, "a number above 0")
     if value == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
@@ -380,26 +380,26 @@ def positive_float(text: str) -> float:
 
 
 def seconds(text: str) -> float:
-    """How long something lasts: above 0, and not longer than traffic can be planned for."""
-    what = f"a time above 0 s, up to {LONGEST_S:,.0f} s"
-    value = _number(text, 0, LONGEST_S, what)
+    """Parse a duration above 0 s, up to the maximum duration of traffic."""
+    expected = f"a time above 0 s, up to {MAX_DURATION_S:,.0f} s"
+    value = _number(text, 0, MAX_DURATION_S, expected)
     if value == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not {expected}")
     return value
 
 
 def not_negative(text: str) -> float:
-    """A number from 0, and finite."""
+    """Parse a finite number from 0."""
     return _number(text, 0, sys.float_info.max, "a number from 0")
 
 
 def natural(text: str) -> int:
-    """0, 1, 2, ... below 2**63."""
+    """Parse a whole number from 0, below 2**63."""
     return _integer(text, 0, "a whole number from 0")
 
 
 def positive_int(text: str) -> int:
-    """1, 2, 3, ... below 2**63."""
+    """Parse a whole number from 1, below 2**63."""
     return _integer(text, 1, "a whole number from 1")
 
 
@@ -408,7 +408,7 @@ def _snaplen(text: str) -> int:
 
 
 def power_of_two(text: str) -> int:
-    """1, 2, 4, 8, ..."""
+    """Parse a power of two."""
     value = _integer(text, 1, "a power of two")
     if value & (value - 1):
         below = 1 << (value.bit_length() - 1)
@@ -418,21 +418,21 @@ def power_of_two(text: str) -> int:
     return value
 
 
-def _number(text: str, low: float, high: float, what: str) -> float:
+def _number(text: str, low: float, high: float, expected: str) -> float:
     try:
         value = float(text)
     except ValueError:
         value = float("nan")
-    if not low <= value <= high:  # NaN fails too
-        raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
+    if not low <= value <= high:  # false for NaN
+        raise argparse.ArgumentTypeError(f"{text!r} is not {expected}")
     return value
 
 
-def _integer(text: str, low: int, what: str, high: int = 2**63 - 1) -> int:
+def _integer(text: str, low: int, expected: str, high: int = 2**63 - 1) -> int:
     try:
         value = int(text)
     except ValueError:
         value = -1
     if not low <= value <= high:
-        raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not {expected}")
     return value

@@ -1,4 +1,4 @@
-"""Clocks: the seam between experiments and the kind of time that they run in."""
+"""Clocks: the interface between experiments and real or virtual time."""
 
 import asyncio
 import time
@@ -9,50 +9,50 @@ T = TypeVar("T")
 
 
 class ReadableClock(Protocol):
-    """A clock that shows a time, and at which one can wait for a time."""
+    """Clock that can be read and waited for."""
 
     def now_ns(self) -> int:
-        """Nanoseconds since an arbitrary start."""
+        """Return nanoseconds since an arbitrary start."""
 
     async def sleep_until(self, time_ns: int) -> None:
-        """Return at `time_ns`, or just after; at once when it has passed."""
+        """Return at or just after `time_ns`; immediately if it has passed."""
 
 
 class Clock(ReadableClock, Protocol):
-    """The common clock of an experiment, its controllers, its switches and its traffic."""
+    """Common clock of an experiment, its controllers, switches and traffic."""
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine to its end, as asyncio.run() does; its timers use this clock too."""
+        """Run a coroutine like asyncio.run(); its timers use this clock."""
 
 
 class RealClock:
-    """CLOCK_MONOTONIC: the clock of the switches, the links and the traffic programs."""
+    """CLOCK_MONOTONIC, also the clock of switches, links and traffic programs in real time."""
 
     def now_ns(self) -> int:
-        """Nanoseconds since an arbitrary start, common to the whole machine."""
+        """Return nanoseconds since an arbitrary start, common to all processes."""
         return time.monotonic_ns()
 
     async def sleep_until(self, time_ns: int) -> None:
-        """Return at `time_ns` or just after; at once when it has passed."""
+        """Return at or just after `time_ns`; immediately if it has passed."""
         while (left_ns := time_ns - self.now_ns()) > 0:
             await asyncio.sleep(left_ns / 1e9)
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine to its end."""
+        """Run a coroutine like asyncio.run()."""
         return asyncio.run(main)
 
 
 class ClockAhead:
-    """A clock that is `ahead_us` ahead of another one; below 0: behind."""
+    """Clock that is `ahead_us` ahead of another one; negative: behind."""
 
     def __init__(self, clock: Clock, ahead_us: int) -> None:
         self._clock = clock
         self._ahead_ns = 1000 * ahead_us
 
     def now_ns(self) -> int:
-        """Nanoseconds, as this clock has them."""
+        """Return nanoseconds of this clock."""
         return self._clock.now_ns() + self._ahead_ns
 
     async def sleep_until(self, time_ns: int) -> None:
-        """Return when this clock shows `time_ns`; at once when that has passed."""
+        """Return when this clock reads `time_ns`; immediately if it has passed."""
         await self._clock.sleep_until(time_ns - self._ahead_ns)

@@ -1,4 +1,4 @@
-"""Detection of an emulated CPU that computes wrongly, and how NumPy avoids what is wrong there.
+"""Detection of an emulated CPU with wrong AVX2 gather instructions, and a workaround for NumPy.
 
 QEMU before 9.1 ignores the index register of an AVX2 gather instruction if that is number 4, since
 no index is encoded so in other instructions (gitlab.com/qemu-project/qemu/-/issues/2474). NumPy's

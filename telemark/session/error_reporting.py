@@ -1,7 +1,7 @@
-"""What is told of an exception: one line of a controller's mistake, else a short traceback.
+"""Reports of exceptions: one line for a mistake in a controller, else a short traceback.
 
-Whose code raised it decides. In P4Runtime's client it was a wrong table, field, action or value, or
-what a switch refused; in an experiment or controller, Python's own words tell best, from there on.
+An exception of the P4Runtime client means a wrong table, field, action or value, or an error status
+from a switch. For other exceptions, the traceback starts at the first line of the user's code.
 """
 
 import linecache
@@ -20,30 +20,30 @@ CLIENTS = ("finsy", "grpc")  # packages
 
 
 @dataclass(frozen=True)
-class Account:
-    """What is told of an exception, also in a process in which it was not raised."""
+class ErrorReport:
+    """Texts that report an exception; can be sent to another process."""
 
-    line: str | None  # of what the user or the machine got wrong; None: the program did
+    line: str | None  # for a mistake of the user or an unsuitable machine; None: a program error
     short_traceback: str
-    whole: str  # the traceback
+    traceback: str  # in full
     problem: str | None = None  # of an InvalidRunError
     is_failed_run: bool = False
 
 
 class RemoteError(Exception):
-    """An exception of another process, as that tells of it."""
+    """Exception raised in another process."""
 
-    def __init__(self, account: Account) -> None:
-        super().__init__(account.line or account.short_traceback)
-        self.account = account
+    def __init__(self, report: ErrorReport) -> None:
+        super().__init__(report.line or report.short_traceback)
+        self.report = report
 
 
-def account(error: Exception) -> Account:
-    """What is told of an exception."""
+def error_report(error: Exception) -> ErrorReport:
+    """Create the report of an exception."""
     if isinstance(error, RemoteError):
-        return error.account
+        return error.report
     known = error if isinstance(error, (TestbedError, Minip4Error)) else controller_error(error)
-    return Account(
+    return ErrorReport(
         None if known is None else str(known), short_traceback(error),
         "".join(traceback.format_exception(error)),
         error.problem if isinstance(error, InvalidRunError) else None,
@@ -52,25 +52,27 @@ def account(error: Exception) -> Account:
 
 
 def controller_error(error: Exception) -> TestbedError | None:
-    """The error in one line, where a P4Runtime client raised it; None: elsewhere."""
+    """Convert an exception of the P4Runtime client to one line; None for other exceptions."""
     frames: Frames = list(traceback.walk_tb(error.__traceback__))
     users = user_frames(frames)
     if not users or not any(_package(frame) in CLIENTS for frame, _ in _after(frames, users[-1])):
         return None
-    who = next((f"switch {name}: " for name in map(_switch, reversed(frames)) if name), "")
+    switch = next((f"switch {name}: " for name in map(_switch, reversed(frames)) if name), "")
     places = ", ".join(f"{Path(f.f_code.co_filename).name}:{line}" for f, line in users)
-    return TestbedError(f"{who}{_cause(error, frames[-1])} ({places}; --traceback tells more)")
+    return TestbedError(
+        f"{switch}{_cause(error, frames[-1])} ({places}; use --traceback for details)"
+    )
 
 
 def short_traceback(error: Exception) -> str:
-    """The traceback, from the user's first line on; of what libraries made of it, the message."""
+    """Format a traceback of the user's and Telemark's frames, from the user's first line on."""
     frames: Frames = list(traceback.walk_tb(error.__traceback__))
     users = user_frames(frames)
     if not users:
         return "".join(traceback.format_exception(error))
-    ours = [at for at in _after(frames, users[-1]) if is_under(at[0], *TELEMARK)]
-    shown = traceback.StackSummary.extract(iter([*users, *ours]))
-    lines = ["Traceback (--traceback tells all):\n", *shown.format()]
+    own = [at for at in _after(frames, users[-1]) if is_under(at[0], *TELEMARK)]
+    shown = traceback.StackSummary.extract(iter([*users, *own]))
+    lines = ["Traceback (shortened; use --traceback for all frames):\n", *shown.format()]
     return "".join([*lines, *traceback.format_exception_only(type(error), error)])
 
 
@@ -83,7 +85,7 @@ def _package(frame: FrameType) -> str:
 
 
 def _switch(at: tuple[FrameType, int]) -> str | None:
-    """The switch whose client is at work in a frame, or is at hand there."""
+    """Return the name of the switch whose client is a local variable of a frame."""
     return next((value.name for value in at[0].f_locals.values() if isinstance(value, fy.Switch)),
                 None)  # fmt: skip
 
@@ -91,18 +93,18 @@ def _switch(at: tuple[FrameType, int]) -> str | None:
 def _cause(error: Exception, raised_at: tuple[FrameType, int]) -> str:
     if isinstance(error, fy.P4ClientError):
         return refusal(error)
-    if isinstance(error, AssertionError):  # finsy's, which have no words
+    if isinstance(error, AssertionError):  # finsy's have no message
         line = linecache.getline(raised_at[0].f_code.co_filename, raised_at[1]).strip()
-        return f"not connected: expected its calls inside `async with connection(...)` ({line})"
+        return f"not connected; call it inside `async with connection(...)` ({line})"
     text = " ".join(str(error).split())
     return text if isinstance(error, ValueError) else f"{type(error).__name__}: {text}"
 
 
 def refusal(error: fy.P4ClientError) -> str:
-    """What the switch said: of a batch, of the first update that failed."""
+    """Format the error status of a switch; for a batch, of the first update that failed."""
     first = next(iter(error.details.values()), None)
     code, text = error.code, error.message
     if first is not None:
         code = first.canonical_code
         text = text if first.message in text else first.message
-    return f"{code.name}: {' '.join(text.split()) or 'it does not say why'}"
+    return f"{code.name}: {' '.join(text.split()) or 'no message'}"

@@ -1,14 +1,14 @@
-"""One live line that tells how far a run is; plain lines where there is no terminal."""
+"""Progress of a run: a live line at a terminal, else plain lines."""
 
 from rich.console import Console
 from rich.status import Status
 
 
 class Progress:
-    """Use as a context manager around the work; update() and say() may be called at any time."""
+    """Progress display; use as a context manager. update() and say() may be called at any time."""
 
     def __init__(self, console: Console | None = None, note: object = None) -> None:
-        """`note` is shown behind the live line, as it reads at that moment."""
+        """`note` is shown after the live line; its text may change."""
         self._console = console or Console(highlight=False)
         self._note = note
         self._status: Status | None = None
@@ -24,30 +24,30 @@ class Progress:
         self.pause()
 
     def pause(self) -> None:
-        """Take the live line away, so that others may use the terminal."""
+        """Remove the live line, so that other output can use the terminal."""
         if self._status is not None:
             self._status.stop()
             self._status = None
 
     def update(self, text: str) -> None:
-        """Say what is being done now: replaces the live line."""
+        """Replace the text of the live line."""
         if self._status is None and text != self._last:
             self._console.print(text, markup=False)
         self._last = text
         self.refresh()
 
     def update_note(self, note: object) -> None:
-        """Show another note from now on."""
+        """Replace the note."""
         self._note = note
         self.refresh()
 
     def refresh(self) -> None:
-        """Show the note as it reads now."""
+        """Update the displayed note."""
         if self._status is not None:
             self._status.update(
                 self._last if self._note is None else f"{self._last} ({self._note})"
             )
 
     def say(self, text: str) -> None:
-        """Say something that stays on the screen."""
+        """Print a line that stays on the screen."""
         self._console.print(text, markup=False)

@@ -1,4 +1,4 @@
-"""What an experiment gets to know about its run."""
+"""Run of an experiment: its parameters, clock, progress and reports."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,31 +15,31 @@ from telemark.session.progress import Progress
 
 @dataclass(frozen=True)
 class SweepOptions:
-    """Where the runs of a sweep in virtual time are done: see telemark.sweep."""
+    """Execution of sweeps in virtual time; see telemark.sweep."""
 
     jobs: int = 1  # processes
-    kept: Path | None = None  # a folder for what is done
-    again: bool = False  # do also what is there
-    scheduler: str | None = None  # of Dask: its workers do them
-    used: set[Path] = field(default_factory=set)  # files there, of this run
+    cache: Path | None = None  # folder for finished runs
+    again: bool = False  # ignore the cache
+    scheduler: str | None = None  # address of a Dask scheduler
+    used: set[Path] = field(default_factory=set)  # files of the cache that this run used
 
 
 @dataclass
 class Run:
-    """One run of an experiment, in either kind of time."""
+    """One run of an experiment, in real or virtual time."""
 
     name: str
-    folder: Path  # logs and captures; removed when the run ends, and kept elsewhere if asked for
+    folder: Path  # logs and captures; removed at the end
     seed: int
     interactive: bool = False
-    target: str = "minip4"  # what runs the P4 programs
+    target: str = "minip4"  # minip4 or bmv2
     clock: Clock = field(default_factory=RealClock)
     progress: Progress = field(default_factory=Progress)
-    origin: Origin = field(default_factory=Origin)  # what its results will say of it
-    keeps: bool = False  # its captures and logs
+    origin: Origin = field(default_factory=Origin)  # provenance of the results
+    keeps: bool = False  # keep captures and logs
     snaplen: int = SNAPLEN  # bytes of each frame in captures
     sweep_options: SweepOptions = field(default_factory=SweepOptions)
-    programs: dict[Source, CompiledProgram] = field(default_factory=dict)  # of all its networks
-    drop_report: DropReport = field(default_factory=DropReport)  # by all its networks
-    threads: int = 1  # of each network in virtual time
-    capacities: list[CapacityEstimate] = field(default_factory=list)  # what its networks bear
+    programs: dict[Source, CompiledProgram] = field(default_factory=dict)  # compiled so far
+    drop_report: DropReport = field(default_factory=DropReport)  # of all networks
+    threads: int = 1  # per network in virtual time
+    capacities: list[CapacityEstimate] = field(default_factory=list)  # of networks on bmv2

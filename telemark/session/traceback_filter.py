@@ -1,4 +1,4 @@
-"""Whose code a frame of a traceback is in: the user's, ours, or a library's."""
+"""Filter of traceback frames: user code, Telemark, or libraries."""
 
 import sysconfig
 from types import FrameType
@@ -10,14 +10,14 @@ LIBRARIES = tuple(
     sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")
 )
 
-Frames = list[tuple[FrameType, int]]  # with line numbers, the outermost first
+Frames = list[tuple[FrameType, int]]  # frames with line numbers, outermost first
 
 
 def user_frames(frames: Frames) -> Frames:
-    """Those of experiments, controllers and applications."""
+    """Select the frames of experiments, controllers and applications."""
     return [at for at in frames if not is_under(at[0], *TELEMARK, *LIBRARIES, "<frozen")]
 
 
 def is_under(frame: FrameType, *folders: str) -> bool:
-    """Whether its code is in a file of one of the folders."""
+    """Return whether a frame's code is in a file below one of the folders."""
     return frame.f_code.co_filename.startswith(folders)

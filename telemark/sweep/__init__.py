@@ -1,1 +1,1 @@
-"""Sweeps: lists of runs in virtual time, on all cores or machines; what is done is kept"""
+"""Sweeps: lists of runs in virtual time on all cores or machines, with a cache of finished runs."""

@@ -1,7 +1,7 @@
-"""Runs of a sweep on the workers of a Dask scheduler: other processes, or other machines.
+"""Runs of a sweep on the workers of a Dask scheduler, also on other machines.
 
-A worker has a checkout of the same code. It does each run in a time and a folder of its
-own, as here: so the bytes are the same. What a killed worker was at, others get.
+A worker has a checkout of the same code. Each run has its own virtual time and folder, so results
+are identical to local runs. Other workers repeat the runs of a killed worker.
 """
 
 import contextlib
@@ -24,21 +24,25 @@ INSTALL = ".venv/bin/python -m pip install -e '.[cluster]'"
 def outcomes(
     tasks: Sequence[Task], numbers: Sequence[int], address: str, say: Callable[[str], None]
 ) -> Generator[tuple[int, bytes], None, None]:
-    """As telemark.sweep.pool.outcomes(), by the workers of the scheduler at this address.
+    """Run tasks on the workers of a Dask scheduler; see telemark.sweep.pool.outcomes().
 
-    Whatever ends this, the workers end its runs.
+    Closing the generator cancels the runs on the workers.
     """
     try:
         distributed = import_module("distributed")
     except ImportError:
-        raise TestbedError(f"--scheduler needs Dask: {INSTALL}") from None
-    worker = import_module("telemark.sweep.dask_worker")  # which imports that, too
-    with contextlib.closing(_connected(distributed, address)) as client:
+        raise TestbedError(f"--scheduler: Dask is not installed; run {INSTALL}") from None
+    worker = import_module("telemark.sweep.dask_worker")  # imports distributed as well
+    with contextlib.closing(_connect(distributed, address)) as client:
         threads = client.nthreads()
-        say(f"Dask at {address}: {sum(threads.values())} runs at once, by {len(threads)} workers")
-        fingerprint = worker.CheckoutFingerprint.of(Path(sys.argv[0]).resolve(), code_files())
+        say(f"Dask at {address}: {len(threads)} workers, {sum(threads.values())} parallel runs")
+        fingerprint = worker.CheckoutFingerprint.of_process(
+            Path(sys.argv[0]).resolve(), code_files()
+        )
         futures = {
-            client.submit(worker.do, pickle.dumps(tasks[number]), fingerprint, pure=False): number
+            client.submit(
+                worker.run_task, pickle.dumps(tasks[number]), fingerprint, pure=False
+            ): number
             for number in numbers
         }
         try:
@@ -48,21 +52,21 @@ def outcomes(
             client.cancel([*futures])
 
 
-def _connected(distributed: Any, address: str) -> Any:
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what it says, we do: in one line
+def _connect(distributed: Any, address: str) -> Any:
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # errors are reported in one line
     try:
         return distributed.Client(address, timeout=ANSWER_S)
-    except (OSError, ValueError) as error:  # of which its TimeoutError is one
-        why = " ".join(str(error).split()) or "no answer"
+    except (OSError, ValueError) as error:  # TimeoutError is an OSError
+        cause = " ".join(str(error).split()) or "no answer"
         raise TestbedError(
-            f"--scheduler {address}: no Dask scheduler answers there ({why}); expected an address "
-            "such as tcp://127.0.0.1:8786, which `dask scheduler` prints"
+            f"--scheduler {address}: cannot connect to a Dask scheduler ({cause}); use the address "
+            "that `dask scheduler` prints, e.g. tcp://127.0.0.1:8786"
         ) from None
 
 
 def _result(future: Any) -> bytes:
     try:
         result: bytes = future.result()
-    except Exception as error:  # the scheduler's, not a run's: KilledWorker, say
+    except Exception as error:  # of the scheduler, e.g. KilledWorker, not of a run
         raise TestbedError(f"--scheduler: {' '.join(str(error).split())}") from None
     return result

@@ -1,6 +1,6 @@
-"""What a worker of Dask does for a sweep: each of its threads has a process, which does its runs.
+"""Dask worker of a sweep: each worker thread has a process that executes its runs.
 
-That ends with the thread, and when nobody wants its run any more.
+The process ends with the thread, and if the run is cancelled.
 """
 
 import contextlib
@@ -19,93 +19,96 @@ from pathlib import Path
 import distributed
 
 from telemark import REPOSITORY
-from telemark.apps.application import INSIDE
+from telemark.apps.application import APPLICATION_PROCESS
 from telemark.backends.real import isolation
 from telemark.errors import TestbedError
 from telemark.results.provenance import PACKAGES
-from telemark.sweep import serving
-from telemark.sweep.serving import GRACE_S
-from telemark.sweep.task import failed, packed
+from telemark.sweep import worker_process
+from telemark.sweep.task import failed_outcome, serialize
 from telemark.sweep.worker_death import TRIES, give_up, oom_kills
+from telemark.sweep.worker_process import GRACE_S
 
-LOOKS_S = 0.5  # how often it looks whether somebody still wants the run
+POLL_S = 0.5  # interval of the check whether a run was cancelled
 
-_thread = threading.local()  # .process: that of this thread
+_thread = threading.local()  # .process: process of this thread
 
 
 @dataclass(frozen=True)
 class CheckoutFingerprint:
-    """What a checkout has to have in common with the one of whoever asks for runs."""
+    """Hashes and versions in which the checkouts of a worker and its client must agree."""
 
-    script: str  # the experiment's: below the repository, or anywhere
-    code: Mapping[str, str]  # hashes of files, that one too
-    versions: Mapping[str, str]  # of Python, and of packages that compute
+    script: str  # of the experiment; relative to the repository, or absolute
+    code: Mapping[str, str]  # file -> hash, including the script
+    versions: Mapping[str, str]  # of Python and packages
 
     @classmethod
     def of(cls, script: Path, code: Iterable[Path]) -> "CheckoutFingerprint":
-        """Those of this process."""
+        """Return the fingerprint of this process."""
         return cls(_below(script), _hashes(map(_below, {script, *code})), _versions())
 
-    def differ(self) -> str:
-        """In what this checkout is another one, in words; nothing where it is not."""
+    def difference(self) -> str:
+        """Describe a difference between this checkout and the fingerprint; "" if there is none."""
         for name, found in _hashes(self.code).items():
             if found != self.code[name]:
-                return f"{REPOSITORY / name} is not as it is here"
+                return f"{REPOSITORY / name} differs from the client's file; update the checkout"
         for name, found in _versions().items():
             if found != self.versions[name]:
-                return f"it has {name} {found}, and here is {self.versions[name]}"
+                return f"{name} {found} differs from the client's {self.versions[name]}"
         for name, found in _LOADED.items():
             if found != self.code[name]:
-                return f"{name} has changed since it began: start it again"
+                return f"{name} has changed since the worker started; restart the worker"
         return ""
 
 
-def do(task: bytes, fingerprint: CheckoutFingerprint) -> bytes:
-    """What became of a pickled Task, packed; for distributed.Client.submit()."""
-    if differs := fingerprint.differ():
-        who = f"worker on {socket.gethostname()}, process {os.getpid()}"
-        return packed(failed(TestbedError(f"{who}: {differs}")))
+def run_task(task: bytes, fingerprint: CheckoutFingerprint) -> bytes:
+    """Execute a pickled Task, and return its serialized outcome; for Client.submit()."""
+    if difference := fingerprint.difference():
+        worker = f"worker on {socket.gethostname()}, process {os.getpid()}"
+        return serialize(failed_outcome(TestbedError(f"{worker}: {difference}")))
     death: tuple[int | None, int] = None, 0
     for _ in range(TRIES):
         process = _process_for(fingerprint)
         try:
             with isolation.run_folder("worker") as folder:
-                return process.do(task, folder / "run")
+                return process.run_task(task, folder / "run")
         except (EOFError, ConnectionResetError, BrokenPipeError):
             death = process.death()
             process.end()
-    return packed(failed(give_up("", *death)))
+    return serialize(failed_outcome(give_up("", *death)))
 
 
 class _Process:
-    """A process that has loaded an experiment."""
+    """Process that has loaded an experiment's script."""
 
     def __init__(self, fingerprint: CheckoutFingerprint) -> None:
         self.fingerprint = fingerprint
         self._oom_kills = oom_kills()
         self._connection, theirs = multiprocessing.Pipe()
-        told = (theirs.fileno(), os.getpid(), REPOSITORY / fingerprint.script)
+        arguments = (theirs.fileno(), os.getpid(), REPOSITORY / fingerprint.script)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", serving.__name__, *map(str, told)],
-                pass_fds=[theirs.fileno()], env={**os.environ, INSIDE: "1"},
+                [sys.executable, "-m", worker_process.__name__, *map(str, arguments)],
+                pass_fds=[theirs.fileno()], env={**os.environ, APPLICATION_PROCESS: "1"},
             )  # fmt: skip
 
     @property
     def runs(self) -> bool:
         return self._process.poll() is None
 
-    def do(self, task: bytes, place: Path) -> bytes:
-        """The packed outcome. Raises EOFError and its like when the process was killed."""
-        self._connection.send((task, place))
+    def run_task(self, task: bytes, folder: Path) -> bytes:
+        """Execute a task; return its serialized outcome.
+
+        Raises EOFError, ConnectionResetError or BrokenPipeError if the process was killed.
+        """
+        self._connection.send((task, folder))
         while True:
-            while not self._connection.poll(LOOKS_S):
-                if not _is_wanted():
+            while not self._connection.poll(POLL_S):
+                if _is_cancelled():
                     self.end()
-                    return packed(failed(TestbedError("nobody wants this run any more")))
-            said = self._connection.recv()
-            if isinstance(said, bytes):
-                return said
+                    return serialize(failed_outcome(TestbedError("the run was cancelled")))
+            message = self._connection.recv()
+            if isinstance(message, bytes):
+                return message
 
     def death(self) -> tuple[int | None, int]:
         """Return how the process died, once its connection has ended: see give_up()."""
@@ -124,7 +127,7 @@ class _Process:
 
 
 def _process_for(fingerprint: CheckoutFingerprint) -> _Process:
-    """This thread's process, which has loaded that script as it is now."""
+    """Return this thread's process, after starting it if needed, with the current script."""
     process: _Process | None = getattr(_thread, "process", None)
     if process is not None and process.runs:
         if process.fingerprint == fingerprint:
@@ -134,11 +137,11 @@ def _process_for(fingerprint: CheckoutFingerprint) -> _Process:
     return _thread.process
 
 
-def _is_wanted() -> bool:
-    """Whether the scheduler still wants what this thread does: not so when its client went."""
+def _is_cancelled() -> bool:
+    """Return whether the run of this thread was cancelled, e.g. because its client has exited."""
     worker = distributed.get_worker()
     task = worker.state.tasks.get(worker.get_current_task())
-    return task is not None and task.state == "executing"
+    return task is None or task.state != "executing"
 
 
 def _below(path: Path) -> str:
@@ -158,5 +161,5 @@ def _versions() -> dict[str, str]:
     return {"Python": ".".join(map(str, sys.version_info[:3])), **found}
 
 
-# Of what worker and client say to each other.
+# Files of the protocol between worker and client.
 _LOADED = _hashes(_below(path) for path in Path(__file__).parent.glob("*.py"))

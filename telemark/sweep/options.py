@@ -1,48 +1,46 @@
-"""The options of sweeps, and which of them do not go together."""
+"""Command-line options of sweeps."""
 
 import argparse
 import os
 
-KEPT = ".runs"  # in the folder of the results
+CACHE_FOLDER = ".runs"  # in the results folder
 
 
 def add(common: "argparse._ActionsContainer") -> None:
-    """Add them to a command's."""
-    add_spread(common)
-    common.add_argument(
-        "--again", action="store_true", help="in virtual time: do also runs that are done and kept"
-    )
+    """Add the options of sweeps."""
+    add_execution_options(common)
+    common.add_argument("--again", action="store_true", help="ignore cached runs in virtual time")
 
 
-def add_spread(common: "argparse._ActionsContainer") -> None:
-    """Those that say where runs are done."""
+def add_execution_options(common: "argparse._ActionsContainer") -> None:
+    """Add the options that control where runs are executed."""
     common.add_argument(
         "--jobs", type=_jobs, metavar="N",
-        help="runs at once, a process each (default: as many as there are cores; in real time 1)",
+        help="parallel runs, one process each (default: number of cores; in real time 1)",
     )  # fmt: skip
     common.add_argument(
-        "--scheduler", metavar="ADDRESS", help="have the workers of a Dask scheduler do the runs",
+        "--scheduler", metavar="ADDRESS", help="execute runs on the workers of a Dask scheduler",
     )  # fmt: skip
 
 
 def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """End the process with one line and status 2 on a mistake."""
+    """Exit with one line and status 2 for an invalid combination of options."""
     if options.time == "real" and (options.jobs or 1) > 1:
         parser.error(
-            f"--jobs {options.jobs} needs --time virtual: in real time, runs side by side would "
-            "take from each other the processor that they measure with"
+            f"--jobs {options.jobs}: parallel runs in real time would disturb each other's "
+            "measurements; use --time virtual"
         )
-    for with_it, why in (
-        (options.time == "real", "needs --time virtual"),
-        (options.jobs, "and --jobs do not go together: workers say how many runs they do at once"),
-        (options.keep, "and --keep do not go together: captures stay with the workers"),
+    for is_conflict, problem in (
+        (options.time == "real", "not available in real time; use --time virtual"),
+        (options.jobs, "cannot be combined with --jobs; set the threads of the workers"),
+        (options.keep, "cannot be combined with --keep: captures stay with the workers"),
     ):
-        if options.scheduler is not None and with_it:
-            parser.error(f"--scheduler {why}")
+        if options.scheduler is not None and is_conflict:
+            parser.error(f"--scheduler: {problem}")
 
 
 def jobs(options: argparse.Namespace) -> int:
-    """How many runs to do at once: as many as there are cores for, unless it was said."""
+    """Return the number of parallel runs: --jobs, or as many as the cores allow."""
     cores = len(os.sched_getaffinity(0)) if options.time == "virtual" else 1
     return options.jobs or max(1, cores // options.threads)
 

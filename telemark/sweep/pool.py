@@ -1,6 +1,6 @@
-"""A pool of processes on this machine, forked from this one: each does one run after another.
+"""Pool of forked processes on this machine that execute the runs of a sweep.
 
-concurrent.futures has a pool, too; but of that all processes end when one is killed.
+Unlike the pool of concurrent.futures, it survives the death of a process.
 """
 
 import contextlib
@@ -14,15 +14,15 @@ from multiprocessing.connection import wait
 from pathlib import Path
 
 from telemark.backends.real import isolation
-from telemark.sweep.serving import GRACE_S, serve
 from telemark.sweep.task import Task
 from telemark.sweep.worker_death import TRIES, give_up, oom_kills
+from telemark.sweep.worker_process import GRACE_S, serve
 
 _FORK = multiprocessing.get_context("fork")
 
 
 class _Worker:
-    """A process, and the number of the task that it is at."""
+    """Process of the pool, and the number of its current task."""
 
     def __init__(self) -> None:
         self.number: int | None = None
@@ -33,10 +33,10 @@ class _Worker:
             self._process.start()
         theirs.close()
 
-    def give(self, number: int, task: Task, place: Path) -> None:
+    def assign(self, number: int, task: Task, folder: Path) -> None:
         self.number = number
-        with contextlib.suppress(BrokenPipeError):  # it was killed: what is read next tells
-            self.connection.send((pickle.dumps(task), place))
+        with contextlib.suppress(BrokenPipeError):  # it was killed: the next recv() fails
+            self.connection.send((pickle.dumps(task), folder))
 
     def death(self) -> tuple[int | None, int]:
         """Return how the process died, once its connection has ended: see give_up()."""
@@ -53,13 +53,13 @@ class _Worker:
 
 def outcomes(
     tasks: Sequence[Task], numbers: Sequence[int], jobs: int, folder: Path,
-    tell: Callable[[str], None],
+    report_progress: Callable[[str], None],
 ) -> Generator[tuple[int, bytes], None, None]:  # fmt: skip
-    """Do the tasks of these numbers, at most `jobs` at once; yields them as they are done.
+    """Execute tasks, at most `jobs` in parallel; yield numbers and serialized Outcomes.
 
-    Each with its Outcome, packed. A process that is killed costs the run that it was at, which
-    another one does again. Raises give_up() where that happens too often. What the runs' files
-    are lies in `folder` / number. No process is left, whatever ends this.
+    `numbers` are the indices of the tasks to execute; files of a run are in `folder` / number. If a
+    process is killed, another one repeats its run; raises give_up() if that happens too often.
+    Closing the generator ends all processes.
     """
     todo, killed = deque(numbers), Counter[int]()
     workers: list[_Worker] = []
@@ -71,12 +71,12 @@ def outcomes(
                     workers.append(_Worker())
                 worker = idle.pop() if idle else workers[-1]
                 number = todo.popleft()
-                worker.give(number, tasks[number], folder / str(number))
+                worker.assign(number, tasks[number], folder / str(number))
             busy = {worker.connection: worker for worker in workers if worker.number is not None}
             for worker in (busy[ready] for ready in wait([*busy])):  # type: ignore[index]
                 assert worker.number is not None
                 try:
-                    said = worker.connection.recv()
+                    message = worker.connection.recv()
                 except (EOFError, ConnectionResetError):
                     death = worker.death()
                     workers.remove(worker)
@@ -87,11 +87,11 @@ def outcomes(
                     shutil.rmtree(folder / str(worker.number), ignore_errors=True)
                     todo.appendleft(worker.number)
                     continue
-                if isinstance(said, str):
-                    tell(said)
+                if isinstance(message, str):
+                    report_progress(message)
                 else:
                     number, worker.number = worker.number, None
-                    yield number, said
+                    yield number, message
     finally:
         for worker in workers:
             worker.end()

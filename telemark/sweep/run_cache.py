@@ -1,9 +1,9 @@
-"""Runs that are done, in a folder beside the results, each named after all that determines it.
+"""Cache of finished runs: one file per run, named after a hash of all its inputs.
 
-That is what it was told (measure, setting, seed), the code of all modules' folders that are loaded,
-with the C there, the installed packages and the machine. P4 programs are known only when it is
-done: what it compiled is noted with it, and has to be what it was. pickle makes bytes to hash here,
-and reads nothing: files are plain data.
+The hash covers the arguments (measure, setting, seed), the Python and C code in the folders of all
+loaded modules, the installed packages and the machine. The P4 programs of a run are known only at
+its end: their hashes are stored with the run and verified when it is read. pickle only creates
+bytes to hash; files are plain data.
 """
 
 import argparse
@@ -19,95 +19,104 @@ from telemark.results.files import exclusive, make_folder, replace
 from telemark.results.provenance import P4Source, machine, python_files
 from telemark.session.run import SweepOptions
 from telemark.sweep.plain_data import NotPlainDataError
-from telemark.sweep.task import Outcome, Task, unpacked
+from telemark.sweep.task import Outcome, Task, deserialize
 
 MAX_BYTES = 1 << 30  # of all runs of an experiment in a folder
-# Options that change nothing of what a run finds.
-ASIDE = {"out", "interactive", "keep", "snaplen", "traceback", "jobs", "scheduler", "again"}
+# Options without effect on the result of a run.
+IRRELEVANT_OPTIONS = {
+    "out",
+    "interactive",
+    "keep",
+    "snaplen",
+    "traceback",
+    "jobs",
+    "scheduler",
+    "again",
+}
 
 
-class Kept:
-    """The runs that are kept beside the results of one that wants to spread (`Spread.kept`)."""
+class RunCache:
+    """Cached runs of an experiment, in the folder SweepOptions.cache."""
 
     def __init__(self, sweep_options: SweepOptions, say: Callable[[str], None]) -> None:
-        self._folder = sweep_options.kept
+        self._folder = sweep_options.cache
         self._used = sweep_options.used
         self._say = say
 
     def find(self, task: Task) -> Outcome | None:
-        """What became of a task before; None: nobody knows, or its programs have changed.
+        """Return the cached outcome of a task; None if there is none, or its P4 programs changed.
 
-        Reports a file that cannot be read, in one line.
+        Reports a file that cannot be read in one line.
         """
         if self._folder is None or not (path := self._folder / _name(task)).is_file():
             return None
         try:
-            outcome = unpacked(path.read_bytes())
-        except FileNotFoundError:  # a run of the same experiment has just ended
+            outcome = deserialize(path.read_bytes())
+        except FileNotFoundError:  # removed by another run of the experiment
             return None
         except (NotPlainDataError, OSError) as error:  # damaged, or written by another program
             self._say(f"warning: {path}: not a cached run ({error}); the run is repeated")
             return None
-        if not all(map(is_as_it_was, outcome.programs)):
+        if not all(map(is_unchanged, outcome.programs)):
             return None
         self._used.add(path)
         return outcome
 
-    def add(self, task: Task, packed: bytes) -> None:
-        """Keep what became of a task, unless that is more than there is room for."""
+    def add(self, task: Task, serialized: bytes) -> None:
+        """Store the outcome of a task, unless the cache would exceed MAX_BYTES."""
         if self._folder is None:
             return
         make_folder(self._folder)
-        with exclusive(self._folder):  # another experiment may have the same folder
-            there = [path.stat().st_size for path in self._used if path.exists()]
-            if sum(there) + len(packed) <= MAX_BYTES:
+        with exclusive(self._folder):  # another experiment may use the same folder
+            sizes = [path.stat().st_size for path in self._used if path.exists()]
+            if sum(sizes) + len(serialized) <= MAX_BYTES:
                 path = self._folder / _name(task)
-                replace(path, lambda partial: partial.write_bytes(packed))
+                replace(path, lambda partial: partial.write_bytes(serialized))
                 self._used.add(path)
 
 
-def forget_others(sweep_options: SweepOptions, experiment: str) -> None:
+def remove_unused(sweep_options: SweepOptions, experiment: str) -> None:
     """Remove the cached runs of an experiment that its complete sweeps did not use.
 
-    They are of other code, settings or seeds. Other experiments' runs in the folder stay.
+    They belong to other code, settings or seeds. Runs of other experiments in the folder stay.
     """
-    if sweep_options.kept is None or not sweep_options.kept.exists():
+    if sweep_options.cache is None or not sweep_options.cache.exists():
         return
-    with exclusive(sweep_options.kept):
-        for path in sweep_options.kept.glob("*"):
+    with exclusive(sweep_options.cache):
+        for path in sweep_options.cache.glob("*"):
             if _experiment(path) == experiment and path not in sweep_options.used:
                 path.unlink()
 
 
 def _name(task: Task) -> str:
-    setting = [_determining(value) for value in task.setting]
+    setting = [_relevant(value) for value in task.setting]
     measure = f"{task.measure.__module__}.{task.measure.__qualname__}"
-    told = pickle.dumps((task.name, measure, setting, task.seed))
-    return f"{task.name}-{hashlib.sha256(_code().encode() + told).hexdigest()}"
+    arguments = pickle.dumps((task.name, measure, setting, task.seed))
+    return f"{task.name}-{hashlib.sha256(_code_hash().encode() + arguments).hexdigest()}"
 
 
 def _experiment(path: Path) -> str:
     return path.name.rpartition("-")[0]
 
 
-def _determining(value: object) -> object:
+def _relevant(value: object) -> object:
     if isinstance(value, argparse.Namespace):
-        return {k: v for k, v in vars(value).items() if k not in ASIDE}
+        return {k: v for k, v in vars(value).items() if k not in IRRELEVANT_OPTIONS}
     return value
 
 
 @cache
-def is_as_it_was(program: P4Source) -> bool:
-    """Whether a program is here what it was where a run compiled it."""
+def is_unchanged(program: P4Source) -> bool:
+    """Return whether a P4 program is the same as when a run compiled it."""
     try:
         return P4Source.read(program.path, program.defines).sha256 == program.sha256
-    except (OSError, Minip4Error):  # it went, or is no program any more
+    except (OSError, Minip4Error):  # missing, or no longer a valid program
         return False
 
 
 @cache
-def _code() -> str:
-    """A hash of the code that computes, and of where it does."""
+def _code_hash() -> str:
+    """Return a hash of the loaded code and of the machine."""
     digest = hashlib.sha256(json.dumps(machine()).encode())
     for path in sorted(code_files()):
         digest.update(f"{path}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
@@ -115,10 +124,10 @@ def _code() -> str:
 
 
 def code_files() -> set[Path]:
-    """The files of loaded modules that are not installed, and all others of their packages."""
-    ours = python_files()
-    packages = {path.parent for path in ours if (path.parent / "__init__.py").is_file()}
-    return ours | {*_files_of(packages)}
+    """Return the files of loaded modules that are not installed, and of their packages."""
+    loaded = python_files()
+    packages = {path.parent for path in loaded if (path.parent / "__init__.py").is_file()}
+    return loaded | {*_files_of(packages)}
 
 
 def _files_of(packages: Iterable[Path]) -> Iterator[Path]:

@@ -1,4 +1,4 @@
-"""One run of a sweep: what determines it, and what became of it, wherever it was."""
+"""One run of a sweep: task, execution and outcome."""
 
 import contextlib
 import io
@@ -19,89 +19,92 @@ from telemark.session.run import Run
 from telemark.sweep import plain_data
 
 Measure = Callable[..., Awaitable[Any]]  # measure(*setting, run)
-Tell = Callable[[str], None]  # how far a run is
+ReportProgress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Task:
-    """A run in virtual time: a function of these alone, and of the code and programs it uses."""
+    """Run in virtual time; its outcome depends only on these fields, the code and P4 programs."""
 
     measure: Measure
     setting: tuple[Any, ...]
     name: str  # the experiment's
     seed: int
-    keeps: bool  # its captures and logs
+    keeps: bool  # keep captures and logs
     snaplen: int  # bytes of each frame in captures
     threads: int  # of its networks
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run returned, or why it did not, with all that it did beside that."""
+    """Result or failure of a run, with its messages, drops and programs."""
 
     result: Any
-    failure: error_reporting.Account | None
-    said: list[str]  # lines that stay on the screen
+    failure: error_reporting.ErrorReport | None
+    lines: list[str]  # printed by Progress.say()
     warnings: str  # of the compiler
     drop_report: DropReport
-    programs: frozenset[P4Source]  # which it ran, and maybe others of its sweep
+
+    programs: frozenset[P4Source]  # of the run, and possibly of others of its sweep
 
 
-def failed(why: Exception) -> Outcome:
-    """Of a run that was not even begun, or came to nothing for a reason that is not its own."""
-    return Outcome(None, error_reporting.account(why), [], "", DropReport(), frozenset())
+def failed_outcome(error: Exception) -> Outcome:
+    """Create the outcome of a run that was not executed."""
+    return Outcome(None, error_reporting.error_report(error), [], "", DropReport(), frozenset())
 
 
-class Known:
-    """Programs that were compiled in this process, each for several runs of one sweep."""
+class CompiledPrograms:
+    """Programs compiled in this process, shared by the runs of a sweep."""
 
     def __init__(self) -> None:
         self.compiled: dict[Source, CompiledProgram] = {}
         self.sources: set[P4Source] = set()
 
 
-class _Told(Progress):
-    """The progress of a run that has no screen: others tell how far it is, and what it said."""
+class _RemoteProgress(Progress):
+    """Progress of a run in a worker process: sent to the parent, with lines collected."""
 
-    def __init__(self, tell: Tell, clock: VirtualClock) -> None:
+    def __init__(self, report_progress: ReportProgress, clock: VirtualClock) -> None:
         super().__init__(note=clock)
-        self._tell = tell
-        self.said: list[str] = []
+        self._report_progress = report_progress
+        self.lines: list[str] = []
 
     def refresh(self) -> None:
-        self._tell(f"{self._last} ({self._note})")
+        self._report_progress(f"{self._last} ({self._note})")
 
     def update(self, text: str) -> None:
         self._last = text
         self.refresh()
 
     def say(self, text: str) -> None:
-        self.said.append(text)
+        self.lines.append(text)
 
 
-def execute(task: Task, folder: Path, tell: Tell, known: Known) -> Outcome:
-    """Do a run in virtual time of its own, which begins at 1 s; its files lie in `folder`."""
+def execute(
+    task: Task, folder: Path, report_progress: ReportProgress, programs: CompiledPrograms
+) -> Outcome:
+    """Execute a run in virtual time, which starts at 1 s; its files are in `folder`."""
     clock = VirtualClock()
-    progress = _Told(tell, clock)
+    progress = _RemoteProgress(report_progress, clock)
     clock.on_progress = progress.refresh
     run = Run(
         task.name, folder, task.seed, clock=clock, progress=progress, origin=Origin(),
-        keeps=task.keeps, snaplen=task.snaplen, programs=known.compiled, threads=task.threads,
+        keeps=task.keeps, snaplen=task.snaplen, programs=programs.compiled, threads=task.threads,
     )  # fmt: skip
     result, failure = None, None
     with contextlib.redirect_stderr(io.StringIO()) as warnings:
         try:
-            result = clock.run(_measured(task, run))
+            result = clock.run(_measure(task, run))
         except Exception as error:
-            failure = error_reporting.account(error)
-    known.sources |= run.origin.programs
+            failure = error_reporting.error_report(error)
+    programs.sources |= run.origin.programs
     return Outcome(
-        result, failure, progress.said, warnings.getvalue(), run.drop_report,
-        frozenset(known.sources),
+        result, failure, progress.lines, warnings.getvalue(), run.drop_report,
+        frozenset(programs.sources),
     )  # fmt: skip
 
 
-def packed(outcome: Outcome) -> bytes:
+def serialize(outcome: Outcome) -> bytes:
     """Return an outcome as bytes, for another process or machine and for the cache.
 
     A result that is not plain data becomes a failure that names the field.
@@ -112,12 +115,12 @@ def packed(outcome: Outcome) -> bytes:
         return plain_data.dump(plain, "run")
     except TestbedError as error:
         return plain_data.dump(
-            replace(plain, result=None, failure=error_reporting.account(error)), "run"
+            replace(plain, result=None, failure=error_reporting.error_report(error)), "run"
         )
 
 
-def unpacked(data: bytes) -> Outcome:
-    """Return the outcome; raises plain_data.NotPlainDataError for bytes not made by packed()."""
+def deserialize(data: bytes) -> Outcome:
+    """Return the outcome; raises plain_data.NotPlainDataError for bytes not made by serialize()."""
     plain = plain_data.load(data)
     if not isinstance(plain, Outcome):
         raise plain_data.NotPlainDataError(f"a {type(plain).__name__}, not the outcome of a run")
@@ -125,5 +128,5 @@ def unpacked(data: bytes) -> Outcome:
     return replace(plain, programs=frozenset(P4Source.from_portable(*each) for each in sources))
 
 
-async def _measured(task: Task, run: Run) -> Any:
+async def _measure(task: Task, run: Run) -> Any:
     return await task.measure(*task.setting, run)

@@ -1,4 +1,4 @@
-"""Checks of a Mininet topology before it is built: names, addresses, ports and device ids."""
+"""Checks of a Mininet topology: names, addresses, ports and device ids."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -11,50 +11,48 @@ from mininet.topo import Topo
 from minip4.engine.shared import DROP_PORT
 from telemark.errors import TestbedError
 
-PORTS = {"minip4": DROP_PORT, "bmv2": 256}  # of a switch; on bmv2 its panel has as many again
+PORTS = {"minip4": DROP_PORT, "bmv2": 256}  # per switch; a bmv2's panel needs twice as many
 MAC = re.compile("[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
-# Of nodes: Mininet and we put names into shells' commands, and into paths.
+# Node names occur in shell commands and in paths.
 NAME = re.compile("[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-NAMES = "a name of up to 64 letters, digits, _, . and -, of which the first is a letter or digit"
+NAMES = "a name of up to 64 letters, digits, _, . and - that begins with a letter or digit"
 
 
 def check_topology(topo: Topo) -> None:
-    """Raise TestbedError for what is missing or cannot be: switches, names, addresses, links."""
-    for name in topo.nodes(sort=False):  # Mininet's sorting stumbles over some that are refused
+    """Raise TestbedError for missing switches, and invalid names, addresses and links."""
+    for name in topo.nodes(sort=False):  # Mininet's sorting fails for some invalid names
         if not NAME.fullmatch(name):
             raise TestbedError(f"node {name!r}: expected {NAMES}")
     if not topo.switches():
-        raise TestbedError("the topology has no switch: build() adds one with addSwitch('s1')")
+        raise TestbedError("topology: no switch; add one with addSwitch('s1') in build()")
     for name in topo.hosts():
         info = topo.nodeInfo(name)
         if "ip" in info and not _is_address(str(info["ip"])):
-            raise TestbedError(f"host {name}: ip {info['ip']!r}: expected as in 10.0.0.1/8")
+            raise TestbedError(f"host {name}: ip {info['ip']!r}: expected e.g. 10.0.0.1/8")
         if "mac" in info and not MAC.fullmatch(str(info["mac"])):
-            raise TestbedError(
-                f"host {name}: mac {info['mac']!r}: expected as in 00:00:00:00:00:01"
-            )
+            raise TestbedError(f"host {name}: mac {info['mac']!r}: expected e.g. 00:00:00:00:00:01")
     for node1, node2 in topo.links():
         if node1 == node2:
-            raise TestbedError(f"link {node1}-{node2}: both its ends are {node1}")
+            raise TestbedError(f"link {node1}-{node2}: connects {node1} to itself")
 
 
 def device_ids(topo: Topo) -> dict[str, int]:
-    """The number of each switch: that of its dpid, or the first one in its name, as Mininet has it.
+    """Return the device id of each switch: its dpid, or the first number in its name (Mininet).
 
-    Of several names with one number (s1 and t1) the first has it, and the others those above all.
+    If several names have the same number (s1 and t1), the others get numbers above all device ids.
     Raises TestbedError.
     """
     dpids = {name: topo.nodeInfo(name).get("dpid") for name in topo.switches()}
     found: dict[str, int] = {}
     owners: dict[int, str] = {}
-    for name in sorted(dpids, key=lambda name: dpids[name] is None):  # a dpid stays what it is
+    for name in sorted(dpids, key=lambda name: dpids[name] is None):  # explicit dpids first
         number = _number(name, dpids[name])
         owner = owners.setdefault(number, name)
         if owner == name:
             found[name] = number
         elif dpids[name] is not None:
             raise TestbedError(
-                f"switch {name}: dpid {dpids[name]} is {owner}'s: expected one of its own"
+                f"switch {name}: dpid {dpids[name]} is used by {owner}; expected a unique dpid"
             )
     above = count(1 + max(owners))
     return {name: found[name] if name in found else next(above) for name in dpids}
@@ -65,12 +63,14 @@ def _number(name: str, dpid: object) -> int:
         return int(str(dpid).replace(":", ""), 16)
     digits = re.search(r"\d+", name)
     if digits is None:
-        raise TestbedError(f"switch {name}: its name needs a number, as in s1, or give it a dpid")
+        raise TestbedError(
+            f"switch {name}: cannot derive a device id; use a name such as s1, or set dpid"
+        )
     return int(digits.group())
 
 
 def check_addresses(hosts: Sequence[Any]) -> None:
-    """Raise TestbedError for hosts that share an address, their own or one that they were given."""
+    """Raise TestbedError for hosts with the same IPv4 or MAC address."""
     for kind, address_of in (("ip", lambda host: host.IP()), ("mac", lambda host: host.MAC())):
         owners: dict[str, str] = {}
         for host in hosts:
@@ -78,13 +78,12 @@ def check_addresses(hosts: Sequence[Any]) -> None:
             owner = owners.setdefault(address.lower(), host.name)
             if owner != host.name:
                 raise TestbedError(
-                    f"host {host.name}: {kind} {address} is {owner}'s: expected one of its own"
+                    f"host {host.name}: {kind} {address} is used by {owner}; expected a unique one"
                 )
 
 
 def check_ports(topo: Topo, options: Mapping[str, Sequence[str]], target: str) -> None:
-    """Raise TestbedError for links at ports that the target has not, that are CPU ports, or that
-    have another link."""
+    """Raise TestbedError for links at invalid ports, at the CPU port, or at the same port."""
     taken: set[tuple[str, int]] = set()
     for _, _, info in topo.links(sort=True, withInfo=True):
         for end in "12":
@@ -94,21 +93,21 @@ def check_ports(topo: Topo, options: Mapping[str, Sequence[str]], target: str) -
             own = options.get(switch, ())
             if ("--cpu-port", str(port)) in pairwise(own):
                 raise TestbedError(
-                    f"switch {switch}: port {port} has a link, and is the CPU port: give the link "
-                    f"another one, as in addLink(..., port{end}={port + 1})"
+                    f"switch {switch}: port {port} is the CPU port, and has a link; use another "
+                    f"port, e.g. addLink(..., port{end}={port + 1})"
                 )
             if not 0 <= port < PORTS[target]:
                 raise TestbedError(
-                    f"switch {switch}: port {port}: on --target {target} expected 0 to "
+                    f"switch {switch}: port {port}: with --target {target} expected 0 to "
                     f"{PORTS[target] - 1}"
                 )
             if (switch, port) in taken:
-                raise TestbedError(f"switch {switch}: port {port} is given to two links")
+                raise TestbedError(f"switch {switch}: port {port} is used by two links")
             taken.add((switch, port))
 
 
 def _is_address(text: str) -> bool:
-    if "/" not in text:  # without a prefix's length Mininet cannot set it
+    if "/" not in text:  # Mininet needs the prefix length
         return False
     try:
         IPv4Interface(text)

@@ -1,4 +1,4 @@
-"""Link properties, with units in their names or as Mininet names them, and the MTU of hosts."""
+"""Link parameters, Telemark's (units in the names) or Mininet's, and the MTU of hosts."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -14,25 +14,25 @@ PROPERTIES = ("rate_bps", "delay_us", "jitter_us", "loss_probability", "reorder_
 TIME = re.compile(r"(\d+(?:\.\d+)?) *(s|ms|us)")
 UNIT_US = {"s": 1_000_000, "ms": 1000, "us": 1}
 
-ETHERNET_BYTES = 14  # of a frame's header; its check sequence never counts
-VLAN_TAG_BYTES = 4  # for which interfaces leave room beyond their MTU
-UDP_BYTES = 20 + 8  # of a datagram's headers, IPv4's among them
-USUAL_MTU = 1500  # bytes of the longest IP packet: Ethernet's (RFC 894)
-SMALLEST_MTU, LARGEST_MTU = 68, MAX_FRAME - ETHERNET_BYTES  # the smallest: RFC 791
-# Of switches' interfaces: the kernel is to refuse nothing that a program makes. What is longer than
-# MAX_FRAME, the next switch drops and counts.
+ETHERNET_BYTES = 14  # header; frame lengths never include the frame check sequence
+VLAN_TAG_BYTES = 4  # interfaces accept it in addition to the MTU
+UDP_BYTES = 20 + 8  # IPv4 and UDP headers
+USUAL_MTU = 1500  # bytes, Ethernet (RFC 894)
+SMALLEST_MTU, LARGEST_MTU = 68, MAX_FRAME - ETHERNET_BYTES  # minimum: RFC 791
+# Of switch interfaces: the kernel must not reject frames that P4 programs make. The next switch
+# drops and counts frames above MAX_FRAME.
 SWITCH_MTU = FRAME_ROOM
 
 
 def _rate_bps(value: Any) -> int:
-    if not 1e-6 <= value < 1e9:  # a link of 0 bit/s would be one without a limit
-        raise ValueError("expected Mbit/s, as in 100")
+    if not 1e-6 <= value < 1e9:  # 0 bit/s would mean unlimited
+        raise ValueError("expected Mbit/s, e.g. 100")
     return round(value * 1e6)
 
 
 def _time_us(value: Any) -> float:
     if not (isinstance(value, str) and (match := TIME.fullmatch(value))):
-        raise ValueError("expected a text with a unit, as in '5ms', '10us' or '1s'")
+        raise ValueError("expected a string with a unit, e.g. '5ms', '10us' or '1s'")
     return float(match[1]) * UNIT_US[match[2]]
 
 
@@ -42,7 +42,7 @@ def _probability(value: Any) -> float:
     return float(value) / 100
 
 
-# Of Mininet's TCLink: what each is called here, and what its values are then.
+# Parameters of Mininet's TCLink -> names and conversions of Telemark's parameters.
 WORDS: Mapping[str, tuple[str, Callable[[Any], float]]] = {
     "bw": ("rate_bps", _rate_bps),
     "delay": ("delay_us", _time_us),
@@ -53,18 +53,18 @@ WORDS: Mapping[str, tuple[str, Callable[[Any], float]]] = {
 
 
 def properties(given: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """What is given, in our words alone. Raises TestbedError, beginning with `where`."""
+    """Convert to Telemark's parameters. Raises TestbedError, with `where` as the object."""
     given = {word: value for word, value in given.items() if value is not None}
     if unknown := sorted(given.keys() - {*PROPERTIES, *WORDS}):
         raise TestbedError(
-            f"{where}: no property {', '.join(unknown)}: there are {', '.join(PROPERTIES)}, "
-            f"and Mininet's {', '.join(WORDS)}"
+            f"{where}: unknown parameter {', '.join(unknown)}; expected {', '.join(PROPERTIES)}, "
+            f"or Mininet's {', '.join(WORDS)}"
         )
     ours = {word: value for word, value in given.items() if word not in WORDS}
     for word in given.keys() - ours.keys():
         own, translate = WORDS[word]
         if own in ours:
-            raise TestbedError(f"{where}: {word} and {own} say the same: give one of them")
+            raise TestbedError(f"{where}: {word} and {own} are the same parameter; use one of them")
         try:
             ours[own] = translate(given[word])
         except (TypeError, ValueError, OverflowError) as error:
@@ -75,7 +75,7 @@ def properties(given: Mapping[str, Any], where: str) -> dict[str, Any]:
 def of_ends(
     node1: object, node2: object, params: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The properties of both ends: those of `params1` and `params2` come before the link's."""
+    """Return the parameters of both ends; `params1` and `params2` override those of the link."""
     where = f"link {node1}-{node2}"
     common = {word: value for word, value in params.items() if word not in MININET_PARAMETERS}
     shared = properties(common, where)
@@ -84,16 +84,16 @@ def of_ends(
 
 
 def link_option(port: int, given: Mapping[str, Any], seed: int) -> list[str]:
-    """The option of `minip4 switch` for the link behind an egress port: `given` are properties.
+    """Return the option of `minip4 switch` for the link at an egress port.
 
-    One without properties has a seed too: it may be given some while the switch runs.
+    A link without parameters has a seed as well: its parameters may change while the switch runs.
     """
     values = {key: given[key] for key in PROPERTIES if given.get(key)} | {"seed": seed}
     return ["--link", f"{port}:" + ",".join(f"{key}={value}" for key, value in values.items())]
 
 
 def check_mtu(mtu_bytes: int) -> int:
-    """The same. Raises TestbedError for an MTU that hosts cannot have."""
+    """Return the MTU. Raises TestbedError for an invalid one."""
     if not (SMALLEST_MTU <= mtu_bytes <= LARGEST_MTU and mtu_bytes == int(mtu_bytes)):
         raise TestbedError(f"mtu_bytes {mtu_bytes}: expected {SMALLEST_MTU} to {LARGEST_MTU}")
     return int(mtu_bytes)

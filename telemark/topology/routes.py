@@ -1,22 +1,22 @@
-"""Routes over a topology: what topologies work out and controllers put into tables."""
+"""Routes over a topology, for controllers."""
 
 from collections import deque
 from typing import NamedTuple
 
 
 class Route(NamedTuple):
-    """Packets to `prefix` go to one of `next_hops`, which are neighbours; a flow keeps to one."""
+    """Route to `prefix` over one or more neighbours (ECMP: one next hop per flow)."""
 
-    prefix: str  # such as 10.1.0.0/16; 0.0.0.0/0: all others
+    prefix: str  # e.g. 10.1.0.0/16, or 0.0.0.0/0 for the default route
     next_hops: tuple[str, ...]
 
 
 def next_hops(
     links: list[tuple[str, str]], hosts: list[str], start: str
 ) -> dict[str, tuple[str, ...]]:
-    """For each host that `start` reaches, its neighbours on all shortest paths there, by name.
+    """Return the next hops of `start` on all shortest paths to each reachable host, sorted by name.
 
-    Hosts do not forward.
+    Hosts do not forward packets.
     """
     neighbours: dict[str, set[str]] = {}
     for left, right in links:

@@ -1,4 +1,4 @@
-"""Traffic: paced UDP flows between hosts, and exact records of what was sent and received."""
+"""Paced UDP flows between hosts, and records of every datagram sent and received."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -21,12 +21,12 @@ AnyRecord: TypeAlias = "FlowRecord | TcpRecord"
 Record = TypeVar("Record", bound=AnyRecord)
 
 HEADERS_BYTES = ETHERNET_BYTES + UDP_BYTES
-# handed_ns: when the call that sent it had returned. In between its frame was at the other end.
+# handed_ns: return of the send call. The frame reaches the other end between sent_ns and handed_ns.
 SENT = np.dtype([("sequence", "<u8"), ("sent_ns", "<u8"), ("handed_ns", "<u8")])
 RECEIVED = np.dtype([("sequence", "<u8"), ("sent_ns", "<u8"), ("received_ns", "<u8")])
 FIRST_PORT = 5000  # of destinations: flow 1 arrives at port 5001
-FIRST_SOURCE_PORT, SOURCE_PORTS = 49152, 16384  # nobody is assigned these (RFC 6335)
-LIMITS: Mapping[str, tuple[float, float]] = {  # of what all flows have
+FIRST_SOURCE_PORT, SOURCE_PORTS = 49152, 16384  # dynamic ports (RFC 6335)
+LIMITS: Mapping[str, tuple[float, float]] = {  # of the fields of UDP and TCP flows
     "id": (0, 0xFFFF),
     "port": (1, 0xFFFF),
     "source_port": (1, 0xFFFF),
@@ -41,17 +41,17 @@ class RateError(TestbedError):
 
 
 class Pattern(Protocol):
-    """When the datagrams of a flow are sent: see telemark.traffic.patterns."""
+    """Send times of the datagrams of a flow; see telemark.traffic.patterns."""
 
     def due_ns(self, flow: "Flow", rng: np.random.Generator) -> NDArray[np.uint64]:
-        """Offsets to the flow's start, ascending; shape (count,)."""
+        """Return offsets to the flow's start, ascending; shape (count,)."""
 
 
 @dataclass(frozen=True)
 class Flow:
-    """A UDP flow, at a steady rate where it has no pattern.
+    """UDP flow, at a constant rate unless it has a pattern.
 
-    Raises TestbedError for what cannot be sent.
+    Raises TestbedError for invalid fields.
     """
 
     protocol: ClassVar = "UDP"
@@ -65,10 +65,10 @@ class Flow:
     port: int = 0  # of the destination; 0: 5000 + id
     source_port: int = 0  # 0: 49152 + id, from 49152 again after 65535
     dscp: int = 0
-    after_s: float = 0.0  # it begins so long after the time at which traffic starts
+    after_s: float = 0.0  # start of the flow, relative to the start of the traffic
     pattern: Pattern | None = None
-    allow_total_loss: bool = False  # else a run in which nothing of it arrives fails
-    ttl: int = 64  # of IPv4: how many routers may pass it on
+    allow_total_loss: bool = False  # if not set, a run fails if the flow loses all packets
+    ttl: int = 64  # of IPv4
 
     def __post_init__(self) -> None:
         limits = {
@@ -79,31 +79,31 @@ class Flow:
 
 
 def complete(flow: AnyFlow, limits: Mapping[str, tuple[float, float]]) -> None:
-    """Fill in the ports that are not given, and check all fields. Raises TestbedError."""
-    values = vars(flow)  # a frozen dataclass sets its own in this way
+    """Set default ports, and check all fields. Raises TestbedError."""
+    values = vars(flow)  # allows to set fields of a frozen dataclass
     values["port"] = flow.port or FIRST_PORT + flow.id
     values["source_port"] = flow.source_port or FIRST_SOURCE_PORT + flow.id % SOURCE_PORTS
-    for what, (low, high) in {**LIMITS, **limits}.items():
-        value = values[what]
+    for name, (low, high) in {**LIMITS, **limits}.items():
+        value = values[name]
         if not low <= value <= high:
-            raise TestbedError(f"flow {flow.id}: {what} {value} is not from {low} to {high}")
-        if flow.__annotations__[what] is int:
+            raise TestbedError(f"flow {flow.id}: {name} {value}: expected {low} to {high}")
+        if flow.__annotations__[name] is int:
             if value != int(value):
-                raise TestbedError(f"flow {flow.id}: {what} {value} is not a whole number")
-            values[what] = int(value)  # 1e6 and numpy's are welcome
+                raise TestbedError(f"flow {flow.id}: {name} {value}: expected a whole number")
+            values[name] = int(value)  # accepts 1e6 and numpy integers
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """When a flow is sent, in nanoseconds."""
+    """Send times of a flow, in nanoseconds."""
 
-    after_ns: int  # the flow begins so long after traffic starts
-    lasts_ns: int  # from its beginning until its last datagram is due
-    due_ns: NDArray[np.uint64] | None  # offsets to its beginning; None: a steady rate
+    after_ns: int  # start of the flow, relative to the start of the traffic
+    duration_ns: int  # from the start of the flow to its last datagram
+    due_ns: NDArray[np.uint64] | None  # offsets to the start of the flow; None: constant rate
 
     @classmethod
-    def of(cls, flow: Flow, seed: int) -> "Schedule":
-        """`seed` is the network's."""
+    def from_flow(cls, flow: Flow, seed: int) -> "Schedule":
+        """Compute the schedule of a flow; `seed` is the network's."""
         after_ns = round(flow.after_s * 1e9)
         if flow.pattern is None:
             return cls(after_ns, int((flow.count - 1) * 1e9 / flow.rate_pps), None)
@@ -113,24 +113,24 @@ class Schedule:
 
 @dataclass(frozen=True)
 class FlowRecord:
-    """What happened to a flow. Times are CLOCK_MONOTONIC; rows are in order of time."""
+    """Datagrams sent and received by a flow, ordered by time. Times are CLOCK_MONOTONIC."""
 
     flow: Flow
     sent: NDArray[np.void]  # SENT
-    received: NDArray[np.void]  # RECEIVED; received_ns is when the kernel took the frame in
-    largest_lag_ns: int  # how far the sender was behind its schedule, at worst
-    kernel_drops: int  # datagrams that found the receiving socket's buffer full
-    foreign: int  # datagrams at the flow's port that are not of the flow
-    dscp_changed: int  # datagrams that arrived with another DSCP than they were sent with
+    received: NDArray[np.void]  # RECEIVED; received_ns is the kernel's receive timestamp
+    largest_lag_ns: int  # largest delay of the sender behind its schedule
+    kernel_drops: int  # datagrams dropped because the receive buffer was full
+    foreign: int  # datagrams of other flows at the flow's port
+    dscp_changed: int  # datagrams received with another DSCP than sent
 
     @property
     def lost_sequences(self) -> NDArray[np.uint64]:
-        """Sequence numbers that were sent and never received, ascending."""
+        """Sequence numbers sent and never received, ascending."""
         return np.setdiff1d(self.sent["sequence"], self.received["sequence"])
 
 
-def sent_at_once(records: NDArray[np.void]) -> NDArray[np.void]:
-    """What a sender records where sending takes no time, of `sequence` and `sent_ns`."""
+def instant_records(records: NDArray[np.void]) -> NDArray[np.void]:
+    """Convert records of `sequence` and `sent_ns` to SENT, for sending that takes no time."""
     sent = np.empty(len(records), SENT)
     sent["sequence"], sent["sent_ns"] = records["sequence"], records["sent_ns"]
     sent["handed_ns"] = records["sent_ns"]
@@ -138,30 +138,30 @@ def sent_at_once(records: NDArray[np.void]) -> NDArray[np.void]:
 
 
 class TrafficDriver(Protocol):
-    """What sends and receives flows, in real or in virtual time."""
+    """Senders and receivers of flows, in real or virtual time."""
 
-    late_remedy: ClassVar[str]  # what else helps where flows begin before all is ready
+    late_remedy: ClassVar[str]  # further remedy if flows start before the driver is ready
 
     async def prepare(self) -> int:
-        """Return when all is ready to send and to receive: from when on traffic can start."""
+        """Wait until all senders and receivers are ready; return the earliest start of traffic."""
 
     def begin(self, start_ns: int) -> None:
-        """Have traffic start then."""
+        """Schedule the start of the traffic."""
 
     async def finish(self, drain_s: float) -> dict[int, AnyRecord]:
         """See Traffic.finish()."""
 
     async def stop(self) -> None:
-        """End what still runs; may be called at any time."""
+        """Stop all senders and receivers; may be called at any time."""
 
 
 class Traffic(Generic[Record]):
-    """Flows, UDP or TCP, that start together at `start_ns`; use with `async with`.
+    """UDP or TCP flows with a common start time `start_ns`; use with `async with`.
 
-    On entry the receivers listen and the senders wait for their time; `finish()` waits for the
-    end and returns the records. Leaving early ends the flows. Without `start_ns` they start as
-    soon as all are ready: in real time, senders and receivers are processes, of which a hundred
-    take a second or so. `start_ns` then says when it was.
+    On entry the receivers listen and the senders wait for the start; `finish()` waits for the end
+    and returns the records. Leaving the block earlier stops the flows. Without `start_ns` traffic
+    starts as soon as all are ready (in real time about a second per 100 flows); the attribute
+    `start_ns` is the actual start.
     """
 
     @overload
@@ -187,95 +187,94 @@ class Traffic(Generic[Record]):
     ) -> None:
         _check_ports(flows)
         for name in sorted({name for flow in flows for name in (flow.source, flow.destination)}):
-            net.host(name)  # which raises where there is none
+            net.host(name)  # raises TestbedError for an unknown host
         _check_sizes(flows, net.mtu_bytes)
         _check_memory(flows)
         self._net = net
         self._flows = flows
-        schedules = {f.id: Schedule.of(f, net.seed) for f in flows if isinstance(f, Flow)}
-        self._carrier = net.backend.traffic_driver(flows, schedules)
-        self._wanted_ns = None if start_ns is None else int(start_ns)  # of `now + 0.5 * SECOND`
-        self.start_ns = 0  # known from entry on
+        schedules = {f.id: Schedule.from_flow(f, net.seed) for f in flows if isinstance(f, Flow)}
+        self._driver = net.backend.traffic_driver(flows, schedules)
+        self._requested_ns = None if start_ns is None else int(start_ns)
+        self.start_ns = 0  # set on entry
 
     async def __aenter__(self) -> "Traffic[Record]":
         try:
-            ready_ns = await self._carrier.prepare()
-            self.start_ns = ready_ns if self._wanted_ns is None else self._wanted_ns
-            self._refuse_late(ready_ns)
-            self._carrier.begin(self.start_ns)
+            ready_ns = await self._driver.prepare()
+            self.start_ns = ready_ns if self._requested_ns is None else self._requested_ns
+            self._reject_late(ready_ns)
+            self._driver.begin(self.start_ns)
         except BaseException:
-            await self._carrier.stop()
+            await self._driver.stop()
             raise
         return self
 
     async def __aexit__(self, *_error: object) -> None:
-        await self._carrier.stop()
+        await self._driver.stop()
 
     async def finish(self, drain_s: float = 0.3) -> dict[int, Record]:
-        """Wait until all is sent, and `drain_s` longer for what is on its way.
+        """Wait until all packets are sent, and `drain_s` longer for packets in flight.
 
-        Returns the records by the flows' ids: FlowRecord for UDP, TcpRecord for TCP.
-        The books tell whether that was long enough. Raises TestbedError when a sender did not
-        keep its rate (RateError), or when a program failed.
+        Returns the records by flow id: FlowRecord for UDP, TcpRecord for TCP. The packet accounting
+        shows whether `drain_s` was long enough. Raises TestbedError if a sender did not keep its
+        rate (RateError), or if a program failed.
         """
-        records = await self._carrier.finish(drain_s)
+        records = await self._driver.finish(drain_s)
         self._net.drop_report.add_flows(self._net.name, records.values())
-        return cast("dict[int, Record]", records)  # of the flows' kind: see __init__
+        return cast("dict[int, Record]", records)  # as the overloads of __init__ state
 
-    def _refuse_late(self, ready_ns: int) -> None:
-        """Raise TestbedError when a flow was to begin before all were ready."""
+    def _reject_late(self, ready_ns: int) -> None:
+        """Raise TestbedError if a flow was to start before the driver was ready."""
         for flow in sorted(self._flows, key=lambda flow: flow.after_s):
             late_ns = ready_ns - self.start_ns - round(flow.after_s * 1e9)
             if late_ns > 0:
                 raise TestbedError(
-                    f"flow {flow.id} of {flow.source} was to begin {late_ns / 1e9:g} s before "
-                    f"everything was ready ({len(self._flows)} flows): leave out Traffic's "
-                    f"start_ns, make it so much later{self._carrier.late_remedy}"
+                    f"flow {flow.id} of {flow.source}: start time is {late_ns / 1e9:g} s before "
+                    f"all {len(self._flows)} flows are ready; omit Traffic's start_ns, or "
+                    f"increase it{self._driver.late_remedy}"
                 )
 
 
 def _check_sizes(flows: Sequence[AnyFlow], mtu_bytes: int) -> None:
-    """Raise TestbedError for a flow whose datagrams a host would have to cut."""
+    """Raise TestbedError for a flow whose datagrams exceed the MTU."""
     for flow in flows:
         if isinstance(flow, Flow) and flow.size > ETHERNET_BYTES + mtu_bytes:
             raise TestbedError(
-                f"flow {flow.id}: size {flow.size} is more than {ETHERNET_BYTES + mtu_bytes}, the "
-                f"longest frame of hosts with an MTU of {mtu_bytes}: make it smaller, or the MTU "
-                f"larger, Network(mtu_bytes={flow.size - ETHERNET_BYTES})"
+                f"flow {flow.id}: size {flow.size} exceeds {ETHERNET_BYTES + mtu_bytes}, the "
+                f"longest frame of hosts with an MTU of {mtu_bytes}; reduce the size or use "
+                f"Network(mtu_bytes={flow.size - ETHERNET_BYTES})"
             )
 
 
 def _check_memory(flows: Sequence[AnyFlow]) -> None:
-    """Raise TestbedError for more datagrams than this machine could keep the records of."""
+    """Raise TestbedError if the records of all datagrams do not fit the machine's memory."""
     count = sum(flow.count for flow in flows if isinstance(flow, Flow))
     needed = count * (SENT.itemsize + RECEIVED.itemsize)
-    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if needed > there:
+    available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > available:
         raise TestbedError(
-            f"{count:.2g} datagrams: what was sent and received of so many takes "
-            f"{needed / 2**30:,.0f} GiB of memory, of which this machine has "
-            f"{there / 2**30:,.0f}: send fewer, or for a shorter time"
+            f"{count:.2g} datagrams: their records need {needed / 2**30:,.0f} GiB of memory, this "
+            f"machine has {available / 2**30:,.0f} GiB; send fewer datagrams"
         )
 
 
 def _check_ports(flows: Sequence[AnyFlow]) -> None:
-    """Raise TestbedError where two flows have one id, or want one port of a host."""
+    """Raise TestbedError if two flows have the same id, or use the same port of a host."""
     ids: set[int] = set()
-    arriving: dict[tuple[str, str, int], int] = {}  # protocol, host and port -> flow
+    destinations: dict[tuple[str, str, int], int] = {}  # protocol, host and port -> flow
     for flow in flows:
         if flow.id in ids:
-            raise TestbedError(f"two flows have the same id: {flow.id}")
+            raise TestbedError(f"flow {flow.id}: two flows have this id; use unique ids")
         ids.add(flow.id)
-        other = arriving.setdefault((flow.protocol, flow.destination, flow.port), flow.id)
+        other = destinations.setdefault((flow.protocol, flow.destination, flow.port), flow.id)
         if other != flow.id:
             raise TestbedError(
-                f"flows {other} and {flow.id} both arrive at port {flow.port} of "
-                f"{flow.destination}: give one of them another port"
+                f"flows {other} and {flow.id}: both use destination port {flow.port} of "
+                f"{flow.destination}; set another port"
             )
     for flow in flows:
-        other = arriving.get((flow.protocol, flow.source, flow.source_port), flow.id)
+        other = destinations.get((flow.protocol, flow.source, flow.source_port), flow.id)
         if other != flow.id:
             raise TestbedError(
-                f"flow {flow.id} leaves {flow.source} by port {flow.source_port}, at which flow "
-                f"{other} arrives: give it another source_port"
+                f"flow {flow.id}: source port {flow.source_port} of {flow.source} is the "
+                f"destination port of flow {other}; set another source_port"
             )

@@ -1,7 +1,7 @@
-"""When the datagrams of a flow are sent, if not at a steady rate; and many flows at once.
+"""Send patterns of a flow, and sets of flows with heavy-tailed sizes.
 
-The times are drawn from a flow's own dice: the same in real and in virtual time, whatever other
-flows there are.
+Each flow has its own seeded pseudo-random generator: send times are the same in real and virtual
+time, and do not depend on other flows.
 """
 
 from collections.abc import Sequence
@@ -17,27 +17,27 @@ from telemark.traffic.tcp import TcpFlow
 
 @dataclass(frozen=True)
 class Poisson:
-    """Independent exponential gaps, of 1 / rate_pps on average."""
+    """Exponentially distributed gaps with mean 1 / rate_pps."""
 
     def due_ns(self, flow: Flow, rng: np.random.Generator) -> NDArray[np.uint64]:
-        """Offsets to the flow's start, ascending; shape (count,)."""
+        """Return offsets to the flow's start, ascending; shape (count,)."""
         return _rounded(np.cumsum(rng.exponential(1e9 / flow.rate_pps, flow.count)))
 
 
 @dataclass(frozen=True)
 class OnOff:
-    """Bursts at rate_pps, with silences between; both last exponential times of these means."""
+    """Alternating bursts at rate_pps and silences, with exponential durations of these means."""
 
     on_s: float
     off_s: float
 
     def __post_init__(self) -> None:
         if not (self.on_s > 0 and self.off_s >= 0):
-            raise TestbedError("OnOff: on_s must be above 0, and off_s not below")
+            raise TestbedError("OnOff: expected on_s > 0 and off_s >= 0")
 
     def due_ns(self, flow: Flow, rng: np.random.Generator) -> NDArray[np.uint64]:
-        """Offsets to the flow's start, ascending; shape (count,)."""
-        # On the flow's own clock, which stands still in silences, datagrams are evenly spaced.
+        """Return offsets to the flow's start, ascending; shape (count,)."""
+        # Datagrams are evenly spaced on a clock that stops during silences.
         own_ns = np.arange(flow.count) * (1e9 / flow.rate_pps)
         switched_off_ns = np.zeros(0)
         while not len(switched_off_ns) or switched_off_ns[-1] < own_ns[-1]:
@@ -54,13 +54,13 @@ def heavy_tailed(
     pairs: Sequence[tuple[str, str]], *, flows_per_s: float, mean_count: float, rate_pps: float,
     seed: int, shape: float = 1.2, size: int = 64, first_id: int = 0,
 ) -> list[Flow]:  # fmt: skip
-    """One flow for each (source, destination): few are large, and they carry most of the load.
+    """Create one flow per (source, destination); a few large flows carry most of the load.
 
-    They begin as a Poisson process. Numbers of datagrams are Pareto distributed with this shape
-    (below 2 the variance has no bound) and about this mean; at least 1.
+    Flow starts are a Poisson process. The number of datagrams is Pareto distributed with this shape
+    (below 2 the variance is infinite) and approximately this mean, and at least 1.
     """
     if not mean_count >= 1:
-        raise TestbedError("heavy_tailed: a mean needs a datagram a flow")
+        raise TestbedError(f"heavy_tailed: mean_count {mean_count}: expected at least 1")
     after_s, counts = _heavy_tailed(len(pairs), flows_per_s, mean_count, shape, seed)
     return [
         Flow(first_id + i, *pair, rate_pps, int(counts[i]), size, after_s=float(after_s[i]))
@@ -72,7 +72,7 @@ def heavy_tailed_tcp(
     pairs: Sequence[tuple[str, str]], *, flows_per_s: float, mean_bytes: float, seed: int,
     shape: float = 1.2, first_id: int = 0, congestion: str = "cubic", ecn: bool = False,
 ) -> list[TcpFlow]:  # fmt: skip
-    """The same of TCP: a connection for each pair, of so many bytes in the mean."""
+    """Create one TCP flow per pair, with heavy-tailed sizes of this mean; see heavy_tailed()."""
     after_s, sizes = _heavy_tailed(len(pairs), flows_per_s, mean_bytes, shape, seed)
     return [
         TcpFlow(first_id + i, *pair, size_bytes=int(sizes[i]), after_s=float(after_s[i]),
@@ -84,12 +84,12 @@ def heavy_tailed_tcp(
 def _heavy_tailed(
     count: int, flows_per_s: float, mean: float, shape: float, seed: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Beginnings (s) and whole sizes of flows. Raises TestbedError."""
+    """Return start times (s) and whole sizes of flows. Raises TestbedError."""
     if not shape > 1:
-        raise TestbedError(f"heavy_tailed: a mean needs a shape above 1, not {shape}")
+        raise TestbedError(f"heavy_tailed: shape {shape}: expected above 1 (finite mean)")
     if not flows_per_s > 0:
-        raise TestbedError(f"heavy_tailed: flows_per_s {flows_per_s} is not above 0")
-    # Dice for times, and dice for sizes: one more flow at the end leaves those before it alone.
+        raise TestbedError(f"heavy_tailed: flows_per_s {flows_per_s}: expected above 0")
+    # Separate generators for times and sizes: an additional flow does not change earlier flows.
     times, sizes = (np.random.default_rng([seed, which]) for which in range(2))
     after_s = np.cumsum(times.exponential(1 / flows_per_s, count))
     smallest = mean * (shape - 1) / shape

@@ -1,4 +1,4 @@
-"""What came to an application: arrays for those who count, or one by one."""
+"""Datagrams and frames received by an application, as arrays or one by one."""
 
 import socket
 from collections.abc import Iterator
@@ -7,30 +7,30 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-# Records of ARRIVAL (minip4/simulator/shared.py), and all their bytes, one after the other.
+# Records of ARRIVAL (minip4/simulator/shared.py), and the concatenated bytes of all packets.
 Taken = tuple[NDArray[np.void], bytes]
 
 
 class Datagram(NamedTuple):
-    """A UDP datagram that came: when (ns of the common clock), from where, what, and how marked."""
+    """Received UDP datagram: time (ns of the common clock), source, payload, DSCP and ECN."""
 
     time_ns: int
     address: str
     port: int
     payload: bytes
     dscp: int
-    ecn: int  # 3: it met congestion (RFC 3168)
+    ecn: int  # 3: congestion experienced (RFC 3168)
 
 
 class Frame(NamedTuple):
-    """An Ethernet frame that came: when (ns of the common clock), and its bytes."""
+    """Received Ethernet frame: time (ns of the common clock), and bytes."""
 
     time_ns: int
     frame: bytes
 
 
 class Arrivals:
-    """What came to a port, in the order of arrival."""
+    """Packets received at a port, in order of arrival."""
 
     def __init__(self, taken: Taken) -> None:
         self._records, self._data = taken
@@ -40,21 +40,21 @@ class Arrivals:
 
     @property
     def taken(self) -> Taken:
-        """What they are made of, for those who have C look at it."""
+        """The underlying records and bytes, for processing in C."""
         return self._records, self._data
 
     @property
     def time_ns(self) -> NDArray[np.uint64]:
-        """When each came at the host: ns of the common clock; shape (n,)."""
+        """Arrival times, ns of the common clock; shape (n,)."""
         return self._records["time_ns"].astype(np.uint64)
 
     @property
     def length(self) -> NDArray[np.uint32]:
-        """Bytes of each; shape (n,)."""
+        """Lengths in bytes; shape (n,)."""
         return self._records["length"].astype(np.uint32)
 
     def rows(self, width: int) -> NDArray[np.uint8]:
-        """The bytes: a row for each, cut or filled with zeros to `width`; shape (n, width)."""
+        """Return the bytes, a row per packet truncated or zero-padded to `width`; (n, width)."""
         data = np.frombuffer(self._data, np.uint8)
         lengths = self._records["length"]
         if len(self) and lengths[0] >= width and (lengths == lengths[0]).all():
@@ -66,22 +66,22 @@ class Arrivals:
         return rows
 
     def _places(self) -> Iterator[tuple[int, int]]:
-        """Where the bytes of each begin and end."""
+        """Return the start and end of each packet in the data."""
         ends = np.cumsum(self._records["length"], dtype=np.int64).tolist()
-        return zip([0, *ends[:-1]], ends, strict=False)  # of nothing there is no first either
+        return zip([0, *ends[:-1]], ends, strict=False)  # yields nothing if `ends` is empty
 
 
 class Datagrams(Arrivals):
-    """UDP datagrams that came to a port: their payloads."""
+    """UDP datagrams received at a port; bytes are payloads."""
 
     @property
     def address(self) -> NDArray[np.uint32]:
-        """The IPv4 address that each came from, as a number; shape (n,)."""
+        """IPv4 source addresses as numbers; shape (n,)."""
         return self._records["address"].astype(np.uint32)
 
     @property
     def port(self) -> NDArray[np.uint16]:
-        """The UDP port that each came from; shape (n,)."""
+        """UDP source ports; shape (n,)."""
         return self._records["port"].astype(np.uint16)
 
     @property
@@ -90,12 +90,12 @@ class Datagrams(Arrivals):
 
     @property
     def dscp(self) -> NDArray[np.uint8]:
-        """The DSCP that each came with; shape (n,)."""
+        """DSCP values; shape (n,)."""
         return self._tos >> np.uint8(2)
 
     @property
     def ecn(self) -> NDArray[np.uint8]:
-        """The ECN field that each came with, 3: it met congestion (RFC 3168); shape (n,)."""
+        """ECN values, 3: congestion experienced (RFC 3168); shape (n,)."""
         return self._tos & np.uint8(3)
 
     def __iter__(self) -> Iterator[Datagram]:
@@ -109,7 +109,7 @@ class Datagrams(Arrivals):
 
 
 class Frames(Arrivals):
-    """Ethernet frames that came."""
+    """Received Ethernet frames."""
 
     def __iter__(self) -> Iterator[Frame]:
         times_ns = self._records["time_ns"].tolist()

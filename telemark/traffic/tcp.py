@@ -1,6 +1,6 @@
-"""TCP flows between hosts, and records of how they fared.
+"""TCP flows between hosts, and their records.
 
-In real time the hosts' kernels speak TCP, in virtual time the simulator's hosts do.
+TCP runs in the hosts' kernels in real time, and in the simulator's hosts in virtual time.
 """
 
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ LIMITS = {
 
 @dataclass(frozen=True)
 class TcpFlow:
-    """Data over a TCP connection of its own: `size_bytes`, or as much as goes in `duration_s`.
+    """Transfer over one TCP connection: `size_bytes`, or as much as possible in `duration_s`.
 
-    Written at `rate_bps`, or as fast as TCP takes it; with `off_s` there are silences. `requests`
-    of `size_bytes` each are written one by one: the destination answers with `response_bytes`, and
-    the next one follows `think_s` later. The connection is made when the flow begins.
-    Raises TestbedError for what cannot be sent.
+    Data is written at `rate_bps`, or as fast as TCP accepts it; with `off_s`, in bursts. With
+    `requests`, each request has `size_bytes`, the destination answers with `response_bytes`, and
+    the next request follows `think_s` later. The connection opens when the flow starts.
+    Raises TestbedError for invalid fields.
     """
 
     protocol: ClassVar = "TCP"
@@ -39,14 +39,14 @@ class TcpFlow:
     destination: str
     size_bytes: int = 0
     duration_s: float = 0.0
-    rate_bps: float = 0.0  # of the data, without headers; 0: as fast as it goes
+    rate_bps: float = 0.0  # of the data, without headers; 0: unlimited
     port: int = 0  # of the destination; 0: 5000 + id
     source_port: int = 0  # 0: 49152 + id, from 49152 again after 65535
     dscp: int = 0
-    after_s: float = 0.0  # it begins so long after the time at which traffic starts
-    congestion: str = "cubic"  # control: "reno", "cubic" or "dctcp"
-    ecn: bool = False  # whether switches are asked to mark packets (RFC 3168); dctcp always asks
-    on_s: float = 0.0  # it is written so long, and then not for off_s, again and again
+    after_s: float = 0.0  # start of the flow, relative to the start of the traffic
+    congestion: str = "cubic"  # congestion control: "reno", "cubic" or "dctcp"
+    ecn: bool = False  # negotiate ECN (RFC 3168); always on for dctcp
+    on_s: float = 0.0  # duration of bursts, alternating with silences of off_s
     off_s: float = 0.0
     requests: int = 0
     response_bytes: int = 0
@@ -61,40 +61,41 @@ class TcpFlow:
         self._check_requests()
         if self.congestion not in CONGESTION:
             raise TestbedError(
-                f"flow {self.id}: congestion {self.congestion!r} is none of {', '.join(CONGESTION)}"
+                f"flow {self.id}: congestion {self.congestion!r}: expected one of "
+                f"{', '.join(CONGESTION)}"
             )
 
     def _check_requests(self) -> None:
-        """Raise TestbedError for requests that cannot be, and for what goes with requests alone."""
+        """Raise TestbedError for invalid combinations of the request fields."""
         if bool(self.requests) != bool(self.response_bytes) or (self.think_s and not self.requests):
             raise TestbedError(
                 f"flow {self.id}: expected both requests and response_bytes, or neither; think_s "
-                "is between requests"
+                "needs requests"
             )
         if self.requests and (self.duration_s or self.rate_bps or self.on_s):
             raise TestbedError(
-                f"flow {self.id}: a request is of size_bytes, written at once: expected no "
-                "duration_s, rate_bps, on_s"
+                f"flow {self.id}: requests have size_bytes and no pacing: expected no duration_s, "
+                "rate_bps, on_s"
             )
 
     @property
     def has_ecn(self) -> bool:
-        """Whether its packets may be marked."""
+        """Whether switches may mark its packets."""
         return self.ecn or self.congestion == "dctcp"
 
 
 @dataclass(frozen=True)
 class TcpRecord:
-    """What happened to a TCP flow. Times are CLOCK_MONOTONIC; rows are in order of time."""
+    """Progress of a TCP flow. Times are CLOCK_MONOTONIC; rows are ordered by time."""
 
     flow: TcpFlow
-    progress: NDArray[np.void]  # PROGRESS; the first row is of the flow's beginning
-    received: NDArray[np.void]  # RECEIVED; a row each time that the receiver took data
-    answers: NDArray[np.void]  # ANSWERS; a row for each request
+    progress: NDArray[np.void]  # PROGRESS; the first row is the start of the flow
+    received: NDArray[np.void]  # RECEIVED; a row per read of the receiver
+    answers: NDArray[np.void]  # ANSWERS; a row per request
 
     @property
     def began_ns(self) -> int:
-        """When the sender asked for the connection."""
+        """Time at which the sender opened the connection."""
         return int(self.progress["time_ns"][0])
 
     @property
@@ -107,23 +108,23 @@ class TcpRecord:
 
     @property
     def retransmitted_segments(self) -> int:
-        """Those of the connection's setting up included."""
+        """Retransmitted segments, including SYNs."""
         return int(self.progress["retransmitted"][-1])
 
     @property
     def goodput_bps(self) -> float:
-        """Bits of data a second that the receiver got, from the beginning to the last of them."""
+        """Goodput in bit/s, from the start of the flow to the last received byte."""
         if not self.received_bytes:
             return 0.0
         return 8e9 * self.received_bytes / (int(self.received["time_ns"][-1]) - self.began_ns)
 
     @property
     def answered_s(self) -> NDArray[np.float64]:
-        """From each request's writing until all of its answer had come; shape (requests,)."""
+        """Response time per request, until the last byte of the answer, s; shape (requests,)."""
         return (self.answers["answered_ns"] - self.answers["asked_ns"]) / 1e9
 
     def goodput_over(self, interval_s: float) -> NDArray[np.float64]:
-        """The same in each interval from the beginning, the last one whole: bits a second."""
+        """Return the goodput per interval since the start in bit/s; the last interval is whole."""
         since_s = (self.received["time_ns"] - np.uint64(self.began_ns)) / 1e9
         edges_s = interval_s * np.arange(np.ceil(since_s.max(initial=0) / interval_s) + 1)
         totals = np.concatenate([[0], self.received["bytes"]])

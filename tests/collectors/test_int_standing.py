@@ -22,7 +22,7 @@ from path_reports import alone
 from collectors.int.__main__ import SharedCollector, main
 from collectors.int.decoder import Decoded
 from collectors.int.index import Limits
-from telemark.apps.application import Place
+from telemark.apps.application import HostInfo
 from telemark.backends.real.application_host import ProcessHost
 from telemark.backends.real.applications import Task
 from telemark.results.provenance import REPOSITORY
@@ -162,7 +162,7 @@ class Asked(SharedCollector):
 def test_who_asks_waits_for_what_is_being_taken_in() -> None:
     collector = Asked(ENCODING, port=free_port(socket.SOCK_DGRAM))
     collector.answers = []
-    collector.start(ProcessHost(Task(Place("here", LOCAL, "", 1500, {}), "", [], None)))
+    collector.start(ProcessHost(Task(HostInfo("here", LOCAL, "", 1500, {}), "", [], None)))
     collector.on_datagrams(datagrams([alone(5, 0)], 0, 1))
     collector.asking.join(TIMEOUT_S)
     assert collector.answers == [1]

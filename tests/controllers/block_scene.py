@@ -17,7 +17,7 @@ from minip4.runtime.status import Code, StatusError
 from telemark.network import Network
 from telemark.session.run import Run
 from telemark.traffic.flows import Flow, FlowRecord, Traffic
-from topologies.line import Line
+from topologies.basic import Line
 
 PROGRAM = "p4src/ampm/ampm.p4"
 PATH = ("s1", "s2", "s3")

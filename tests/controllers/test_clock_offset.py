@@ -14,7 +14,7 @@ from controllers.readout import CLOCK, MOST_ROUNDS, Readout, Readouts
 from telemark.backends.virtual.clock import VirtualClock
 from telemark.network import Network
 from telemark.session.run import Run
-from topologies.line import Line
+from topologies.basic import Line
 
 WRAP = 1 << 48
 ROUNDING_US = 2**-5  # of a float below 2^48
@@ -154,7 +154,7 @@ def test_of_a_switch_in_real_time(start_experiment: StartExperiment) -> None:
 from controllers.connection import connection
 from controllers.readout import Readouts
 from telemark.network import Network
-from topologies.line import Line
+from topologies.basic import Line
 ROUNDS = 20  # that clock_offset() takes at least
 """
     process = start_experiment(REAL, head=head)

@@ -32,7 +32,7 @@ from telemark.errors import InvalidRunError
 from telemark.network import Network
 from telemark.session.run import Run
 from telemark.traffic.flows import Flow, Traffic
-from topologies.line import Line
+from topologies.basic import Line
 
 
 @pytest.mark.parametrize("methods", METHODS)

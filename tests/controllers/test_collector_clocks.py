@@ -23,7 +23,7 @@ from controllers.connection import connection, cpu_ports
 from controllers.forwarding import forwarding_entries
 from telemark.network import Network
 from telemark.session.run import Run
-from topologies.line import Line
+from topologies.basic import Line
 
 
 @pytest.mark.parametrize(

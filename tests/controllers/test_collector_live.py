@@ -20,7 +20,7 @@ from telemark.accounting.packet_accounting import PacketAccounting
 from telemark.errors import TestbedError
 from telemark.network import Network
 from telemark.traffic.flows import Flow, Traffic
-from topologies.line import Line
+from topologies.basic import Line
 PATH, SCHEDULE, BLOCKS = ("s1", "s2", "s3"), Schedule(2**19), 12
 
 def start_again(switch):
@@ -53,7 +53,7 @@ with Network(
             restart_s = await restart
             records = await traffic.finish()
 try:
-    PacketAccounting.of(net, records)
+    PacketAccounting.from_network(net, records)
     overloaded = ""
 except TestbedError as error:
     overloaded = str(error)

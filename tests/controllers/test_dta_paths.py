@@ -24,7 +24,7 @@ from telemark.accounting import pcap
 from telemark.apps.application import Application, Host
 from telemark.network import Network
 from telemark.session.run import Run
-from topologies.fat_tree import FatTree
+from topologies.leaf_spine import FatTree
 
 MS = 1_000_000
 FLOWS, SLOTS, PORT = 150, 1 << 18, 5000

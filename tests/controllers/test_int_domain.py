@@ -81,7 +81,7 @@ def measured(folder: Path, flow: WatchedFlow, **options: Any) -> tuple[Network, 
                     records = await traffic.finish(1.0)
                 assert [sum((await events(s)).values()) for s in switches.values()] == [0] * 5
         assert len(records[1].received) == COUNT
-        accounting = PacketAccounting.of(net, records)
+        accounting = PacketAccounting.from_network(net, records)
         assert all(check.passed for check in accounting.checks()), accounting
         return net, reports.result
 

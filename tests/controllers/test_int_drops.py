@@ -53,7 +53,7 @@ def lost(folder: Path, *, deflect: bool) -> tuple[dict[int, int], list[Report]]:
                 await configure(net, switches, domain)
                 async with Traffic(net, flows) as traffic:
                     records = await traffic.finish(1.0)
-        accounting = PacketAccounting.of(net, records)
+        accounting = PacketAccounting.from_network(net, records)
         assert all(check.passed for check in accounting.checks()), accounting
         missing = {number: COUNT - len(flow.received) for number, flow in records.items()}
         _, came = reports.result

@@ -16,7 +16,7 @@ from controllers.int.watch import Instruction, WatchedFlow
 from minip4.simulator.shared import CONGESTION
 from minip4.simulator.virtual import Partition
 from telemark.accounting import pcap
-from telemark.accounting.checksums import segments, wrong_checksums
+from telemark.accounting.checksums import count_wrong_checksums, tcp_segments
 from telemark.accounting.packet_accounting import PacketAccounting
 from telemark.accounting.pcap import Frames
 from telemark.network import Network
@@ -24,7 +24,7 @@ from telemark.results.report import Check
 from telemark.session.run import Run
 from telemark.traffic.flows import Traffic
 from telemark.traffic.tcp import TcpFlow, TcpRecord
-from topologies.line import Line
+from topologies.basic import Line
 
 SEGMENT, HEADERS, INT = 1448, 14 + 20 + 32, 16 + 4 * 8
 LONGEST = 1600  # bytes of a frame
@@ -60,8 +60,9 @@ def through_int(
                 partitions = net.backend.partitions
         first = net.capture("s1", "h1", "in")
         paths = [first, *(net.capture(*ends, "out") for ends in pairwise(LINE[1:]))]
-        links = [segments(pcap.read(path, width=LONGEST)) for path in paths]
-        return Passed(records, PacketAccounting.of(net, records).checks(), links, partitions)
+        links = [tcp_segments(pcap.read(path, width=LONGEST)) for path in paths]
+        checks = PacketAccounting.from_network(net, records).checks()
+        return Passed(records, checks, links, partitions)
 
     result: Passed = virtually(folder, main, seed, threads)
     return result
@@ -84,9 +85,9 @@ def test_goodput_is_what_the_bytes_of_int_leave(kind: str, tmp_path: Path) -> No
     assert [int(link.length.max()) for link in inside] == [
         HEADERS + SEGMENT + 16 + 8 * hops for hops in range(1, 5)
     ]
-    assert [wrong_checksums(link) for link in passed.links] == [0] * len(passed.links)
+    assert [count_wrong_checksums(link) for link in passed.links] == [0] * len(passed.links)
     inside[3].bytes[[1000, 2000], [20, 120]] ^= 1  # one bit of an IP header, and one of INT's stack
-    assert wrong_checksums(inside[3]) == 2
+    assert count_wrong_checksums(inside[3]) == 2
 
 
 def test_losses_and_stacks_are_the_same_each_time(tmp_path: Path) -> None:

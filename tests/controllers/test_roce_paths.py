@@ -24,7 +24,7 @@ from telemark.network import Network
 from telemark.session.run import Run
 from telemark.traffic.flows import Flow, Traffic
 from telemark.traffic.patterns import Poisson
-from topologies.parking_lot import ParkingLot
+from topologies.basic import ParkingLot
 
 reports = module("experiments.shared.int.reports")
 PEER = Peer("10.0.9.1", qpn=0x11, psn=0xFFFFF0)

@@ -29,7 +29,7 @@ from telemark.backends.virtual.clock import VirtualClock
 from telemark.errors import TestbedError
 from telemark.network import Network
 from telemark.session.run import Run
-from topologies.line import Line
+from topologies.basic import Line
 
 PATH = ("s1", "s2", "s3")
 H2 = "02:00:00:00:00:02"

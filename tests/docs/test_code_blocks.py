@@ -16,7 +16,7 @@ from typing import Any
 import import_map
 import pytest
 
-from telemark.run_all.up_to_date import code_of
+from telemark.run_all.up_to_date import code_files
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "results" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -53,7 +53,7 @@ def test_fenced_blocks_have_a_test_that_runs_them(page: Path) -> None:
 def test_commands_name_scripts_and_options_that_are_there(command: str, script: Path) -> None:
     assert script.is_file(), command
     sources = (
-        [script] if script.suffix == ".sh" else [p for p in code_of(script) if p.suffix == ".py"]
+        [script] if script.suffix == ".sh" else [p for p in code_files(script) if p.suffix == ".py"]
     )
     if script.name == "run_all.sh":
         sources += [

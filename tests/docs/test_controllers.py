@@ -19,7 +19,7 @@ import finsy as fy
 from controllers.readout import Readouts
 from telemark.network import Network
 from telemark.traffic.flows import Flow, Traffic
-from topologies.line import Line
+from topologies.basic import Line
 LAST = 1
 """
 TRAFFIC = """

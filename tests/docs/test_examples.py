@@ -49,7 +49,7 @@ def test_a_failing_link_in_real_time(tmp_path: Path) -> None:
 
 
 def test_a_collector_gets_what_the_link_did_not_lose(tmp_path: Path) -> None:
-    """In virtual time: tests/telemark/test_applications.py has such a collector in both."""
+    """In virtual time: tests/telemark/apps/test_application.py has such a collector in both."""
     done = run("collector.py", "--time", "virtual", "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     with (tmp_path / "samples.csv").open() as file:

@@ -91,7 +91,7 @@ from controllers.connection import connection, cpu_ports
 from controllers.forwarding import forwarding_entries
 from telemark.errors import TestbedError
 from telemark.network import Network
-from topologies.line import Line
+from topologies.basic import Line
 PATH = ("s1", "s2", "s3")
 """
 

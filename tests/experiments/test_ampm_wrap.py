@@ -15,7 +15,7 @@ from experiments.shared.ampm.measurement import Outcome, Setting, flow_count, me
 from telemark.backends.virtual.clock import VirtualClock
 from telemark.session.run import Run
 from telemark.traffic.flows import Flow
-from topologies.line import Line
+from topologies.basic import Line
 
 PATH = ("s1", "s2", "s3")
 SCHEDULE = Schedule(2**17)

@@ -41,7 +41,7 @@ def test_rows_that_agree_with_each_other_are_found(
     rng = np.random.default_rng(1)
     points, _ = experiment.modelled(2, 64, SIZES, 40, rng)
     keys = experiment.random_keys(len(SIZES), rng)
-    assert experiment.agreement("x", [point.chance for point in points]).passed == is_right
+    assert experiment.agreement_check("x", [point.chance for point in points]).passed == is_right
     options = argparse.Namespace(rate=5000, program=experiment.PROGRAM)
 
     async def main(run: Run) -> list[Check]:

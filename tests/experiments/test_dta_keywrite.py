@@ -69,7 +69,7 @@ def test_hashes_that_depend_on_each_other_are_found(
     def agrees() -> bool:
         rng = np.random.default_rng(1)
         points = experiment.modelled(2, 1 << 12, rng) + experiment.checksum_points(1 << 12, rng)
-        check = experiment.agreement("all", [point.chance for point in points])
+        check = experiment.agreement_check("all", [point.chance for point in points])
         return bool(check.passed)
 
     assert agrees()

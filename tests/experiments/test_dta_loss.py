@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from scripts import failed_checks, faulty_program, run, samples
 
-from telemark.results.goodness_of_fit import count_chance
+from telemark.results.goodness_of_fit import binomial_p_value
 
 SHORT = ("--time", "virtual", "--loss", "0.05", "--reports", "1000")
 
@@ -14,7 +14,7 @@ def test_reports_that_each_way_loses(tmp_path: Path) -> None:
     done = run("dta_loss", *SHORT, "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     lost = {row["way"]: int(row["lost"]) for row in samples(tmp_path)}
-    assert count_chance(lost["not sent again"], 1000, 0.05) > 0.001
+    assert binomial_p_value(lost["not sent again"], 1000, 0.05) > 0.001
     assert lost["sent again"] < 20 < lost["not sent again"]
     assert lost["UC"] < lost["resync"] < lost["no resync"]
     assert lost["no resync"] > 800
@@ -29,7 +29,7 @@ def test_a_reporter_that_sends_the_wrong_ones_again_is_found_out(tmp_path: Path)
     done = run("dta_loss", *SHORT, "--quick", "--program", program, "--out", str(tmp_path / "out"))
     assert done.returncode == 1, done.stdout + done.stderr
     # All counters agree that so many were sent again: only theory says that it did not help.
-    theory = "reports lost: chance that theory gives one of 3 points as far out"
+    theory = "reports lost: p-value of the agreement with theory (3 points)"
     assert failed_checks(tmp_path / "out") == {theory}
 
 

@@ -9,7 +9,7 @@ from scripts import module
 
 from ebpf.statistics import distinct
 from ebpf.statistics.minwise import Minima
-from telemark.results.goodness_of_fit import agreement
+from telemark.results.goodness_of_fit import agreement_check
 
 experiment = module("ebpf_statistics")
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="BPF needs root")
@@ -29,7 +29,7 @@ def chance(runs: list) -> dict[str, float]:
 def test_what_theory_knows_agrees_and_what_is_exact_is() -> None:
     runs = measured()
     assert not any(each.inexact or each.beyond for each in runs)
-    assert agreement("errors", [*chance(runs).values()]).passed
+    assert agreement_check("errors", [*chance(runs).values()]).passed
     share = experiment.point_of("sample, quarter 1", runs)
     assert share.expected_error == pytest.approx(0.0191 * np.sqrt(3488 / 3999), rel=0.01)
 
@@ -42,7 +42,7 @@ def test_a_bias_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     else:
         law = distinct.at_most
         monkeypatch.setattr(distinct, "at_most", lambda rank, flows: law(rank, flows + 200))
-    assert not agreement("errors", [*chance(measured()).values()]).passed
+    assert not agreement_check("errors", [*chance(measured()).values()]).passed
 
 
 def test_what_is_not_exact_or_beyond_its_bound_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,7 +69,7 @@ FAULTS = {
         "transit.p4", "16w0 ++ ~folded(added)", "0",
         {"packets whose checksum the complement does not keep right",
          "frames with a wrong checksum or length at hosts (100 at h2)",
-         "flows of which nothing arrived (limits: flow 3 from h1 to h2)"},
+         "flows that lost all packets (limits: flow 3 from h1 to h2)"},
     ),
     "another utilisation": (
         "hop.p4", "count + standard_metadata.packet_length",
@@ -81,7 +81,7 @@ FAULTS = {
         "hdr.ports.word[15:0] = checksum + 1;",
         # 100 packets; 40 there and 40 back in the second network; 3 * 100 in the third one.
         {"frames with a wrong checksum or length at hosts (440 at h2, 40 at h1)",
-         "flows of which nothing arrived (network: flow 1 from h1 to h2 and 5 more)",
+         "flows that lost all packets (network: flow 1 from h1 to h2 and 5 more)",
          "packets received in their order", "the collector's sum of hops and links, us"},
     ),
 }  # fmt: skip

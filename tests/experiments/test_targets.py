@@ -113,5 +113,5 @@ def test_virtual_time_has_no_bmv2(tmp_path: Path) -> None:
     )
     assert done.returncode == 2
     assert done.stderr == (
-        "targets: error: --target bmv2 needs --time real: virtual time is minip4's alone\n"
+        "targets: error: --target bmv2: not available in virtual time; use --time real\n"
     )

@@ -120,9 +120,8 @@ def test_commands_that_need_kernels_are_refused_before_any_is_done(
     status, output, errors = telemark(exercise.whole(tmp_path / "x"), f"pingall\n{line}\n")
     assert status == 2
     assert errors == (
-        f"telemark: error: {tmp_path / 'script'}: {line}: in virtual time there are no programs "
-        "at hosts: expected pingall or HOST ping -c COUNT HOST or HOST sleep SECONDS, "
-        "both up to 1,000,000\n"
+        f"telemark: error: {tmp_path / 'script'}: {line}: not available in virtual time; use "
+        "pingall or HOST ping -c COUNT HOST or HOST sleep SECONDS, both up to 1,000,000\n"
     )
     assert "Results" not in output
 
@@ -130,7 +129,7 @@ def test_commands_that_need_kernels_are_refused_before_any_is_done(
 def test_captures_are_kept_where_one_says(tmp_path: Path, telemark: Telemark) -> None:
     path = exercise.whole(tmp_path / "x")
     _, output, _ = telemark(path, "pingall\n", "--keep", "--out", str(tmp_path / "kept"))
-    assert f"Captures and logs in {tmp_path}/kept/run" in output.replace("\n", "")
+    assert f"Captures and logs: {tmp_path}/kept/run" in output.replace("\n", "")
     assert (tmp_path / "kept/run/network/s1-eth3_in.pcap").stat().st_size > 24
 
 

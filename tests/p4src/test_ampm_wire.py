@@ -28,7 +28,7 @@ from telemark.accounting import pcap
 from telemark.accounting.packet_accounting import PacketAccounting
 from telemark.errors import TestbedError
 from telemark.network import Network
-from topologies.line import Line
+from topologies.basic import Line
 
 PATH = ("s1", "s2", "s3")
 SCHEDULE = Schedule(2**19)
@@ -160,7 +160,7 @@ with Network(topo, run, program="p4src/ampm/ampm.p4", switch_options=cpu_ports(t
         packet = IPv6(src="fd00::3", dst="fd00::2", nh=17) / Raw(bytes(1460))
         await send(net, [bytes(Ether(dst=net.host("h2").MAC()) / packet)] * 20, run)
         await until_left(net, run, "s3", "h2", 20)
-PacketAccounting.of(net, {})
+PacketAccounting.from_network(net, {})
 frames = [pcap.read(net.capture(*ends, "out")).length for ends in (PATH[:2], ("s3", "h2"))]
 return Report([], [Check(f"{size} bytes", sum(length == size), 20)
                    for length, size in zip(frames, (1562, 1514))])

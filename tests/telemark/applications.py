@@ -174,7 +174,7 @@ class Broken(Application):
         if stage != self.stage:
             return
         wrong = {
-            "error": lambda: self.host.inlets[9],
+            "error": lambda: self.host.receivers[9],
             "port taken": lambda: self.host.udp(5000),
             "no port": lambda: self.host.udp(70000),
             "no host": lambda: self.udp.send(b"x", "10.9.9.9", 5000),

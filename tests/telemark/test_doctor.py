@@ -28,7 +28,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def found() -> dict[str, doctor.Finding]:
-    return {finding.what: finding for finding in doctor.findings()}
+    return {finding.name: finding for finding in doctor.findings()}
 
 
 def test_all_that_is_needed_is_there(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -80,21 +80,25 @@ def test_where_experiments_run(path: Path) -> None:
         Experiment(Path(f"experiments/{name}.py"))
         for name in ("ampm_loss", "targets", "xdp_drop", "ebpf_edge")
     )
-    assert doctor.where(loss, ()) == ["yes"] * 3
-    assert doctor.where(loss, {BMV2}) == ["yes", "yes", "no: see above"]
-    assert doctor.where(loss, {doctor.REAL_TIME}) == ["yes", "no: see above", "no: see above"]
-    assert doctor.where(loss, {doctor.IN_THE_KERNEL}) == ["yes"] * 3
-    assert [answer[:2] for answer in doctor.where(targets, ())] == ["no"] * 3
+    assert doctor.availability(loss, ()) == ["yes"] * 3
+    assert doctor.availability(loss, {BMV2}) == ["yes", "yes", "no: see above"]
+    assert doctor.availability(loss, {doctor.REAL_TIME}) == [
+        "yes",
+        "no: see above",
+        "no: see above",
+    ]
+    assert doctor.availability(loss, {doctor.EBPF}) == ["yes"] * 3
+    assert [answer[:2] for answer in doctor.availability(targets, ())] == ["no"] * 3
     programs(path, BMV2)
-    assert doctor.where(targets, ())[1:] == ["yes", "yes"]
-    of_real_time = "no: programs in the kernel are of real time alone"
-    assert doctor.where(drop, {BMV2}) == [of_real_time, "yes", "no: it has no switch"]
-    assert doctor.where(edge, {BMV2}) == [
-        of_real_time, "yes", "no: bmv2's clock is not that of hosts' edges"
+    assert doctor.availability(targets, ())[1:] == ["yes", "yes"]
+    of_real_time = "no: runs eBPF programs in the kernel: real time only"
+    assert doctor.availability(drop, {BMV2}) == [of_real_time, "yes", "no: has no switch"]
+    assert doctor.availability(edge, {BMV2}) == [
+        of_real_time, "yes", "no: bmv2's clock differs from the clock of host edges"
     ]  # fmt: skip
-    for lacking in (doctor.REAL_TIME, doctor.IN_THE_KERNEL):
+    for lacking in (doctor.REAL_TIME, doctor.EBPF):
         for each in (drop, edge):
-            assert doctor.where(each, {lacking})[1] == "no: see above"
+            assert doctor.availability(each, {lacking})[1] == "no: see above"
 
 
 @pytest.mark.parametrize("missing", ["clang", "libbpf.so.1", "iptables-legacy", "nft", None])

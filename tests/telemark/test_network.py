@@ -1,4 +1,4 @@
-"""A network of two hosts and two switches: traffic, truth and books, and what may go wrong."""
+"""A network of two hosts and two switches: traffic, truth and accounting, and what may go wrong."""
 
 import json
 import signal
@@ -32,7 +32,7 @@ with Network(Pair(loss_probability=0.05, delay_us=2000), run, program=PROGRAM) a
              Flow(2, "h2", "h1", rate_pps=1000, count=500, size=1400)]
     async with Traffic(net, flows) as traffic:
         records = await traffic.finish()
-books = PacketAccounting.of(net, records)
+accounting = PacketAccounting.from_network(net, records)
 there, back = records[1], records[2]
 out = pcap.read_flow(net.capture("s1", "s2", "out"), flows[0])
 lost = pcap.read_flow(net.capture("s1", "s2", "lost"), flows[0])
@@ -40,14 +40,14 @@ lost_back = pcap.read_flow(net.capture("s2", "s1", "lost"), flows[1])
 delay_us = (there.received["received_ns"] - there.received["sent_ns"]) / 1000
 return Report(
     samples=[{"sequence": number} for number in lost.sequence],
-    checks=books.checks(),
+    checks=accounting.checks(),
     metrics={
         "sent": len(there.sent), "received": len(there.received), "out": len(out.sequence),
         "dscp": np.unique(out.dscp), "changed": there.dscp_changed,
         "lost": lost.sequence, "lost_by_hosts": there.lost_sequences,
         "lost_back": lost_back.sequence, "lost_back_by_hosts": back.lost_sequences,
         "delay_us": delay_us.min(), "port": net.port("s1", "s2"),
-        "interface": net.interface("s2", "s1"), "lost_by_links": books.lost_by_links,
+        "interface": net.interface("s2", "s1"), "lost_by_links": accounting.lost_by_links,
     },
 )
 """
@@ -95,11 +95,11 @@ def test_books_balance_and_losses_are_known_by_name(
         ("Network(Pair(), run, program=__file__)", "example.py:1:1"),
         (
             "Network(Pair(), run, program=PROGRAM, switch_options={'s2': ['--colour']})",
-            "switch s2 ended with status 2",
+            "switch s2 exited with status 2",
         ),
         (
             "Network(Pair(), run, program=PROGRAM, switch_options={'s9': []})",
-            "options for switches that are not there: ['s9']",
+            "switch_options: no switches s9",
         ),
     ],
 )
@@ -123,7 +123,7 @@ with Network(Pair(), run, program=PROGRAM, capture=False) as net:
     process = start_experiment(body, head=HEAD)
     _output, errors = process.communicate()
     assert process.returncode == 2, errors
-    words = "flow 1 of h1: rate too high for this machine: asked 20000000 packets/s, kept"
+    words = "flow 1 of h1: rate too high for this machine: requested 20000000 packets/s, sent"
     assert words in errors
     assert errors.count("\n") == 1
 

@@ -27,7 +27,7 @@ from telemark.network import Network
 from telemark.traffic.flows import Flow, Traffic
 from telemark.accounting import pcap
 from telemark.accounting.packet_accounting import PacketAccounting
-from topologies.line import Line
+from topologies.basic import Line
 
 topo, tag = Line(), {str(TAG)!r}
 programs = {{"s1": tag, "s2": "p4src/routing/router.p4", "s3": tag}}
@@ -47,7 +47,7 @@ with Network(topo, run, program=programs, defines=macros) as net:
             entries = [entry async for entry in switch.read([fy.P4CounterEntry("passed")])]
             counts[switch.name] = [entry.packet_count for entry in entries]
 files = {{name: net.folder / f"{{name}}.json" for name in ("tag", "router", "tag-2")}}
-return Report([], PacketAccounting.of(net, records).checks(), metrics={{
+return Report([], PacketAccounting.from_network(net, records).checks(), metrics={{
     "received": len(records[1].received), "counts": counts,
     "sources": [sorted({{frame[6:12].hex() for frame in pcap.read_frames(path)[1]}})
                 for path in (net.capture("s1", "s2", "out"), net.capture("s3", "h2", "out"))],
@@ -123,12 +123,12 @@ def test_a_run_s_networks_share_what_is_compiled(
     [
         ("no/such.p4", {}, "^no P4 program .+/no/such.p4( or .+/no/such.p4)?$"),
         ("/no/such.p4", {}, "^no P4 program /no/such.p4$"),
-        ({"s1": WIRE, "s2": WIRE}, {}, "^switch s3 has no program: name one for each switch$"),
+        ({"s1": WIRE, "s2": WIRE}, {}, "^switch s3: no program; specify one for each switch$"),
         (
             dict.fromkeys((*SWITCHES, "s9"), WIRE), {},
-            "^programs for switches that are not there: s9: there are s1, s2, s3$",
+            "^program: no switch s9; expected s1, s2, s3$",
         ),
-        (WIRE, {"s4": {"A": 1}}, "^macros for switches that are not there: s4: there are s1,"),
+        (WIRE, {"s4": {"A": 1}}, "^defines: no switch s4; expected s1,"),
         (WIRE, {"A B": 1}, "^macro A B=1: expected a name of letters, digits and _, and a whole"),
         (WIRE, {"s1": {"A": 1.5}}, "^macro A=1.5: expected"),
     ],

@@ -17,9 +17,8 @@ from telemark.network import Network
 from telemark.session.run import Run
 from telemark.topology.routes import Route
 from telemark.traffic.flows import Flow, Traffic
-from topologies.fat_tree import FatTree
-from topologies.leaf_spine import Place
-from topologies.ring import Ring
+from topologies.basic import Ring
+from topologies.leaf_spine import FatTree, Place
 
 ROUTER = "p4src/routing/router.p4"
 PACKETS = 3
@@ -50,7 +49,7 @@ def received(topo: Topo, flows: list[Flow], routes: Routes, folder: Path) -> Cou
                     await switch.write([+entry for entry in entries])
             async with Traffic(net, flows) as traffic:
                 records = await traffic.finish()
-        assert all(check.passed for check in PacketAccounting.of(net, records).checks())
+        assert all(check.passed for check in PacketAccounting.from_network(net, records).checks())
         for flow in flows:
             assert len(records[flow.id].received) == flow.count
         return Counter({name: net.counters[name]["engine"]["received"] for name in switches})

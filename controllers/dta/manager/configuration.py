@@ -101,7 +101,7 @@ def read(path: Path) -> Configuration:
 def fields_of(made: type, **others: Callable[[Document], Any]) -> Readers:
     """How each field of a dataclass is read: by its type, or as it is given; None: it is not."""
     readers: dict[Any, Callable[[Document], Any]] = {
-        int: _natural, int | None: _natural, bool: Document.truth, float: Document.number,
+        int: _natural, int | None: _natural, bool: Document.boolean, float: Document.number,
         float | None: Document.number, str: Document.text,
     }  # fmt: skip
     known = {each.name: readers.get(each.type) for each in dataclasses.fields(made)}
@@ -169,7 +169,7 @@ def _reporter(document: Document) -> Reporter:
 
     def events(of: Document) -> EventList:
         readers = {"list": _natural, "to": lambda to: to.one_of(numbers),
-                   **dict.fromkeys(("immediate", "retransmittable"), Document.truth)}  # fmt: skip
+                   **dict.fromkeys(("immediate", "retransmittable"), Document.boolean)}  # fmt: skip
         found = of.fields(readers, ("list",))
         number, translator = found.pop("list"), found.pop("to", 1)
         return of.make(EventList, number, translator, **found)

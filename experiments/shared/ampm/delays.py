@@ -81,7 +81,7 @@ def samples_are_fair(
     likely = statistics.expected_ks_distance(len(sampled))
     if len(sampled) and likely >= 1:
         return []
-    distance = statistics.largest_distance(sampled, all_us) if len(sampled) else float("nan")
+    distance = statistics.ks_distance(sampled, all_us) if len(sampled) else float("nan")
     what = "hashed: samples against all packets (Kolmogorov-Smirnov)"
     return [Check(f"{name}, {what}", distance, 0, likely)]
 

@@ -76,7 +76,8 @@ async def machine_for(
     net.discard()
     options.rate = capacity.rate(options.rate)
     # Two switches' clocks may be wrong, each the other way.
-    machine = Machine(max(LEAST_WAIT_US, WAITS * capacity.wait_us), 2 * Bmv2Switch.clock_error_us)
+    wait_us = max(LEAST_WAIT_US, WAITS * capacity.queueing_delay_us)
+    machine = Machine(wait_us, 2 * Bmv2Switch.clock_error_us)
     run.progress.say(
         f"probe: {options.rate:g} packets/s a flow, and blocks that bear waits of "
         f"{machine.delay_us / 1000:.0f} ms"

@@ -327,7 +327,7 @@ async def measure(setting: Setting, run: Run) -> Outcome:
             blocks_without_one(net, truths[flow.id], method, schedule, blocks)
             for flow, method in setting.watched.items()
         ),
-        accounting=PacketAccounting.of(net, sent),
+        accounting=PacketAccounting.from_network(net, sent),
     )
     net.discard()  # all that is wanted of it is known
     if setting.bounds is not None:

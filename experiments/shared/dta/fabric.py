@@ -242,7 +242,7 @@ def checks(tracing: Tracing, writes: int) -> list[Check]:
     return [
         Check(f"{name}: requests carried out", counts.accepted.total(), writes),
         Check(f"{name}: requests refused", refused, 0),
-        *PacketAccounting.of(net, {}).checks(f"{name}: books"),
+        *PacketAccounting.from_network(net, {}).checks(f"{name}: accounting"),
     ]
 
 

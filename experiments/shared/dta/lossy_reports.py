@@ -30,7 +30,7 @@ from telemark.apps.application import Application, Host
 from telemark.errors import TestbedError
 from telemark.network import Network
 from telemark.session.run import Run
-from topologies.dumbbell import Dumbbell
+from topologies.basic import Dumbbell
 
 REPORTER_PROGRAM, TRANSLATOR_PROGRAM = "p4src/dta/reporter.p4", "p4src/dta/translator.p4"
 REPORTER_ADDR, PEER = "10.255.0.1", Peer("10.255.1.2", qpn=0x11, psn=0xFFFF00)
@@ -173,7 +173,7 @@ async def measure(
     outcome: Outcome = net.applications[0].result
     return Found(
         probability, lossy, **_fates(net, way, keys, outcome), reporter=counts, left=left,
-        missing=missing, unwritten=unwritten, accounting=PacketAccounting.of(net, {}),
+        missing=missing, unwritten=unwritten, accounting=PacketAccounting.from_network(net, {}),
     )  # fmt: skip
 
 

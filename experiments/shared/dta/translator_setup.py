@@ -91,5 +91,5 @@ def checks(name: str, net: Network, requests: int) -> list[Check]:
     return [
         Check(f"{name}: requests carried out", counts.accepted.total(), requests),
         Check(f"{name}: requests refused", refused, 0),
-        *PacketAccounting.of(net, {}).checks(f"{name}: books"),
+        *PacketAccounting.from_network(net, {}).checks(f"{name}: accounting"),
     ]

@@ -16,7 +16,7 @@ from telemark.network import Network
 from telemark.results.report import Check, table
 from telemark.session.run import Run
 from telemark.traffic.flows import Flow, Traffic
-from topologies.parking_lot import ParkingLot
+from topologies.basic import ParkingLot
 
 AHEAD_US = {"s1": 0, "s2": 3000, "s3": -40_000, "s4": 12, "s5": 700_000}
 """What the controller has switches add to the common clock: what is to be found out."""

@@ -15,7 +15,7 @@ from experiments.shared.int.reports import OURS
 from telemark.network import Network
 from telemark.session.run import Run
 from telemark.traffic.flows import Flow, Traffic
-from topologies.parking_lot import ParkingLot
+from topologies.basic import ParkingLot
 
 SIZE, RATE_PPS, COUNT, ROUNDS = min(SIZES), 100_000, 20_000, 7
 AHEAD_NS, BEHIND_NS = 10_000_000, 10_000_000  # of a flow's first packet, and its last

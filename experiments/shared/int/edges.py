@@ -35,7 +35,7 @@ from telemark.errors import InvalidRunError, TestbedError
 from telemark.network import Network
 from telemark.session.run import Run
 from telemark.traffic.flows import Flow, FlowRecord
-from topologies.parking_lot import ParkingLot
+from topologies.basic import ParkingLot
 
 PROGRAM = "p4src/int/with_ampm.p4"
 SWITCHES = ("s1", "s2", "s3")
@@ -140,7 +140,7 @@ async def measure(flow: Flow, percent: float, blocks: int, program: str, run: Ru
         handling=read_handling(net, [flow], SWITCHES)[flow.id],
         lost=lost_by_links(net, flow),
         record=records[flow.id],
-        accounting=PacketAccounting.of(net, records),
+        accounting=PacketAccounting.from_network(net, records),
     )
     net.discard()
     reject_late(outcome)

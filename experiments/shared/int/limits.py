@@ -21,7 +21,7 @@ from telemark.network import Network
 from telemark.results.report import Check
 from telemark.session.run import Run
 from telemark.traffic.flows import Flow, Traffic
-from topologies.parking_lot import ParkingLot
+from topologies.basic import ParkingLot
 
 PATH = ("s1", "s2", "s3", "s4", "s5")
 RATE_BPS = 1_000_000

@@ -29,7 +29,7 @@ from telemark.errors import TestbedError
 from telemark.network import Network
 from telemark.session.run import Run
 from telemark.traffic.flows import Flow, FlowRecord
-from topologies.parking_lot import ParkingLot
+from topologies.basic import ParkingLot
 
 PROGRAM = "p4src/int/with_ampm.p4"
 PATH = ("s1", "s2", "s3", "s4", "s5")
@@ -149,7 +149,7 @@ async def measure(
         nodes={switch: node_id(net, switch) for switch in PATH},
         in_ports={near: net.port(near, before) for before, near in pairwise(("h1", *PATH))},
         lost_reports=lost_reports(net),
-        accounting=PacketAccounting.of(net, records),
+        accounting=PacketAccounting.from_network(net, records),
     )
     net.discard()
     return outcome

@@ -22,7 +22,7 @@ from telemark.accounting.packet_accounting import PacketAccounting
 from telemark.network import Network
 from telemark.session.run import Run
 from telemark.traffic.flows import Flow, FlowRecord, Traffic
-from topologies.parking_lot import ParkingLot
+from topologies.basic import ParkingLot
 
 SWITCHES = 5
 RATE_BPS, DELAY_US, QUEUE = 100_000_000, 100, 1125
@@ -130,7 +130,7 @@ async def measure(options: argparse.Namespace, run: Run) -> Outcome:
         ports={node: net.port(switch, after) for node, switch, after in pairs},
         records={number: r for number, r in records.items() if isinstance(r, FlowRecord)},
         burst_ns=traffic.start_ns + round(1e9 * options.before),
-        accounting=PacketAccounting.of(net, records),
+        accounting=PacketAccounting.from_network(net, records),
     )  # fmt: skip
 
 

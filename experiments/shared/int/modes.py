@@ -26,7 +26,7 @@ from telemark.network import Network
 from telemark.session.run import Run
 from telemark.traffic.flows import Flow, FlowRecord, Traffic
 from telemark.traffic.patterns import Poisson
-from topologies.parking_lot import ParkingLot
+from topologies.basic import ParkingLot
 
 PATH = ("s1", "s2", "s3", "s4", "s5")
 LOSSY = ("s3", "s4")
@@ -152,7 +152,7 @@ async def measure(mode: str, options: argparse.Namespace, run: Run) -> Found:
         truth=read_passages(net, flows[0], PATH, stamped=stamped),
         findings=None if mode == AMPM else collector.result,
         blocks=blocks,
-        accounting=PacketAccounting.of(net, records),
+        accounting=PacketAccounting.from_network(net, records),
     )
 
 

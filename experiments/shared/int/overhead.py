@@ -18,13 +18,13 @@ from experiments.shared.int.end_to_end import Interval, handed_over
 from experiments.shared.int.reports import OURS
 from experiments.shared.int.truth import read
 from telemark.accounting import pcap
-from telemark.accounting.checksums import segments, wrong_checksums
+from telemark.accounting.checksums import count_wrong_checksums, tcp_segments
 from telemark.accounting.packet_accounting import PacketAccounting
 from telemark.network import Network
 from telemark.session.run import Run
 from telemark.traffic.flows import AnyFlow, Flow, FlowRecord, Traffic
 from telemark.traffic.tcp import TcpFlow, TcpRecord
-from topologies.parking_lot import ParkingLot
+from topologies.basic import ParkingLot
 
 RATE_BPS, WIDER_BPS, DELAY_US = 10_000_000, 20_000_000, 100
 TCP_QUEUE = 64  # packets
@@ -187,7 +187,7 @@ async def measure(options: argparse.Namespace, run: Run) -> Outcome:
         transferred=[_transferred(case, transferred[case.flow.id]) for case in transfers],
         checksum_errors=errors,
         findings=collector.result,
-        accounting=PacketAccounting.of(net, {**records, **transferred}),
+        accounting=PacketAccounting.from_network(net, {**records, **transferred}),
     )
 
 
@@ -325,7 +325,7 @@ def _transferred(case: Case[TcpFlow], record: TcpRecord) -> Transferred:
 def _wrong_checksums(net: Network, case: Case[TcpFlow]) -> int:
     """Segments with a wrong one on the way to the host, of which INT came off."""
     came = net.capture(case.path[-1], case.flow.destination, "out")
-    return wrong_checksums(segments(pcap.read(came, width=case.size)))
+    return count_wrong_checksums(tcp_segments(pcap.read(came, width=case.size)))
 
 
 def _thrown_away(host: Any) -> int:

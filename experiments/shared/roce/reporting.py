@@ -21,7 +21,7 @@ from telemark.apps.application import Application, Host
 from telemark.network import Network
 from telemark.session.run import Run
 from telemark.traffic.received import Frames
-from topologies.dumbbell import Dumbbell
+from topologies.basic import Dumbbell
 
 PROGRAM = "p4src/roce/roce.p4"
 SWITCH, COLLECTOR, RECEIVER = "s1", "h2", "h3"

@@ -19,7 +19,7 @@ from telemark.network import Network
 from telemark.session.run import Run
 from telemark.traffic.flows import AnyRecord, Flow, Traffic
 from telemark.traffic.tcp import TcpFlow, TcpRecord
-from topologies.dumbbell import Dumbbell
+from topologies.basic import Dumbbell
 
 RATE_BPS, DELAY_US, QUEUE = 10_000_000, 1000, 40
 FRAME_BYTES, SEGMENT_BYTES, ACK_BYTES = 1514, 1448, 66
@@ -115,7 +115,7 @@ async def fill(options: argparse.Namespace, run: Run, name: str, kind: Kind) -> 
         records = await traffic.finish()
     record = records[1]
     assert isinstance(record, TcpRecord)
-    accounting = PacketAccounting.of(net, records)
+    accounting = PacketAccounting.from_network(net, records)
     met = read_met(net, "s1", "h1", "s2", stamped=is_stamped(options))
     net.discard()
     dropped = accounting.dropped_by_switches["s1"]["queue_drops"]
@@ -174,5 +174,5 @@ async def monitor(options: argparse.Namespace, run: Run) -> Monitored:
     told = reported_by(reader.result, hop=0)
     return Monitored(
         told[1:], read_sent(net, "s1", "h5", "s2"), count, (1, way[0]), traffic.start_ns,
-        PacketAccounting.of(net, records),
+        PacketAccounting.from_network(net, records),
     )  # fmt: skip

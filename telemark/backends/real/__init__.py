@@ -1,1 +1,1 @@
-"""Networks in real time: namespaces, processes, and a run of its own."""
+"""Backend in real time: Mininet, with isolated namespaces per run."""

@@ -1,8 +1,8 @@
-"""An application in real time: what runs in the process at its host.
+"""Process of an application at a host in real time.
 
     python -m telemark.backends.real.application_host
 
-telemark.backends.real.applications starts it, and says what goes to and fro.
+telemark.backends.real.applications starts it and describes the protocol.
 """
 
 import ctypes
@@ -26,13 +26,21 @@ import numpy as np
 from minip4 import simulator
 from minip4.native import build
 from minip4.simulator.shared import ARRIVAL
-from telemark.apps.application import Application, Host, Timers, packed, what_went_wrong
-from telemark.backends.real.applications import CLOSE, CLOSED, FAILED, READY, SCRIPT, Account, Task
+from telemark.apps.application import Application, Host, Timers, describe_error, pickled
+from telemark.backends.real.applications import (
+    CLOSE,
+    CLOSED,
+    FAILED,
+    READY,
+    SCRIPT,
+    ExitReport,
+    Task,
+)
 from telemark.errors import TestbedError
 from telemark.traffic.received import Taken
 
-RECEIVE_BYTES = 64 << 20  # what a socket holds while the process does other things
-# Of linux/socket.h, if_packet.h, if_ether.h, in.h, sock_diag.h, and asm-generic/socket.h.
+RECEIVE_BYTES = 64 << 20  # receive buffer
+# Constants of linux/socket.h, if_packet.h, if_ether.h, in.h, sock_diag.h, asm-generic/socket.h.
 SOL_PACKET, PACKET_AUXDATA, PACKET_IGNORE_OUTGOING = 263, 8, 23
 ETH_P_ALL = 3
 SO_TIMESTAMPNS, SO_RCVBUFFORCE, SO_MEMINFO = 35, 33, 55
@@ -48,16 +56,16 @@ class ProcessSocket:
         kernel.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BYTES)
         kernel.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         self._library = _library()
-        self.most: int = self._library.arrivals_most()
-        self._records = np.empty(self.most, ARRIVAL)
+        self.max_batch: int = self._library.arrivals_max_batch()
+        self._records = np.empty(self.max_batch, ARRIVAL)
         self._bytes = np.empty(self._library.arrivals_bytes(), np.uint8)
 
     def fileno(self) -> int:
-        """For select()."""
+        """Return the file descriptor, for select()."""
         return self._kernel.fileno()
 
     def take(self) -> Taken:
-        """At most so many as fit the room for them."""
+        """Return up to max_batch waiting packets."""
         count = self._library.arrivals_take(
             self.fileno(), self._records.ctypes.data, self._bytes.ctypes.data
         )
@@ -67,7 +75,7 @@ class ProcessSocket:
         return records, self._bytes[: int(records["length"].sum())].tobytes()
 
     def kernel_drops(self) -> int:
-        """How many found the buffer full, since the socket was opened."""
+        """Return the number of packets dropped because the buffer was full."""
         size = SK_MEMINFO_VARS * 4
         memory = self._kernel.getsockopt(socket.SOL_SOCKET, SO_MEMINFO, size)
         return int(struct.unpack(f"{SK_MEMINFO_VARS}I", memory)[SK_MEMINFO_DROPS])
@@ -77,7 +85,7 @@ class ProcessDatagramSocket(ProcessSocket):
     """See telemark.apps.application.DatagramSocket."""
 
     def send(self, payload: bytes, address: str, port: int, tos: int) -> None:
-        """The kernel adds the headers."""
+        """Send a datagram; the kernel adds the headers."""
         marked = [(socket.IPPROTO_IP, socket.IP_TOS, struct.pack("i", tos))]
         self._kernel.sendmsg([payload], marked, 0, (address, port))
 
@@ -86,7 +94,7 @@ class ProcessFrameSocket(ProcessSocket):
     """See telemark.apps.application.FrameSocket: a packet socket, packet(7)."""
 
     def send(self, frame: bytes) -> None:
-        """By the interface that it is bound to."""
+        """Send a frame by the interface to which the socket is bound."""
         self._kernel.send(frame)
 
 
@@ -98,7 +106,7 @@ class ProcessHost(Host):
         self._interface = task.interface
 
     def now_ns(self) -> int:
-        """CLOCK_MONOTONIC."""
+        """Return CLOCK_MONOTONIC."""
         return time.monotonic_ns()
 
     def _open_udp(self, port: int) -> ProcessDatagramSocket:
@@ -111,7 +119,7 @@ class ProcessHost(Host):
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
-            raise TestbedError(f"UDP port {port} is taken") from None
+            raise TestbedError(f"UDP port {port}: already in use; choose another port") from None
         return opened
 
     def _open_frames(self, *, takes: bool) -> ProcessFrameSocket:
@@ -119,26 +127,30 @@ class ProcessHost(Host):
         kernel.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
         kernel.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
         opened = ProcessFrameSocket(kernel)
-        if takes:  # without an address the kernel neither answers nor says that nobody listens
+        if takes:  # without an address the kernel sends no ARP, ICMP or RST
             subprocess.run(["ip", "address", "flush", "dev", self._interface], check=True)
         kernel.bind((self._interface, ETH_P_ALL if takes else 0))
         return opened
 
     def kernel_drops(self) -> int:
-        """What the sockets lost."""
-        return sum(inlet.socket.kernel_drops() for inlet in self.inlets)
+        """Return the number of packets dropped by all sockets."""
+        return sum(receiver.socket.kernel_drops() for receiver in self.receivers)
 
     def serve(self, commands: BinaryIO, answers: BinaryIO) -> None:
-        """Hand over what comes and call who is due, until the commands end."""
+        """Deliver packets and run callbacks until the end of the commands."""
         while True:
-            waiting = {inlet.socket.fileno(): inlet for inlet in self.inlets if not inlet.is_held}
+            waiting = {
+                receiver.socket.fileno(): receiver
+                for receiver in self.receivers
+                if not receiver.is_held
+            }
             timeout_s = None
             if (next_ns := self._timers.next_ns) is not None:
                 timeout_s = max(next_ns - self.now_ns(), 0) / 1e9
             ready, _, _ = select.select([commands, *waiting], [], [], timeout_s)
-            for come in ready:
-                if come is not commands:
-                    waiting[come].arrived()
+            for source in ready:
+                if source is not commands:
+                    waiting[source].arrived()
             self._timers.call_due(self.now_ns())
             if commands in ready:
                 if commands.readline() != CLOSE:
@@ -160,7 +172,7 @@ def _library() -> ctypes.CDLL:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Finds classes of the experiment's script, which is another process's __main__."""
+    """Unpickler that finds classes of the experiment's script, the parent's __main__."""
 
     script: str | None = None
 
@@ -174,7 +186,7 @@ class _Unpickler(pickle.Unpickler):
 
 def _load_script(path: str | None) -> None:
     if path is None:
-        raise TestbedError("its class is in no file that could be imported")
+        raise TestbedError("its class is not defined in a file; define it in a module or script")
     spec = importlib.util.spec_from_file_location(SCRIPT, path)
     assert spec is not None
     assert spec.loader is not None
@@ -193,20 +205,20 @@ def _run(commands: BinaryIO, answers: BinaryIO) -> None:
     answers.write(READY)
     answers.flush()
     host.serve(commands, answers)
-    account = Account(application.result(), host.sent, host.received, host.kernel_drops())
-    answers.write(packed(account, "its result"))
+    exit_report = ExitReport(application.result(), host.sent, host.received, host.kernel_drops())
+    answers.write(pickled(exit_report, "its result"))
     answers.flush()
 
 
 def main() -> None:
-    """Run an application; its error is the last line of the log, below its traceback."""
+    """Run an application; an error is the last line of the log, after its traceback."""
     commands, answers = os.fdopen(os.dup(0), "rb", buffering=0), os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what it prints
+    os.dup2(2, 1)  # print() of the application
     try:
         _run(commands, answers)
     except Exception as error:
         traceback.print_exc()
-        print(what_went_wrong(error), file=sys.stderr)
+        print(describe_error(error), file=sys.stderr)
         sys.exit(FAILED)
 
 

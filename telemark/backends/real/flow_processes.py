@@ -1,4 +1,4 @@
-"""What runs a flow in real time: a process that sends and one that receives, at its hosts."""
+"""Sender and receiver processes of a flow in real time."""
 
 import asyncio
 import contextlib
@@ -25,28 +25,31 @@ RECORDS = (
 )
 
 
-def executable(program: str) -> Path:
-    """A program of telemark/backends/real/c, ready to run."""
+def build_program(program: str) -> Path:
+    """Compile a program of telemark/backends/real/c, if needed; return its path."""
     include = [C_FOLDER, simulator.C_FOLDER]
     return build.program([C_FOLDER / f"{program}.c"], layouts.checks(RECORDS), include=include)
 
 
 @dataclass(frozen=True)
 class End:
-    """The process at one end of a flow, and how messages name it."""
+    """Process at one end of a flow, and its name in messages."""
 
     name: str
     process: asyncio.subprocess.Process
 
     async def await_word(self, word: str) -> None:
-        """Return when it says so. Raises TestbedError when it ends instead."""
+        """Wait for a word on stdout. Raises TestbedError if the process ends instead."""
         assert self.process.stdout is not None
         if await self.process.stdout.readline() != f"{word}\n".encode():
             _, errors = await self.process.communicate()
             raise TestbedError(f"{self.name}: {errors.decode().strip()}")
 
     async def output(self, *other_status: int) -> bytes:
-        """Wait for its end. Raises TestbedError for another exit status than 0 and those given."""
+        """Wait for the end of the process; return its stdout.
+
+        Raises TestbedError for an exit status other than 0 and `other_status`.
+        """
         output, errors = await self.process.communicate()
         if self.process.returncode not in (0, *other_status):
             raise TestbedError(f"{self.name}: {errors.decode().strip()}")
@@ -54,7 +57,7 @@ class End:
 
 
 class FlowProcesses(ABC):
-    """Both ends of one flow; subclasses say what the programs are told, and read what they say."""
+    """Processes at both ends of a flow; subclasses define arguments and read results."""
 
     def __init__(self, hosts: Mapping[str, Any], folder: Path, flow: AnyFlow) -> None:
         self._hosts = hosts
@@ -65,7 +68,7 @@ class FlowProcesses(ABC):
         self._receiver: End
 
     async def launch(self) -> None:
-        """Start both processes, without waiting for them."""
+        """Start both processes without waiting for them."""
         flow = self._flow
         self._receiver = await self._start(
             f"receiver of flow {flow.id} at {flow.destination}, port {flow.port}",
@@ -77,17 +80,17 @@ class FlowProcesses(ABC):
         )  # fmt: skip
 
     async def await_ready(self) -> None:
-        """Return when the receiver listens, and the sender waits to be told when to begin."""
+        """Wait until the receiver listens and the sender is ready."""
         for end in self._ends:
             await end.await_word("ready")
 
     def begin(self, start_ns: int) -> None:
-        """Tell the sender when the flow begins."""
+        """Send the start time to the sender."""
         assert self._sender.process.stdin is not None
         self._sender.process.stdin.write(b"%d\n" % start_ns)
 
     async def stop(self) -> None:
-        """End what still runs."""
+        """Kill both processes."""
         for end in self._ends:
             with contextlib.suppress(ProcessLookupError):
                 end.process.kill()
@@ -99,13 +102,13 @@ class FlowProcesses(ABC):
     @abstractmethod
     def _sender_command(self) -> list[Any]: ...
 
-    def _path(self, what: str) -> Path:
-        return self._folder / f"flow-{self._flow.id}.{what}"
+    def _path(self, suffix: str) -> Path:
+        return self._folder / f"flow-{self._flow.id}.{suffix}"
 
     async def _start(self, name: str, host: str, program: str, *arguments: Any) -> End:
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
-            *self._hosts[host].enter(), executable(program), *map(str, arguments),
+            *self._hosts[host].enter(), build_program(program), *map(str, arguments),
             stdin=pipe, stdout=pipe, stderr=pipe,
         )  # fmt: skip
         self._ends.append(End(name, process))

@@ -1,4 +1,4 @@
-"""Frames as they are, in real time: a process in the host's namespace sends each at its time."""
+"""Sender of raw frames in real time: a process in the host's namespace."""
 
 import contextlib
 import json
@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from telemark.backends.real.flow_processes import executable
+from telemark.backends.real.flow_processes import build_program
 from telemark.backends.real.udp import MAX_LAG_NS, RATE_NOT_KEPT
-from telemark.errors import TestbedError
+from telemark.errors import IDLE_MACHINE, TestbedError
 
 
 class FrameSender:
-    """Sends `frames` by the host's interface; it has begun when this returns."""
+    """Process that sends frames by the host's interface; started by the constructor."""
 
     def __init__(
         self, host: Any, path: Path, times_ns: Sequence[int], frames: Sequence[bytes]
@@ -27,16 +27,16 @@ class FrameSender:
             file.write(np.asarray(times_ns, np.uint64).tobytes())
             file.write(np.array([len(frame) for frame in frames], np.uint32).tobytes())
             file.writelines(frames)
-        program = str(executable("send_frames"))
+        program = str(build_program("send_frames"))
         command = [*host.enter(), program, str(host.defaultIntf()), str(path), str(MAX_LAG_NS)]
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
 
     def finish(self, timeout_s: float) -> None:
-        """Wait for the last frame, but no longer than that: what is due later is not sent.
+        """Wait for the last frame until the timeout, then stop sending.
 
-        Raises TestbedError when a frame went out much too late, or could not be sent.
+        Raises TestbedError if a frame was sent too late, or could not be sent.
         """
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout_s)
@@ -46,13 +46,12 @@ class FrameSender:
             totals = json.loads(output)
             raise TestbedError(
                 f"frames of {self._host}: {totals['sent']} of {self._count} sent, the last "
-                f"{totals['largest_lag_ns'] / 1e6:.0f} ms late: "
-                "send fewer a second, or leave the machine more idle"
+                f"{totals['largest_lag_ns'] / 1e6:.0f} ms late; lower the rate or {IDLE_MACHINE}"
             )
         if self._process.returncode:
             raise TestbedError(f"frames of {self._host}: {errors.decode().strip()}")
 
     def stop(self) -> None:
-        """End it at once."""
+        """Kill the process."""
         self._process.kill()
         self._process.communicate()

@@ -1,10 +1,10 @@
-"""A run of its own: namespaces that nothing else shares, and a folder that goes when it ends.
+"""Isolation of a run: its own namespaces, and a folder that is removed when the run ends.
 
-The process that the user started stays outside as the supervisor. It forks: its child is process 1
-of a new PID namespace, makes a network and a mount namespace too, and does the run's work. The
-supervisor passes signals on to it, and removes the run's folder when it is gone. The kernel ends
-everything inside when process 1 ends, and process 1 is killed when the supervisor dies: so not even
-SIGKILL leaves a process or an interface behind.
+The process that the user started stays outside as the supervisor. Its child is process 1 of a new
+PID namespace, creates a network and a mount namespace as well, and executes the run. The supervisor
+forwards signals to it, and removes the run's folder when it has ended. The kernel kills all
+processes in the namespace when process 1 ends, and kills process 1 when the supervisor dies: not
+even SIGKILL leaves a process or an interface behind.
 """
 
 import contextlib
@@ -25,41 +25,41 @@ from pathlib import Path
 
 from telemark.errors import TestbedError
 
-GRACE_S = 20.0  # for a clean end after the first signal
-AGAIN_S = 1.0  # a second signal after that long kills at once; sooner it is the same key press
-REMIND_S = 0.1  # until a signal's exception that was swallowed is raised again
-LOOK_S = 0.5  # between looks for a signal that came just before a blocking call
-SIGNALLED = 128  # plus the number of a signal: the exit status of a process that it ended
+GRACE_S = 20.0  # for cleanup after the first signal
+AGAIN_S = 1.0  # a second signal kills after this time; before, it is the same key press
+REMIND_S = 0.1  # until the lost exception of a signal is raised again
+LOOK_S = 0.5  # interval of checks for a signal that arrived just before a blocking call
+SIGNALLED = 128  # + signal number: exit status of a process ended by a signal
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 OWNER = "owner"
-READY = b"ready"  # process 1 says so when its namespaces stand; the answer is the run's folder
-# A shell command: kernels must not say hello over IPv6 while we count frames.
+READY = b"ready"  # sent by process 1 after creating namespaces; the answer is the run's folder
+# Shell commands: the kernel must not send IPv6 packets unasked, since all frames are counted.
 DISABLE_IPV6 = """for scope in all default; do
     [ ! -e /proc/sys/net/ipv6/conf/$scope ] || echo 1 > /proc/sys/net/ipv6/conf/$scope/disable_ipv6
 done"""
 
-# What Python has no names for before 3.12: of <sched.h>, <sys/mount.h> and <sys/prctl.h>.
+# Constants of <sched.h>, <sys/mount.h> and <sys/prctl.h>; Python has them from 3.12 on.
 CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWNET = 0x00020000, 0x20000000, 0x40000000
 MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_PRIVATE = 2, 4, 8, 1 << 14, 1 << 18
 PR_SET_PDEATHSIG = 1
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal, whose number it has, asked the run to end."""
+    """Request to end the run, by a signal; the argument is its number."""
 
 
 def can_isolate() -> bool:
-    """Whether this user, on this machine, can make the namespaces of a run."""
+    """Return whether this user can create the namespaces of a run on this machine."""
     command = ["unshare", "--net", "--mount", "--pid", "--fork", "true"]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def fork() -> tuple[int, socket.socket]:
-    """As os.fork(), into a new PID namespace: the child, and a connection to it.
+    """Fork into a new PID namespace; return the child's PID and a connection to it.
 
-    In the child, which is process 1 there: 0, and a connection to the supervisor. Signals that ask
-    for an end wait in both, until inside() and supervise() see to them. Raises TestbedError where
-    the machine cannot make the namespace.
+    The child is process 1 there; it gets 0 and a connection to the supervisor. STOPPING signals are
+    blocked in both processes until inside() and supervise() handle them. Raises TestbedError if the
+    namespace cannot be created.
     """
     if shutil.which("ip") is None:
         raise TestbedError("no ip found: run ./setup.sh (package iproute2)")
@@ -75,9 +75,9 @@ def fork() -> tuple[int, socket.socket]:
 
 @contextlib.contextmanager
 def inside(supervisor: socket.socket, *, interactive: bool) -> Iterator[Path]:
-    """Do the work of a run in this process, which is the child of fork(); yields the run's folder.
+    """Set up the namespaces in this process, the child of fork(); yield the run's folder.
 
-    Raises TestbedError where the machine cannot make the namespaces.
+    Raises TestbedError if the namespaces cannot be created.
     """
     _system("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)
     _system("unshare", CLONE_NEWNET | CLONE_NEWNS)
@@ -103,7 +103,7 @@ def inside(supervisor: socket.socket, *, interactive: bool) -> Iterator[Path]:
 
 
 def _system(call: str, *arguments: object) -> None:
-    """Call a function of the C library that returns 0 where all went well."""
+    """Call a function of the C library that returns 0 on success. Raises TestbedError."""
     function = getattr(ctypes.CDLL(None, use_errno=True), call)
     function.argtypes = [
         ctypes.c_ulong if isinstance(a, int) else ctypes.c_char_p for a in arguments
@@ -116,30 +116,30 @@ def _system(call: str, *arguments: object) -> None:
 
 
 def end_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when its parent ends, however that does."""
+    """Let the kernel kill this process when its parent ends."""
     _system("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it was quicker
         os._exit(1)
 
 
 def interruptible(kind: Callable[[int], BaseException] = Interrupted, look_s: float = 0.0) -> None:
-    """Have signals that ask for an end raise `kind(number)` in the main thread.
+    """Let STOPPING signals raise `kind(number)` in the main thread.
 
-    An exception that a signal handler raises may be swallowed: by a bare `except` (logging and
-    Mininet have some), in a destructor, in a function that C calls. So it is raised again, every
-    REMIND_S, until end_interrupt() or until it is being handled: clean-up is not disturbed. A
-    second signal, AGAIN_S after the first, kills a process whose clean-up does not end.
+    An exception from a signal handler may be lost in a bare `except` (logging and Mininet have
+    some), in a destructor, or in a callback from C. Therefore it is raised again every REMIND_S,
+    until end_interrupt() is called or the exception is being handled; cleanup is not interrupted. A
+    second signal, AGAIN_S after the first, kills a process whose cleanup does not end.
 
-    Python handles a signal between two instructions of its main thread: if it comes just before
-    that thread blocks, or in another thread, it has to wait. SIGALRM ends that wait, from a timer
-    every `look_s` seconds or, with 0, from another process: see supervise().
+    Python handles a signal between two instructions of its main thread: a signal that arrives just
+    before that thread blocks, or in another thread, is delayed. SIGALRM ends that delay, from a
+    timer every `look_s` seconds or, with 0, from another process: see supervise().
     """
     global _delays  # noqa: PLW0603
 
     def on_signal(number: int, _frame: object) -> None:
         if not _requested:
             _requested.append((number, time.monotonic()))
-            # What was half done at that moment, such as objects and tasks, ends without a message.
+            # No messages for half-initialized objects and tasks.
             sys.unraisablehook = lambda _lost: None
             logging.disable()
         elif time.monotonic() - _requested[0][1] > AGAIN_S:
@@ -153,15 +153,17 @@ def interruptible(kind: Callable[[int], BaseException] = Interrupted, look_s: fl
                 raise kind(_requested[0][0])
 
     _delays = 0  # a child of fork() may begin within uninterrupted()
-    for number in _obeyed():
+    for number in _handled_signals():
         signal.signal(number, on_signal)
     signal.signal(signal.SIGALRM, remind)
     signal.setitimer(signal.ITIMER_REAL, REMIND_S if _requested else look_s, look_s)
 
 
 def end_interrupt() -> int | None:
-    """Acknowledge the signal that asked for an end: it is not raised again, and further ones are
-    ignored. Returns its number, or None if none came since interruptible()."""
+    """Acknowledge the STOPPING signal, and ignore further ones.
+
+    Returns its number, or None if none arrived since interruptible().
+    """
     with uninterrupted():
         for number in (*STOPPING, signal.SIGALRM):
             signal.signal(number, signal.SIG_IGN)
@@ -169,19 +171,18 @@ def end_interrupt() -> int | None:
         return _requested.pop()[0] if _requested else None
 
 
-def _obeyed() -> set[signal.Signals]:
-    """Return the signals that ask for an end; without SIGHUP under nohup(1)."""
+def _handled_signals() -> set[signal.Signals]:
+    """Return the STOPPING signals, without SIGHUP under nohup(1)."""
     is_nohup = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     return {*STOPPING} - ({signal.SIGHUP} if is_nohup else set())
 
 
-_requested: list[tuple[int, float]] = []  # the signal that asked for an end, and when it came
-_delays = 0  # uninterrupted() blocks that the main thread is in
+_requested: list[tuple[int, float]] = []  # the STOPPING signal, and its time
+_delays = 0  # number of active uninterrupted() blocks
 
 
 def _is_handled(kind: object) -> bool:
-    """Whether the main thread, which runs a signal handler, is in `except`, `finally` or `__exit__`
-    because of such an exception."""
+    """Return whether the main thread is in `except`, `finally` or `__exit__` because of `kind`."""
     error = sys.exc_info()[1]
     while error is not None:
         if type(error) is kind:
@@ -192,8 +193,11 @@ def _is_handled(kind: object) -> bool:
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Delay the exceptions of interruptible() until this is left: os.fork() and C functions that
-    call Python must not be left half done. Python handles signals in its main thread."""
+    """Delay the exceptions of interruptible() until the block ends.
+
+    os.fork(), and C functions that call Python, must not be interrupted. Only the main thread
+    handles signals in Python.
+    """
     global _delays  # noqa: PLW0603
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -208,7 +212,7 @@ def uninterrupted() -> Iterator[None]:
 
 
 def supervise(name: str, child: int, connection: socket.socket, *, interactive: bool) -> int:
-    """See to the child of fork() until it ends; return its exit status."""
+    """Supervise the child of fork() until it ends; return its exit status."""
     # A run cannot be suspended, nor may taking the terminal back stop the supervisor.
     signal.signal(signal.SIGTSTP, signal.SIG_IGN)
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
@@ -222,8 +226,8 @@ def supervise(name: str, child: int, connection: socket.socket, *, interactive: 
 
 
 def _wait(child: int) -> int:
-    """Pass signals on until the child ends; return its exit status."""
-    awaited = {*_obeyed(), signal.SIGCHLD}
+    """Forward signals until the child ends; return its exit status."""
+    awaited = {*_handled_signals(), signal.SIGCHLD}
     asked_at = None  # when the first signal came
     while True:
         event: signal.struct_siginfo | None
@@ -240,7 +244,7 @@ def _wait(child: int) -> int:
             asked_at = time.monotonic()
             os.kill(child, event.si_signo)
         elif event is None and time.monotonic() - (asked_at or 0.0) < GRACE_S:
-            os.kill(child, signal.SIGALRM)  # the signal may have come just before a blocking call
+            os.kill(child, signal.SIGALRM)  # it may have arrived just before a blocking call
         elif event is None or time.monotonic() - (asked_at or 0.0) > AGAIN_S:
             os.kill(child, signal.SIGKILL)
 
@@ -254,7 +258,7 @@ def _exit_status(code: int) -> int:
 
 @contextlib.contextmanager
 def _foreground(group: int | None) -> Iterator[None]:
-    """Lend the terminal to a process group, so that Mininet's command line can be typed into."""
+    """Make a process group the foreground group of the terminal, for Mininet's CLI."""
     if group is None or not sys.stdin.isatty():
         yield
         return
@@ -268,7 +272,7 @@ def _foreground(group: int | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def run_folder(name: str) -> Iterator[Path]:
-    """A folder for one run. Those that killed runs left are removed first."""
+    """Create a folder for one run, after removing folders of killed runs."""
     base = _base_folder()
     with _locked(base):  # nobody else makes or sweeps meanwhile
         _sweep(base)
@@ -287,7 +291,7 @@ def run_folder(name: str) -> Iterator[Path]:
 
 
 def _base_folder() -> Path:
-    """Where the folders of this user's runs lie; ours alone, since we remove things there."""
+    """Return the private parent folder of this user's run folders."""
     base = Path(f"/var/tmp/telemark-{os.getuid()}")
     base.mkdir(mode=0o700, exist_ok=True)
     status = base.lstat()
@@ -307,10 +311,10 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _sweep(base: Path) -> None:
-    """Remove the folders of runs that are provably dead.
+    """Remove the folders of runs that have ended.
 
-    A supervisor holds a lock on its owner file as long as it lives, and the file names its PID and
-    start time: a folder goes only if nobody holds the lock and no such process exists.
+    A living supervisor holds a lock on the owner file of its folder, which contains its PID and
+    start time. A folder is removed only if the lock is free and the process does not exist.
     """
     for folder in base.iterdir():
         try:
@@ -330,7 +334,7 @@ def _sweep(base: Path) -> None:
 
 
 def _start_time(pid: int) -> str | None:
-    """When a process started, in clock ticks since the machine did; None when it is dead."""
+    """Return the start time of a process in clock ticks since boot; None if it has ended."""
     try:
         # The name, in parentheses, may hold anything; after it come fields 3, 4, ... (proc(5)).
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -1,4 +1,4 @@
-"""Mininet's command line: what cannot work on our switches says why, and no error ends a run."""
+"""Mininet's CLI, adapted to Telemark's switches; errors do not end the run."""
 
 import contextlib
 import itertools
@@ -24,20 +24,21 @@ from telemark.errors import TestbedError
 IPERF_PORT, IPERF_S, UDP_RATE = 5001, 5, "10M"
 LISTENING_S = 5.0
 ANSWER_S = 30.0  # for all of iperf
-INTERRUPT_S = 0.1  # until a command that goes on is interrupted for the second time
+INTERRUPT_S = 0.1  # between the first and the second interrupt of a command
 SENTINEL = chr(127)  # the prompt of the shells of Mininet's nodes
 READ_CHARS = 1024
 TERMINALS = {"xterm": "xterm", "gterm": "gnome-terminal"}
 
 
 class _Ended(BaseException):
-    """A signal that ends the run; Mininet keeps KeyboardInterrupt, and commands keep Exceptions."""
+    """Signal that ends the run; neither Mininet (KeyboardInterrupt) nor commands catch it."""
 
 
-def converse(mininet: Mininet, script: Path | None = None) -> None:
-    """Let the user type commands until `exit`. Ctrl-C ends a command, other signals the run.
+def run_cli(mininet: Mininet, script: Path | None = None) -> None:
+    """Run the interactive CLI until `exit`, or the commands of a script.
 
-    Or do the commands of a script; any of the signals ends the run then.
+    Ctrl-C ends the current command of the interactive CLI; other signals, and any signal during a
+    script, end the run.
     """
     before = {number: signal.getsignal(number) for number in (*STOPPING, signal.SIGALRM)}
     number = None
@@ -47,8 +48,8 @@ def converse(mininet: Mininet, script: Path | None = None) -> None:
             signal.signal(signal.SIGINT, signal.default_int_handler)
             CommandLine(mininet)
         else:
-            with _silence() as nobody:
-                CommandLine(mininet, stdin=nobody, script=script)
+            with _silent_input() as stdin:
+                CommandLine(mininet, stdin=stdin, script=script)
     except _Ended:
         number = end_interrupt()
     finally:
@@ -63,47 +64,49 @@ def converse(mininet: Mininet, script: Path | None = None) -> None:
 
 
 def end_command(node: Node) -> None:
-    """End the command that a node's shell is at, if any: else Mininet could not stop.
+    """End the current command of a node's shell; otherwise Mininet could not stop.
 
-    A prompt does not say that it ended: an interrupt that meets the shell itself, just before it
-    begins the command, gets a prompt too. So the shell is asked for a word that only an idle one
-    gives, and interrupted again, with more time each time, until it does. An interrupt may take the
-    first character that bash reads next, too: an empty line goes before.
+    A prompt does not prove that the command has ended: an interrupt just before the command starts
+    causes a prompt as well. Therefore the shell is interrupted, with growing timeouts, until it
+    answers `echo`. An interrupt may discard the next character that bash reads: an empty line
+    precedes `echo`.
     """
     for attempt in itertools.count():
         if not node.waiting or node.shell.poll() is not None:
             return
         node.sendInt()
         node.write(f"\necho idle {attempt}\n")
-        node.waiting = not _says(node, f"idle {attempt}\r\n{SENTINEL}", INTERRUPT_S * 2**attempt)
+
+        answer = f"idle {attempt}\r\n{SENTINEL}"
+        node.waiting = not _wait_for_answer(node, answer, INTERRUPT_S * 2**attempt)
 
 
-def _says(node: Node, answer: str, timeout_s: float) -> bool:
-    """Read what a node's shell says until it ends with an answer."""
-    said = ""
+def _wait_for_answer(node: Node, answer: str, timeout_s: float) -> bool:
+    """Read the output of a node's shell until it ends with an answer; return whether it does."""
+    received = ""
     until = time.monotonic() + timeout_s
     while (left_s := until - time.monotonic()) > 0:
         if not select.select([node.stdout], [], [], left_s)[0]:
             break
-        said += node.read(READ_CHARS)
-        if said.endswith(answer):
+        received += node.read(READ_CHARS)
+        if received.endswith(answer):
             return True
     return False
 
 
 @contextlib.contextmanager
-def _silence() -> Iterator[TextIO]:
-    """What nobody types: where input has an end, Mininet looks at it again and again."""
+def _silent_input() -> Iterator[TextIO]:
+    """Open an input without data and without EOF, since Mininet polls an input at EOF forever."""
     reading, writing = os.pipe()
-    with open(reading) as nobody, open(writing, "w"):
-        yield nobody
+    with open(reading) as silent, open(writing, "w"):
+        yield silent
 
 
 class CommandLine(CLI):
-    """See mininet.cli; docs/running.md has what differs."""
+    """Mininet's CLI; docs/running.md describes the differences."""
 
     def onecmd(self, line: str) -> Any:
-        """Do one command. An error in it is one line."""
+        """Run one command; errors are reported in one line."""
         try:
             return super().onecmd(line)
         except Exception as wrong:
@@ -112,29 +115,29 @@ class CommandLine(CLI):
             return None
 
     def do_source(self, line: object) -> None:
-        """Do the commands of a file, a line each; those that begin with # are comments.
+        """Run the commands of a file, one per line; lines that begin with # are comments.
         Usage: source FILE"""
         for command in script_lines(Path(str(line))):
-            if not self.isatty():  # nobody typed, and so nobody sees what is done
+            if not self.isatty():  # show the command, as if it had been typed
                 output(f"{self.prompt}{command}\n")
             if self.onecmd(command):
                 return
 
     def default(self, line: str) -> None:
-        """A command at a node."""
+        """Run a command at a node."""
         words = line.split()
         if words[1:2] in (["exit"], ["logout"]):
-            error(f"*** {line.strip()}: {words[0]} lives in its shell; `exit` alone ends all\n")
+            error(f"*** {line.strip()}: a node's shell must not exit; use `exit` to end the CLI\n")
         else:
             super().default(line)
 
     def waitForNode(self, node: Node) -> None:
-        """Show what a command at a node says, and give it what is typed, until it ends.
+        """Print the output of a command at a node, and forward typed input, until it ends.
 
-        Mininet's does not see that a shell has ended. Raises TestbedError where it has.
+        Raises TestbedError if the shell has ended, which Mininet's method does not detect.
         """
         if self.isatty():
-            quietRun("stty -icanon min 1")  # each key, and not only lines
+            quietRun("stty -icanon min 1")  # forward each key, not only lines
         typed, poller = self.stdin.fileno(), select.poll()
         for descriptor in (typed, node.stdout, node.end):
             poller.register(descriptor, select.POLLIN)
@@ -149,13 +152,13 @@ class CommandLine(CLI):
                 node.sendInt()
 
     def do_iperf(self, line: str) -> None:
-        """TCP for 5 seconds, from the first host to the last or between two.
+        """Send TCP for 5 seconds between two hosts (default: from the first to the last).
         Usage: iperf [node1 node2]"""
         self._iperf(line.split())
 
     def do_iperfudp(self, line: str) -> None:
-        """UDP for 5 seconds, from the first host to the last or between two.
-        Usage: iperfudp [bw node1 node2], bw as in 10M"""
+        """Send UDP for 5 seconds between two hosts (default: from the first to the last).
+        Usage: iperfudp [bw node1 node2], bw e.g. 10M"""
         words = line.split() or [UDP_RATE]
         self._iperf(words[1:], "-u", "-b", words[0])
 
@@ -164,10 +167,10 @@ class CommandLine(CLI):
         Usage: link node1 node2 up|down"""
         super().do_link(line)
         words = line.split()
-        if words[2:] == ["up"]:  # with its interface a host lost routes and neighbours
+        if words[2:] == ["up"]:  # a host's interface that goes down loses routes and neighbours
             for host in self.mn.hosts:
                 if host.name in words:
-                    host.settle(self.mn.hosts)
+                    host.configure(self.mn.hosts)
 
     def do_switch(self, line: str) -> None:
         """Stop or start the process of a switch.
@@ -175,10 +178,11 @@ class CommandLine(CLI):
         words = line.split()
         switches = {switch.name: switch for switch in self.mn.switches}
         if len(words) != 2 or words[0] not in switches or words[1] not in ("start", "stop"):
-            raise TestbedError(f"expected one of {', '.join(switches)}, and start or stop")
+            raise TestbedError(f"expected a switch ({', '.join(switches)}) and start or stop")
         switch = switches[words[0]]
         if switch.connected() == (words[1] == "start"):
-            raise TestbedError(f"it is {'running' if switch.connected() else 'stopped'} already")
+            state = "running" if switch.connected() else "stopped"
+            raise TestbedError(f"switch {switch} is already {state}")
         if words[1] == "stop":
             switch.request_end()
             switch.finish()
@@ -186,19 +190,19 @@ class CommandLine(CLI):
             return
         switch.start([])
         switch.wait_ready()
-        output(f"{switch} runs again, with empty tables: the controller that filled them has gone; "
-               "its counters and captures begin anew\n")  # fmt: skip
+        output(f"{switch} runs again, with empty tables (its controller does not refill them), and "
+               "new counters and captures\n")  # fmt: skip
 
     def do_wait(self, _line: str) -> None:
-        """Tell whether all switches run: there is nothing to wait for."""
+        """Print which switches are stopped."""
         stopped = [switch.name for switch in self.mn.switches if not switch.connected()]
         output(f"stopped: {', '.join(stopped)}\n" if stopped else "all switches run\n")
 
     def do_dpctl(self, _line: str) -> None:
-        """Not for these switches."""
+        """Report that dpctl is not available."""
         switch = self.mn.switches[0]
         raise TestbedError(
-            "is Open vSwitch's; of minip4's switches, for example, `sh minip4 tables "
+            "only for Open vSwitch; for minip4 switches use e.g. `sh minip4 tables "
             f"--grpc-server-addr {switch.grpc_address} --device-id {switch.device_id}` or "
             f"`sh minip4 control {switch.control_path} counters`"
         )
@@ -232,7 +236,7 @@ class CommandLine(CLI):
             sending = [*client.enter(), *command, "-t", str(IPERF_S), "-c", address, *options[1:]]
             subprocess.run(sending, timeout=ANSWER_S, check=True, stdin=subprocess.DEVNULL)
         except subprocess.TimeoutExpired:
-            raise TestbedError(f"{server} did not answer within {ANSWER_S:g} s") from None
+            raise TestbedError(f"{server}: no answer within {ANSWER_S:g} s") from None
         except subprocess.CalledProcessError:
             raise TestbedError(f"no connection from {client} to {server}") from None
         finally:
@@ -241,12 +245,12 @@ class CommandLine(CLI):
 
 
 def script_lines(path: Path) -> list[str]:
-    """The commands of a script, without comments. Raises TestbedError."""
+    """Read the commands of a script, without comments. Raises TestbedError."""
     try:
         lines = path.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise TestbedError(f"cannot read the commands in {path}: {why}") from None
+        cause = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise TestbedError(f"{path}: cannot read commands: {cause}") from None
     return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
 
 
@@ -257,14 +261,14 @@ def _await_listener(pid: int, protocol: str) -> None:
             if f":{IPERF_PORT:04X} " in sockets.read():
                 return
         time.sleep(0.02)
-    raise TestbedError(f"iperf does not listen after {LISTENING_S:g} s")
+    raise TestbedError(f"iperf: did not listen within {LISTENING_S:g} s")
 
 
 def _need_display() -> None:
     if "DISPLAY" not in os.environ:
-        raise TestbedError("needs an X display, and DISPLAY is not set")
+        raise TestbedError("needs an X display; set DISPLAY")
 
 
 def _need_program(name: str) -> None:
     if shutil.which(name) is None:
-        raise TestbedError(f"needs {name}, which is not installed")
+        raise TestbedError(f"needs {name}, which is not installed; install it")

@@ -1,4 +1,4 @@
-"""A network in real time: Mininet's namespaces, with a process for each switch."""
+"""Network in real time: Mininet's namespaces, with a process per switch."""
 
 import contextlib
 import itertools
@@ -22,29 +22,29 @@ from mininet.topo import Topo
 
 from minip4.engine.engine import Engine
 from telemark.accounting import pcap
-from telemark.accounting.rejected import Fault, RefusedFrames, first_example
-from telemark.apps.application import Application, Place, Running
+from telemark.accounting.rejected import Fault, RejectedFrames, first_example
+from telemark.apps.application import Application, HostInfo, RunningApplication
 from telemark.backends.backend import LinkEnd, Outcome, Settings
 from telemark.backends.real.applications import ApplicationProcess
-from telemark.backends.real.flow_processes import executable
+from telemark.backends.real.flow_processes import build_program
 from telemark.backends.real.frames import FrameSender
 from telemark.backends.real.isolation import DISABLE_IPV6
-from telemark.backends.real.mininet_cli import converse, end_command
+from telemark.backends.real.mininet_cli import end_command, run_cli
 from telemark.backends.real.p4utils.thrift import ThriftCalls
 from telemark.backends.real.shell import Shell
 from telemark.backends.real.targets.bmv2 import PANEL, Bmv2Switch, panel_interface
 from telemark.backends.real.targets.minip4 import Minip4Switch, SwitchSettings
-from telemark.backends.real.traffic import ProcessCarrier
+from telemark.backends.real.traffic import ProcessTrafficDriver
 from telemark.errors import TestbedError
 from telemark.programs import Program, Source, compiled
 from telemark.topology import links
 from telemark.topology.links import ETHERNET_BYTES, SWITCH_MTU, VLAN_TAG_BYTES
 from telemark.traffic.flows import AnyFlow, Schedule
 
-MAX_INTERFACE = 15  # characters of an interface's name (IFNAMSIZ of <linux/if.h>, less its end)
-FRAMES_S = 1.0  # so long after the network's end frames may still be sent, as in virtual time
-# Counters of /proc/net/snmp and /proc/net/netstat: datagrams for which the kernel had no room; and
-# frames whose checksum or length is wrong (for UDP both are among InErrors, as is a full buffer).
+MAX_INTERFACE = 15  # characters of an interface name (IFNAMSIZ of <linux/if.h> - 1)
+FRAMES_S = 1.0  # frames may be sent until then after the `with` block, as in virtual time
+# Counters of /proc/net/snmp and /proc/net/netstat: datagrams dropped because a buffer was full, and
+# frames with a wrong checksum or length (UDP counts both, and full buffers, as InErrors).
 NO_ROOM = (("Udp", "RcvbufErrors"), ("Udp", "SndbufErrors"), ("Udp", "MemErrors"))
 MALFORMED = (("Ip", "InHdrErrors"), ("IpExt", "InTruncatedPkts"), ("Icmp", "InCsumErrors"),
              ("Tcp", "InCsumErrors"), ("Udp", "InErrors"))  # fmt: skip
@@ -52,7 +52,7 @@ FULL_BUFFERS = (("Udp", "RcvbufErrors"), ("Udp", "MemErrors"))
 
 
 class MininetBackend:
-    """See telemark.backends.backend.Plant. Inside the namespaces of a run."""
+    """NetworkBackend inside the namespaces of a run."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -65,11 +65,11 @@ class MininetBackend:
         self._applications: list[ApplicationProcess] = []
 
     def start(self, exit_stack: contextlib.ExitStack) -> None:
-        """Build Mininet's network, and return when all switches forward and answer."""
+        """Build Mininet's network; return when all switches are ready."""
         settings = self._settings
         linked = {name for link in settings.topo.links() for name in link}
-        if alone := sorted({*settings.topo.hosts()} - linked):
-            raise TestbedError(f"host {alone[0]} has no link: in real time it needs one")
+        if unlinked := sorted({*settings.topo.hosts()} - linked):
+            raise TestbedError(f"host {unlinked[0]}: has no link; in real time it needs one")
         check_interfaces(settings.topo, settings.target)
         switch_settings = SwitchSettings(
             programs=settings.programs,
@@ -82,12 +82,12 @@ class MininetBackend:
             device_ids=settings.device_ids,
         )
         for program in {*settings.programs.values()}:
-            Engine(program.compiled.bmv2_json).close()  # or all switches would run cc at once
+            Engine(program.compiled.bmv2_json).close()  # compile once, before the switches start
         for tool in ("send", "receive", "tcp_send", "tcp_receive", "send_frames"):
-            executable(tool)  # a schedule must not wait for the C compiler
-        settings.tell("starting the network")
+            build_program(tool)  # before the traffic starts
+        settings.report_progress("starting the network")
         setLogLevel("error")
-        mininet.net.fixLimits = lambda: None  # it writes settings of the whole machine
+        mininet.net.fixLimits = lambda: None  # would change settings of the whole machine
         self._mininet = Mininet(
             switch=_switch_maker(settings, switch_settings, exit_stack),
             host=partial(Host, mtu_bytes=settings.mtu_bytes), link=ImpairedLink,
@@ -103,37 +103,37 @@ class MininetBackend:
         _widen([end.interface for link in self.links for end in link if is_switch(end.node)])
         self._mininet.start()
         for host in self.hosts:
-            host.settle(self.hosts)
+            host.configure(self.hosts)
         for switch in self.switches:
             switch.wait_ready()
 
     def traffic_driver(
         self, flows: Sequence[AnyFlow], schedules: Mapping[int, Schedule]
-    ) -> ProcessCarrier:
-        """Processes that send and receive, in the hosts' namespaces."""
+    ) -> ProcessTrafficDriver:
+        """Create sender and receiver processes in the hosts' namespaces."""
         hosts = {host.name: host for host in self.hosts}
         self._flow_ports |= {flow.port for flow in flows}
-        return ProcessCarrier(hosts, self._settings.folder, flows, schedules)
+        return ProcessTrafficDriver(hosts, self._settings.folder, flows, schedules)
 
     def send_frames(self, host: str, times_ns: Sequence[int], frames: Sequence[bytes]) -> None:
-        """Return when a process has begun that sends them, in the host's namespace."""
+        """Start a process in the host's namespace that sends raw frames."""
         name = f"frames-{len(self._frame_senders)}"
         node = next(node for node in self.hosts if node.name == host)
         sender = FrameSender(node, self._settings.folder / name, times_ns, frames)
         self._frame_senders.append(sender)
 
-    def run_application(self, host: str, application: Application) -> Running:
-        """A process in the host's namespace."""
+    def run_application(self, host: str, application: Application) -> RunningApplication:
+        """Start a process in the host's namespace."""
         node = next(node for node in self.hosts if node.name == host)
         log = self._settings.folder / f"{host}-application-{len(self._applications)}.log"
         neighbours = {other.IP(): other.MAC() for other in self.hosts}
-        place = Place(host, node.IP(), node.MAC(), self._settings.mtu_bytes, neighbours)
+        place = HostInfo(host, node.IP(), node.MAC(), self._settings.mtu_bytes, neighbours)
         process = ApplicationProcess(node, place, application, log)
         self._applications.append(process)
         return process.running
 
     def _stop_mininet(self) -> None:
-        for node in self._mininet.values():  # a signal may have come while one was at a command
+        for node in self._mininet.values():  # a signal may have interrupted a command
             end_command(node)
         self._mininet.stop()
 
@@ -144,18 +144,18 @@ class MininetBackend:
             application.stop()
 
     def command_line(self) -> None:
-        """Mininet's."""
+        """Run Mininet's CLI."""
         setLogLevel("output")
-        converse(self._mininet)
+        run_cli(self._mininet)
 
     async def run_script(self, script: Path) -> None:
-        """The same, without anybody who types. Nothing else happens in this process meanwhile."""
+        """Run a script with Mininet's CLI; blocks this process."""
         setLogLevel("output")
-        lg.ch.setStream(sys.stdout)  # what is done is the run's output; Mininet's is stderr
-        converse(self._mininet, script)
+        lg.ch.setStream(sys.stdout)  # instead of stderr
+        run_cli(self._mininet, script)
 
     def check_alive(self) -> None:
-        """See Plant."""
+        """See NetworkBackend."""
         for switch in self.switches:
             switch.check_alive()
         for application in self._applications:
@@ -163,12 +163,12 @@ class MininetBackend:
         self._check_shells()
 
     def _check_shells(self) -> None:
-        """Raise TestbedError for a shell that has ended: with it went its host's namespace."""
+        """Raise TestbedError if a node's shell has ended, and its namespace with it."""
         for node in (*self.hosts, *self.switches):
             node.check_shell()
 
     def finish(self) -> Outcome:
-        """Stop the switches, and take all counters in."""
+        """Stop the switches, and read all counters."""
         self._check_shells()
         end_s = time.monotonic() + FRAMES_S
         for sender in self._frame_senders:
@@ -188,42 +188,46 @@ class MininetBackend:
             proc = Path(f"/proc/{host.pid}/net")
             outcome.interface_counters |= _interface_counters(proc / "dev", host.name)
             outcome.udp_losses[host.name] = _sum(_protocol_counters(proc), NO_ROOM)
-        outcome.refused = self._malformed_frames(has_captures=self._settings.capture)
-        outcome.refused += self._take_out_too_long(outcome)
+        outcome.rejected = self._malformed_frames(has_captures=self._settings.capture)
+        outcome.rejected += self._remove_too_long(outcome)
         return outcome
 
-    def refused_frames(self) -> list[RefusedFrames]:
-        """See Plant. Without an example: the switches still write their captures."""
+    def rejected_frames(self) -> list[RejectedFrames]:
+        """See NetworkBackend. Without examples: captures are incomplete while switches run."""
         return self._malformed_frames(has_captures=False)
 
-    def _malformed_frames(self, *, has_captures: bool) -> list[RefusedFrames]:
-        """Those that the kernel counted, with the first one of the captures as an example."""
-        refused = []
+    def _malformed_frames(self, *, has_captures: bool) -> list[RejectedFrames]:
+        """Return malformed frames by the kernel's counters, with the first captured example."""
+        rejected = []
         for host in self.hosts:
             counters = _protocol_counters(Path(f"/proc/{host.pid}/net"))
             malformed = _sum(counters, MALFORMED) - _sum(counters, FULL_BUFFERS)
             if malformed:
                 paths = [self._capture(port, "out") for port, end in self._host_links()
                          if end.node == host.name and has_captures]  # fmt: skip
-                captured = itertools.chain.from_iterable(map(pcap.each_frame, paths))
-                frames = (frame for frame in map(self._completed, captured) if frame is not None)
+                captured = itertools.chain.from_iterable(map(pcap.iterate_frames, paths))
+                frames = (frame for frame in map(self._complete, captured) if frame is not None)
                 example = first_example(frames, host.MAC())
-                refused.append(RefusedFrames(host.name, Fault.MALFORMED, malformed, example))
-        return refused
 
-    def _completed(self, frame: pcap.Captured) -> tuple[int, bytes] | None:
-        """A captured frame and its time. None if it was cut, unless zeros followed, as in flows."""
+                rejected.append(RejectedFrames(host.name, Fault.MALFORMED, malformed, example))
+        return rejected
+
+    def _complete(self, frame: pcap.CapturedFrame) -> tuple[int, bytes] | None:
+        """Return the time and bytes of a captured frame; None if truncated.
+
+        Truncated frames of flows are padded: the rest of their payload is zero.
+        """
         ports = struct.unpack_from(">HH", frame.bytes.ljust(pcap.UDP + 4), pcap.UDP)
         if len(frame.bytes) < frame.length and self._flow_ports.isdisjoint(ports):
             return None
         return frame.time_ns, frame.bytes.ljust(frame.length, b"\0")
 
-    def _take_out_too_long(self, outcome: Outcome) -> list[RefusedFrames]:
-        """Take out of the kernel's drops those on links to hosts that got frames above their MTU.
+    def _remove_too_long(self, outcome: Outcome) -> list[RejectedFrames]:
+        """Remove frames above the MTU of hosts from the kernel's drops, and return them.
 
-        All of them, at both ends: the switch tries some frames more than once.
+        All drops at both ends of such a link are removed: switches retry some frames.
         """
-        refused = []
+        rejected = []
         for port, end in self._host_links() if self._settings.capture else ():
             ends = [outcome.interface_counters[each.interface] for each in (port, end)]
             dropped = ends[1]["dropped"]
@@ -231,26 +235,27 @@ class MininetBackend:
                 for each in ends:
                     each["dropped"] = 0
                 outcome.counters[port.node]["ports"][str(port.port)]["kernel"]["send_errors"] = 0
-                refused.append(RefusedFrames(end.node, Fault.TOO_LONG, dropped))
-        return refused
 
-    def _too_long(self, port: LinkEnd, what: str) -> int:
-        longest = self._settings.mtu_bytes + ETHERNET_BYTES + VLAN_TAG_BYTES
-        lengths = pcap.read(self._capture(port, what), width=1).length
-        return int(np.count_nonzero(lengths > longest))
+                rejected.append(RejectedFrames(end.node, Fault.TOO_LONG, dropped))
+        return rejected
+
+    def _too_long(self, port: LinkEnd, capture: str) -> int:
+        limit = self._settings.mtu_bytes + ETHERNET_BYTES + VLAN_TAG_BYTES
+        lengths = pcap.read(self._capture(port, capture), width=1).length
+        return int(np.count_nonzero(lengths > limit))
 
     def _host_links(self) -> list[tuple[LinkEnd, LinkEnd]]:
-        """Links between a switch and a host: the switch's end, and the host's."""
+        """Return the links between a switch and a host, the switch's end first."""
         switches = {switch.name for switch in self.switches}
         return [(near, far) for link in self.links for near, far in (link, link[::-1])
                 if near.node in switches and far.node not in switches]  # fmt: skip
 
-    def _capture(self, port: LinkEnd, what: str) -> Path:
-        return self._settings.folder / f"{port.interface}_{what}.pcap"
+    def _capture(self, port: LinkEnd, capture: str) -> Path:
+        return self._settings.folder / f"{port.interface}_{capture}.pcap"
 
 
 def check_interfaces(topo: Topo, target: str) -> None:
-    """Raise TestbedError for nodes whose interfaces would have names that the kernel refuses."""
+    """Raise TestbedError for nodes whose interface names would be too long for the kernel."""
     for _, _, info in topo.links(sort=True, withInfo=True):
         for end in "12":
             node, port = info[f"node{end}"], info[f"port{end}"]
@@ -259,8 +264,8 @@ def check_interfaces(topo: Topo, target: str) -> None:
                 name = panel_interface(node, port)
             if len(name) > MAX_INTERFACE:
                 raise TestbedError(
-                    f"node {node}: its interface would be {name}, and Linux takes "
-                    f"{MAX_INTERFACE} characters: give the node a shorter name"
+                    f"node {node}: its interface name {name} exceeds {MAX_INTERFACE} characters; "
+                    "use a shorter node name"
                 )
 
 
@@ -276,35 +281,34 @@ def _switch_maker(
 
 
 class Host(Shell, Node):
-    """A host that sends only what it is told to, in frames as they will be on the wire."""
+    """Host without IPv6, without offloads, and with static neighbours."""
 
     def __init__(self, name: str, mtu_bytes: int, **params: Any) -> None:
         self._mtu_bytes = mtu_bytes
-        self._addresses = "", ""  # IPv4 and MAC, once it is settled
+        self._addresses = "", ""  # IPv4 and MAC, set by configure()
         super().__init__(name, **params)
 
     def IP(self, intf: Any = None) -> str:
-        """Also when the network has ended, and its interfaces are gone."""
+        """Return the IPv4 address, also after the network has ended."""
         return super().IP(intf) if self.intfs else self._addresses[0]
 
     def MAC(self, intf: Any = None) -> str:
-        """The same."""
+        """Return the MAC address, also after the network has ended."""
         return super().MAC(intf) if self.intfs else self._addresses[1]
 
     def startShell(self, mnopts: str | None = None) -> None:
-        """Start the host's shell; IPv6 goes before an interface comes up and says hello."""
+        """Start the host's shell, and disable IPv6 before an interface comes up."""
         super().startShell(mnopts)
         self.cmd(DISABLE_IPV6)
 
     def enter(self) -> list[str]:
-        """The beginning of a command that is to run in the host's network namespace."""
+        """Return a command prefix that enters the host's network namespace."""
         return ["nsenter", f"--net=/proc/{self.pid}/ns/net"]
 
-    def settle(self, hosts: "Sequence[Host]") -> None:
-        """Turn offloads off, set the MTU, and tell the host every other's MAC address.
+    def configure(self, hosts: "Sequence[Host]") -> None:
+        """Disable offloads, set the MTU, and add static neighbours and routes to all other hosts.
 
-        Those outside of its own subnet get a route: what leads there, switches know. A host that a
-        topology gives `neighbours` of its own, IPv4 -> MAC address, knows those alone.
+        If the topology sets `neighbours` (IPv4 -> MAC address) of a host, it gets only these.
         """
         self._addresses = self.IP(), self.MAC()
         interface = self.defaultIntf()
@@ -319,7 +323,7 @@ class Host(Shell, Node):
             others = {other.IP(): other.MAC() for other in hosts if other is not self}
             commands += [f"ip route replace {address} dev {interface} scope link"
                          for address in others if IPv4Address(address) not in subnet]  # fmt: skip
-        if "defaultRoute" in self.params:  # Mininet's word for it, as in "via 10.0.0.1"
+        if "defaultRoute" in self.params:  # of Mininet, e.g. "via 10.0.0.1"
             commands.append(f"ip route replace default {self.params['defaultRoute']}")
         commands += [f"ip neigh replace {address} lladdr {mac} dev {interface}"
                      for address, mac in (others if own is None else own).items()]  # fmt: skip
@@ -328,20 +332,20 @@ class Host(Shell, Node):
             capture_output=True, check=False,
         )  # fmt: skip
         if done.returncode:
-            raise TestbedError(f"host {self.name} cannot be set up: {done.stderr.strip()}")
+            raise TestbedError(f"host {self.name}: cannot be configured: {done.stderr.strip()}")
 
 
 class Interface(Intf):
-    """An end of a link."""
+    """End of a link."""
 
     def delete(self) -> None:
-        """Remove it; where its node's shell has ended, it goes with the run."""
+        """Remove the interface; if the node's shell has ended, it is removed with the run."""
         with contextlib.suppress(TestbedError):
             super().delete()
 
 
 class ImpairedLink(Link):
-    """A veth pair; its ends keep their link's properties for the switches to read."""
+    """veth pair; its ends keep the link parameters for the switches."""
 
     def __init__(self, node1: Any, node2: Any, **params: Any) -> None:
         own = dict(zip(("params1", "params2"), links.of_ends(node1, node2, params), strict=True))
@@ -356,7 +360,7 @@ def _widen(interfaces: Sequence[str]) -> None:
         ["ip", "-batch", "-"], input=commands, text=True, capture_output=True, check=False
     )
     if done.returncode:
-        raise TestbedError(f"switches' interfaces cannot be set up: {done.stderr.strip()}")
+        raise TestbedError(f"switch interfaces: cannot set the MTU: {done.stderr.strip()}")
 
 
 def _end_of(interface: Any) -> LinkEnd:
@@ -364,9 +368,9 @@ def _end_of(interface: Any) -> LinkEnd:
 
 
 def _interface_counters(path: Path, node: str) -> dict[str, dict[str, int]]:
-    """Packets and drops by interface, from /proc/net/dev (netdevice's columns, see proc(5)).
+    """Read packets and drops by interface from /proc/net/dev, see proc(5).
 
-    Several hosts may have an eth0: such names are led by their node's.
+    Names that do not begin with the node's name, such as eth0, are prefixed with it.
     """
     counters = {}
     for line in path.read_text().splitlines()[2:]:
@@ -383,9 +387,9 @@ def _interface_counters(path: Path, node: str) -> dict[str, dict[str, int]]:
 
 
 def _protocol_counters(proc: Path) -> dict[tuple[str, str], int]:
-    """The counters of `snmp` and `netstat` in a folder such as /proc/net, by group and name.
+    """Read the counters in `snmp` and `netstat` of a folder such as /proc/net, by group and name.
 
-    Of each group there is a line of names, then one of values.
+    Each group has a line of names, and then a line of values.
     """
     counters = {}
     for file in ("snmp", "netstat"):

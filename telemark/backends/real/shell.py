@@ -1,5 +1,4 @@
-"""The shell of a node: what it is given is noted first, since a signal may come in between, and it
-may end."""
+"""Shell of a Mininet node that may end, and that signals may interrupt."""
 
 import os
 import select
@@ -9,7 +8,7 @@ from telemark.errors import TestbedError
 
 
 class Shell:
-    """Goes before Mininet's class of a node."""
+    """Mixin for Mininet's node classes; must precede them in the list of base classes."""
 
     name: str
     pid: int
@@ -18,37 +17,37 @@ class Shell:
     stdout: Any
     pollOut: Any
     waiting: bool
-    end = -1  # a descriptor that can be read when the shell has ended; once it has started
+    end = -1  # pidfd of the shell
 
     def startShell(self, mnopts: str | None = None) -> None:
-        """Start it. Who waits for what it says learns of its end, too."""
+        """Start the shell; polls of its output also report its end."""
         super().startShell(mnopts)  # type: ignore[misc]
         self.end = os.pidfd_open(self.pid)
-        for descriptor in (self.stdout, self.end):  # Mininet polls whether it could write, too
+        for descriptor in (self.stdout, self.end):  # replaces Mininet's mask, which has POLLOUT
             self.pollOut.register(descriptor, select.POLLIN)
 
     def cleanup(self) -> None:
-        """Close what belongs to it."""
+        """Close the pidfd and the node's pipes."""
         if self.shell:
             os.close(self.end)
         super().cleanup()  # type: ignore[misc]
 
     def sendCmd(self, *args: Any, **options: Any) -> None:
-        """Give it a command. Raises TestbedError where it has ended."""
+        """Send a command to the shell. Raises TestbedError if the shell has ended."""
         self.check_shell()
         super().sendCmd(*args, **options)  # type: ignore[misc]
 
     def write(self, data: Any) -> None:
-        """Note that the shell is at a command, then give it the command.
+        """Mark the shell as busy, then write to it.
 
-        Mininet notes it afterwards. A stop in between would ask a shell that does not answer. An
-        idle shell that is taken for a busy one is interrupted and says that it is ready: no harm.
+        Mininet marks it afterwards: after a signal in between, it would wait for a busy shell. To
+        mark an idle shell as busy is harmless: it is interrupted, and reports that it is ready.
         """
         self.waiting = True
         super().write(data)  # type: ignore[misc]
 
     def waitReadable(self, timeoutms: int | None = None) -> Any:
-        """What poll() says of its output. Raises TestbedError where it has ended, and said all."""
+        """Poll the output. Raises TestbedError if the shell has ended, and all output was read."""
         ready = super().waitReadable(timeoutms)  # type: ignore[misc]
         if ready and all(descriptor == self.end for descriptor, _ in ready):
             self.waiting = False
@@ -56,9 +55,9 @@ class Shell:
         return ready
 
     def check_shell(self) -> None:
-        """Raise TestbedError when the shell has ended, as by `exit`: its node is no more."""
+        """Raise TestbedError if the shell has ended, e.g. by `exit`."""
         if self.shell is not None and self.shell.poll() is not None:
             raise TestbedError(
-                f"{self.name}: its shell has ended, and {self.name} with it, at `{self.lastCmd}`: "
-                "expected commands that leave it, as `(exit 1)` does"
+                f"{self.name}: its shell was ended by `{self.lastCmd}`; use commands that do not "
+                "exit the shell, e.g. `(exit 1)`"
             )

@@ -1,4 +1,4 @@
-"""A TCP flow in real time: sent by c/tcp_send.c, received by c/tcp_receive.c."""
+"""TCP flow in real time: sent by c/tcp_send.c, received by c/tcp_receive.c."""
 
 import signal
 from collections.abc import Mapping
@@ -13,21 +13,21 @@ from telemark.traffic.tcp import ANSWERS, PROGRESS, RECEIVED, TcpFlow, TcpRecord
 
 
 class TcpProcesses(FlowProcesses):
-    """Both ends of a connection."""
+    """Sender and receiver of a TCP connection."""
 
     def __init__(self, hosts: Mapping[str, Any], folder: Path, flow: TcpFlow) -> None:
         super().__init__(hosts, folder, flow)
         self._tcp_flow = flow
 
     async def finish_sending(self) -> None:
-        """Return when all was acknowledged. Raises FailedRunError for a connection that failed."""
+        """Wait until all data is acknowledged. Raises FailedRunError if the connection failed."""
         try:
             await self._sender.await_word("acknowledged")
         except TestbedError as error:
             raise FailedRunError(str(error)) from error
 
     async def record(self) -> TcpRecord:
-        """Close the connection, the receiver first, and read what both have recorded."""
+        """Close the connection, the receiver first, and read the records of both ends."""
         self._receiver.process.send_signal(signal.SIGTERM)
         await self._receiver.output()
         await self._sender.output()

@@ -1,4 +1,4 @@
-"""Flows in real time: processes in the hosts' namespaces, which all begin by one clock."""
+"""Traffic in real time: processes in the hosts' namespaces that share one clock."""
 
 import asyncio
 import time
@@ -12,11 +12,11 @@ from telemark.errors import IDLE_MACHINE
 from telemark.traffic.flows import AnyFlow, AnyRecord, Schedule
 from telemark.traffic.tcp import TcpFlow
 
-LEAD_NS, LEAD_OF_FLOW_NS = 20_000_000, 200_000  # for telling senders when their flows begin
+LEAD_NS, LEAD_PER_FLOW_NS = 20_000_000, 200_000  # time to send the start time to all senders
 
 
-class ProcessCarrier:
-    """See telemark.traffic.flows.Carrier."""
+class ProcessTrafficDriver:
+    """TrafficDriver in real time."""
 
     late_remedy: ClassVar[str] = f", or {IDLE_MACHINE}"
 
@@ -32,23 +32,22 @@ class ProcessCarrier:
         }  # fmt: skip
 
     async def prepare(self) -> int:
-        """Return when all receivers listen and all senders wait to be told when to begin."""
+        """Start all processes; return when all receivers listen and all senders are ready."""
         for flow in self._flows.values():
             await flow.launch()
         for flow in self._flows.values():
             await flow.await_ready()
-        return time.monotonic_ns() + LEAD_NS + LEAD_OF_FLOW_NS * len(self._flows)
+        return time.monotonic_ns() + LEAD_NS + LEAD_PER_FLOW_NS * len(self._flows)
 
     def begin(self, start_ns: int) -> None:
-        """Tell each sender when its flow begins."""
+        """Send each sender the start time of its flow."""
         for number, flow in self._flows.items():
             flow.begin(start_ns + self._after_ns[number])
 
     async def finish(self, drain_s: float) -> dict[int, AnyRecord]:
-        """Wait until all is sent, and `drain_s` longer for what is on its way.
+        """Wait until all packets are sent, and `drain_s` longer; return the records.
 
-        The books tell whether that was long enough. Raises TestbedError when a sender did not
-        keep its rate, or when a program failed.
+        Raises TestbedError if a sender did not keep its rate, or if a program failed.
         """
         for flow in self._flows.values():
             await flow.finish_sending()
@@ -56,6 +55,6 @@ class ProcessCarrier:
         return {number: await flow.record() for number, flow in self._flows.items()}
 
     async def stop(self) -> None:
-        """End what still runs."""
+        """Kill all processes."""
         for flow in self._flows.values():
             await flow.stop()

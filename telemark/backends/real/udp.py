@@ -1,4 +1,4 @@
-"""A UDP flow in real time: sent by c/send.c, received by c/receive.c."""
+"""UDP flow in real time: sent by c/send.c, received by c/receive.c."""
 
 import json
 import signal
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from telemark.backends.real.flow_processes import FlowProcesses
+from telemark.errors import IDLE_MACHINE
 from telemark.traffic.flows import (
     HEADERS_BYTES,
     RECEIVED,
@@ -19,9 +20,9 @@ from telemark.traffic.flows import (
     Schedule,
 )
 
-BURST = 32  # datagrams that a sender which fell behind sends at once, at most
-MAX_LAG_NS = 500_000_000  # a sender further behind its schedule gives up
-END_LAG_NS = 50_000_000  # a sender may end this late, and later by a hundredth of its duration
+BURST = 32  # maximum number of datagrams per batch of a late sender
+MAX_LAG_NS = 500_000_000  # a sender that is later than this gives up
+END_LAG_NS = 50_000_000  # maximum lag at the end, plus 1 % of the duration
 RATE_NOT_KEPT = 3  # exit status of c/send.c
 
 
@@ -35,30 +36,30 @@ class UdpProcesses(FlowProcesses):
         self._udp_flow = flow
         self._schedule = schedule
         self._start_ns = 0
-        self._totals: dict[str, int] = {}  # the sender's
+        self._totals: dict[str, int] = {}  # of the sender
 
     def begin(self, start_ns: int) -> None:
-        """Tell the sender when the flow begins."""
+        """Send the start time to the sender."""
         self._start_ns = start_ns
         super().begin(start_ns)
 
     async def finish_sending(self) -> None:
-        """Wait for the sender's end. Raises RateError when it did not keep its rate."""
+        """Wait for the end of the sender. Raises RateError if it did not keep its rate."""
         output = await self._sender.output(RATE_NOT_KEPT)
         self._totals = json.loads(output)
-        allowed_ns = END_LAG_NS + self._schedule.lasts_ns / 100
+        allowed_ns = END_LAG_NS + self._schedule.duration_ns / 100
         is_late = self._totals["last_lag_ns"] > allowed_ns
         if is_late or self._sender.process.returncode == RATE_NOT_KEPT:
             lasted_ns = max(self._totals["last_ns"] - self._start_ns, 1)
             raise RateError(
                 f"flow {self._flow.id} of {self._flow.source}: rate too high for this machine: "
-                f"asked {self._udp_flow.rate_pps:.0f} packets/s, "
-                f"kept {1e9 * self._totals['sent'] / lasted_ns:.0f}: lower the rate, "
-                "or leave the machine more idle"
+                f"requested {self._udp_flow.rate_pps:.0f} packets/s, "
+                f"sent {1e9 * self._totals['sent'] / lasted_ns:.0f}; lower the rate or "
+                f"{IDLE_MACHINE}"
             )
 
     async def record(self) -> FlowRecord:
-        """End the receiver, and read what both have recorded."""
+        """End the receiver, and read the records of both ends."""
         self._receiver.process.send_signal(signal.SIGTERM)
         received: dict[str, int] = json.loads(await self._receiver.output())
         return FlowRecord(

@@ -1,1 +1,1 @@
-"""Networks in virtual time: one event queue, one process, no root."""
+"""Backend in virtual time: one event queue, one process, no root."""

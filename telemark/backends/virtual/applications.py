@@ -1,4 +1,4 @@
-"""Applications in virtual time: objects of the event queue, called at the simulated instant."""
+"""Applications in virtual time: objects called by the event queue."""
 
 import pickle
 import sys
@@ -9,12 +9,12 @@ from minip4.engine.errors import InvalidArgument
 from minip4.simulator.virtual import Virtual
 from telemark.apps.application import (
     Application,
-    Inlet,
-    Place,
-    Running,
+    HostInfo,
+    Receiver,
+    RunningApplication,
     Timers,
-    packed,
-    what_went_wrong,
+    describe_error,
+    pickled,
 )
 from telemark.apps.application import Host as HostOfApplication
 from telemark.errors import TestbedError
@@ -23,11 +23,11 @@ from telemark.traffic.received import Taken
 if TYPE_CHECKING:
     from telemark.backends.virtual.network import Host
 
-CALLS_AT_ONCE = 1_000_000  # of timers, at one instant: more than any that end
+MAX_CALLS = 1_000_000  # of timers at one instant; more means an endless loop
 
 
 class Applications:
-    """Those of one network, whose hosts' addresses are `neighbours`: IPv4 -> MAC."""
+    """Applications of one network; `neighbours`: IPv4 -> MAC address of all hosts."""
 
     def __init__(self, virtual: Virtual, neighbours: Mapping[str, str], mtu_bytes: int) -> None:
         self._virtual = virtual
@@ -35,18 +35,18 @@ class Applications:
         self._mtu_bytes = mtu_bytes
         self._timers = Timers()
         self._hosts: list[VirtualHost] = []
-        self._inlets: dict[int, tuple[VirtualHost, Inlet]] = {}  # by inbox
-        self._instant_ns = self._calls = 0  # of timers, since time last went on
+        self._receivers: dict[int, tuple[VirtualHost, Receiver]] = {}  # by inbox
+        self._instant_ns = self._calls = 0  # current instant, and timer calls at it
 
-    def run(self, host: "Host", application: Application) -> Running:
+    def run(self, host: "Host", application: Application) -> RunningApplication:
         """Start a copy of an application at a host."""
-        name = str(Running(host.name, type(application).__name__))
-        return self.begin(host, pickle.loads(packed(application, name)))
+        name = str(RunningApplication(host.name, type(application).__name__))
+        return self.begin(host, pickle.loads(pickled(application, name)))
 
-    def begin(self, host: "Host", application: Application) -> Running:
-        """Start an application itself."""
-        running = Running(host.name, type(application).__name__)
-        place = Place(host.name, host.address, host.mac, self._mtu_bytes, self._neighbours)
+    def begin(self, host: "Host", application: Application) -> RunningApplication:
+        """Start an application without copying it."""
+        running = RunningApplication(host.name, type(application).__name__)
+        place = HostInfo(host.name, host.address, host.mac, self._mtu_bytes, self._neighbours)
         started = VirtualHost(self._virtual, host.node, place, self._timers, running)
         self._hosts.append(started)
         started.start(application)
@@ -54,39 +54,39 @@ class Applications:
 
     @property
     def next_ns(self) -> int | None:
-        """When somebody is to be called."""
+        """Time of the next timer."""
         return self._timers.next_ns
 
     def call_due(self) -> None:
-        """Call those whose time has come."""
+        """Run the timers that are due."""
         now_ns = self._virtual.now_ns
         self._calls = self._calls + 1 if now_ns == self._instant_ns else 0
         self._instant_ns = now_ns
-        if self._calls > CALLS_AT_ONCE:
+        if self._calls > MAX_CALLS:
             raise TestbedError(
-                f"virtual time stands still at {now_ns / 1e9:g} s: an application has itself "
-                "called back at once, again and again: call_at() a later time"
+                f"virtual time stands still at {now_ns / 1e9:g} s: a callback of an application "
+                "calls itself without delay; use call_at() with a later time"
             )
         self._timers.call_due(now_ns)
 
     def hand_over(self) -> None:
-        """Tell those for whom something came."""
+        """Deliver received packets to applications."""
         for inbox in self._virtual.inboxes.filled():
-            if inbox not in self._inlets:  # it was opened since
-                self._inlets = {
-                    inlet.socket.inbox: (host, inlet)
-                    for host in self._hosts for inlet in host.inlets
+            if inbox not in self._receivers:  # a new port
+                self._receivers = {
+                    receiver.socket.inbox: (host, receiver)
+                    for host in self._hosts for receiver in host.receivers
                 }  # fmt: skip
-            host, inlet = self._inlets[inbox]
-            host.call(inlet.arrived)
+            host, receiver = self._receivers[inbox]
+            host.call(receiver.arrived)
 
     def close(self) -> None:
-        """The network is about to end: nothing is held back, and no timer is looked at any more."""
+        """Deliver held packets, and stop timers: the network is about to end."""
         for host in self._hosts:
             host.call(host.close)
 
-    def finish(self) -> list[Running]:
-        """What became of them."""
+    def finish(self) -> list[RunningApplication]:
+        """Read the results of all applications."""
         for host in self._hosts:
             host.call(host.finish)
         return [host.running for host in self._hosts]
@@ -96,7 +96,12 @@ class VirtualHost(HostOfApplication):
     """See telemark.apps.application.Host."""
 
     def __init__(
-        self, virtual: Virtual, node: int, place: Place, timers: Timers, running: Running
+        self,
+        virtual: Virtual,
+        node: int,
+        place: HostInfo,
+        timers: Timers,
+        running: RunningApplication,
     ) -> None:
         super().__init__(place, timers)
         self.running = running
@@ -105,25 +110,25 @@ class VirtualHost(HostOfApplication):
         self._application: Application
 
     def start(self, application: Application) -> None:
-        """Let an application have the host."""
+        """Start an application at the host."""
         self._application = application
         self.call(lambda: application.start(self))
 
     def finish(self) -> None:
-        """Ask for the result."""
+        """Read counters and result."""
         self.running.sent, self.running.received = self.sent, self.received
         result = self._application.result()
-        self.running.results.append(pickle.loads(packed(result, "its result")))
+        self.running.results.append(pickle.loads(pickled(result, "its result")))
 
-    def call(self, what: Callable[[], object]) -> None:
-        """Call something of the application's; what goes wrong there names it."""
+    def call(self, function: Callable[[], object]) -> None:
+        """Call a function of the application. Raises TestbedError for its exceptions."""
         try:
-            what()
+            function()
         except Exception as error:
-            raise TestbedError(f"{self.running}: {what_went_wrong(error)}") from error
+            raise TestbedError(f"{self.running}: {describe_error(error)}") from error
 
     def now_ns(self) -> int:
-        """Virtual time."""
+        """Return virtual time."""
         return self._virtual.now_ns
 
     def call_at(self, time_ns: float, callback: Callable[[], None]) -> None:
@@ -134,21 +139,21 @@ class VirtualHost(HostOfApplication):
         try:
             inbox = self._virtual.inboxes.open_udp(self._node, port)
         except InvalidArgument:
-            raise TestbedError(f"UDP port {port} is taken") from None
+            raise TestbedError(f"UDP port {port}: already in use; choose another port") from None
         return VirtualDatagramSocket(self._virtual, self._node, inbox, port, self.neighbours)
 
     def _open_frames(self, *, takes: bool) -> "VirtualFrameSocket":
         try:
             inbox = self._virtual.inboxes.open_frames(self._node) if takes else None
         except InvalidArgument:
-            raise TestbedError("its frames are taken") from None
+            raise TestbedError("frames of the host: another application receives them") from None
         return VirtualFrameSocket(self._virtual, self._node, inbox)
 
 
 class VirtualSocket:
     """See telemark.apps.application.Socket; `inbox` is None where it only sends."""
 
-    most = sys.maxsize
+    max_batch = sys.maxsize
 
     def __init__(self, virtual: Virtual, node: int, inbox: int | None) -> None:
         self.inbox = inbox
@@ -156,7 +161,7 @@ class VirtualSocket:
         self._node = node
 
     def take(self) -> Taken:
-        """All that waits."""
+        """Return all waiting packets."""
         assert self.inbox is not None
         return self._inboxes.take(self.inbox)
 
@@ -165,7 +170,7 @@ class VirtualFrameSocket(VirtualSocket):
     """See telemark.apps.application.FrameSocket."""
 
     def send(self, frame: bytes) -> None:
-        """It leaves now."""
+        """Send a frame at the current time."""
         self._inboxes.send_frame(self._node, frame)
 
 
@@ -180,6 +185,6 @@ class VirtualDatagramSocket(VirtualSocket):
         self._neighbours = neighbours
 
     def send(self, payload: bytes, address: str, port: int, tos: int) -> None:
-        """It leaves now."""
+        """Send a datagram at the current time."""
         to = (self._neighbours[address], address, port)
         self._inboxes.send_datagram(self._node, self._port, to, payload, tos)

@@ -1,4 +1,4 @@
-"""Virtual time: the event loop in which time passes only while every task waits for it."""
+"""Virtual clock, and an asyncio event loop in which time advances only while all tasks wait."""
 
 import asyncio
 import heapq
@@ -13,17 +13,17 @@ from telemark.errors import TestbedError
 
 T = TypeVar("T")
 
-START_NS = 1_000_000_000  # programs may take a timestamp of 0 for "never"
-SLICE_EVENTS = 2_000_000  # then signals are looked at, and progress is told
+START_NS = 1_000_000_000  # not 0: P4 programs may use timestamp 0 for "never"
+SLICE_EVENTS = 2_000_000  # between checks for signals and progress reports
 
 
-class World(Protocol):
-    """What lives in virtual time beside the tasks."""
+class Simulation(Protocol):
+    """Simulation that advances virtual time while all tasks wait."""
 
     def advance(self, until_ns: int | None, max_events: int) -> bool:
-        """Let things happen until then (None: until a controller is needed).
+        """Process events until a time (None: until a controller must react).
 
-        False: nothing will ever happen. Afterwards `now_ns` tells how far it came.
+        `now_ns` is the time reached. Returns False if there are no more events.
         """
         ...
 
@@ -32,53 +32,53 @@ class World(Protocol):
 
 
 class VirtualClock:
-    """The clock of a network in virtual time, of its controllers, and of asyncio.
+    """Clock of a network in virtual time, of its controllers, and of asyncio.
 
-    run() runs a coroutine in an event loop of its own. When all tasks wait, for this clock, for a
-    timer of asyncio or for a message of a switch, the network's events up to the earliest such
-    time are run, and then the tasks that waited for it, in the order in which they began to wait.
-    So tasks run at frozen instants, and always in the same order.
+    run() executes a coroutine in its own event loop. When all tasks wait (for this clock, an
+    asyncio timer, or a message of a switch), the clock processes the network's events up to the
+    earliest of these times, and then wakes the waiting tasks in the order in which they began to
+    wait. Time does not advance while tasks run, and their order is deterministic.
     """
 
     def __init__(self) -> None:
         self._now_ns = START_NS
         self._began_s = time.monotonic()
-        self.on_progress: Callable[[], None] = lambda: None  # called from time to time
-        self._world: World | None = None
+        self.on_progress: Callable[[], None] = lambda: None  # called between slices of events
+        self._simulation: Simulation | None = None
         self._numbers = itertools.count()
         self._sleepers: list[tuple[int, int, asyncio.Future[None]]] = []
 
     def now_ns(self) -> int:
-        """Nanoseconds of virtual time; the first network starts at 1 s."""
-        return self._now_ns if self._world is None else self._world.now_ns
+        """Return nanoseconds of virtual time; the first network starts at 1 s."""
+        return self._now_ns if self._simulation is None else self._simulation.now_ns
 
     async def sleep_until(self, time_ns: int) -> None:
-        """Return at `time_ns` exactly, after all events up to then; at once when it has passed."""
-        time_ns = math.ceil(time_ns)  # it may have come from a sum with floats
+        """Return exactly at `time_ns`, after all events up to it; immediately if it has passed."""
+        time_ns = math.ceil(time_ns)  # may be a float
         if time_ns <= self.now_ns():
             return
         future = asyncio.get_running_loop().create_future()
         heapq.heappush(self._sleepers, (time_ns, next(self._numbers), future))
         await future
 
-    def attach(self, world: World) -> None:
-        """Let a network live in this time. Raises TestbedError when there is one already."""
-        if self._world is not None:
-            raise TestbedError("virtual time has room for one network at a time")
-        self._world = world
+    def attach(self, world: Simulation) -> None:
+        """Attach a simulation. Raises TestbedError if another one is attached."""
+        if self._simulation is not None:
+            raise TestbedError("virtual time: only one network at a time; leave the first `with`")
+        self._simulation = world
 
     def detach(self) -> None:
-        """Time goes on from where the network ended."""
-        if self._world is not None:
-            self._now_ns = self._world.now_ns
-            self._world = None
+        """Detach the simulation; the clock keeps its time."""
+        if self._simulation is not None:
+            self._now_ns = self._simulation.now_ns
+            self._simulation = None
 
     def __str__(self) -> str:
         virtual_s = (self.now_ns() - START_NS) / 1e9
         return f"{virtual_s:.1f} s of virtual time in {time.monotonic() - self._began_s:.1f} s"
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
-        """In place of asyncio.run()."""
+        """Run a coroutine like asyncio.run()."""
         loop = _Loop(self)
         asyncio.set_event_loop(loop)
         try:
@@ -93,20 +93,20 @@ class VirtualClock:
                 loop.close()
 
     def advance(self, timer_ns: int | None) -> None:
-        """Go on to what comes first: a sleeper, asyncio's timer, or a message of a switch."""
+        """Advance to the next sleeper, asyncio timer or message of a switch."""
         while self._sleepers and self._sleepers[0][2].cancelled():
             heapq.heappop(self._sleepers)
         times = [] if timer_ns is None else [timer_ns]
         if self._sleepers:
             times.append(self._sleepers[0][0])
         until_ns = min(times, default=None)
-        happens = False
-        if self._world is not None:
-            happens = self._world.advance(until_ns, SLICE_EVENTS)
+        has_events = False
+        if self._simulation is not None:
+            has_events = self._simulation.advance(until_ns, SLICE_EVENTS)
         elif until_ns is not None:
             self._now_ns = until_ns
-        if not happens and until_ns is None:
-            raise TestbedError("virtual time stands still: all tasks wait, and none for the clock")
+        if not has_events and until_ns is None:
+            raise TestbedError("virtual time stands still: no task waits for the clock, no events")
         self.on_progress()
         now_ns = self.now_ns()
         while self._sleepers and self._sleepers[0][0] <= now_ns:
@@ -116,15 +116,15 @@ class VirtualClock:
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """asyncio's loop, with a clock that is not the machine's."""
+    """asyncio event loop that uses the virtual clock."""
 
     def __init__(self, clock: VirtualClock) -> None:
         self.clock = clock
-        self.threads = 0  # calls that run in threads: they take no virtual time
+        self.threads = 0  # running calls in threads, which take no virtual time
         super().__init__(_Selector(self))
 
     def time(self) -> float:
-        """Seconds of virtual time."""
+        """Return seconds of virtual time."""
         return self.clock.now_ns() / 1e9
 
     def run_in_executor(  # type: ignore[override]  # typeshed's signature needs Python 3.11
@@ -139,20 +139,20 @@ class _Loop(asyncio.SelectorEventLoop):
         self.threads -= 1
 
     async def shutdown_default_executor(self, *arguments: Any) -> None:
-        self.threads += 1  # a thread of its own waits for the others
+        self.threads += 1  # a thread that waits for the others
         try:
             await super().shutdown_default_executor(*arguments)
         finally:
             self.threads -= 1
 
     async def subprocess_exec(self, *_arguments: Any, **_options: Any) -> Any:
-        raise TestbedError("a process cannot take part in virtual time: use --time real")
+        raise TestbedError("processes are not available in virtual time; use --time real")
 
     subprocess_shell = subprocess_exec
 
 
 class _Selector(selectors.DefaultSelector):
-    """Where the loop would wait for real time to pass, virtual time does."""
+    """Selector that advances virtual time instead of waiting."""
 
     def __init__(self, loop: _Loop) -> None:
         super().__init__()
@@ -170,7 +170,7 @@ class _Selector(selectors.DefaultSelector):
 
 
 def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
-    """Cancel what still runs, as asyncio.run() does."""
+    """Cancel all running tasks, like asyncio.run()."""
     tasks = asyncio.all_tasks(loop)
     if not tasks:
         return

@@ -1,4 +1,4 @@
-"""When switches in virtual time are asked for what is due to their controllers."""
+"""Timers of the control plane of switches in virtual time: digest lists and idle timeouts."""
 
 from collections.abc import Iterable
 
@@ -9,10 +9,10 @@ from minip4.runtime.virtual.switch import VirtualSwitch
 POLL_NS = round(POLL_S * 1e9)
 
 
-class Polls:
-    """When switches are to be asked for digest lists that are due, and for idle entries.
+class ControlTimers:
+    """Schedule of polls of switches for digest lists and idle table entries.
 
-    `minip4 switch` asks every POLL_S; here, only those are asked that a controller wants it of.
+    `minip4 switch` polls every POLL_S; here, only switches whose controller needs it are polled.
     """
 
     def __init__(self, plane: ControlPlane) -> None:
@@ -22,13 +22,14 @@ class Polls:
         self._turn = 0
 
     def next_ns(self, switches: Iterable[VirtualSwitch], now_ns: int) -> int | None:
-        """When to poll next; None: nobody is to be polled."""
-        if self._plane.calls != self._seen_calls:  # else nobody wants anything new
+        """Return the time of the next poll; None if no switch needs one."""
+        if self._plane.calls != self._seen_calls:  # controllers may have changed their needs
             self._seen_calls = self._plane.calls
             self._polled = [switch for switch in switches if switch.wants_polls]
         return (now_ns // POLL_NS + 1) * POLL_NS if self._polled else None
 
     def poll(self) -> None:
+        """Poll the switches."""
         self._turn += 1
         for switch in self._polled:
             switch.messages.collect()

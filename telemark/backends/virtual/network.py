@@ -1,4 +1,4 @@
-"""A network in virtual time: all its switches and hosts in this process, without root."""
+"""Network in virtual time: all switches and hosts in this process, without root."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -14,14 +14,14 @@ from minip4.runtime.virtual.channel import SCHEME, ControlPlane, local_channels
 from minip4.runtime.virtual.switch import SwitchProgram, VirtualSwitch
 from minip4.simulator.shared import CAPTURES, Stop
 from minip4.simulator.virtual import NEVER, Partition, Virtual
-from telemark.accounting.rejected import Fault, RefusedFrames, first_example
-from telemark.apps.application import Application, Running
+from telemark.accounting.rejected import Fault, RejectedFrames, first_example
+from telemark.apps.application import Application, RunningApplication
 from telemark.backends.backend import LinkEnd, Outcome, Settings, derive_seed
 from telemark.backends.virtual.applications import Applications
 from telemark.backends.virtual.clock import VirtualClock
-from telemark.backends.virtual.control_timers import Polls
-from telemark.backends.virtual.options import parse
-from telemark.backends.virtual.traffic import VirtualCarrier
+from telemark.backends.virtual.control_timers import ControlTimers
+from telemark.backends.virtual.switch_options import parse
+from telemark.backends.virtual.traffic import VirtualTrafficDriver
 from telemark.errors import FailedRunError, TestbedError
 from telemark.topology import links
 from telemark.traffic.flows import AnyFlow, Schedule
@@ -29,23 +29,22 @@ from telemark.traffic.flows import AnyFlow, Schedule
 if TYPE_CHECKING:
     from telemark.backends.virtual.ping_host import PingHost
 
-    pass
 
-NETWORK_BITS, NETWORK = 8, 0x0A000000  # 10.0.0.0/8, as Mininet's
-DRAIN_NS = 1_000_000_000  # as long as a switch process takes at most to empty queues and links
+NETWORK_BITS, NETWORK = 8, 0x0A000000  # 10.0.0.0/8, Mininet's default
+DRAIN_NS = 1_000_000_000  # maximum time for draining queues and links, as of a switch process
 DRAIN_EVENTS = 100_000
-CIRCLING_EVENTS = 20_000_000  # at one instant: more than any burst that ends
-TRACED_EVENTS = 256  # after so many a traced switch is asked, before its buffer is full
+MAX_INSTANT_EVENTS = 20_000_000  # at one instant; more means a forwarding loop without delay
+TRACED_EVENTS = 256  # between reads of the traces of switches, before their buffers are full
 
 
 @dataclass(frozen=True)
 class Host:
-    """A host, as far as controllers and experiments ask; named as Mininet's."""
+    """Host with the attributes and methods of Mininet's that controllers and experiments use."""
 
     name: str
     interface: IPv4Interface
     mac: str
-    node: int  # its number in the event queue
+    node: int  # number in the event queue
 
     @property
     def address(self) -> str:
@@ -58,35 +57,38 @@ class Host:
         return self.mac
 
     def popen(self, *_command: Any, **_options: Any) -> NoReturn:
-        """Not in virtual time."""
-        raise TestbedError(f"host {self.name}: programs need kernels: use --time real")
+        """Raise TestbedError: there are no processes in virtual time."""
+        raise TestbedError(
+            f"host {self.name}: cannot run programs in virtual time; use --time real"
+        )
 
     cmd = cmdPrint = enter = pexec = sendCmd = popen
 
 
 @dataclass
 class Switch:
-    """A switch as controllers and experiments see it; see telemark.backends.real.targets."""
+    """Switch with the interface of telemark.backends.real.targets.minip4.Minip4Switch."""
 
     name: str
     device_id: int
     node: int
     p4info_path: Path
     blob_path: Path
-    running: VirtualSwitch | None = None  # from when the network is whole, until it ends
-    clock_offset_us: int | None = 0  # as Minip4Switch's
+    running: VirtualSwitch | None = None  # while the network is up
+    clock_offset_us: int | None = 0  # see Minip4Switch
     clock_error_us: float = 0
     thrift: None = None
 
     @property
     def grpc_address(self) -> str:
-        """A target for grpc.aio channels made in this process."""
+        """Target of grpc.aio channels in this process."""
         return SCHEME + self.name
 
     def set_link(self, port: int, **changes: Any) -> None:
-        """Change the link behind a port from this instant on, in the words of addLink().
+        """Change parameters of addLink() of the link at a port, from this instant on.
 
-        What is not given stays, and so does what is on its way. Raises Minip4Error, TestbedError.
+        Other parameters keep their values; packets in flight are not affected. Raises Minip4Error
+        or TestbedError.
         """
         own = links.properties(changes, f"switch {self.name}, port {port}")
         self._control("set_link", port=port, **own)
@@ -96,18 +98,20 @@ class Switch:
         self._control("set_queue", port=port, **changes)
 
     def read_counters(self) -> dict[str, Any]:
-        """The counters at this instant, as `minip4 switch --counters` writes them at the end."""
+        """Return the current counters, in the format of `minip4 switch --counters`."""
         counters: dict[str, Any] = self._control("counters")
         return counters
 
     def _control(self, call: str, **values: Any) -> Any:
         if self.running is None:
-            raise TestbedError(f"switch {self.name} does not run: ask it in its network's `with`")
+            raise TestbedError(
+                f"switch {self.name}: not running; call it inside its network's `with` block"
+            )
         return self.running.control(call, **values)
 
 
 class VirtualBackend:
-    """See telemark.backends.backend.Plant; and it is what lives in a VirtualClock's time."""
+    """NetworkBackend in virtual time, and the Simulation of its VirtualClock."""
 
     def __init__(self, settings: Settings, clock: VirtualClock) -> None:
         self._settings = settings
@@ -121,14 +125,14 @@ class VirtualBackend:
         self._link_options: dict[str, list[str]] = {}  # by switch
         self._ports: dict[str, dict[int, str]] = {}  # by switch: names of interfaces
         self._traced: list[VirtualSwitch] = []
-        self._instant_ns = self._instant_events = 0  # when time last went on, and events until then
+        self._instant_ns = self._instant_events = 0  # current instant, and events before it
         self._plane = ControlPlane(clock, settings.control_delay_ns)
-        self._polls = Polls(self._plane)
+        self._control_timers = ControlTimers(self._plane)
 
     def start(self, exit_stack: ExitStack) -> None:
-        """Build everything, in no time."""
+        """Build the network; takes no virtual time."""
         settings, topo = self._settings, self._settings.topo
-        settings.tell("building the network")
+        settings.report_progress("building the network")
         programs = self._load_programs(exit_stack)
         self._virtual = Virtual(self._clock.now_ns(), threads=settings.threads)
         exit_stack.callback(self._virtual.close)
@@ -151,14 +155,14 @@ class VirtualBackend:
         self._traced = [switch for switch in self._running.values() if switch.is_traced]
         if self._traced and settings.threads > 1:
             raise TestbedError(
-                "a switch's --trace needs --threads 1: it is written as packets pass"
+                "switch option --trace: not available with --threads; use --threads 1"
             )
         services = {s.grpc_address: self._running[s.node].service for s in self.switches}
         exit_stack.enter_context(local_channels(services, self._plane))
         self._clock.attach(self)
         exit_stack.callback(self._clock.detach)
 
-    # --- a world in virtual time -----------------------------------------------------------
+    # --- Simulation ------------------------------------------------------------------------
 
     @property
     def now_ns(self) -> int:
@@ -166,12 +170,12 @@ class VirtualBackend:
 
     @property
     def events(self) -> int:
-        """Events until now: frames that arrived somewhere, and elements that were woken."""
+        """Number of events so far: arrivals of frames, and wake-ups of elements."""
         return self._virtual.events
 
     @property
     def partitions(self) -> list[Partition]:
-        """What each thread has to do."""
+        """Partitions of the network, one per thread."""
         return self._virtual.partitions
 
     @property
@@ -180,11 +184,11 @@ class VirtualBackend:
         return self._virtual.events_at_once
 
     def advance(self, until_ns: int | None, max_events: int) -> bool:
-        """See telemark.backends.virtual.clock.World."""
+        """See telemark.backends.virtual.clock.Simulation."""
         call_ns = self._applications.next_ns
         if until_ns is None and call_ns is None and self._virtual.next_ns is None:
             return False
-        poll_ns = self._polls.next_ns(self._running.values(), self._virtual.now_ns)
+        poll_ns = self._control_timers.next_ns(self._running.values(), self._virtual.now_ns)
         limits = [time_ns for time_ns in (until_ns, poll_ns, call_ns) if time_ns is not None]
         stop = self._run(min(limits, default=NEVER), max_events)
         if stop is Stop.CONTROL:
@@ -193,7 +197,7 @@ class VirtualBackend:
             self._applications.hand_over()
         elif stop is Stop.REACHED:
             if self._virtual.now_ns == poll_ns:
-                self._polls.poll()
+                self._control_timers.poll()
             if call_ns is not None and call_ns <= self._virtual.now_ns:
                 self._applications.call_due()
         return True
@@ -203,16 +207,16 @@ class VirtualBackend:
         now_ns, events = self._virtual.now_ns, self._virtual.events
         if stop is Stop.SHORT:
             raise FailedRunError(
-                f"at {now_ns / 1e9:g} s of virtual time there is no memory for more packets "
-                f"({self._virtual.max_packets:,} at most): where switches copy packets in a loop, "
-                "mend their multicast groups or clones; else shorten queues, delays or bursts"
+                f"at {now_ns / 1e9:g} s of virtual time: more than {self._virtual.max_packets:,} "
+                "packets in the network; check multicast groups and clones for loops, or reduce "
+                "queues, delays or bursts"
             )
         if now_ns != self._instant_ns:
             self._instant_ns, self._instant_events = now_ns, events
-        elif events - self._instant_events > CIRCLING_EVENTS:
+        elif events - self._instant_events > MAX_INSTANT_EVENTS:
             raise FailedRunError(
-                f"virtual time stands still at {now_ns / 1e9:g} s: frames go in circles over links "
-                "without delay_us or rate_bps; look at the switches' tables"
+                f"virtual time stands still at {now_ns / 1e9:g} s: forwarding loop over links "
+                "without delay_us or rate_bps; check the tables of the switches"
             )
         return stop
 
@@ -228,67 +232,67 @@ class VirtualBackend:
         for node in self._virtual.control_waiting():
             self._running[node].take_messages()
 
-    # --- what is asked of a plant ----------------------------------------------------------
+    # --- NetworkBackend --------------------------------------------------------------------
 
     def traffic_driver(
         self, flows: Sequence[AnyFlow], schedules: Mapping[int, Schedule]
-    ) -> VirtualCarrier:
-        """Flows on the event queue."""
+    ) -> VirtualTrafficDriver:
+        """Create flows on the event queue."""
         hosts = {host.name: host.node for host in self.hosts}
-        return VirtualCarrier(
+        return VirtualTrafficDriver(
             self._virtual, self._clock, hosts, flows, schedules, seed=self._settings.seed
         )
 
     def send_frames(self, host: str, times_ns: Sequence[int], frames: Sequence[bytes]) -> None:
-        """Frames that lie in the past are sent now."""
+        """Schedule raw frames; those whose time has passed are sent now."""
         nodes = {host.name: host.node for host in self.hosts}
         self._virtual.send_frames(nodes[host], times_ns, frames)
 
-    def run_application(self, host: str, application: Application) -> Running:
-        """An object of the event queue."""
+    def run_application(self, host: str, application: Application) -> RunningApplication:
+        """Start an application on the event queue."""
         node = next(node for node in self.hosts if node.name == host)
         return self._applications.run(node, application)
 
     def command_line(self) -> None:
-        raise TestbedError("--interactive needs --time real: virtual time stands still meanwhile")
+        raise TestbedError("--interactive: not available in virtual time; use --time real")
 
     async def run_script(self, script: Path) -> None:
         """See telemark.backends.virtual.command_line."""
-        # scapy takes a tenth of a second to load, which is for those who ping alone.
+        # Imported here: scapy takes 0.1 s to load.
         from telemark.backends.virtual.command_line import CommandLine  # noqa: PLC0415
 
-        stations = {host.name: self._station(host) for host in self.hosts}
-        await CommandLine(stations, self._clock, print).run_script(script)
+        hosts = {host.name: self._ping_host(host) for host in self.hosts}
+        await CommandLine(hosts, self._clock, print).run_script(script)
 
-    def _station(self, host: Host) -> "PingHost":
-        """A host that pings; it knows of the others what the topology says, or else all."""
+    def _ping_host(self, host: Host) -> "PingHost":
+        """Start ping at a host; its static neighbours are the topology's, or all hosts."""
         from telemark.backends.virtual.ping_host import PingHost  # noqa: PLC0415
 
         info = self._settings.topo.nodeInfo(host.name)
-        everyone = {other.address: other.mac for other in self.hosts if other is not host}
+        others = {other.address: other.mac for other in self.hosts if other is not host}
         gateway = info.get("defaultRoute", "").removeprefix("via ").partition(" ")[0]
-        station = PingHost(host.interface, gateway or None, info.get("neighbours", everyone))
-        self._applications.begin(host, station)
-        return station
+        ping_host = PingHost(host.interface, gateway or None, info.get("neighbours", others))
+        self._applications.begin(host, ping_host)
+        return ping_host
 
     def check_alive(self) -> None:
-        """Nothing: they live in this process."""
+        """Do nothing: switches and applications run in this process."""
 
-    def refused_frames(self) -> list[RefusedFrames]:
-        """See Plant."""
-        refused = []
+    def rejected_frames(self) -> list[RejectedFrames]:
+        """See NetworkBackend."""
+        rejected = []
         for host in self.hosts:
             counted = self._virtual.host_counters(host.node)
             if malformed := counted["header_errors"] + counted["checksum_errors"]:
                 first = self._virtual.first_malformed(host.node)
                 example = first_example([first] if first else [], host.mac)
-                refused.append(RefusedFrames(host.name, Fault.MALFORMED, malformed, example))
+                rejected.append(RejectedFrames(host.name, Fault.MALFORMED, malformed, example))
             if too_long := counted["too_long"]:
-                refused.append(RefusedFrames(host.name, Fault.TOO_LONG, too_long))
-        return refused
+                rejected.append(RejectedFrames(host.name, Fault.TOO_LONG, too_long))
+        return rejected
 
     def finish(self) -> Outcome:
-        """Let queues and links run empty, and take all counters in."""
+        """Drain queues and links, and read all counters."""
         self._applications.close()
         end_ns = self._virtual.now_ns + DRAIN_NS
         while (due_ns := self._virtual.next_ns) is not None and due_ns <= end_ns:
@@ -305,36 +309,36 @@ class VirtualBackend:
             outcome.interface_counters[f"{host.name}-eth0"] = {
                 "received": counted["received"], "sent": counted["sent"], "dropped": 0,
             }  # fmt: skip
-        outcome.refused = self.refused_frames()
+        outcome.rejected = self.rejected_frames()
         self._clock.detach()
-        self._virtual.close()  # so that captures are complete
+        self._virtual.close()  # completes the captures
         for switch in self.switches:
             switch.running = None
         return outcome
 
     def _remarks(self) -> list[str]:
-        """Why the network was not cut, where it was to be."""
+        """Report why a network runs with one thread although more were requested."""
         partitions = self._virtual.partitions
         if self._settings.threads == 1 or len(partitions) > 1:
             return []
         if any(partition.may_stop for partition in partitions):
-            why = "all is joined to what may stop it: digests, CPU ports, applications"
+            cause = "digests, CPU ports or applications connect all parts"
         else:
-            why = "its links have no delay_us"
-        return [f"one thread of {self._settings.threads} ran it, since {why}"]
+            cause = "its links have no delay_us"
+        return [f"used 1 of {self._settings.threads} threads: {cause}"]
 
-    # --- building --------------------------------------------------------------------------
+    # --- construction ----------------------------------------------------------------------
 
     def _load_programs(self, exit_stack: ExitStack) -> dict[str, SwitchProgram]:
-        """What each switch runs, with one engine of each to copy."""
-        of_switch = self._settings.programs
+        """Load the program of each switch; switches with the same program share one engine."""
+        programs = self._settings.programs
         loaded = {
             program: SwitchProgram(program.compiled.bmv2_json, program.compiled.p4info)
-            for program in dict.fromkeys(of_switch.values())
+            for program in dict.fromkeys(programs.values())
         }
         for program in loaded.values():
             exit_stack.callback(program.close)
-        return {name: loaded[program] for name, program in of_switch.items()}
+        return {name: loaded[program] for name, program in programs.items()}
 
     def _add_switch(self, name: str) -> int:
         options = self._settings.switch_options.get(name, ())
@@ -348,7 +352,7 @@ class VirtualBackend:
         return node
 
     def _add_host(self, name: str, number: int) -> int:
-        """Addresses are given as Mininet gives them, with autoSetMacs."""
+        """Add a host, with the addresses that Mininet assigns with autoSetMacs."""
         info = self._settings.topo.nodeInfo(name)
         address = info.get("ip") or (
             f"{ipAdd(number, prefixLen=NETWORK_BITS, ipBaseNum=NETWORK)}/{NETWORK_BITS}"
@@ -366,7 +370,7 @@ class VirtualBackend:
         properties = links.of_ends(*names, params)
         for name, port in zip(names, ports, strict=True):
             if name not in self._link_options and port != 0:
-                raise TestbedError(f"host {name} has several links: virtual time takes one a host")
+                raise TestbedError(f"host {name}: has several links; virtual time supports one")
         ends = [LinkEnd(n, f"{n}-eth{p}", p) for n, p in zip(names, ports, strict=True)]
         self._virtual.connect(nodes[names[0]], ports[0], nodes[names[1]], ports[1])
         self.links.append((ends[0], ends[1]))

@@ -1,8 +1,8 @@
-"""A virtual host that pings: ARP and ICMP echo, by way of a gateway and the neighbours it knows.
+"""Ping from a host in virtual time: ICMP echo and ARP, with a gateway and static neighbours.
 
-The event queue's own hosts answer, but never begin. Here a host does what a kernel would, as far as
-`ping` shows it: it looks up the next hop and that one's MAC address, asks by ARP where it does not
-know it, and takes nothing that is not addressed to it or has a wrong checksum.
+Hosts of the event queue answer echo requests but do not send any. This application behaves like a
+kernel, as far as `ping` shows it: it looks up the next hop and its MAC address, sends an ARP
+request for an unknown address, and ignores packets for other hosts and with a wrong checksum.
 """
 
 import asyncio
@@ -19,21 +19,21 @@ from telemark.apps.application import Application, Host
 from telemark.traffic.received import Frames
 
 BROADCAST = "ff:ff:ff:ff:ff:ff"
-REQUEST, REPLY = 8, 0  # ICMP's types of echo
-PAYLOAD = bytes(56)  # as many as `ping` sends
-WAIT_S = 1.0  # for an answer
+REQUEST, REPLY = 8, 0  # ICMP types
+PAYLOAD = bytes(56)  # default size of `ping`
+WAIT_S = 1.0  # for a reply
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back: after `round_trip_ns`, with so many hops left."""
+    """Round-trip time and TTL of an echo reply."""
 
     round_trip_ns: int
     ttl: int
 
 
 class PingHost(Application):
-    """`neighbours`, IPv4 -> MAC, are those that it need not ask for."""
+    """Host that sends and answers pings; `neighbours`: static entries, IPv4 -> MAC address."""
 
     def __init__(
         self, address: IPv4Interface, gateway: str | None, neighbours: Mapping[str, str]
@@ -42,43 +42,43 @@ class PingHost(Application):
         self._subnet = address.network
         self._gateway = gateway
         self._macs = dict(neighbours)
-        self._held: dict[str, list[Packet]] = {}  # for a next hop whose MAC address is asked for
-        self._asked: dict[tuple[int, int], tuple[int, asyncio.Future[Answer]]] = {}
+        self._held: dict[str, list[Packet]] = {}  # next hop -> packets that wait for ARP
+        self._pending: dict[tuple[int, int], tuple[int, asyncio.Future[Answer]]] = {}
         self._identifier = 0
 
     def start(self, host: Host) -> None:
-        """Take the host over."""
+        """Receive all frames of the host."""
         self._host = host
         self._port = host.frames(self._take)
 
     def result(self) -> None:
-        """Nothing: what came of pings is known at once."""
+        """Return nothing: ping() returns the results."""
 
     def has_route(self, address: str) -> bool:
-        """Whether there is a route."""
+        """Return whether there is a route."""
         return self._next_hop(address) is not None
 
     def new_identifier(self) -> int:
-        """For the pings that belong together."""
+        """Return an ICMP identifier for a series of pings."""
         self._identifier += 1
         return self._identifier & 0xFFFF
 
     async def ping(self, address: str, identifier: int, sequence: int) -> Answer | None:
-        """What came back within WAIT_S; None: nothing."""
+        """Send an echo request; return the reply, or None if there is none within WAIT_S."""
         key = identifier, sequence & 0xFFFF
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._asked[key] = self._host.now_ns(), future
+        self._pending[key] = self._host.now_ns(), future
         self._send(address, ICMP(type=REQUEST, id=key[0], seq=key[1]) / PAYLOAD)
         try:
             return await asyncio.wait_for(future, WAIT_S)
         except asyncio.TimeoutError:
             return None
         finally:
-            del self._asked[key]
+            del self._pending[key]
 
     def _next_hop(self, address: str) -> str | None:
-        is_near = IPv4Address(address) in self._subnet or address in self._macs
-        return address if is_near else self._gateway
+        is_local = IPv4Address(address) in self._subnet or address in self._macs
+        return address if is_local else self._gateway
 
     def _send(self, address: str, payload: Packet) -> None:
         hop = self._next_hop(address)
@@ -106,7 +106,7 @@ class PingHost(Application):
                 self._take_echo(frame[IP], arrival.time_ns)
 
     def _take_arp(self, arp: ARP) -> None:
-        """RFC 826: whoever speaks to this host is known from then on."""
+        """Handle an ARP packet, and learn the sender's address (RFC 826)."""
         if arp.pdst != self.address:
             return
         self._macs[arp.psrc] = arp.hwsrc
@@ -124,14 +124,14 @@ class PingHost(Application):
         if echo.type == REQUEST:
             answer = ICMP(type=REPLY, id=echo.id, seq=echo.seq) / bytes(echo.payload)
             self._send(packet.src, answer)
-        elif echo.type == REPLY and (asked := self._asked.get((echo.id, echo.seq))):
-            sent_ns, future = asked
+        elif echo.type == REPLY and (pending := self._pending.get((echo.id, echo.seq))):
+            sent_ns, future = pending
             if not future.done():
                 future.set_result(Answer(time_ns - sent_ns, packet.ttl))
 
 
 def _is_whole(packet: IP) -> bool:
-    """Whether both checksums are right, and nothing is missing."""
+    """Return whether both checksums are right, and the packet is complete."""
     raw = bytes(packet.original)
     header = 4 * packet.ihl
     if not 20 <= header <= packet.len <= len(raw):

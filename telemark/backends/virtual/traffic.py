@@ -1,4 +1,4 @@
-"""Flows in virtual time: sources, listeners and TCP connections on the event queue."""
+"""Traffic in virtual time: flows and TCP connections on the event queue."""
 
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
@@ -16,15 +16,15 @@ from telemark.traffic.flows import (
     Flow,
     FlowRecord,
     Schedule,
-    sent_at_once,
+    instant_records,
 )
 from telemark.traffic.tcp import TcpFlow, TcpRecord
 
-POLL_NS = 10_000_000  # how often it is looked whether TCP flows are over
+POLL_NS = 10_000_000  # interval of the check whether TCP flows have ended
 
 
-class VirtualCarrier:
-    """See telemark.traffic.flows.Carrier."""
+class VirtualTrafficDriver:
+    """TrafficDriver in virtual time."""
 
     late_remedy: ClassVar[str] = ""
 
@@ -41,10 +41,10 @@ class VirtualCarrier:
         self._seed = seed
         self._start_ns = 0
         self._numbers: dict[int, int] = {}  # flow id -> number in the event queue
-        self._connections: dict[int, int] = {}  # the same of TCP flows
+        self._connections: dict[int, int] = {}  # TCP flow id -> number in the event queue
 
     async def prepare(self) -> int:
-        """All is ready at once."""
+        """Return the current time: no preparation is needed."""
         return self._clock.now_ns()
 
     def begin(self, start_ns: int) -> None:
@@ -102,7 +102,7 @@ class VirtualCarrier:
         )
 
     async def _await_acknowledgements(self) -> None:
-        """Return when all data of TCP flows have come. Raises FailedRunError if one failed."""
+        """Wait until all TCP flows have ended. Raises FailedRunError if one failed."""
         connections = self._virtual.connections
         for flow in self._tcp_flows:
             number = self._connections[flow.id]
@@ -111,37 +111,35 @@ class VirtualCarrier:
             result = connections.result(number)
             if result.was_reset:
                 raise FailedRunError(
-                    f"flow {flow.id}: the connection from {flow.source} to {flow.destination} was "
-                    "refused or reset"
+                    f"flow {flow.id}: connection from {flow.source} to {flow.destination}: refused "
+                    "or reset"
                 )
             if result.has_failed:
                 raise FailedRunError(
-                    f"flow {flow.id}: {flow.source} has no connection to {flow.destination}, or "
-                    "nothing was acknowledged for ten seconds"
+                    f"flow {flow.id}: connection from {flow.source} to {flow.destination}: timeout "
+                    "(no acknowledgement for 10 s)"
                 )
 
     async def finish(self, drain_s: float) -> dict[int, AnyRecord]:
-        """See Traffic.finish(): a sender in virtual time always keeps its rate."""
-        lasts_ns = max((s.after_ns + s.lasts_ns for s in self._schedules.values()), default=0)
+        """See Traffic.finish(); a sender in virtual time always keeps its rate."""
+        duration_ns = max((s.after_ns + s.duration_ns for s in self._schedules.values()), default=0)
         await self._await_acknowledgements()
-        end_ns = max(self._start_ns + lasts_ns, self._clock.now_ns())
+        end_ns = max(self._start_ns + duration_ns, self._clock.now_ns())
         await self._clock.sleep_until(end_ns + round(drain_s * 1e9))
         records: dict[int, AnyRecord] = {}
         for flow in self._flows:
             result = self._virtual.flow_result(self._numbers[flow.id])
             records[flow.id] = FlowRecord(
-                flow, sent_at_once(result.sent), result.received, largest_lag_ns=0,
+                flow, instant_records(result.sent), result.received, largest_lag_ns=0,
                 kernel_drops=0, foreign=result.foreign, dscp_changed=result.dscp_changed,
             )  # fmt: skip
         for tcp_flow in self._tcp_flows:
-            fared = self._virtual.connections.result(self._connections[tcp_flow.id])
-            records[tcp_flow.id] = TcpRecord(
-                tcp_flow, fared.progress, fared.received, fared.answers
-            )
+            tcp = self._virtual.connections.result(self._connections[tcp_flow.id])
+            records[tcp_flow.id] = TcpRecord(tcp_flow, tcp.progress, tcp.received, tcp.answers)
         return records
 
     async def stop(self) -> None:
-        """End the flows, and free what is kept of them."""
+        """End the flows, and free their memory."""
         for number in self._numbers.values():
             self._virtual.remove_flow(number)
         self._numbers.clear()

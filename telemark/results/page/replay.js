@@ -1,12 +1,12 @@
-// index.html: plays replay.json (telemark/results/replay.py) on two canvases. All times are in us.
+// Player of replay.json (telemark/results/replay.py) in index.html. All times are in us.
 "use strict";
-const LEAST_ON_LINK_S = 0.25; // for which a packet's dot is seen on a link, at any speed
+const MIN_ON_LINK_S = 0.25; // for which a packet's dot is seen on a link, at any speed
 const data = JSON.parse(document.getElementById("replay-data").textContent);
 const [scene, chart, play, slider, speed, output] =
   ["scene", "chart", "play", "time", "speed", "now"].map(id => document.getElementById(`replay-${id}`));
 const colour = name => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`);
 
-// Times of a flow's packets, a row each: left the sender, came to and left each switch, arrived.
+// Times of a flow's packets, a row per packet: sent, received and sent by each switch, received.
 function timesOf(flow) {
   const width = 2 * flow.path.length - 2, rows = [];
   let sent = 0;
@@ -19,7 +19,7 @@ function timesOf(flow) {
   return rows;
 }
 
-// For each switch, its queue that became the longest: {from, to, steps: [[time, packets]], most}.
+// For each switch, its longest queue: {from, to, steps: [[time, packets]], most}.
 function queuesOf(flows) {
   const changes = new Map();
   for (const {path, times} of flows) {
@@ -48,7 +48,7 @@ const longest = queues.find(queue => queue.most === most);
 let now = longest ? longest.steps.find(step => step[1] === most)[0] : 0;
 let isPlaying = false, isFresh = true, lastFrame = 0;
 
-// A canvas as wide as its place, this high; what is drawn is in CSS pixels.
+// Clears a canvas and sets its height; coordinates are CSS pixels.
 function clean(canvas, height) {
   const width = canvas.clientWidth, ratio = window.devicePixelRatio;
   [canvas.width, canvas.height] = [width * ratio, height * ratio];
@@ -69,7 +69,7 @@ function waitingAt(queue) {
 }
 
 function drawDots(pen, at) {
-  const least = LEAST_ON_LINK_S * speed.value;
+  const least = MIN_ON_LINK_S * speed.value;
   flows.forEach(({path, times, colour: fill}, lane) => {
     pen.fillStyle = fill;
     for (const row of times) {
@@ -173,7 +173,7 @@ function draw() {
   const time = `${((now - data.zero_us) / 1000).toFixed(1)} ms`;
   slider.setAttribute("aria-valuetext", time);
   output.textContent = `At ${time} ` +
-    (waiting[0] ? `the longest queue is that from ${waiting[1]}` : "no packet waits");
+    (waiting[0] ? `longest queue: ${waiting[1]}` : "all queues empty");
 }
 
 function frame(stamp) {

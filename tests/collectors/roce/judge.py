@@ -22,7 +22,7 @@ from collectors.roce.packets import BTH
 from collectors.roce.region import Region
 from collectors.roce.softnic import SoftNic
 from collectors.roce.verbs import Verbs
-from telemark.backends.real.vm import card
+from telemark.backends.real.vm import nic
 from telemark.backends.real.vm.machine import Machine
 from telemark.traffic.received import Frames
 
@@ -44,7 +44,7 @@ class Outcome:
 
 
 class Judge:
-    """rxe in a virtual machine, and the other end of its network card."""
+    """rxe in a virtual machine, and the other end of its network nic."""
 
     def __init__(self, machine: Machine, packets: socket.socket) -> None:
         self.machine, self.packets = machine, packets
@@ -52,7 +52,7 @@ class Judge:
         neighbours = dict.fromkeys((peer, peer6), PEER_MAC)
         neighbours[SWITCH_ADDR] = PEER_MAC
         addresses = [f"{own}/24", f"{own6}/64", f"{COLLECTOR_ADDR}/24"]
-        machine.call(card.settle, addresses, neighbours)
+        machine.call(nic.configure, addresses, neighbours)
         bench = _bench(FIRST_QPN - 1, "v2", Case("sentinel", ()))
         (target,) = machine.make(judged.Benches, [bench]).connected()
         self._sentinel = Session("v2", OWN_MAC, bench.peer, PEER_MAC, target)

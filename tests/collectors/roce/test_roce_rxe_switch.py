@@ -41,7 +41,7 @@ from telemark.network import Network
 from telemark.backends.real.vm.host import machine_at
 from telemark.sweep.plain_data import dump
 from telemark.accounting.pcap import read
-from topologies.dumbbell import Dumbbell
+from topologies.basic import Dumbbell
 
 SO_RCVBUFFORCE, ETH_P_ALL = 33, 3
 PSN, COUNT, SLOTS, IPV6 = 0xFFFFF0, 200, 64, "fd09::9"

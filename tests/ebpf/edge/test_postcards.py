@@ -152,7 +152,7 @@ from controllers.int.watch import Instruction, Mode, WatchedFlow
 from collectors.int.decoder import Encoding
 from telemark.network import Network
 from telemark.traffic.flows import Flow, Traffic
-from topologies.parking_lot import ParkingLot
+from topologies.basic import ParkingLot
 OURS = Encoding(timestamp_unit_ns=1000, latency_unit_ns=1000)
 WANTED = Instruction.LEVEL_1 | Instruction.INGRESS_TIME | Instruction.EGRESS_TIME
 """

@@ -28,7 +28,7 @@ from ebpf.edge.ampm import MarkingEdge
 from telemark.network import Network
 from telemark.traffic.flows import Flow, Traffic
 from telemark.accounting import pcap
-from topologies.line import Line
+from topologies.basic import Line
 PATH, SCHEDULE, BLOCKS = ("s1", "s2"), Schedule(2**18), 3
 METHODS = [Method.DOUBLE, Method.MULTIPLEXED, Method.STEP | Method.HASHED]
 """

@@ -16,7 +16,7 @@ from telemark.capacity_probe import CapacityEstimate
 from telemark.session.clock import RealClock
 from telemark.session.run import Run
 from telemark.traffic.flows import Flow
-from topologies.line import Line
+from topologies.basic import Line
 
 machine = module("experiments.shared.ampm.error_bounds")
 measurement = module("experiments.shared.ampm.measurement")

@@ -15,7 +15,7 @@ from telemark.backends.virtual.clock import VirtualClock
 from telemark.network import Network
 from telemark.session.run import Run
 from telemark.traffic.flows import Flow, Traffic
-from topologies.line import Line
+from topologies.basic import Line
 
 stamps = module("experiments.shared.ampm.stamps")
 truth_module = module("experiments.shared.ampm.truth")

@@ -15,7 +15,7 @@ PROGRAM = "p4src/int/int.p4"
 @pytest.mark.parametrize(
     ("name", "options", "words"),
     [
-        ("microburst", {"before": 1e6, "bursting": "red"}, "GiB of memory, of which this machine"),
+        ("microburst", {"before": 1e6, "bursting": "red"}, "GiB of memory, this machine has"),
         ("microburst", {"before": 0.09, "bursting": "red"}, "--before 0.09: .* at least 0.1"),
         ("modes", {"rate": 7, "blocks": 1}, r"--rate 7: .* block of 0\.26 s: take at least 8"),
         ("loss", {"rate": 7, "blocks": 1}, r"--rate 7: .* block of 0\.26 s: take at least 8"),

@@ -32,7 +32,7 @@ STEPS = {"ingress_ns": 1000, "egress_ns": -1000, "latency_ns": 1000, "occupancy"
 def test_each_check_of_int_path_finds_its_own(tmp_path: Path) -> None:
     options = Namespace(program="p4src/int/int.p4", packets=20, rate=500, slower=1, time="virtual")
     outcome = virtually(tmp_path, lambda run: int_path.measure(options, run))
-    changes = [*of_reports(), *of_hops(), *of_accounts(), *of_books("books")]
+    changes = [*of_reports(), *of_hops(), *of_accounts(), *of_books("accounting")]
     each_fails_by_its_own(changes, outcome, int_path.checks_of)
 
 
@@ -156,8 +156,8 @@ def of_books(prefix: str) -> list[Change]:
 
     return [
         (f"{prefix}: frames unaccounted for", vanished),
-        (f"{prefix}: switches and hops out of balance", unbalanced),
-        (f"{prefix}: frames that reached a host, but neither flow nor application", untaken),
+        (f"{prefix}: accounting mismatches (switches, links)", unbalanced),
+        (f"{prefix}: unclaimed frames at hosts", untaken),
     ]
 
 

@@ -162,7 +162,7 @@ def test_what_is_not_carried_over_is_told_once(tmp_path: Path) -> None:
         ("topology.links", [["h1"]], r"links\[0\]: .*expected two nodes"),
         ("topology.links", [["h1", "s1"]], r"topology.hosts.h2: .*expected a link to it"),
         ("topology.switches", {}, "topology: .*expected a switch in its switches"),
-        ("topology.switches.h1", {}, "topology.switches: .*expected names that no host has: h1 is"),
+        ("topology.switches.h1", {}, "topology.switches: .*expected names that are not hosts: h1"),
         ("topology.hosts.h²", {}, "topology.hosts: .*expected a name of up to 64 letters"),
         ("topology.switches.s1.cpu_port", 3, "s1.cpu_port: 3: expected true or false"),
         ("topology.switches.s1.grpc_port", 0, "s1.grpc_port: 0: expected a whole number from 1"),

@@ -109,9 +109,9 @@ def host(**parts: Any) -> dict[str, Any]:
         ({"hosts": None}, "all of it: {...}: expected 'hosts' in it"),
         ({"hosts": []}, "hosts: []: expected an object, {...}"),
         ({"hosts": {"h;id": {}}}, "hosts: {...}: expected a name of up to 64 letters, digits, _, "
-         '. and -, of which the first is a letter or digit, where there is "h;id"'),
+         '. and - that begins with a letter or digit, not "h;id"'),
         ({"switches": {"../s": {}}}, 'switches: {...}: expected a name of up to 64{...}"../s"'),
-        ({"switches": {"h1": {}}}, "switches: {...}: expected names that no host has: h1 is one"),
+        ({"switches": {"h1": {}}}, "switches: {...}: expected names that are not hosts: h1 is "),
         ({"switches": {"s1": {"runtime_json": "n" * 5000}}}, "switches.s1.runtime_json: {...}: "
          "expected a file below"),
         ({"switches": {"s1": {"cpu_port": "9" * 5000}}, "links": []}, "switches.s1.cpu_port: "),
@@ -140,7 +140,7 @@ def host(**parts: Any) -> dict[str, Any]:
         ({"links": [["h1", "s1-p3", 0, True]]}, "links[0][3]: true: expected a number from 0"),
         ({"links": [["h1", "s1-p3", 0, -1]]}, "links[0][3]: -1: expected a number from 0"),
         ({"links": [["h1", "s1-p3", 0, 1e308]]}, "links[0][3]: 1e+308: expected a number from 0"),
-        ({"links": [["h1", "s1-p3", 0, 1e-9]]}, "links[0]: bw 1e-09: expected Mbit/s, as in 100"),
+        ({"links": [["h1", "s1-p3", 0, 1e-9]]}, "links[0]: bw 1e-09: expected Mbit/s, e.g. 100"),
     ],
 )  # fmt: skip
 def test_one_line_for_what_is_wrong(parts: dict[str, Any], told: str, tmp_path: Path) -> None:
@@ -155,9 +155,9 @@ def test_one_line_for_what_is_wrong(parts: dict[str, Any], told: str, tmp_path: 
     ("content", "told"),
     [
         (b'{"hosts": }', ":1:11: not JSON: Expecting value"),
-        (b"\xff\xfe", ": not JSON: it is no text"),
-        (b"[" * 100_000, ": nested too deep, or with a number too long"),
-        (b"9" * 5000, ": nested too deep, or with a number too long"),
+        (b"\xff\xfe", ": not JSON: not UTF-8 text"),
+        (b"[" * 100_000, ": nested too deeply, or a number is too long"),
+        (b"9" * 5000, ": nested too deeply, or a number is too long"),
     ],
 )
 def test_what_is_no_json(content: bytes, told: str, tmp_path: Path) -> None:

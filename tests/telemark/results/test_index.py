@@ -56,7 +56,7 @@ def test_what_failed_comes_first(tmp_path: Path) -> None:
     page = index.build(tmp_path).read_text()
     assert headings(page) == [
         "b: FAILED: 1 of 2 checks --quick virtual time",
-        "c: FAILED: it checks nothing virtual time",
+        "c: FAILED: no checks virtual time",
         "a: passed: 2 checks virtual time",
     ]
     assert page.index("FAILED: 2 of 3 experiments") < page.index("<table>") < page.index("<h2")
@@ -76,7 +76,7 @@ def test_experiments_without_results_are_named(
     leave(results, "a", [GOOD])
     page = index.build(results).read_text()
     assert "No results of 2 other experiments<" in page
-    assert "run_all.sh tells why: b, c</p>" in page
+    assert "(run_all.sh reports the reasons): b, c</p>" in page
     leave(results, "b", [GOOD])
     leave(results, "c", [GOOD])
     assert "No results of" not in index.build(results).read_text()
@@ -99,7 +99,7 @@ def test_a_section_says_what_was_asked_when_and_shows_it(tmp_path: Path) -> None
     assert 'href="a/a.pdf"' in page
     assert "Loss &lt; 1 %." in page
     assert 'href="a/samples.csv"' in page
-    assert "There is no reference to compare it with" in page
+    assert "No reference for comparison" in page
 
 
 def test_a_row_of_the_claims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,10 +149,10 @@ def test_numbers_are_held_against_the_reference(tmp_path: Path) -> None:
     leave(tmp_path / "results", "a", [GOOD])
     page = index.build(tmp_path / "results").read_text()
     assert 'href="../reference/a"' in page
-    assert '<span class="passed">the same numbers in every row' in page
+    assert '<span class="passed">all numbers in samples.csv are equal' in page
     (tmp_path / "results" / "a" / "samples.csv").write_text("x\r\n2\r\n")
     page = index.build(tmp_path / "results").read_text()
-    assert '<span class="failed">NOT the same numbers: row 1, x: 2, there 1' in page
+    assert '<span class="failed">numbers DIFFER: row 1, x: 2, reference 1' in page
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"checks": [{}]}', '{"checks": 7}'])
@@ -162,12 +162,12 @@ def test_a_summary_that_is_none_does_not_hide_the_others(tmp_path: Path, text: s
     (tmp_path / "odd" / "summary.json").write_text(text)
     page = index.build(tmp_path).read_text()
     assert headings(page) == ["good: passed: 1 check virtual time"]
-    assert "odd/summary.json is no summary of this version" in page
+    assert "odd/summary.json: not readable by this version" in page
     assert '<p id="verdict" class="failed">FAILED: 1 of 2 experiments</p>' in page
 
 
 def test_an_index_of_nothing(tmp_path: Path) -> None:
-    assert "There are none yet" in index.build(tmp_path).read_text()
+    assert "No results yet" in index.build(tmp_path).read_text()
 
 
 def test_an_index_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:

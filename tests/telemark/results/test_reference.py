@@ -41,17 +41,17 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("values", "given", "words", "agrees"),
     [
-        ([1, 2], {}, "the same numbers in every row of samples.csv, but for .* [(]cpu_s[)]", True),
-        ([1, 3], {}, "NOT the same numbers: row 2, loss: 3, there 2", False),
-        ([1], {}, "NOT the same numbers: the reference has more than 1 rows", False),
-        ([1, 2, 3], {}, "NOT the same numbers: this has more than 2 rows", False),
+        ([1, 2], {}, "all numbers in samples.csv are equal, except .* [(]cpu_s[)]", True),
+        ([1, 3], {}, "numbers DIFFER: row 2, loss: 3, reference 2", False),
+        ([1], {}, "numbers DIFFER: the reference has more than 1 rows", False),
+        ([1, 2, 3], {}, "numbers DIFFER: the result has more than 2 rows", False),
         (
             [1, 3],
             {"rate": 20, "quick": True},
-            "not comparable by number, of other quick, rate",
+            "not comparable: different quick, rate",
             None,
         ),
-        ([1, 3], {"seed": 2}, "not comparable by number, of other seed", None),
+        ([1, 3], {"seed": 2}, "not comparable: different seed", None),
     ],
 )
 def test_numbers_of_virtual_time_are_the_reference_s(
@@ -85,7 +85,7 @@ def test_there_is_a_reference_for_each_experiment(
 ) -> None:
     experiments = scripts_of("experiments")
     assert len(experiments) > 6
-    in_both = {name for name in experiments if not name.startswith(reference.REAL_ALONE)}
+    in_both = {name for name in experiments if not name.startswith(reference.REAL_ONLY)}
     real = {name + reference.REAL for name in experiments}
     assert {*COMMITTED} == in_both | real | {*reference.BENCHMARKS}
     assert {*COMMITTED} == {*reference.commands()}
@@ -139,7 +139,7 @@ def test_references_are_made_in_both_kinds_of_time() -> None:
     ("names", "state", "words"),
     [
         (["none"], ("0123abc", []), "reference: error: no none: there are ampm_congestion,"),
-        ([], ("0123abc+", ["a.py"]), "reference: error: commit first what was changed: a.py"),
+        ([], ("0123abc+", ["a.py"]), "reference: error: uncommitted changes: a.py; commit them"),
         ([], ("unknown", []), "reference: error: no checkout"),
     ],
 )

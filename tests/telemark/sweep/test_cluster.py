@@ -19,7 +19,7 @@ from loaded import StartExperiment
 from telemark.errors import TestbedError
 from telemark.session import cli
 from telemark.sweep import cluster, options
-from telemark.sweep.task import unpacked
+from telemark.sweep.task import deserialize
 
 distributed = pytest.importorskip(
     "distributed", reason=f"Dask is not installed: {cluster.INSTALL}", exc_type=ImportError
@@ -107,7 +107,7 @@ from telemark.sweep.runs import sweep_seeds
 few = argparse.Namespace(flows=30, rate=100)  # that share counters, by the seed
 found = await sweep_seeds(starter.measure, [(0.1, few)], [7, 8], run)
 return Report(
-    [{**sample, "books": str(books)}
+    [{**sample, "accounting": str(books)}
      for of_eps in found for samples, books in of_eps for sample in samples],
     [Check("seeds", len(found[0]), 2)],
 )
@@ -204,9 +204,9 @@ def test_an_error_of_a_run_is_told_as_here(
 @pytest.mark.parametrize(
     ("differs", "words"),
     [
-        ({"time": "real"}, "--scheduler needs --time virtual"),
-        ({"jobs": 2}, "--scheduler and --jobs do not go together"),
-        ({"keep": True}, "--scheduler and --keep do not go together"),
+        ({"time": "real"}, "--scheduler: not available in real time"),
+        ({"jobs": 2}, "--scheduler: cannot be combined with --jobs"),
+        ({"keep": True}, "--scheduler: cannot be combined with --keep"),
     ],
 )
 def test_what_does_not_go_with_it(
@@ -222,14 +222,16 @@ def test_what_does_not_go_with_it(
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nowhere", "ftp://127.0.0.1:1", ""])
 def test_nobody_answers(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "ANSWER_S", 0.2)
-    with pytest.raises(TestbedError, match="no Dask scheduler answers there"):
+    with pytest.raises(TestbedError, match="cannot connect to a Dask scheduler"):
         next(cluster.outcomes([], [], address, print))
     gc.collect()  # the failed client: ended in the next one's thread, it would wait for that one
 
 
 def test_without_dask_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(TestbedError, match=re.escape(f"--scheduler needs Dask: {cluster.INSTALL}")):
+    with pytest.raises(
+        TestbedError, match=re.escape(f"--scheduler: Dask is not installed; run {cluster.INSTALL}")
+    ):
         next(cluster.outcomes([], [], "tcp://127.0.0.1:1", print))
 
 
@@ -237,38 +239,41 @@ def test_a_worker_with_another_checkout_or_other_packages_is_refused(tmp_path: P
     script = tmp_path / "example.py"
     script.write_text("")
     ours = [*Path(worker.__file__).parent.glob("*.py")]
-    here = worker.CheckoutFingerprint.of(script, ours)
+    here = worker.CheckoutFingerprint.of_process(script, ours)
     assert here.differ() == ""
     versions = {**here.versions, "numpy": "1"}
     assert re.match(
-        r"it has numpy [\d.]+, and here is 1$", replace(here, versions=versions).differ()
+        r"numpy [\d.]+ differs from the client's 1$", replace(here, versions=versions).difference()
     )
     script.write_text("1")
-    assert here.differ() == f"{script} is not as it is here"
-    (outcome,) = [unpacked(worker.do(b"", here))]
+    assert here.difference() == f"{script} differs from the client's file; update the checkout"
+    (outcome,) = [deserialize(worker.run_task(b"", here))]
     assert outcome.failure is not None
-    assert re.match(r"worker on \S+, process \d+: .* is not as", outcome.failure.line or "")
+    assert re.match(r"worker on \S+, process \d+: .* differs from", outcome.failure.line or "")
 
 
 def test_a_worker_that_is_older_than_its_checkout_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = worker.CheckoutFingerprint.of(Path(__file__), Path(worker.__file__).parent.glob("*.py"))
+    here = worker.CheckoutFingerprint.of_process(
+        Path(__file__), Path(worker.__file__).parent.glob("*.py")
+    )
     monkeypatch.setitem(worker._LOADED, "telemark/sweep/task.py", "older")
-    assert here.differ() == "telemark/sweep/task.py has changed since it began: start it again"
+    problem = "telemark/sweep/task.py has changed since the worker started; restart the worker"
+    assert here.difference() == problem
 
 
 def test_a_script_that_cannot_be_imported_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = tmp_path / "example.py"
-    monkeypatch.setattr(worker, "_is_wanted", lambda: True)  # by Dask, which is not here
+    monkeypatch.setattr(worker, "_is_cancelled", lambda: False)  # asks Dask, which is not here
     script.write_text("from telemark.session import cli\ncli.main(__file__, None, None)\n")
-    process = worker._Process(worker.CheckoutFingerprint.of(script, []))
-    failure = unpacked(process.do(b"", tmp_path)).failure
+    process = worker._Process(worker.CheckoutFingerprint.of_process(script, []))
+    failure = deserialize(process.run_task(b"", tmp_path)).failure
     process.end()
     assert failure is not None
     assert failure.line == (
-        "example.py is imported by another process, for what it defines: cli.main() must stand "
-        'below `if __name__ == "__main__":`'
+        "example.py: cli.main() runs when another process imports the script; call it below "
+        '`if __name__ == "__main__":`'
     )

@@ -1,4 +1,4 @@
-/* What the sender and the receiver of a flow share: the payload, the records, small helpers. */
+/* Definitions shared by senders and receivers of flows: limits, exit status, clocks, record files. */
 #ifndef TESTBED_FLOW_H
 #define TESTBED_FLOW_H
 
@@ -14,10 +14,10 @@
 #include "flow_payload.h"
 
 enum {
-    FLOW_BATCH = 32,          /* datagrams handled by one system call, at most */
+    FLOW_BATCH = 32,          /* maximum number of datagrams per system call */
     FLOW_MAX_PAYLOAD = 9174,  /* jumbo frame of 9216 bytes, without Ethernet, IPv4 and UDP headers */
-    FLOW_UNUSABLE = 2,        /* exit status: the user or the machine got something wrong */
-    FLOW_RATE_NOT_KEPT = 3    /* exit status: the machine is too slow for the rate asked */
+    FLOW_UNUSABLE = 2,        /* exit status: usage error, or unsuitable environment */
+    FLOW_RATE_NOT_KEPT = 3    /* exit status: the machine is too slow for the rate */
 };
 
 static inline uint64_t clock_ns(clockid_t clock)
@@ -28,9 +28,9 @@ static inline uint64_t clock_ns(clockid_t clock)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* How far the wall clock, which the kernel stamps with, is ahead of CLOCK_MONOTONIC just now.
- * Being interrupted between two readings would spoil it: the closest of some readings counts, and one
- * that took no longer than entering the kernel does is close enough. */
+/* Returns the current offset of the wall clock (of the kernel's timestamps) to CLOCK_MONOTONIC.
+ * An interrupt between two readings would cause an error: uses the fastest of some readings, and stops
+ * at one that takes no longer than a system call. */
 static inline uint64_t wall_clock_offset_ns(void)
 {
     enum { MAX_READINGS = 100, CLOSE_NS = 200 };
@@ -49,13 +49,13 @@ static inline uint64_t wall_clock_offset_ns(void)
     return offset_ns;
 }
 
-static inline void __attribute__((noreturn)) fail(const char *what)
+static inline void __attribute__((noreturn)) fail(const char *object)
 {
-    fprintf(stderr, "%s: %s\n", what, strerror(errno));
+    fprintf(stderr, "%s: %s\n", object, strerror(errno));
     exit(FLOW_UNUSABLE);
 }
 
-/* The records' file, written through a large buffer. */
+/* Opens a file of records, with a large buffer. */
 static inline FILE *open_records(const char *path)
 {
     FILE *file = fopen(path, "wb");

@@ -1,4 +1,4 @@
-/* What senders share: they wait for the time of what they send, and end early at SIGTERM. */
+/* Pacing of senders: they wait for the time of each packet, and end at SIGTERM. */
 #ifndef TESTBED_PACE_H
 #define TESTBED_PACE_H
 
@@ -8,7 +8,7 @@
 
 #include "flow.h"
 
-/* Above 10,000 packets/s several are sent at each tick: waking up for each would cost a core. */
+/* Above 10,000 packets/s, several are sent per tick: a wake-up per packet would occupy a core. */
 enum { TICK_NS = 100000 };
 
 static volatile sig_atomic_t stopped;
@@ -19,15 +19,15 @@ static void stop(int signal_number)
     stopped = 1;
 }
 
-static inline void be_on_time(void)
+static inline void set_up_pacing(void)
 {
     struct sigaction action = {.sa_handler = stop};
 
     sigaction(SIGTERM, &action, NULL);
-    prctl(PR_SET_TIMERSLACK, 1); /* wakes up when asked, not up to 50 us later */
+    prctl(PR_SET_TIMERSLACK, 1); /* wakes up on time, not up to 50 us later */
 }
 
-/* Waits until a time has come, or a signal. */
+/* Waits until a time, or a signal. */
 static inline void sleep_until(uint64_t time_ns)
 {
     struct timespec until = {(time_t)(time_ns / 1000000000u), (long)(time_ns % 1000000000u)};
@@ -62,7 +62,7 @@ static inline uint64_t natural(const char *text)
     return value;
 }
 
-/* Says that this sender is ready, and waits to be told when its flow begins (CLOCK_MONOTONIC). */
+/* Reports that this sender is ready, and reads the start time of its flow (CLOCK_MONOTONIC). */
 static inline uint64_t await_start(void)
 {
     char line[32];

@@ -1,6 +1,6 @@
-/* Receives one UDP flow until SIGTERM, and records each datagram's sequence number and times.
+/* Receives one UDP flow until SIGTERM, and records sequence number and times of each datagram.
  *
- * What the kernel drops because the socket's buffer is full is counted, never guessed. */
+ * Counts the datagrams that the kernel drops because the socket buffer is full. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <linux/sock_diag.h>
@@ -17,8 +17,8 @@ enum { CONTROL_ROOM = 128, NAP_MS = 1 };
 
 struct totals {
     uint64_t received;
-    uint64_t foreign;      /* datagrams that are not of this flow */
-    uint64_t dscp_changed; /* arrived with another DSCP than they were sent with */
+    uint64_t foreign;      /* datagrams of other flows */
+    uint64_t dscp_changed; /* datagrams received with another DSCP than sent */
 };
 
 struct options {
@@ -45,7 +45,7 @@ static int open_socket(uint16_t port)
     return fd;
 }
 
-/* When the kernel took the frame in (CLOCK_REALTIME), and the datagram's TOS byte. */
+/* Reads the kernel's receive timestamp (CLOCK_REALTIME), and the datagram's TOS byte. */
 static void read_control(struct msghdr *message, uint64_t *realtime_ns, int *tos)
 {
     struct cmsghdr *control = CMSG_FIRSTHDR(message);
@@ -62,7 +62,7 @@ static void read_control(struct msghdr *message, uint64_t *realtime_ns, int *tos
     }
 }
 
-static void take(const struct options *options, struct mmsghdr *message, uint64_t offset_ns,
+static void write_record(const struct options *options, struct mmsghdr *message, uint64_t offset_ns,
                  FILE *records, struct totals *totals)
 {
     const struct flow_payload *payload = message->msg_hdr.msg_iov->iov_base;
@@ -84,7 +84,7 @@ static void take(const struct options *options, struct mmsghdr *message, uint64_
     totals->dscp_changed += tos >> 2 != options->tos >> 2;
 }
 
-/* Takes all that waits in the socket. */
+/* Receives all waiting datagrams. */
 static void drain(int fd, const struct options *options, FILE *records, struct totals *totals)
 {
     static uint8_t payloads[FLOW_BATCH][FLOW_MAX_PAYLOAD];
@@ -109,7 +109,7 @@ static void drain(int fd, const struct options *options, FILE *records, struct t
             fail("receive");
         offset_ns = wall_clock_offset_ns(); /* each time: the wall clock may be adjusted */
         for (int i = 0; i < number; i++)
-            take(options, &messages[i], offset_ns, records, totals);
+            write_record(options, &messages[i], offset_ns, records, totals);
     }
 }
 
@@ -149,7 +149,7 @@ int main(int argc, char **argv)
         if (poll(events, 2, -1) < 0)
             fail("poll");
         drain(events[0].fd, &options, records, &totals);
-        /* The kernel stamps the times: waking up seldom leaves the CPU to the switches. */
+        /* The kernel takes the timestamps: few wake-ups leave the CPU to the switches. */
         if (poll(&events[1], 1, NAP_MS) < 0)
             fail("poll");
     }

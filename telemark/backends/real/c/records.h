@@ -1,12 +1,12 @@
-/* What senders and receivers record, as files have it; in Python telemark/traffic/flows.py and telemark/traffic/tcp.py.
- * Times are CLOCK_MONOTONIC. */
+/* Records of senders and receivers in files; in Python telemark/traffic/flows.py and tcp.py. Times are
+ * CLOCK_MONOTONIC. */
 #ifndef TESTBED_RECORDS_H
 #define TESTBED_RECORDS_H
 
 #include <stdint.h>
 
 struct flow_sent {
-    uint64_t sequence, sent_ns, handed_ns; /* before the call that sent it, and after */
+    uint64_t sequence, sent_ns, handed_ns; /* before and after the send call */
 };
 
 struct flow_received {
@@ -20,11 +20,11 @@ struct tcp_progress {
 };
 
 struct tcp_received {
-    uint64_t time_ns, bytes; /* in all until then */
+    uint64_t time_ns, bytes; /* total so far */
 };
 
 struct tcp_answer {
-    uint64_t asked_ns, answered_ns; /* the request was written; all of the answer had come */
+    uint64_t asked_ns, answered_ns; /* start of the request, end of the answer */
 };
 
 #endif

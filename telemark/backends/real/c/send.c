@@ -1,9 +1,8 @@
-/* Sends one UDP flow by a schedule: datagram i is due at start + i / rate, or at the time that a
- * file gives for it, whatever came before.
+/* Sends one UDP flow by a schedule: datagram i is due at start + i / rate, or at a time from a file.
  *
- * A sender that falls behind catches up, but in batches of at most `burst` datagrams and at no
- * more than twice the schedule's pace: it must not flood the queues that it is there to measure.
- * When it lags too far it gives up, since the machine cannot keep the rate. */
+ * A late sender catches up in batches of at most `burst` datagrams, and at no more than twice the rate
+ * of the schedule: it must not flood the queues under test. If it is too late, it gives up: the machine
+ * cannot keep the rate. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -21,7 +20,7 @@ struct options {
     uint32_t payload, burst;
     int tos, ttl;
     const char *records;
-    const uint64_t *due; /* of each datagram, after start_ns; NULL: steady rate */
+    const uint64_t *due; /* per datagram, relative to start_ns; NULL: constant rate */
 };
 
 struct totals {
@@ -44,7 +43,7 @@ static int open_socket(const struct options *options)
     if (fd < 0)
         fail("socket");
     setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &large, sizeof large);
-    /* SO_REUSEADDR: several flows may leave by one port. */
+    /* SO_REUSEADDR: several flows may share a source port. */
     if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
         bind(fd, source, sizeof options->source) != 0)
         fail("source port");
@@ -59,9 +58,9 @@ static int open_socket(const struct options *options)
 }
 
 /*
- * Sends `number` datagrams, of which the first has the given sequence number; returns the time in
- * the last one. A scheduler may come between two of them. Of each the record has the time before the
- * call that sends it and the time after: in between the kernel at the other end of a veth stamps it.
+ * Sends `number` datagrams from a sequence number on; returns the send time of the last one. Each record
+ * has the times before and after the send call; the kernel at the other end of a veth takes its
+ * timestamp in between.
  */
 static uint64_t send_batch(int fd, const struct options *options, uint64_t first, unsigned number,
                            FILE *records)
@@ -94,7 +93,7 @@ static uint64_t send_batch(int fd, const struct options *options, uint64_t first
     return records_of[number - 1].sent_ns;
 }
 
-/* Sends the flow; returns false when the lag became larger than allowed. */
+/* Sends the flow; returns false if the lag exceeds the limit. */
 static bool send_flow(int fd, const struct options *options, FILE *records, struct totals *totals)
 {
     uint64_t not_before_ns = options->start_ns;
@@ -140,7 +139,7 @@ static const uint64_t *read_due(const char *path, uint64_t count)
     return due;
 }
 
-/* Positional, since only telemark/backends/real/udp.py calls this program; it has checked the values. */
+/* Positional arguments: only telemark/backends/real/udp.py calls this program, with valid values. */
 static struct options parse(char **argv)
 {
     struct options options = {.source.sin_family = AF_INET, .destination.sin_family = AF_INET};
@@ -184,7 +183,7 @@ int main(int argc, char **argv)
         return FLOW_UNUSABLE;
     }
     options = parse(argv);
-    be_on_time();
+    set_up_pacing();
     records = open_records(options.records);
     fd = open_socket(&options);
     options.start_ns = await_start();

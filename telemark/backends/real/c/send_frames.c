@@ -1,7 +1,7 @@
-/* Sends frames as they are by an interface, each at its time; those whose time has passed at once.
+/* Sends raw frames by an interface, each at its time, or immediately if its time has passed.
  *
- * The file has, in the byte order of this machine: their number (64 bits), their times (64 bits each,
- * CLOCK_MONOTONIC, ascending), their lengths (32 bits each), and the frames one after the other. */
+ * The file contains, in the byte order of this machine: the number of frames (64 bits), their times (64
+ * bits each, CLOCK_MONOTONIC, ascending), their lengths (32 bits each), and their concatenated bytes. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <linux/if_packet.h>
@@ -46,7 +46,7 @@ static struct frames read_frames(const char *path)
 static int open_socket(const char *interface)
 {
     struct sockaddr_ll address = {.sll_family = AF_PACKET, .sll_ifindex = 0};
-    int large = 8 << 20, fd = socket(AF_PACKET, SOCK_RAW, 0); /* protocol 0: it receives nothing */
+    int large = 8 << 20, fd = socket(AF_PACKET, SOCK_RAW, 0); /* protocol 0: receives nothing */
 
     address.sll_ifindex = (int)if_nametoindex(interface);
     if (fd < 0 || !address.sll_ifindex)
@@ -70,7 +70,7 @@ static void send_batch(int fd, uint8_t *bytes, const uint32_t *length, unsigned 
     send_messages(fd, messages, number);
 }
 
-/* Sends the frames; returns how many, and in `largest_lag_ns` how late the latest was. */
+/* Sends the frames; returns the number sent, and sets `largest_lag_ns`. */
 static uint64_t send_all(int fd, const struct frames *frames, uint64_t max_lag_ns,
                          uint64_t *largest_lag_ns)
 {
@@ -97,7 +97,7 @@ static uint64_t send_all(int fd, const struct frames *frames, uint64_t max_lag_n
     return next;
 }
 
-/* Positional, since only telemark/backends/real/frames.py calls this program. */
+/* Positional arguments: only telemark/backends/real/frames.py calls this program. */
 int main(int argc, char **argv)
 {
     uint64_t largest_lag_ns = 0, sent;
@@ -108,7 +108,7 @@ int main(int argc, char **argv)
         return FLOW_UNUSABLE;
     }
     frames = read_frames(argv[2]);
-    be_on_time();
+    set_up_pacing();
     sent = send_all(open_socket(argv[1]), &frames, natural(argv[3]), &largest_lag_ns);
     printf("{\"sent\": %lu, \"largest_lag_ns\": %lu}\n", sent, largest_lag_ns);
     return largest_lag_ns > natural(argv[3]) ? FLOW_RATE_NOT_KEPT : 0;

@@ -1,5 +1,5 @@
-/* Receives one TCP flow until SIGTERM, and records how many bytes had come at which time. Where there are
- * responses, answers each request when all of it has come. */
+/* Receives one TCP flow until SIGTERM, and records the received bytes over time. With responses, answers
+ * each complete request. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -15,8 +15,8 @@
 
 enum { CHUNK = 1 << 16 };
 
-struct answering {
-    uint64_t request_bytes, response_bytes; /* the second 0: there are none */
+struct responder {
+    uint64_t request_bytes, response_bytes; /* response_bytes is 0 without responses */
     uint64_t written;
 };
 
@@ -34,7 +34,7 @@ static int open_socket(uint16_t port)
     return fd;
 }
 
-/* Takes all that waits; returns false when there will be no more. */
+/* Receives all waiting data; returns false at the end of the connection. */
 static bool drain(int fd, uint64_t *received, FILE *records)
 {
     static uint8_t bytes[CHUNK];
@@ -55,22 +55,22 @@ static bool drain(int fd, uint64_t *received, FILE *records)
     }
 }
 
-/* Writes what the connection takes of what is owed; returns whether more is. */
-static bool answer(int fd, struct answering *answering, uint64_t received)
+/* Writes as much of the due responses as the socket accepts; returns whether more is due. */
+static bool answer(int fd, struct responder *responder, uint64_t received)
 {
     static const uint8_t zeros[CHUNK];
-    uint64_t owed = received / answering->request_bytes * answering->response_bytes;
+    uint64_t owed = received / responder->request_bytes * responder->response_bytes;
 
-    while (answering->written < owed) {
-        uint64_t rest = owed - answering->written;
+    while (responder->written < owed) {
+        uint64_t rest = owed - responder->written;
         ssize_t written = send(fd, zeros, rest < CHUNK ? rest : CHUNK, MSG_DONTWAIT | MSG_NOSIGNAL);
 
         if (written > 0)
-            answering->written += (uint64_t)written;
+            responder->written += (uint64_t)written;
         else if (errno == EAGAIN)
             return true;
         else if (errno != EINTR)
-            return false; /* the sender is gone, and tells why */
+            return false; /* the sender has ended, and reports the cause */
     }
     return false;
 }
@@ -80,7 +80,7 @@ int main(int argc, char **argv)
     struct pollfd events[2];
     sigset_t stopping;
     uint64_t received = 0;
-    struct answering answering = {0};
+    struct responder responder = {0};
     FILE *records;
     int listening, connection = -1, on = 1;
 
@@ -91,8 +91,8 @@ int main(int argc, char **argv)
     sigemptyset(&stopping);
     sigaddset(&stopping, SIGTERM);
     sigprocmask(SIG_BLOCK, &stopping, NULL);
-    answering.request_bytes = natural(argv[2]);
-    answering.response_bytes = natural(argv[3]);
+    responder.request_bytes = natural(argv[2]);
+    responder.response_bytes = natural(argv[3]);
     records = open_records(argv[4]);
     listening = open_socket((uint16_t)atoi(argv[1]));
     events[0] = (struct pollfd){listening, POLLIN, 0};
@@ -109,12 +109,12 @@ int main(int argc, char **argv)
                 fail("setsockopt");
             events[0].fd = connection;
         } else if (events[0].revents) {
-            bool goes_on = drain(connection, &received, records);
-            bool owes = answering.response_bytes && answer(connection, &answering, received);
+            bool is_open = drain(connection, &received, records);
+            bool is_due = responder.response_bytes && answer(connection, &responder, received);
 
-            events[0].events = owes ? POLLIN | POLLOUT : POLLIN;
-            if (!goes_on)
-                events[0].fd = -1; /* which poll() passes over */
+            events[0].events = is_due ? POLLIN | POLLOUT : POLLIN;
+            if (!is_open)
+                events[0].fd = -1; /* poll() ignores it */
         }
     }
     if (connection >= 0)

@@ -1,9 +1,9 @@
-/* Sends one TCP flow: so many bytes, or for so long, at a rate or as fast as TCP takes them, with silences
- * or without; or requests, each of which waits for the last one's answer.
+/* Sends one TCP flow: a number of bytes, or for a duration, at a rate or as fast as TCP accepts them, with
+ * or without silences; or requests, each after the answer to the previous one.
  *
- * What the kernel knows of the connection is recorded at intervals. When everything has been
- * acknowledged the sender says so, and waits for the receiver to close: who closes first keeps the
- * port for a minute (TIME_WAIT), and it is the sender's that the next connection needs. */
+ * Records the kernel's TCP_INFO at intervals. After the last acknowledgement, the sender waits for the
+ * receiver to close the connection: the end that closes first keeps its port for a minute (TIME_WAIT),
+ * and the next connection needs the sender's port. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <linux/sockios.h>
@@ -18,23 +18,23 @@
 #include "records.h"
 
 enum {
-    MIN_CHUNK = 1448, MAX_CHUNK = 1 << 16, /* bytes that are written at once */
-    CHUNKS_PER_S = 1000,                   /* of a paced flow, within these bounds */
+    MIN_CHUNK = 1448, MAX_CHUNK = 1 << 16, /* bytes per write */
+    CHUNKS_PER_S = 1000,                   /* of a paced flow, within these limits */
     INTERVAL_NS = 10000000,                /* between records */
     STALL_MS = 10000,                      /* without an acknowledgement: the flow has failed */
-    SYN_RETRIES = 3,                       /* that is 15 seconds */
+    SYN_RETRIES = 3,                       /* 15 seconds */
     CLOSED = 7 /* TCP_CLOSE of <netinet/tcp.h>, which cannot be included beside <linux/tcp.h> */
 };
 
 struct options {
     struct sockaddr_in source, destination;
     int tos;
-    uint64_t bytes, duration_ns; /* one is 0, and the other ends the flow */
-    double rate_bps;             /* 0: as fast as TCP takes them */
-    const char *congestion;      /* control, by the kernel's name */
+    uint64_t bytes, duration_ns; /* exactly one is not 0 */
+    double rate_bps;             /* 0: unlimited */
+    const char *congestion;      /* the kernel's name of the congestion control */
     bool has_ecn;
-    uint64_t on_ns, off_ns;      /* it is written, and not, in turns; 0: always */
-    uint64_t requests, response_bytes, think_ns; /* requests of `bytes` each; 0: there are none */
+    uint64_t on_ns, off_ns;      /* durations of bursts and silences; 0: no silences */
+    uint64_t requests, response_bytes, think_ns; /* requests of `bytes` each; 0: none */
     const char *records, *answers;
 };
 
@@ -45,9 +45,9 @@ struct flow {
     FILE *records;
 };
 
-/* Has the host ask for ECN (RFC 3168) from now on: there is no option of a socket for it. Whoever
- * answers grants it without being told. */
-static void ask_for_ecn(void)
+/* Enables requests for ECN (RFC 3168) at this host: there is no socket option. The receiver accepts ECN by
+ * default. */
+static void enable_ecn(void)
 {
     FILE *setting = fopen("/proc/sys/net/ipv4/tcp_ecn", "w");
 
@@ -88,7 +88,7 @@ static void check_connection(int fd)
     }
 }
 
-/* What was written and not acknowledged: tcpi_bytes_acked would count the SYN too. */
+/* Returns the unacknowledged bytes; tcpi_bytes_acked would include the SYN. */
 static uint64_t outstanding(int fd)
 {
     int bytes = 0;
@@ -98,7 +98,7 @@ static uint64_t outstanding(int fd)
     return (uint64_t)bytes;
 }
 
-static struct tcp_info ask(int fd)
+static struct tcp_info read_info(int fd)
 {
     struct tcp_info info = {0};
     socklen_t size = sizeof info;
@@ -110,7 +110,7 @@ static struct tcp_info ask(int fd)
 
 static void write_record(struct flow *flow)
 {
-    struct tcp_info info = ask(flow->fd);
+    struct tcp_info info = read_info(flow->fd);
     struct tcp_progress record = {.time_ns = clock_ns(CLOCK_MONOTONIC), .written = flow->written};
 
     record.acknowledged = flow->written ? flow->written - outstanding(flow->fd) : 0;
@@ -122,8 +122,8 @@ static void write_record(struct flow *flow)
     flow->next_record_ns = record.time_ns + INTERVAL_NS;
 }
 
-/* When the flow goes on after a silence; now, where there is none. */
-static uint64_t awake_ns(const struct flow *flow, uint64_t now_ns)
+/* Returns the end of the current silence; now, if there is none. */
+static uint64_t silence_end_ns(const struct flow *flow, uint64_t now_ns)
 {
     uint64_t on_ns = flow->options->on_ns, cycle_ns = on_ns + flow->options->off_ns;
     uint64_t since_ns = cycle_ns ? (now_ns - flow->start_ns) % cycle_ns : 0;
@@ -131,7 +131,7 @@ static uint64_t awake_ns(const struct flow *flow, uint64_t now_ns)
     return since_ns < on_ns || !cycle_ns ? now_ns : now_ns - since_ns + cycle_ns;
 }
 
-/* When what was written is due at the rate: the flow's own clock stands still in silences. */
+/* Returns the time at which the written bytes are due at the rate, on a clock that stops in silences. */
 static uint64_t rate_due_ns(const struct flow *flow)
 {
     const struct options *options = flow->options;
@@ -141,13 +141,13 @@ static uint64_t rate_due_ns(const struct flow *flow)
     return flow->start_ns + own_ns + silences * options->off_ns;
 }
 
-/* How many bytes may be written now; or 0, and when there will be more in `due_ns`. */
+/* Returns how many bytes may be written now; if 0, sets `due_ns` to the time of the next write. */
 static uint64_t allowed(const struct flow *flow, uint64_t now_ns, uint64_t *due_ns)
 {
     const struct options *options = flow->options;
     uint64_t chunk = MAX_CHUNK;
 
-    *due_ns = awake_ns(flow, now_ns);
+    *due_ns = silence_end_ns(flow, now_ns);
     if (*due_ns > now_ns)
         return 0;
     if (options->rate_bps > 0) {
@@ -170,7 +170,7 @@ static bool is_over(const struct flow *flow, uint64_t now_ns)
                           : now_ns - flow->start_ns >= options->duration_ns;
 }
 
-/* Returns when all is written. */
+/* Writes all data of the flow. */
 static void write_all(struct flow *flow)
 {
     static const uint8_t zeros[MAX_CHUNK];
@@ -199,7 +199,7 @@ static void write_all(struct flow *flow)
     }
 }
 
-/* Returns when all is acknowledged. */
+/* Waits until all data is acknowledged. */
 static void await_acknowledgements(struct flow *flow)
 {
     while (!stopped && outstanding(flow->fd)) {
@@ -211,7 +211,7 @@ static void await_acknowledgements(struct flow *flow)
     write_record(flow);
 }
 
-/* Takes all of an answer; returns when it has come. */
+/* Receives a complete answer. */
 static void await_answer(struct flow *flow)
 {
     static uint8_t bytes[MAX_CHUNK];
@@ -232,7 +232,7 @@ static void await_answer(struct flow *flow)
     }
 }
 
-/* Does nothing but record until then. */
+/* Waits until a time, and keeps recording. */
 static void think(struct flow *flow, uint64_t until_ns)
 {
     while (!stopped && clock_ns(CLOCK_MONOTONIC) < until_ns) {
@@ -242,11 +242,11 @@ static void think(struct flow *flow, uint64_t until_ns)
     }
 }
 
-/* Writes requests one by one; returns when all are answered. */
-static void converse(struct flow *flow, FILE *answers)
+/* Sends all requests, each after the answer to the previous one. */
+static void send_requests(struct flow *flow, FILE *answers)
 {
     const struct options *options = flow->options;
-    struct options request = *options; /* all until this one */
+    struct options request = *options; /* `bytes` counts all requests so far */
 
     request.bytes = 0;
     flow->options = &request;
@@ -265,7 +265,7 @@ static void converse(struct flow *flow, FILE *answers)
     flow->options = options;
 }
 
-/* Positional, since only telemark/backends/real/tcp.py calls this program; it has checked the values. */
+/* Positional arguments: only telemark/backends/real/tcp.py calls this program, with valid values. */
 static struct options parse(char **argv)
 {
     struct options options = {.source.sin_family = AF_INET, .destination.sin_family = AF_INET};
@@ -306,11 +306,11 @@ int main(int argc, char **argv)
         return FLOW_UNUSABLE;
     }
     options = parse(argv);
-    be_on_time();
+    set_up_pacing();
     flow.records = open_records(options.records);
     answers = open_records(options.answers);
     if (options.has_ecn)
-        ask_for_ecn();
+        enable_ecn();
     flow.fd = open_socket(&options);
     flow.start_ns = await_start();
     sleep_until(flow.start_ns);
@@ -318,7 +318,7 @@ int main(int argc, char **argv)
     if (connect(flow.fd, (struct sockaddr *)&options.destination, sizeof options.destination))
         fail("connect");
     if (options.requests)
-        converse(&flow, answers);
+        send_requests(&flow, answers);
     else
         write_all(&flow);
     await_acknowledgements(&flow);
@@ -328,9 +328,9 @@ int main(int argc, char **argv)
     fflush(stdout);
     while (!stopped && recv(flow.fd, &byte, 1, 0) > 0) /* until the receiver closes */
         ;
-    /* Nothing is on its way any more when the receiver has acknowledged that this end closes, too. */
+    /* After the receiver's acknowledgement of the FIN, no packet is in flight. */
     shutdown(flow.fd, SHUT_WR);
-    while (!stopped && ask(flow.fd).tcpi_state != CLOSED)
+    while (!stopped && read_info(flow.fd).tcpi_state != CLOSED)
         sleep_until(clock_ns(CLOCK_MONOTONIC) + INTERVAL_NS / 10);
     return 0;
 }

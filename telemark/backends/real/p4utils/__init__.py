@@ -1,1 +1,1 @@
-"""p4-utils, which lives in a Python environment of its own: its scripts, and bmv2's Thrift."""
+"""p4-utils in its own Python environment: NetworkAPI scripts, and bmv2's Thrift API."""

@@ -1,37 +1,36 @@
-"""Scripts of p4-utils' NetworkAPI, as they are: in p4-utils' environment, in a run's namespaces."""
+"""Execution of unchanged NetworkAPI scripts in p4-utils' environment, in a run's namespaces."""
 
 import signal
 import subprocess
 from pathlib import Path
 
-from telemark.backends.real.p4utils.environment import THERE, environment, interpreter
+from telemark.backends.real.p4utils.environment import IN_ENV, environment, interpreter
 from telemark.errors import TestbedError
 from telemark.session.run import Run
 
-ON_MINIP4 = THERE / "on_minip4"
-RUNNER = THERE / "run_network.py"
-SEED = "TELEMARK_SEED"  # environment variable: that of all dice
-# A setting of the whole machine, which p4-utils' networks write for another target's sake.
+ON_MINIP4 = IN_ENV / "on_minip4"
+RUNNER = IN_ENV / "run_network.py"
+SEED = "TELEMARK_SEED"  # environment variable with the random seed
+# p4-utils' networks write this setting of the whole machine (for another target).
 HUGE_PAGES = Path("/proc/sys/vm/nr_hugepages")
 
 
 def run_script(script: Path, run: Run, commands: Path | None = None) -> int:
-    """Run a script to its end, in its own folder, as p4-utils' users do; return its exit status.
+    """Run a script in its own folder, inside the namespaces of a run; return its exit status.
 
-    To be called inside the namespaces of a run in real time. `commands` are lines for Mininet's
-    command line, where the script starts it; without, it reads this process's stdin. Raises
-    TestbedError.
+    `commands`: file of commands for Mininet's CLI, if the script starts it; without it, the CLI
+    reads this process's stdin. Raises TestbedError.
     """
     if not script.is_file():
-        raise TestbedError(f"there is no script {script}")
+        raise TestbedError(f"no script {script}")
     python = interpreter()
     stand_in = run.folder / HUGE_PAGES.name
     stand_in.write_text("0\n")
     subprocess.run(["mount", "--bind", str(stand_in), str(HUGE_PAGES)], check=True)
-    if run.interactive:  # Ctrl-C ends a command there, and not this process
+    if run.interactive:  # Ctrl-C ends a command of the CLI, not this process
         signal.signal(signal.SIGINT, lambda *_: None)
     own = [ON_MINIP4] if run.target == "minip4" else []
-    # With commands, a stdin that stays silent: Mininet hands what it reads there to hosts.
+    # With commands, stdin must be silent: Mininet forwards input to hosts.
     with subprocess.Popen(
         [python, str(RUNNER), run.target, str(commands or "-"), script.name], cwd=script.parent,
         env=environment(python, *own) | {SEED: str(run.seed)},

@@ -1,4 +1,4 @@
-"""What bmv2 tells over Thrift alone, queues and registers: by p4-utils' SimpleSwitchThriftAPI."""
+"""Queues and registers of bmv2 over Thrift, by p4-utils' SimpleSwitchThriftAPI."""
 
 import argparse
 import json
@@ -9,33 +9,33 @@ from collections.abc import Sequence
 from typing import Any
 
 from minip4.runtime.switch.port_options import QUEUE_KEYS, checked
-from telemark.backends.real.p4utils.environment import THERE, environment, interpreter
+from telemark.backends.real.p4utils.environment import IN_ENV, environment, interpreter
 from telemark.errors import TestbedError
 
-CALLS = THERE / "thrift_calls.py"
+CALLS = IN_ENV / "thrift_calls.py"
 ANSWER_S = 20.0
-LARGEST = 2**63 - 1  # Thrift has signed numbers of 64 bits, and says this of all that are larger
+LARGEST = 2**63 - 1  # Thrift has signed 64-bit numbers; larger values are reported as this
 QUEUE_WORDS = {"depth": "set_queue_depth", "rate_pps": "set_queue_rate"}
 
 
 class ThriftCalls:
-    """A process of p4-utils' environment that calls bmv2 switches; it starts when it must."""
+    """Proxy process in p4-utils' environment (thrift_calls.py); started by the first call."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
-        self._asking = threading.Lock()
+        self._lock = threading.Lock()
 
     def call(self, port: int, method: str, arguments: Sequence[Any]) -> Any:
-        """What a method of the class returns. Raises TestbedError, also where p4-utils is not."""
-        with self._asking:
-            asked = {"port": port, "method": method, "arguments": arguments}
-            answer = self._ask(json.dumps(asked))
+        """Call a method of SimpleSwitchThriftAPI. Raises TestbedError, also without p4-utils."""
+        with self._lock:
+            request = {"port": port, "method": method, "arguments": arguments}
+            answer = self._ask(json.dumps(request))
         if "error" in answer:
             raise TestbedError(f"{method}: {answer['error']}")
         return answer["result"]
 
     def stop(self) -> None:
-        """End the process, if there is one."""
+        """Kill the process, if it runs."""
         if self._process is not None:
             self._process.kill()
             self._process.communicate()
@@ -59,24 +59,24 @@ class ThriftCalls:
         if not select.select([process.stdout], [], [], ANSWER_S)[0]:
             self.stop()
             raise TestbedError(f"no answer within {ANSWER_S:g} s")
-        if not (found := process.stdout.readline()):
+        if not (line := process.stdout.readline()):
             raise self._ended()
-        answer: dict[str, Any] = json.loads(found)
+        answer: dict[str, Any] = json.loads(line)
         return answer
 
     def _ended(self) -> TestbedError:
-        """Why the process ended: p4-utils is there, but not all that it needs of bmv2, mostly."""
+        """Create the error for a process that ended, e.g. without bmv2's Thrift package."""
         assert self._process is not None
         _, errors = self._process.communicate()
         self._process = None
-        last = errors.strip().splitlines()[-1] if errors.strip() else "it said nothing"
-        return TestbedError(f"p4-utils' Thrift API ended: {last}")
+        last = errors.strip().splitlines()[-1] if errors.strip() else "no output"
+        return TestbedError(f"p4-utils' Thrift API: process ended: {last}")
 
 
 class Thrift:
-    """One bmv2 switch, by the calls that all of its network share.
+    """Thrift API of one bmv2 switch.
 
-    All methods raise TestbedError: without p4-utils, and for what bmv2 does not do.
+    Methods raise TestbedError without p4-utils, and for requests that bmv2 does not support.
     """
 
     def __init__(self, switch: str, port: int, calls: ThriftCalls) -> None:
@@ -85,44 +85,45 @@ class Thrift:
         self._calls = calls
 
     def set_all_queues(self, depth: int) -> None:
-        """Change how many packets each queue has room for."""
+        """Set the depth of all queues, in packets."""
         self._call("set_queue_depth", depth)
 
     def set_queue(self, port: int, priority: int | None = None, **changes: Any) -> None:
-        """Change `depth` (packets) and `rate_pps` (0: none) of a port's queue, as on minip4."""
+        """Change `depth` (packets) and `rate_pps` (0: unlimited) of a port's queue."""
         where = f"switch {self._switch}, port {port}: bmv2"
         if unknown := sorted(changes.keys() - QUEUE_WORDS.keys()):
             raise TestbedError(
-                f"{where} has no {', '.join(unknown)} of queues, which count packets there: "
-                f"expected {' or '.join(QUEUE_WORDS)}; addLink(..., rate_bps=) limits a link"
+                f"{where}: no queue parameter {', '.join(unknown)}; expected "
+                f"{' or '.join(QUEUE_WORDS)}, or addLink(..., rate_bps=) to limit a link"
             )
         if priority:
-            raise TestbedError(f"{where} has one queue there, of priority 0: {priority} is none")
+            raise TestbedError(f"{where}: no queue of priority {priority}; expected 0")
         try:
             checked({"port": port, **changes}, QUEUE_KEYS)
         except argparse.ArgumentTypeError as error:
             raise TestbedError(f"{where}: {error}") from None
         for word, value in changes.items():
-            # A text: of port 0 as a number the class makes all ports.
+            # A string: the class takes the number 0 as all ports.
             self._call(QUEUE_WORDS[word], value, str(port))
 
     def read_register(self, name: str, bits: int, index: int | None = None) -> list[int]:
-        """A cell of a register, or all of them; `bits` is its width."""
+        """Read one cell of a register, or all cells; `bits` is the width of a cell."""
         found = self._call("register_read", name, index)
         values = found if index is None else [found]
         if bits > 63 and LARGEST in values:
             raise TestbedError(
-                f"switch {self._switch}: register {name} has {bits} bits, and in cell "
-                f"{index or values.index(LARGEST)} 2**63 - 1 or more: Thrift cannot tell which"
+                f"switch {self._switch}: register {name}: cell "
+                f"{index or values.index(LARGEST)} is 2**63 - 1 or more ({bits} bits), which "
+                "Thrift cannot represent"
             )
         return values
 
     def write_register(self, name: str, value: int, cells: range) -> None:
-        """Write one value into cells that follow each other."""
+        """Write one value into consecutive cells."""
         if not 0 <= value <= LARGEST:
             raise TestbedError(
-                f"switch {self._switch}: register {name}: {value}: over Thrift bmv2 takes 0 to "
-                "2**63 - 1"
+                f"switch {self._switch}: register {name}: value {value}: expected 0 to 2**63 - 1 "
+                "(Thrift)"
             )
         self._call("register_write", name, [cells.start, cells.stop], value)
 

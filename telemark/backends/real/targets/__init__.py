@@ -1,1 +1,1 @@
-"""Targets: what runs a P4 program as a Mininet switch."""
+"""Targets that run P4 programs as Mininet switches: minip4 and bmv2."""

@@ -1,6 +1,5 @@
-/* The front panel of a bmv2 switch: what comes in at port P leaves at port P + 256, to which bmv2's port
- * P is wired, and the other way round. The panel's ports have what bmv2's have not: links, captures,
- * and counters of every drop. */
+/* Front panel of a bmv2 switch: forwards frames between port P (the network) and port P + 256 (bmv2's
+ * port P). The panel's ports provide what bmv2 lacks: links, captures, and counters of all drops. */
 #include <core.p4>
 #include <v1model.p4>
 

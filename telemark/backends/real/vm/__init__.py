@@ -1,1 +1,1 @@
-"""A virtual machine with Debian's kernel, for what the machine's own kernel may lack: RDMA."""
+"""Virtual machine with Debian's kernel, for kernel features such as RDMA."""

@@ -1,8 +1,8 @@
-"""Process 1 of the virtual machine: calls what the other side asks for, one call at a time.
+"""Process 1 of the virtual machine: executes function calls, one at a time.
 
     python -m telemark.backends.real.vm.guest
 
-See telemark.backends.real.vm.machine for what goes to and fro.
+telemark.backends.real.vm.machine sends the calls.
 """
 
 import os
@@ -12,7 +12,7 @@ import traceback
 from pathlib import Path
 from typing import Any, BinaryIO
 
-LENGTH = struct.Struct("!Q")  # goes before each pickled message
+LENGTH = struct.Struct("!Q")  # header of each pickled message
 READY = "ready"
 
 
@@ -41,7 +41,7 @@ def _read(channel: BinaryIO, count: int) -> bytes:
 
 
 def serve(channel: BinaryIO) -> None:
-    """Answer each (function, arguments) with (True, its result), or (False, a traceback)."""
+    """Answer each (function, arguments) with (True, result) or (False, traceback)."""
     send(channel, READY)
     while True:
         try:

@@ -1,11 +1,11 @@
-"""A virtual machine in the place of a host of a network: with its addresses, and with RDMA."""
+"""Virtual machine that replaces a host of a network, with its addresses and with RDMA."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from telemark.backends.real.vm import card
+from telemark.backends.real.vm import nic
 from telemark.backends.real.vm.machine import Machine, Socket
 from telemark.errors import TestbedError
 
@@ -14,17 +14,17 @@ from telemark.errors import TestbedError
 def machine_at(
     host: Any, folder: Path, neighbours: Mapping[str, str], more_addresses: Sequence[str] = ()
 ) -> Iterator[Machine]:
-    """One that takes over the interface of a host, net.host(...), and knows others (IP -> MAC).
+    """Start a virtual machine that takes over the interface of a host, net.host(...).
 
-    It has the host's address, and more ("fd00::2/64"), if they are given.
-    As long as it is up the host has no IP stack: neither flows nor pings reach it. Raises
-    TestbedError, also in virtual time.
+    It has the host's address and `more_addresses` (e.g. "fd00::2/64"), and static `neighbours`
+    (IP -> MAC address). While it is up, the host has no IP stack: neither flows nor pings reach it.
+    Raises TestbedError, also in virtual time.
     """
     if not hasattr(host, "enter"):
-        raise TestbedError(f"a virtual machine at {host.name} needs --time real")
+        raise TestbedError(f"host {host.name}: a virtual machine needs --time real")
     interface = host.defaultIntf()
     socket = Socket(str(interface), host.MAC(), host.enter())
     with Machine(folder, socket) as machine:
         addresses = [f"{host.IP()}/{interface.prefixLen}", *more_addresses]
-        machine.call(card.settle, addresses, dict(neighbours))
+        machine.call(nic.configure, addresses, dict(neighbours))
         yield machine

@@ -1,8 +1,8 @@
-"""What the kernel of the virtual machine starts from: an archive with busybox, modules, a script.
+"""initramfs of the virtual machine: an archive with busybox, kernel modules and an init script.
 
-The script mounts the machine's own root, read-only (9p over virtio), under a layer in memory that
-takes all that is written, and becomes the program that it is given there, as process 1. Only then
-does the kernel find /sbin/modprobe and whatever else it looks for by itself.
+The script mounts the root of the physical machine read-only (9p over virtio) with an overlay in
+memory for changes, and executes a program there as process 1. Before that, the kernel cannot find
+/sbin/modprobe and other helpers.
 """
 
 import shlex
@@ -31,10 +31,9 @@ exec $b switch_root /root {program}
 
 
 def archive(modules: Sequence[Path], program: Sequence[str]) -> bytes:
-    """The archive, with modules in the order in which they load, and a command with absolute path.
+    """Create the archive, with modules in load order, and a command with an absolute path.
 
-    Its format is "newc", that of the kernel's Documentation/driver-api/early-userspace/
-    buffer-format.rst.
+    The format is "newc" of the kernel's Documentation/driver-api/early-userspace/buffer-format.rst.
     """
     init = INIT.format(modules=" ".join(module.name for module in modules), tag=ROOT_TAG,
                        program=shlex.join(program))  # fmt: skip
@@ -50,8 +49,9 @@ def _entry(name: str, mode: int, content: bytes) -> bytes:
     fields[1], fields[4], fields[6] = mode, 1, len(content)
     fields[11] = len(name) + 1
     head = b"070701" + b"".join(b"%08x" % field for field in fields) + name.encode() + b"\0"
-    return _padded(head) + _padded(content)
+
+    return _pad(head) + _pad(content)
 
 
-def _padded(part: bytes) -> bytes:
+def _pad(part: bytes) -> bytes:
     return part + bytes(-len(part) % 4)

@@ -1,9 +1,9 @@
-"""The kernel of the virtual machine: Debian's, with those of its modules that are needed there.
+"""Kernel of the virtual machine: Debian's, with the required modules.
 
     python -m telemark.backends.real.vm.kernel PACKAGE.deb
 
-takes them out of a package linux-image-*, and puts them where find() looks. Nothing of the package
-is installed: neither a boot loader nor the kernel that the machine starts with is touched.
+extracts them from a linux-image-* package into the folder of find(). The package is not installed:
+the boot loader and the kernel of the machine do not change.
 """
 
 import lzma
@@ -21,30 +21,30 @@ from telemark import REPOSITORY
 from telemark.errors import TestbedError
 
 FOLDER = REPOSITORY / ".vm"
-# What the guest is given by name; with them come those that they depend on.
+# Modules of the guest; their dependencies are added.
 MODULES = (
-    "virtio_pci", "9pnet_virtio", "9p", "overlay",  # its files
-    "virtio_console", "virtio_net",  # what it says, and its network
+    "virtio_pci", "9pnet_virtio", "9p", "overlay",  # files
+    "virtio_console", "virtio_net",  # console and network
     "crc32_generic", "rdma_rxe", "ib_uverbs", "rdma_ucm",  # RDMA: rxe asks crypto for "crc32"
-    "veth", "sch_ingress", "cls_bpf",  # XDP, and tc as it was before tcx
+    "veth", "sch_ingress", "cls_bpf",  # XDP, and tc before tcx
 )  # fmt: skip
 XZ = b"\xfd7zXZ\0"
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel that boots: its image, and its modules in the order in which they load."""
+    """Bootable kernel image, and its modules in load order."""
 
     image: Path
     modules: list[Path]
 
 
 def find() -> Kernel:
-    """The kernel that setup left. Raises TestbedError where there is none."""
-    order = FOLDER / "order"  # which is written last
+    """Return the kernel that setup.sh extracted. Raises TestbedError if there is none."""
+    order = FOLDER / "order"  # written last
     names = order.read_text().split() if order.exists() else []
     if not {f"{name}.ko" for name in MODULES} <= {*names}:
-        raise TestbedError("there is no kernel for a virtual machine: run ./setup.sh --rdma")
+        raise TestbedError("no kernel for a virtual machine; run ./setup.sh --rdma")
     image = FOLDER / "vmlinux"
     if not image.exists():
         made = FOLDER / f"vmlinux.{os.getpid()}"
@@ -54,9 +54,10 @@ def find() -> Kernel:
 
 
 def unpacked(image: bytes) -> bytes:
-    """The kernel that is packed in an image: an emulated processor takes seconds to unpack it.
+    """Decompress the kernel in an image: an emulated processor would need seconds for it.
 
-    Where it lies, Documentation/arch/x86/boot.rst says. qemu boots what is not packed by xz, too.
+    Documentation/arch/x86/boot.rst describes the format. Images that xz did not compress are
+    returned unchanged; qemu boots them as well.
     """
     setup_sectors = image[0x1F1] or 4
     (at,) = struct.unpack_from("<I", image, 0x248)
@@ -67,7 +68,7 @@ def unpacked(image: bytes) -> bytes:
 
 
 def unpack(package: Path) -> None:
-    """Take the kernel out of Debian's package. Raises TestbedError where something is missing."""
+    """Extract the kernel from Debian's package. Raises TestbedError if something is missing."""
     FOLDER.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=FOLDER) as folder:  # 400 MB, for some seconds
         subprocess.run(["dpkg-deb", "-x", package, folder], check=True)
@@ -84,10 +85,10 @@ def unpack(package: Path) -> None:
 
 
 def loading_order(names: tuple[str, ...], files: list[Path]) -> list[Path]:
-    """The modules of these names, each behind those that it depends on.
+    """Return the modules of these names, each after its dependencies.
 
-    A module's own section .modinfo names them ("depends="), with either - or _ as files have it.
-    Raises TestbedError for one that is not there.
+    The section .modinfo of a module names its dependencies ("depends="); file names use - or _.
+    Raises TestbedError for a missing module.
     """
     by_name = {file.stem.replace("-", "_"): file for file in files}
     ordered: dict[str, Path] = {}
@@ -96,7 +97,7 @@ def loading_order(names: tuple[str, ...], files: list[Path]) -> list[Path]:
         if name in ordered:
             return
         if name not in by_name:
-            raise TestbedError(f"the kernel has no module {name}")
+            raise TestbedError(f"kernel: no module {name}")
         found = re.search(rb"\0depends=([^\0]*)\0", by_name[name].read_bytes())
         for needed in found[1].decode().split(",") if found else ():
             if needed:

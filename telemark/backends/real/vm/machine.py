@@ -1,7 +1,7 @@
-"""A virtual machine under qemu: Debian's kernel over this machine's own files, read-only.
+"""Virtual machine under qemu: Debian's kernel, with this machine's files (read-only).
 
-It boots in seconds, also without KVM, and lives in memory: nothing that it does to files outlasts
-it. Python functions are called in it, which have the same modules on the same paths.
+It boots in seconds, also without KVM, and keeps changes of files in memory only. call() executes a
+Python function in it, with the same modules at the same paths.
 """
 
 import contextlib
@@ -22,21 +22,20 @@ from telemark.backends.real.vm.remote import Remote
 from telemark.errors import TestbedError
 
 MEMORY_MB = 512
-BOOT_S = CALL_S = 300.0  # on a loaded machine: forty times what it takes
+BOOT_S = CALL_S = 300.0  # 40 times the usual duration, for a loaded machine
 TAP = "vm0"
-# All but AVX2, whose gathers qemu 7.2 emulates wrongly (seen of VPGATHERQD): numpy, which sorts by
-# them, sorts wrongly or is killed.
+# Without AVX2: qemu 7.2 emulates its gather instructions wrongly (VPGATHERQD), which numpy uses for
+# sorting.
 CPU = "max,avx2=off"
-# A timer check takes other programs' load for a broken timer; IPv6 must not say hello unasked.
+# The timer check fails on a loaded machine; IPv6 would send packets unasked.
 KERNEL_ARGUMENTS = "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check ipv6.disable_ipv6=1"
 
 
 @dataclass(frozen=True)
 class Socket:
-    """Where the virtual machine's network card is plugged in: an interface that it takes over.
+    """Interface that the virtual machine's NIC takes over, and the MAC address of the NIC.
 
-    `mac` is that of the card. `enter` begins a command that is to run in the interface's network
-    namespace, as Host.enter() gives it.
+    `enter` is a command prefix that enters the interface's network namespace, see Host.enter().
     """
 
     interface: str
@@ -45,10 +44,10 @@ class Socket:
 
 
 def missing() -> str | None:
-    """Why there can be no virtual machine here, in one line; None where there can."""
+    """Return why a virtual machine cannot start here, in one line; None if it can."""
     for program in ("qemu-system-x86_64", str(initramfs.BUSYBOX)):
         if shutil.which(program) is None:
-            return f"there is no {Path(program).name}: run ./setup.sh --rdma"
+            return f"{Path(program).name} is not installed; run ./setup.sh --rdma"
     try:
         kernel.find()
     except TestbedError as error:
@@ -57,35 +56,35 @@ def missing() -> str | None:
 
 
 class Machine:
-    """A virtual machine, up inside its `with` block; at most one in a network namespace.
+    """Virtual machine, up inside its `with` block; at most one per network namespace.
 
-    It ends with the thread that started it, however that ends. `folder` gets `console.log`.
+    It ends with the thread that started it. `console.log` is written to `folder`.
     """
 
     def __init__(self, folder: Path, socket: Socket | None = None) -> None:
         self._folder, self._socket = folder, socket
-        self._leaving = contextlib.ExitStack()
+        self._exit_stack = contextlib.ExitStack()
         self._qemu: subprocess.Popen[bytes]
 
     def __enter__(self) -> "Machine":
-        if why := missing():
-            raise TestbedError(why)
+        if problem := missing():
+            raise TestbedError(problem)
         with contextlib.ExitStack() as exit_stack:
             self._start(exit_stack)
-            self._leaving = exit_stack.pop_all()
+            self._exit_stack = exit_stack.pop_all()
         return self
 
     def __exit__(self, *_error: object) -> None:
-        self._leaving.close()
+        self._exit_stack.close()
 
     def call(self, function: Callable[..., Any], *arguments: Any, timeout_s: float = CALL_S) -> Any:
-        """Call a function of a module in the virtual machine; both ways it is pickled.
+        """Call a function of a module in the virtual machine; arguments and result are pickled.
 
-        Raises TestbedError with the other side's traceback for what it raises, and where no answer
-        came in time: then the virtual machine is of no use any more.
+        Raises TestbedError with the traceback of an exception in the virtual machine. Raises
+        TestbedError on timeout; then the virtual machine is unusable.
         """
         assert self._qemu.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it has ended: the answer tells
+        with contextlib.suppress(BrokenPipeError):  # it has ended: _answer() reports it
             guest.send(self._qemu.stdin, (function, arguments))  # type: ignore[arg-type]
         good, result = self._answer(timeout_s)
         if not good:
@@ -93,8 +92,8 @@ class Machine:
         return result
 
     def make(self, kind: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-        """Make an object in the virtual machine, which lives there: see Remote."""
-        return Remote(self.call, self.call(remote.hold, kind, arguments, named))
+        """Create an object in the virtual machine; return a proxy, see Remote."""
+        return Remote(self.call, self.call(remote.create, kind, arguments, named))
 
     def _start(self, exit_stack: contextlib.ExitStack) -> None:
         found = kernel.find()
@@ -109,7 +108,7 @@ class Machine:
             )  # fmt: skip
         exit_stack.callback(self._stop)
         if self._answer(BOOT_S) != guest.READY:
-            raise TestbedError(f"the virtual machine did not start: {self._last_words()}")
+            raise TestbedError(f"virtual machine: did not start: {self._last_output()}")
         if self._socket is not None:
             self._plug_in(self._socket, exit_stack)
 
@@ -117,8 +116,7 @@ class Machine:
         return self._socket.enter if self._socket is not None else ()
 
     def _command(self, found: kernel.Kernel, archive: Path) -> list[str | Path]:
-        # TCG alone: with a /dev/kvm that is there but not usable, as in some containers, qemu
-        # aborts instead of falling back.
+        # Only TCG: qemu aborts if /dev/kvm exists but is not usable, as in some containers.
         command: list[str | Path] = [
             "qemu-system-x86_64", "-accel", "tcg", "-cpu", CPU, "-m", str(MEMORY_MB),
             "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
@@ -131,7 +129,7 @@ class Machine:
             "-device", "virtserialport,chardev=control",
         ]  # fmt: skip
         if self._socket is not None:
-            # A plain wire: frames go and come as they are, whole and with their checksums.
+            # No offloads: frames are whole and have their checksums.
             plain = ",".join(f"{name}=off" for name in (
                 "csum", "guest_csum", "gso", "guest_tso4", "guest_tso6", "guest_ecn", "guest_ufo",
                 "host_tso4", "host_tso6", "host_ecn", "host_ufo"))  # fmt: skip
@@ -142,10 +140,9 @@ class Machine:
         return command
 
     def _plug_in(self, socket: Socket, exit_stack: contextlib.ExitStack) -> None:
-        """Hand on what comes to the interface, and to the tap, to the other of the two.
+        """Redirect frames between the interface and the tap, bypassing the kernel's IP stack.
 
-        The kernel's own stack sees nothing of it. Not a bridge, which would keep for itself what is
-        sent to the interface's MAC address, and that is the card's too.
+        A bridge would consume frames to the interface's MAC address, which is also the NIC's.
         """
         ends = (socket.interface, TAP), (TAP, socket.interface)
         exit_stack.callback(_run, socket.enter, f"tc qdisc del dev {socket.interface} ingress")
@@ -156,28 +153,27 @@ class Machine:
                 f"action mirred egress redirect dev {there}")))  # fmt: skip
 
     def _answer(self, timeout_s: float) -> Any:
-        """Wait for a message. Its beginning is waited for; the rest of it follows at once."""
+        """Read a message. Raises TestbedError on timeout, or if the virtual machine has ended."""
         assert self._qemu.stdout is not None
         end_s = time.monotonic() + timeout_s
         while not select.select([self._qemu.stdout], [], [], max(end_s - time.monotonic(), 0))[0]:
             if time.monotonic() >= end_s:
-                self._qemu.kill()  # or the answer, once it comes, would be taken for another's
+                self._qemu.kill()  # a late answer would be taken for the next one
                 raise TestbedError(
-                    f"the virtual machine did not answer within {timeout_s:g} s: "
-                    f"{self._last_words()}"
+                    f"virtual machine: no answer within {timeout_s:g} s: {self._last_output()}"
                 )
         try:
             return guest.receive(self._qemu.stdout)  # type: ignore[arg-type]
         except EOFError:
-            raise TestbedError(f"the virtual machine has ended: {self._last_words()}") from None
+            raise TestbedError(f"virtual machine: has ended: {self._last_output()}") from None
 
-    def _last_words(self) -> str:
-        """What programs said last, else the kernel, whose lines begin with a time in brackets."""
+    def _last_output(self) -> str:
+        """Return the last line of programs, or else of the kernel (lines with a [time])."""
         paths = [self._folder / name for name in ("qemu.log", "console.log")]
         lines = [line.strip() for path in paths if path.exists()
                  for line in path.read_text(errors="replace").splitlines()]  # fmt: skip
-        said = sorted(filter(None, lines), key=lambda line: not line.startswith("["))
-        return said[-1] if said else "it said nothing"
+        ordered = sorted(filter(None, lines), key=lambda line: not line.startswith("["))
+        return ordered[-1] if ordered else "no output"
 
     def _stop(self) -> None:
         self._qemu.kill()
@@ -189,9 +185,9 @@ class Machine:
 
 
 def _program() -> list[str]:
-    """What the guest's first process is: this Python, which finds modules where this one does.
+    """Return the command of the guest's process 1: this Python with the same module paths.
 
-    Without the module `site` (-S), which takes seconds to find what the paths tell as well.
+    Without the module `site` (-S), which would take seconds and is not needed.
     """
     paths = os.pathsep.join(os.path.abspath(path) for path in [str(REPOSITORY), *sys.path])
     return ["/usr/bin/env", "-i", f"PYTHONPATH={paths}", str(Path(sys.executable).absolute()),
@@ -203,4 +199,4 @@ def _run(enter: Sequence[str], *lines: str) -> None:
         [*enter, "sh", "-e"], input="\n".join(lines), text=True, capture_output=True, check=False
     )
     if done.returncode:
-        raise TestbedError(f"the virtual machine has no network: {done.stderr.strip()}")
+        raise TestbedError(f"virtual machine: cannot set up its network: {done.stderr.strip()}")

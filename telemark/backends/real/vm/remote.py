@@ -1,15 +1,15 @@
-"""Objects that live in the virtual machine, and whose methods are called from outside of it."""
+"""Proxies of objects in the virtual machine."""
 
 from collections.abc import Callable
 from typing import Any
 
-_held: list[Any] = []  # in the virtual machine, until it ends
+_objects: list[Any] = []  # in the virtual machine, until it ends
 
 
 class Remote:
-    """One of them, as the outside sees it: methods are called as if it were here.
+    """Proxy of an object in the virtual machine: forwards method calls.
 
-    As an argument of another call it becomes the object itself. Attributes are read by
+    If passed to a call, it is replaced by the object itself. To read an attribute, use
     `machine.call(getattr, remote, name)`.
     """
 
@@ -17,29 +17,30 @@ class Remote:
         self._call, self._number = call, number
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # what pickle and others ask every object for
+        if name.startswith("_"):  # special methods, e.g. of pickle
             raise AttributeError(name)
 
         def method(*arguments: Any, **named: Any) -> Any:
-            return self._call(do, self._number, name, arguments, named)
+            return self._call(call_method, self._number, name, arguments, named)
 
         return method
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return held, (self._number,)
+
+        return get, (self._number,)
 
 
-def hold(make: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> int:
-    """Make an object and keep it; its number."""
-    _held.append(make(*arguments, **named))
-    return len(_held) - 1
+def create(factory: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> int:
+    """Create an object; return its number."""
+    _objects.append(factory(*arguments, **named))
+    return len(_objects) - 1
 
 
-def held(number: int) -> Any:
-    """The object of a number."""
-    return _held[number]
+def get(number: int) -> Any:
+    """Return an object by its number."""
+    return _objects[number]
 
 
-def do(number: int, name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """Call a method of an object that is kept."""
-    return getattr(_held[number], name)(*arguments, **named)
+def call_method(number: int, name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    """Call a method of an object."""
+    return getattr(_objects[number], name)(*arguments, **named)

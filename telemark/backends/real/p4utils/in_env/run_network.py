@@ -1,8 +1,8 @@
-"""Runs a script of p4-utils' NetworkAPI: run_network.py minip4|bmv2 COMMANDS SCRIPT
+"""Run a script of p4-utils' NetworkAPI: run_network.py minip4|bmv2 COMMANDS SCRIPT
 
-COMMANDS is a file of lines for Mininet's command line, where the script starts it; -: as typed.
+COMMANDS is a file of commands for Mininet's CLI, if the script starts it; -: interactive.
 
-To be started in p4-utils' environment, and inside the namespaces of a run, which end with it.
+It must run in p4-utils' environment, inside the namespaces of a run, which end with it.
 """
 
 import contextlib
@@ -21,19 +21,21 @@ NETWORKS = {
     "minip4": telemark_p4utils.NetworkAPI,
     "bmv2": telemark_p4utils.CompiledNetworkAPI,
 }
-NOT_COMPILED = "its program does not compile: see above"
-UNUSABLE, BROKEN = 2, 3  # exit status, as Telemark's: what the user got wrong; Python stumbled
+NOT_COMPILED = "cannot compile its P4 program: see above"
+UNUSABLE, INTERNAL_ERROR = (
+    2,
+    3,
+)  # exit status, see telemark/session/cli.py
 
 
 def main() -> None:
-    """What the script imports as NetworkAPI is the target's."""
+    """Run the script with the target's NetworkAPI."""
     target, commands, script = sys.argv[1:]
     network_API.NetworkAPI = NETWORKS[target]
-    # The namespaces are new: nothing is left over there, and what Mininet ends and removes by
-    # name (processes, /tmp/*.log) is not all its own.
+    # New namespaces need no cleanup; Mininet would end processes and remove files by name.
     network_API.NetworkAPI.cleanup = lambda _network: None
     network_API.NetworkAPI.stop_exec_scripts = _stop_scripts
-    mininet.net.fixLimits = lambda: None  # it writes settings of the whole machine
+    mininet.net.fixLimits = lambda: None  # would change settings of the whole machine
     if commands != "-":
         network_API.P4CLI = functools.partial(network_API.P4CLI, script=commands)
     sys.argv = [script]
@@ -45,11 +47,11 @@ def main() -> None:
         sys.exit(UNUSABLE)
     except Exception:
         sys.excepthook(*sys.exc_info())
-        sys.exit(BROKEN)
+        sys.exit(INTERNAL_ERROR)
 
 
 def _stop_scripts(network: network_API.NetworkAPI) -> None:
-    """As p4-utils does, which stumbles over those that have ended by themselves."""
+    """Like p4-utils' method, which fails for scripts that have already ended."""
     for pid in network.scripts_pids:
         with contextlib.suppress(psutil.NoSuchProcess):
             network_API.kill_proc_tree(pid)

@@ -1,8 +1,7 @@
 """minip4 as a switch of p4-utils. This file runs in p4-utils' own Python environment.
 
-It imports p4utils and Mininet, and nothing of this project, of which it needs the command `minip4`
-alone. `telemark run network.py` runs a script on it that knows nothing of it; a script that is to
-choose for itself says
+It imports p4utils and Mininet and uses the command `minip4`; it imports no module of this project.
+`telemark run network.py` runs an unchanged script on minip4; a script can also select minip4 by
 
     from telemark_p4utils import NetworkAPI  # for: from p4utils.mininetlib.network_API import ...
 """
@@ -28,22 +27,22 @@ from p4utils.utils.compiler import P4C, CompilationError
 from p4utils.utils.helper import cksum
 
 MINIP4 = shutil.which("minip4") or str(Path(__file__).resolve().parents[5] / ".venv/bin/minip4")
-OURS = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+TELEMARK_ENV = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 SWITCH_CLI = (str(Path(MINIP4).with_name("python")), "-m", "importers.switch_cli")
 READY = b"minip4 switch: ready"
-START_S = 60.0  # for cc, which compiles a program once, on a machine that has other work too
-STOP_S = 10.0  # for what is under way in queues and links
-P4C_WORDS = ("--target bmv2", "--arch v1model", "--std p4-16")  # which go without saying here
+START_S = 60.0  # includes compiling the program with cc on a loaded machine
+STOP_S = 10.0  # for draining queues and links
+P4C_WORDS = ("--target bmv2", "--arch v1model", "--std p4-16")  # defaults of minip4
 TIME = re.compile(r"(\d+(?:\.\d*)?) *(s|sec|ms|msec|us|usec)?")  # tc(8): a bare number is us
 UNIT_US = {"s": 1_000_000, "sec": 1_000_000, "ms": 1000, "msec": 1000, None: 1}
 
 
 class Minip4Error(Exception):
-    """What minip4 cannot do, or could not: one line."""
+    """Unsupported option or failed command of minip4, in one line."""
 
 
 class Minip4Switch(P4RuntimeSwitch):
-    """`minip4 switch`, with P4Runtime; bw, delay, jitter, loss and queues of links are its own."""
+    """`minip4 switch` with P4Runtime; implements bw, delay, jitter, loss and queues of links."""
 
     def __init__(self, name: str, *args: Any, **options: Any) -> None:
         super().__init__(name, *args, **{**options, "sw_bin": MINIP4})
@@ -51,17 +50,17 @@ class Minip4Switch(P4RuntimeSwitch):
         self._folder = tempfile.TemporaryDirectory(prefix="telemark-")
         self.control = str(Path(self._folder.name, "control"))  # the socket of `minip4 control`
         if self.enable_debugger:
-            raise Minip4Error(f"switch {name}: minip4 has no debugger: its log is a trace of "
-                              "all packets, enableLogAll()")  # fmt: skip
+            raise Minip4Error(f"switch {name}: minip4 has no debugger; use enableLogAll() for a "
+                              "trace of all packets")  # fmt: skip
 
     def switch_running(self) -> bool:
-        """Whether the process runs."""
+        """Return whether the process runs."""
         return self._process is not None and self._process.poll() is None
 
     def add_arguments(self) -> list[str]:
-        """The command that starts the switch."""
+        """Return the command that starts the switch."""
         if not self.json_path:
-            raise Minip4Error(f"switch {self.name} has no program: expected setP4Source()")
+            raise Minip4Error(f"switch {self.name}: no P4 program; call setP4Source()")
         command = [MINIP4, "switch", self.json_path, "--device-id", str(self.device_id),
                    "--grpc-server-addr", f"127.0.0.1:{self.grpc_port}",
                    "--control", self.control, "--seed", str(seed_of(self.name)),
@@ -76,24 +75,24 @@ class Minip4Switch(P4RuntimeSwitch):
             if interface.name != "lo":
                 command += ["-i", f"{port}@{interface.name}"]
                 if link := link_properties(interface.name, interface.params):
-                    output(f"{interface.name}: a link of minip4's, in place of tc's: {link}\n")
+                    output(f"{interface.name}: link implemented by minip4 instead of tc: {link}\n")
                     command += ["--link", f"{port}:{link},seed={seed_of(interface.name)}"]
         return command
 
     def start(self, controllers: object = None) -> None:
-        """Return when the switch forwards and P4Runtime answers."""
+        """Start the switch; return when it forwards and P4Runtime answers."""
         folder = self.log_dir if self.log_enabled else self._folder.name
         log = Path(folder, f"p4s.{self.name}.log")
         with log.open("wb") as said:
             self._process = subprocess.Popen(
                 self.add_arguments(), stdin=subprocess.DEVNULL, stdout=said, stderr=said,
-                env=OURS, start_new_session=True,
+                env=TELEMARK_ENV, start_new_session=True,
             )  # fmt: skip
         end_s = time.monotonic() + START_S
         while READY not in log.read_bytes():
             if not self.switch_running() or time.monotonic() > end_s:
-                lines = log.read_text().splitlines() or ["it said nothing"]
-                raise Minip4Error(f"switch {self.name} did not start: {lines[-1]}")
+                lines = log.read_text().splitlines() or ["no output"]
+                raise Minip4Error(f"switch {self.name}: did not start: {lines[-1]}")
             time.sleep(0.02)
 
     def stop(self, deleteIntfs: bool = True) -> None:
@@ -109,18 +108,18 @@ class Minip4Switch(P4RuntimeSwitch):
         super().stop(deleteIntfs)
 
     def describe(self) -> None:
-        """Tell where P4Runtime answers: there is no Thrift."""
+        """Print the gRPC port."""
         output(f"{self.name} -> gRPC port: {self.grpc_port}\n")
 
 
 class Minip4Compiler(P4C):
-    """`minip4 compile`, always with P4Info: controllers reach minip4 over P4Runtime alone."""
+    """`minip4 compile`, always with P4Info, since minip4 has only P4Runtime."""
 
     def __init__(self, p4_src: str, p4rt: bool = True, **options: Any) -> None:
         super().__init__(p4_src, p4rt=True, **options)
 
     def compile(self) -> None:
-        """Write JSON and P4Info where p4c would. Raises CompilationError with what was said."""
+        """Write JSON and P4Info to p4c's paths. Raises CompilationError."""
         self.cksum = cksum(self.p4_src)
         options = " ".join(self.opts.split())
         for words in P4C_WORDS:
@@ -128,7 +127,7 @@ class Minip4Compiler(P4C):
         done = subprocess.run(
             [MINIP4, "compile", self.p4_src, *shlex.split(options), "-o", self.json_out,
              "--p4runtime-files", self.p4rt_out],
-            env=OURS, capture_output=True, text=True, check=False,
+            env=TELEMARK_ENV, capture_output=True, text=True, check=False,
         )  # fmt: skip
         if done.returncode:
             raise CompilationError(done.stderr.strip())
@@ -138,7 +137,7 @@ class Minip4Compiler(P4C):
 
 
 class Minip4Link(Link):
-    """A link whose ends at minip4 switches are for these to see to; at hosts it is tc's."""
+    """Link whose parameters are implemented by minip4 at its switches, and by tc at hosts."""
 
     def __init__(self, node1: Any, node2: Any, **params: Any) -> None:
         cls1, cls2 = (Intf if isinstance(node, Minip4Switch) else TCIntf for node in (node1, node2))
@@ -146,7 +145,7 @@ class Minip4Link(Link):
 
 
 class Minip4Client(ThriftClient):
-    """Commands of simple_switch_CLI from a file, carried out over P4Runtime."""
+    """Client that runs simple_switch_CLI commands of a file over P4Runtime."""
 
     def __init__(
         self, thrift_port: int, sw_name: str, network: "NetworkAPI", **options: Any
@@ -155,23 +154,23 @@ class Minip4Client(ThriftClient):
         self._switch = network.net[sw_name]
 
     def configure(self) -> None:
-        """Carry out the file; tell what it reads, and that commands failed, and go on."""
+        """Run the commands of the file; print their output, and report failed commands."""
         if not self.cli_input or not os.path.isfile(self.cli_input):
-            raise Minip4Error(f"switch {self.sw_name}: there is no file {self.cli_input}")
+            raise Minip4Error(f"switch {self.sw_name}: no file {self.cli_input}")
         done = subprocess.run(
             [*SWITCH_CLI, self._switch.name, f"127.0.0.1:{self._switch.grpc_port}",
              str(self._switch.device_id), self._switch.control, self.cli_input],
-            env=OURS, capture_output=True, text=True, check=False,
+            env=TELEMARK_ENV, capture_output=True, text=True, check=False,
         )  # fmt: skip
         output(done.stdout)
         if done.returncode > 1:
             raise Minip4Error(done.stderr.strip())
         if done.returncode:
-            error(f"Switch {self.sw_name}: commands of {self.cli_input} failed\n")
+            error(f"Switch {self.sw_name}: commands in {self.cli_input} failed\n")
 
 
 class CompiledNetworkAPI(network_API.NetworkAPI):
-    """p4-utils' NetworkAPI, with bmv2 as it has it, and minip4's compiler in place of p4c."""
+    """p4-utils' NetworkAPI with its bmv2 switches, and minip4's compiler instead of p4c."""
 
     def __init__(self, *args: Any, **params: Any) -> None:
         super().__init__(*args, **params)
@@ -179,38 +178,38 @@ class CompiledNetworkAPI(network_API.NetworkAPI):
 
 
 class NetworkAPI(CompiledNetworkAPI):
-    """p4-utils' NetworkAPI, with minip4 for its switches, their compiler and their links."""
+    """p4-utils' NetworkAPI with minip4 switches, compiler and links."""
 
     def __init__(self, *args: Any, **params: Any) -> None:
         super().__init__(*args, **params)
         self.setSwitchClient(Minip4Client, network=self)
 
     def addP4Switch(self, name: str, **opts: Any) -> str:
-        """A minip4 switch, unless `cls` says what else; it always has P4Runtime."""
+        """Add a minip4 switch, unless `cls` is another class; it always has P4Runtime."""
         if issubclass(opts.setdefault("cls", Minip4Switch), Minip4Switch):
-            opts["isP4RuntimeSwitch"] = True  # who has it gets a port for it
+            opts["isP4RuntimeSwitch"] = True  # assigns a gRPC port
         return super().addP4Switch(name, **opts)
 
     def addP4RuntimeSwitch(self, name: str, **opts: Any) -> str:
-        """The same."""
+        """Add a minip4 switch, unless `cls` is another class."""
         opts.setdefault("cls", Minip4Switch)
         return super().addP4RuntimeSwitch(name, **opts)
 
     def addLink(self, node1: str, node2: str, *args: Any, **opts: Any) -> int:
-        """See Minip4Link."""
+        """Add a Minip4Link, unless `cls` is another class."""
         opts.setdefault("cls", Minip4Link)
         return super().addLink(node1, node2, *args, **opts)
 
 
 def seed_of(name: str) -> int:
-    """Of the dice of a switch, or of a link's end: its own, from that of the run."""
+    """Return the seed of a switch or a link end, derived from the seed of the run."""
     return zlib.crc32(f"{os.environ.get('TELEMARK_SEED', '1')}/{name}".encode())
 
 
 def link_properties(interface: str, params: dict[str, Any]) -> str:
-    """What Mininet's words ask of a link, in those of `minip4 switch --link`; "" where nothing.
+    """Convert Mininet's link parameters to those of `minip4 switch --link`; "" if there are none.
 
-    Raises Minip4Error for what is no number, or no time.
+    Raises Minip4Error for invalid values.
     """
     given = {word: params[word] for word in WORDS if params.get(word) is not None}
     values = []
@@ -219,7 +218,7 @@ def link_properties(interface: str, params: dict[str, Any]) -> str:
         try:
             values.append(f"{name}={translate(value)}")
         except (TypeError, ValueError):
-            raise Minip4Error(f"{interface}: {word} {value!r} is none that tc knows") from None
+            raise Minip4Error(f"{interface}: {word} {value!r}: not a valid value for tc") from None
     return ",".join(values)
 
 

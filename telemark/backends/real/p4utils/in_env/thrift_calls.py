@@ -1,8 +1,7 @@
-"""Calls to bmv2 switches by p4-utils' SimpleSwitchThriftAPI, for a process that has no Thrift.
+"""Proxy for calls of p4-utils' SimpleSwitchThriftAPI, for a process without Thrift.
 
-A line of stdin is `{"port": 9091, "method": "register_read", "arguments": ["name", 3]}`: a Thrift
-port, and a method of that class. The line of stdout that answers it is `{"result": ...}` or
-`{"error": "..."}`. It ends with its stdin.
+Each line of stdin is a call: `{"port": 9091, "method": "register_read", "arguments": ["name", 3]}`.
+Each line of stdout is its answer: `{"result": ...}` or `{"error": "..."}`. Ends at EOF of stdin.
 """
 
 import contextlib
@@ -15,29 +14,29 @@ from p4utils.utils.sswitch_thrift_API import SimpleSwitchThriftAPI
 
 
 def answer(port: int, method: str, arguments: list[Any]) -> dict[str, Any]:
-    """Do one call. What the class has to say of a mistake it prints, and returns None.
+    """Execute one call. The class prints errors, and returns None for them.
 
-    It learns the program's names when it is made: each call makes one, whatever was pushed since.
+    Its constructor reads the names in the current program; therefore each call creates an object.
     """
-    said = io.StringIO()
+    printed = io.StringIO()
     try:
-        with contextlib.redirect_stdout(said):
+        with contextlib.redirect_stdout(printed):
             switch = SimpleSwitchThriftAPI(port, thrift_ip="127.0.0.1")
-            said.truncate(said.seek(0))  # that it obtains the program is no news
+            printed.truncate(printed.seek(0))  # discard output of the constructor
             result = getattr(switch, method)(*arguments)
     except (Exception, SystemExit) as error:
-        return {"error": _one_line(said) or f"{type(error).__name__}: {error}"}
-    if text := _one_line(said):
+        return {"error": _one_line(printed) or f"{type(error).__name__}: {error}"}
+    if text := _one_line(printed):
         return {"error": text}
     return {"result": result}
 
 
-def _one_line(said: io.StringIO) -> str:
-    return " ".join(said.getvalue().split())
+def _one_line(printed: io.StringIO) -> str:
+    return " ".join(printed.getvalue().split())
 
 
 def main() -> None:
-    """Answer line by line."""
+    """Answer calls line by line."""
     for line in sys.stdin:
         print(json.dumps(answer(**json.loads(line))), flush=True)
 

@@ -1,6 +1,6 @@
-"""Python imports this when it starts: in a network on minip4, controllers find no Thrift of bmv2's.
+"""Replacement of p4-utils' Thrift API in networks on minip4; Python imports this file at startup.
 
-`import p4utils.utils.sswitch_thrift_API` gets thrift_on_minip4.py in its place.
+`import p4utils.utils.sswitch_thrift_API` imports thrift_on_minip4.py instead.
 """
 
 import importlib.util
@@ -13,11 +13,11 @@ STAND_IN = Path(__file__).with_name("thrift_on_minip4.py")
 
 
 class Finder:
-    """Finds one module where others would not look (importlib.abc.MetaPathFinder)."""
+    """Finder of the replaced module (importlib.abc.MetaPathFinder)."""
 
     @staticmethod
     def find_spec(name: str, _path: object = None, _target: object = None) -> ModuleSpec | None:
-        """The specification of that module, or None."""
+        """Return the specification of the replacement; None for other modules."""
         if name != REPLACED:
             return None
         return importlib.util.spec_from_file_location(name, STAND_IN)

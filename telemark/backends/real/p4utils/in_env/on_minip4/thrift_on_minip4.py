@@ -1,7 +1,7 @@
-"""SimpleSwitchThriftAPI of a minip4 switch, which has no Thrift: resets it, and does no more.
+"""SimpleSwitchThriftAPI for a minip4 switch, which has no Thrift: implements only reset_state().
 
-That is what p4-utils' P4Runtime controllers ask of it. bmv2's P4Runtime resets only some of its
-state when a program is pushed again; minip4's resets all.
+p4-utils' P4Runtime controllers call reset_state() since bmv2 does not reset all its state when a
+program is pushed again; minip4 does.
 """
 
 from pathlib import Path
@@ -13,12 +13,12 @@ from p4.v1 import p4runtime_pb2, p4runtime_pb2_grpc
 from p4utils.utils.helper import load_topo
 from p4utils.utils.p4runtime_API import api
 
-TOPOLOGY = "topology.json"  # what p4-utils writes of a network, where it was started
-ELECTION_ID = (1, 0)  # (high, low) of all controllers that p4-utils makes
+TOPOLOGY = "topology.json"  # written by p4-utils to the working directory
+ELECTION_ID = (1, 0)  # (high, low) of p4-utils' controllers
 
 
 class SimpleSwitchThriftAPI:
-    """The switch of a Thrift port, which nobody listens at, as topology.json has it."""
+    """Switch with this (unused) Thrift port in topology.json."""
 
     def __init__(
         self, thrift_port: int, thrift_ip: str = "localhost", json_path: str | None = None
@@ -26,11 +26,11 @@ class SimpleSwitchThriftAPI:
         switches = load_topo(TOPOLOGY).get_p4switches().values()
         found = [switch for switch in switches if switch["thrift_port"] == thrift_port]
         if not found:
-            raise ConnectionError(f"{TOPOLOGY} has no switch of Thrift port {thrift_port}")
+            raise ConnectionError(f"{TOPOLOGY}: no switch has Thrift port {thrift_port}")
         self._switch = found[0]
 
     def reset_state(self) -> None:
-        """Push the program again: as the controller that is primary, where there is one."""
+        """Push the program again, as the primary controller if there is one."""
         switch = self._switch
         files = api.FwdPipeConfig(switch["p4rt_path"], switch["json_path"])
         address = f"127.0.0.1:{switch['grpc_port']}"
@@ -44,8 +44,8 @@ class SimpleSwitchThriftAPI:
 
     def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(
-            f"minip4 has no Thrift, and {name}() is not done: SimpleSwitchP4RuntimeAPI has tables, "
-            "counters, meters, groups, sessions and digests; --target bmv2 has Thrift"
+            f"minip4 has no Thrift: {name}() is not available; use SimpleSwitchP4RuntimeAPI for "
+            "tables, counters, meters, groups, sessions and digests, or --target bmv2"
         )
 
 

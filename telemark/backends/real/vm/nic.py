@@ -1,0 +1,34 @@
+"""Configuration of the NIC inside the virtual machine: addresses, and the kernel's rxe."""
+
+import subprocess
+from collections.abc import Mapping, Sequence
+
+INTERFACE = "eth0"
+DEVICE = "rxe0"  # name in libibverbs
+# IPv6 without autoconfiguration; it still sends reports of multicast groups.
+IPV6 = (
+    f"echo 1 > /proc/sys/net/ipv6/conf/{INTERFACE}/addr_gen_mode",
+    f"echo 0 > /proc/sys/net/ipv6/conf/{INTERFACE}/disable_ipv6",
+)
+
+
+def configure(addresses: Sequence[str], neighbours: Mapping[str, str]) -> None:
+    """Configure the addresses of the NIC (IPv4 or IPv6, e.g. "10.0.0.3/8"), and create an rxe.
+
+    Adds static neighbours and routes (`neighbours`: address -> MAC address).
+    """
+    lines = ["ip link set dev lo up"]
+    if any(":" in address for address in addresses):
+        lines += IPV6
+    for address in addresses:
+        nodad = " nodad" if ":" in address else ""
+        lines.append(f"ip address add {address} dev {INTERFACE}{nodad}")
+    lines += [
+        f"ip link set dev {INTERFACE} up",
+        f"rdma link add {DEVICE} type rxe netdev {INTERFACE}",
+    ]
+    for other, mac in neighbours.items():
+        prefix_length = 128 if ":" in other else 32
+        lines.append(f"ip route replace {other}/{prefix_length} dev {INTERFACE}")
+        lines.append(f"ip neigh replace {other} lladdr {mac} dev {INTERFACE}")
+    subprocess.run(["sh", "-e"], input="\n".join(lines), text=True, check=True)

@@ -1,0 +1,34 @@
+"""What docstrings of experiments say, and that all of ours say it."""
+
+from pathlib import Path
+
+import pytest
+
+from telemark.results import docstring
+
+EXPERIMENTS = Path(__file__).parents[3] / "experiments"
+DOCSTRING = """Is it so?
+
+How that is
+found out.
+
+Claim: It is,
+always.
+
+Published: RFC 1: it is.
+"""
+
+
+def test_question_claim_and_what_was_published() -> None:
+    assert docstring.parse(DOCSTRING) == ("Is it so?", "It is, always.", "RFC 1: it is.")
+
+
+def test_a_docstring_without_them() -> None:
+    assert docstring.parse("") == ("", "", "")
+    assert docstring.parse("It\nasks.") == ("It asks.", "", "")
+    assert docstring.parse("The Claim: no paragraph of its own.").claim == ""
+
+
+@pytest.mark.parametrize("script", sorted(EXPERIMENTS.glob("[!_]*.py")), ids=lambda path: path.stem)
+def test_each_of_our_experiments_says_all_three(script: Path) -> None:
+    assert all(docstring.read_script(script)), "see telemark/results/docstring.py"
