@@ -217,7 +217,7 @@ def count_delay_mismatches(rows: Sequence[Mapping[str, Any]]) -> int:
     have one without a pulse that came through, or none with it."""
     wrong = 0
     for row in rows:
-        least, delay, most = (row[f"{name}_delay_us"] for name in ("least", "measured", "most"))
+        least, delay, most = (row[f"{name}_delay_us"] for name in ("min", "measured", "max"))
         if delay is None or least is None:
             wrong += delay is not least
         else:

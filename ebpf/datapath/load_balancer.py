@@ -64,8 +64,8 @@ class LoadBalancer:
             raise LoadError(f"{len(reals)} reals: expected 1 to {len(self._free) + len(before)}")
         now = {name: before[name] if name in before else self._added(reals[name]) for name in reals}
         self._write_table(service, now)
-        exit_stack = self._leaving.setdefault(service, {})
-        exit_stack.update({name: at for name, at in before.items() if name not in now})
+        draining = self._leaving.setdefault(service, {})
+        draining.update({name: at for name, at in before.items() if name not in now})
         self._reals[service] = now
 
     def remove(self, service: Service, name: str) -> None:

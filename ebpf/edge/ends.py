@@ -16,13 +16,13 @@ class Ends:
     """
 
     def __init__(
-        self, exit_stack: Program, arriving: Program, device: str, namespace: str | None, order: int
+        self, outgoing: Program, incoming: Program, device: str, namespace: str | None, order: int
     ) -> None:
         self._namespace = os.open(namespace or OWN, os.O_RDONLY)
         with ExitStack() as opening:
             opening.callback(os.close, self._namespace)
             with ExitStack() as attaching, entered(self._namespace):
-                for program, point in ((exit_stack, "egress"), (arriving, "ingress")):
+                for program, point in ((outgoing, "egress"), (incoming, "ingress")):
                     attaching.enter_context(attach_tc(program, device, point, order=order))
                 self._links = attaching.pop_all()
             opening.callback(self.detach)

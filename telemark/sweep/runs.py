@@ -35,7 +35,7 @@ async def sweep(
     In real time one after the other. In virtual time each is a run of its own, with a folder, and
     a time that begins at 1 s: so what it returns depends on `setting` and `run.seed` alone.
     `measure` is a function of a module, and changes nothing that it is given: in virtual time it
-    may run in another process, or have run before (`run.spread`). So there it returns plain data:
+    may run in another process, or have run before (`run.sweep_options`). So it returns plain data:
     None, numbers, strings, bytes, lists, tuples, sets, dicts, ranges, enums, numpy arrays and
     scalars, and dataclasses and named tuples of these. TestbedError names a field that is not.
     Raises what a run raised, of the first one that failed.

@@ -16,7 +16,7 @@ from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Bounds, Hop, Method, WatchedFlow
 from controllers.connection import connection, cpu_ports
 from controllers.forwarding import forwarding_entries
-from telemark.accounting.packet_accounting import Books
+from telemark.accounting.packet_accounting import PacketAccounting
 from telemark.errors import TestbedError
 from telemark.network import Network
 from telemark.traffic.flows import Flow, Traffic
@@ -53,7 +53,7 @@ with Network(
             restart_s = await restart
             records = await traffic.finish()
 try:
-    Books.of(net, records)
+    PacketAccounting.of(net, records)
     overloaded = ""
 except TestbedError as error:
     overloaded = str(error)

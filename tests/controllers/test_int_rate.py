@@ -15,7 +15,7 @@ from controllers.int.domain import Domain, configure
 from controllers.int.watch import Mode, WatchedFlow
 from telemark.network import Network
 from telemark.traffic.flows import Flow, Traffic
-from telemark.accounting.packet_accounting import Books
+from telemark.accounting.packet_accounting import PacketAccounting
 class Star(Topo):
     def build(self):
         self.addSwitch("s1")
@@ -31,7 +31,7 @@ with Network(Star(), run, program="p4src/int/int.p4") as net:
         async with Traffic(net, [Flow(1, "h1", "h2", 50_000, 50_000, 100)]) as traffic:
             records = await traffic.finish(1.0)
 found = net.applications[0].result
-Books.of(net, records)  # which raises where the machine did not bear it
+PacketAccounting.of(net, records)  # which raises where the machine did not bear it
 return Report([], [Check("packets", len(records[1].received), 50_000)], {
     "reports": found.reports, "gaps": len(found.gaps),
     "lacking": int((found.sources["lost"] + found.sources["missing"]).sum()),

@@ -14,7 +14,7 @@ from controllers.int.watch import Instruction, WatchedFlow
 from telemark.network import Network
 from telemark.traffic.tcp import TcpFlow
 from telemark.traffic.flows import Traffic
-from telemark.accounting import capture
+from telemark.accounting import pcap
 from mininet.topo import Topo
 class FiveHops(Topo):
     def build(self):
@@ -40,7 +40,7 @@ with Network(FiveHops(), run, program="p4src/int/int.p4") as net:
             record = (await traffic.finish())[1]
     wrong = {host: net.host(host).cmd("nstat -asz TcpInCsumErrors UdpInCsumErrors | tail -n +2")
              for host in ("h1", "h2")}
-frames = capture.read(net.capture("s4", "s5", "out"))  # of the last link, the narrowest one
+frames = pcap.read(net.capture("s4", "s5", "out"))  # of the last link, the narrowest one
 time_ns, total = record.received["time_ns"], record.received["bytes"]
 passed_ns = frames.time_ns[(time_ns[0] < frames.time_ns) & (frames.time_ns < time_ns[-1])]
 is_late = time_ns >= time_ns[0] + 500_000_000  # slow start is over

@@ -135,9 +135,9 @@ def test_noise_decides_nothing() -> None:
 TURN = """
 import sys
 from pathlib import Path
-from experiments.shared.roce import contenders as all, turns
+from experiments.shared.roce import candidates as all, interleaved_rounds
 for kind in (all.NOBODY, all.ROCE, all.UDP_NAPS, all.PACKET, all.UNREAD):
-    print(turns.turn(Path({folder!r}), kind, 20_000, 0.25))
+    print(interleaved_rounds.turn(Path({folder!r}), kind, 20_000, 0.25))
 """
 
 

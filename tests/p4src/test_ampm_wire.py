@@ -24,8 +24,8 @@ from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Bounds, Hop, Method, Tunnel, WatchedFlow
 from controllers.connection import connection, cpu_ports
 from controllers.forwarding import forwarding_entries
-from telemark.accounting import capture
-from telemark.accounting.packet_accounting import Books
+from telemark.accounting import pcap
+from telemark.accounting.packet_accounting import PacketAccounting
 from telemark.errors import TestbedError
 from telemark.network import Network
 from topologies.line import Line
@@ -86,14 +86,14 @@ def longest_us(net):
     # For which frames were on their way, at most: in switches, and 1 ms on each link.
     waited_ns = 0
     for near, switch, far in (("h1", "s1", "s2"), ("s1", "s2", "s3"), ("s2", "s3", "h2")):
-        came, left = (capture.read(net.capture(switch, end, what)).time_ns.astype(int)
+        came, left = (pcap.read(net.capture(switch, end, what)).time_ns.astype(int)
                       for end, what in ((near, "in"), (far, "out")))
         waited_ns += (left - came).max()
     return waited_ns / 1000 + 2000
 
 def by_block(net, near, far, what, reports):
     counts = {(f, r.block): 0 for f in (1, 2, 3) for r in reports}
-    captured = capture.read(net.capture(near, far, what))
+    captured = pcap.read(net.capture(near, far, what))
     for time_ns, frame in zip(captured.time_ns, captured.bytes):
         flow, colour = flow_and_mark(bytes(frame))
         time_us = np.array([int(time_ns) // 1000])
@@ -133,8 +133,8 @@ for near, far, what, switch, name in points:
         checks.append(Check(f"{switch} {name}: frames of {flow} are many", total > 100, True))
 pulses = [r.records[f][Point("s1", "departures")].pulses for f in (1, 2, 3) for r in reports[:-1]]
 checks.append(Check("each flow's pulses a block", np.mean(pulses), 1))
-out = capture.read_frames(net.capture("s3", "h2", "out"))[1]
-lost = sum(len(capture.read(net.capture(a, b, "lost")).length) for a, b in (PATH[:2], PATH[1:]))
+out = pcap.read_frames(net.capture("s3", "h2", "out"))[1]
+lost = sum(len(pcap.read(net.capture(a, b, "lost")).length) for a, b in (PATH[:2], PATH[1:]))
 checks.append(Check("frames that left", len(out), len(sent) - lost))
 checks.append(Check("frames that left changed", len(set(out) - set(sent)), 0))
 checks.append(Check("frames were lost", lost > 100, True))
@@ -160,8 +160,8 @@ with Network(topo, run, program="p4src/ampm/ampm.p4", switch_options=cpu_ports(t
         packet = IPv6(src="fd00::3", dst="fd00::2", nh=17) / Raw(bytes(1460))
         await send(net, [bytes(Ether(dst=net.host("h2").MAC()) / packet)] * 20, run)
         await until_left(net, run, "s3", "h2", 20)
-Books.of(net, {})
-frames = [capture.read(net.capture(*ends, "out")).length for ends in (PATH[:2], ("s3", "h2"))]
+PacketAccounting.of(net, {})
+frames = [pcap.read(net.capture(*ends, "out")).length for ends in (PATH[:2], ("s3", "h2"))]
 return Report([], [Check(f"{size} bytes", sum(length == size), 20)
                    for length, size in zip(frames, (1562, 1514))])
 """

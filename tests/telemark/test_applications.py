@@ -27,8 +27,8 @@ from scapy.layers.inet import ICMP, IP, UDP
 from scapy.layers.l2 import Dot1Q, Ether
 from telemark.errors import TestbedError
 from telemark.network import Network
-from telemark.accounting import capture
-from telemark.accounting.packet_accounting import Books
+from telemark.accounting import pcap
+from telemark.accounting.packet_accounting import PacketAccounting
 from virtual_networks import Pair, WIRE
 
 MS = 1_000_000
@@ -52,7 +52,7 @@ for name, (calls, came) in zip(("counter", "holding", "echo", "sender"),
                                (counter.result, holding.result, echo.result, ([], answers))):
     came = [(*d[:3], d.payload.hex(), d.dscp, d.ecn) for d in came]
     metrics[name] = {"calls": calls, "came": came}
-books = Books.of(net, {})
+books = PacketAccounting.of(net, {})
 metrics["books"] = [books.sent, books.received, books.hosts_sent]
 return Report(samples=[], checks=books.checks(), metrics=metrics)
 """
@@ -109,8 +109,8 @@ with Network(Pair(), run, program=WIRE) as net:
     card = net.run_application("h2", Card())
     crafter = net.run_application("h1", Crafter(run.clock.now_ns() + 100 * MS, sent))
     await until_left(net, run, "s1", "h1", 9)
-books = Books.of(net, {})
-came = capture.read_frames(net.capture("s1", "h1", "out"))[1]
+books = PacketAccounting.of(net, {})
+came = pcap.read_frames(net.capture("s1", "h1", "out"))[1]
 metrics = {"sent": [f.hex() for f in sent], "card": [f.hex() for f in card.result],
            "back": [f.hex() for f in came], "books": [books.sent, books.received, books.hosts_sent]}
 return Report(samples=[], checks=books.checks()[:2], metrics=metrics)  # h1 has no use for them
@@ -178,7 +178,7 @@ return Report([], [Check("c", 0, 0)])
 DEAD = """
     with suppress(TestbedError):
         while True:
-            net.plant.check_alive()
+            net.backend.check_alive()
             await run.clock.sleep_until(run.clock.now_ns() + MS)
     raise ValueError("of a dead host")
 """
@@ -215,7 +215,7 @@ def test_the_traceback_of_an_application_can_be_told(
 
 
 SCRIPT = """
-from testbed import cli
+from telemark.session import cli
 from telemark.apps.application import Application
 from telemark.results.report import Check, Report
 

@@ -121,7 +121,7 @@ def test_what_a_library_says_comes_without_its_lines_but_with_ours() -> None:
     assert told.count("  File ") == told.count(HERE)
     assert "cannot reshape array of size 3 into shape (2,2)" in told
     told = reported_by(lambda: Flow("one", "h1", "h2", rate_pps=1, count=1))  # type: ignore[arg-type]
-    assert "traffic.py" in told
+    assert "flows.py" in told
 
 
 def test_a_finding_of_the_testbed_is_no_mistake_of_a_client() -> None:

@@ -15,8 +15,8 @@ import numpy as np
 from mininet.topo import Topo
 from scapy.layers.inet import ICMP, IP
 from scapy.layers.l2 import Ether
-from telemark.accounting import capture
-from telemark.accounting.packet_accounting import Books
+from telemark.accounting import pcap
+from telemark.accounting.packet_accounting import PacketAccounting
 from telemark.network import Network
 from telemark.results.report import Check
 from telemark.traffic.patterns import OnOff, Poisson, heavy_tailed
@@ -42,8 +42,8 @@ flows = [
 with Network(Wire(), run, program=PROGRAM) as net:
     async with Traffic(net, flows) as traffic:
         start_ns, records = traffic.start_ns, await traffic.finish()
-checks = Books.of(net, records).checks()
-came = capture.read(net.capture("s1", "h1", "in")).bytes
+checks = PacketAccounting.of(net, records).checks()
+came = pcap.read(net.capture("s1", "h1", "in")).bytes
 ports = came[:, 36].astype(int) << 8 | came[:, 37]
 ttls = {flow.port: sorted({*came[ports == flow.port, 22].tolist()}) for flow in flows}
 metrics = {"ttls": ttls, "counts": [flow.count for flow in flows], "received": [], "due": [],
@@ -72,7 +72,8 @@ with Network(Subnets(), run, program=PROGRAM) as net:
         records = await traffic.finish()
 addresses = [(net.host(name).IP(), net.host(name).MAC()) for name in ("h1", "h2")]
 received = [len(records[number].received) for number in (1, 2)]
-return Report([], Books.of(net, records).checks(), {"to": addresses, "received": received})
+checks = PacketAccounting.of(net, records).checks()
+return Report([], checks, {"to": addresses, "received": received})
 """
 
 FRAMES = """
@@ -88,17 +89,17 @@ async def answers(name, times_ns, frames):
         while answers < len(frames):
             await asyncio.sleep(0.001)
             answers = net.switch("s1").read_counters()["ports"][port]["transmitted_packets"]
-    arrived_ns = capture.read(net.capture("s1", "h1", "in")).time_ns.astype(int)
+    arrived_ns = pcap.read(net.capture("s1", "h1", "in")).time_ns.astype(int)
     late_ns.append(int((arrived_ns - start_ns - times_ns).min()))
-    sent_ns, sent = capture.read_frames(net.capture("s1", "h1", "in"))
+    sent_ns, sent = pcap.read_frames(net.capture("s1", "h1", "in"))
     assert sent == frames
-    answered = capture.read_frames(net.capture("s1", "h1", "out"))[1]
+    answered = pcap.read_frames(net.capture("s1", "h1", "out"))[1]
     return sent_ns, [frame[34:35].hex() + frame[40:42].hex() for frame in answered], net
 
 late_ns = []
 times_ns = [0, 0, 1_000_000, 50_000_000, 50_000_001, 200_000_000]
 first_ns, first, net = await answers("first", times_ns, [ping(n) for n in range(6)])
-recorded = capture.read_frames(net.capture("s1", "h1", "in"))
+recorded = pcap.read_frames(net.capture("s1", "h1", "in"))
 again_ns, again, _ = await answers("again", *recorded)
 checks = [Check("pings without answer", 12 - len(first) - len(again), 0)]
 return Report(samples=[], checks=checks, metrics={

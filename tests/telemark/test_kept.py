@@ -11,7 +11,7 @@ from loaded import StartExperiment
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.utils import RawPcapReader, rdpcap
 
-from telemark.accounting.pcap import MAGIC_NS
+from telemark.accounting import pcap
 from telemark.errors import TestbedError
 from telemark.session import artifacts
 
@@ -122,8 +122,8 @@ def test_a_folder_of_the_users_is_left_alone(
     assert mine.exists()
 
 
-def pcap(*sizes: int) -> bytes:
-    header = np.array([MAGIC_NS, 0, 0, 0, 0, 1], "<u4").tobytes()
+def capture_file(*sizes: int) -> bytes:
+    header = np.array([pcap.MAGIC_NS, 0, 0, 0, 0, 1], "<u4").tobytes()
     records = [
         np.array([7, 999_999_999, size, size], "<u4").tobytes() + bytes(size) for size in sizes
     ]
@@ -132,7 +132,7 @@ def pcap(*sizes: int) -> bytes:
 
 def test_times_are_carried_over_and_frames_are_not_touched(tmp_path: Path) -> None:
     source, target = tmp_path / "a.pcap", tmp_path / "b.pcap"
-    source.write_bytes(pcap(60, 60, 900, 60))
+    source.write_bytes(capture_file(60, 60, 900, 60))
     pcap.shift(source, target, 5 * 10**9 + 1)
     assert times_ns(target) == [13 * 10**9] * 4
     assert list(pcap.read(target).length) == [60, 60, 900, 60]
@@ -143,7 +143,7 @@ def test_a_capture_of_a_switch_that_was_killed_is_kept_as_it_is(tmp_path: Path) 
     run, folder = tmp_path / "run", tmp_path / "kept"
     (run / "network").mkdir(parents=True)
     cut = run / "network" / "s1-eth1_in.pcap"
-    cut.write_bytes(pcap(60)[:-1])
+    cut.write_bytes(capture_file(60)[:-1])
     (problem,) = artifacts.keep(run, folder, offset_ns=1)
     assert problem == f"{cut} ends within a frame; its times are those since this machine started"
     assert (folder / "network" / cut.name).read_bytes() == cut.read_bytes()
@@ -168,8 +168,8 @@ def test_a_disk_that_is_full_is_told_in_one_line(
     """And no part of the captures is left, which would fill it."""
     run, folder = tmp_path / "run", tmp_path / "kept"
     (run / "network").mkdir(parents=True)
-    (run / "network" / "s1-eth1_in.pcap").write_bytes(pcap(60))
-    (run / "network" / "s1-eth2_in.pcap").write_bytes(pcap(60, 1500))
+    (run / "network" / "s1-eth1_in.pcap").write_bytes(capture_file(60))
+    (run / "network" / "s1-eth2_in.pcap").write_bytes(capture_file(60, 1500))
     request.getfixturevalue("short_files")
     with pytest.raises(TestbedError) as told:
         artifacts.keep(run, folder, offset_ns)
@@ -178,10 +178,10 @@ def test_a_disk_that_is_full_is_told_in_one_line(
 
 
 FULL = """
-from testbed import kept
+from telemark.session import artifacts
 def full(*_arguments):
     raise TestbedError("--keep: no room")
-kept.keep = full
+artifacts.keep = full
 """
 
 

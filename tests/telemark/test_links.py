@@ -16,8 +16,8 @@ HEAD = f"""
 from mininet.topo import Topo
 from telemark.network import Network
 from telemark.traffic.flows import Flow, Traffic
-from telemark.accounting import capture
-from telemark.accounting.packet_accounting import Books
+from telemark.accounting import pcap
+from telemark.accounting.packet_accounting import PacketAccounting
 
 PROGRAM = {str(WIRE)!r}
 
@@ -41,9 +41,9 @@ with Network(Words(), run, program=PROGRAM) as net:
     net.switch("s1").set_link(net.port("s1", "s2"), loss=50)
     async with Traffic(net, flows[:1]) as traffic:
         again_ns, last = traffic.start_ns, await traffic.finish()
-lost_ns = capture.read(net.capture("s1", "s2", "lost")).time_ns
+lost_ns = pcap.read(net.capture("s1", "s2", "lost")).time_ns
 back = net.counters["s2"]["ports"][str(net.port("s2", "s1"))]["link"]
-return Report([], Books.of(net, {**records, 4: last[1]}).checks(), {
+return Report([], PacketAccounting.of(net, {**records, 4: last[1]}).checks(), {
     "lost": int((lost_ns < again_ns).sum()), "lost_again": int((lost_ns > again_ns).sum()),
     "lost_back": back["lost_packets"] / back["sent_packets"],
     "delay_us": delays_us.min(), "burst": len(records[3].received),

@@ -28,19 +28,19 @@ with Network(topo, run, program={program!r}, defines=defines, mtu_bytes={mtu}) a
     flow = Flow(1, "h1", "h2", rate_pps=500, count=20, size={size})
     async with connections(net), Traffic(net, [flow]) as traffic:
         records = await traffic.finish()
-longest = [capture.read(net.capture(near, far, "out")).length.max(initial=0)
+longest = [pcap.read(net.capture(near, far, "out")).length.max(initial=0)
            for near, far in (("s1", "s2"), ("s2", "s3"), ("s3", "s4"), ("s4", "h2"))]
 metrics = {{"longest": [int(length) for length in longest],
            "too_long": net.counters["s2"]["ports"]["1"]["drops"]["too_long"],
            "received": len(records[1].received)}}
-return Report([], [Check("c", Books.of(net, records).sent, 20)], metrics)
+return Report([], [Check("c", PacketAccounting.of(net, records).sent, 20)], metrics)
 """
 HEAD = """
 from controllers.connection import connections
 from telemark.network import Network
 from telemark.traffic.flows import Flow, Traffic
-from telemark.accounting import capture
-from telemark.accounting.packet_accounting import Books
+from telemark.accounting import pcap
+from telemark.accounting.packet_accounting import PacketAccounting
 from topologies.line import Line
 """
 

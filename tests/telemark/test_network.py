@@ -11,8 +11,8 @@ from loaded import StartExperiment
 HEAD = f"""
 import numpy as np
 from mininet.topo import Topo
-from telemark.accounting import capture
-from telemark.accounting.packet_accounting import Books
+from telemark.accounting import pcap
+from telemark.accounting.packet_accounting import PacketAccounting
 from telemark.network import Network
 from telemark.traffic.flows import Flow, Traffic
 
@@ -32,11 +32,11 @@ with Network(Pair(loss_probability=0.05, delay_us=2000), run, program=PROGRAM) a
              Flow(2, "h2", "h1", rate_pps=1000, count=500, size=1400)]
     async with Traffic(net, flows) as traffic:
         records = await traffic.finish()
-books = Books.of(net, records)
+books = PacketAccounting.of(net, records)
 there, back = records[1], records[2]
-out = capture.read_flow(net.capture("s1", "s2", "out"), flows[0])
-lost = capture.read_flow(net.capture("s1", "s2", "lost"), flows[0])
-lost_back = capture.read_flow(net.capture("s2", "s1", "lost"), flows[1])
+out = pcap.read_flow(net.capture("s1", "s2", "out"), flows[0])
+lost = pcap.read_flow(net.capture("s1", "s2", "lost"), flows[0])
+lost_back = pcap.read_flow(net.capture("s2", "s1", "lost"), flows[1])
 delay_us = (there.received["received_ns"] - there.received["sent_ns"]) / 1000
 return Report(
     samples=[{"sequence": number} for number in lost.sequence],

@@ -25,8 +25,8 @@ import finsy as fy
 from controllers.connection import connection
 from telemark.network import Network
 from telemark.traffic.flows import Flow, Traffic
-from telemark.accounting import capture
-from telemark.accounting.packet_accounting import Books
+from telemark.accounting import pcap
+from telemark.accounting.packet_accounting import PacketAccounting
 from topologies.line import Line
 
 topo, tag = Line(), {str(TAG)!r}
@@ -47,9 +47,9 @@ with Network(topo, run, program=programs, defines=macros) as net:
             entries = [entry async for entry in switch.read([fy.P4CounterEntry("passed")])]
             counts[switch.name] = [entry.packet_count for entry in entries]
 files = {{name: net.folder / f"{{name}}.json" for name in ("tag", "router", "tag-2")}}
-return Report([], Books.of(net, records).checks(), metrics={{
+return Report([], PacketAccounting.of(net, records).checks(), metrics={{
     "received": len(records[1].received), "counts": counts,
-    "sources": [sorted({{frame[6:12].hex() for frame in capture.read_frames(path)[1]}})
+    "sources": [sorted({{frame[6:12].hex() for frame in pcap.read_frames(path)[1]}})
                 for path in (net.capture("s1", "s2", "out"), net.capture("s3", "h2", "out"))],
     "files": sorted(name for name, path in files.items() if path.is_file()),
 }})

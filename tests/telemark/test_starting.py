@@ -21,8 +21,8 @@ from controllers.connection import connection
 from controllers.routing import routing_entries
 from telemark.network import Network
 from telemark.traffic.flows import Flow, Traffic
-from telemark.accounting import capture
-from telemark.accounting.packet_accounting import Books
+from telemark.accounting import pcap
+from telemark.accounting.packet_accounting import PacketAccounting
 from topologies.leaf_spine import LeafSpine
 from topologies.line import Line
 PROGRAM = {str(WIRE)!r}
@@ -41,10 +41,10 @@ with Network(topo, run, program="p4src/routing/router.p4") as net:
     async with Traffic(net, flows) as traffic:
         records = await traffic.finish()
 spines = [topo.switch("spine", 0, number) for number in range(3)]
-ways = {flow.id: [len(capture.read_flow(net.capture(spine, "s1", "in"), flow).sequence)
+ways = {flow.id: [len(pcap.read_flow(net.capture(spine, "s1", "in"), flow).sequence)
                   for spine in spines] for flow in flows}
-frames = capture.read_frames(net.capture("s1", "h1", "in"))[1]
-return Report([], Books.of(net, records).checks(), {
+frames = pcap.read_frames(net.capture("s1", "h1", "in"))[1]
+return Report([], PacketAccounting.of(net, records).checks(), {
     "ways": ways,
     "ports": sorted({(int.from_bytes(f[34:36], "big"), int.from_bytes(f[36:38], "big"))
                      for f in frames}),

@@ -25,8 +25,8 @@ import numpy as np
 from telemark.network import Network
 from telemark.traffic.tcp import TcpFlow
 from telemark.traffic.flows import Flow, Traffic
-from telemark.accounting import capture
-from telemark.accounting.packet_accounting import Books
+from telemark.accounting import pcap
+from telemark.accounting.packet_accounting import PacketAccounting
 from topologies.line import Line
 PROGRAM = {str(WIRE)!r}
 """
@@ -41,11 +41,11 @@ with Network(Line(switches=2, bw=40, loss=1), run, program=PROGRAM) as net:
     async with Traffic(net, [bulk]) as traffic:  # by the ports of the one before
         again = (await traffic.finish())[1]
 one, two = records[1], records[2]
-lost = capture.read(net.capture("s1", "s2", "lost")).bytes
-sent = capture.read(net.capture("s1", "h1", "in")).bytes.astype(int)
+lost = pcap.read(net.capture("s1", "s2", "lost")).bytes
+sent = pcap.read(net.capture("s1", "h1", "in")).bytes.astype(int)
 ports = sent[:, 34] * 256 + sent[:, 35], sent[:, 36] * 256 + sent[:, 37]
 data = sent[(sent[:, 23] == 6) & (ports[0] == bulk.source_port) & (ports[1] == bulk.port)]
-books = Books.of(net, records)
+books = PacketAccounting.of(net, records)
 return Report([], books.checks(), {
     "acknowledged": [one.acknowledged_bytes, again.acknowledged_bytes],
     "received": [one.received_bytes, again.received_bytes, two.received_bytes],

@@ -16,7 +16,7 @@ import numpy as np
 from telemark.network import Network
 from telemark.traffic.tcp import TcpFlow
 from telemark.traffic.flows import Traffic
-from telemark.accounting.packet_accounting import Books
+from telemark.accounting.packet_accounting import PacketAccounting
 from topologies.line import Line
 PROGRAM = {str(WIRE)!r}
 """
@@ -30,7 +30,7 @@ one, two = records[1], records[2]
 asked, answered = one.answers["asked_ns"], one.answers["answered_ns"]
 late = (two.received["time_ns"] - np.uint64(two.began_ns)) / 1e9
 between = (late > 0.3) & (late < 0.5)
-return Report([], Books.of(net, records).checks(), {
+return Report([], PacketAccounting.of(net, records).checks(), {
     "answers": len(one.answers), "min_s": one.answered_s.min(),
     "min_think_s": (asked[1:] - answered[:-1]).min() / 1e9,
     "received": [one.received_bytes, two.received_bytes], "in_silence": int(between.sum()),

@@ -13,14 +13,14 @@ HEAD = """
 from telemark.network import Network
 from telemark.traffic.tcp import TcpFlow
 from telemark.traffic.flows import Flow, Traffic
-from telemark.accounting.packet_accounting import Books
+from telemark.accounting.packet_accounting import PacketAccounting
 from topologies.line import Line
 """
 BODY = """
 with Network(Line(switches=1), run, program={program!r}, defines={{"FIELD": {field!r}}}) as net:
     async with Traffic(net, [{flow}]) as traffic:
         records = await traffic.finish()
-return Report([], [Check("sent", Books.of(net, records).sent, 20)])
+return Report([], [Check("sent", PacketAccounting.of(net, records).sent, 20)])
 """
 UDP = 'Flow(1, "h1", "h2", rate_pps=500, count=20, size=200)'
 TCP = 'TcpFlow(1, "h1", "h2", size_bytes=10_000)'

@@ -62,14 +62,14 @@ class Scene:
         self.detector = stack.enter_context(detecting(Setting(LIMITS, seed=seed)))
         self.mitigation = Mitigation(self.filter)
         self._counted = [whole.maps[".bss"].mapped()["packets"][0] for whole in wholes.values()]
-        self.exit_stack = wholes["leave"].programs["leave"]
+        self.leave = wholes["leave"].programs["leave"]
         chain: Sequence[Program] = (
             wholes["arrive"].programs["arrive"], self.detector.at_xdp, self.filter.program,
             wholes["behind"].programs["behind"],
         )  # fmt: skip
         for order, program in enumerate(chain):
             stack.enter_context(attach_xdp(program, DEVICE, order=order))
-        stack.enter_context(attach_xdp(self.exit_stack, PEER))
+        stack.enter_context(attach_xdp(self.leave, PEER))
         self._worker = stack.enter_context(ThreadPoolExecutor(1))
 
     def counts(self) -> Counts:
@@ -87,8 +87,8 @@ class Scene:
         reading: list[Future[Acted]] = []
         before: list[Counts] = []
         began_ns, blocked_from = 0, None
-        with live(self.exit_stack, clean, ingress=PEER) as quiet, \
-                live(self.exit_stack, mixed, ingress=PEER) as attacked:  # fmt: skip
+        with live(self.leave, clean, ingress=PEER) as quiet, \
+                live(self.leave, mixed, ingress=PEER) as attacked:  # fmt: skip
             for step in range(windows * STEPS):
                 if not step % STEPS:
                     before.append(self.counts())

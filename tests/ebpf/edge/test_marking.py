@@ -66,9 +66,9 @@ class Edge:
         offset_us = time_us - time.monotonic_ns() // 1000
         self.edge.set_schedule(offset_us, SCHEDULE.block_shift, 0)
 
-    def pass_on(self, data: bytes, time_us: int, *, exit_stack: bool) -> bytes:
+    def pass_on(self, data: bytes, time_us: int, *, outgoing: bool) -> bytes:
         """The frame as it goes on, when it comes some microseconds after this time."""
-        name = "ampm_leaving" if exit_stack else "ampm_arriving"
+        name = "ampm_leaving" if outgoing else "ampm_arriving"
         self.set_time(time_us)
         tried = run(self.edge.programs[name], data)
         assert tried.verdict == 0xFFFFFFFF  # TC_ACT_UNSPEC: the next one's turn
@@ -154,7 +154,7 @@ def test_packets_leave_marked_and_arrive_cleared_as_at_switches(
     marked = []
     for time_us in TIMES_US:
         for data in WHOLE.values():
-            here = edge.pass_on(data, time_us, exit_stack=True)
+            here = edge.pass_on(data, time_us, outgoing=True)
             assert here == left(first, data, time_us)
             marked.append((time_us, here))
     same_records(edge, first, methods)
@@ -169,7 +169,7 @@ def test_marks_are_read_and_cleared_as_at_switches(edge: Edge, methods: Method) 
         for data in WHOLE.values():
             for marks in range(4):
                 seen = data[:15] + bytes([data[15] & 0xF3 | marks << 2]) + data[16:]
-                here = edge.pass_on(seen, time_us, exit_stack=False)
+                here = edge.pass_on(seen, time_us, outgoing=False)
                 assert here == left(last, seen, time_us)
     same_records(edge, last, methods)
 
@@ -211,9 +211,9 @@ def test_bad_frames_cross_a_veth_and_are_counted_as_at_switches(
 
 def test_what_comes_the_other_way_is_not_counted(edge: Edge) -> None:
     edge.watch_all(is_first=True, methods=Method.STEP)
-    assert edge.pass_on(frame(), 5 * L + L // 8, exit_stack=False) == frame()
+    assert edge.pass_on(frame(), 5 * L + L // 8, outgoing=False) == frame()
     edge.watch_all(is_first=False, methods=Method.STEP)
-    assert edge.pass_on(frame(), 5 * L + L // 8, exit_stack=True) == frame()
+    assert edge.pass_on(frame(), 5 * L + L // 8, outgoing=True) == frame()
     assert edge.edge.kinds()["unwatched"] == 2
     assert edge.edge.kinds()["watched"] == 0
     assert not any(cell["packets"] for cell in edge.edge.read(0)["cells"])
@@ -232,15 +232,15 @@ def test_what_the_kernel_will_cut_up_counts_as_it_will_be_on_the_wire(
     context = bytearray(192)  # struct __sk_buff
     struct.pack_into("=I", context, 164, 3)  # gso_segs
     struct.pack_into("=I", context, 176, 100)  # gso_size
-    given, exit_stack = bytes(context), edge.edge.programs["ampm_leaving"]
+    given, program = bytes(context), edge.edge.programs["ampm_leaving"]
     options = TestRun(data_in=address(whole), data_size_in=len(whole), repeat=1,
                       context_in=address(given), context_size_in=len(given))  # fmt: skip
-    assert library().bpf_prog_test_run_opts(exit_stack.fd, ctypes.byref(options)) == 0
+    assert library().bpf_prog_test_run_opts(program.fd, ctypes.byref(options)) == 0
     cell = edge.edge.read(0)["cells"][1]
     assert [int(cell[name]) for name in ("packets", "bytes")] == [3, 3 * header + 250]
     assert int(cell["block"]["packets"]) == 3
     assert int(cell["pulse"]["pulses"]) == 0
-    edge.pass_on(whole, 5 * L + L // 2, exit_stack=True)  # one alone
+    edge.pass_on(whole, 5 * L + L // 2, outgoing=True)  # one alone
     pulse = edge.edge.read(0)["cells"][1]["pulse"]
     assert [int(pulse[name]) for name in ("pulses", "packets")] == [1, 4]
 
@@ -250,11 +250,11 @@ def address(data: bytes) -> int | None:
 
 
 def test_processors_at_once_lose_nothing_and_choose_one_pulse(edge: Edge) -> None:
-    count, exit_stack = 500_000, edge.edge.programs["ampm_leaving"]
+    count, program = 500_000, edge.edge.programs["ampm_leaving"]
     edge.watch_all(is_first=True, methods=Method.DOUBLE)
     edge.set_time(4 * L + L // 2)
     with ThreadPoolExecutor(2) as pool:
-        for tried in [pool.submit(run, exit_stack, frame(), count) for _ in range(2)]:
+        for tried in [pool.submit(run, program, frame(), count) for _ in range(2)]:
             tried.result()
     cell = edge.edge.read(0)["cells"][0]
     assert [int(cell["packets"]), int(cell["block"]["packets"])] == [2 * count] * 2
@@ -274,7 +274,7 @@ def test_the_narrowest_key_has_a_packet_and_what_is_no_longer_watched_none(edge:
     counted = []
     while narrow:
         edge.edge.watch(narrow)
-        edge.pass_on(frame(), L // 8, exit_stack=True)
+        edge.pass_on(frame(), L // 8, outgoing=True)
         counted.append([int(edge.edge.read(n)["cells"][0]["packets"]) for n in range(1, 5)])
         narrow.pop(
             max(narrow, key=lambda key: narrow[key]["priority"] * (key.destination == there))
@@ -283,7 +283,7 @@ def test_the_narrowest_key_has_a_packet_and_what_is_no_longer_watched_none(edge:
             break
     assert counted == [[0, 1, 0, 0], [0, 1, 1, 0], [1, 1, 1, 0]]
     edge.edge.watch({})
-    edge.pass_on(frame(), L // 8, exit_stack=True)
+    edge.pass_on(frame(), L // 8, outgoing=True)
     assert edge.edge.kinds()["unwatched"] == 1
 
 

@@ -17,9 +17,9 @@ EXPERIMENTS = Path(keep_awake.__file__).parents[1]
 PARENT = """
 import os
 import signal
-from experiments.shared.xdp import awake
-awake.LAST_NICE, os.SCHED_IDLE = 0, os.SCHED_OTHER
-print(awake.Awake(0)._process.pid, flush=True)
+from experiments.shared.xdp import keep_awake
+keep_awake.LAST_NICE, os.SCHED_IDLE = 0, os.SCHED_OTHER
+print(keep_awake.Awake(0)._process.pid, flush=True)
 signal.pause()
 """
 LONGEST_S = 60

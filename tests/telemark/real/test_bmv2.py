@@ -205,14 +205,14 @@ with Network(Line(switches=1), run, program='p4src/routing/router.p4') as net:
     flow = Flow(1, 'h1', 'h2', 100, 20, allow_total_loss=True)
     async with connection(net, 's1'), Traffic(net, [flow]) as traffic:
         records = await traffic.finish()
-Books.of(net, records)
+PacketAccounting.of(net, records)
 """
     head = (
         HEAD
         + """
 from controllers.connection import connection
 from telemark.traffic.flows import Flow, Traffic
-from telemark.accounting.packet_accounting import Books
+from telemark.accounting.packet_accounting import PacketAccounting
 """
     )
     process = start_experiment(body, "--target", "bmv2", head=head)

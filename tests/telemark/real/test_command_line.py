@@ -19,13 +19,13 @@ from telemark.errors import TestbedError
 
 SCRIPT = f"""
 from mininet.topo import Topo
-from testbed import cli
+from telemark.session import cli
 from telemark.network import Network
-from telemark.backends.real import command_line
+from telemark.backends.real import mininet_cli
 from telemark.backends.real.shell import Shell
 from telemark.results.report import Check, Report
 
-command_line.IPERF_S = 1
+mininet_cli.IPERF_S = 1
 
 class Pair(Topo):
     def build(self):

@@ -78,7 +78,7 @@ assert open("/proc/sys/net/ipv6/conf/default/disable_ipv6").read() == "1\\n"
 
 def test_without_the_rights_to_make_namespaces_it_says_so(tmp_path: Path) -> None:
     script = tmp_path / "example.py"
-    script.write_text("from testbed import cli\ncli.main(__file__, None, None)\n")
+    script.write_text("from telemark.session import cli\ncli.main(__file__, None, None)\n")
     weak = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"]
     done = subprocess.run(
         [*weak, sys.executable, str(script)], capture_output=True, text=True, check=False

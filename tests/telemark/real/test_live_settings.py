@@ -8,7 +8,7 @@ from loaded import StartExperiment
 
 HEAD = f"""
 from mininet.topo import Topo
-from telemark.accounting.packet_accounting import Books
+from telemark.accounting.packet_accounting import PacketAccounting
 from telemark.network import Network
 from telemark.traffic.flows import Flow, Traffic
 
@@ -68,7 +68,7 @@ def delays_us(phase):
 made_ns, end_ns, left = phases[4]
 return Report(
     samples=[{"sequence": 0}],
-    checks=Books.of(net, records).checks(),
+    checks=PacketAccounting.of(net, records).checks(),
     metrics={
         "sent": len(sent_ns), "received": len(came_ns),
         "in_phase": [len(sent_in(p)) for p in range(6)],

@@ -183,7 +183,10 @@ def test_each_experiment_brings_the_page_up_to_date(
     """But not where results go to a folder of the user's choice."""
     body = "return Report(samples=[{'x': 1}], checks=[Check('y', 1, 1)])"
     results = tmp_path / "results"
-    head = f"import pathlib\nfrom testbed import cli\ncli.RESULTS = pathlib.Path({str(results)!r})"
+    head = (
+        "import pathlib\nfrom telemark.session import cli\n"
+        f"cli.RESULTS = pathlib.Path({str(results)!r})"
+    )
     out = tmp_path / folder / "mine"
     started = start_experiment(body, "--time", "virtual", "--out", str(out), head=head)
     output, errors = started.communicate()

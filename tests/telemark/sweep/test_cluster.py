@@ -263,7 +263,7 @@ def test_a_script_that_cannot_be_imported_is_told(
 ) -> None:
     script = tmp_path / "example.py"
     monkeypatch.setattr(worker, "_is_wanted", lambda: True)  # by Dask, which is not here
-    script.write_text("from testbed import cli\ncli.main(__file__, None, None)\n")
+    script.write_text("from telemark.session import cli\ncli.main(__file__, None, None)\n")
     process = worker._Process(worker.CheckoutFingerprint.of(script, []))
     failure = unpacked(process.do(b"", tmp_path)).failure
     process.end()

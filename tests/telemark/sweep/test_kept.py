@@ -61,7 +61,7 @@ class Checkout:
         return self.kept.find(task)
 
     @property
-    def run_cache(self) -> Kept:
+    def kept(self) -> Kept:
         return Kept(self.sweep_options, self.said.append)
 
     @property
@@ -221,7 +221,7 @@ def test_a_program_belongs_to_the_checkout_that_reads_of_it(
     source = P4Source.read(path, ["WIDTH=8"])
     elsewhere = packed(Outcome(1, None, [], "", DropReport(), frozenset([source])))
     assert unpacked(elsewhere).programs == {source}
-    monkeypatch.setattr("telemark.results.REPOSITORY", tmp_path)
+    monkeypatch.setattr("telemark.results.provenance.REPOSITORY", tmp_path)
     (moved,) = unpacked(elsewhere).programs
     assert moved.path == tmp_path / path.relative_to(REPOSITORY)
     assert moved.files == {tmp_path / file.relative_to(REPOSITORY) for file in source.files}

@@ -11,7 +11,7 @@ from mininet.topo import Topo
 from ebpf.loader import attach_xdp, load
 from telemark.network import Network
 from telemark.traffic.flows import Flow, Traffic
-from telemark.accounting.packet_accounting import Books
+from telemark.accounting.packet_accounting import PacketAccounting
 
 PROGRAM = {str(PROGRAM)!r}
 
@@ -32,12 +32,12 @@ with Network(Pair(), run, program=PROGRAM) as net:
             async with Traffic(net, flows) as traffic:
                 records = await traffic.finish()
         taken = int(whole.maps["dropped"].read().sum())
-books = Books.of(net, records, {at: taken})
-without = Books.of(net, records)
+books = PacketAccounting.of(net, records, {at: taken})
+without = PacketAccounting.of(net, records)
 return Report([], books.checks(), {
     "taken": taken, "sent": [len(records[n].sent) for n in (1, 2)],
     "received": [len(records[n].received) for n in (1, 2)],
-    "unaccounted_without": without.unaccounted, "unbalanced_without": without.unbalanced,
+    "unaccounted_without": without.unaccounted_frames, "unbalanced_without": without.unbalanced,
 })
 """
 

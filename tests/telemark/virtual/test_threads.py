@@ -79,7 +79,7 @@ ENDLESS = """
 with Network(Line(switches=2, delay_us=100), run, program=WIRE, capture=False) as net:
     async with Traffic(net, [Flow(1, "h1", "h2", 1_000_000, 100_000_000)]) as traffic:
         await run.clock.sleep_until(run.clock.now_ns() + 10**7)
-        print(run.folder, len(net.plant.partitions), flush=True)
+        print(run.folder, len(net.backend.partitions), flush=True)
         await traffic.finish()
 """
 
