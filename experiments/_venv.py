@@ -17,7 +17,8 @@ def _interrupted(number, _frame):
 
 
 # Processes that a run starts import the script, too: of them nothing is to be said.
-_IS_COMMAND = getattr(sys.modules["__main__"], "__file__", None) == sys.argv[0]
+_MAIN = getattr(sys.modules["__main__"], "__file__", "")  # absolute since Python 3.9
+_IS_COMMAND = os.path.abspath(_MAIN) == os.path.abspath(sys.argv[0])
 signal.signal(signal.SIGINT, _interrupted if _IS_COMMAND else signal.SIG_DFL)
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))  # links lead here

@@ -45,7 +45,7 @@ from controllers.ampm.watch import (
     watch_entry,
 )
 from controllers.readout import RESOLUTION_US
-from telemark.errors import TestbedError
+from telemark.errors import InvalidRunError
 from telemark.session.clock import Clock, ReadableClock
 
 T = TypeVar("T")
@@ -70,11 +70,12 @@ class BlockReport:
         return not self.problems
 
     def known_records(self, flow: int) -> dict[Point, PointRecord]:
-        """Return a flow's record at each of its points. Raises TestbedError if one is unknown."""
+        """Return a flow's record at each of its points; raise InvalidRunError if one is unknown."""
         known = {point: each for point, each in self.records[flow].items() if each is not None}
         if len(known) < len(self.records[flow]):
-            why = self.problems[0] if self.problems else f"block {self.block} is incomplete"
-            raise TestbedError(f"run invalid: {why}; leave the machine more idle")
+            raise InvalidRunError(
+                self.problems[0] if self.problems else f"block {self.block} is incomplete"
+            )
         return known
 
 
@@ -278,7 +279,7 @@ class Collector:
         raise _NotReadError(
             problem
             or f"switch {session.name} was read {-left_us:.0f} us too late for its counters to "
-            f"stand still: this machine is too slow for blocks of {self.schedule.block_us} us"
+            f"stand still: use blocks longer than {self.schedule.block_us} us"
         )
 
     async def _try_to_read(self, session: PlaceSession, block: int) -> Reading:

@@ -25,7 +25,7 @@ from types import FrameType
 
 from rich.console import Console
 
-from telemark.backends.real.isolation import STOPPING, can_isolate, end_with_parent
+from telemark.backends.real.isolation import SIGNALLED, STOPPING, can_isolate, end_with_parent
 from telemark.errors import TestbedError
 from telemark.results import index
 from telemark.results.files import make_folder
@@ -45,7 +45,6 @@ WORDS = {
 }
 WORST_LAST = (cli.PASSED, cli.UNUSABLE, cli.CHECK_FAILED, cli.BROKEN)  # then signals
 LONGEST_WHY = 4096  # bytes
-SIGNALLED = 128  # and a signal's number: the exit status of what was ended by it
 
 
 @dataclass(frozen=True)
@@ -128,27 +127,27 @@ def _run(experiment: Experiment, given: Sequence[str], results: Path) -> Outcome
     )
 
     def pass_on(number: int, _frame: FrameType | None) -> None:
-        # The terminal sends its own to all of us, and an experiment ends at the first.
-        if number != signal.SIGINT:
-            process.send_signal(number)
+        process.send_signal(number)  # a terminal's twice: the experiment takes both for one
 
     before = {number: signal.signal(number, pass_on) for number in STOPPING}
-    why = _passed_on(process).removeprefix(f"{experiment.name}: error: ")
+    last_line, prefix = _passed_on(process), f"{experiment.name}: error: "
+    why = last_line.removeprefix(prefix)
     status = process.wait()
     for number, handler in before.items():
         signal.signal(number, handler)
     if status < 0:
         status = SIGNALLED - status
-    if status == cli.CHECK_FAILED and _written_ns(summary) == written:
+    has_results = _written_ns(summary) != written
+    if status == cli.CHECK_FAILED and not has_results and not last_line.startswith(prefix):
         status = cli.BROKEN  # Python's own status 1: of a script that cannot even be imported
     said = WORDS.get(
         status, f"ended by signal {status - SIGNALLED}: the same command goes on from here"
     )
-    if status == cli.CHECK_FAILED:
+    if status == cli.CHECK_FAILED and has_results:
         checks = json.loads(summary.read_text())["checks"]
         failed = [check["name"] for check in checks if not check["passed"]]
         said += ": " + ("; ".join(failed) or "it has no checks")
-    elif status in (cli.UNUSABLE, cli.BROKEN) and why:
+    elif why and status in (cli.CHECK_FAILED, cli.UNUSABLE, cli.BROKEN):
         said += f": {why}"
     return Outcome(experiment.name, said, status, time.monotonic() - began)
 

@@ -20,7 +20,6 @@ from minip4.wire.shared import MAX_SNAPLEN
 from telemark import REPOSITORY
 from telemark.apps.application import INSIDE
 from telemark.backends.real import isolation
-from telemark.backends.real.isolation import Interrupted
 from telemark.backends.real.scheduling import raise_priority
 from telemark.backends.real.targets import bmv2
 from telemark.backends.virtual.clock import VirtualClock
@@ -89,21 +88,31 @@ def start(
         if options.snaplen is not None and not options.keep:
             raise TestbedError("--snaplen: no captures are kept; use it with --keep")
         run = _run_virtual if options.time == "virtual" else _run_real
-        return run(name, options, run_network, origin or Origin())
-    except Interrupted as interrupted:
-        isolation.end_interrupt()
+        status = run(name, options, run_network, origin or Origin())
+        signal_number = isolation.end_interrupt()
+    except BaseException as error:
+        signal_number = isolation.end_interrupt()
+        if signal_number is None:
+            if not isinstance(error, Exception):
+                raise
+            return _explain(name, error, with_traceback=options.traceback)
+    if signal_number is not None:  # also where its exception became another one
         print(f"\n{name}: interrupted", file=sys.stderr)
-        return interrupted.exit_status
-    except Exception as error:
-        told = error_reporting.account(error)
-        if options.traceback:
-            print(told.whole, end="", file=sys.stderr)
-        if told.line is not None:
-            print(f"{name}: error: {told.line}", file=sys.stderr)
-            return CHECK_FAILED if told.is_failed_run else UNUSABLE
-        if not options.traceback:
-            print(told.short_traceback, end="", file=sys.stderr)
-        return BROKEN
+        return isolation.SIGNALLED + signal_number
+    return status
+
+
+def _explain(name: str, error: Exception, *, with_traceback: bool) -> int:
+    """Print why a run ended, and return the exit status."""
+    told = error_reporting.account(error)
+    if with_traceback:
+        print(told.whole, end="", file=sys.stderr)
+    if told.line is not None:
+        print(f"{name}: error: {told.line}", file=sys.stderr)
+        return CHECK_FAILED if told.is_failed_run else UNUSABLE
+    if not with_traceback:
+        print(told.short_traceback, end="", file=sys.stderr)
+    return BROKEN
 
 
 def _run_real(
@@ -127,7 +136,7 @@ def _run_virtual(
     name: str, options: argparse.Namespace, run_network: RunNetwork, origin: Origin
 ) -> int:
     """Virtual time needs no namespaces, and so no root: the run is this process."""
-    isolation.interruptible()
+    isolation.interruptible(look_s=isolation.LOOK_S)
     with isolation.run_folder(name) as folder:
         clock = VirtualClock()
         run = Run(

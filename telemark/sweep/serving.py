@@ -1,6 +1,5 @@
 """A process that does runs of a sweep, one after the other, as they come through a connection."""
 
-import contextlib
 import pickle
 import signal
 import sys
@@ -23,8 +22,6 @@ def serve(connection: Connection, parent: int) -> None:
     and then its Outcome, packed.
     """
     isolation.end_with_parent(parent)
-    isolation.interruptible()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to all: the parent ends us
     known, reported_s = Known(), 0.0
 
     def tell(text: str) -> None:
@@ -33,12 +30,16 @@ def serve(connection: Connection, parent: int) -> None:
             reported_s = time.monotonic()
             connection.send(text)
 
-    with contextlib.suppress(isolation.Interrupted, EOFError):
+    try:
+        isolation.interruptible(look_s=isolation.LOOK_S)
+        # The terminal sends it to all: the parent ends us.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         while True:
             task, place = connection.recv()
             place.mkdir()
             connection.send(packed(execute(pickle.loads(task), place, tell, known)))
-    isolation.end_interrupt()
+    except (isolation.Interrupted, EOFError):
+        isolation.end_interrupt()
 
 
 def _serve_script(descriptor: str, parent: str, script: str) -> None:

@@ -28,6 +28,7 @@ from controllers.ampm.records import Point
 from controllers.ampm.watch import Bounds, LimitError, Method, WatchedFlow
 from controllers.connection import cpu_ports
 from experiments.shared.ampm.truth import read_truths
+from telemark.errors import InvalidRunError
 from telemark.network import Network
 from telemark.session.run import Run
 from telemark.traffic.flows import Flow, Traffic
@@ -61,6 +62,9 @@ def test_a_controller_that_is_late_knows_nothing_of_that_block(tmp_path: Path) -
     for name in PATH:
         assert unknown(scene, name) == [3, 5]
     assert "too late for its counters to stand still" in scene.reports[3].problems[0]
+    assert "machine" not in scene.reports[3].problems[0]  # load cannot be the cause here
+    with pytest.raises(InvalidRunError, match="too late for its counters"):
+        scene.reports[3].known_records(7)
     check_known(scene, Method.STEP)
 
 

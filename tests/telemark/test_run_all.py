@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -85,6 +85,21 @@ def test_why_one_is_invalid_stands_in_the_table_too(
     said, errors = capfd.readouterr()
     assert errors == f"a warning\n{why}\n"
     assert "invalid, or not to be had here: run invalid: busy" in said
+
+
+@pytest.mark.parametrize("has_results", [True, False])
+def test_a_failed_run_that_leaves_no_results_is_no_broken_program(
+    experiments: Experiments, has_results: bool
+) -> None:
+    script = experiments.add("e0")
+    if has_results:
+        experiments.run_all()
+    script.write_text(
+        "import sys\nsys.exit(sys.stderr.write('e0: error: run failed: no pulse') and 1)"
+    )
+    status, said = experiments.run_all()
+    assert status == 1
+    assert "FAILED: run failed: no pulse" in said
 
 
 def test_what_an_experiment_leaves_running_holds_up_nothing(experiments: Experiments) -> None:
@@ -325,10 +340,15 @@ def begun(checkout: Path) -> "subprocess.Popen[str]":
     return process
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("number", "send"),
+    [(signal.SIGINT, os.killpg), (signal.SIGINT, os.kill), (signal.SIGTERM, os.kill)],
+    ids=["terminal", "interrupt", "terminate"],
+)
 def test_a_signal_ends_the_experiment_and_all(
-    experiments: Experiments, tmp_path: Path, number: signal.Signals
-) -> None:
+    experiments: Experiments, tmp_path: Path, number: signal.Signals,
+    send: Callable[[int, int], None],
+) -> None:  # fmt: skip
     script = experiments.add("a")
     script.write_text(
         "import signal, sys\nsignal.signal(signal.SIGINT, signal.SIG_DFL)\n"
@@ -336,10 +356,7 @@ def test_a_signal_ends_the_experiment_and_all(
     )
     experiments.add("b")
     process = begun(tmp_path)
-    if number == signal.SIGINT:  # as a terminal sends it: to all
-        os.killpg(process.pid, number)
-    else:
-        process.send_signal(number)
+    send(process.pid, number)
     said, _ = process.communicate(timeout=60)
     assert process.returncode == 128 + number
     assert f"ended by signal {number}: the same command goes on from here" in said

@@ -1,5 +1,6 @@
 """The shell scripts and the experiments' first import: clear about what is missing."""
 
+import os
 import shutil
 import signal
 import subprocess
@@ -45,8 +46,11 @@ def test_any_python_goes_on_in_the_projects_own(tmp_path: Path) -> None:
 IMPORTING = "import time\nprint('importing', flush=True)\ntime.sleep(60)\n"
 
 
-def test_an_interrupt_during_the_imports_gives_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_relative", [False, True])
+def test_an_interrupt_during_the_imports_gives_one_line(is_relative: bool, tmp_path: Path) -> None:
     script = importing(tmp_path)
+    if is_relative:
+        script = Path(os.path.relpath(script, ROOT))
     assert interrupted([sys.executable, script]) == (130, "\nexample: interrupted\n")
 
 

@@ -213,6 +213,7 @@ async def serve(
 def _entities(pipeline: Pipeline, request: p4r.ReadRequest) -> Iterator[p4r.Entity | None]:
     for entity in request.entities:
         yield from pipeline.read(entity)
+        yield None  # it may stand for nothing, however often it is asked for
 
 
 async def _abort(context: grpc.aio.ServicerContext, error: StatusError) -> NoReturn:

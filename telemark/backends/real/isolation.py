@@ -27,6 +27,8 @@ from telemark.errors import TestbedError
 GRACE_S = 20.0  # for a clean end after the first signal
 AGAIN_S = 1.0  # a second signal after that long kills at once; sooner it is the same key press
 REMIND_S = 0.1  # until a signal's exception that was swallowed is raised again
+LOOK_S = 0.5  # between looks for a signal that came just before a blocking call
+SIGNALLED = 128  # plus the number of a signal: the exit status of a process that it ended
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 OWNER = "owner"
 READY = b"ready"  # process 1 says so when its namespaces stand; the answer is the run's folder
@@ -42,11 +44,7 @@ PR_SET_PDEATHSIG = 1
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal asked the run to end."""
-
-    def __init__(self, signal_number: int) -> None:
-        super().__init__()
-        self.exit_status = 128 + signal_number
+    """A signal, whose number it has, asked the run to end."""
 
 
 def can_isolate() -> bool:
@@ -123,41 +121,60 @@ def end_with_parent(parent: int) -> None:
         os._exit(1)
 
 
-def interruptible(kind: Callable[[int], BaseException] = Interrupted) -> None:
+def interruptible(kind: Callable[[int], BaseException] = Interrupted, look_s: float = 0.0) -> None:
     """Have signals that ask for an end raise `kind(number)` in the main thread.
 
     An exception that a signal handler raises may be swallowed: by a bare `except` (logging and
     Mininet have some), in a destructor, in a function that C calls. So it is raised again, every
-    REMIND_S, until end_interrupt() or until it is being handled: clean-up is not disturbed.
+    REMIND_S, until end_interrupt() or until it is being handled: clean-up is not disturbed. A
+    second signal, AGAIN_S after the first, kills a process whose clean-up does not end.
+
+    Python handles a signal between two instructions of its main thread: if it comes just before
+    that thread blocks, or in another thread, it has to wait. SIGALRM ends that wait, from a timer
+    every `look_s` seconds or, with 0, from another process: see supervise().
     """
+    global _delays  # noqa: PLW0603
 
     def on_signal(number: int, _frame: object) -> None:
         if not _requested:
-            _requested.append(number)
+            _requested.append((number, time.monotonic()))
             # Objects that were half made at that moment end without a message.
             sys.unraisablehook = lambda _lost: None
+        elif time.monotonic() - _requested[0][1] > AGAIN_S:
+            os.kill(os.getpid(), signal.SIGKILL)
         remind()
 
     def remind(*_: object) -> None:
         if _requested:
             signal.setitimer(signal.ITIMER_REAL, REMIND_S)
-            if not _is_handled(kind):
-                raise kind(_requested[0])
+            if not _delays and not _is_handled(kind):
+                raise kind(_requested[0][0])
 
-    for number in STOPPING:
+    _delays = 0  # a child of fork() may begin within uninterrupted()
+    for number in _obeyed():
         signal.signal(number, on_signal)
     signal.signal(signal.SIGALRM, remind)
+    signal.setitimer(signal.ITIMER_REAL, REMIND_S if _requested else look_s, look_s)
 
 
-def end_interrupt() -> None:
-    """Acknowledge the signal: it is not raised again, and further ones are ignored."""
-    for number in (*STOPPING, signal.SIGALRM):
-        signal.signal(number, signal.SIG_IGN)
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    _requested.clear()
+def end_interrupt() -> int | None:
+    """Acknowledge the signal that asked for an end: it is not raised again, and further ones are
+    ignored. Returns its number, or None if none came since interruptible()."""
+    with uninterrupted():
+        for number in (*STOPPING, signal.SIGALRM):
+            signal.signal(number, signal.SIG_IGN)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        return _requested.pop()[0] if _requested else None
 
 
-_requested: list[int] = []  # the signal that asked for an end, until end_interrupt()
+def _obeyed() -> set[signal.Signals]:
+    """Return the signals that ask for an end; without SIGHUP under nohup(1)."""
+    is_nohup = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    return {*STOPPING} - ({signal.SIGHUP} if is_nohup else set())
+
+
+_requested: list[tuple[int, float]] = []  # the signal that asked for an end, and when it came
+_delays = 0  # uninterrupted() blocks that the main thread is in
 
 
 def _is_handled(kind: object) -> bool:
@@ -173,21 +190,19 @@ def _is_handled(kind: object) -> bool:
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Delay signals that ask for an end until this is left: os.fork() and C functions that call
-    Python must not be left half done. Python handles signals in its main thread."""
+    """Delay the exceptions of interruptible() until this is left: os.fork() and C functions that
+    call Python must not be left half done. Python handles signals in its main thread."""
+    global _delays  # noqa: PLW0603
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    came: list[int] = []
-    delayed = (*STOPPING, signal.SIGALRM)
-    before = {number: signal.signal(number, lambda n, _: came.append(n)) for number in delayed}
+    _delays += 1
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        for each in came:
-            signal.raise_signal(each)
+        _delays -= 1
+    if _requested:
+        signal.raise_signal(signal.SIGALRM)
 
 
 def supervise(name: str, child: int, connection: socket.socket, *, interactive: bool) -> int:
@@ -206,18 +221,15 @@ def supervise(name: str, child: int, connection: socket.socket, *, interactive: 
 
 def _wait(child: int) -> int:
     """Pass signals on until the child ends; return its exit status."""
-    stopping = {*STOPPING}
-    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # nohup
-        stopping.remove(signal.SIGHUP)
-    awaited = {*stopping, signal.SIGCHLD}
+    awaited = {*_obeyed(), signal.SIGCHLD}
     asked_at = None  # when the first signal came
     while True:
         event: signal.struct_siginfo | None
         if asked_at is None:
             event = signal.sigwaitinfo(awaited)
         else:
-            left_s = max(asked_at + GRACE_S - time.monotonic(), 0.0)
-            event = signal.sigtimedwait(awaited, left_s)
+            left_s = asked_at + GRACE_S - time.monotonic()
+            event = signal.sigtimedwait(awaited, max(min(left_s, REMIND_S), 0.0))
         if event is not None and event.si_signo == signal.SIGCHLD:
             ended, status = os.waitpid(child, os.WNOHANG)
             if ended:
@@ -225,6 +237,8 @@ def _wait(child: int) -> int:
         elif event is not None and asked_at is None:
             asked_at = time.monotonic()
             os.kill(child, event.si_signo)
+        elif event is None and time.monotonic() - (asked_at or 0.0) < GRACE_S:
+            os.kill(child, signal.SIGALRM)  # the signal may have come just before a blocking call
         elif event is None or time.monotonic() - (asked_at or 0.0) > AGAIN_S:
             os.kill(child, signal.SIGKILL)
 
@@ -232,7 +246,7 @@ def _wait(child: int) -> int:
 def _exit_status(code: int) -> int:
     if code < 0:
         print("error: the run was killed", file=sys.stderr)
-        return 128 - code
+        return SIGNALLED - code
     return code
 
 
@@ -266,7 +280,8 @@ def run_folder(name: str) -> Iterator[Path]:
         try:
             yield folder
         finally:
-            shutil.rmtree(folder)
+            with uninterrupted():
+                shutil.rmtree(folder)
 
 
 def _base_folder() -> Path:

@@ -18,14 +18,13 @@ from mininet.net import Mininet
 from mininet.node import Node
 from mininet.util import quietRun
 
-from telemark.backends.real.isolation import STOPPING, end_interrupt, interruptible
+from telemark.backends.real.isolation import LOOK_S, STOPPING, end_interrupt, interruptible
 from telemark.errors import TestbedError
 
 IPERF_PORT, IPERF_S, UDP_RATE = 5001, 5, "10M"
 LISTENING_S = 5.0
 ANSWER_S = 30.0  # for all of iperf
 INTERRUPT_S = 0.1  # until a command that goes on is interrupted for the second time
-LOOK_S = 0.5  # until a signal is seen to that came when nobody looked
 SENTINEL = chr(127)  # the prompt of the shells of Mininet's nodes
 READ_CHARS = 1024
 TERMINALS = {"xterm": "xterm", "gterm": "gnome-terminal"}
@@ -41,10 +40,8 @@ def converse(mininet: Mininet, script: Path | None = None) -> None:
     Or do the commands of a script; any of the signals ends the run then.
     """
     before = {number: signal.getsignal(number) for number in (*STOPPING, signal.SIGALRM)}
-    interruptible(_Ended)
-    # Python would handle a signal that comes just before readline waits for a key only at the next
-    # key: SIGALRM ends that wait.
-    signal.setitimer(signal.ITIMER_REAL, LOOK_S, LOOK_S)
+    number = None
+    interruptible(_Ended, LOOK_S)
     try:
         if script is None:
             signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -52,13 +49,14 @@ def converse(mininet: Mininet, script: Path | None = None) -> None:
         else:
             with _silence() as nobody:
                 CommandLine(mininet, stdin=nobody, script=script)
-        return
-    except _Ended as ended:
-        (number,) = ended.args
+    except _Ended:
+        number = end_interrupt()
     finally:
-        end_interrupt()
+        number = end_interrupt() or number
         for each, handler in before.items():
             signal.signal(each, handler)
+    if number is None:
+        return
     for node in mininet.values():
         end_command(node)
     signal.raise_signal(number)

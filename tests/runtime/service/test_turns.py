@@ -55,6 +55,25 @@ async def test_a_long_request_pauses(kind: str, monkeypatch: pytest.MonkeyPatch)
     assert rounds[1] == 0
 
 
+@pytest.mark.parametrize("kind", ["action_profile_member", "digest_entry", "meter_entry"])
+@asynchronous
+async def test_a_read_of_many_entities_that_are_not_there_pauses(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "TURN_S", 0.0)
+    asked = p4r.Entity()
+    getattr(asked, kind).SetInParent()
+    async with bench() as running:
+        pipeline = running.device.running_pipeline
+        counter = Counter()
+        counting = asyncio.create_task(counter.count())
+        service = server.Service(running.device, None)  # type: ignore[arg-type]
+        entities = server._entities(pipeline, p4r.ReadRequest(entities=[asked] * 100))
+        assert not (await service._next_response(pipeline, entities)).entities
+        counting.cancel()
+    assert counter.rounds >= 100
+
+
 @asynchronous
 async def test_a_write_waits_for_a_read_of_the_same_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """A response has all entries of a table before a write, or all after it."""

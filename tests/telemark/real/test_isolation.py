@@ -153,6 +153,18 @@ def test_a_signal_ends_the_run_cleanly(
     assert not folder.exists()
 
 
+@pytest.mark.parametrize("kind", ["real", "virtual"])
+def test_nohup_is_obeyed(start_experiment: StartExperiment, kind: str) -> None:
+    ignores = "import signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)"
+    waiting = f"import time\n{WAIT}".replace("await asyncio.", "time.")
+    process = start_experiment(waiting, "--time", kind, head=ignores)
+    folder_of(process)
+    process.send_signal(signal.SIGHUP)
+    process.send_signal(signal.SIGTERM)
+    process.communicate()
+    assert process.returncode == 143
+
+
 DESTRUCTOR = """import signal, time
 class Interrupted:
     def __del__(self):
@@ -198,6 +210,46 @@ def test_a_signal_whose_exception_is_swallowed_is_not_lost(
 ) -> None:
     _output, errors = start_experiment(body, "--time", kind).communicate()
     assert errors.splitlines() == ["", "example: interrupted"]
+
+
+CONVERTED = """import signal
+try:
+    signal.raise_signal(signal.SIGTERM)
+except BaseException:
+    raise ValueError("of a library") from None"""
+AT_THE_END = f"""import contextlib, signal
+with contextlib.suppress(BaseException):
+    signal.raise_signal(signal.SIGTERM)
+{PASS}"""
+
+
+@pytest.mark.parametrize("kind", ["real", "virtual"])
+@pytest.mark.parametrize("body", [CONVERTED, AT_THE_END], ids=["converted", "at the end"])
+def test_a_signal_decides_the_status_whatever_became_of_its_exception(
+    start_experiment: StartExperiment, body: str, kind: str
+) -> None:
+    process = start_experiment(body, "--time", kind)
+    _output, errors = process.communicate()
+    assert (process.returncode, errors) == (143, "\nexample: interrupted\n")
+
+
+UNSEEN = """import signal, threading, time
+threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+print("folder", run.folder, flush=True)
+time.sleep(1000)"""
+
+
+@pytest.mark.parametrize("kind", ["real", "virtual"])
+def test_a_signal_that_does_not_interrupt_a_blocking_call_is_not_lost(
+    start_experiment: StartExperiment, kind: str
+) -> None:
+    """The kernel gives it to another thread. One just before a blocking call is alike."""
+    process = start_experiment(UNSEEN, "--time", kind)
+    folder_of(process)
+    process.send_signal(signal.SIGTERM)
+    _output, errors = process.communicate()
+    assert (process.returncode, errors) == (143, "\nexample: interrupted\n")
 
 
 @pytest.mark.parametrize("kind", ["real", "virtual"])
@@ -261,6 +313,18 @@ def test_a_second_interrupt_kills_a_run_that_does_not_end(
     assert errors == "error: the run was killed\n"
     await_gone(inner)
     assert not folder.exists()
+
+
+def test_a_second_interrupt_kills_a_run_in_virtual_time(start_experiment: StartExperiment) -> None:
+    stubborn = f"import time\n{WAIT}    time.sleep(60)\n".replace("await asyncio.", "time.")
+    process = start_experiment(stubborn, "--time", "virtual")
+    folder_of(process)
+    process.send_signal(signal.SIGINT)
+    assert "cleaned up\n" in process.stdout
+    time.sleep(isolation.AGAIN_S + 0.1)
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
 
 
 def test_what_a_killed_run_leaves_the_next_removes(start_experiment: StartExperiment) -> None:

@@ -37,4 +37,8 @@ def run_script(script: Path, run: Run, commands: Path | None = None) -> int:
         env=environment(python, *own) | {SEED: str(run.seed)},
         stdin=subprocess.PIPE if commands else None,
     ) as process:  # fmt: skip
-        return process.wait()
+        try:
+            return process.wait()
+        except BaseException:  # Popen would wait for a process that nobody has asked to end
+            process.kill()
+            raise

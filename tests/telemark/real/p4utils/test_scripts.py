@@ -95,6 +95,22 @@ def test_it_runs_in_namespaces_with_commands_and_leaves_the_machine_alone(
     assert HUGE_PAGES.read_text() == before
 
 
+def test_a_signal_ends_the_script(p4utils_stand_in: Path, tmp_path: Path) -> None:
+    (tmp_path / "network.py").write_text("import time\nprint('begun', flush=True)\ntime.sleep(60)")
+    (tmp_path / "commands").touch()
+    with subprocess.Popen(
+        [*TELEMARK, "run", "network.py", "--yes", "--commands", "commands"], cwd=tmp_path,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[4]),
+                                                         os.environ["PYTHONPATH"]])},
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert "begun\n" in process.stdout
+        process.terminate()
+        _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (143, "\ntelemark: interrupted\n")
+
+
 @pytest.mark.parametrize("option", [["--time", "virtual"], ["--p4", "x.p4"], ["--keep"]])
 def test_what_a_script_decides_itself_is_refused(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, option: list[str]
