@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from collectors.int.application import PORT, Collector, Encoding, Findings
-from collectors.int.export.http import Endpoint
+from collectors.int.export.prometheus import Endpoint
 from collectors.int.keys import endpoints
 from telemark.apps.application import Host, Place
 from telemark.backends.real.application_host import ProcessHost
@@ -27,6 +27,7 @@ from telemark.traffic.received import Datagrams
 
 PROGRAM = "python -m collectors.int"
 MARKER = int.from_bytes(b"TELEMARK", "big")  # of p4src/int/
+LOOPBACK = "127.0.0.1"  # reports and metrics are not authenticated
 FLOWS = 20  # that are told of in the end, those seen last
 
 
@@ -51,10 +52,13 @@ class SharedCollector(Collector):
 
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(prog=PROGRAM, description=__doc__)
-    parser.add_argument("--address", default="0.0.0.0", help="to listen at (default: all)")
+    parser.add_argument("--address", default=LOOPBACK,
+                        help="IP address to receive reports at (default: %(default)s)")  # fmt: skip
     _add_number(parser, "--port", PORT, (1, 0xFFFF), "UDP")
     parser.add_argument("--metrics", type=partial(_number, 0, 0xFFFF), metavar="PORT",
-                        help="answer Prometheus at this TCP port, too")  # fmt: skip
+                        help="serve Prometheus metrics at this TCP port, too")  # fmt: skip
+    parser.add_argument("--metrics-address", default=LOOPBACK, metavar="ADDRESS",
+                        help="IP address to serve them at (default: %(default)s)")  # fmt: skip
     parser.add_argument("--store", metavar="FOLDER/RUN", type=Path,
                         help="keep all reports as Parquet, as this run of a dataset")  # fmt: skip
     marks = parser.add_argument_group("how INT is found in reported packets; 0: not by this")
@@ -100,11 +104,14 @@ def collect(options: argparse.Namespace) -> dict[str, Any]:
         collector.start(host)
     except OSError as error:
         raise TestbedError(f"{options.address}: {error.strerror}") from None
-    endpoint = None if options.metrics is None else Endpoint(options.metrics, collector.findings)
+    endpoint = None
+    if options.metrics is not None:
+        endpoint = Endpoint(options.metrics_address, options.metrics, collector.findings)
     ended, end = os.pipe()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: os.write(end, b"\n"))
-    print(f"listening at UDP port {options.port}; Ctrl-C ends it", file=sys.stderr, flush=True)
+    where = f"{options.address}, UDP port {options.port}"
+    print(f"listening at {where}; Ctrl-C ends it", file=sys.stderr, flush=True)
     since = resource.getrusage(resource.RUSAGE_SELF)
     with os.fdopen(ended, "rb", buffering=0) as commands:
         host.serve(commands, io.BytesIO())

@@ -48,7 +48,8 @@ TABLES = {
         {_known("ingress2", "egress2", bit=Bit.INTERFACES2)},
         {_known("utilisation", bit=Bit.UTILISATION)},
         {_known("buffer", "buffer_occupancy", bit=Bit.BUFFER)} FROM part""",
-    "flows": "SELECT flow, source, destination, protocol, source_port, destination_port FROM part",
+    "flows": """SELECT DISTINCT flow, source, destination, protocol, source_port, destination_port
+        FROM part""",
 }
 VIEWS = """
 CREATE VIEW paths AS
@@ -100,26 +101,39 @@ class Store:
             self._write()
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the remaining rows, and leave one file of flows with each flow once."""
         if self._rows:
             self._write()
+        self._compact_flows()
         self._connection.close()
 
     def _write(self) -> None:
         for table, parts in self._parts.items():
             columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-            path = self._folders[table] / f"{self._files:06}.parquet"
-            partial = path.with_suffix(".partial")
             self._connection.register("part", columns)
-            self._connection.execute(
-                f"COPY ({TABLES[table]}) TO '{_quoted(partial)}' (FORMAT parquet)"
-            )
+            self._copy(TABLES[table], self._folders[table] / f"{self._files:06}.parquet")
             self._connection.unregister("part")
-            give_to_caller(partial)
-            partial.replace(path)
             parts.clear()
         self._files += 1
         self._rows = 0
+
+    def _compact_flows(self) -> None:
+        """Merge the files of flows, each of which has the flows of its reports, into the first."""
+        paths = sorted(self._folders["flows"].glob("*.parquet"))
+        if len(paths) < 2:
+            return
+        files = ", ".join(f"'{_quoted(path)}'" for path in paths)
+        question = f"SELECT DISTINCT * FROM read_parquet([{files}], hive_partitioning=false)"
+        self._copy(question, paths[0])
+        for path in paths[1:]:
+            path.unlink()
+
+    def _copy(self, question: str, path: Path) -> None:
+        """Write the rows of a query to a file, which appears whole."""
+        partial = path.with_suffix(".partial")
+        self._connection.execute(f"COPY ({question}) TO '{_quoted(partial)}' (FORMAT parquet)")
+        give_to_caller(partial)
+        partial.replace(path)
 
 
 _OUT = ("none", "key", "group", "at", "ds_at", "int_ds_at", "first_hop")
@@ -149,7 +163,7 @@ def connect(folder: Path) -> Any:
         files = folder / table / "*" / "*.parquet"
         if not any((folder / table).glob("*/*.parquet")):
             raise TestbedError(f"{folder}: no run of the collector of INT is stored there")
-        distinct = "DISTINCT" if table == "flows" else ""  # each file has those of its reports
+        distinct = "DISTINCT" if table == "flows" else ""  # a run that was killed has some twice
         connection.execute(
             f"CREATE VIEW {table} AS SELECT {distinct} * FROM read_parquet('{_quoted(files)}', "
             "hive_partitioning=true, hive_types={'run': VARCHAR}, union_by_name=true)"

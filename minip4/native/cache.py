@@ -4,6 +4,7 @@ for longest goes first, but nothing that somebody uses, who holds a lock (flock)
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -28,10 +29,12 @@ def held(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
     """A file of the cache, which stays there within the `with`.
 
     Where it is missing, `make` writes it to the path that it is given. Raises ToolchainError where
-    the cache cannot be used.
+    the cache cannot be used, or belongs to another user: its files are executed.
     """
     is_new = False
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _check_owner(path.parent)
         while (descriptor := _lock(path)) is None:
             _put(path, make)
             is_new = True
@@ -67,6 +70,15 @@ def shrink(max_bytes: int = MAX_BYTES) -> None:
         total -= size if _remove(path) else 0
 
 
+def _check_owner(place: Path) -> None:
+    status = place.stat()
+    if status.st_uid not in (0, os.geteuid()) or status.st_mode & stat.S_IWOTH:
+        raise ToolchainError(
+            f"{place}: other users can write files there, which would be executed as this user; "
+            "set XDG_CACHE_HOME to a folder of your own"
+        )
+
+
 def _lock(path: Path) -> int | None:
     """Hold a file; None: it is not there."""
     try:
@@ -82,7 +94,6 @@ def _lock(path: Path) -> int | None:
 
 
 def _put(path: Path, make: Callable[[Path], None]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
     with _turn(path), tempfile.TemporaryDirectory(prefix=WORKSHOP, dir=path.parent) as workshop:
         if path.exists():  # whose turn it was has made it
             return

@@ -4,6 +4,7 @@ And so what the decoder finds: neither was written after the other. Skipped with
 """
 
 import random
+import re
 import shutil
 import struct
 import subprocess
@@ -17,7 +18,7 @@ import made_reports
 import pytest
 from decoding import decoded, report
 from int_layers import NODE, QUEUE
-from int_path import IN, MARKER, OUT, PROBE, Switch, opened_int, tcp, udp
+from int_path import IN, MARKER, OUT, PROBE, Switch, insides, opened_int, tcp, udp
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet
@@ -27,6 +28,7 @@ from test_int_hostile import mutated
 
 from collectors import WIRESHARK
 from collectors.int.application import PORT
+from telemark import REPOSITORY
 
 pytestmark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 
@@ -54,26 +56,29 @@ TOGETHER = ({"ingress", "egress"}, {"queue", "occupancy"}, {"ingress2", "egress2
             {"buffer", "buffer_occupancy"})  # fmt: skip
 
 
+def preferences(marker: str) -> list[str]:
+    """Those of made_reports, with a probe marker in hexadecimal digits."""
+    return [f"int.port:{made_reports.INT_PORT}", f"int.dscp:{made_reports.INT_DSCP}",
+            f"int.dscp_mask:{made_reports.INT_DSCP_BIT}", f"int.marker:{marker}"]  # fmt: skip
+
+
 def tshark(
-    folder: Path, packets: Sequence[Packet], marker: str
+    folder: Path, packets: Sequence[Packet], options: Sequence[str]
 ) -> subprocess.CompletedProcess[str]:
-    """Reads a capture of packets, with a probe marker in hexadecimal digits; prints PDML."""
+    """Reads a capture of packets with these preferences; prints PDML."""
     path = folder / "some.pcap"
     wrpcap(str(path), list(packets))
     scripts = (WIRESHARK / name for name in ("int.lua", "telemetry_report.lua"))
-    preferences = (f"int.port:{made_reports.INT_PORT}", f"int.dscp:{made_reports.INT_DSCP}",
-                   f"int.dscp_mask:{made_reports.INT_DSCP_BIT}",
-                   f"int.marker:{marker}")  # fmt: skip
     command = ["tshark", "-r", str(path), "-T", "pdml", *(f"-Xlua_script:{s}" for s in scripts),
-               *(word for each in preferences for word in ("-o", each))]  # fmt: skip
+               *(word for each in options for word in ("-o", each))]  # fmt: skip
     return subprocess.run(command, capture_output=True, text=True, check=True)
 
 
 def dissected(
-    folder: Path, packets: Sequence[Packet], marker: str = MARKER.hex()
+    folder: Path, packets: Sequence[Packet], options: Sequence[str] | None = None
 ) -> list[ElementTree.Element]:
     """What tshark makes of packets: a tree of each."""
-    run = tshark(folder, packets, marker)
+    run = tshark(folder, packets, preferences(MARKER.hex()) if options is None else options)
     assert "Lua: Error" not in run.stderr
     assert "Lua Error" not in run.stdout
     return list(ElementTree.fromstring(run.stdout))
@@ -260,6 +265,25 @@ def test_the_probe_marker_of_our_switches(tmp_path: Path) -> None:
         assert octets(on_link, "data.data") == ours.behind == b"payload!"
 
 
+def test_the_documented_options_find_all_int_and_reports_of_our_switches(tmp_path: Path) -> None:
+    """However INT is marked: by DSCP, UDP port, a new UDP header, or probe marker."""
+    page = (REPOSITORY / "docs" / "int_collector.md").read_text()
+    (command,) = re.findall(r"^    tshark .*telemetry_report.*$", page, re.MULTILINE)
+    options = re.findall(r" -o (\S+)", command)
+    sink = Switch(3, outside=[OUT])
+    sink.report_all()
+    sent = [(frame, sink.send(frame)) for frame in insides()]
+    pairs = [(frame, out[1][1]) for frame, out in sent if len(out) == 2]
+    assert len(pairs) == len(sent) - 2  # TCP cannot be marked by a UDP port
+    for frame, telemetry_report in pairs:
+        # One by one: Wireshark does not dissect what looks like a retransmission.
+        on_link, in_report = dissected(tmp_path, [Ether(frame), Ether(telemetry_report)], options)
+        nodes = [str(hop[NODE]) for hop in opened_int(frame).hops if NODE in hop]
+        assert shown(on_link, "int.md.node") == nodes
+        assert shown(in_report, "treport.type")
+        assert shown(in_report, "int.md.node") == nodes
+
+
 def test_a_wrong_probe_marker_is_none(tmp_path: Path) -> None:
     """In one of its 64 bits, the first or the last; cut; where none is set, or another one."""
     right = [frame for frames in with_probe_marker() for frame in frames]
@@ -268,7 +292,7 @@ def test_a_wrong_probe_marker_is_none(tmp_path: Path) -> None:
     cut = [udp(MARKER[:length]) for length in range(8)]
     trees = dissected(tmp_path, [Ether(frame) for frame in frames + cut])
     for marker in ("", others[0].hex()):
-        trees += dissected(tmp_path, [Ether(frame) for frame in right], marker)
+        trees += dissected(tmp_path, [Ether(frame) for frame in right], preferences(marker))
     assert len(trees) == 8 * 2 + 8 + 2 * 8
     assert not any(shown(tree, "int.shim.type") for tree in trees)
 
@@ -276,7 +300,7 @@ def test_a_wrong_probe_marker_is_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize("marker", ["TELEMARK", MARKER.hex()[1:], f"{MARKER.hex()}0"])
 def test_what_is_no_probe_marker_is_refused(marker: str, tmp_path: Path) -> None:
     complaint = f"int.marker: '{marker}' is not a probe marker of 16 hexadecimal digits"
-    assert complaint in tshark(tmp_path, [], marker).stderr
+    assert complaint in tshark(tmp_path, [], preferences(marker)).stderr
 
 
 @pytest.mark.parametrize("cases", [MALFORMED, WITHIN], ids=["reports", "within"])

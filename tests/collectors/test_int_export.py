@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from decoding import ENCODING, datagrams
 from path_reports import DROPPED, TRACKED, alone, stacked
+from prometheus_client.parser import text_string_to_metric_families
 
 from collectors.int.application import OTHERS, Findings
 from collectors.int.decoder import Decoder
@@ -42,33 +43,37 @@ def findings() -> Findings:
 
 
 def test_prometheus(findings: Findings) -> None:
-    text = prometheus.text(findings)
-    assert text.endswith("\n")
-    lines = text.splitlines()
-    flow = ('source="10.0.0.1",destination="10.0.0.2",protocol="17",source_port="7000",'
-            'destination_port="80"')  # fmt: skip
-    for line in (
-        "# TYPE int_reports_total counter", "int_reports_total 4",
-        'int_malformed_total{reason="group_header"} 1',
-        'int_drops_total{node="5",reason="80"} 1', 'int_drops_total{node="other",reason="other"} 2',
-        'int_sequence_lost_total{node="5",hw_id="0"} 1',
-        f"int_flow_paths_total{{{flow}}} 1",
-        "# TYPE int_link_latency_seconds summary",
-        f'int_link_latency_seconds_sum{{{flow},hop="1",node="6"}} 5e-07',
-        f'int_link_latency_seconds_count{{{flow},hop="1",node="6"}} 1',
-        f'int_queue_occupancy_max{{{flow},hop="1",node="6"}} 60.0',
-    ):  # fmt: skip
-        assert line in lines
-    types = [line for line in lines if line.startswith("# TYPE")]
-    assert len(types) == len(set(types))
-    families = {line.split()[2]: line.split()[3] for line in types}
-    for line in lines:
-        if line.startswith("#"):
-            continue
-        name = line.replace("{", " ").split()[0]
-        family = name.removesuffix("_sum").removesuffix("_count")
-        assert families[family if family in families else name]
-        float(line.rsplit(" ", 1)[1])
+    """The client library's own parser reads the text back."""
+    families = {family.name: family for family in
+                text_string_to_metric_families(prometheus.text(findings))}  # fmt: skip
+    samples = {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for family in families.values() for sample in family.samples
+    }  # fmt: skip
+
+    def value(name: str, **labels: str) -> float:
+        return samples[(name, *sorted(labels.items()))]
+
+    flow = {"source": "10.0.0.1", "destination": "10.0.0.2", "protocol": "17",
+            "source_port": "7000", "destination_port": "80"}  # fmt: skip
+    at = {**flow, "hop": "1", "node": "6"}
+    assert value("int_datagrams_total") == 5
+    assert value("int_reports_total") == 4
+    assert value("int_malformed_total", reason="group_header") == 1
+    assert value("int_overflow_total", what="flows_evicted") == 0
+    assert value("int_drops_total", node="5", reason="80") == 1
+    assert value("int_drops_total", node="other", reason="other") == 2
+    assert value("int_sequence_lost_total", node="5", hw_id="0") == 1
+    assert value("int_flows") == len(findings.flows)
+    assert value("int_flow_paths_total", **flow) == 1
+    assert value("int_link_latency_seconds_sum", **at) == 5e-07
+    assert value("int_link_latency_seconds_count", **at) == 1
+    assert value("int_queue_occupancy_max", **at) == 60
+    types = {family.name: family.type for family in families.values()}
+    assert types["int_reports"] == "counter"
+    assert types["int_flows"] == types["int_queue_occupancy_max"] == "gauge"
+    assert types["int_link_latency_seconds"] == "summary"
+    assert not any(name.startswith(("python", "process")) for name in types)
 
 
 def test_influx(findings: Findings) -> None:

@@ -12,7 +12,7 @@ from collectors.int.decoder import Decoder
 from collectors.int.store import Store, connect
 from telemark.errors import TestbedError
 
-pytest.importorskip("duckdb")
+duckdb = pytest.importorskip("duckdb")
 
 REPORTS = [
     alone(7, 0, ttl=62, ingress=50, egress=60), alone(5, 0, ttl=64, ingress=90, egress=100),
@@ -72,6 +72,7 @@ def test_a_dataset_has_runs_and_files_of_some_rows(
     kept.close()
     stored(tmp_path, "one", REPORTS)
     assert len(list(tmp_path.glob("hops/run=many/*.parquet"))) == 3
+    assert len(list(tmp_path.glob("flows/run=many/*.parquet"))) == 1
     assert not list(tmp_path.rglob("*.partial"))
     assert rows(tmp_path, "SELECT run, count(*), count(DISTINCT report), sum(hops) "
                 "FROM reports GROUP BY run ORDER BY run") == [
@@ -82,6 +83,41 @@ def test_a_dataset_has_runs_and_files_of_some_rows(
     assert rows(tmp_path, "SELECT run, count(*) FROM flows GROUP BY run ORDER BY run") == [
         ("many", 2), ("one", 2),
     ]  # fmt: skip
+
+
+def flow_rows(path: Path) -> list[Any]:
+    """Rows of one file of flows, as tools see them that do not know of the views."""
+    found: list[Any] = duckdb.sql(
+        f"SELECT source_port, destination_port FROM read_parquet('{path}', hive_partitioning=false)"
+    ).fetchall()
+    return sorted(found)
+
+
+def test_a_run_has_one_row_for_each_flow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In its only file of flows, also of a run whose reports were decoded in several parts."""
+    parts = [REPORTS, REPORTS, [alone(8, 0, flow=7001)], REPORTS]
+    for name, rows_per_file in (("one file", 1000), ("many files", 5)):
+        monkeypatch.setattr(store, "ROWS", rows_per_file)
+        kept = Store(tmp_path, name)
+        for payloads in parts:
+            for part in Decoder(ENCODING).decode(datagrams(payloads)):
+                kept.add(part)
+        kept.close()
+        (path,) = (tmp_path / "flows" / f"run={name}").iterdir()
+        assert flow_rows(path) == [(9, 80), (7000, 80), (7001, 80)]
+
+
+def test_a_run_that_was_killed_has_its_flows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once each in the view, though its files were not merged."""
+    monkeypatch.setattr(store, "ROWS", 5)
+    kept = Store(tmp_path, "killed")
+    for _ in range(2):
+        for part in Decoder(ENCODING).decode(datagrams(REPORTS)):
+            kept.add(part)
+    assert len(list(tmp_path.glob("flows/run=killed/*.parquet"))) == 2
+    assert rows(tmp_path, "SELECT count(*) FROM flows") == [(2,)]
 
 
 def test_the_schema_is_stable(tmp_path: Path) -> None:

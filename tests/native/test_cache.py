@@ -223,3 +223,22 @@ def test_a_cache_that_cannot_be_made_is_one_clear_line(
         cache.held(cache.folder() / "a", make),
     ):
         pass
+
+
+@pytest.mark.parametrize(
+    ("is_others", "mode"), [(True, 0o755), (False, 0o777)], ids=["of another", "of all"]
+)
+def test_files_that_other_users_can_write_are_not_loaded(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, is_others: bool, mode: int
+) -> None:
+    """They are executed, by root, too, if sudo keeps HOME."""
+    use(folder / "a")
+    folder.chmod(0o775)  # as with umask 002 and a group for each user
+    use(folder / "a")
+    if is_others and os.geteuid() == 0:
+        os.chown(folder, 12345, -1)
+    elif is_others:
+        monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    folder.chmod(mode)
+    with pytest.raises(ToolchainError, match=r"other users can write.*set XDG_CACHE_HOME"):
+        use(folder / "a")

@@ -1,113 +1,144 @@
-"""Findings as Prometheus scrapes them: text exposition format 0.0.4.
+"""Findings as Prometheus metrics, and the HTTP endpoint that Prometheus scrapes.
 
-Names are as is usual there: base units, `_total` for what only grows, `_sum` and `_count`.
+Metric names follow Prometheus' conventions: base units, `_total` for counters, `_sum` and `_count`
+for summaries.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
+
+from prometheus_client import CollectorRegistry, generate_latest, start_http_server
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    Metric,
+    SummaryMetricFamily,
+)  # fmt: skip
+from prometheus_client.registry import Collector
 
 from collectors.int.application import OTHERS, Findings
 from collectors.int.keys import endpoints
+from telemark.errors import TestbedError
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+FLOW = ("source", "destination", "protocol", "source_port", "destination_port")  # endpoints()
 
-Labels = Mapping[str, object]
-Sample = tuple[str, Labels, float]  # what comes after the name, labels, value
+
+class FindingsCollector(Collector):
+    """Converts the findings at the time of each scrape; prometheus_client calls it in a thread."""
+
+    def __init__(self, findings: Callable[[], Findings]) -> None:
+        self._findings = findings
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all metrics."""
+        findings = self._findings()
+        yield from _total_metrics(findings)
+        yield from _flow_metrics(findings)
+
+
+class Endpoint:
+    """An HTTP server at http://ADDRESS:PORT/metrics that answers with the current findings."""
+
+    def __init__(self, address: str, port: int, findings: Callable[[], Findings]) -> None:
+        """Start the server; raises TestbedError if it cannot listen there."""
+        try:
+            self._server, _ = start_http_server(port, address, _registry(findings))
+        except OSError as error:
+            raise TestbedError(
+                f"TCP port {port} at {address} for Prometheus: {error.strerror}"
+            ) from None
+
+    @property
+    def port(self) -> int:
+        """The TCP port; the kernel chose it if port 0 was requested."""
+        return self._server.server_port
+
+    def close(self) -> None:
+        """Stop the server."""
+        self._server.shutdown()
+        self._server.server_close()
 
 
 def text(findings: Findings) -> str:
-    """All metrics."""
-    lines: list[str] = []
-    for name, kind, meaning, samples in (*_of_all(findings), *_of_flows(findings)):
-        lines += [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"]
-        lines += [f"{name}{suffix}{_braced(labels)} {value!r}" for suffix, labels, value in samples]
-    return "\n".join(lines) + "\n"
+    """Return all metrics in the text exposition format, version 0.0.4."""
+    return generate_latest(_registry(lambda: findings)).decode()
 
 
-def _of_all(found: Findings) -> Iterator[tuple[str, str, str, Iterable[Sample]]]:
-    yield "int_datagrams_total", "counter", "Datagrams that came.", [("", {}, found.datagrams)]
-    yield "int_reports_total", "counter", "Reports that were read.", [("", {}, found.reports)]
-    yield (
-        "int_malformed_total",
-        "counter",
-        "What was malformed, by reason.",
-        [
-            ("", {"reason": status.name.lower()}, count)
-            for status, count in found.parse_errors.items()
-        ],
-    )
-    yield (
-        "int_overflow_total",
-        "counter",
-        "What did not fit the collector's limits.",
-        [("", {"what": what}, count) for what, count in found.overflow.items()],
-    )
-    yield "int_drops_total", "counter", "Packets that nodes report as dropped.", [
-        ("", dict(zip(("node", "reason"), kind if kind != OTHERS else ("other",) * 2, strict=True)),
-         count)
-        for kind, count in found.drops.items()
-    ]  # fmt: skip
+def _registry(findings: Callable[[], Findings]) -> CollectorRegistry:
+    """Return a registry without the process and platform metrics of the default one."""
+    registry = CollectorRegistry()
+    registry.register(FindingsCollector(findings))
+    return registry
+
+
+def _total_metrics(found: Findings) -> Iterator[Metric]:
+    yield CounterMetricFamily("int_datagrams", "Datagrams that came.", found.datagrams)
+    yield CounterMetricFamily("int_reports", "Reports that were read.", found.reports)
+    yield _counter(
+        "int_malformed", "What was malformed, by reason.", ["reason"],
+        (([status.name.lower()], count) for status, count in found.parse_errors.items()),
+    )  # fmt: skip
+    yield _counter(
+        "int_overflow", "What did not fit the collector's limits.", ["what"],
+        (([what], count) for what, count in found.overflow.items()),
+    )  # fmt: skip
+    yield _counter(
+        "int_drops", "Packets that nodes report as dropped.", ["node", "reason"],
+        (
+            (["other"] * 2 if kind == OTHERS else [str(number) for number in kind], count)
+            for kind, count in found.drops.items()
+        ),
+    )  # fmt: skip
     for name, meaning in (
         ("lost", "Numbered datagrams of a node that did not come."),
         ("reordered", "Numbered datagrams of a node that came late."),
         ("duplicates", "Numbered datagrams of a node that came again."),
         ("restarts", "New beginnings of a node's numbers."),
     ):
-        yield (
-            f"int_sequence_{name}_total",
-            "counter",
-            meaning,
-            [
-                (
-                    "",
-                    {"node": int(source["node"]), "hw_id": int(source["hw_id"])},
-                    int(source[name]),
-                )
+        yield _counter(
+            f"int_sequence_{name}", meaning, ["node", "hw_id"],
+            (
+                ([str(source["node"]), str(source["hw_id"])], int(source[name]))
                 for source in found.sources
-            ],
-        )
+            ),
+        )  # fmt: skip
 
 
-def _of_flows(found: Findings) -> Iterator[tuple[str, str, str, Iterable[Sample]]]:
-    yield "int_flows", "gauge", "Flows that are kept.", [("", {}, len(found.flows))]
+def _flow_metrics(found: Findings) -> Iterator[Metric]:
+    yield GaugeMetricFamily("int_flows", "Flows that are kept.", len(found.flows))
+    flows = [(flow, [str(value) for value in endpoints(flow["key"]).values()])
+             for flow in found.flows]  # fmt: skip
     for name, meaning in (
         ("reports", "Reports of a flow."),
         ("paths", "Packets of a flow whose path was told."),
         ("changes", "Changes of a flow's path."),
         ("dropped", "Drop reports of a flow."),
     ):
-        yield (
-            f"int_flow_{name}_total",
-            "counter",
-            meaning,
-            [("", endpoints(flow["key"]), int(flow[name])) for flow in found.flows],
+        yield _counter(
+            f"int_flow_{name}", meaning, FLOW, ((labels, int(flow[name])) for flow, labels in flows)
         )
     for name, field, scale, meaning in (
         ("int_hop_latency_seconds", "latency_ns", 10**9, "Time of a flow's packets in a node."),
         ("int_link_latency_seconds", "link_ns", 10**9, "Time from the node before."),
         ("int_queue_occupancy", "occupancy", 1, "Queue that a flow's packets met in a node."),
     ):
-        yield (
-            name,
-            "summary",
-            meaning,
-            _at_hops(found, field, {"_sum": "sum", "_count": "count"}, scale),
-        )
-        yield f"{name}_max", "gauge", f"{meaning[:-1]}: the most.", _at_hops(
-            found, field, {"": "most"}, scale)  # fmt: skip
+        labels = (*FLOW, "hop", "node")
+        summary = SummaryMetricFamily(name, meaning, labels=labels)
+        maximum = GaugeMetricFamily(f"{name}_max", f"{meaning[:-1]}: the most.", labels=labels)
+        for flow, values in flows:
+            for position, hop in enumerate(flow["path"][: flow["hops"]]):
+                statistics = hop[field]
+                if count := int(statistics["count"]):
+                    at = [*values, str(position), str(hop["node"])]
+                    summary.add_metric(at, count, int(statistics["sum"]) / scale)
+                    maximum.add_metric(at, int(statistics["most"]) / scale)
+        yield summary
+        yield maximum
 
 
-def _at_hops(found: Findings, field: str, parts: Mapping[str, str], scale: int) -> Iterator[Sample]:
-    """Parts of a field's statistics, by what follows the name; at all hops that have some."""
-    for flow in found.flows:
-        labels = endpoints(flow["key"])
-        for position, hop in enumerate(flow["path"][: flow["hops"]]):
-            if hop[field]["count"]:
-                at = {**labels, "hop": position, "node": int(hop["node"])}
-                for suffix, part in parts.items():
-                    value = int(hop[field][part])
-                    yield suffix, at, value if part == "count" else value / scale
-
-
-def _braced(labels: Labels) -> str:
-    pairs = ",".join(f'{name}="{value}"' for name, value in labels.items())
-    return f"{{{pairs}}}" if pairs else ""
+def _counter(
+    name: str, meaning: str, labels: Iterable[str], samples: Iterable[tuple[list[str], float]]
+) -> CounterMetricFamily:
+    family = CounterMetricFamily(name, meaning, labels=list(labels))
+    for values, value in samples:
+        family.add_metric(values, value)
+    return family
