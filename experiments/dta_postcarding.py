@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from collectors.dta.hashes import HOPS, Words, rows, slots
 from collectors.dta.key_write import slot
 from collectors.dta.packets import KeyWrite, Postcard
-from collectors.dta.postcards import CHUNK, Postcards, alone, alone_deviation
+from collectors.dta.postcarding import CHUNK, Postcards, alone, alone_deviation
 from collectors.roce.region import Region
 from controllers.dta.batching import PostcardStore, flush_rows
 from controllers.dta.manager.fabric import Area

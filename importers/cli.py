@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from importers import p4app, tutorials
 from importers.network import DescribedNetwork
-from importers.readers import read
 from importers.run import run_network
 from telemark.backends.real.p4utils.scripts import run_script
 from telemark.errors import TestbedError
+from telemark.json_input import Document
 from telemark.results.files import folder
 from telemark.session import cli
 
@@ -107,3 +108,18 @@ def _confirm(commands: Sequence[str], options: argparse.Namespace) -> None:
         raise TestbedError(
             f"{options.file}: its commands were not confirmed; answer y or use --yes"
         )
+
+
+def read(path: Path, program: Path | None) -> DescribedNetwork:
+    """The network that a file describes, with another P4 program where one is given.
+
+    Raises TestbedError, in one line.
+    """
+    if path.is_dir():
+        raise TestbedError(
+            f"{path} is a folder: expected a description in it, as topology.json or p4app.json"
+        )
+    document = Document.load(path)
+    if document.get("topology") is not None:
+        return p4app.read(document, program)
+    return tutorials.read(document, program)

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from controllers.connection import connection
-from importers.network import DescribedNetwork, Host, Switch
+from importers.network import DescribedNetwork, DescribedTopo, Host, Switch
 from importers.scripts import Scripts
-from importers.topology import DescribedTopo
 from telemark.backends.real.mininet_cli import script_lines
 from telemark.network import Network
 from telemark.results.files import make_folder, replace

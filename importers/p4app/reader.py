@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from importers.network import DescribedNetwork, Host, Link, Switch, TablePopulation, Task
-from importers.override import found, replaced
 from importers.p4app.addresses import STRATEGIES, assign, assign_rest
 from importers.p4app.links import Cable, End, in_order_of_nodes, natural, number_ports
 from importers.p4app.tasks import read_tasks
-from importers.switch_cli.table_population import CommandScript, ProgramAlone
+from importers.programs import found, replaced
+from importers.switch_cli.session import CommandScript, ProgramAlone
 from telemark.json_input import Document
 from telemark.topology import links
 from telemark.topology.checks import MAC

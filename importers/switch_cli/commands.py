@@ -1,16 +1,42 @@
-"""What a command is: a method with a name of simple_switch_CLI's, whose arguments have types.
-
-    @command("mirroring_add")
-    async def add_session(self, mirror_id: int, egress_port: int) -> Answer:
-
-The method's signature says how many words a command takes, and which of them are numbers.
-"""
+"""Parser of simple_switch_CLI scripts, and the lookup of commands and of program objects."""
 
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
-from importers.switch_cli.script import CommandError
+from telemark.errors import TestbedError
+
+COMMENTS = ("//", "#")  # at a line's beginning alone, as p4-utils takes them out
+
+
+class CommandError(TestbedError):
+    """A command that cannot be carried out: why, in one line."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One command as it is written, and where: `s1-commands.txt:4`."""
+
+    where: str
+    words: tuple[str, ...]
+
+
+def read_script(path: Path) -> list[Line]:
+    """The commands of a script, without empty lines and comments. Raises CommandError."""
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text"
+        raise CommandError(f"{path}: cannot be read: {reason}") from error
+    stripped = [line.strip() for line in text.splitlines()]
+    return [
+        Line(f"{path.name}:{number}", tuple(line.split()))
+        for number, line in enumerate(stripped, start=1)
+        if line and not line.startswith(COMMENTS)
+    ]
+
 
 Answer = list[str]  # lines, in simple_switch_CLI's words
 Handler = Callable[..., Awaitable[Answer]]
@@ -60,3 +86,31 @@ def _typed(word: str, parameter: inspect.Parameter) -> Any:
     if not word.isdecimal():
         raise CommandError(f"{parameter.name} {word!r}: expected a number, 0 or more")
     return int(word)
+
+
+class Named(Protocol):
+    """A table, an action, a register, ... of a P4Info."""
+
+    @property
+    def name(self) -> str: ...
+
+
+T = TypeVar("T", bound=Named)
+
+
+def find(kind: str, name: str, objects: Iterable[T]) -> T:
+    """The object of that name (`ipv4_lpm` for `MyIngress.ipv4_lpm`). Raises CommandError.
+
+    As in simple_switch_CLI any end of the whole name will do, from behind a dot, that no other
+    object of its kind has.
+    """
+    known = list(objects)
+    for each in known:
+        if each.name == name:
+            return each
+    found = [each for each in known if each.name.endswith(f".{name}")]
+    if len(found) == 1:
+        return found[0]
+    there = ", ".join(each.name for each in found or known) or "none"
+    which = f"{len(found)} have this name" if found else "there is none of this name"
+    raise CommandError(f"{kind} {name!r}: {which}: expected one of {there}")

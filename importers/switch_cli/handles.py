@@ -4,7 +4,7 @@ import heapq
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
-from importers.switch_cli.script import CommandError
+from importers.switch_cli.commands import CommandError
 
 T = TypeVar("T")
 

@@ -7,10 +7,8 @@ from typing import Any
 import finsy as fy
 from finsy.p4schema import P4ActionProfile, P4Table
 
-from importers.switch_cli.commands import Answer, command
+from importers.switch_cli.commands import Answer, CommandError, command, find
 from importers.switch_cli.handles import Handles
-from importers.switch_cli.names import find
-from importers.switch_cli.script import CommandError
 from importers.switch_cli.tables import Tables, called, split
 
 FIRST_ID = 1  # P4Runtime's ids of members and groups: a handle and this, since 0 says "all"

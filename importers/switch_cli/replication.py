@@ -4,9 +4,8 @@ from dataclasses import dataclass, field
 
 import finsy as fy
 
-from importers.switch_cli.commands import Answer, command
+from importers.switch_cli.commands import Answer, CommandError, command
 from importers.switch_cli.handles import Handles
-from importers.switch_cli.script import CommandError
 
 LAGS = "|"  # what stands before link aggregation groups, behind a node's ports
 

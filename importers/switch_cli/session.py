@@ -1,21 +1,28 @@
-"""simple_switch_CLI's commands, carried out on one connected switch."""
+"""simple_switch_CLI commands, carried out on one connected switch."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import finsy as fy
 from finsy.p4client import P4ClientError
 
-from importers.switch_cli.commands import Answer, arguments, commands_of
+from importers.switch_cli.commands import (
+    Answer,
+    CommandError,
+    Line,
+    arguments,
+    commands_of,
+    read_script,
+)
 from importers.switch_cli.profiles import Profiles
-from importers.switch_cli.queues import Queues
 from importers.switch_cli.replication import Replication
-from importers.switch_cli.script import CommandError, Line, read_script
-from importers.switch_cli.state import State
+from importers.switch_cli.state import Queues, State
 from importers.switch_cli.tables import Tables
 from minip4.errors import Minip4Error
 from telemark.errors import TestbedError
+from telemark.network import Network
 from telemark.session.error_reporting import refusal
 
 # What P4Runtime has no words for, and why nothing else helps.
@@ -90,3 +97,26 @@ class Session:
 
     def _note(self, text: str) -> None:
         self._tell(f"{self._where}: {text}")
+
+
+@dataclass(frozen=True)
+class CommandScript:
+    """See importers.network.Filling."""
+
+    path: Path
+
+    async def write(self, switch: fy.Switch, net: Network) -> list[str]:
+        """Carry the script out; return what its reading commands answered, and what failed."""
+        told: list[str] = []
+        ports = [net.port(switch.name, neighbour) for neighbour in net.neighbours(switch.name)]
+        await Session(switch, net.switch(switch.name), ports, told.append).run(self.path)
+        return told
+
+
+@dataclass(frozen=True)
+class ProgramAlone:
+    """A switch that runs its program with empty tables, as its program has them."""
+
+    async def write(self, _switch: fy.Switch, _net: Network) -> list[str]:
+        """Nothing: whoever connected has pushed the program."""
+        return []

@@ -1,4 +1,4 @@
-"""What packets count and remember: registers, counters and meters."""
+"""Commands for the state of a switch: registers, counters, meters and queues."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -7,9 +7,7 @@ from typing import Any
 import finsy as fy
 from finsy.p4schema import P4DirectCounter, P4DirectMeter, P4Table
 
-from importers.switch_cli.commands import Answer, command
-from importers.switch_cli.names import find
-from importers.switch_cli.script import CommandError
+from importers.switch_cli.commands import Answer, CommandError, command, find
 from importers.switch_cli.tables import Tables
 
 RATES = 2  # of v1model's meters: from the first on packets are yellow, from the second red
@@ -197,3 +195,32 @@ def _slices(size: int) -> list[range]:
 def _place(entry: fy.P4TableEntry) -> fy.P4TableEntry:
     """Table, key and priority of an entry."""
     return fy.P4TableEntry(entry.table_id, match=entry.match, priority=entry.priority)
+
+
+class Queues:
+    """The egress queues of one switch with these ports (see telemark.network.Network.switch)."""
+
+    def __init__(self, node: Any, ports: Sequence[int]) -> None:
+        self._node = node
+        self._ports = ports
+
+    @command("set_queue_rate")
+    async def set_rate(
+        self, rate_pps: int, port: int | None = None, priority: int | None = None
+    ) -> Answer:
+        """Packets of a second that leave one queue, those of a port, or all."""
+        return self._set(port, priority, rate_pps=rate_pps)
+
+    @command("set_queue_depth")
+    async def set_depth(
+        self, packets: int, port: int | None = None, priority: int | None = None
+    ) -> Answer:
+        """Packets that one queue holds, those of a port, or all."""
+        return self._set(port, priority, depth=packets)
+
+    def _set(self, port: int | None, priority: int | None, **changes: int) -> Answer:
+        if priority is not None:
+            changes["priority"] = priority
+        for each in self._ports if port is None else [port]:
+            self._node.set_queue(each, **changes)
+        return []

@@ -7,10 +7,8 @@ from typing import Any
 import finsy as fy
 from finsy.p4schema import P4ActionRef, P4MatchType, P4Table
 
-from importers.switch_cli.commands import Answer, command
+from importers.switch_cli.commands import Answer, CommandError, command, find
 from importers.switch_cli.handles import Handles
-from importers.switch_cli.names import find
-from importers.switch_cli.script import CommandError
 from importers.switch_cli.values import match, number
 
 WITH_PRIORITY = {P4MatchType.TERNARY, P4MatchType.RANGE, P4MatchType.OPTIONAL}

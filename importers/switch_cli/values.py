@@ -7,7 +7,7 @@ from typing import Any
 
 from finsy.p4schema import P4MatchField, P4MatchType
 
-from importers.switch_cli.script import CommandError
+from importers.switch_cli.commands import CommandError
 
 MAC = re.compile("[0-9A-Fa-f]{1,2}(:[0-9A-Fa-f]{1,2}){5}")
 IPV4_BITS, MAC_BITS, IPV6_BITS = 32, 48, 128

@@ -7,8 +7,8 @@ from typing import Any
 
 from importers.host_config import understood
 from importers.network import GRPC_PORT, DescribedNetwork, Host, Link, Switch, TablePopulation
-from importers.switch_cli.table_population import CommandScript
-from importers.tutorials.programs import choose_programs
+from importers.programs import choose_programs
+from importers.switch_cli.session import CommandScript
 from importers.tutorials.runtime import RuntimeFile
 from telemark.json_input import Document
 from telemark.topology import links

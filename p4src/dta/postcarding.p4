@@ -4,7 +4,7 @@
  * reported, or when another path needs its row: then with what there is of it.
  *
  * In memory the word of a hop is the code of its value, or BLANK, under a checksum of the key and the
- * hop: by that a reader knows whose chunk it is (collectors/dta/postcards.py). */
+ * hop: by that a reader knows whose chunk it is (collectors/dta/postcarding.py). */
 #ifndef TELEMARK_DTA_POSTCARDING_P4
 #define TELEMARK_DTA_POSTCARDING_P4
 

@@ -8,7 +8,7 @@ import made_reports
 import numpy as np
 
 from collectors.int.decoder import Decoded, Decoder, Encoding
-from collectors.int.shared import Bit
+from collectors.int.native import Bit
 from minip4.simulator.shared import ARRIVAL
 from telemark.traffic.received import Datagrams
 

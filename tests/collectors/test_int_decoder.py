@@ -11,7 +11,7 @@ from decoding import ENCODING, datagrams, decoded, report
 from scapy.layers.inet import IP, TCP, UDP
 
 from collectors.int.decoder import ASIDE, Decoder, Encoding
-from collectors.int.shared import Bit, Flag, IntFlag, ParseStatus
+from collectors.int.native import Bit, Flag, IntFlag, ParseStatus
 
 UDP_PACKET = bytes(IP(src="10.0.0.1", dst="10.0.0.2", ttl=9) / UDP(sport=7, dport=8))
 STACK = "14071388 20000206 90000000 00000000 00000002 00000007 00000001 00000003"

@@ -19,7 +19,7 @@ from collectors.int.application import OTHERS, Findings
 from collectors.int.decoder import Decoder
 from collectors.int.export import influx, ipfix, prometheus
 from collectors.int.index import Index, Limits
-from collectors.int.shared import CHANGE, GAP
+from collectors.int.native import CHANGE, GAP
 
 EPOCH_NS = 1_700_000_000 * 10**9
 REPORTS = [

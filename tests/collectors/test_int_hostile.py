@@ -11,7 +11,7 @@ import pytest
 from decoding import decoded
 
 from collectors.int.decoder import Decoded
-from collectors.int.shared import ParseStatus
+from collectors.int.native import ParseStatus
 
 NUMBER = 1000
 FILLER = bytes(600)  # so long that Python asks malloc() for all: a sanitizer watches its end

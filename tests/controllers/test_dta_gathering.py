@@ -13,7 +13,7 @@ from virtual_networks import virtually
 from collectors.dta.append import Reader, batch, head
 from collectors.dta.hashes import key_words
 from collectors.dta.packets import DTA, Append, Postcard
-from collectors.dta.postcards import CHUNK, Postcards
+from collectors.dta.postcarding import CHUNK, Postcards
 from collectors.roce.application import Outcome
 from controllers.dta.batching import (
     ListStore,

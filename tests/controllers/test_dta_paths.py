@@ -11,7 +11,7 @@ from scapy.packet import Raw
 from virtual_networks import virtually
 
 from collectors.dta.hashes import key_words, slots
-from collectors.dta.postcards import CHUNK, Postcards
+from collectors.dta.postcarding import CHUNK, Postcards
 from collectors.roce.application import Outcome, Responder, Writer
 from collectors.roce.endpoint import Peer
 from controllers.connection import connections, cpu_ports

@@ -10,9 +10,8 @@ from mininet.topo import Topo
 from virtual_networks import virtually
 
 from controllers.connection import connections
-from controllers.int.access import Denied
 from controllers.int.domain import REPORT_PORT, Domain, configure
-from controllers.int.watch import Instruction, Mode, WatchedFlow
+from controllers.int.watch import Denied, Instruction, Mode, WatchedFlow
 from telemark.accounting.packet_accounting import PacketAccounting
 from telemark.network import Network
 from telemark.session.run import Run

@@ -11,8 +11,7 @@ from scapy.utils import rdpcap
 from virtual_networks import virtually
 
 from controllers.connection import connection
-from importers.switch_cli.commands import Answer
-from importers.switch_cli.script import Line
+from importers.switch_cli.commands import Answer, Line
 from importers.switch_cli.session import Session
 from telemark.network import Network
 

@@ -7,8 +7,8 @@ from dta_path import CPU_PORT, SERVICE, Translator
 from numpy.typing import NDArray
 
 from collectors.dta.append import batch
-from collectors.dta.postcards import CHUNK
-from collectors.dta.sketches import COLUMN
+from collectors.dta.postcarding import CHUNK
+from collectors.dta.sketch_merge import COLUMN
 from collectors.roce.region import Region
 from minip4.engine.keys import Exact
 

@@ -6,7 +6,7 @@ from dta_path import ours
 from numpy.typing import NDArray
 
 from collectors.dta.packets import SketchMerge
-from collectors.dta.sketches import ROWS
+from collectors.dta.sketch_merge import ROWS
 
 K = 3
 

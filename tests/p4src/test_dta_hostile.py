@@ -10,8 +10,8 @@ from dta_path import COLLECTOR, REPORTERS, Translator, ours, tracked
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from collectors.dta.counters import COUNTER
 from collectors.dta.hashes import key_words, slots
+from collectors.dta.key_increment import COUNTER
 from collectors.dta.key_write import slot
 from collectors.dta.packets import (
     DTA,

@@ -43,7 +43,7 @@ from reporter_path import (
     opened,
 )
 
-from collectors.dta.paths import Flag, decode, encode
+from collectors.dta.int_paths import Flag, decode, encode
 from minip4.engine.keys import Exact, Ternary
 
 NODE_ID, LATENCY = 0x8000, 0x2000

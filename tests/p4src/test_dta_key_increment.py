@@ -7,8 +7,8 @@ from dta_path import Translator, ours, tracked
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from collectors.dta.counters import COUNTER, Counters
 from collectors.dta.hashes import key_words, slots
+from collectors.dta.key_increment import COUNTER, Counters
 from collectors.dta.packets import KeyIncrement, KeyWrite, ShortKeyIncrement
 from collectors.roce.packets import BTH, AtomicETH, Op
 from collectors.roce.softnic import BASE

@@ -12,7 +12,7 @@ from scapy.layers.l2 import Ether
 
 from collectors.dta.hashes import HOPS, key_words, murmur3, rows
 from collectors.dta.packets import Postcard, ShortPostcard
-from collectors.dta.postcards import CHUNK, Postcards
+from collectors.dta.postcarding import CHUNK, Postcards
 from collectors.roce.packets import ImmDt
 
 SESSION_SEED = 0x165667B1  # of p4src/dta/hashes.p4

@@ -12,11 +12,11 @@ from dta_path import ours
 from scapy.packet import Packet
 
 from collectors.dta.append import Reader, head
-from collectors.dta.counters import COUNTER, Counters
 from collectors.dta.hashes import key_words
+from collectors.dta.key_increment import COUNTER, Counters
 from collectors.dta.key_write import Store, slot
 from collectors.dta.packets import Append, KeyIncrement, KeyWrite, Postcard, SketchMerge
-from collectors.dta.postcards import Postcards
+from collectors.dta.postcarding import Postcards
 from collectors.roce.region import Region
 
 REPORTS, REPORTER = 96, 7

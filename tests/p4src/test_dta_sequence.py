@@ -7,7 +7,7 @@ from dta_path import REPORTER_ADDR, TRANSLATOR_ADDR, Translator, ours, tracked
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from collectors.dta.counters import COUNTER
+from collectors.dta.key_increment import COUNTER
 from collectors.dta.key_write import slot
 from collectors.dta.packets import (
     DTA,

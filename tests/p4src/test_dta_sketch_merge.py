@@ -8,7 +8,7 @@ from scapy.layers.l2 import Ether
 from sketch_reporters import K, Reporters, some
 
 from collectors.dta.packets import SketchMerge
-from collectors.dta.sketches import ROWS, read
+from collectors.dta.sketch_merge import ROWS, read
 from collectors.roce.packets import RETH, ImmDt
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from collectors.dta.counters import COUNTER, Counters
 from collectors.dta.hashes import key_words, slots
+from collectors.dta.key_increment import COUNTER, Counters
 from collectors.dta.theory import error_exceeds
 from collectors.roce.region import Region
 from telemark.errors import TestbedError

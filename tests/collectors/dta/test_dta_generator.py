@@ -100,7 +100,7 @@ def test_what_was_lost_is_sent_again(tmp_path: Path) -> None:
     assert (sent.last_ns - sent.first_ns, sent.max_late_ns) == (999 * 100_000, 0)
     assert told["events"]["translated"] == 1000
     assert told["events"]["recovered"] == 50
-    said = load.reports().said
+    said = load.reports().fields
     assert said is not None
     found = told["memory"][slots(said.key, 2, SLOTS)]
     assert (found["checksum"] == checksums(said.key, 31)).any(axis=0).sum() >= 950  # 1 - e^-.24, ^2

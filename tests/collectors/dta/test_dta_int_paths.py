@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from collectors.dta.paths import Flag, decode, encode
+from collectors.dta.int_paths import Flag, decode, encode
 
 
 @pytest.mark.parametrize(

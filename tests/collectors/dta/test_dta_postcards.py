@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from collectors.dta.hashes import BLANK, HOPS, Words, hop_checksums, key_words, slots, value_codes
-from collectors.dta.postcards import (
+from collectors.dta.postcarding import (
     CHUNK,
     Postcards,
     alone,
@@ -135,7 +135,7 @@ def test_a_random_word_is_a_code_as_often_as_theory_says() -> None:
 def test_a_value_with_the_code_of_an_absent_hop_is_refused() -> None:
     codes = value_codes(np.arange(4, dtype=np.uint32))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("collectors.dta.postcards.BLANK", int(codes[2]))
+        patch.setattr("collectors.dta.postcarding.BLANK", int(codes[2]))
         with pytest.raises(TestbedError, match="value 0x2 has the code of an absent hop"):
             Postcards(np.zeros(4, CHUNK), range(4), 1)
 

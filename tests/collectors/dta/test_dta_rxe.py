@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from loaded import StartExperiment
 
-from collectors.dta.counters import COUNTER, Counters
 from collectors.dta.hashes import checksums, key_words, slots
+from collectors.dta.key_increment import COUNTER, Counters
 from collectors.dta.key_write import slot
 from telemark.backends.real.vm import machine
 from telemark.sweep.plain_data import load
@@ -21,7 +21,7 @@ HEAD = """
 from mininet.topo import Topo
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
-from collectors.dta.counters import COUNTER
+from collectors.dta.key_increment import COUNTER
 from collectors.dta.key_write import slot
 from collectors.dta.packets import DTA, KeyIncrement, KeyWrite
 from collectors.roce.endpoint import Peer, Transport

@@ -3,7 +3,7 @@
 import numpy as np
 
 from collectors.dta.hashes import slots
-from collectors.dta.sketches import COLUMN, ROWS, estimate, read
+from collectors.dta.sketch_merge import COLUMN, ROWS, estimate, read
 
 
 def test_columns_come_back_as_rows() -> None:

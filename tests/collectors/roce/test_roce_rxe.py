@@ -34,7 +34,6 @@ from wire import end, namespace, veth
 
 from collectors.dta.append import BATCHES
 from collectors.dta.packets import Append
-from collectors.roce.cm_peer import CmPeer
 from collectors.roce.connection_manager import Attribute, ConnectionManager
 from collectors.roce.device import checked
 from collectors.roce.endpoint import Completion, Peer
@@ -42,6 +41,7 @@ from collectors.roce.packets import BTH, DETH, RETH, Nak
 from collectors.roce.region import PATH, TCP, Region
 from collectors.roce.softnic import Limits, SoftNic
 from collectors.roce.verbs import Verbs
+from collectors.roce.verbs_peer import CmPeer
 from experiments.shared.roce.real_session import (
     IMMEDIATE,
     KINDS,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from importers.cli import read
 from importers.network import DescribedNetwork
-from importers.readers import read
 from telemark.backends.real.p4utils.environment import interpreter
 from telemark.errors import TestbedError
 

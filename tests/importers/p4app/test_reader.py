@@ -8,9 +8,9 @@ from typing import Any
 import exercise
 import pytest
 
+from importers.cli import read
 from importers.network import DescribedNetwork, Task
-from importers.readers import read
-from importers.switch_cli.table_population import CommandScript, ProgramAlone
+from importers.switch_cli.session import CommandScript, ProgramAlone
 from telemark.errors import TestbedError
 
 

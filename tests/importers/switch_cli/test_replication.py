@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from switch_console import TO_A, Console, on_a_switch
 
-from importers.switch_cli.script import CommandError
+from importers.switch_cli.commands import CommandError
 
 
 def test_multicast_copies_to_the_nodes_of_a_group(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from switch_console import TO_A, Console, on_a_switch
 
-from importers.switch_cli.script import CommandError, read_script
+from importers.switch_cli.commands import CommandError, read_script
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import finsy as fy
 import pytest
 from switch_console import TO_A, TO_B, Console, on_a_switch
 
-from importers.switch_cli.script import CommandError
+from importers.switch_cli.commands import CommandError
 
 
 def test_the_smallest_priority_wins(tmp_path: Path) -> None:

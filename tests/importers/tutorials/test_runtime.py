@@ -9,9 +9,9 @@ import pytest
 from virtual_networks import virtually
 
 from controllers.connection import connection
-from importers.readers import read
+from importers.cli import read
+from importers.network import DescribedTopo
 from importers.run import fill
-from importers.topology import DescribedTopo
 from telemark.network import Network
 from telemark.session.run import Run
 

@@ -7,10 +7,10 @@ from typing import Any
 import exercise
 import pytest
 
+from importers.cli import read
 from importers.network import DescribedNetwork, Link
-from importers.readers import read
-from importers.switch_cli.table_population import CommandScript
-from importers.tutorials.programs import choose_programs
+from importers.programs import choose_programs
+from importers.switch_cli.session import CommandScript
 from importers.tutorials.runtime import RuntimeFile
 from telemark.errors import TestbedError
 from telemark.json_input import Document

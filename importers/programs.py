@@ -1,10 +1,28 @@
-"""Which P4 program each switch of an exercise runs: its sources lie in the exercise's folder."""
+"""Choice of the P4 program of each switch of an imported network."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
-from importers.override import found, replaced
 from telemark.errors import TestbedError
+
+
+def replaced(given: Path, names: set[str | None]) -> str | None:
+    """Which program a given one is to replace."""
+    if given.stem in names:
+        return given.stem
+    if len(names) == 1:
+        return next(iter(names))
+    known = ", ".join(sorted(name or "another one" for name in names))
+    raise TestbedError(f"--p4 {given}: the switches run {known}: expected a file of such a name")
+
+
+def found(given: Path, folder: Path) -> Path:
+    """A path from here, or from the exercise's folder."""
+    tried = dict.fromkeys((given.absolute(), folder / given))  # which may be the same
+    for path in tried:
+        if path.is_file():
+            return path
+    raise TestbedError(f"--p4: no file {' or '.join(map(str, tried))}")
 
 
 def choose_programs(

@@ -5,7 +5,7 @@ import os
 import numpy as np
 
 from collectors.roce.region import Region
-from collectors.roce.work_partition import Shares
+from collectors.roce.work_partition import WorkPartition
 
 COUNT, RECORDS = 64, np.dtype("<u8")
 
@@ -13,12 +13,12 @@ COUNT, RECORDS = 64, np.dtype("<u8")
 def test_workers_take_each_record_once() -> None:
     """Records hold their number; workers add what they take into memory that they share."""
     ring, sums = Region(RECORDS, COUNT), Region(RECORDS, 3 * 1000)
-    shares = Shares(COUNT, most=5)
+    partition = WorkPartition(COUNT, most=5)
     workers = []
     for worker in range(3):
         child = os.fork()
         if not child:
-            for part in shares.taken():
+            for part in partition.taken():
                 sums.records[1000 * worker + ring.records[part]] += 1
             os._exit(0)
         workers.append(child)
@@ -30,43 +30,43 @@ def test_workers_take_each_record_once() -> None:
         new = np.arange(written, written + step)
         ring.records[new % COUNT] = new
         written += step
-        shares.give(written)
-    shares.end()
+        partition.give(written)
+    partition.end()
     assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in workers] == [0] * 3
     taken = sums.records.reshape(3, 1000).sum(0)
     assert (taken[:written] == 1).all()
     assert not taken[written:].any()
-    assert shares.overrun == 0
+    assert partition.overrun == 0
 
 
-def handed_out(shares: Shares) -> list[tuple[int, int]]:
+def handed_out(partition: WorkPartition) -> list[tuple[int, int]]:
     """All that waits, from the beginning to the end."""
-    shares.end()
+    partition.end()
     found = []
-    while message := os.read(shares._reading, 16):
+    while message := os.read(partition._reading, 16):
         at, length = np.frombuffer(message, "<u8").tolist()
         found.append((at, at + length))
     return found
 
 
 def test_what_was_overwritten_is_counted_and_not_handed_out() -> None:
-    shares = Shares(COUNT, most=1000)
-    shares.give(COUNT + 10)
-    shares.give(COUNT + 10)  # told twice
-    assert handed_out(shares) == [(10, COUNT), (0, 10)]
-    assert shares.overrun == 10
+    partition = WorkPartition(COUNT, most=1000)
+    partition.give(COUNT + 10)
+    partition.give(COUNT + 10)  # told twice
+    assert handed_out(partition) == [(10, COUNT), (0, 10)]
+    assert partition.overrun == 10
 
 
 def test_a_switch_tells_slots() -> None:
-    shares = Shares(COUNT, most=1000)
+    partition = WorkPartition(COUNT, most=1000)
     for slot in (31, 63, 15, 15):  # the last one: a whole lap
-        shares.give_slot(slot)
-    assert handed_out(shares) == [(0, 32), (32, 64), (0, 16), (16, 64), (0, 16)]
-    assert shares.overrun == 0
+        partition.give_slot(slot)
+    assert handed_out(partition) == [(0, 32), (32, 64), (0, 16), (16, 64), (0, 16)]
+    assert partition.overrun == 0
 
 
 def test_immediates_begin_anew_after_32_bits() -> None:
-    shares = Shares(COUNT, most=1000)
-    shares._given = (1 << 32) - 2
-    shares.give(3)
-    assert handed_out(shares) == [(62, 64), (0, 3)]
+    partition = WorkPartition(COUNT, most=1000)
+    partition._given = (1 << 32) - 2
+    partition.give(3)
+    assert handed_out(partition) == [(62, 64), (0, 3)]
