@@ -32,7 +32,7 @@ def clock_offsets(findings: Findings) -> list[ClockOffset]:
             link = after["link_ns"]
             if link["count"]:
                 ends = int(before["node"]), int(after["node"])
-                min_ns[ends] = min(int(link["least"]), min_ns.get(ends, int(link["least"])))
+                min_ns[ends] = min(int(link["min"]), min_ns.get(ends, int(link["min"])))
     return [
         ClockOffset(one, other, (there - min_ns[other, one]) / 2,
                     (there + min_ns[other, one]) / 2)

@@ -132,7 +132,7 @@ HOP = np.dtype([
 ])  # fmt: skip
 FAULT = np.dtype([("datagram", u4), ("offset", u4), ("parse_status", u1), ("none", "V3")])
 
-STATISTICS = np.dtype([("count", u8), ("sum", i8), ("least", i8), ("most", i8), ("last", i8)])
+STATISTICS = np.dtype([("count", u8), ("sum", i8), ("min", i8), ("max", i8), ("last", i8)])
 PATH_HOP = np.dtype([
     ("latency_ns", STATISTICS), ("occupancy", STATISTICS), ("link_ns", STATISTICS), ("node", u4),
     ("ingress", u2), ("egress", u2),

@@ -8,27 +8,27 @@ from typing import Any, Protocol, TypeVar
 
 from telemark.errors import TestbedError
 
-COMMENTS = ("//", "#")  # at a line's beginning alone, as p4-utils takes them out
+COMMENTS = ("//", "#")  # only at the start of a line, as in p4-utils
 
 
 class CommandError(TestbedError):
-    """A command that cannot be carried out: why, in one line."""
+    """A command that cannot be carried out, with the reason in one line."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """One command as it is written, and where: `s1-commands.txt:4`."""
+    """One command and its place, such as `s1-commands.txt:4`."""
 
     where: str
     words: tuple[str, ...]
 
 
 def read_script(path: Path) -> list[Line]:
-    """The commands of a script, without empty lines and comments. Raises CommandError."""
+    """Return the commands of a script, without empty lines and comments. Raises CommandError."""
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no text"
+        reason = getattr(error, "strerror", None) or "it is not text"
         raise CommandError(f"{path}: cannot be read: {reason}") from error
     stripped = [line.strip() for line in text.splitlines()]
     return [
@@ -38,13 +38,13 @@ def read_script(path: Path) -> list[Line]:
     ]
 
 
-Answer = list[str]  # lines, in simple_switch_CLI's words
+Answer = list[str]  # lines as printed by simple_switch_CLI
 Handler = Callable[..., Awaitable[Answer]]
 F = TypeVar("F", bound=Handler)
 
 
 def command(name: str, *, reads: bool = False) -> Callable[[F], F]:
-    """Make a method the command of that name; `reads`: its answer is why it is given."""
+    """Mark a method as the command of that name; `reads`: its answer is shown to the user."""
 
     def mark(function: F) -> F:
         function.__dict__.update(command_name=name, command_reads=reads)
@@ -54,13 +54,13 @@ def command(name: str, *, reads: bool = False) -> Callable[[F], F]:
 
 
 def commands_of(family: object) -> dict[str, Handler]:
-    """The methods of an object that are commands, by their names."""
+    """Return the methods of an object that are commands, by name."""
     methods = [method for _, method in inspect.getmembers(family, inspect.ismethod)]
     return {m.command_name: m for m in methods if hasattr(m, "command_name")}
 
 
 def arguments(name: str, handler: Handler, words: Sequence[str]) -> list[Any]:
-    """The words behind a command's name, as the types that it takes. Raises CommandError."""
+    """Convert the words after a command's name to its parameters' types. Raises CommandError."""
     signature = inspect.signature(handler)
     parameters = list(signature.parameters.values())
     try:
@@ -89,7 +89,7 @@ def _typed(word: str, parameter: inspect.Parameter) -> Any:
 
 
 class Named(Protocol):
-    """A table, an action, a register, ... of a P4Info."""
+    """A table, action, register, ... of a P4Info."""
 
     @property
     def name(self) -> str: ...
@@ -99,10 +99,10 @@ T = TypeVar("T", bound=Named)
 
 
 def find(kind: str, name: str, objects: Iterable[T]) -> T:
-    """The object of that name (`ipv4_lpm` for `MyIngress.ipv4_lpm`). Raises CommandError.
+    """Return the object of that name (`ipv4_lpm` for `MyIngress.ipv4_lpm`). Raises CommandError.
 
-    As in simple_switch_CLI any end of the whole name will do, from behind a dot, that no other
-    object of its kind has.
+    As in simple_switch_CLI, a suffix after a dot is enough if it is unique among objects of the
+    kind.
     """
     known = list(objects)
     for each in known:

@@ -32,8 +32,8 @@ class Console:
 
     def __init__(self, net: Network, switch: fy.Switch, clock: Any) -> None:
         self.net, self.switch, self.clock = net, switch, clock
-        self.told: list[str] = []
-        self.session = Session(switch, net.switch("s1"), PORTS, self.told.append)
+        self.messages: list[str] = []
+        self.session = Session(switch, net.switch("s1"), PORTS, self.messages.append)
 
     async def __call__(self, text: str) -> Answer:
         """The answer to the last of these commands."""

@@ -83,10 +83,10 @@ def test_a_host_whose_shell_has_ended_hangs_nothing(tmp_path: Path) -> None:
     script.write_text("h1 true; exit\nh1 echo on\nh2 echo still\n")
     done = run(TELEMARK, "run", str(exercise.whole(tmp_path / "x")), "--commands", str(script))
     assert done.returncode == 2
-    told = "h1: its shell has ended, and h1 with it, at `true; exit`: expected commands that"
-    assert done.stderr.startswith(f"telemark: error: {told}")
+    messages = "h1: its shell has ended, and h1 with it, at `true; exit`: expected commands that"
+    assert done.stderr.startswith(f"telemark: error: {messages}")
     assert done.stderr.count("\n") == 1
-    assert f"*** h1 echo on: {told}" in done.stdout
+    assert f"*** h1 echo on: {messages}" in done.stdout
     assert "h2 echo still\nstill" in done.stdout.replace("\r", "")
 
 

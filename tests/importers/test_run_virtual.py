@@ -93,8 +93,8 @@ def test_links_take_the_time_that_they_are_given(tmp_path: Path, telemark: Telem
     both = exercise.runtime({"h1": 3, "h2": 7}), exercise.runtime({"h1": 5, "h2": 2})
     path = exercise.write(tmp_path / "x", described, *both)
     _, output, _ = telemark(path, "h1 ping -c 1 h2\n")
-    told = "link s1 - s2: latency 5 ms: delay_us=5000, bandwidth 1 Mbit/s: rate_bps=1000000"
-    assert told in output
+    messages = "link s1 - s2: latency 5 ms: delay_us=5000, bandwidth 1 Mbit/s: rate_bps=1000000"
+    assert messages in output
     assert "time=11.568 ms" in output  # 98 B at 1 Mbit/s are 0.784 ms, and 5 ms, both ways
 
 
@@ -106,7 +106,7 @@ def test_what_has_no_meaning_in_virtual_time_is_told(tmp_path: Path, telemark: T
     status, output, _ = telemark(path, "h1 sleep 0.5\n")
     assert status == 0
     assert "h1: not in virtual time: touch here" in output
-    assert "s2: nothing to fill it with: it waits for a controller" in output
+    assert "s2: no table entries given; it waits for a controller" in output
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def broken(part: str, value: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("part", "value", "told"),
+    ("part", "value", "messages"),
     [
         ("table", "GateIngress.rotues", "table_entries[1]: {...}: expected what the program has: "),
         ("match", {"hdr.ipv4.dst": ["10.0.2.0", 33]}, "invalid LPM value for bitwidth 32"),
@@ -185,12 +185,12 @@ def broken(part: str, value: Any) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_a_wrong_runtime_file_gets_one_line(
-    part: str, value: object, told: str, tmp_path: Path, telemark: Telemark
+    part: str, value: object, messages: str, tmp_path: Path, telemark: Telemark
 ) -> None:
     path = exercise.write(tmp_path / "x", exercise.topology(), broken(part, value), {})
     status, _, errors = telemark(path, "pingall\n")
     assert status == 2
     assert errors.startswith(f"telemark: error: {tmp_path}/x/net/s1.json: ")
     assert len(errors.splitlines()) == 1
-    assert told.partition("{...}")[0] in errors
-    assert told.partition("{...}")[2] in errors
+    assert messages.partition("{...}")[0] in errors
+    assert messages.partition("{...}")[2] in errors

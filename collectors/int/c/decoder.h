@@ -1,4 +1,4 @@
-/* The parts of the decoder, from the outside of a datagram to its inside. */
+/* Parts of the decoder, from the outermost header inwards. */
 #ifndef COLLECTORS_INT_DECODER_H
 #define COLLECTORS_INT_DECODER_H
 
@@ -12,16 +12,16 @@ enum { BITS_OF_8_BYTES = BIT_INGRESS | BIT_EGRESS | BIT_INTERFACES2 };
 struct decoder {
     const struct int_settings *settings;
     struct int_output *out;
-    const uint8_t *bytes; /* all that were given */
+    const uint8_t *bytes; /* start of the input */
 };
 
-/* How long the metadata are that a bitmap stands for, and how to read them. */
+/* Format of metadata described by a bitmap. */
 struct layout {
     uint16_t bits;
-    bool is_version1; /* whose timestamps have 32 bits */
+    bool is_version1; /* timestamps have 32 bits */
 };
 
-/* Which protocol a packet begins with; the numbers are those of InType (TR, 3.3). */
+/* First protocol of a packet; the numbers are those of InType (TR, 3.3). */
 enum first_header { FIRST_ETHERNET = 3, FIRST_IPV4 = 4, FIRST_IPV6 = 5 };
 
 static inline uint32_t place(const struct decoder *decoder, const uint8_t *at)
@@ -44,8 +44,8 @@ struct int_hop *add_hop(const struct decoder *decoder, struct int_report *report
 enum parse_status read_packet(const struct decoder *decoder, enum first_header first, struct span span,
                          struct int_report *report);
 
-/* A packet after its shim and INT header; `port` is 0 unless the shim has the original one, and
- * `protocol` that of the header that follows, or 0: what follows is payload. */
+/* A packet after its shim and INT header. `port` is the original port, or 0 if the shim has
+ * none; `protocol` is that of the header that follows, or 0 if payload follows. */
 struct after_int {
     struct span span;
     uint16_t port;

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from collectors.int.application import Findings
 from collectors.int.keys import endpoints
 
-STATISTICS = ("count", "sum", "least", "most", "last")
+STATISTICS = ("count", "sum", "min", "max", "last")
 
 
 def lines(findings: Findings, epoch_ns: int) -> Iterator[str]:

@@ -119,7 +119,7 @@ def _flow_metrics(found: Findings) -> Iterator[Metric]:
     for name, field, scale, meaning in (
         ("int_hop_latency_seconds", "latency_ns", 10**9, "Latency of a flow's packets in a node."),
         ("int_link_latency_seconds", "link_ns", 10**9, "Latency from the previous node."),
-        ("int_queue_occupancy", "occupancy", 1, "Queue occupancy at a node, as seen by a flow's packets."),
+        ("int_queue_occupancy", "occupancy", 1, "Queue occupancy at a node."),
     ):
         labels = (*FLOW, "hop", "node")
         summary = SummaryMetricFamily(name, meaning, labels=labels)
@@ -130,7 +130,7 @@ def _flow_metrics(found: Findings) -> Iterator[Metric]:
                 if count := int(statistics["count"]):
                     at = [*values, str(position), str(hop["node"])]
                     summary.add_metric(at, count, int(statistics["sum"]) / scale)
-                    maximum.add_metric(at, int(statistics["most"]) / scale)
+                    maximum.add_metric(at, int(statistics["max"]) / scale)
         yield summary
         yield maximum
 

@@ -1,4 +1,4 @@
-/* The responder on a packet socket with a mapped ring (packet(7), TPACKET_V2). */
+/* Responder on a packet socket with a mapped ring (packet(7), TPACKET_V2). */
 #define _GNU_SOURCE
 #include "card.h"
 
@@ -23,7 +23,7 @@ struct roce_card {
     struct roce_nic *nic;
     int socket;
     uint8_t *ring;
-    uint32_t slot_bytes; /* 2^n: with small ones more of the ring stays in caches */
+    uint32_t slot_bytes; /* 2^n; with small slots more of the ring stays in caches */
     uint32_t head;
     struct roce_reply replies[BATCH];
     struct iovec parts[BATCH];
@@ -35,7 +35,7 @@ static size_t ring_bytes(const struct roce_card *card)
     return (size_t)card->slot_bytes * SLOTS;
 }
 
-/* A slot has room for what comes by the interface, with what the kernel puts before it. */
+/* A slot has room for the largest frame of the interface, and the kernel's header. */
 static int choose_slots(struct roce_card *card, const char *interface)
 {
     struct ifreq request = {0};
@@ -108,8 +108,8 @@ static bool is_filled(const struct roce_card *card)
     return __atomic_load_n(&slot(card)->tp_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER;
 }
 
-/* One frame of the ring. The kernel has taken a VLAN tag out of it: such frames are not for us, and
- * are counted as a frame is that has nothing in it. */
+/* Processes one frame of the ring. The kernel has removed VLAN tags; tagged frames are not for
+ * us, and are counted like empty frames. */
 static bool take_slot(struct roce_card *card, uint64_t now_ns, struct roce_reply *reply)
 {
     struct tpacket2_hdr *header = slot(card);
@@ -124,7 +124,7 @@ static bool take_slot(struct roce_card *card, uint64_t now_ns, struct roce_reply
 
 struct batch {
     uint32_t taken, answered;
-    bool is_reported; /* completions, or frames of connection management, are in it */
+    bool is_reported; /* has completions or frames of connection management */
 };
 
 static struct batch take_batch(struct roce_card *card)
@@ -156,7 +156,7 @@ static int send_replies(struct roce_card *card, uint32_t count)
 
         if (done > 0)
             sent += (uint32_t)done;
-        else if (errno == ENOBUFS) /* an answer that is lost: peers ask again */
+        else if (errno == ENOBUFS) /* the answer is lost; peers repeat their requests */
             sent++;
         else if (errno != EINTR)
             return errno;
@@ -164,7 +164,8 @@ static int send_replies(struct roce_card *card, uint32_t count)
     return 0;
 }
 
-/* Why the interface gives no more frames, as when it goes down; 0: it does. */
+/* Returns why the interface delivers no more frames, for example because it is down; 0 if it
+ * does. */
 static int socket_error(const struct roce_card *card)
 {
     int error = 0;
@@ -174,9 +175,9 @@ static int socket_error(const struct roce_card *card)
     return error;
 }
 
-/* Until frames may have come, or `stop` can be read. Where some just came it naps, and lets more of
- * them come together, as network cards do with their interrupts: to wake a thread costs whoever sends
- * the frame many times what the frame does. */
+/* Waits until frames may have arrived, or `stop` is readable. After recent frames it sleeps
+ * briefly, so that several frames share a wakeup, like interrupt moderation of NICs: a wakeup
+ * costs the sender of the frame many times the cost of the frame itself. */
 static int await_frames(const struct roce_card *card, int stop, bool some_came, bool *is_over)
 {
     struct pollfd waiting[] = {{stop, POLLIN, 0}, {card->socket, POLLIN, 0}};

@@ -1,4 +1,4 @@
-/* The responder in real time: frames from a packet socket's ring, answers by the same socket. */
+/* Responder in real time: frames from a packet socket's ring, answers over the same socket. */
 #ifndef COLLECTORS_ROCE_CARD_H
 #define COLLECTORS_ROCE_CARD_H
 
@@ -6,18 +6,18 @@
 
 struct roce_card;
 
-/* NULL: errno says why. */
+/* NULL: see errno. */
 struct roce_card *roce_card_open(struct roce_nic *nic, const char *interface);
 void roce_card_close(struct roce_card *card);
 
-/* Until `stop` can be read. Adds to the event counter `wake` (eventfd(2)) when completions or frames
- * of connection management came. Returns 0, or an errno. */
+/* Runs until `stop` is readable. Adds to the event counter `wake` (eventfd(2)) for completions
+ * and frames of connection management. Returns 0, or an errno. */
 int roce_card_run(struct roce_card *card, int stop, int wake);
 
-/* By the card's interface; from any thread. Returns 0, or an errno. */
+/* Sends over the card's interface, from any thread. Returns 0, or an errno. */
 int roce_card_send(struct roce_card *card, const uint8_t *frame, uint32_t length);
 
-/* Frames that found the ring full, since the last call. */
+/* Returns the number of frames lost to a full ring since the last call. */
 uint64_t roce_card_drops(struct roce_card *card);
 
 #endif
