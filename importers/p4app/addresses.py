@@ -7,7 +7,7 @@ In all of them a host called h12 has 12 in its address, and other names get free
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from ipaddress import IPv4Interface, IPv4Network
 
-from importers.p4app.links import Cable, End, in_order_of_names
+from importers.p4app.links import End, P4AppLink, sort_by_names
 from telemark.errors import TestbedError
 
 HOSTS_L2 = IPv4Network("10.0.0.0/16")
@@ -17,10 +17,10 @@ MAX_HOST, MAX_SWITCH_L3 = 253, 253
 Gateways = dict[str, str]  # host -> address of its gateway
 
 
-def assign(strategy: str, cables: Iterable[Cable], switch_ids: Mapping[str, int]) -> Gateways:
+def assign(strategy: str, cables: Iterable[P4AppLink], switch_ids: Mapping[str, int]) -> Gateways:
     """Assign addresses to hosts, and to the switch ports facing them. Raises TestbedError.
 
-    Links must be in the order of in_order_of_nodes().
+    Links must be in the order of sort_by_nodes().
     """
     pairs = [pair for cable in cables for pair in cable.ends()]
     hosts = [pair for pair in pairs if pair[0].node not in switch_ids]
@@ -30,12 +30,12 @@ def assign(strategy: str, cables: Iterable[Cable], switch_ids: Mapping[str, int]
     return STRATEGIES[strategy](hosts, switch_ids)
 
 
-def assign_rest(cables: Sequence[Cable], switch_ids: Mapping[str, int]) -> None:
+def assign_rest(cables: Sequence[P4AppLink], switch_ids: Mapping[str, int]) -> None:
     """Assign IPv4 addresses to the remaining hosts, and MAC addresses to all ends.
 
     MAC addresses are deterministic, unlike p4-utils' random ones.
     """
-    ordered = in_order_of_names(cables)
+    ordered = sort_by_names(cables)
     ends = [end for cable in ordered for end in (cable.one, cable.two)]
     hosts = [end for end in ends if end.node not in switch_ids]
     given = {IPv4Interface(end.address).ip for end in hosts if end.address is not None}

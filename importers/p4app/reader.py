@@ -7,9 +7,9 @@ from typing import Any
 
 from importers.network import DescribedNetwork, Host, Link, Switch, TablePopulation, Task
 from importers.p4app.addresses import STRATEGIES, assign, assign_rest
-from importers.p4app.links import P4AppLink, End, sort_by_nodes, natural_key, number_ports
+from importers.p4app.links import End, P4AppLink, natural_key, number_ports, sort_by_nodes
 from importers.p4app.tasks import read_tasks
-from importers.programs import found, replaced
+from importers.programs import find_program, replaced_program
 from importers.switch_cli.session import CommandScript, ProgramAlone
 from telemark.json_input import Document
 from telemark.topology import links
@@ -110,7 +110,7 @@ class _Reader:
         address = fake if name in self._switches else params and params.get("ip")
         return End(
             name,
-            None if port is None else port.natural_key(MAX_PORT),
+            None if port is None else port.natural(MAX_PORT),
             None if mac is None else _mac(mac),
             None if address is None else str(_interface(address)),
         )
@@ -196,13 +196,13 @@ class _Reader:
         switch = self._switches[name]
         options = [] if cpu_port is None else ["--cpu-port", str(cpu_port)]
         queues = switch.get("priority_queues_num")
-        if queues is not None and (count := queues.natural_key(8)) > 1:
+        if queues is not None and (count := queues.natural(8)) > 1:
             options += ["--priority-queues", str(count)]
         grpc_port = switch.get("grpc_port")
         return Switch(
             name,
             number,
-            GRPC_PORT + number - 1 if grpc_port is None else grpc_port.natural_key(65535, 1),
+            GRPC_PORT + number - 1 if grpc_port is None else grpc_port.natural(65535, 1),
             self._programs[name],
             self._populations(switch),
             options,
@@ -212,8 +212,8 @@ class _Reader:
         """Return the P4 source of each switch."""
         sources = {name: self._source(switch) for name, switch in self._switches.items()}
         if program is not None:
-            stem = replaced(program, {path.stem for path in sources.values()})
-            own = found(program, self._folder)
+            stem = replaced_program(program, {path.stem for path in sources.values()})
+            own = find_program(program, self._folder)
             return {name: own if path.stem == stem else path for name, path in sources.items()}
         return sources
 

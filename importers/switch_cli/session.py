@@ -43,8 +43,8 @@ UNSUPPORTED = {
 class Session:
     """Commands to one switch; handles are the same as in simple_switch.
 
-    `node` is the switch in the network, with these `ports`; `report` gets lines for the user: answers
-    of reading commands, and deviations from what was requested.
+    `node` is the switch in the network, with these `ports`; `report` gets lines for the user:
+    answers of reading commands, and deviations from what was requested.
     """
 
     def __init__(

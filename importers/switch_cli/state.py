@@ -182,7 +182,7 @@ class State:
                                "whole units, as in 0.001:10")  # fmt: skip
         whole = round(per_second) if per_second >= 1 else math.ceil(per_second)
         if not math.isclose(whole, per_second):
-            self._note(f"rate {word}: rounded from {per_second:g} to {whole} per second: P4Runtime "
+            self._note(f"rate {word}: rounded from {per_second:g} to {whole} per second: "
                        "rates are integers")  # fmt: skip
         return whole, int(burst)
 

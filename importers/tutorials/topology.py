@@ -5,7 +5,7 @@ from ipaddress import IPv4Interface
 from pathlib import Path
 from typing import Any
 
-from importers.host_config import understood
+from importers.host_config import parse_commands
 from importers.network import GRPC_PORT, DescribedNetwork, Host, Link, Switch, TablePopulation
 from importers.programs import choose_programs
 from importers.switch_cli.session import CommandScript
@@ -50,7 +50,7 @@ def read(document: Document, program: Path | None) -> DescribedNetwork:
 
 
 def _folder(document: Document) -> Path:
-    """Return the exercise's folder, to which its paths are relative: the topology's or its parent."""
+    """Return the exercise's folder, the base of its paths: the topology's or its parent."""
     named = [
         switch[key] for _, switch in document["switches"].items() for key in FILES
         if switch.get(key) is not None
@@ -76,7 +76,7 @@ def _host(name: str, host: Document) -> Host:
         host["mac"].wrong('a MAC address, as in "08:00:00:00:01:11"')
     commands = host.get("commands")
     texts = [] if commands is None else [command.text() for command in commands.entries()]
-    settings = understood(texts, interface)
+    settings = parse_commands(texts, interface)
     return Host(
         name, interface, host["mac"].text(), settings.gateway, settings.neighbours,
         settings.others,

@@ -3,16 +3,16 @@
 import pytest
 
 from importers.p4app.addresses import assign, assign_rest
-from importers.p4app.links import Cable, End, in_order_of_nodes, natural, number_ports
+from importers.p4app.links import End, P4AppLink, natural_key, number_ports, sort_by_nodes
 from telemark.errors import TestbedError
 
 SWITCHES = {"s1": 1, "s2": 2, "s10": 3}
 
 
-def cables(*links: str) -> list[Cable]:
+def cables(*links: str) -> list[P4AppLink]:
     """`h1-s1` is a link, `s1:4-s2` one by port 4."""
     ends = [[End(*_node(part)) for part in link.split("-")] for link in links]
-    return [Cable(one, two) for one, two in ends]
+    return [P4AppLink(one, two) for one, two in ends]
 
 
 def _node(text: str) -> tuple[str, int | None]:
@@ -23,7 +23,7 @@ def _node(text: str) -> tuple[str, int | None]:
 def assigned(strategy: str, *links: str) -> tuple[dict[str, str], dict[str, str]]:
     """The hosts' addresses with the MAC addresses of both ends, and their gateways."""
     network = cables(*links)
-    gateways = assign(strategy, in_order_of_nodes(network), SWITCHES)
+    gateways = assign(strategy, sort_by_nodes(network), SWITCHES)
     pairs = [pair for cable in network for pair in cable.ends() if pair[0].node not in SWITCHES]
     return {
         host.node: f"{host.address} {host.mac} {switch.mac}" for host, switch in pairs
@@ -68,7 +68,7 @@ def test_l3_is_a_network_for_each_host() -> None:
 def test_the_order_of_links_is_that_of_mininets_graph() -> None:
     # web's name comes behind s1: its link is met where s1 is, before client's, which came first.
     network = cables("s1-s2", "client-s2", "s1-web")
-    names = [(each.one.node, each.two.node) for each in in_order_of_nodes(network)]
+    names = [(each.one.node, each.two.node) for each in sort_by_nodes(network)]
     assert names == [("s1", "s2"), ("s1", "web"), ("client", "s2")]
 
 
@@ -85,7 +85,7 @@ def test_ports_are_numbered_in_the_order_of_names() -> None:
 
 
 def test_names_are_sorted_by_their_numbers() -> None:
-    assert sorted(["s10", "s9", "a1b10", "a1b9"], key=natural) == ["a1b9", "a1b10", "s9", "s10"]
+    assert sorted(["s10", "s9", "a1b10", "a1b9"], key=natural_key) == ["a1b9", "a1b10", "s9", "s10"]
 
 
 def test_hosts_without_a_strategy_get_what_is_left() -> None:
