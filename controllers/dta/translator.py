@@ -26,7 +26,7 @@ from telemark.network import Network
 EVENTS = {
     "malformed": 1, "out of range": 2, "not configured": 3, "duplicate": 4, "out of order": 5,
     "too fast": 6, "column twice": 7, "translated": 8, "recovered": 9, "nacked": 10,
-    "begun anew": 11,
+    "restarted": 11,
 }  # fmt: skip
 """Counters per reporter: kinds of p4src/dta/plan.p4."""
 

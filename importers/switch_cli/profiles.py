@@ -9,7 +9,7 @@ from finsy.p4schema import P4ActionProfile, P4Table
 
 from importers.switch_cli.commands import Answer, CommandError, command, find
 from importers.switch_cli.handles import Handles
-from importers.switch_cli.tables import Tables, called, split
+from importers.switch_cli.tables import Tables, action_call, split
 
 FIRST_ID = 1  # P4Runtime ids of members and groups are handles plus this, since 0 means "all"
 
@@ -27,7 +27,7 @@ class Profiles:
     async def create_member(self, profile: str, action: str, *params: str) -> Answer:
         """Add a member with an action and its parameters."""
         found = self._find(profile)
-        call = called(found.actions, action, params)
+        call = action_call(found.actions, action, params)
         handle = self._members_of(found).add(None)
         try:
             await self._switch.insert([_member(found, handle, call)])
@@ -41,7 +41,9 @@ class Profiles:
         """Change a member's action."""
         found = self._find(profile)
         _ = self._members_of(found)[handle]
-        await self._switch.modify([_member(found, handle, called(found.actions, action, params))])
+        await self._switch.modify(
+            [_member(found, handle, action_call(found.actions, action, params))]
+        )
         return []
 
     @command("act_prof_delete_member")

@@ -1,6 +1,6 @@
-"""The collector behind a domain of five INT switches in virtual time: held against captures.
+"""The collector of a domain of five INT switches in virtual time, compared with captures.
 
-All modes: the paths, the queues and latencies of hops, and links.
+All modes: paths, queue occupancy and latency of hops, and links.
 """
 
 from itertools import pairwise
@@ -45,7 +45,7 @@ class FiveHops(Topo):
 def found(folder: Path, mode: Mode) -> Findings:
     async def main(run: Run) -> Network:
         with Network(FiveHops(), run, program="p4src/int/int.p4") as net:
-            # The reports of s1 to s3 wait in the queue of the slow link, too: some for 200 ms.
+            # The reports of s1 to s3 also wait in the queue of the slow link, some for 200 ms.
             net.run_application("h3", Collector(OURS, limits=Limits(settle_us=500_000)))
             watched = WatchedFlow(
                 net.host("h1").IP(), net.host("h2").IP(), instructions=WANTED, mode=mode

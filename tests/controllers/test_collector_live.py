@@ -1,4 +1,4 @@
-"""The collector and a switch process that is killed and started again, under traffic."""
+"""The collector and a switch process that is killed and restarted, under traffic."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,8 @@ from loaded import StartExperiment
 
 from telemark.errors import IDLE_MACHINE
 
-LONG_S, LIMIT_US = 2, 2**19 // 4  # of a restart; and of delays, for blocks as long: check_limits()
+# limits for a restart, and for delays with blocks of this length: check_limits()
+LONG_S, LIMIT_US = 2, 2**19 // 4
 HEAD = """
 import asyncio
 import time
@@ -92,5 +93,5 @@ def test_a_killed_switch_is_found_again_and_counts_right(
     assert any(number > 2 and "s2 arrivals" in block for number, block in enumerate(known))
     assert any("s2 restarted" in problem for problem in metrics["problems"])
     for number, block in enumerate(known):
-        if number not in unknown:  # no link loses anything here
+        if number not in unknown:  # links are lossless here
             assert len(set(block.values())) == 1, metrics

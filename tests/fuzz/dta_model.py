@@ -145,7 +145,7 @@ class Model:
                 self.nacks.append((number, expected, ahead))
                 self.events[reporter]["nacked"] += 1
         elif behind > WINDOW:
-            self.events[reporter]["begun anew"] += 1
+            self.events[reporter]["restarted"] += 1
         elif self._came.get(came) == sequence:
             return "duplicate"
         else:

@@ -1,4 +1,4 @@
-"""`telemark run` in virtual time: hosts reach each other as the description says, or do not."""
+"""`telemark run` in virtual time: hosts are reachable as described."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ Telemark = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def telemark(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Iterator[Telemark]:
-    """Run a description with a script of commands; status, output, errors."""
+    """Run a description with a command script; return status, output, errors."""
     before = [(number, signal.getsignal(number)) for number in
               (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]  # fmt: skip
 
@@ -35,7 +35,8 @@ def test_hosts_behind_gateways_reach_each_other(tmp_path: Path, telemark: Telema
     status, output, errors = telemark(path, "# a comment\n\nh1 ping -c 2 h2\npingall\n")
     assert (status, errors) == (0, "")
     assert "s1: 2 entries of s1.json" in output
-    assert "10.0.2.2: icmp_seq=2 ttl=62 time=0.000 ms" in output  # two switches took one each
+    # each of two switches decremented it
+    assert "10.0.2.2: icmp_seq=2 ttl=62 time=0.000 ms" in output
     assert "2 packets transmitted, 2 received, 0% packet loss" in output
     assert "h2 -> h1" in output
     assert "0% dropped (2/2 received)" in output
@@ -98,7 +99,9 @@ def test_links_take_the_time_that_they_are_given(tmp_path: Path, telemark: Telem
     assert "time=11.568 ms" in output  # 98 B at 1 Mbit/s are 0.784 ms, and 5 ms, both ways
 
 
-def test_what_has_no_meaning_in_virtual_time_is_told(tmp_path: Path, telemark: Telemark) -> None:
+def test_commands_unsupported_in_virtual_time_are_reported(
+    tmp_path: Path, telemark: Telemark
+) -> None:
     described = exercise.topology()
     described["hosts"]["h1"]["commands"].append("touch here")
     described["switches"]["s2"] = {"cpu_port": "500"}
@@ -135,7 +138,8 @@ def test_captures_are_kept_where_one_says(tmp_path: Path, telemark: Telemark) ->
 
 
 def test_a_description_may_lie_in_any_folder(tmp_path: Path, telemark: Telemark) -> None:
-    assert telemark(exercise.whole(tmp_path / "tmp"), "")[0] == 0  # which a run has, too
+    # the same name as a run's own folder
+    assert telemark(exercise.whole(tmp_path / "tmp"), "")[0] == 0
 
 
 def test_a_host_has_one_link(tmp_path: Path, telemark: Telemark) -> None:

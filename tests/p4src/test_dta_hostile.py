@@ -68,7 +68,7 @@ def test_hostile_reports_do_what_a_model_of_the_documentation_does() -> None:
     counted = dta_model.fuzz(seed=1, count=500)
     assert set(counted) == {
         "translated", "malformed", "out of range", "not configured", "duplicate", "out of order",
-        "column twice", "recovered", "nacked", "begun anew",
+        "column twice", "recovered", "nacked", "restarted",
     }  # fmt: skip
     assert counted["translated"] > 200
 
@@ -102,7 +102,7 @@ def test_damaged_reports_do_no_harm(seed: int) -> None:
     assert all(frame[-4:] == icrc(frame[14:-4]) for frame in made.sent)
     assert len(made.sent) > 200
     happened = Counter(events(made))
-    for besides in ("nacked", "recovered", "begun anew"):
+    for besides in ("nacked", "recovered", "restarted"):
         del happened[besides]
     assert happened.total() == came
     for nack in made.nacks:

@@ -120,7 +120,7 @@ def test_numbers_that_are_far_away_have_begun_anew(away: int) -> None:
     made = Tracked()
     made.take(0, away + 1, away + 2, away + 4)
     assert (made.count, made.asked()) == (4, [(away + 3, 1)])
-    assert made.events(1)["begun anew"] == 1
+    assert made.events(1)["restarted"] == 1
 
 
 def test_what_was_on_its_way_when_numbers_began_was_not_missing() -> None:

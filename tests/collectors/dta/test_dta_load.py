@@ -1,4 +1,4 @@
-"""The generator's reports: as scapy takes them apart, and as they were described."""
+"""The generator's reports, as parsed by scapy, compared with their description."""
 
 from collections import Counter
 from pathlib import Path
@@ -48,7 +48,7 @@ def keys_of(reports: Reports) -> list[int]:
 
 
 @pytest.mark.parametrize("words", [1, 3, 7])
-def test_reports_say_what_is_told_of_them(words: int) -> None:
+def test_reports_have_the_described_fields(words: int) -> None:
     load = Load(400, ALL_OURS, redundancy=3, words=words, lists=range(5, 9), addend=1 << 40,
                 immediate=True, retransmittable=True, reporter=77, first_sequence=(1 << 32) - 2,
                 hops=4, values=50, sketch=3, columns=100)  # fmt: skip
@@ -186,7 +186,7 @@ def test_of_each_packet_of_a_capture_a_report(tmp_path: Path) -> None:
     assert keys_of(short) == [0x0A000001, 0x0A000001]
 
 
-def test_captures_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+def test_unreadable_captures_are_reported(tmp_path: Path) -> None:
     (tmp_path / "text.pcap").write_text("no capture at all, but long enough to be one")
     wrpcap(str(tmp_path / "else.pcap"), [Ether() / Raw(b"nothing")])
     wrong = {"text": "expected a pcap file", "none": "expected a pcap file",

@@ -1,4 +1,4 @@
-"""The kernel's IP stack gets none of a card's RoCE frames, and all others."""
+"""The kernel's IP stack gets no RoCE frames of an interface, and all others."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The responder on a packet socket: two ends of a veth, in a network namespace of their own."""
+"""The responder on a packet socket: both ends of a veth pair in a network namespace."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The software endpoint beside its verdicts: registering, connecting, counting, explaining."""
+"""The software endpoint beyond its verdicts: registration, connections, counters, explanations."""
 
 import os
 
@@ -48,7 +48,8 @@ def test_psns_are_expected_until_the_queue_pair_breaks_or_is_closed() -> None:
     assert card.expected_psn(second.target.qpn) is None
     card.disconnect(first.target.qpn)
     assert card.expected_psn(first.target.qpn) is None
-    late = [write(1, b"late")(first), write(1, b"late", dqpn=0)(first)]  # 0: as free places have
+    # 0: the number in free places
+    late = [write(1, b"late")(first), write(1, b"late", dqpn=0)(first)]
     assert card.receive(frames(late)) == []
     assert card.counts().refused == {"BOUNDS": 1, "QUEUE_PAIR": 2}
     assert "PSN 0: there is no queue pair 0x100" in card.refusals()[-2]
@@ -79,7 +80,7 @@ def test_completions_make_room_when_they_are_taken() -> None:
     assert card.completions() == []
     card.receive(frames([requests[2](requester)]))
     assert card.completions() == [Completion(qpn, 2, 1)]
-    # What waits for closed queue pairs keeps its place: others have to wait for it.
+    # Completions of closed queue pairs keep their places: others have to wait.
     for _ in range(3):
         again = session(card.connect(domain, PEER))
         card.receive(frames([write(i, b"x", immediate=i)(again) for i in range(2)]))
@@ -104,7 +105,7 @@ def test_completions_end_where_more_come_than_are_taken(monkeypatch: pytest.Monk
 
 
 def test_padding_without_payload_and_atomics_with_one_are_refused() -> None:
-    """What rdma_rxe does not look at, and the list of verdicts therefore does not have."""
+    """rdma_rxe does not check this, so the list of verdicts omits it."""
 
     def pad(frame: bytearray, bth: int) -> None:
         frame[bth + 1] |= 0x30
@@ -120,7 +121,7 @@ def test_padding_without_payload_and_atomics_with_one_are_refused() -> None:
     assert not region.bytes.any()
 
 
-def test_rights_of_a_region_and_what_is_wrong_are_told() -> None:
+def test_rights_of_a_region_and_errors_are_reported() -> None:
     card = nic()
     domain = card.register(Region(np.dtype("<u8"), 8), Access.WRITE, rkey=0x1234)
     requester = session(card.connect(domain, PEER))

@@ -1,4 +1,4 @@
-"""Records handed to worker processes: each to one, none left out."""
+"""Distribution of records to worker processes: each to one, none omitted."""
 
 import os
 
@@ -11,7 +11,7 @@ COUNT, RECORDS = 64, np.dtype("<u8")
 
 
 def test_workers_take_each_record_once() -> None:
-    """Records hold their number; workers add what they take into memory that they share."""
+    """Records hold their number; workers add it to shared memory."""
     ring, sums = Region(RECORDS, COUNT), Region(RECORDS, 3 * 1000)
     partition = WorkPartition(COUNT, most=5)
     workers = []
@@ -22,7 +22,7 @@ def test_workers_take_each_record_once() -> None:
                 sums.records[1000 * worker + ring.records[part]] += 1
             os._exit(0)
         workers.append(child)
-    # Handing out waits for no worker: so in each round as many are written as were taken before.
+    # Distribution does not wait for workers, so each round writes as many as were taken before.
     written = 0
     for step in (1, 7, 50, 64, 3, 60):
         while sums.records.sum() < written:
@@ -40,7 +40,7 @@ def test_workers_take_each_record_once() -> None:
 
 
 def handed_out(partition: WorkPartition) -> list[tuple[int, int]]:
-    """All that waits, from the beginning to the end."""
+    """Return all waiting ranges."""
     partition.end()
     found = []
     while message := os.read(partition._reading, 16):
@@ -52,12 +52,12 @@ def handed_out(partition: WorkPartition) -> list[tuple[int, int]]:
 def test_what_was_overwritten_is_counted_and_not_handed_out() -> None:
     partition = WorkPartition(COUNT, most=1000)
     partition.give(COUNT + 10)
-    partition.give(COUNT + 10)  # told twice
+    partition.give(COUNT + 10)  # more than a lap
     assert handed_out(partition) == [(10, COUNT), (0, 10)]
     assert partition.overrun == 10
 
 
-def test_a_switch_tells_slots() -> None:
+def test_a_switch_reports_slots() -> None:
     partition = WorkPartition(COUNT, most=1000)
     for slot in (31, 63, 15, 15):  # the last one: a whole lap
         partition.give_slot(slot)
@@ -65,7 +65,7 @@ def test_a_switch_tells_slots() -> None:
     assert partition.overrun == 0
 
 
-def test_immediates_begin_anew_after_32_bits() -> None:
+def test_immediates_wrap_after_32_bits() -> None:
     partition = WorkPartition(COUNT, most=1000)
     partition._given = (1 << 32) - 2
     partition.give(3)

@@ -1,4 +1,4 @@
-"""p4app.json: what of it becomes which part of a described network."""
+"""p4app.json: its parts and the resulting described network."""
 
 import json
 import shutil
@@ -15,7 +15,7 @@ from telemark.errors import TestbedError
 
 
 def described() -> dict[str, Any]:
-    """h1 - s1 - s2 - h2, routed by a strategy."""
+    """Return h1 - s1 - s2 - h2, with addresses by a strategy."""
     return {
         "p4_src": "gate.p4",
         "cli": True,
@@ -96,7 +96,7 @@ def test_addresses_may_be_given(tmp_path: Path) -> None:
     assert network(tmp_path, content).hosts[0].neighbours == {}
 
 
-def test_units_of_links_are_carried_over_and_told(tmp_path: Path) -> None:
+def test_units_of_links_are_converted_and_reported(tmp_path: Path) -> None:
     content = described()
     content["topology"]["default"] = {"bw": 10, "delay": 5, "weight": 3}
     content["topology"]["links"][1].append({"loss": 0.5, "max_queue_size": 20, "delay": "7us"})
@@ -144,7 +144,7 @@ def test_another_program_takes_the_place_of_the_one_of_its_name(tmp_path: Path) 
     assert programs == [other, tmp_path / "second.p4"]
 
 
-def test_what_is_not_carried_over_is_told_once(tmp_path: Path) -> None:
+def test_unsupported_keys_are_reported_once(tmp_path: Path) -> None:
     content = described()
     content["mininet_module"] = {}
     for host in content["topology"]["hosts"].values():
@@ -182,7 +182,7 @@ def test_what_is_not_carried_over_is_told_once(tmp_path: Path) -> None:
         ("exec_scripts", [{}], r"exec_scripts\[0\]: .*expected 'cmd' in it"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_with_its_place(
+def test_errors_are_reported_with_their_place(
     tmp_path: Path, place: str, value: Any, why: str
 ) -> None:
     content = described()

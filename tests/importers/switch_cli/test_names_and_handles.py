@@ -1,4 +1,4 @@
-"""How simple_switch_CLI finds names, and how simple_switch counts handles."""
+"""Lookup of names as in simple_switch_CLI, and handles as in simple_switch."""
 
 from types import SimpleNamespace
 

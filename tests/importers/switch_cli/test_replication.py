@@ -1,4 +1,4 @@
-"""Multicast groups and mirroring sessions by simple_switch_CLI's commands."""
+"""Multicast groups and mirroring sessions by simple_switch_CLI commands."""
 
 from pathlib import Path
 

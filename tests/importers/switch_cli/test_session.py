@@ -1,4 +1,4 @@
-"""Scripts of simple_switch_CLI's commands: what is wrong in them, and what goes on."""
+"""Scripts of simple_switch_CLI commands: errors, and continuation after them."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Counters, registers, meters and queues by simple_switch_CLI's commands."""
+"""Counters, registers, meters and queues by simple_switch_CLI commands."""
 
 from itertools import pairwise
 from pathlib import Path

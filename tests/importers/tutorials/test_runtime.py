@@ -1,4 +1,4 @@
-"""sX-runtime.json, written into a switch: every form of a match, and what it then holds."""
+"""sX-runtime.json written to a switch: every form of a match, and the resulting entries."""
 
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ RUNTIME = {
 
 
 async def held(path: Path, run: Run) -> list[Any]:
-    """What s1 holds once it was filled."""
+    """Return the entries of s1 after it was filled."""
     described = read(path, None)
     programs = {switch.name: switch.program for switch in described.switches}
     with Network(DescribedTopo(described), run, program=programs, capture=False) as net:

@@ -1,4 +1,4 @@
-"""topology.json of p4lang/tutorials: what is read of it, and one line for what is wrong."""
+"""topology.json of p4lang/tutorials: the resulting network, and one line per error."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ from telemark.json_input import Document
 
 
 def changed(folder: Path, **parts: Any) -> DescribedNetwork:
-    """What is read of the exercise with other parts."""
+    """Return the network of the exercise with other parts."""
     return read(exercise.write(folder, exercise.topology() | parts, {}, {}), None)
 
 
@@ -76,7 +76,7 @@ def test_units_of_links(extra: list[Any], properties: dict[str, Any], tmp_path: 
     assert links == [Link("h1", "s1", None, 3), Link("s1", "s2", 7, 5, properties, properties)]
 
 
-def test_what_hosts_send_is_told_to_have_no_properties(tmp_path: Path) -> None:
+def test_traffic_from_hosts_is_reported_to_have_no_properties(tmp_path: Path) -> None:
     messages = changed(tmp_path, links=[["h1", "s1-p3", 5]]).messages
     assert messages == ["link h1 - s1: latency 5 ms: delay_us=5000 (not for traffic from h1)"]
 
@@ -87,7 +87,7 @@ def test_options_of_switches(tmp_path: Path) -> None:
     assert described.switches[0].options == ["--cpu-port", "510", "--priority-queues", "4"]
 
 
-def test_commands_of_simple_switch_cli_come_behind_the_runtime_file(tmp_path: Path) -> None:
+def test_commands_of_simple_switch_cli_follow_the_runtime_file(tmp_path: Path) -> None:
     both = {"runtime_json": "net/s1.json", "cli_input": "net/s1-commands.txt"}
     (tmp_path / "net").mkdir()
     (tmp_path / "net" / "s1-commands.txt").write_text("mirroring_add 1 2\n")
