@@ -18,7 +18,7 @@ KEY = 0x0123456789ABCDEF_FEDCBA9876543210
 
 
 def translator(rows: int = ROWS) -> tuple[Translator, np.ndarray]:
-    """With a store of counters, and what lies in it."""
+    """Return a translator with a store of counters, and the store's content."""
     made = Translator()
     region = made.session(1, COUNTER, rows * SLOTS, fetch_add=True)
     made.counters(SLOTS)
@@ -40,7 +40,7 @@ def test_counters_are_those_of_the_model() -> None:
 
 
 def test_a_request_has_just_the_bytes_of_a_fetch_add() -> None:
-    """The prototype's has four bytes more than it says, and no field of what to compare."""
+    """The prototype's has four bytes more than its length field, and no compare field."""
     made, _ = translator()
     made.report(ours(KeyIncrement(redundancy=1, key=KEY, addend=5)))
     (frame,) = made.sent
