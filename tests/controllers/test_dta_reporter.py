@@ -186,7 +186,7 @@ def test_masks_lie_where_the_record_has_the_words() -> None:
         ({"number": 1 << 16}, "number 65536: expected 0 to 65535"),
         ({"translators": []}, "0 translators: expected 1 to 15"),
         ({"translators": ["h3"] * 16}, "16 translators: expected 1 to 15"),
-        ({"started": None}, "START: 1> is wanted, and not said how it is told"),
+        ({"started": None}, "START: 1> is wanted, but its reports are not configured"),
         ({"started": EventList(5, translator=2)}, "it has 1 translators"),
         ({"key_node": 1 << 24}, "key_node 16777216: expected 0 to 16777215"),
         ({"idle_us": 0}, "idle_us 0: expected 1"),

@@ -32,7 +32,7 @@ def writes() -> Iterator[Case]:
     )
     yield Case("an ACK comes where it is asked for", silent, {0: b"abcdefgh"})
     wrap = tuple(Step(write(i, bytes([i]), i), ack(i, msn=i + 1)) for i in range(4))
-    yield Case("PSNs begin anew", wrap, {0: bytes(range(4))}, psn=0xFFFFFE)
+    yield Case("PSNs wrap", wrap, {0: bytes(range(4))}, psn=0xFFFFFE)
 
 
 def header_bits() -> Iterator[Case]:

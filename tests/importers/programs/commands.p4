@@ -102,7 +102,7 @@ control CommandsIngress(
 control CommandsEgress(
     inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     apply {
-        // So that a copy tells which node of its group made it.
+        // The copy carries the node of its group that made it.
         if (standard_metadata.egress_rid != 0 && hdr.probe.isValid()) {
             hdr.probe.tag = (bit<8>) standard_metadata.egress_rid;
         }

@@ -82,5 +82,5 @@ def test_what_cannot_be_is_refused_in_a_line(count: int, rows: int) -> None:
 
 
 def test_more_copies_than_rows_are_refused() -> None:
-    with pytest.raises(TestbedError, match="3 copies: there are 2 rows"):
+    with pytest.raises(TestbedError, match="3 copies: expected 1 to 2, one per row"):
         counters_of(2, 16).estimate(key_words([1]), 3)
