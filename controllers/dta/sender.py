@@ -82,12 +82,12 @@ class Sender(ABC):
                                    ("key_node", self.key_node, NODES)):  # fmt: skip
             if not 0 <= value < limit:
                 return f"{what} {value}: expected 0 to {limit - 1}"
-        configured = {want: reports for want, reports in self.reports.items() if reports is not None}
+        enabled = {want: reports for want, reports in self.reports.items() if reports is not None}
         for flow in self.flows:
-            if missing := flow.wanted & ~sum(configured, start=ReportKind(0)):
-                return (f"of flow {flow.src_addr} -> {flow.dst_addr} {missing!r} is wanted, but its "
-                        "reports are not configured")  # fmt: skip
-        for reports in configured.values():
+            if missing := flow.wanted & ~sum(enabled, start=ReportKind(0)):
+                return (f"of flow {flow.src_addr} -> {flow.dst_addr} {missing!r} is wanted, but "
+                        "its reports are not configured")  # fmt: skip
+        for reports in enabled.values():
             if isinstance(reports, EventList) and not (
                 1 <= reports.translator <= len(self.translators)
             ):

@@ -18,7 +18,7 @@ import made_reports
 import pytest
 from decoding import decoded, report
 from int_layers import NODE, QUEUE
-from int_path import IN, MARKER, OUT, PROBE, Switch, insides, opened_int, tcp, udp
+from int_path import IN, MARKER, OUT, PROBE, Switch, insides, parse_int, tcp, udp
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet
@@ -254,7 +254,7 @@ def test_the_probe_marker_of_our_switches(tmp_path: Path) -> None:
     inside, of_sink = with_probe_marker()
     trees = dissected(tmp_path, [Ether(each) for each in inside + of_sink])
     for frame, on_link, in_report in zip(inside, trees[:4], trees[4:], strict=True):
-        ours = opened_int(frame)
+        ours = parse_int(frame)
         for tree in (on_link, in_report):
             assert octets(tree, "int.marker") == MARKER
             assert shown(tree, "int.shim.length") == [str(ours.shim.length)]
@@ -278,7 +278,7 @@ def test_the_documented_options_find_all_int_and_reports_of_our_switches(tmp_pat
     for frame, telemetry_report in pairs:
         # One by one: Wireshark does not dissect apparent retransmissions.
         on_link, in_report = dissected(tmp_path, [Ether(frame), Ether(telemetry_report)], options)
-        nodes = [str(hop[NODE]) for hop in opened_int(frame).hops if NODE in hop]
+        nodes = [str(hop[NODE]) for hop in parse_int(frame).hops if NODE in hop]
         assert shown(on_link, "int.md.node") == nodes
         assert shown(in_report, "treport.type")
         assert shown(in_report, "int.md.node") == nodes
