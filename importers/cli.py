@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
         try:
             described = read(options.file, options.p4)
             if options.time == "real":
-                _confirm(commands_of(described), options)
+                _confirm(list_commands(described), options)
         except TestbedError as error:
             print(f"telemark: error: {error}", file=sys.stderr)
             return cli.UNUSABLE
@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
     return cli.start("telemark", options, work)
 
 
-def commands_of(described: DescribedNetwork) -> list[str]:
+def list_commands(described: DescribedNetwork) -> list[str]:
     """Return a line for each command that a described network runs in real time."""
     lines = []
     for host in described.hosts:

@@ -25,7 +25,7 @@ from telemark.errors import TestbedError
 
 DATA_WORDS = (1, 3, 7)  # words of data in a slot, without its checksum
 CHECKSUM_BITS = range(8, 32)
-_AT_A_TIME = 1 << 13  # keys per batch: their data fit into the caches of a core
+_BATCH = 1 << 13  # keys per batch: their data fit into the caches of a core
 
 
 class Policy(enum.Enum):
@@ -73,9 +73,9 @@ class Store:
             np.empty(len(keys), np.bool_),
             np.empty((len(keys), self._words.shape[1] - 1), np.uint32),
         )
-        for at in range(0, len(keys), _AT_A_TIME):
-            part = slice(at, at + _AT_A_TIME)
-            answers.found[part], answers.data[part] = self._asked(keys[part], copies, policy)
+        for at in range(0, len(keys), _BATCH):
+            part = slice(at, at + _BATCH)
+            answers.found[part], answers.data[part] = self._query_batch(keys[part], copies, policy)
         return answers
 
     def write(self, keys: Words, data: Words, copies: int) -> None:
@@ -84,15 +84,15 @@ class Store:
         `data`: (n, words). Raises TestbedError.
         """
         _check(copies)
-        for at in range(0, len(keys), _AT_A_TIME):
-            part = slice(at, at + _AT_A_TIME)
+        for at in range(0, len(keys), _BATCH):
+            part = slice(at, at + _BATCH)
             sums = checksums(keys[part], self.checksum_bits)
             written = np.column_stack([sums, data[part]]).astype(">u4")
             places = slots(keys[part], copies, self.count).T.reshape(-1)
             # the last write to a slot remains
             self._words[places] = np.repeat(written, copies, axis=0)
 
-    def _asked(self, keys: Words, copies: int, policy: Policy) -> Answers:
+    def _query_batch(self, keys: Words, copies: int, policy: Policy) -> Answers:
         places = slots(keys, copies, self.count)
         copied = self._words.take(places, axis=0)  # (copies, n, 1 + words)
         is_own = copied[..., 0] == checksums(keys, self.checksum_bits)
@@ -100,13 +100,13 @@ class Store:
             found, choice = is_own.any(axis=0), is_own.argmax(axis=0)
         else:
             least = 2 if policy is Policy.CONSENSUS else 1
-            found, choice = _elected(is_own & ~_repeated(places), copied[..., 1:], least)
+            found, choice = _vote(is_own & ~_is_repeated_slot(places), copied[..., 1:], least)
         data = copied[choice, np.arange(len(keys)), 1:].astype(np.uint32)
         data[~found] = 0
         return Answers(found, data)
 
 
-def _repeated(places: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _is_repeated_slot(places: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return, for each copy (copies, n), whether an earlier copy is in the same slot: one vote
     each.
     """
@@ -116,7 +116,7 @@ def _repeated(places: NDArray[np.int64]) -> NDArray[np.bool_]:
     return found
 
 
-def _elected(
+def _vote(
     is_own: NDArray[np.bool_], values: NDArray[Any], least: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
     """Return whether one value has the most votes, at least `least`, and the index of such a copy.

@@ -76,10 +76,10 @@ class Postcards:
         values = self._values[index]  # (copies, n, 5)
         is_known = (codes != BLANK) & is_code[:, :, np.newaxis]
         accepted = is_known.any(axis=2)
-        return _agreed(np.where(is_known, values, 0), is_known, accepted)
+        return _majority(np.where(is_known, values, 0), is_known, accepted)
 
 
-def _agreed(
+def _majority(
     values: NDArray[np.uint32], is_known: NDArray[np.bool_], accepted: NDArray[np.bool_]
 ) -> Paths:
     """Return the paths that most accepted copies (copies, n) agree on; `values`: (copies, n, 5)."""
@@ -98,7 +98,7 @@ def false_path(values: int) -> float:
     return ((values + 1) / 2.0**32) ** HOPS
 
 
-def alone(flows: int, rows: int) -> float:
+def alone_probability(flows: int, rows: int) -> float:
     """Return the probability that a flow shares its cache row with none of the other `flows - 1`.
 
     `rows` is the number of cache rows. A postcard of another flow in the same row evicts the row
@@ -107,12 +107,12 @@ def alone(flows: int, rows: int) -> float:
     return (1 - 1 / rows) ** (flows - 1)
 
 
-def alone_deviation(flows: int, rows: int) -> float:
+def alone_flows_deviation(flows: int, rows: int) -> float:
     """Return the standard deviation of the number of flows that are alone in their cache rows.
 
     Flows are not independent: two flows are both alone with probability E[XY] = (1 - 1/r) (1 -
     2/r)^(f - 2).
     """
-    mean = flows * alone(flows, rows)
+    mean = flows * alone_probability(flows, rows)
     pairs = flows * (flows - 1) * (1 - 1 / rows) * (1 - 2 / rows) ** (flows - 2)
     return float(np.sqrt(max(mean + pairs - mean**2, 0.0)))

@@ -110,7 +110,7 @@ class Decoder:
 
     def _copy(self, data: bytes) -> Decoded:
         groups, reports, hops, faults = (
-            _copied(array[: getattr(self._output, f"{name}_used")])
+            _copy_array(array[: getattr(self._output, f"{name}_used")])
             for name, array in self._arrays.items()
         )
         return Decoded(groups, reports, hops, faults, data)
@@ -133,6 +133,6 @@ class Decoder:
             ))  # fmt: skip
 
 
-def _copied(records: NDArray[np.void]) -> NDArray[np.void]:
+def _copy_array(records: NDArray[np.void]) -> NDArray[np.void]:
     """Copy as copy() does; copy() would copy field by field, several times slower."""
     return records.view(np.uint8).copy().view(records.dtype)

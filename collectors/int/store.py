@@ -27,7 +27,7 @@ _INT_FLAGS = ", ".join(
 )
 
 
-def _known(*names: str, bit: Bit) -> str:
+def _nullable(*names: str, bit: Bit) -> str:
     """Return columns that are NULL if a hop lacks them."""
     return ", ".join(
         f"CASE WHEN has & {bit.value} <> 0 THEN {name} END AS {name}" for name in names
@@ -42,12 +42,13 @@ TABLES = {
         CASE WHEN bits & {Bit.LAST.value} <> 0 THEN reason END AS drop_reason,
         int_type, {_INT_FLAGS}, remaining_hops, hops, dscp, ttl, ip_length, parse_status
         FROM part""",
-    "hops": f"""SELECT report, position, node, {_known("ingress", "egress", bit=Bit.INTERFACES)},
-        {_known("latency_ns", bit=Bit.LATENCY)}, {_known("queue", "occupancy", bit=Bit.QUEUE)},
-        {_known("ingress_ns", bit=Bit.INGRESS)}, {_known("egress_ns", bit=Bit.EGRESS)},
-        {_known("ingress2", "egress2", bit=Bit.INTERFACES2)},
-        {_known("utilisation", bit=Bit.UTILISATION)},
-        {_known("buffer", "buffer_occupancy", bit=Bit.BUFFER)} FROM part""",
+    "hops": f"""SELECT report, position, node, {_nullable("ingress", "egress", bit=Bit.INTERFACES)},
+        {_nullable("latency_ns", bit=Bit.LATENCY)},
+        {_nullable("queue", "occupancy", bit=Bit.QUEUE)},
+        {_nullable("ingress_ns", bit=Bit.INGRESS)}, {_nullable("egress_ns", bit=Bit.EGRESS)},
+        {_nullable("ingress2", "egress2", bit=Bit.INTERFACES2)},
+        {_nullable("utilisation", bit=Bit.UTILISATION)},
+        {_nullable("buffer", "buffer_occupancy", bit=Bit.BUFFER)} FROM part""",
     "flows": """SELECT DISTINCT flow, source, destination, protocol, source_port, destination_port
         FROM part""",
 }
@@ -122,7 +123,7 @@ class Store:
         paths = sorted(self._folders["flows"].glob("*.parquet"))
         if len(paths) < 2:
             return
-        files = ", ".join(f"'{_quoted(path)}'" for path in paths)
+        files = ", ".join(f"'{_quote(path)}'" for path in paths)
         question = f"SELECT DISTINCT * FROM read_parquet([{files}], hive_partitioning=false)"
         self._copy(question, paths[0])
         for path in paths[1:]:
@@ -131,7 +132,7 @@ class Store:
     def _copy(self, question: str, path: Path) -> None:
         """Write the rows of a query to a file, which appears whole."""
         partial = path.with_suffix(".partial")
-        self._connection.execute(f"COPY ({question}) TO '{_quoted(partial)}' (FORMAT parquet)")
+        self._connection.execute(f"COPY ({question}) TO '{_quote(partial)}' (FORMAT parquet)")
         give_to_caller(partial)
         partial.replace(path)
 
@@ -166,14 +167,14 @@ def connect(folder: Path) -> Any:
         # a killed run has duplicates
         distinct = "DISTINCT" if table == "flows" else ""
         connection.execute(
-            f"CREATE VIEW {table} AS SELECT {distinct} * FROM read_parquet('{_quoted(files)}', "
+            f"CREATE VIEW {table} AS SELECT {distinct} * FROM read_parquet('{_quote(files)}', "
             "hive_partitioning=true, hive_types={'run': VARCHAR}, union_by_name=true)"
         )
     connection.execute(VIEWS)
     return connection
 
 
-def _quoted(path: Path) -> str:
+def _quote(path: Path) -> str:
     return str(path).replace("'", "''")
 
 

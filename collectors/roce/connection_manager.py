@@ -113,10 +113,10 @@ class ConnectionManager:
         if attribute == Attribute.DREQ:
             return self._disconnect(body, their_id, source)
         if attribute == Attribute.REJ:
-            self._be_rejected(body, their_id, source)
+            self._handle_reject(body, their_id, source)
         return None
 
-    def _be_rejected(self, body: bytes, their_id: int, source: str) -> None:
+    def _handle_reject(self, body: bytes, their_id: int, source: str) -> None:
         """Handle a REJ of our REP, or a REJ after a timeout, which does not contain our id."""
         connection = self._connections.get((source, their_id))
         if connection is not None and _own_id(body) in (0, connection.own_id):
@@ -128,7 +128,7 @@ class ConnectionManager:
         """Handle DREQ: it names both ids and our queue pair; otherwise it is stale (12.6.10)."""
         connection = self._connections.get((source, their_id))
         if connection is not None:
-            if _ends(body) != (connection.own_id, connection.qpn):
+            if _id_and_queue_pair(body) != (connection.own_id, connection.qpn):
                 return None
             self._forget(source, their_id)
         # DREQ is repeated if DREP was lost.
@@ -188,7 +188,7 @@ def _own_id(body: bytes) -> int:
     return int.from_bytes(body[4:8], "big")
 
 
-def _ends(body: bytes) -> tuple[int, int]:
+def _id_and_queue_pair(body: bytes) -> tuple[int, int]:
     """Return our id and queue pair in a DREQ."""
     return _own_id(body), int.from_bytes(body[8:11], "big")
 

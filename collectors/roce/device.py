@@ -92,7 +92,7 @@ def flags(access: Access) -> int:
     return int(flags)
 
 
-def checked(what: str, call: Callable[..., Any], *arguments: Any) -> Any:
+def call_verbs(what: str, call: Callable[..., Any], *arguments: Any) -> Any:
     """Call a verbs function; on failure raise TestbedError that starts with `what`."""
     try:
         return call(*arguments)

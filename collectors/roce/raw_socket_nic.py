@@ -18,14 +18,14 @@ SO_ATTACH_FILTER = 26  # asm-generic/socket.h
 _DROP_ALL = struct.pack("HBBI", 0x06, 0, 0, 0)  # BPF_RET | BPF_K: accept 0 bytes of each packet
 
 
-class Card:
+class RawSocketNic:
     """Passes frames of `interface` to `nic`, in a thread without Python. Needs root."""
 
     def __init__(self, nic: SoftNic, interface: str) -> None:
         """Raises TestbedError if the interface does not exist or access is denied."""
         self.nic = nic
         self._library = library()
-        self._quiet = _quiet_port(nic.address)
+        self._quiet = _bind_silent_socket(nic.address)
         self._stop, self._wake = (os.eventfd(0, os.EFD_CLOEXEC) for _ in range(2))
         self._handle = self._library.roce_card_open(nic.handle, interface.encode())
         if not self._handle:
@@ -101,7 +101,7 @@ class Card:
             os.close(descriptor)
 
 
-def _quiet_port(address: str) -> socket.socket:
+def _bind_silent_socket(address: str) -> socket.socket:
     """Open a socket that receives nothing, so that the kernel sends no ICMP port unreachable."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     kernel = socket.socket(family, socket.SOCK_DGRAM)

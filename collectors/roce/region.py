@@ -59,7 +59,7 @@ class Region:
         if self.length <= 0:
             raise TestbedError(f"a region of {count} records of {record.itemsize} bytes: none fits")
         try:
-            self._memory = mmap.mmap(-1, self.length) if path is None else self._mapped(path)
+            self._memory = mmap.mmap(-1, self.length) if path is None else self._map_file(path)
         except OSError as error:
             raise TestbedError(
                 f"region {path or 'in memory'} of {self.length} bytes: {error.strerror}"
@@ -108,7 +108,7 @@ class Region:
         """
         self._memory.flush()
 
-    def _mapped(self, path: Path) -> mmap.mmap:
+    def _map_file(self, path: Path) -> mmap.mmap:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             length = os.fstat(descriptor).st_size
@@ -125,9 +125,9 @@ class Region:
             os.close(descriptor)
 
 
-def _leave_to_parent() -> None:
+def _drop_claims_after_fork() -> None:
     for region in [*_claimed]:
         region.release()
 
 
-os.register_at_fork(after_in_child=_leave_to_parent)
+os.register_at_fork(after_in_child=_drop_claims_after_fork)

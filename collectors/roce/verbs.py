@@ -9,7 +9,7 @@ import socket
 from collections import Counter
 from typing import Any
 
-from collectors.roce.device import DEVICES, PORT, Device, checked, flags
+from collectors.roce.device import DEVICES, PORT, Device, call_verbs, flags
 from collectors.roce.endpoint import (
     WRITE_AND_ATOMIC,
     Access,
@@ -50,8 +50,10 @@ class Verbs(Endpoint):
         """See Endpoint."""
         region.claim()
         protection = pd.PD(self._device.context)
-        memory = checked(f"region {region.path or 'in memory'}", mr.MR, protection, region.length,
-                         flags(access), region.address)  # fmt: skip
+        memory = call_verbs(
+            f"region {region.path or 'in memory'}",
+            mr.MR, protection, region.length, flags(access), region.address,
+        )  # fmt: skip
         self._regions.append(region)
         self._domains[memory.rkey] = memory, protection
         return Domain(memory.rkey, region.address, region.length)
@@ -66,7 +68,7 @@ class Verbs(Endpoint):
         room = qp.QPCap(max_send_wr=1, max_recv_wr=self._receives)
         settings = qp.QPInitAttr(Device.kind(transport), scq=queue, rcq=queue, cap=room)
         pair = qp.QP(protection, settings)
-        checked(f"queue pair for {peer.address}", pair.to_rtr,
+        call_verbs(f"queue pair for {peer.address}", pair.to_rtr,
                 self._device.attributes(peer, transport, access))  # fmt: skip
         # An immediate value consumes a receive request; a SEND does not fit and is rejected.
         receive = wr.RecvWR(num_sge=1, sg=[wr.SGE(domain.base, 0, memory.lkey)])

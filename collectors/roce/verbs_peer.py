@@ -5,7 +5,7 @@ import struct
 import time
 from typing import Any
 
-from collectors.roce.device import MTU_BYTES, Device, checked
+from collectors.roce.device import MTU_BYTES, Device, call_verbs
 from collectors.roce.endpoint import Access, Peer, Target, Transport
 from telemark.errors import TestbedError
 
@@ -45,7 +45,7 @@ class VerbsPeer:
             attributes.timeout, attributes.max_rd_atomic = TIMEOUT, 1
             attributes.retry_cnt = attributes.rnr_retry = RETRIES
         self._target = target
-        checked(f"queue pair for {target.address}", self._pair.to_rts, attributes)
+        call_verbs(f"queue pair for {target.address}", self._pair.to_rts, attributes)
 
     def write(self, data: bytes, at: int, immediate: int | None = None) -> None:
         """Send WRITE, or WRITE WITH IMMEDIATE; `at` is an offset in the region.
@@ -105,12 +105,12 @@ class CmPeer(VerbsPeer):
         """Resolve the route, and send REQ. Raises TestbedError."""
         self._address, self._where = address, f"{address}, port {port}"
         there = cmid.AddrInfo(dst=address, dst_service=str(port), port_space=cm_enums.RDMA_PS_TCP)
-        checked(self._where, self._id.resolve_addr, there)
+        call_verbs(self._where, self._id.resolve_addr, there)
         self._await(cm_enums.RDMA_CM_EVENT_ADDR_RESOLVED)
-        checked(self._where, self._id.resolve_route)
+        call_verbs(self._where, self._id.resolve_route)
         self._await(cm_enums.RDMA_CM_EVENT_ROUTE_RESOLVED)
         asked = cmid.ConnParam(qp_num=self.peer().qpn, rnr_retry=RETRIES)
-        checked(self._where, self._id.connect, asked)
+        call_verbs(self._where, self._id.connect, asked)
 
     def join(self) -> Target:
         """Wait for REP, prepare to write to its target, and send RTU. Raises TestbedError."""
@@ -118,7 +118,7 @@ class CmPeer(VerbsPeer):
         base, rkey, length = MEMORY.unpack_from(private_data)
         self._enter(enums.IBV_QPS_INIT)
         receiving, sending = self._enter(enums.IBV_QPS_RTR), self._enter(enums.IBV_QPS_RTS)
-        checked(self._where, self._id.establish)
+        call_verbs(self._where, self._id.establish)
         self._target = Target(
             self._address, receiving.dest_qp_num, sending.sq_psn, rkey, base, length,
             MTU_BYTES[receiving.path_mtu], Transport.RC,
@@ -127,13 +127,13 @@ class CmPeer(VerbsPeer):
 
     def _enter(self, state: Any) -> Any:
         """Move the queue pair to a state; return the attributes that CM chose for it."""
-        attributes, mask = checked(self._where, self._id.init_qp_attr, state)
-        checked(self._where, self._pair.modify, attributes, mask)
+        attributes, mask = call_verbs(self._where, self._id.init_qp_attr, state)
+        call_verbs(self._where, self._pair.modify, attributes, mask)
         return attributes
 
     def leave(self) -> None:
         """Send DREQ, and wait for DREP. Raises TestbedError."""
-        checked(self._where, self._id.disconnect)
+        call_verbs(self._where, self._id.disconnect)
         self._await(cm_enums.RDMA_CM_EVENT_DISCONNECTED)
 
     def _await(self, kind: Any) -> bytes:

@@ -21,7 +21,7 @@ class WorkPartition:
         self._given = 0  # records distributed, over all laps
         self._reading, self._writing = os.pipe2(os.O_DIRECT | os.O_CLOEXEC)
 
-    def give(self, immediate: int) -> None:
+    def distribute(self, immediate: int) -> None:
         """Distribute new records; `immediate` is the number of records written so far, modulo 2^32.
 
         Blocks while the pipe is full; then completions wait, and so does the writer.
@@ -38,19 +38,19 @@ class WorkPartition:
             os.write(self._writing, _RANGE.pack(at, length))
             first += length
 
-    def give_slot(self, slot: int) -> None:
+    def distribute_to_slot(self, slot: int) -> None:
         """Distribute records after a switch's completion, whose immediate value is the written
         slot.
 
         The ring must have at least one such completion per lap; laps without one go unnoticed.
         """
-        self.give(self._given + (slot - self._given) % self._count + 1)
+        self.distribute(self._given + (slot - self._given) % self._count + 1)
 
     def end(self) -> None:
         """Close the queue: workers get the remaining ranges, then stop."""
         os.close(self._writing)
 
-    def taken(self) -> Iterator[slice]:
+    def ranges(self) -> Iterator[slice]:
         """Iterate over the ranges of this worker, until end() and an empty queue."""
         os.close(self._writing)
         while message := os.read(self._reading, _RANGE.size):

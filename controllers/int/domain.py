@@ -153,7 +153,7 @@ def entries(
     return [
         *(fy.P4TableEntry(t, action=a, is_default_action=True) for t, a in defaults.items()),
         *_port_entries(net, switch, domain),
-        *_ways(net, switch, domain),
+        *_forwarding_entries(net, switch, domain),
         *(flow.entry() for flow in domain.flows if flow.is_at(net, switch)),
         *(denied.entry() for denied in domain.denied if denied.is_at(switch)),
     ]
@@ -182,7 +182,7 @@ async def _configure(
     await reconcile(switch, [*own, *(await more(switch) if more else ())])
 
 
-def _ways(net: Network, switch: str, domain: Domain) -> list[fy.P4TableEntry]:
+def _forwarding_entries(net: Network, switch: str, domain: Domain) -> list[fy.P4TableEntry]:
     """Return the forwarding entries for packets and reports."""
     if switch not in domain.routes:
         return forwarding_entries(net, switch)
@@ -198,7 +198,7 @@ def _port_entries(net: Network, switch: str, domain: Domain) -> list[fy.P4TableE
     for name in net.neighbours(switch):
         port = net.port(switch, name)
         outside = name not in net.topo.switches()
-        known = {"millionths_a_byte": _millionths_a_byte(rates_bps.get(name))}
+        known = {"millionths_a_byte": _millionths_per_byte(rates_bps.get(name))}
         inside = {} if outside else {"port_mtu": domain.mtu_bytes}
         action = fy.Action("leave_domain" if outside else "stay_inside", **inside, **known)
         match = fy.Match({"standard_metadata.egress_port": port})
@@ -220,7 +220,7 @@ def _queue_entry(port: int, reports: QueueReports) -> fy.P4TableEntry:
     )
 
 
-def _millionths_a_byte(rate_bps: float | None) -> int:
+def _millionths_per_byte(rate_bps: float | None) -> int:
     """Return a byte's share of a full utilisation window, in millionths times 2^32; 0: unknown."""
     if not rate_bps:
         return 0

@@ -64,9 +64,9 @@ class _Reader:
         }
         cpu_cables = [
             P4AppLink(End(name), End(CPU_BRIDGE)) for name, switch in self._switches.items()
-            if _is_on(switch.get("cpu_port"), usually=False)
+            if _flag(switch.get("cpu_port"), usually=False)
         ]  # fmt: skip
-        cables = [self._cable(link) for link in self._topology["links"].entries()]
+        cables = [self._read_link(link) for link in self._topology["links"].entries()]
         number_ports([*cpu_cables, *cables], switch_ids)
         gateways = self._gateways() | self._assign([*cpu_cables, *cables], switch_ids)
         assign_rest(cables, switch_ids)
@@ -86,7 +86,7 @@ class _Reader:
 
     # --- links ------------------------------------------------------------------------------
 
-    def _cable(self, link: Document) -> P4AppLink:
+    def _read_link(self, link: Document) -> P4AppLink:
         parts = link.entries()
         if not 2 <= len(parts) <= 3:
             link.wrong('two nodes, and perhaps properties, as in ["h1", "s1", {"bw": 10}]')
@@ -184,8 +184,8 @@ class _Reader:
             interface = IPv4Interface(end.address)
             is_host = end.node in self._hosts and interface.network == network
             is_gateway = str(interface.ip) == gateway
-            if (is_host and _is_on(self._default.get("auto_arp_tables"), usually=True)) or (
-                is_gateway and _is_on(self._default.get("auto_gw_arp"), usually=True)
+            if (is_host and _flag(self._default.get("auto_arp_tables"), usually=True)) or (
+                is_gateway and _flag(self._default.get("auto_gw_arp"), usually=True)
             ):
                 known[str(interface.ip)] = end.mac
         return known
@@ -273,7 +273,7 @@ def _items(document: Document | None) -> dict[str, Document]:
     return {} if document is None else dict(document.items())
 
 
-def _is_on(document: Document | None, *, usually: bool) -> bool:
+def _flag(document: Document | None, *, usually: bool) -> bool:
     return usually if document is None else document.truth()
 
 

@@ -70,7 +70,7 @@ def arguments(name: str, handler: Handler, words: Sequence[str]) -> list[Any]:
         raise CommandError(f"{len(words)} arguments: expected {usage}") from None
     if parameters and parameters[-1].kind is inspect.Parameter.VAR_POSITIONAL:
         parameters += parameters[-1:] * len(words)
-    return [_typed(word, each) for word, each in zip(words, parameters, strict=False)]
+    return [_convert(word, each) for word, each in zip(words, parameters, strict=False)]
 
 
 def _usage(parameter: inspect.Parameter) -> str:
@@ -80,7 +80,7 @@ def _usage(parameter: inspect.Parameter) -> str:
     return name if parameter.default is inspect.Parameter.empty else f"[{name}]"
 
 
-def _typed(word: str, parameter: inspect.Parameter) -> Any:
+def _convert(word: str, parameter: inspect.Parameter) -> Any:
     if parameter.annotation is str:
         return word
     if not word.isdecimal():

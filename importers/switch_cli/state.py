@@ -57,7 +57,7 @@ class State:
         if isinstance(found, P4DirectCounter):
             table = self._table(found)
             entry = (await self._tables.handles(table.name))[index]
-            cells = await self._cells(fy.P4DirectCounterEntry(table_entry=_place(entry)))
+            cells = await self._cells(fy.P4DirectCounterEntry(table_entry=_entry_key(entry)))
             lines = [f"this is the direct counter for table {table.name}"]
         else:
             cells = await self._cells(fy.P4CounterEntry(found.name, index=index))
@@ -73,7 +73,7 @@ class State:
         if isinstance(found, P4DirectCounter):
             entry = (await self._tables.handles(self._table(found).name))[index]
             await self._switch.modify(
-                [fy.P4DirectCounterEntry(table_entry=_place(entry), data=data)]
+                [fy.P4DirectCounterEntry(table_entry=_entry_key(entry), data=data)]
             )
         else:
             await self._switch.modify([fy.P4CounterEntry(found.name, index=index, data=data)])
@@ -85,7 +85,7 @@ class State:
         found, nothing = self._counter(counter), fy.P4CounterData()
         if isinstance(found, P4DirectCounter):
             entries = (await self._tables.handles(self._table(found).name)).items()
-            places = [_place(entry) for _, entry in entries]
+            places = [_entry_key(entry) for _, entry in entries]
             await self._switch.modify(
                 [fy.P4DirectCounterEntry(table_entry=place, data=nothing) for place in places]
             )
@@ -129,7 +129,7 @@ class State:
         found = self._meter(meter)
         if isinstance(found, P4DirectMeter):
             entry = (await self._tables.handles(self._table(found).name))[index]
-            cells = await self._cells(fy.P4DirectMeterEntry(table_entry=_place(entry)))
+            cells = await self._cells(fy.P4DirectMeterEntry(table_entry=_entry_key(entry)))
         else:
             cells = await self._cells(fy.P4MeterEntry(found.name, index=index))
         config = cells[0].config
@@ -147,7 +147,10 @@ class State:
 
     async def _set_direct(self, entries: Iterable[fy.P4TableEntry], config: Any) -> None:
         await self._switch.modify(
-            [fy.P4DirectMeterEntry(table_entry=_place(entry), config=config) for entry in entries]
+            [
+                fy.P4DirectMeterEntry(table_entry=_entry_key(entry), config=config)
+                for entry in entries
+            ]
         )
 
     def _register(self, name: str) -> Any:
@@ -192,7 +195,7 @@ def _slices(size: int) -> list[range]:
     return [range(first, min(first + AT_ONCE, size)) for first in range(0, size, AT_ONCE)]
 
 
-def _place(entry: fy.P4TableEntry) -> fy.P4TableEntry:
+def _entry_key(entry: fy.P4TableEntry) -> fy.P4TableEntry:
     """Return the table, key and priority of an entry."""
     return fy.P4TableEntry(entry.table_id, match=entry.match, priority=entry.priority)
 

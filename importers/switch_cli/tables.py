@@ -101,7 +101,11 @@ class Tables:
         of_table, handles = self.find(table), await self.handles(table)
         lines = ["==========", "TABLE ENTRIES"]
         for handle, entry in handles.items():
-            lines += ["**********", f"Dumping entry {handle:#x}", *self._described(of_table, entry)]
+            lines += [
+                "**********",
+                f"Dumping entry {handle:#x}",
+                *self._describe_entry(of_table, entry),
+            ]
         return [*lines, "=========="]
 
     # --- what other families of commands share -----------------------------------------------
@@ -115,7 +119,7 @@ class Tables:
         table = self.find(name).name
         if table not in self._entries:
             self._entries[table] = Handles(f"entry of table {name}", versioned=True)
-            for entry in await self._present(self.find(name)):
+            for entry in await self._read_entries(self.find(name)):
                 self._entries[table].add(entry)
         return self._entries[table]
 
@@ -138,7 +142,7 @@ class Tables:
     async def _modify_default(self, entry: fy.P4TableEntry) -> None:
         await self._switch.modify([replace(entry, is_default_action=True)])
 
-    async def _present(self, table: P4Table) -> list[fy.P4TableEntry]:
+    async def _read_entries(self, table: P4Table) -> list[fy.P4TableEntry]:
         """Return the present entries with full field names; finsy returns only the last part."""
         names = {field.alias: field.name for field in table.match_fields}
         found: Any = self._switch.read(fy.P4TableEntry(table.name))  # see controllers.tables
@@ -151,7 +155,7 @@ class Tables:
             async for entry in found
         ]
 
-    def _described(self, table: P4Table, entry: fy.P4TableEntry) -> list[str]:
+    def _describe_entry(self, table: P4Table, entry: fy.P4TableEntry) -> list[str]:
         keys: dict[str, Any] = entry.match or {}
         lines = ["Match key:"]
         for field in table.match_fields:
@@ -159,10 +163,10 @@ class Tables:
             lines.append(f"* {field.name:20}: {value}")
         if has_priority(table):
             lines.append(f"Priority: {MAX_PRIORITY - entry.priority}")
-        return [*lines, _action_described(table, entry)]
+        return [*lines, _describe_action(table, entry)]
 
 
-def _action_described(table: P4Table, entry: fy.P4TableEntry) -> str:
+def _describe_action(table: P4Table, entry: fy.P4TableEntry) -> str:
     if isinstance(entry.action, fy.Action):
         action = table.actions[entry.action.name]
         widths = {param.name: (param.bitwidth + 7) // 8 for param in action.params}

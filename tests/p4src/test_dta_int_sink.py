@@ -238,9 +238,7 @@ def test_what_has_no_place_in_a_report_is_left_to_int(given: dict[str, int]) -> 
     for mark in (DSCP, PORT, NEW_UDP):
         sink = Sink(dst_port=5001)
         assert sink.report(pushed(udp(), 3, mark=mark))[1].group.node == NODE
-        (report,) = sink.path_reports(
-            pushed(udp(dport=5001), 3, mark=mark), leaves=udp(dport=5001)
-        )
+        (report,) = sink.path_reports(pushed(udp(dport=5001), 3, mark=mark), leaves=udp(dport=5001))
         assert report.words == tuple(encode([3, NODE]))
 
 

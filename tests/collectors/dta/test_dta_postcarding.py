@@ -10,8 +10,8 @@ from collectors.dta.hashes import BLANK, HOPS, Words, hop_checksums, key_words, 
 from collectors.dta.postcarding import (
     CHUNK,
     Postcards,
-    alone,
-    alone_deviation,
+    alone_flows_deviation,
+    alone_probability,
     false_path,
 )
 from telemark.errors import TestbedError
@@ -157,7 +157,9 @@ def test_how_many_flows_are_alone_is_as_theory_says() -> None:
         np.count_nonzero(np.bincount(row) == 1)
         for row in np.random.default_rng(3).integers(rows, size=(draws, flows))
     ])  # fmt: skip
-    deviation = alone_deviation(flows, rows)
-    assert abs(counts.mean() - flows * alone(flows, rows)) < 4 * deviation / np.sqrt(draws)
+    deviation = alone_flows_deviation(flows, rows)
+    assert abs(counts.mean() - flows * alone_probability(flows, rows)) < 4 * deviation / np.sqrt(
+        draws
+    )
     assert abs(counts.std() - deviation) < 4 * deviation / np.sqrt(2 * draws)
     assert false_path((1 << 18) - 1) * 2**70 == pytest.approx(1)

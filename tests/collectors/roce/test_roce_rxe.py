@@ -35,7 +35,7 @@ from wire import end, namespace, veth
 from collectors.dta.append import BATCHES
 from collectors.dta.packets import Append
 from collectors.roce.connection_manager import Attribute, ConnectionManager
-from collectors.roce.device import checked
+from collectors.roce.device import call_verbs
 from collectors.roce.endpoint import Completion, Peer
 from collectors.roce.packets import BTH, DETH, RETH, Nak
 from collectors.roce.region import PATH, TCP, Region
@@ -142,7 +142,7 @@ def test_verbs_errors_are_one_line(code: int, told: str) -> None:
         raise PyverbsRDMAError("Failed to modify QP state to RTR", code)
 
     with pytest.raises(TestbedError, match=told):
-        checked("peer", refuse)
+        call_verbs("peer", refuse)
 
 
 def test_rxe_as_a_peer_is_content_with_our_responder_and_sends_what_was_captured(

@@ -18,7 +18,7 @@ def test_workers_take_each_record_once() -> None:
     for worker in range(3):
         child = os.fork()
         if not child:
-            for part in partition.taken():
+            for part in partition.ranges():
                 sums.records[1000 * worker + ring.records[part]] += 1
             os._exit(0)
         workers.append(child)
@@ -30,7 +30,7 @@ def test_workers_take_each_record_once() -> None:
         new = np.arange(written, written + step)
         ring.records[new % COUNT] = new
         written += step
-        partition.give(written)
+        partition.distribute(written)
     partition.end()
     assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in workers] == [0] * 3
     taken = sums.records.reshape(3, 1000).sum(0)
@@ -51,8 +51,8 @@ def handed_out(partition: WorkPartition) -> list[tuple[int, int]]:
 
 def test_what_was_overwritten_is_counted_and_not_handed_out() -> None:
     partition = WorkPartition(COUNT, most=1000)
-    partition.give(COUNT + 10)
-    partition.give(COUNT + 10)  # more than a lap
+    partition.distribute(COUNT + 10)
+    partition.distribute(COUNT + 10)  # more than a lap
     assert handed_out(partition) == [(10, COUNT), (0, 10)]
     assert partition.overrun == 10
 
@@ -60,7 +60,7 @@ def test_what_was_overwritten_is_counted_and_not_handed_out() -> None:
 def test_a_switch_reports_slots() -> None:
     partition = WorkPartition(COUNT, most=1000)
     for slot in (31, 63, 15, 15):  # the last one: a whole lap
-        partition.give_slot(slot)
+        partition.distribute_to_slot(slot)
     assert handed_out(partition) == [(0, 32), (32, 64), (0, 16), (16, 64), (0, 16)]
     assert partition.overrun == 0
 
@@ -68,5 +68,5 @@ def test_a_switch_reports_slots() -> None:
 def test_immediates_wrap_after_32_bits() -> None:
     partition = WorkPartition(COUNT, most=1000)
     partition._given = (1 << 32) - 2
-    partition.give(3)
+    partition.distribute(3)
     assert handed_out(partition) == [(62, 64), (0, 3)]
