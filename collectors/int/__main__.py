@@ -1,5 +1,6 @@
-"""The collector as a process of its own: takes Telemetry Reports until it is interrupted (Ctrl-C),
-then says what it found, as JSON. Without options reports are those of our switches."""
+"""INT collector as a separate process: receives Telemetry Reports until Ctrl-C, then prints a
+summary as JSON. The default options match the reports of this project's switches.
+"""
 
 import argparse
 import io

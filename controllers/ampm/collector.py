@@ -299,7 +299,7 @@ class Collector:
     def _records(
         self, flow: WatchedFlow, block: int, before: Counts, reading: Reading
     ) -> tuple[PointRecord, PointRecord]:
-        """A switch's records of a flow: its registers', with what its counters counted."""
+        """Return a switch's records of a flow, from its registers and counters."""
         cell = cell_of(flow.number, block)
         records = []
         for name, record in zip(

@@ -166,9 +166,9 @@ class Session:
                 )
             if self.clock_error_us > good_us:
                 raise ClockError(
-                    f"switch {self.name}: its clock's offset was found to "
-                    f"{self.clock_error_us:.0f} us only, and {good_us:.0f} us are allowed, half of "
-                    "what two clocks may differ by"
+                    f"switch {self.name}: its clock offset is known only within "
+                    f"{self.clock_error_us:.0f} us, and {good_us:.0f} us are allowed, half of the "
+                    "bound between two clocks"
                 )
             self._offset_us = round(offset_us) + self._hop.clock_ahead_us
         if bounds is not None:

@@ -36,7 +36,7 @@ class RuntimeFile:
         """Write all of it; return the number of entries. Raises TestbedError."""
         for key, _ in self.document.items():
             if key not in KEYS:
-                self.document.wrong(f"none but {', '.join(KEYS)}; there is {key}")
+                self.document.wrong(f"only {', '.join(KEYS)}; found {key}")
         written = 0
         for key, made in (
             ("table_entries", _table_entry),
@@ -58,9 +58,9 @@ async def _write(switch: fy.Switch, entity: Entity, entry: Document) -> None:
         else:
             await switch.insert([entity])
     except fy.P4ClientError as error:
-        entry.wrong(f"what switch {switch.name} takes: {refusal(error)}")
+        entry.wrong(f"an entry that switch {switch.name} accepts: {refusal(error)}")
     except ValueError as error:
-        entry.wrong(f"what the program has: {' '.join(str(error).split())}")
+        entry.wrong(f"names in the program: {' '.join(str(error).split())}")
 
 
 def _table_entry(entry: Document) -> fy.P4TableEntry:
@@ -89,7 +89,7 @@ def _value(value: Document) -> Any:
 
 def _scalar(value: Document) -> int | str:
     if isinstance(value.value, bool) or not isinstance(value.value, int | str):
-        value.wrong("a number or the text of an address")
+        value.wrong("a number or an address")
     return value.value
 
 

@@ -149,7 +149,7 @@ def _delay_us(latency: Document) -> float:
         return 1000 * latency.number()
     match = DELAY.fullmatch(latency.value)
     if match is None:
-        latency.wrong('a number of ms, or a text as in "5ms"')
+        latency.wrong('a number of ms, or a string as in "5ms"')
     return float(match[1]) * {"s": 1_000_000, "ms": 1000, "us": 1, "": 1}[match[2]]
 
 

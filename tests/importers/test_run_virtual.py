@@ -172,7 +172,7 @@ def broken(part: str, value: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("part", "value", "messages"),
     [
-        ("table", "GateIngress.rotues", "table_entries[1]: {...}: expected what the program has: "),
+        ("table", "GateIngress.rotues", "table_entries[1]: {...}: expected names in the program: "),
         ("match", {"hdr.ipv4.dst": ["10.0.2.0", 33]}, "invalid LPM value for bitwidth 32"),
         ("match", {"hdr.ipv4.dst": [1, 2, 3]},
          "table_entries[1].match.hdr.ipv4.dst: [1, 2, 3]: expected one value, or a pair"),
@@ -180,7 +180,7 @@ def broken(part: str, value: Any) -> dict[str, Any]:
         ("action_params", {"mac": 1, "port": 999}, "value for bitwidth 9"),
         ("action_name", 7, "table_entries[1].action_name: 7: expected a text"),
         ("table_entries", 7, "s1.json: table_entries: 7: expected a list"),
-        ("meter_entries", [], "expected none but target, p4info, bmv2_json,"),
+        ("meter_entries", [], "expected only target, p4info, bmv2_json,"),
         ("multicast_group_entries", [{"multicast_group_id": 1}],
          "multicast_group_entries[0]: {\"multicast_group_id\": 1}: expected 'replicas' in it"),
         ("clone_session_entries", [{"clone_session_id": 99999, "replicas": []}],
