@@ -23,7 +23,7 @@ ELSEWHERE = {
     "test_reader.py",
     "test_roce_application.py",
     "test_roce_bypass.py",
-    "test_roce_card.py",
+    "test_roce_raw_socket_nic.py",
     "test_roce_exchange.py",
     "test_roce_connection_manager.py",
     "test_roce_packets.py",

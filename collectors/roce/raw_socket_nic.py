@@ -27,7 +27,7 @@ class RawSocketNic:
         self._library = library()
         self._quiet = _bind_silent_socket(nic.address)
         self._stop, self._wake = (os.eventfd(0, os.EFD_CLOEXEC) for _ in range(2))
-        self._handle = self._library.roce_card_open(nic.handle, interface.encode())
+        self._handle = self._library.roce_socket_open(nic.handle, interface.encode())
         if not self._handle:
             number = ctypes.get_errno()
             self._close_files()
@@ -63,12 +63,12 @@ class RawSocketNic:
 
     def send(self, frame: bytes) -> None:
         """Send a frame, such as an answer of connection management. Raises OSError."""
-        if number := self._library.roce_card_send(self._handle, frame, len(frame)):
+        if number := self._library.roce_socket_send(self._handle, frame, len(frame)):
             raise OSError(number, os.strerror(number))
 
     def drops(self) -> int:
         """Return the number of frames lost to a full ring, because this process was too slow."""
-        self._drops += self._library.roce_card_drops(self._handle)
+        self._drops += self._library.roce_socket_drops(self._handle)
         return self._drops
 
     def close(self) -> None:
@@ -76,7 +76,7 @@ class RawSocketNic:
         atexit.unregister(self.close)
         os.eventfd_write(self._stop, 1)
         self._thread.join()
-        self._library.roce_card_close(self._handle)
+        self._library.roce_socket_close(self._handle)
         if self.bypasses_ip:
             os.close(self._bypass)
         self._close_files()
@@ -86,13 +86,13 @@ class RawSocketNic:
         bypass: int = self._library.roce_bypass_open(interface.encode(), self.nic.gid)
         number = ctypes.get_errno()
         if bypass < 0 and number not in (errno.EINVAL, errno.EPERM, errno.ENOSYS):
-            self._library.roce_card_close(self._handle)
+            self._library.roce_socket_close(self._handle)
             self._close_files()
             raise TestbedError(f"interface {interface}: BPF program: {os.strerror(number)}")
         return bypass
 
     def _run(self) -> None:
-        self._error = self._library.roce_card_run(self._handle, self._stop, self._wake)
+        self._error = self._library.roce_socket_run(self._handle, self._stop, self._wake)
         os.eventfd_write(self._wake, 1)
 
     def _close_files(self) -> None:
