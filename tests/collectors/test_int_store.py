@@ -141,11 +141,11 @@ def test_the_schema_is_stable(tmp_path: Path) -> None:
 
 def test_a_run_is_not_written_twice(tmp_path: Path) -> None:
     stored(tmp_path, "one", REPORTS)
-    with pytest.raises(TestbedError, match="another name"):
+    with pytest.raises(TestbedError, match="another run name"):
         Store(tmp_path, "one")
     with pytest.raises(TestbedError, match="without / and ="):
         Store(tmp_path, "a/b")
-    with pytest.raises(TestbedError, match="no run of the collector"):
+    with pytest.raises(TestbedError, match="no stored run of the INT collector"):
         connect(tmp_path / "nothing")
 
 

@@ -123,4 +123,4 @@ def test_what_cannot_be_ends_with_one_line(telemark: Telemark) -> None:
     assert (status, errors) == (2, "telemark: error: --interactive needs --time real\n")
     status, _, errors = telemark(small(), "--ask", "h2", "events", "3")
     assert status == 2
-    assert "h2.values: expected that of a run, in --out\n" in errors
+    assert "h2.values: expected a store file of a run in --out\n" in errors

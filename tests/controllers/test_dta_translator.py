@@ -121,7 +121,7 @@ def test_reports_of_a_host_are_in_the_collector_s_memory(tmp_path: Path) -> None
         ({"services": [Service("10.0.0.2", [KeyWriteStore(1, SLOTS, sessions=range(1, 3))])]},
          "service 10.0.0.2, session 2: its translator has none of this number"),
         ({"services": [Service("10.0.0.2", [CounterStore(4, 1)])]},
-         "service 10.0.0.2, session 1: it writes, and does not add: expected a CounterSession"),
+         "service 10.0.0.2, session 1: it is a WriteSession: expected a CounterSession"),
         ({"services": [Service("10.0.0.2", [KeyWriteStore(1, SLOTS), KeyWriteStore(1, 1)])]},
          "two entries for key_write_stores {'service': 1, 'words': 1}: expected one"),
         ({"reporters": [TrackedReporter("10.0.0.1"), TrackedReporter("10.0.0.1", 0)]},
@@ -131,7 +131,7 @@ def test_reports_of_a_host_are_in_the_collector_s_memory(tmp_path: Path) -> None
         ({"sessions": [SESSION, SESSION]},
          r"sessions \[1, 1\] of a translator: expected each number once"),
         ({"sessions": [CounterSession(1, "h2", PEERS[0], TARGET)]},
-         "service 10.0.0.2, session 1: it adds, and does not write: expected a WriteSession"),
+         "service 10.0.0.2, session 1: it is a CounterSession: expected a WriteSession"),
         *(({"sessions": [LARGE], "services": [Service("10.0.0.2", [one]),
                                               Service("10.0.0.3", [other])]},
            f"services 10.0.0.2 and 10.0.0.3: both have {both} of the translator: expected another")

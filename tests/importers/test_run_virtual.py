@@ -176,7 +176,7 @@ def broken(part: str, value: Any) -> dict[str, Any]:
         ("match", {"hdr.ipv4.dst": ["10.0.2.0", 33]}, "invalid LPM value for bitwidth 32"),
         ("match", {"hdr.ipv4.dst": [1, 2, 3]},
          "table_entries[1].match.hdr.ipv4.dst: [1, 2, 3]: expected one value, or a pair"),
-        ("match", {"hdr.ipv4.dst": {}}, "match.hdr.ipv4.dst: {}: expected a number or the text"),
+        ("match", {"hdr.ipv4.dst": {}}, "match.hdr.ipv4.dst: {}: expected a number or an address"),
         ("action_params", {"mac": 1, "port": 999}, "value for bitwidth 9"),
         ("action_name", 7, "table_entries[1].action_name: 7: expected a text"),
         ("table_entries", 7, "s1.json: table_entries: 7: expected a list"),

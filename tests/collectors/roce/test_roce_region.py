@@ -35,7 +35,7 @@ def test_a_file_has_one_collector_and_any_readers(tmp_path: Path) -> None:
     reader = Region(TCP, 3, path)
     region.records["sequence"][1] = 7
     assert reader.records["sequence"][1] == 7
-    with pytest.raises(TestbedError, match=r"records: another collector lets peers write to it"):
+    with pytest.raises(TestbedError, match=r"records: another collector uses it"):
         SoftNic("10.0.0.2").register(reader)
     del nic, region  # the collector ends, and another one starts
     SoftNic("10.0.0.2").register(reader)

@@ -146,5 +146,5 @@ def test_what_cannot_be_is_said_in_one_line() -> None:
     with pytest.raises(TestbedError, match="psn 16777216: expected 24 bits"):
         Peer("10.0.0.1", qpn=7, psn=1 << 24)
     elsewhere = make_nic().register(Region(np.dtype("u1"), 64), rkey=0x1234)
-    with pytest.raises(TestbedError, match="R_Key 0x1234: registered at another endpoint"):
-        nic().connect(elsewhere, PEER)
+    with pytest.raises(TestbedError, match="R_Key 0x1234: not registered at this endpoint"):
+        make_nic().connect(elsewhere, PEER)
