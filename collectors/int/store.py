@@ -73,7 +73,7 @@ class Store:
     def __init__(self, folder: Path, run: str) -> None:
         """Raises TestbedError if the folder cannot be written or already has a run of this name."""
         if not run or set(run) & set("/=\\") or run.startswith("."):
-            raise TestbedError(f"run {run!r}: a name without / and =, to name a folder after")
+            raise TestbedError(f"run {run!r}: invalid name; use one without / and =")
         self._connection = _duckdb().connect(":memory:", config={"threads": 1})
         self._folders = {table: folder / table / f"run={run}" for table in TABLES}
         for place in self._folders.values():

@@ -17,12 +17,12 @@ MAX_HOST, MAX_SWITCH_L3 = 253, 253
 Gateways = dict[str, str]  # host -> address of its gateway
 
 
-def assign(strategy: str, cables: Iterable[P4AppLink], switch_ids: Mapping[str, int]) -> Gateways:
+def assign(strategy: str, links: Iterable[P4AppLink], switch_ids: Mapping[str, int]) -> Gateways:
     """Assign addresses to hosts, and to the switch ports facing them. Raises TestbedError.
 
     Links must be in the order of sort_by_nodes().
     """
-    pairs = [pair for cable in cables for pair in cable.ends()]
+    pairs = [pair for link in links for pair in link.ends()]
     hosts = [pair for pair in pairs if pair[0].node not in switch_ids]
     for host, across in hosts:
         if across.node not in switch_ids:
@@ -30,13 +30,13 @@ def assign(strategy: str, cables: Iterable[P4AppLink], switch_ids: Mapping[str, 
     return STRATEGIES[strategy](hosts, switch_ids)
 
 
-def assign_rest(cables: Sequence[P4AppLink], switch_ids: Mapping[str, int]) -> None:
+def assign_rest(links: Sequence[P4AppLink], switch_ids: Mapping[str, int]) -> None:
     """Assign IPv4 addresses to the remaining hosts, and MAC addresses to all ends.
 
     MAC addresses are deterministic, unlike p4-utils' random ones.
     """
-    ordered = sort_by_names(cables)
-    ends = [end for cable in ordered for end in (cable.one, cable.two)]
+    ordered = sort_by_names(links)
+    ends = [end for link in ordered for end in (link.one, link.two)]
     hosts = [end for end in ends if end.node not in switch_ids]
     given = {IPv4Interface(end.address).ip for end in hosts if end.address is not None}
     free = (address for address in LEFT.hosts() if address not in given)

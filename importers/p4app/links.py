@@ -36,37 +36,37 @@ def natural_key(name: str) -> list[str | int]:
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
 
 
-def sort_by_names(cables: Iterable[P4AppLink]) -> list[P4AppLink]:
+def sort_by_names(links: Iterable[P4AppLink]) -> list[P4AppLink]:
     """Order links as p4-utils numbers ports and assigns addresses without a strategy."""
-    return sorted(cables, key=lambda each: (natural_key(each.one.node), natural_key(each.two.node)))
+    return sorted(links, key=lambda each: (natural_key(each.one.node), natural_key(each.two.node)))
 
 
-def sort_by_nodes(cables: Iterable[P4AppLink]) -> Iterator[P4AppLink]:
+def sort_by_nodes(links: Iterable[P4AppLink]) -> Iterator[P4AppLink]:
     """Order links as strategies process them: Mininet's graph lists nodes in the order in which
     links first name them, and each link only at the node whose name sorts first.
     """
     graph: dict[str, dict[str, list[P4AppLink]]] = {}
-    for cable in cables:
-        one, two = cable.one.node, cable.two.node
+    for link in links:
+        one, two = link.one.node, link.two.node
         graph.setdefault(one, {})
         graph.setdefault(two, {})
         shared = graph[one].setdefault(two, [])
         graph[two][one] = shared
-        shared.append(cable)
+        shared.append(link)
     for node, neighbours in graph.items():
         for neighbour, between in neighbours.items():
             if node <= neighbour:
                 yield from between
 
 
-def number_ports(cables: Iterable[P4AppLink], switches: Mapping[str, object]) -> None:
+def number_ports(links: Iterable[P4AppLink], switches: Mapping[str, object]) -> None:
     """Number the unnumbered ports of switches: the lowest free number, from 1.
 
     Raises TestbedError for a port that was given twice.
     """
-    ordered = sort_by_names(cables)
+    ordered = sort_by_names(links)
     taken: dict[str, set[int]] = {name: set() for name in switches}
-    ends = [end for cable in ordered for end in (cable.one, cable.two) if end.node in taken]
+    ends = [end for link in ordered for end in (link.one, link.two) if end.node in taken]
     for end in ends:
         if end.port in taken[end.node]:
             raise TestbedError(f"switch {end.node}: port {end.port} is given to two links")

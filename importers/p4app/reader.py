@@ -62,24 +62,24 @@ class _Reader:
             name: number
             for number, name in enumerate(sorted(self._switches, key=natural_key), start=1)
         }
-        cpu_cables = [
+        cpu_links = [
             P4AppLink(End(name), End(CPU_BRIDGE)) for name, switch in self._switches.items()
             if _flag(switch.get("cpu_port"), usually=False)
         ]  # fmt: skip
-        cables = [self._read_link(link) for link in self._topology["links"].entries()]
-        number_ports([*cpu_cables, *cables], switch_ids)
-        gateways = self._gateways() | self._assign([*cpu_cables, *cables], switch_ids)
-        assign_rest(cables, switch_ids)
-        cpu_ports = {cable.one.node: cable.one.port for cable in cpu_cables}
+        p4app_links = [self._read_link(link) for link in self._topology["links"].entries()]
+        number_ports([*cpu_links, *p4app_links], switch_ids)
+        gateways = self._gateways() | self._assign([*cpu_links, *p4app_links], switch_ids)
+        assign_rest(p4app_links, switch_ids)
+        cpu_ports = {link.one.node: link.one.port for link in cpu_links}
         tasks = self._tasks()
         return DescribedNetwork(
             folder=self._folder,
-            hosts=self._all_hosts(cables, gateways, tasks),
+            hosts=self._all_hosts(p4app_links, gateways, tasks),
             switches=[
                 self._switch(name, number, cpu_ports.get(name))
                 for name, number in switch_ids.items()
             ],
-            links=[self._link(cable) for cable in cables],
+            links=[self._link(link) for link in p4app_links],
             messages=self._messages,
             scripts=self._scripts(),
         )
@@ -115,31 +115,33 @@ class _Reader:
             None if address is None else str(_interface(address)),
         )
 
-    def _link(self, cable: P4AppLink) -> Link:
+    def _link(self, link: P4AppLink) -> Link:
         """Convert a link and report its properties, which do not apply to hosts' egress."""
-        if cable.properties:
-            given = [key for key in links.PROPERTIES if key in cable.properties]
-            words = ", ".join(f"{key}={cable.properties[key]:.12g}" for key in given)
-            towards = [f" (not for traffic from {end.node})" for end in (cable.one, cable.two)
+        if link.properties:
+            given = [key for key in links.PROPERTIES if key in link.properties]
+            words = ", ".join(f"{key}={link.properties[key]:.12g}" for key in given)
+            towards = [f" (not for traffic from {end.node})" for end in (link.one, link.two)
                        if end.node in self._hosts]  # fmt: skip
             self._messages.append(
-                f"link {cable.one.node} - {cable.two.node}: {words}{''.join(towards)}"
+                f"link {link.one.node} - {link.two.node}: {words}{''.join(towards)}"
             )
         return Link(
-            cable.one.node, cable.two.node, cable.one.port, cable.two.port, cable.properties,
-            cable.properties,
+            link.one.node, link.two.node, link.one.port, link.two.port, link.properties,
+            link.properties,
         )  # fmt: skip
 
     # --- addresses --------------------------------------------------------------------------
 
-    def _assign(self, cables: Sequence[P4AppLink], switch_ids: Mapping[str, int]) -> dict[str, str]:
+    def _assign(
+        self, p4app_links: Sequence[P4AppLink], switch_ids: Mapping[str, int]
+    ) -> dict[str, str]:
         strategy = self._topology.get("assignment_strategy")
         if strategy is None or strategy.value == "manual":
             return {}
         if strategy.text() not in STRATEGIES:
             strategy.wrong(f"one of {', '.join(STRATEGIES)}, manual")
         ordered = [
-            each for each in sort_by_nodes(cables)
+            each for each in sort_by_nodes(p4app_links)
             if CPU_BRIDGE not in (each.one.node, each.two.node)
         ]  # fmt: skip
         return assign(strategy.text(), ordered, switch_ids)
@@ -151,11 +153,11 @@ class _Reader:
 
     def _all_hosts(
         self,
-        cables: Sequence[P4AppLink],
+        p4app_links: Sequence[P4AppLink],
         gateways: Mapping[str, str],
         tasks: Mapping[str, list[Task]],
     ) -> list[Host]:
-        ends = [end for cable in cables for end in (cable.one, cable.two)]
+        ends = [end for link in p4app_links for end in (link.one, link.two)]
         by_host = {end.node: end for end in ends if end.node in self._hosts}
         alone = [name for name in self._hosts if name not in by_host]
         if alone:

@@ -33,7 +33,7 @@ def read(document: Document, program: Path | None) -> DescribedNetwork:
     populations = {name: _populations(switch, folder) for name, switch in described.items()}
     stems = {name: _stem(switch, populations[name]) for name, switch in described.items()}
     programs = choose_programs(folder, stems, program)
-    cables = [_link(link, {*hosts}, {*described}) for link in document["links"].entries()]
+    all_links = [_link(link, {*hosts}, {*described}) for link in document["links"].entries()]
     return DescribedNetwork(
         folder=folder,
         hosts=[*hosts.values()],
@@ -42,8 +42,8 @@ def read(document: Document, program: Path | None) -> DescribedNetwork:
                    _options(switch))
             for number, (name, switch) in enumerate(described.items())
         ],
-        links=cables,
-        messages=[_unit_message(link, {*hosts}) for link in cables if link.properties1],
+        links=all_links,
+        messages=[_unit_message(link, {*hosts}) for link in all_links if link.properties1],
         compiled=folder / "build",
         folders=[folder / "logs"],  # p4runtime_lib writes request logs here
     )  # fmt: skip

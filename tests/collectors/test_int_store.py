@@ -143,7 +143,7 @@ def test_a_run_is_not_written_twice(tmp_path: Path) -> None:
     stored(tmp_path, "one", REPORTS)
     with pytest.raises(TestbedError, match="another run name"):
         Store(tmp_path, "one")
-    with pytest.raises(TestbedError, match="without / and ="):
+    with pytest.raises(TestbedError, match="use one without / and ="):
         Store(tmp_path, "a/b")
     with pytest.raises(TestbedError, match="no stored run of the INT collector"):
         connect(tmp_path / "nothing")
