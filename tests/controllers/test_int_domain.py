@@ -198,5 +198,5 @@ def test_what_cannot_be_watched_is_refused(tmp_path: Path) -> None:
         WatchedFlow("10.0.0.1", "10.0.0.2", mark=Mark.PORT)
     with pytest.raises(ValueError, match="expected shifts of 0 to 32"):
         Changes(latency_shift=33).parameters()
-    with pytest.raises(TestbedError, match=r"no host has an address of 192.0.2.1: say in `sour"):
+    with pytest.raises(TestbedError, match=r"no host has an address of 192.0.2.1: give in `sour"):
         measured(tmp_path, WatchedFlow("192.0.2.1", "10.0.0.2"))
