@@ -222,7 +222,7 @@ def meters(file: str) -> Network:
     frame = "Ether(src='aa:aa:aa:aa:aa:aa', dst='00:00:0a:00:00:02') / IP(dst='10.0.1.2') / UDP()"
     commands = [listening("h2"), scapy("h1", frame, 10, 0.5), "sh sleep 2",
                 scapy("h1", frame, 5, 1.2), shown("h2")]  # fmt: skip
-    return Network(file, "\n".join(commands), (" 0.5 a second became 1:", filtered))
+    return Network(file, "\n".join(commands), (" rounded from 0.5 to 1 per second:", filtered))
 
 
 CHECKSUMS = f"""

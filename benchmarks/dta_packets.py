@@ -82,8 +82,8 @@ async def translated(count: int, run: Run) -> Translated:
                 part = slice(first, min(first + SHARE, count))
                 load = Load(part.stop - first, redundancy=COPIES, seed=run.seed + first)
                 reports = load.reports()
-                assert reports.said is not None
-                keys[part], data[part] = reports.said.key, reports.said.words[:, :1]
+                assert reports.fields is not None
+                keys[part], data[part] = reports.fields.key, reports.fields.words[:, :1]
                 start_ns = run.clock.now_ns() + LEAD_NS
                 times = [start_ns + n * INTERVAL_NS for n in range(load.count)]
                 net.send_frames("h1", times, frames_of(reports))

@@ -27,7 +27,7 @@ from scapy.packet import Raw
 from collectors.roce import C_FOLDER
 from collectors.roce.endpoint import Peer, Target, Transport
 from collectors.roce.packets import BTH, RETH, UC, Op
-from collectors.roce.raw_socket_nic import Card
+from collectors.roce.raw_socket_nic import RawSocketNic
 from collectors.roce.region import TCP, Region
 from collectors.roce.softnic import SoftNic
 from minip4.native.build import program
@@ -136,7 +136,7 @@ def veth() -> Iterator[None]:
         run("ip link delete collector")
 
 
-def counted(nic: SoftNic, card: Card) -> tuple[int, int, int, int]:
+def counted(nic: SoftNic, card: RawSocketNic) -> tuple[int, int, int, int]:
     """Accepted, refused by iCRC, refused by else, and dropped, so far."""
     counts = nic.counts()
     refused = counts.refused["ICRC"]
@@ -145,7 +145,7 @@ def counted(nic: SoftNic, card: Card) -> tuple[int, int, int, int]:
             card.drops() + between)  # fmt: skip
 
 
-def await_all(nic: SoftNic, card: Card, sent: int) -> tuple[int, int, int, int]:
+def await_all(nic: SoftNic, card: RawSocketNic, sent: int) -> tuple[int, int, int, int]:
     """counted(), when all that was sent is, or nothing more comes."""
     before, changed_s = (-1, -1, -1, -1), time.monotonic()
     while sum(now := counted(nic, card)) != sent and time.monotonic() < changed_s + PATIENCE_S:
@@ -162,7 +162,7 @@ def offered(count: int, run: Run) -> Outcome:
     target = nic.connect(nic.register(region), WRITER, transport=Transport.UC)
     write_template(run.folder / "frame", target)
     with veth(), Sender(run.folder / "frame") as sender:
-        card = Card(nic, "collector")
+        card = RawSocketNic(nic, "collector")
         begun_s = time.monotonic()
         for first in range(0, count, SHARE):
             run.progress.update(f"sending {count:,} records, from {first:,} on")

@@ -1,6 +1,6 @@
-"""Where telemetry lands: what receives, decodes and keeps the reports of switches."""
+"""Receivers of telemetry: decoders, stores and exporters of switches' reports."""
 
 from pathlib import Path
 
-C_FOLDER = Path(__file__).parent / "c"  # what the C of all of them shares
-WIRESHARK = Path(__file__).parent / "wireshark"  # dissectors of what is reported
+C_FOLDER = Path(__file__).parent / "c"  # C headers shared by all collectors
+WIRESHARK = Path(__file__).parent / "wireshark"  # dissectors of telemetry formats

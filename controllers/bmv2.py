@@ -1,4 +1,4 @@
-"""Registers of bmv2, whose P4Runtime has none: the same calls, answered over Thrift."""
+"""Register access on bmv2, whose P4Runtime lacks it: the same calls, carried out over Thrift."""
 
 import asyncio
 import math
@@ -14,9 +14,9 @@ from telemark.errors import TestbedError
 
 
 class Bmv2Connection(fy.Switch):  # type: ignore[misc]  # final: but what is read comes two ways here
-    """A connection to a bmv2 switch; what concerns registers goes to `thrift`.
+    """Connection to a bmv2 switch; register requests go to `thrift`.
 
-    A request with registers and other entities is two of them, the registers' last.
+    A request with registers and other entities becomes two; the registers come last.
     """
 
     def __init__(self, *args: Any, thrift: Thrift, **options: Any) -> None:
@@ -24,7 +24,7 @@ class Bmv2Connection(fy.Switch):  # type: ignore[misc]  # final: but what is rea
         self._thrift = thrift
 
     async def read(self, entities: Any) -> AsyncIterator[Any]:  # type: ignore[override]
-        """See finsy's; registers come with index and data, cell by cell."""
+        """Read entities, see finsy; registers are returned cell by cell, with index and data."""
         registers, others = _parted(entities)
         # finsy's overloads of read() name a coroutine; it is an async generator.
         async for entity in super().read(others):  # type: ignore[attr-defined]
@@ -34,14 +34,14 @@ class Bmv2Connection(fy.Switch):  # type: ignore[misc]  # final: but what is rea
                 yield found
 
     async def write(self, entities: Any, **options: Any) -> None:
-        """See finsy's."""
+        """Write entities, see finsy."""
         registers, others = _parted(entities)
         await super().write(others, **options)
         for entry in registers:
             await asyncio.to_thread(self._write_register, entry)
 
     async def modify(self, entities: Any, **options: Any) -> None:
-        """See finsy's."""
+        """Modify entities, see finsy."""
         registers, others = _parted(entities)
         await super().modify(others, **options)
         for entry in registers:
@@ -66,7 +66,7 @@ class Bmv2Connection(fy.Switch):  # type: ignore[misc]  # final: but what is rea
     def _write_register(self, entry: fy.P4RegisterEntry) -> None:
         register = self.p4info.registers[entry.register_id]
         kind = _kind(register)
-        encoded = kind.encode_bytes(entry.data)  # raises for what the cells cannot hold
+        encoded = kind.encode_bytes(entry.data)  # raises for values that do not fit the cells
         value = int.from_bytes(encoded, "big", signed=kind.signed) % (1 << kind.bitwidth)
         _check_index(register, entry.index)
         first = 0 if entry.index is None else entry.index
@@ -89,7 +89,7 @@ def _check_index(register: P4Register, index: int | None) -> None:
 
 
 def _parted(entities: Any) -> tuple[list[fy.P4RegisterEntry], list[Any]]:
-    """Registers, and all else."""
+    """Return the registers, and all other entities."""
     given = [*flatten([entities])]
     registers = [entity for entity in given if isinstance(entity, fy.P4RegisterEntry)]
     return registers, [entity for entity in given if not isinstance(entity, fy.P4RegisterEntry)]

@@ -18,12 +18,12 @@ from telemark.network import Network
 
 CPU_PORT = 255  # in p4src/include/allocation.p4
 
-# finsy asks each switch for gNMI too, and warns that ours has none: nothing that a user could mend.
+# finsy also requests gNMI, and warns that these switches do not support it; users cannot fix that.
 logging.getLogger("finsy").setLevel(logging.ERROR)
 
 
 def connection(net: Network, name: str) -> fy.Switch:
-    """A connection to one switch, to be entered with `async with`; pushes its program."""
+    """Return a connection to one switch; entering it with `async with` pushes its program."""
     switch = net.switch(name)
     options = fy.SwitchOptions(
         p4info=_p4info(switch.p4info_path), p4blob=switch.blob_path, device_id=switch.device_id
@@ -37,7 +37,7 @@ def connection(net: Network, name: str) -> fy.Switch:
 
 @asynccontextmanager
 async def connections(net: Network) -> AsyncIterator[dict[str, fy.Switch]]:
-    """Connections to all switches of a network, by name; pushes their programs."""
+    """Connect to all switches of a network, by name, and push their programs."""
     async with AsyncExitStack() as stack:
         yield {
             name: await stack.enter_async_context(connection(net, name))
@@ -50,7 +50,7 @@ _schemas = P4SchemaCache()
 
 @cache
 def _p4info(path: Path) -> p4i.P4Info:
-    """Read once for all switches of a program: a network's files stay as they are."""
+    """Read the file once for all switches with this program; it does not change during a run."""
     info = text_format.Parse(path.read_text(), p4i.P4Info())
     for table in info.tables:
         names: dict[str, str] = {}
@@ -65,5 +65,5 @@ def _p4info(path: Path) -> p4i.P4Info:
 
 
 def cpu_ports(topo: Topo) -> dict[str, list[str]]:
-    """Options that give every switch its CPU port (p4src/include/allocation.p4), for readouts."""
+    """Return the options that give every switch its CPU port (p4src/include/allocation.p4)."""
     return {name: ["--cpu-port", str(CPU_PORT)] for name in topo.switches()}

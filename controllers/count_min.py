@@ -1,4 +1,4 @@
-"""Chooses the hash functions of p4src/count_min, reads its counters, and estimates from them."""
+"""Count-min sketch of p4src/count_min: hash functions, counter readout and estimates."""
 
 import asyncio
 import random
@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from controllers.readout import Readouts
 
 ROWS = 4
-COUNTERS = 1  # the record of that name in count_min.p4
+COUNTERS = 1  # record number in count_min.p4
 
 
 class CountMin:
-    """A sketch of ROWS rows of `width` counters; `seed` chooses the hash functions."""
+    """A sketch of ROWS rows of `width` counters; `seed` determines the hash functions."""
 
     def __init__(self, width: int, seed: int) -> None:
         rng = random.Random(seed)
@@ -25,7 +25,7 @@ class CountMin:
         self._hashes = [(rng.getrandbits(64), rng.getrandbits(64)) for _ in range(ROWS)]
 
     def entries(self) -> list[fy.P4TableEntry]:
-        """What a switch's tables need: the hash function of each row."""
+        """Return the entries that configure the hash function of each row."""
         return [
             fy.P4TableEntry(
                 f"row_{number}.hash_function",
@@ -36,7 +36,7 @@ class CountMin:
         ]
 
     async def read(self, switch: fy.Switch) -> NDArray[np.int64]:
-        """A switch's counters; shape (ROWS, width). Those of several switches may be added up.
+        """Return a switch's counters, (ROWS, width). Counters of several switches may be added.
 
         Raises ReadoutTimeoutError.
         """
@@ -49,11 +49,11 @@ class CountMin:
     def places(
         self, src_addr: str, dst_addr: str, protocol: int, src_port: int, dst_port: int
     ) -> list[int]:
-        """Which counter a flow has in each row."""
+        """Return the counter index of a flow in each row."""
         addresses = (int(IPv4Address(address)) for address in (src_addr, dst_addr))
         flow = zlib.crc32(struct.pack("!IIBHH", *addresses, protocol, src_port, dst_port))
         return [((a * flow + b) % 2**64 >> 32) * self.width >> 32 for a, b in self._hashes]
 
     def estimate(self, counters: NDArray[np.int64], places: list[int]) -> int:
-        """How many packets there were of a flow with these places, or more."""
+        """Return an upper bound of the packet count of the flow with these counter indices."""
         return int(counters[range(ROWS), places].min())

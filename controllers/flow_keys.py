@@ -1,6 +1,6 @@
-"""What a flow's packets look like, as keys of the switches' watch lists.
+"""Match keys of flows in the switches' watch lists.
 
-A flow is two prefixes, a protocol and two ports; None leaves a part open.
+A flow is two prefixes, a protocol and two ports; None matches anything.
 """
 
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -10,7 +10,7 @@ import finsy as fy
 
 
 class FlowKey(Protocol):
-    """Prefixes as in `10.1.0.0/16`, or addresses."""
+    """Fields of a flow key; addresses may be prefixes such as `10.1.0.0/16`."""
 
     @property
     def src_addr(self) -> str: ...
@@ -25,12 +25,12 @@ class FlowKey(Protocol):
 
 
 def networks(flow: FlowKey) -> tuple[IPv4Network | IPv6Network, IPv4Network | IPv6Network]:
-    """Where its packets come from, and where they go. Raises ValueError."""
+    """Return the source and destination networks. Raises ValueError."""
     return ip_network(flow.src_addr), ip_network(flow.dst_addr)
 
 
 def known_bits(flow: FlowKey) -> int:
-    """How many bits of the key are not open: of several flows the one with most of them counts."""
+    """Return the number of specified key bits; the entry with most of them has priority."""
     return (
         sum(network.prefixlen for network in networks(flow))
         + 8 * (flow.protocol is not None)
@@ -39,7 +39,7 @@ def known_bits(flow: FlowKey) -> int:
 
 
 def match(flow: FlowKey, header: str, protocol: str) -> fy.Match:
-    """The ternary key of a watch list; `header` and `protocol` are the program's names of both."""
+    """Return the ternary key of a watch list; `header` and `protocol` are names in the program."""
     src, dst = networks(flow)
     values = {
         f"hdr.{header}.src_addr": src,
@@ -48,7 +48,7 @@ def match(flow: FlowKey, header: str, protocol: str) -> fy.Match:
         "hdr.ports.src_port": flow.src_port,
         "hdr.ports.dst_port": flow.dst_port,
     }
-    # P4Runtime: a key field that leaves everything open is left out.
+    # In P4Runtime, key fields that match anything are omitted.
     return fy.Match({k: v for k, v in values.items() if v not in OPEN})
 
 

@@ -1,4 +1,4 @@
-"""Fills the forwarding table of p4src/include/forwarding.p4: shortest paths to hosts."""
+"""Shortest-path entries for p4src/include/forwarding.p4 and p4src/congestion."""
 
 from collections.abc import Sequence
 
@@ -11,9 +11,9 @@ from telemark.topology.routes import next_hops
 def forwarding_entries(
     net: Network, switch: str, hosts: Sequence[str] | None = None
 ) -> list[fy.P4TableEntry]:
-    """Entries that send a frame for each host out of the port on a shortest path to it.
+    """Return entries that forward frames for each host on a shortest path.
 
-    Of several the one through the first neighbour by name is taken. `hosts`: to these alone.
+    Among equal paths the first neighbour by name is used. `hosts`: only these destinations.
     """
     ways = next_hops(net.topo.links(), net.topo.hosts(), switch)
     return [
@@ -25,3 +25,27 @@ def forwarding_entries(
         for host, (next_hop, *_) in ways.items()
         if hosts is None or host in hosts
     ]
+
+
+def lpm_entries(net: Network, switch: str) -> list[fy.P4TableEntry]:
+    """Return entries that forward packets for each host on a shortest path.
+
+    Among equal paths the first neighbour by name is used.
+    """
+    ways = next_hops(net.topo.links(), net.topo.hosts(), switch)
+    return [
+        fy.P4TableEntry(
+            "ipv4_lpm",
+            match=fy.Match({"hdr.ipv4.dstAddr": f"{net.host(host).IP()}/32"}),
+            action=fy.Action(
+                "ipv4_forward", dstAddr=net.host(host).MAC(), port=net.port(switch, next_hop)
+            ),
+        )
+        for host, (next_hop, *_) in ways.items()
+    ]
+
+
+def probe_entry(number: int) -> fy.P4TableEntry:
+    """Return the default entry with a switch's number, which link_monitor.p4 writes into probes."""
+    action = fy.Action("set_swid", swid=number)
+    return fy.P4TableEntry("swid", action=action, is_default_action=True)

@@ -1,7 +1,8 @@
 """Readout packets: read and write a switch's registers; see p4src/include/readout.p4.
 
-They work on every target: P4Runtime servers made with PI give no registers. A connected switch is
-read inside `async with Readouts(switch) as readouts`, by `await readouts.read(record, index)`.
+They work on every target, while P4Runtime servers built with PI do not support registers. Read a
+connected switch inside `async with Readouts(switch) as readouts`, by `await readouts.read(record,
+index)`.
 """
 
 import asyncio
@@ -19,26 +20,26 @@ from telemark.session.clock import Clock
 ATTEMPTS = 5
 TIMEOUT_S = 0.2
 AT_ONCE = 32
-"""Requests under way at most: finsy drops packets that nobody takes, from its 50th on."""
+"""Maximum outstanding requests; finsy drops packets beyond 50 in its queue."""
 
 MOST_ROUNDS = 200
-"""Round trips at most, to find a clock."""
+"""Maximum round trips to measure a clock."""
 
 CLOCK = 0
-"""The record of no registers: the answer's `switch_us` is what is wanted."""
+"""Record without registers; only `switch_us` of the answer is used."""
 
 CLOCK_BITS = 48
 """The switches' clocks count microseconds modulo 2 to this power."""
 
-RESOLUTION_US = 1  # of the switches' clocks
+RESOLUTION_US = 1  # resolution of the switches' clocks
 
-_WRITE = 0x8000  # in a record's number, see readout.p4
-_VALUES = 4  # 64-bit values of a request that writes
+_WRITE = 0x8000  # flag in a record number, see readout.p4
+_VALUES = 4  # 64-bit values in a write request
 
 
 @dataclass(frozen=True)
 class Readout:
-    """A switch's clock when it was asked, and the record's registers in ingress and in egress."""
+    """A switch's clock when it answered, and the record's ingress and egress registers."""
 
     switch_us: int
     arrival: tuple[int, int, int, int]
@@ -52,7 +53,7 @@ class ReadoutTimeoutError(TestbedError):
 class Readouts:
     """Readout packets to one connected switch; an async context manager.
 
-    A packet may be lost, then it is asked for again. Raises ReadoutTimeoutError from `read`.
+    Requests are repeated if a packet is lost. `read` raises ReadoutTimeoutError.
     """
 
     def __init__(self, switch: fy.Switch) -> None:
@@ -80,29 +81,31 @@ class Readouts:
                 await self._receiver
 
     async def read(self, record: int, index: int = 0) -> Readout:
-        """The registers of `record` (its number in the program) at `index`; each point's values are
-        one snapshot."""
+        """Read the registers of `record` (its number in the program) at `index`; each point's
+        values are one snapshot.
+        """
         answer, _ = await self._ask_until_answered(record, index)
         return answer
 
     async def write(self, record: int, index: int, *values: int) -> None:
-        """Write up to four values of 64 bits into the registers of `record` at `index`; the others
-        become 0. The switch has done so when this returns, and does not do so again later.
+        """Write up to four 64-bit values into the registers of `record` at `index`; the rest become
+        0.
 
-        Raises ReadoutTimeoutError, and ValueError if the program does not write this record.
+        The write is complete when this returns, and is not repeated later. Raises
+        ReadoutTimeoutError, and ValueError if the program does not write this record.
         """
         given = [*values, *[0] * (_VALUES - len(values))]
         data = b"".join(value.to_bytes(8, "big") for value in given)
         answer, attempts = await self._ask_until_answered(record | _WRITE, index, data)
         if answer.arrival != tuple(given):
             raise ValueError(f"switch {self.name}: its program does not write record {record}")
-        if attempts > 1:  # a late copy of the request must not undo what happens from now on
+        if attempts > 1:  # a late copy of the request must not overwrite later changes
             await self.read(CLOCK)
 
     async def _ask_until_answered(
         self, record: int, index: int, data: bytes = b""
     ) -> tuple[Readout, int]:
-        """The answer, and how many requests were sent."""
+        """Return the answer, and the number of requests sent."""
         async with self._room:
             for attempt in range(1, ATTEMPTS + 1):
                 with suppress(asyncio.TimeoutError):
@@ -115,12 +118,12 @@ class Readouts:
     async def clock_offset(
         self, clock: Clock, rounds: int = 20, good_us: float = math.inf
     ) -> tuple[float, float]:
-        """What to add to the switch's clock to get `clock`, and by how much it may be wrong, in us.
+        """Return the offset from the switch's clock to `clock`, and its maximum error, in us.
 
-        From the quickest of several round trips: the switch stamped the answer in between, and
-        left out the part of a microsecond. It holds for that moment; a clock that runs at another
-        speed drifts away from it. As long as it may be wrong by more than `good_us`, as on a busy
-        machine, there are more round trips, MOST_ROUNDS at most.
+        The quickest of several round trips is used: the switch timestamps the answer within it,
+        truncated to a microsecond. The offset is valid at that moment; a clock with another rate
+        drifts. While the error exceeds `good_us`, as on a loaded machine, more round trips follow,
+        up to MAX_ROUNDS.
         """
         trips: list[tuple[int, int, int]] = []
         while len(trips) < rounds or (
@@ -138,7 +141,7 @@ class Readouts:
         number = next(self._numbers).to_bytes(8, "big")
         answer = self._waiting[number] = asyncio.get_running_loop().create_future()
         try:
-            async with self._sending:  # gRPC's streams take one message at a time
+            async with self._sending:  # a gRPC stream accepts one message at a time
                 await self._switch.write(
                     [fy.P4PacketOut(data + number, record=record, index=index)]
                 )
@@ -149,12 +152,12 @@ class Readouts:
     async def _receive(self) -> None:
         async for packet in self._switch.read_packets():
             answer = self._waiting.get(packet.payload)
-            if answer is not None and not answer.done():  # else it came after its time-out
+            if answer is not None and not answer.done():  # otherwise it came after the timeout
                 answer.set_result(packet)
 
 
 def _half_of(trip_ns: int) -> float:
-    """By how much an offset may be wrong, us, that is in the middle of such a round trip."""
+    """Return the maximum error of an offset in the middle of such a round trip, in us."""
     return trip_ns / 2000 + RESOLUTION_US / 2
 
 

@@ -1,4 +1,4 @@
-"""Fills the tables of p4src/include/routing.p4: routes of the fabric, and the hosts at hand."""
+"""Entries for p4src/include/routing.p4: routes of the fabric, and attached hosts."""
 
 from collections.abc import Sequence
 
@@ -7,11 +7,11 @@ import finsy as fy
 from telemark.network import Network
 from telemark.topology.routes import Route, next_hops
 
-ANY_MAC = 0  # routers take any frame: between them the destination's MAC address says nothing
+ANY_MAC = 0  # routers accept frames to any MAC address
 
 
 def routing_entries(net: Network, switch: str, routes: Sequence[Route]) -> list[fy.P4TableEntry]:
-    """Entries for the routes, and for each host that is linked to the switch itself."""
+    """Return entries for the routes, and for each host attached to the switch."""
     entries = [_route(f"{net.host(name).IP()}/32", _send(net, switch, name, net.host(name).MAC()))
                for name in net.neighbours(switch) if not net.topo.isSwitch(name)]  # fmt: skip
     groups: dict[tuple[str, ...], int] = {}
@@ -31,7 +31,7 @@ def routing_entries(net: Network, switch: str, routes: Sequence[Route]) -> list[
 
 
 def shortest_routes(net: Network, switch: str) -> list[Route]:
-    """All shortest paths to each host behind other switches: routes for any topology."""
+    """Return all shortest paths to each host behind other switches, for any topology."""
     found = next_hops(net.topo.links(), net.topo.hosts(), switch)
     return [
         Route(f"{net.host(host).IP()}/32", neighbours)
@@ -43,7 +43,7 @@ def shortest_routes(net: Network, switch: str) -> list[Route]:
 def _group(
     net: Network, switch: str, group: int, neighbours: tuple[str, ...]
 ) -> list[fy.P4TableEntry]:
-    """The entries of next hops among which a hash chooses."""
+    """Return the entries of equal-cost next hops, chosen by a hash."""
     return [
         fy.P4TableEntry(
             "next_hops",
@@ -55,7 +55,7 @@ def _group(
 
 
 def _route(prefix: str, action: fy.Action) -> fy.P4TableEntry:
-    if prefix == "0.0.0.0/0":  # P4Runtime: a prefix of length 0 is left out
+    if prefix == "0.0.0.0/0":  # in P4Runtime, a prefix of length 0 is omitted
         return fy.P4TableEntry("routes", match=fy.Match({}), action=action)
     return fy.P4TableEntry("routes", match=fy.Match({"hdr.ipv4.dst_addr": prefix}), action=action)
 

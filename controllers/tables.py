@@ -1,4 +1,4 @@
-"""Makes a switch's tables what a controller wants, whatever an earlier controller left in them."""
+"""Reconciles a switch's tables with the wanted entries, whatever an earlier controller left."""
 
 from collections.abc import Sequence
 
@@ -11,11 +11,11 @@ _Key = tuple[int, int, frozenset[bytes]]
 async def reconcile(
     switch: fy.Switch, wanted: Sequence[fy.P4TableEntry], may_stay: Sequence[fy.P4TableEntry] = ()
 ) -> None:
-    """Insert, modify and delete entries until the switch's tables hold just these.
+    """Insert, modify and delete entries until the switch's tables hold exactly the wanted ones.
 
-    What is there already is left alone, so that traffic notices nothing; and so is what `may_stay`,
-    if it is there. Default actions are set first, then entries inserted in their order: so no
-    packet meets an entry without what stands before it. Raises finsy's P4ClientError.
+    Unchanged entries, and existing entries of `may_stay`, are not touched, so traffic is not
+    affected. Default actions are set first, then entries are inserted in their order: a packet
+    never matches an entry before those that precede it. Raises finsy's P4ClientError.
     """
     encoded = [entry.encode(switch.p4info) for entry in wanted]
     defaults = [entity for entity in encoded if entity.table_entry.is_default_action]
@@ -34,7 +34,7 @@ async def reconcile(
 
 
 async def _present(switch: fy.Switch) -> list[p4r.Entity]:
-    """The entries of all tables, other than default ones and those that the program itself has."""
+    """Return the entries of all tables, except default and constant ones."""
     constant = {table.id for table in switch.p4info.tables if table.is_const}
     # finsy's overloads of read() name a coroutine; it is an async generator.
     found = switch.read([fy.P4TableEntry()])

@@ -24,8 +24,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from collectors.dta.counters import COUNTER, Counters
 from collectors.dta.hashes import Words
+from collectors.dta.key_increment import COUNTER, Counters
 from collectors.dta.packets import KeyIncrement
 from collectors.dta.theory import error_bound, error_exceeds
 from collectors.roce.region import Region

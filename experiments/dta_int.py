@@ -35,9 +35,9 @@ from collectors.dta.hashes import (
     slots,
     value_codes,
 )
+from collectors.dta.int_paths import WORDS, decode, encode
 from collectors.dta.key_write import Store, slot
-from collectors.dta.paths import WORDS, decode, encode
-from collectors.dta.postcards import CHUNK, Postcards
+from collectors.dta.postcarding import CHUNK, Postcards
 from collectors.dta.theory import mean_success
 from collectors.roce.region import Region
 from controllers.roce.running import require_minip4

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from collectors.dta.hashes import HOPS, Words, rows, slots
 from collectors.dta.key_write import slot
 from collectors.dta.packets import KeyWrite, Postcard
-from collectors.dta.postcards import CHUNK, Postcards, alone, alone_deviation
+from collectors.dta.postcarding import CHUNK, Postcards, alone_flows_deviation, alone_probability
 from collectors.roce.region import Region
 from controllers.dta.batching import PostcardStore, flush_rows
 from controllers.dta.manager.fabric import Area
@@ -80,12 +80,12 @@ class Point:
     @property
     def expected(self) -> float:
         """The share of paths that are found, by theory."""
-        return alone(self.flows, self.cache)
+        return alone_probability(self.flows, self.cache)
 
     @property
     def chance(self) -> float:
         """How likely a count is so far out: of many flows, a normal distribution."""
-        deviation = alone_deviation(self.flows, self.cache) * math.sqrt(self.rounds)
+        deviation = alone_flows_deviation(self.flows, self.cache) * math.sqrt(self.rounds)
         return math.erfc(abs(self.found - self.paths * self.expected) / deviation / math.sqrt(2))
 
 

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from collectors.dta.hashes import Words, slots
 from collectors.dta.packets import SketchMerge
-from collectors.dta.sketches import COLUMN, ROWS, estimate, read
+from collectors.dta.sketch_merge import COLUMN, ROWS, estimate, read
 from controllers.dta.batching import NEIGHBOURS, SketchStore
 from controllers.dta.manager.fabric import Area
 from controllers.roce.running import require_minip4

@@ -31,11 +31,11 @@ from numpy.typing import NDArray
 from scapy.packet import Packet
 
 from collectors.dta.append import batch
-from collectors.dta.counters import COUNTER
 from collectors.dta.hashes import HOPS
+from collectors.dta.key_increment import COUNTER
 from collectors.dta.key_write import slot
 from collectors.dta.packets import Append, KeyIncrement, KeyWrite, Postcard
-from collectors.dta.postcards import CHUNK
+from collectors.dta.postcarding import CHUNK
 from controllers.dta.batching import ListStore, PostcardStore
 from controllers.dta.manager.fabric import Area
 from controllers.dta.stores import CounterStore, KeyWriteStore

@@ -135,7 +135,7 @@ def checks_of_queues(found: Found) -> list[Check]:
         if hop["latency_ns"]["count"] != np.count_nonzero(passed):
             continue  # in INT-MD, of packets that were lost later
         least, most = truth.min_queued[passed].max(), truth.max_queued[passed].max()
-        wrong_queues += not least <= hop["occupancy"]["most"] <= most
+        wrong_queues += not least <= hop["occupancy"]["max"] <= most
         true_us = (truth.left_ns // 1000 - truth.came_ns // 1000)[passed].sum()
         errors_us.append(abs(int(hop["latency_ns"]["sum"]) // 1000 - int(true_us)))
     name = f"{found.mode}: "

@@ -24,7 +24,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.table import Table
 
-from collectors.int.shared import PATH_HOPS
+from collectors.int.native import PATH_HOPS
 from experiments.shared.int.cpu import SIZE, Costs, measure_cpu
 from experiments.shared.int.overhead import (
     METADATA,

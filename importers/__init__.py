@@ -1,1 +1,1 @@
-"""Networks that others described: read, carried over into ours, run."""
+"""Importers of networks that are described for other tools, run by `telemark run`."""

@@ -1,9 +1,9 @@
-"""Run a network that somebody already described: its hosts, links, programs and table entries.
+"""Run a network that is described for another tool: its hosts, links, programs and table entries.
 
-FILE is a topology.json of p4lang/tutorials, or of p4-utils a p4app.json or a script (.py) of its
-NetworkAPI. The network is up until `exit` at Mininet's command line, or until the commands of a
-script are done. In real time the commands of a description run as root: telemark shows
-them and asks before it runs them.
+FILE is a topology.json of p4lang/tutorials, or a p4app.json or NetworkAPI script (.py) of p4-utils.
+The network is up until `exit` at Mininet's command line, or until the commands of a script are
+done. In real time the commands of a description run as root; telemark shows them and asks for
+confirmation.
 """
 
 import argparse
@@ -12,29 +12,30 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from importers import p4app, tutorials
 from importers.network import DescribedNetwork
-from importers.readers import read
 from importers.run import run_network
 from telemark.backends.real.p4utils.scripts import run_script
 from telemark.errors import TestbedError
+from telemark.json_input import Document
 from telemark.results.files import folder
 from telemark.session import cli
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `telemark run`; those that experiments have too mean the same."""
+    """Add the options of `telemark run`; options shared with experiments have the same meaning."""
     parser.add_argument("file", type=Path, metavar="FILE", help="the description")
     parser.add_argument(
         "--p4", type=Path, metavar="FILE",
-        help="a P4 program in place of the one of that name; if there is but one, in place of it",
+        help="P4 program that replaces the one of that name, or the only one",
     )  # fmt: skip
     parser.add_argument(
         "--commands", type=Path, metavar="SCRIPT",
-        help="do these commands, as typed into Mininet's command line, and end",
+        help="script of Mininet command line commands to run instead of a prompt",
     )  # fmt: skip
     parser.add_argument(
         "--out", type=folder, metavar="DIR",
-        help="where --keep keeps (default: results/importers/<folder of FILE>)",
+        help="directory of --keep files (default: results/importers/<folder of FILE>)",
     )  # fmt: skip
     parser.add_argument(
         "--yes", action="store_true", help="run the description's commands as root without asking"
@@ -43,7 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Exit status: as that of experiments; 0 when the commands were done, whatever they found."""
+    """Return the exit status, as for experiments; 0 when the commands are done, whatever their
+    results.
+    """
     options.file = options.file.absolute()
     place = cli.RESULTS / "imported" / options.file.parent.name
     options.out = (options.out or place).absolute()
@@ -57,14 +60,14 @@ def run(options: argparse.Namespace) -> int:
         try:
             described = read(options.file, options.p4)
             if options.time == "real":
-                _confirm(commands_of(described), options)
+                _confirm(list_commands(described), options)
         except TestbedError as error:
             print(f"telemark: error: {error}", file=sys.stderr)
             return cli.UNUSABLE
         return cli.start("telemark", options, lambda run: run_network(described, options, run))
     if options.time == "virtual" or options.p4 or options.keep:
-        why = "of p4-utils runs in real time, chooses its programs, and keeps what it wants to keep"
-        print(f"telemark: error: a script {why}: expected no --time virtual, --p4 or --keep",
+        why = "of p4-utils runs in real time, with its own programs and kept files"
+        print(f"telemark: error: a script {why}: remove --time virtual, --p4 and --keep",
               file=sys.stderr)  # fmt: skip
         return cli.UNUSABLE
     try:
@@ -76,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
     return cli.start("telemark", options, work)
 
 
-def commands_of(described: DescribedNetwork) -> list[str]:
+def list_commands(described: DescribedNetwork) -> list[str]:
     """Return a line for each command that a described network runs in real time."""
     lines = []
     for host in described.hosts:
@@ -107,3 +110,18 @@ def _confirm(commands: Sequence[str], options: argparse.Namespace) -> None:
         raise TestbedError(
             f"{options.file}: its commands were not confirmed; answer y or use --yes"
         )
+
+
+def read(path: Path, program: Path | None) -> DescribedNetwork:
+    """Return the network described by a file, optionally with another P4 program.
+
+    Raises TestbedError, in one line.
+    """
+    if path.is_dir():
+        raise TestbedError(
+            f"{path} is a folder: expected a description in it, such as topology.json or p4app.json"
+        )
+    document = Document.load(path)
+    if document.get("topology") is not None:
+        return p4app.read(document, program)
+    return tutorials.read(document, program)

@@ -1,7 +1,7 @@
-"""Commands of hosts that say where packets go: understood, so that they need no tools.
+"""Commands that configure a host's routes and neighbours, interpreted without external tools.
 
-Both those of net-tools (`route add default gw ...`, `arp -s ...`), which machines often lack by
-now, and those of iproute2. So they hold in virtual time too, where there is no shell.
+Supports net-tools (`route add default gw ...`, `arp -s ...`), often not installed today, and
+iproute2. The settings also apply in virtual time, which has no shell.
 """
 
 from collections.abc import Iterable
@@ -13,15 +13,15 @@ from telemark.topology.checks import MAC
 
 @dataclass
 class HostSettings:
-    """What a host's commands say, and those that say something else."""
+    """Settings from a host's commands, and the remaining commands."""
 
     gateway: str | None = None
     neighbours: dict[str, str] = field(default_factory=dict)
     others: list[str] = field(default_factory=list)
 
 
-def understood(commands: Iterable[str], address: IPv4Interface) -> HostSettings:
-    """The settings of a host with that address."""
+def parse_commands(commands: Iterable[str], address: IPv4Interface) -> HostSettings:
+    """Interpret the commands of a host with that address."""
     settings = HostSettings()
     for command in commands:
         words = _without_interface(command.split())
@@ -37,14 +37,14 @@ def understood(commands: Iterable[str], address: IPv4Interface) -> HostSettings:
             ) and MAC.fullmatch(mac):
                 settings.neighbours[neighbour] = mac
             case ["ip", "route", "add", network] if _is_own(network, address):
-                pass  # the interface's address has brought that route
+                pass  # this route comes with the interface's address
             case _:
                 settings.others.append(command)
     return settings
 
 
 def _without_interface(words: list[str]) -> list[str]:
-    """A command without `dev eth0`, `-i eth0`: there is one interface."""
+    """Return a command without `dev eth0` or `-i eth0`, the only interface."""
     kept = list(words)
     for option in ("dev", "-i"):
         if option in kept[:-1] and kept[kept.index(option) + 1] == "eth0":

@@ -1,5 +1,6 @@
-"""A network as somebody described it, in whatever format: what readers give, and runs take."""
+"""Described networks: the format-independent result of the readers, and its Mininet topology."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Interface
@@ -7,22 +8,24 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import finsy as fy
+from mininet.topo import Topo
 
+from telemark.errors import TestbedError
 from telemark.network import Network
 
-GRPC_PORT = 50051  # of the first switch, as tutorials count; device ids begin at 0
+GRPC_PORT = 50051  # of the first switch, as in the tutorials; device ids start at 0
 
 
 class TablePopulation(Protocol):
-    """What is written into a switch before the network is used: a file of table entries, say."""
+    """Initial content of a switch, such as a file of table entries."""
 
     async def write(self, switch: fy.Switch, net: Network) -> list[str]:
-        """Write it, over P4Runtime; return what there is to tell of it. Raises TestbedError."""
+        """Write it over P4Runtime; return lines for the user. Raises TestbedError."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """A command that runs at a host from `at_s` seconds after the network's start on."""
+    """A command that starts at a host `at_s` seconds after the network."""
 
     at_s: float
     command: str
@@ -32,8 +35,8 @@ class Task:
 class Host:
     """A host with one link.
 
-    `neighbours` are IPv4 addresses with the MAC addresses that the host knows them to have; the
-    others it finds by ARP. `commands` run in its shell, one after the other, once it is up.
+    `neighbours` are static ARP entries: IPv4 addresses and their MAC addresses. `commands` run
+    sequentially in the host's shell once it is up.
     """
 
     name: str
@@ -43,26 +46,26 @@ class Host:
     neighbours: Mapping[str, str] = field(default_factory=dict)
     commands: Sequence[str] = ()
     tasks: Sequence[Task] = ()
-    interface: str = "eth0"  # its name
+    interface: str = "eth0"  # name of the interface
 
 
 @dataclass(frozen=True)
 class Switch:
-    """A switch, and what it is to hold at first; without fillings a controller is to come."""
+    """A switch and its initial table entries; if there are none, it waits for a controller."""
 
     name: str
     device_id: int
     grpc_port: int
     program: Path  # P4 source
-    fillings: Sequence[TablePopulation] = ()
-    options: Sequence[str] = ()  # of `minip4 switch`
+    populations: Sequence[TablePopulation] = ()
+    options: Sequence[str] = ()  # options of `minip4 switch`
 
 
 @dataclass(frozen=True)
 class Link:
-    """A link; its ends have properties of telemark.topology.links. A port of None is the next one.
+    """A link; its ends have properties of telemark.topology.links. Port None: the next free one.
 
-    `properties1` hold for what node1 sends into it.
+    `properties1` apply to traffic sent by node1.
     """
 
     node1: str
@@ -75,19 +78,54 @@ class Link:
 
 @dataclass(frozen=True)
 class DescribedNetwork:
-    """All of it; `told` are lines for the user: units that were carried over, and what was not.
+    """A whole network; `messages` are lines for the user about converted units and unsupported
+    parts.
 
-    `scripts` are commands that run beside the network, from when it is up, until it ends: its
-    controllers, say.
-    In `compiled`, a folder, controllers of theirs look for the program that a switch without
-    fillings runs: NAME.json and NAME.p4.p4info.txtpb. They expect `folders`, too, to write into.
+    `scripts` are commands that run alongside the network while it is up, such as controllers. For a
+    switch without table entries, user controllers look in `compiled`, a folder, for its program:
+    NAME.json and NAME.p4.p4info.txtpb. They also need `folders` to write into.
     """
 
-    folder: Path  # where commands of hosts run, and what relative paths are relative to
+    folder: Path  # working directory of host commands, and base of relative paths
     hosts: Sequence[Host]
     switches: Sequence[Switch]
     links: Sequence[Link]
-    told: Sequence[str] = ()
+    messages: Sequence[str] = ()
     scripts: Sequence[str] = ()
     compiled: Path | None = None
     folders: Sequence[Path] = ()
+
+
+class DescribedTopo(Topo):
+    """Mininet topology of a described network, with its interface names and static neighbours."""
+
+    def build(self, network: DescribedNetwork) -> None:
+        """Build the topology; called by Topo. Raises TestbedError."""
+        _check_hosts(network)
+        for switch in network.switches:
+            self.addSwitch(
+                switch.name, dpid=f"{switch.device_id:x}", grpc_port=switch.grpc_port,
+                pushes_back=True,
+            )  # fmt: skip
+        for host in network.hosts:
+            route = {} if host.gateway is None else {"defaultRoute": f"via {host.gateway}"}
+            self.addHost(
+                host.name, ip=str(host.address), mac=host.mac, neighbours=dict(host.neighbours),
+                **route,
+            )  # fmt: skip
+        interfaces = {host.name: host.interface for host in network.hosts}
+        for link in network.links:
+            names = {"intfName1": link.node1, "intfName2": link.node2}
+            self.addLink(
+                link.node1, link.node2, port1=link.port1, port2=link.port2,
+                params1=dict(link.properties1), params2=dict(link.properties2),
+                **{key: interfaces[node] for key, node in names.items() if node in interfaces},
+            )  # fmt: skip
+
+
+def _check_hosts(network: DescribedNetwork) -> None:
+    """Check that each host has one link, since it has one interface name and address."""
+    ends = Counter(node for link in network.links for node in (link.node1, link.node2))
+    for host in network.hosts:
+        if ends[host.name] != 1:
+            raise TestbedError(f"host {host.name} has {ends[host.name]} links: expected one")

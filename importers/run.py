@@ -1,4 +1,4 @@
-"""One run of a described network: up, its switches filled, and then whatever the user commands."""
+"""One run of a described network: starts it, fills its switches, and runs the user's commands."""
 
 import argparse
 import dataclasses
@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from controllers.connection import connection
-from importers.network import DescribedNetwork, Host, Switch
+from importers.network import DescribedNetwork, DescribedTopo, Host, Switch
 from importers.scripts import Scripts
-from importers.topology import DescribedTopo
 from telemark.backends.real.mininet_cli import script_lines
 from telemark.network import Network
 from telemark.results.files import make_folder, replace
@@ -23,11 +22,11 @@ from telemark.session.run import Run
 def run_network(described: DescribedNetwork, options: argparse.Namespace, run: Run) -> int:
     """Run a described network. Returns the exit status; raises TestbedError."""
     if options.commands is not None:
-        script_lines(options.commands)  # what cannot be read is told before the network is made
-    for line in described.told:
+        script_lines(options.commands)  # report syntax errors before the network starts
+    for line in described.messages:
         run.progress.say(line)
     if options.time == "real":
-        os.chdir(described.folder)  # hosts' shells begin there
+        os.chdir(described.folder)  # working directory of hosts' shells
     with cli.aftermath(run, options), run.progress:
         run.clock.run(_run(described, options, run))
     return cli.PASSED
@@ -39,8 +38,8 @@ async def _run(described: DescribedNetwork, options: argparse.Namespace, run: Ru
     programs = {switch.name: switch.program for switch in described.switches}
     switch_options = {switch.name: switch.options for switch in described.switches}
     with (
-        # The user's turn comes inside of the block, before scripts are judged: the network's end
-        # is no failure of theirs.
+        # The user's commands run inside the block, before scripts are checked: scripts that fail
+        # because the network stops are not reported.
         Network(
             topo, dataclasses.replace(run, interactive=False), program=programs,
             switch_options=switch_options, capture=run.keeps,
@@ -52,8 +51,8 @@ async def _run(described: DescribedNetwork, options: argparse.Namespace, run: Ru
         for host in described.hosts:
             _set_up(net, host, run, scripts, is_real=is_real)
         if is_real:
-            run.progress.say(_where(described.switches))
-            _leave_compiled(net, described)
+            run.progress.say(_p4runtime_addresses(described.switches))
+            _write_compiled(net, described)
             scripts.start()
         else:
             for command in described.scripts:
@@ -65,27 +64,27 @@ async def _run(described: DescribedNetwork, options: argparse.Namespace, run: Ru
 
 
 async def fill(net: Network, switch: Switch, run: Run) -> None:
-    """Write what a switch is to hold at first, and tell how much it was. Raises TestbedError."""
-    if not switch.fillings:
-        run.progress.say(f"{switch.name}: nothing to fill it with: it waits for a controller")
+    """Write the initial content of a switch, with messages for the user. Raises TestbedError."""
+    if not switch.populations:
+        run.progress.say(f"{switch.name}: no table entries given; it waits for a controller")
         return
     async with connection(net, switch.name) as client:
-        for filling in switch.fillings:
-            for line in await filling.write(client, net):
+        for population in switch.populations:
+            for line in await population.write(client, net):
                 run.progress.say(f"{switch.name}: {line}")
 
 
 def _set_up(net: Network, host: Host, run: Run, scripts: Scripts, *, is_real: bool) -> None:
-    """Run a host's commands, and begin its tasks."""
+    """Run a host's commands, and start its tasks."""
     if not is_real:
         for command in [*host.commands, *(task.command for task in host.tasks)]:
             run.progress.say(f"{host.name}: not in virtual time: {command}")
         return
     node = net.host(host.name)
     for command in host.commands:
-        # By eval a quote that is left open ends with its command, and not with what we say next.
+        # eval ends an unbalanced quote with the command, before our own text.
         output = node.cmd(f"eval {shlex.quote(command)}").strip()
-        # What an earlier command left in the background may write at any time.
+        # Background jobs of an earlier command may write at any time.
         status = re.search(r"status=(\d+)", node.cmd('echo "status=$?"'))
         if status is None or status[1] != "0":
             ended = "" if status is None else f" ended with status {status[1]}"
@@ -95,9 +94,9 @@ def _set_up(net: Network, host: Host, run: Run, scripts: Scripts, *, is_real: bo
         scripts.begin(name, f"sleep {task.at_s:g}; {task.command}", node.popen)
 
 
-def _leave_compiled(net: Network, described: DescribedNetwork) -> None:
-    """Put the programs of switches that wait for a controller where it looks for them."""
-    waiting = [switch for switch in described.switches if not switch.fillings]
+def _write_compiled(net: Network, described: DescribedNetwork) -> None:
+    """Write the programs of switches without table entries to where controllers expect them."""
+    waiting = [switch for switch in described.switches if not switch.populations]
     if not waiting or described.compiled is None:
         return
     for folder in (described.compiled, *described.folders):
@@ -109,8 +108,8 @@ def _leave_compiled(net: Network, described: DescribedNetwork) -> None:
             replace(described.compiled / target, partial(shutil.copyfile, source))
 
 
-def _where(switches: Sequence[Switch]) -> str:
-    """How controllers of the user's reach the switches."""
+def _p4runtime_addresses(switches: Sequence[Switch]) -> str:
+    """Return the P4Runtime addresses of switches for controllers of the user."""
     places = ", ".join(f"{each.name} 127.0.0.1:{each.grpc_port} (device {each.device_id})"
                        for each in switches)  # fmt: skip
-    return f"P4Runtime, for those who enter this run: {places}"
+    return f"P4Runtime, in the namespaces of this run: {places}"

@@ -1,4 +1,4 @@
-"""What runs beside a described network: controllers of its author, and tasks of its hosts."""
+"""Commands that run alongside a described network: controllers and tasks of hosts."""
 
 import subprocess
 from collections.abc import Callable, Sequence
@@ -11,15 +11,15 @@ from telemark.backends.real.p4utils.environment import environment, interpreter
 from telemark.errors import TestbedError
 from telemark.session.run import Run
 
-TIMED_OUT = (124, 137)  # exit status of timeout(1), as tasks mean it
+TIMED_OUT = (124, 137)  # exit status of timeout(1), normal for tasks
 
 
 class Scripts:
-    """Commands for a shell, from start() or begin() until the end of the `with` block.
+    """Shell commands that run from start() or begin() until the end of the `with` block.
 
-    They run in the run's own namespaces, with p4-utils' Python first on PATH where there is one,
-    and end with them at the latest. One that failed is told of, with the last line that it wrote:
-    all that they write goes to files, since nobody would read it from pipes.
+    They run in the namespaces of the run, with p4-utils' Python first in PATH if it is installed,
+    and are terminated at the end of the block. A failed command is reported with its last line of
+    output. Output goes to files, since nothing would read it from pipes.
     """
 
     def __init__(self, commands: Sequence[str], folder: Path, run: Run) -> None:
@@ -29,7 +29,7 @@ class Scripts:
         self._started: list[tuple[str, Path, subprocess.Popen[Any]]] = []
 
     def start(self) -> None:
-        """Let them begin."""
+        """Start the commands."""
         variables = _variables() if self._commands else None
         popen = partial(
             subprocess.Popen, cwd=self._folder, env=variables, start_new_session=True
@@ -38,7 +38,7 @@ class Scripts:
             self.begin(f"`{command}`", command, popen)
 
     def begin(self, name: str, command: str, popen: Callable[..., subprocess.Popen[Any]]) -> None:
-        """Let one begin, by a host's popen(), say; `name` is how it is told of."""
+        """Start a command, for example with a host's popen(); `name` is used in messages."""
         log = self._run.folder / f"script-{len(self._started)}.log"
         with log.open("w") as output:
             process = popen(
@@ -57,12 +57,12 @@ class Scripts:
     ) -> None:
         for name, log, process in self._started:
             if (status := process.poll()) and status not in TIMED_OUT:
-                lines = log.read_text(errors="replace").strip().splitlines() or ["it said nothing"]
+                lines = log.read_text(errors="replace").strip().splitlines() or ["no output"]
                 self._run.progress.say(f"{name} ended with status {status}: {lines[-1]}")
 
 
 def _variables() -> dict[str, str] | None:
     try:
         return environment(interpreter())
-    except TestbedError:  # then what needs it says so
+    except TestbedError:  # reported by the first command that needs it
         return None

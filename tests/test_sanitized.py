@@ -17,21 +17,21 @@ ELSEWHERE = {
     "test_int_dissector.py",
     "test_int_end_to_end.py",
     "test_int_export.py",
-    "test_int_standing.py",
+    "test_int_process.py",
     "test_int_store.py",  # what others do with what test_int_decoder.py and test_int_index.py find
     "test_limits.py",
     "test_reader.py",
     "test_roce_application.py",
     "test_roce_bypass.py",
-    "test_roce_card.py",
+    "test_roce_raw_socket_nic.py",
     "test_roce_exchange.py",
-    "test_roce_manager.py",
+    "test_roce_connection_manager.py",
     "test_roce_packets.py",
     "test_roce_persistence.py",
     "test_roce_region.py",
     "test_roce_rxe.py",  # a virtual machine's
     "test_roce_rxe_switch.py",
-    "test_roce_shares.py",
+    "test_roce_work_partition.py",
     "test_thread_races.py",  # has another sanitizer
     "test_widths.py",  # run no C, or hardly any
     "test_unmapping.py",  # what has sanitizers stays mapped

@@ -1,4 +1,4 @@
-/* Numbers in packets: big-endian, wherever they lie. */
+/* Big-endian numbers in packets, at any alignment. */
 #ifndef COLLECTORS_NUMBERS_H
 #define COLLECTORS_NUMBERS_H
 

@@ -1,1 +1,1 @@
-"""Direct Telemetry Access: stores in memory that switches write to, and what they can be asked."""
+"""Direct Telemetry Access (DTA): packets, load generator, and readers of the stores in memory."""

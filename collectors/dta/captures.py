@@ -1,4 +1,4 @@
-"""DTA reports from captures: those that are in them, or one of each packet."""
+"""DTA reports read from a capture, or made from the packets of a capture."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -11,13 +11,13 @@ from scapy.layers.inet import IP, TCP, UDP
 from scapy.packet import Packet
 from scapy.utils import PcapReader
 
-from collectors.dta.load import Load, Reports, named
+from collectors.dta.load import Load, Reports, reporter_keys
 from collectors.dta.packets import PORT, PROTOTYPE_PORT
 from telemark.errors import TestbedError
 
 
-def captured(path: Path, speed: float = 1.0) -> Reports:
-    """The DTA reports of a pcap file, as they are and when they were, `speed` times as fast.
+def read_reports(path: Path, speed: float = 1.0) -> Reports:
+    """Return the DTA reports of a pcap file with their payloads and times, `speed` times as fast.
 
     Raises TestbedError.
     """
@@ -35,16 +35,16 @@ def captured(path: Path, speed: float = 1.0) -> Reports:
     return Reports(payloads, ports, None, offsets_ns)
 
 
-def counted(path: Path, load: Load) -> Reports:
-    """Of each IPv4 packet of a pcap file a report as `load` describes it, with the key of its flow.
+def reports_of_packets(path: Path, load: Load) -> Reports:
+    """Make one report, as described by `load`, for each IPv4 packet of a pcap file.
 
-    Flows are named as by flow_key() of controllers/dta/watch.py; the prototype's by the source's
-    address. `load.count` is at most how many packets are looked at. Raises TestbedError.
+    The key is the flow of the packet: as flow_key() of controllers/dta/watch.py returns it, or the
+    source address for the prototype. At most `load.count` packets are read. Raises TestbedError.
     """
     flows = [_flow_words(packet) for packet in _packets(path) if IP in packet][: load.count]
     if not flows:
-        raise TestbedError(f"{path}: no IPv4 packets in it, to make reports of")
-    keys = named(load, np.array(flows, np.uint32))
+        raise TestbedError(f"{path}: no IPv4 packets in it; give a capture of IPv4 traffic")
+    keys = reporter_keys(load, np.array(flows, np.uint32))
     return dataclasses.replace(load, count=len(flows), keys=keys).reports()
 
 

@@ -1,4 +1,4 @@
-"""A host that sends DTA reports, and sends them again when a translator misses them."""
+"""Host application that sends DTA reports, and resends them when a translator misses them."""
 
 import random
 from collections import OrderedDict
@@ -14,64 +14,64 @@ from telemark.apps.application import Application, Host
 from telemark.traffic.received import Datagrams
 
 LEAD_NS = 20_000_000  # before the first report
-KEPT = 1024  # reports that can be sent again
-TRIES = 16  # how often one of them is, whoever asks for it
-PATIENCE_NS = 1_000_000  # before a second time, and twice as long before each further one
+KEPT = 1024  # reports kept for resending
+TRIES = 16  # maximum number of times that a report is resent
+PATIENCE_NS = 1_000_000  # before the second resend; doubles before each further one
 
 
 @dataclass(frozen=True)
 class Sent:
-    """What a generator did."""
+    """Result of a generator."""
 
     sent: int  # new reports
     resent: int
     nacks: int
-    left: int  # reports that were asked for and are not kept, or no more
-    given_up: int  # reports that were asked for after they had been sent again TRIES times
-    strange: int  # what came to the port of NACKs, and is none
-    first_ns: int  # when the first one was sent, and the last
+    left: int  # requested reports that are not kept, or no longer
+    given_up: int  # requested reports that had already been resent TRIES times
+    strange: int  # datagrams at the NACK port that are not NACKs
+    first_ns: int  # send time of the first report
     last_ns: int
-    max_late_ns: int  # behind the schedule
+    max_late_ns: int  # largest delay behind the schedule
 
 
 @dataclass
 class _Kept:
-    """A report that may be sent again."""
+    """A report that may be resent."""
 
     payload: bytes
     tries: int = 0
-    is_due: bool = False  # it is about to be
+    is_due: bool = False  # a resend is scheduled
     is_given_up: bool = False
 
 
 class Generator(Application):
-    """Sends reports to a collector's address, at a steady rate or when a capture has them.
+    """Sends reports to a collector's address, at a steady rate or at the times of a capture.
 
-    The translator on the way takes them. Its result is Sent. Reports of ours that are
-    retransmittable are kept for a while, and sent again after a NACK: the first time at once, and
-    later after a while that grows, since a translator whose rate refuses a report, or one who makes
-    NACKs up, asks for it again as soon as it comes.
+    The translator on the path takes the reports. The result is Sent. Retransmittable reports in
+    Telemark's format are kept for a while and resent after a NACK: the first time immediately,
+    later after an increasing delay. Otherwise a translator that rejects reports by rate, or a
+    sender of forged NACKs, would request the same report in a loop.
     """
 
     def __init__(
         self, load: Load | Reports, to_address: str, rate_per_s: float = 1000, *,
         start_ns: int | None = None, source_port: int = PORT, kept: int = KEPT,
     ) -> None:  # fmt: skip
-        """`rate_per_s` is not that of reports that have times. `start_ns`: of the common clock."""
+        """Reports that have times ignore `rate_per_s`. `start_ns` is on the common clock."""
         self._load = load
         self._to_address = to_address
         self._rate_per_s = rate_per_s
         self._start_ns = start_ns
         self._source_port = source_port
-        self._most_kept = kept
+        self._max_kept = kept
         self._kept: OrderedDict[int, _Kept] = OrderedDict()
-        self._dice = random.Random(1)
+        self._rng = random.Random(1)
         self._sent = self._resent = self._nacks = self._left = self._given_up = self._strange = 0
-        self._most_late_ns = 0
+        self._max_late_ns = 0
         self._first_ns = self._last_ns = 0
 
     def start(self, host: Host) -> None:
-        """Make the reports, and wait for the time of the first."""
+        """Make the reports, and wait for the send time of the first."""
         reports = self._load.reports() if isinstance(self._load, Load) else self._load
         self._payloads, self._ports = reports.payloads, reports.ports
         offsets_ns = reports.offsets_ns
@@ -83,7 +83,7 @@ class Generator(Application):
         host.call_at(self._due_ns[0], self._send_due)
 
     def _listen(self, host: Host) -> None:
-        """Open the ports of reports and of NACKs."""
+        """Open the ports for reports and NACKs."""
         self._host = host
         self._udp = host.udp(self._source_port)
         self._nack_port = host.udp(NACK_PORT, self.on_nacks)
@@ -91,7 +91,7 @@ class Generator(Application):
     def _send_due(self) -> None:
         now_ns = self._host.now_ns()
         while self._sent < len(self._due_ns) and self._due_ns[self._sent] <= now_ns:
-            self._most_late_ns = max(self._most_late_ns, now_ns - self._due_ns[self._sent])
+            self._max_late_ns = max(self._max_late_ns, now_ns - self._due_ns[self._sent])
             self._send(self._payloads[self._sent], self._ports[self._sent], now_ns)
         if self._sent < len(self._due_ns):
             self._host.call_at(self._due_ns[self._sent], self._send_due)
@@ -109,11 +109,11 @@ class Generator(Application):
         report = DTA(payload[:8])
         if report.retransmittable:
             self._kept[report.sequence] = _Kept(payload)
-            if len(self._kept) > self._most_kept:
+            if len(self._kept) > self._max_kept:
                 self._kept.popitem(last=False)
 
     def on_nacks(self, datagrams: Datagrams) -> None:
-        """Send again what is missing, and still kept."""
+        """Resend missing reports that are still kept."""
         for each in datagrams:
             try:
                 packet = decode(each.payload)
@@ -126,7 +126,8 @@ class Generator(Application):
                 self._send_again(packet.sequence, min(packet[Nack].count, self._sent))
 
     def _send_again(self, first: int, count: int) -> None:
-        # Of what is kept, and not number by number: a NACK may ask for 2^32 - 1.
+        # Iterate over kept reports, not over the requested range: a NACK may request 2^32 - 1
+        # reports.
         wanted = [
             kept for sequence, kept in self._kept.items() if (sequence - first) % (1 << 32) < count
         ]
@@ -139,8 +140,8 @@ class Generator(Application):
                 self._resend(kept)
             elif not kept.is_due:
                 kept.is_due = True
-                # Those that were refused together come apart.
-                wait_ns = (PATIENCE_NS << kept.tries) * (0.5 + self._dice.random() / 2)
+                # Spread the resends of reports that were rejected together.
+                wait_ns = (PATIENCE_NS << kept.tries) * (0.5 + self._rng.random() / 2)
                 self._host.call_at(self._host.now_ns() + wait_ns, partial(self._resend, kept))
 
     def _resend(self, kept: "_Kept") -> None:
@@ -150,6 +151,6 @@ class Generator(Application):
         self._udp.send(kept.payload, self._to_address, PORT)
 
     def result(self) -> Any:
-        """Sent."""
+        """Return the Sent result."""
         return Sent(self._sent, self._resent, self._nacks, self._left, self._given_up,
-                    self._strange, self._first_ns, self._last_ns, self._most_late_ns)  # fmt: skip
+                    self._strange, self._first_ns, self._last_ns, self._max_late_ns)  # fmt: skip

@@ -1,17 +1,17 @@
-"""Key-Write: the last values of keys, in memory that switches write to, found again by hashing.
+"""Key-Write: the last value of each key in memory that switches write to, addressed by hashing.
 
     region = Region(slot(words=1), 1 << 20, Path("store"))
     store = Store(region.records)
     answers = store.query(key_words([0x0A000001]), copies=2)
     answers.found, answers.data
 
-A translator writes each value to `copies` slots that are hashes of its key, whatever lies there:
-it asks nothing and it keeps no state. A slot begins with a checksum of the key, by which a reader
-knows it again. So a value may be gone, overwritten by others', and with few bits of checksum
-an answer may be another key's: theory.py says how often.
+A translator writes each value to `copies` slots, chosen by hashes of the key. It overwrites old
+content, reads nothing and keeps no state. A slot begins with a checksum of the key, which a reader
+verifies. So a value may be overwritten by other keys, and with a short checksum an answer may
+belong to another key; theory.py computes the probabilities.
 
-The store is its memory: opened again, after a crash or by another process, it answers the same.
-What is asked while a translator writes may be half written where a slot has more than 8 bytes.
+The memory is the whole state of a store: it answers the same when another process opens it, or
+after a crash. A slot of more than 8 bytes may be half written during a query.
 """
 
 import enum
@@ -23,28 +23,28 @@ from numpy.typing import NDArray
 from collectors.dta.hashes import MAX_COPIES, Words, checksums, slots
 from telemark.errors import TestbedError
 
-DATA_WORDS = (1, 3, 7)  # of a slot, beside its checksum
+DATA_WORDS = (1, 3, 7)  # words of data in a slot, without its checksum
 CHECKSUM_BITS = range(8, 32)
-_AT_A_TIME = 1 << 13  # keys: what they need stays in the caches of a core
+_BATCH = 1 << 13  # keys per batch: their data fit into the caches of a core
 
 
 class Policy(enum.Enum):
-    """Which of the values that are found in a key's slots is its answer."""
+    """Selection of the answer among the values found in the slots of a key."""
 
-    FIRST = "first"  # of the first copy that has the key's checksum
-    PLURALITY = "plurality"  # that which more copies have than any other
-    CONSENSUS = "consensus"  # the same, and two copies at least
+    FIRST = "first"  # the first copy with the key's checksum
+    PLURALITY = "plurality"  # the value that most copies have; none if two values tie
+    CONSENSUS = "consensus"  # the value that all matching copies have, at least two
 
 
 class Answers(NamedTuple):
-    """Of n keys."""
+    """Answers for n keys."""
 
     found: NDArray[np.bool_]  # (n,)
-    data: Words  # (n, words); zeros where nothing was found
+    data: Words  # (n, words); zeros if not found
 
 
 def slot(words: int) -> np.dtype[Any]:
-    """What lies in memory of a slot with so many words of data. Raises TestbedError."""
+    """Return the memory layout of a slot with `words` words of data. Raises TestbedError."""
     if words not in DATA_WORDS:
         raise TestbedError(f"slots of {words} words of data: expected one of {DATA_WORDS}")
     return np.dtype([("checksum", ">u4"), ("data", ">u4", (words,))])
@@ -54,7 +54,7 @@ class Store:
     """Slots that a translator writes to."""
 
     def __init__(self, records: NDArray[Any], checksum_bits: int = 31) -> None:
-        """`records`: those of a Region of slot()s; `checksum_bits`: as its translator has it.
+        """`records`: a Region of slot()s; `checksum_bits`: as configured in the translator.
 
         Raises TestbedError.
         """
@@ -64,34 +64,35 @@ class Store:
         if checksum_bits not in CHECKSUM_BITS:
             raise TestbedError(f"checksums of {checksum_bits} bits: expected 8 to 31")
         self.checksum_bits = checksum_bits
-        self._words = records.view(">u4").reshape(self.count, -1)  # of each slot
+        self._words = records.view(">u4").reshape(self.count, -1)  # words of each slot
 
     def query(self, keys: Words, copies: int, policy: Policy = Policy.PLURALITY) -> Answers:
-        """What is known of keys (n, 4) that were written `copies` times. Raises TestbedError."""
+        """Look up keys (n, 4) that were written `copies` times. Raises TestbedError."""
         _check(copies)
         answers = Answers(
             np.empty(len(keys), np.bool_),
             np.empty((len(keys), self._words.shape[1] - 1), np.uint32),
         )
-        for at in range(0, len(keys), _AT_A_TIME):
-            part = slice(at, at + _AT_A_TIME)
-            answers.found[part], answers.data[part] = self._asked(keys[part], copies, policy)
+        for at in range(0, len(keys), _BATCH):
+            part = slice(at, at + _BATCH)
+            answers.found[part], answers.data[part] = self._query_batch(keys[part], copies, policy)
         return answers
 
     def write(self, keys: Words, data: Words, copies: int) -> None:
-        """What a translator does to the memory, report after report: the model of it.
+        """Write to the memory as a translator does, report by report: its model.
 
         `data`: (n, words). Raises TestbedError.
         """
         _check(copies)
-        for at in range(0, len(keys), _AT_A_TIME):
-            part = slice(at, at + _AT_A_TIME)
+        for at in range(0, len(keys), _BATCH):
+            part = slice(at, at + _BATCH)
             sums = checksums(keys[part], self.checksum_bits)
             written = np.column_stack([sums, data[part]]).astype(">u4")
             places = slots(keys[part], copies, self.count).T.reshape(-1)
-            self._words[places] = np.repeat(written, copies, axis=0)  # of one place the last stays
+            # the last write to a slot remains
+            self._words[places] = np.repeat(written, copies, axis=0)
 
-    def _asked(self, keys: Words, copies: int, policy: Policy) -> Answers:
+    def _query_batch(self, keys: Words, copies: int, policy: Policy) -> Answers:
         places = slots(keys, copies, self.count)
         copied = self._words.take(places, axis=0)  # (copies, n, 1 + words)
         is_own = copied[..., 0] == checksums(keys, self.checksum_bits)
@@ -99,28 +100,30 @@ class Store:
             found, choice = is_own.any(axis=0), is_own.argmax(axis=0)
         else:
             least = 2 if policy is Policy.CONSENSUS else 1
-            found, choice = _elected(is_own & ~_repeated(places), copied[..., 1:], least)
+            found, choice = _vote(is_own & ~_is_repeated_slot(places), copied[..., 1:], least)
         data = copied[choice, np.arange(len(keys)), 1:].astype(np.uint32)
         data[~found] = 0
         return Answers(found, data)
 
 
-def _repeated(places: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Of each copy (copies, n): whether an earlier one is the same slot, which has but one vote."""
+def _is_repeated_slot(places: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return, for each copy (copies, n), whether an earlier copy is in the same slot: one vote
+    each.
+    """
     found = np.zeros(places.shape, np.bool_)
     for one in range(1, len(places)):
         found[one] = (places[:one] == places[one]).any(axis=0)
     return found
 
 
-def _elected(
+def _vote(
     is_own: NDArray[np.bool_], values: NDArray[Any], least: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """Whether more copies, and `least`, have one value than any other has; and one that has it.
+    """Return whether one value has the most votes, at least `least`, and the index of such a copy.
 
     `is_own`: (copies, n); `values`: (copies, n, words).
     """
-    votes = is_own.astype(np.int8)  # of each copy: how many have its value
+    votes = is_own.astype(np.int8)  # for each copy, the number of copies with its value
     for one in range(len(is_own)):
         for other in range(one):
             agree = is_own[one] & is_own[other]
@@ -129,7 +132,7 @@ def _elected(
             votes[one] += agree
             votes[other] += agree
     most = votes.max(axis=0)
-    is_alone = (votes == most).sum(axis=0) == most  # or another value has as many
+    is_alone = (votes == most).sum(axis=0) == most  # no other value has as many votes
     return is_alone & (most >= least), votes.argmax(axis=0)
 
 

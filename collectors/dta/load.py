@@ -1,18 +1,16 @@
-"""DTA reports in great numbers, from a description: what is sent is known.
+"""Load of DTA reports from a description; the sent fields are known.
 
-load = Load(count=100_000, mix={Op.KEY_WRITE: 3, Op.APPEND: 1}, redundancy=2, lists=range(16))
-reports = load.reports()        # their payloads, and what they say, in arrays
+    load = Load(count=100_000, mix={Op.KEY_WRITE: 3, Op.APPEND: 1}, redundancy=2, lists=range(16))
+    reports = load.reports()        # their payloads, and their fields as arrays
 
-Keys are random unless it is said otherwise: keys that count up fall side by side into slots, where
-random ones collide, and are no load.
+Keys are random by default: consecutive keys would fall into distinct slots and never collide.
 """
 
 import enum
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,16 +18,14 @@ from numpy.typing import NDArray
 from collectors.dta.hashes import HOPS, MAX_COPIES
 from collectors.dta.key_write import DATA_WORDS
 from collectors.dta.packets import PORT, PROTOTYPE_PORT, VERSION, Op
-from collectors.dta.paths import WORDS as PATH_WORDS
-from collectors.dta.paths import encode
-from collectors.dta.sketches import ROWS
+from collectors.dta.sketch_merge import ROWS
 
-Dice = np.random.Generator
+Rng = np.random.Generator
 KEY_WORDS = 4
 
 
 class Format(enum.Enum):
-    """Base headers: ours, and the prototype's with and without the tracking of losses."""
+    """Base headers: Telemark's, and the prototype's with and without loss tracking."""
 
     OURS = np.dtype([("flags", "u1"), ("opcode", "u1"), ("reporter", ">u2"), ("sequence", ">u4")])
     TRACKED = np.dtype([("opcode", "u1"), ("sequence", "u1"), ("flags", "u1")])
@@ -37,37 +33,30 @@ class Format(enum.Enum):
 
     @property
     def port(self) -> int:
-        """UDP's, where reports go to."""
+        """UDP destination port of reports."""
         return PORT if self is Format.OURS else PROTOTYPE_PORT
 
     @property
     def flags(self) -> tuple[int, int, int]:
-        """What the byte of flags has always, with `immediate` and with `retransmittable`."""
+        """Constant flags, and the bits of `immediate` and `retransmittable`."""
         return {Format.OURS: (VERSION << 4, 8, 4), Format.TRACKED: (0, 0x80, 0x40),
                 Format.PLAIN: (0, 0x80, 0)}[self]  # fmt: skip
 
 
-class Keys(enum.Enum):
-    """Where keys come from."""
-
-    RANDOM = "random"
-    SEQUENTIAL = "sequential"  # 0, 1, 2, ...: as the published generator's; no load
-
-
 @dataclass(frozen=True)
 class Load:
-    """Reports of one reporter. Raises ValueError for what cannot be sent.
+    """Reports of one reporter. Raises ValueError for invalid parameters.
 
-    `mix` says how many of each opcode, in proportion; a postcard counts as the whole path of
-    `hops` reports. Keys are of 128 bits (the prototype's: of 32); with `distinct` so many of them
-    come again and again, drawn evenly. Of a Key-Write's data the first word counts the reports,
-    and so do an Append's data; addends are `addend`, and other words random.
+    `mix` gives the proportions of opcodes; a postcard counts as the whole path of `hops` reports.
+    Keys have 128 bits (32 in the prototype); with `distinct`, they are drawn uniformly from so many
+    keys. The first data word of Key-Writes and Appends counts the reports; increments are `addend`,
+    and all other words are random.
     """
 
     count: int
     mix: Mapping[Op, float] = field(default_factory=lambda: {Op.KEY_WRITE: 1.0})
     format: Format = Format.OURS
-    keys: Keys | NDArray[np.uint32] = Keys.RANDOM  # or those of each report: (count, 4)
+    keys: NDArray[np.uint32] | None = None  # (count, 4); None: random keys
     distinct: int | None = None
     redundancy: int = 2
     words: int = 1
@@ -89,7 +78,7 @@ class Load:
             raise ValueError(f"load: {problem}")
 
     def reports(self) -> "Reports":
-        """The same ones each time."""
+        """Make the reports; each call returns the same ones."""
         rng = np.random.default_rng(self.seed)
         chances = np.array([*self.mix.values()], float)
         units = rng.choice([int(op) for op in self.mix], self.count, p=chances / chances.sum())
@@ -97,7 +86,7 @@ class Load:
         unit = np.repeat(np.arange(self.count), lengths)[: self.count]
         hop = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         number = np.arange(self.count)
-        said = Said(
+        fields = ReportFields(
             units[unit].astype(np.uint8),
             self._keys(rng)[unit],
             hop[: self.count].astype(np.uint8),
@@ -106,30 +95,24 @@ class Load:
                 [number.astype(np.uint32), rng.integers(0, 1 << 32, (self.count, 6), np.uint32)]
             ),
         )
-        rows = partial(_rows, self, said)
+        rows = partial(_rows, self, fields)
         payloads: list[bytes] = [b""] * self.count
         for op in self.mix:
-            chosen = np.flatnonzero(said.opcode == op)
+            chosen = np.flatnonzero(fields.opcode == op)
             for index, row in zip(chosen, rows(op, chosen), strict=True):
                 payloads[index] = row.tobytes()
-        return Reports(payloads, [self.format.port] * self.count, said)
+        return Reports(payloads, [self.format.port] * self.count, fields)
 
-    def _keys(self, rng: Dice) -> NDArray[np.uint32]:
-        """Of each unit: (count, 4)."""
-        if not isinstance(self.keys, Keys):
+    def _keys(self, rng: Rng) -> NDArray[np.uint32]:
+        """Return the key of each unit: (count, 4)."""
+        if self.keys is not None:
             return self.keys
         size = self.distinct or self.count
-        if self.keys is Keys.SEQUENTIAL:
-            pool = np.zeros((size, KEY_WORDS), np.uint32)
-            pool[:, 3] = np.arange(size)
-        else:
-            pool = rng.integers(0, 1 << 32, (size, KEY_WORDS), np.uint32)
-            if self.format is not Format.OURS:
-                pool[:, :3] = 0
+        pool = rng.integers(0, 1 << 32, (size, KEY_WORDS), np.uint32)
+        if self.format is not Format.OURS:
+            pool[:, :3] = 0
         if self.distinct is None:
             return pool
-        if self.keys is Keys.SEQUENTIAL:
-            return pool[np.arange(self.count) % size]
         return pool[rng.integers(0, size, self.count)]
 
     def _problem(self) -> str:
@@ -144,7 +127,7 @@ class Load:
         for what, (value, low, high) in limits.items():
             if not low <= value <= high:
                 return f"{what} {value}: expected {low} to {high}"
-        if not isinstance(self.keys, Keys) and self.keys.shape != (self.count, KEY_WORDS):
+        if self.keys is not None and self.keys.shape != (self.count, KEY_WORDS):
             return f"keys of shape {self.keys.shape}: expected ({self.count}, {KEY_WORDS})"
         if self.words not in DATA_WORDS:
             return f"words {self.words}: expected one of {DATA_WORDS}"
@@ -158,84 +141,40 @@ class Load:
         return ""
 
 
-def of_paths(load: Load, keys: NDArray[np.uint32], paths: Sequence[Sequence[int]]) -> list[bytes]:
-    """Reports of flows' paths as `load` describes them: of each path one of each opcode in its mix.
-
-    `keys`: (n, 4); `paths`: of each the switches, from the source on. A Key-Write has the path
-    (paths.py), postcards one switch each, up to HOPS of them, an Append 32 bits of a hash of the
-    key. Payloads, in this order; `load.count` and its keys say nothing. Raises ValueError.
-    """
-    if Op.SKETCH_MERGE in load.mix:
-        raise ValueError("SKETCH_MERGE: paths have no columns of sketches")
-    units = [
-        (flow, op, hop)
-        for flow, path in enumerate(paths) for op in load.mix
-        if op is not Op.POSTCARDING or len(path) <= HOPS
-        for hop in range(len(path) if op is Op.POSTCARDING else 1)
-    ]  # fmt: skip
-    flow = np.array([flow for flow, _, _ in units])
-    words = np.stack([_path_words(op, keys[flow], paths[flow], hop) for flow, op, hop in units])
-    number = (np.arange(len(units)) + load.first_sequence) % len(load.lists)
-    said = Said(
-        np.array([op for _, op, _ in units], np.uint8), named(load, keys)[flow],
-        np.array([hop for _, _, hop in units], np.uint8),
-        (number * load.lists.step + load.lists[0]).astype(np.uint32), words,
-    )  # fmt: skip
-    hops = np.array([len(path) for path in paths])[flow]
-    payloads: list[bytes] = [b""] * len(units)
-    for op, length in {(op, len(paths[flow])) for flow, op, _ in units}:
-        chosen = np.flatnonzero((said.opcode == op) & (hops == length))
-        alike = replace(load, words=PATH_WORDS, hops=min(length, HOPS), values=1 << 32)
-        for index, row in zip(chosen, _rows(alike, said, op, chosen), strict=True):
-            payloads[index] = row.tobytes()
-    return payloads
-
-
-def _path_words(
-    op: Op, key: NDArray[np.uint32], path: Sequence[int], hop: int
-) -> NDArray[np.uint32]:
-    """What is said of a path, where reports of the opcode have it: (7,)."""
-    if op is Op.KEY_WRITE:
-        return encode(path)
-    words = np.zeros(PATH_WORDS, np.uint32)
-    words[0] = crc32(key.astype(">u4").tobytes())  # of Append, as reporters name a flow
-    words[1] = path[hop]  # of a postcard
-    return words
-
-
-def named(load: Load, keys: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Keys of flows as reporters of the format name them: the prototype's by their sources."""
+def reporter_keys(load: Load, keys: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Return flow keys in the reporter's format; the prototype uses source addresses."""
     if load.format is Format.OURS:
         return keys
     return np.column_stack([np.zeros((len(keys), 3), np.uint32), keys[:, 0]])
 
 
 @dataclass(frozen=True)
-class Said:
-    """What reports say, where their opcodes have such a thing: arrays of one length."""
+class ReportFields:
+    """Fields of reports, as arrays of one length; unused fields of an opcode have any value."""
 
     opcode: NDArray[np.uint8]
     key: NDArray[np.uint32]  # (n, 4)
     hop: NDArray[np.uint8]
     list: NDArray[np.uint32]
-    words: NDArray[np.uint32]  # (n, 7): a Key-Write's data, the first of them an Append's
+    # (n, 7): data of a Key-Write; the first word is also an Append's data
+    words: NDArray[np.uint32]
 
-    def __getitem__(self, chosen: NDArray[np.intp]) -> "Said":
-        return Said(*(column[chosen] for column in vars(self).values()))
+    def __getitem__(self, chosen: NDArray[np.intp]) -> "ReportFields":
+        return ReportFields(*(column[chosen] for column in vars(self).values()))
 
 
 @dataclass(frozen=True)
 class Reports:
-    """UDP payloads to send one after the other, the ports that they go to, and what they say."""
+    """UDP payloads in sending order, with their ports and fields."""
 
     payloads: list[bytes]
     ports: list[int]
-    said: Said | None = None  # None: nobody knows
-    offsets_ns: NDArray[np.int64] | None = None  # when, behind the first; None: at a rate
+    fields: ReportFields | None = None  # None: unknown
+    offsets_ns: NDArray[np.int64] | None = None  # send times relative to the first; None: at a rate
 
 
-def _rows(load: Load, said: Said, op: Op, chosen: NDArray[np.intp]) -> NDArray[np.void]:
-    """The chosen reports, all of one opcode, as they are sent."""
+def _rows(load: Load, fields: ReportFields, op: Op, chosen: NDArray[np.intp]) -> NDArray[np.void]:
+    """Return the chosen reports, all of one opcode, in wire format."""
     body = _KINDS[load.format][op](load)
     rows = np.zeros(len(chosen), np.dtype([*_fields(load.format.value), *body]))
     base, immediate, retransmittable = load.format.flags
@@ -246,12 +185,12 @@ def _rows(load: Load, said: Said, op: Op, chosen: NDArray[np.intp]) -> NDArray[n
         rows["sequence"] = (chosen + load.first_sequence) % modulus
     values = {
         "reporter": load.reporter, "redundancy": load.redundancy, "words": load.words,
-        "key": said.key[chosen], "short_key": said.key[chosen, 3], "list": said.list[chosen],
-        "hop": said.hop[chosen], "short_hop": said.hop[chosen] + 1, "hops": load.hops,
-        "value": said.words[chosen, 1].astype(np.int64) % load.values, "addend": load.addend,
-        "data": said.words[chosen, : load.words], "appended": said.words[chosen, 0],
-        "sketch": load.sketch, "column": said.words[chosen, 0] % load.columns,
-        "counters": said.words[chosen, 1 : 1 + ROWS],
+        "key": fields.key[chosen], "short_key": fields.key[chosen, 3], "list": fields.list[chosen],
+        "hop": fields.hop[chosen], "short_hop": fields.hop[chosen] + 1, "hops": load.hops,
+        "value": fields.words[chosen, 1].astype(np.int64) % load.values, "addend": load.addend,
+        "data": fields.words[chosen, : load.words], "appended": fields.words[chosen, 0],
+        "sketch": load.sketch, "column": fields.words[chosen, 0] % load.columns,
+        "counters": fields.words[chosen, 1 : 1 + ROWS],
     }  # fmt: skip
     for name in rows.dtype.names or ():
         if name in values:
@@ -284,4 +223,4 @@ _PROTOTYPES: dict[Op, Any] = {
     Op.POSTCARDING: lambda _: [("short_key", ">u4"), ("short_hop", "u1"), ("value", ">u4")],
 }  # fmt: skip
 _KINDS = {Format.OURS: _OURS, Format.TRACKED: _PROTOTYPES, Format.PLAIN: _PROTOTYPES}
-"""What follows the base header, by opcode: fields of a row."""
+"""Fields of a row after the base header, by opcode."""

@@ -1,13 +1,13 @@
-"""DTA packets in scapy: the version-marked header of ours, and both of the published prototype.
+"""DTA packets in scapy: Telemark's version-marked header, and both headers of the prototype.
 
-A packet is built layer by layer; UDP's destination port follows the base header:
+Build a packet layer by layer; the UDP destination port follows from the base header:
 
     UDP() / DTA(reporter=3, sequence=7) / KeyWrite(redundancy=2, key=5, data=[9])
     UDP() / TrackedDTA(seqnum=7) / ShortKeyWrite(redundancy=2, key=5, data=[9])
     UDP(dport=NACK_PORT) / DTA(reporter=3, sequence=7) / Nack(count=2)
 
-Both builds of the prototype share a port, and a packet does not say which it is of: scapy reads
-there the one that tracks losses, as it is published; PlainDTA(payload) reads the other.
+Both variants of the published prototype share a port, and packets do not carry the variant. scapy
+assumes the published one, which tracks losses; use PlainDTA(payload) for the other.
 """
 
 import enum
@@ -31,15 +31,15 @@ from scapy.packet import Packet, bind_layers, bind_top_down
 
 from collectors.dta.hashes import HOPS, MAX_COPIES
 from collectors.dta.key_write import DATA_WORDS
-from collectors.dta.sketches import ROWS
+from collectors.dta.sketch_merge import ROWS
 
-PROTOTYPE_PORT, PORT, NACK_PORT = 40040, 40042, 40044  # UDP's
+PROTOTYPE_PORT, PORT, NACK_PORT = 40040, 40042, 40044  # UDP
 VERSION = 1
 REDUNDANCIES = range(1, MAX_COPIES + 1)
 
 
 class Op(enum.IntEnum):
-    """Opcodes; the prototype knows the first four."""
+    """Opcodes; the prototype has the first four."""
 
     KEY_WRITE = 0x01
     APPEND = 0x02
@@ -53,23 +53,25 @@ _OPS = {op.value: op.name for op in Op}
 
 
 def _words(name: str, default: Any, count: Callable[[Any], int] | None = None) -> FieldListField:
-    """Words of 32 bits: as many as `count` says of the packet, or all that there are."""
+    """Return a field of 32-bit words: `count` computes their number; without it, all remaining
+    words.
+    """
     return FieldListField(name, default, XIntField("", 0), count_from=count)
 
 
 class _Report(Packet):
-    """What follows a base header."""
+    """Packet after a base header."""
 
-    allowed: ClassVar[Mapping[str, Container[int]]] = {}  # fields that may not have all values
+    allowed: ClassVar[Mapping[str, Container[int]]] = {}  # fields with restricted values
 
     @classmethod
     def sizes(cls) -> tuple[int, ...]:
-        """Bytes that it may have."""
+        """Return the allowed sizes in bytes."""
         return (len(cls()),)
 
 
 class DTA(Packet):
-    """Our base header; `sequence` counts a reporter's reports to a translator, from 0."""
+    """Telemark's base header; `sequence` counts a reporter's reports to a translator, from 0."""
 
     name = "DTA"
     fields_desc = [
@@ -84,7 +86,7 @@ class DTA(Packet):
 
 
 class PlainDTA(Packet):
-    """The prototype's base header, built without the tracking of losses."""
+    """Base header of the prototype, built without loss tracking."""
 
     name = "DTA (prototype, plain)"
     fields_desc = [
@@ -95,7 +97,7 @@ class PlainDTA(Packet):
 
 
 class TrackedDTA(Packet):
-    """The prototype's base header, built with the tracking of losses."""
+    """Base header of the prototype, built with loss tracking."""
 
     name = "DTA (prototype, tracked)"
     fields_desc = [
@@ -125,14 +127,14 @@ class KeyWrite(_Report):
         return tuple(20 + 4 * words for words in DATA_WORDS)
 
     def post_build(self, p: bytes, pay: bytes) -> bytes:
-        """`words` is what there is, where it is not given."""
+        """Set `words` to the number of data words unless it is given."""
         if self.words is None:
             p = p[:1] + bytes([len(self.data)]) + p[2:]
         return p + pay
 
 
 class ShortKeyWrite(_Report):
-    """The prototype's Key-Write: how many words its data has is its program's affair."""
+    """Key-Write of the prototype; the number of data words is fixed in its program."""
 
     name = "Key-Write (prototype)"
     allowed = {"redundancy": REDUNDANCIES}
@@ -168,7 +170,7 @@ class KeyIncrement(_Report):
 
 
 class ShortKeyIncrement(_Report):
-    """The prototype's Key-Increment."""
+    """Key-Increment of the prototype."""
 
     name = "Key-Increment (prototype)"
     allowed = {"redundancy": REDUNDANCIES}
@@ -176,7 +178,7 @@ class ShortKeyIncrement(_Report):
 
 
 class Postcard(_Report):
-    """What hop `hop`, from 0, has to say of the key's path, of `hops` hops where that is known."""
+    """Value of hop `hop`, from 0, on the path of the key; `hops` is the path length if known."""
 
     name = "Postcarding"
     allowed = {"redundancy": REDUNDANCIES, "hop": range(HOPS), "hops": range(HOPS + 1)}
@@ -191,7 +193,7 @@ class Postcard(_Report):
 
 
 class ShortPostcard(_Report):
-    """The prototype's postcard: `hop` counts from 1."""
+    """Postcard of the prototype; `hop` counts from 1."""
 
     name = "Postcarding (prototype)"
     allowed = {"hop": range(1, HOPS + 1)}
@@ -199,7 +201,7 @@ class ShortPostcard(_Report):
 
 
 class SketchMerge(_Report):
-    """A column of a sketch; rows that it does not have are 0."""
+    """Column of a sketch; missing rows are 0."""
 
     name = "Sketch-Merge"
     fields_desc = [
@@ -210,14 +212,14 @@ class SketchMerge(_Report):
 
 
 class Nack(_Report):
-    """To a reporter: `count` reports are missing from the base header's `sequence` on."""
+    """Request to a reporter: `count` reports are missing, from the base header's `sequence` on."""
 
     name = "NACK"
     fields_desc = [IntField("count", 1)]
 
 
 class ShortNack(_Report):
-    """The prototype's to a reporter: the last good `seqnum`. It has no base header."""
+    """NACK of the prototype: the last good `seqnum`, without a base header."""
 
     name = "NACK (prototype)"
     fields_desc = [
@@ -228,7 +230,7 @@ class ShortNack(_Report):
 
     @classmethod
     def dispatch_hook(cls, _pkt: bytes | None = None, *_: Any, **__: Any) -> type[Packet]:
-        """Ours go to the same port, and are longer."""
+        """Choose Nack for longer payloads: both formats use this port."""
         return DTA if _pkt is not None and len(_pkt) > 2 else cls
 
 
@@ -243,10 +245,10 @@ PROTOTYPES: dict[int, type[_Report]] = {
 
 
 def decode(payload: bytes, base: type[Packet] = DTA) -> Packet:
-    """A UDP payload that is one whole report, or a NACK: its base header, `base`, and the rest.
+    """Decode a UDP payload that is one whole report or NACK, with the base header `base`.
 
-    Raises ValueError, in one line, for what a translator drops without a look into its tables: an
-    unknown version or opcode, numbers out of range, bytes too few or too many.
+    Raises ValueError if a translator would drop it before its tables: unknown version or opcode,
+    values out of range, too few or too many bytes.
     """
     headers = len(base())
     if len(payload) < headers:

@@ -1,11 +1,11 @@
-"""What theory says of Key-Write and of Key-Increment, where hashes are like chance.
+"""Theory of Key-Write and Key-Increment, for ideal (random) hashes.
 
-Key-Write: as in the analysis of "Direct Telemetry Access" (Langlet et al., SIGCOMM 2023), worked
-out anew. Load and age are keys a slot: as many distinct keys were written, or were written since
-the one that is asked for, divided by the slots of the store. Of N copies of a key of age x, each
-is overwritten with q = 1 - exp(-x N); all of them, q^N. A copy that another key has overwritten
-has the asked key's checksum, of b bits, with 2^-b, and then another value. That two copies are
-overwritten by the same key is rarer by the number of slots: only a consensus depends on it.
+Key-Write: own derivation, after the analysis of "Direct Telemetry Access" (Langlet et al., SIGCOMM
+2023). Load and age are in keys per slot: the number of distinct keys written (age: since the
+queried key), divided by the slots of the store. Each of the N copies of a key of age x is
+overwritten with probability q = 1 - exp(-x N), all of them with q^N. An overwritten copy has the
+checksum of the queried key, of b bits, with probability 2^-b, and then another value. That one key
+overwrites two copies is rarer by the number of slots: it matters only for a consensus.
 
 Key-Increment: a count-min sketch (Cormode and Muthukrishnan 2005).
 """
@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 
 
 class Outcome(NamedTuple):
-    """Of a query: how likely it is answered rightly, wrongly and not at all."""
+    """Probabilities of a right answer, a wrong answer and no answer to a query."""
 
     right: Floats
     wrong: Floats
@@ -31,19 +31,19 @@ class Outcome(NamedTuple):
 
 
 def overwritten(age: ArrayLike, copies: int) -> Floats:
-    """How likely a copy is no more there; or, of a slot at load `age`, that it was written to."""
+    """Return the probability that a copy of this age (or a slot at load `age`) was overwritten."""
     return -np.expm1(-np.asarray(age, np.float64) * copies)
 
 
 def success(age: ArrayLike, copies: int) -> Floats:
-    """How likely one copy at least is still there."""
+    """Return the probability that at least one copy remains."""
     return 1 - overwritten(age, copies) ** copies
 
 
 def mean_success(load: ArrayLike, copies: int) -> Floats:
-    """The mean of success() over all keys of a store: of ages from 0 to `load`.
+    """Return the mean of success() over all keys of a store, of ages from 0 to `load`.
 
-    An integral of 1 - q^N over the age; over q instead, of (1 + q + .. + q^(N-1)) / N.
+    This is an integral of 1 - q^N over the age, or of (1 + q + .. + q^(N-1)) / N over q.
     """
     gone = overwritten(load, copies)
     whole = sum(gone**power / power for power in range(1, copies + 1))
@@ -51,53 +51,53 @@ def mean_success(load: ArrayLike, copies: int) -> Floats:
 
 
 def best_copies(load: float, among: Sequence[int], of: Callable[[ArrayLike, int], Floats]) -> int:
-    """With how many copies `of`, success() or mean_success(), is largest."""
+    """Return the number of copies that maximizes `of`, which is success() or mean_success()."""
     return max(among, key=lambda copies: float(of(load, copies)))
 
 
 def outcome(
     age: ArrayLike, copies: int, bits: int, policy: Policy, slots: float = math.inf
 ) -> Outcome:
-    """Of a query for a key that was written, in a store of so many slots."""
+    """Return the outcome of a query for a written key, in a store of `slots` slots."""
     gone = overwritten(age, copies)
     alike = _alike(age, copies, slots) * 2.0**-bits
-    return _asked(1 - gone, gone * 2.0**-bits, alike, copies, policy)
+    return _combine(1 - gone, gone * 2.0**-bits, alike, copies, policy)
 
 
 def outcome_of_absent(
     load: ArrayLike, copies: int, bits: int, policy: Policy, slots: float = math.inf
 ) -> Outcome:
-    """Of a query for a key that was never written, in a store of this load."""
+    """Return the outcome of a query for a key that was never written, in a store of this load."""
     written = overwritten(load, copies)
     alike = _alike(load, copies, slots) * 2.0**-bits
-    return _asked(np.zeros_like(written), written * 2.0**-bits, alike, copies, policy)
+    return _combine(np.zeros_like(written), written * 2.0**-bits, alike, copies, policy)
 
 
 def mean_outcome(
     load: float, copies: int, bits: int, policy: Policy, slots: float = math.inf
 ) -> Outcome:
-    """The mean of outcome() over all keys of a store: of ages from 0 to `load`."""
-    nodes, weights = np.polynomial.legendre.leggauss(50)  # of which 20 are exact to 1e-12
+    """Return the mean of outcome() over all keys of a store, of ages from 0 to `load`."""
+    nodes, weights = np.polynomial.legendre.leggauss(50)  # 20 nodes are already exact to 1e-12
     found = outcome(load * (nodes + 1) / 2, copies, bits, policy, slots)
     return Outcome(*(np.asarray(part @ weights / 2) for part in found))
 
 
 def _alike(age: ArrayLike, copies: int, slots: float) -> Floats:
-    """How likely two of the copies have another key's data, and both those of the same key.
+    """Return the probability that two copies hold data of one other key.
 
-    Of M slots, each of the M dy keys of age y has written to two given ones with N (N - 1) / M^2,
-    and is still in both with exp(-2 N y): the integral over y, for each pair of copies.
+    Of M slots, each of the M dy keys of age y has written to two given ones with probability N (N -
+    1) / M^2, and is still in both with exp(-2 N y): integrate over y, for each pair of copies.
     """
     of_two = -np.expm1(-2 * np.asarray(age, np.float64) * copies) * (copies - 1) / (2 * slots)
     return math.comb(copies, 2) * of_two
 
 
-def _asked(
+def _combine(
     own: Floats, taken_for_own: Floats, alike: Floats, copies: int, policy: Policy
 ) -> Outcome:
-    """Of copies that are each, by chance, the key's own, or taken for it, or neither.
+    """Combine the probabilities that a copy is the key's own, is mistaken for it, or is neither.
 
-    Those that are taken for it have values that differ from each other, but for those `alike`.
+    Copies mistaken for the key's own have different values, except with probability `alike`.
     """
     neither = 1 - own - taken_for_own
     alone = neither ** (copies - 1)  # no other copy is found
@@ -113,19 +113,20 @@ def _asked(
 
 
 def error_bound(rows: int, slots: int, total: float) -> tuple[float, float]:
-    """A bound, and how likely an estimate is above the truth by more, at most.
+    """Return a bound on the overestimation, and the maximum probability of exceeding it.
 
-    With e / eps counters in a row and ln(1 / delta) rows: eps * total, and delta.
+    With e / eps counters per row and ln(1 / delta) rows: eps * total, and delta.
     """
     return math.e / slots * total, math.exp(-rows)
 
 
 def error_exceeds(counts: NDArray[np.integer], slots: int, rows: int, most: int) -> Floats:
-    """How likely the estimate of a key that was never counted is above 0, 1, .. most: (most + 1,).
+    """Return the probabilities that the estimate of an uncounted key exceeds 0, 1, .. most: (most +
+    1,).
 
-    `counts`: of each key that was counted. A counter has what is left of them where each is taken
-    with 1 / slots, independently: its distribution comes from its generating function, by a Fourier
-    transform; and the least of a counter in each row is above what all of them are above.
+    `counts`: of each counted key. A counter holds the sum of a random subset of them, each chosen
+    independently with probability 1 / slots. A Fourier transform of the generating function gives
+    its distribution. The minimum over the rows exceeds a value if all rows do.
     """
     size = 1 << math.ceil(math.log2(int(counts.sum()) + 1))
     turns = np.exp(2j * np.pi * np.arange(size) / size)

@@ -1,4 +1,4 @@
-"""The collector of INT: Telemetry Reports to arrays, flows, files and other systems."""
+"""INT collector: decodes Telemetry Reports, indexes flows, stores and exports the results."""
 
 from pathlib import Path
 

@@ -1,5 +1,6 @@
-"""The collector as a process of its own: takes Telemetry Reports until it is interrupted (Ctrl-C),
-then says what it found, as JSON. Without options reports are those of our switches."""
+"""INT collector as a separate process: receives Telemetry Reports until Ctrl-C, then prints a
+summary as JSON. The default options match the reports of this project's switches.
+"""
 
 import argparse
 import io
@@ -26,13 +27,13 @@ from telemark.topology.links import USUAL_MTU
 from telemark.traffic.received import Datagrams
 
 PROGRAM = "python -m collectors.int"
-MARKER = int.from_bytes(b"TELEMARK", "big")  # of p4src/int/
+MARKER = int.from_bytes(b"TELEMARK", "big")  # marker in p4src/int/
 LOOPBACK = "127.0.0.1"  # reports and metrics are not authenticated
-FLOWS = 20  # that are told of in the end, those seen last
+FLOWS = 20  # flows in the summary, most recently seen
 
 
 class SharedCollector(Collector):
-    """One whose findings() another thread may call."""
+    """Collector whose findings() may be called from another thread."""
 
     def start(self, host: Host) -> None:
         """Listen."""
@@ -40,12 +41,12 @@ class SharedCollector(Collector):
         super().start(host)
 
     def on_datagrams(self, datagrams: Datagrams) -> None:
-        """Decode what came, and take it in."""
+        """Decode and index the datagrams."""
         with self._lock:
             super().on_datagrams(datagrams)
 
     def findings(self) -> Findings:
-        """What is known now."""
+        """Return the current state."""
         with self._lock:
             return super().findings()
 
@@ -61,17 +62,17 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
                         help="IP address to serve them at (default: %(default)s)")  # fmt: skip
     parser.add_argument("--store", metavar="FOLDER/RUN", type=Path,
                         help="keep all reports as Parquet, as this run of a dataset")  # fmt: skip
-    marks = parser.add_argument_group("how INT is found in reported packets; 0: not by this")
+    marks = parser.add_argument_group("detection of INT in reported packets (0: disabled)")
     _add_number(marks, "--int-port", 32767, (0, 0xFFFF), "UDP destination port")
     _add_number(marks, "--int-dscp", 0x04, (0, 63), "DSCP")
-    _add_number(marks, "--int-dscp-mask", 0x3C, (0, 63), "bits of it that count")
+    _add_number(marks, "--int-dscp-mask", 0x3C, (0, 63), "bits of the DSCP that are compared")
     _add_number(marks, "--int-marker", MARKER, (0, 2**64 - 1), "probe marker")
-    units = parser.add_argument_group("units of reports, in ns")
-    _add_number(units, "--timestamp-unit", 1000, (1, 10**9), "of 64-bit timestamps")
-    _add_number(units, "--latency-unit", 1000, (1, 10**9), "of hop latencies")
+    units = parser.add_argument_group("units in reports (ns)")
+    _add_number(units, "--timestamp-unit", 1000, (1, 10**9), "unit of 64-bit timestamps")
+    _add_number(units, "--latency-unit", 1000, (1, 10**9), "unit of hop latencies")
     parser.add_argument("--int1-long-times", action="store_true",
-                        help="INT 1.0 as GEANT's switches write it: timestamps of 64 bits, level 2 "
-                        "interfaces of 16")  # fmt: skip
+                        help="INT 1.0 in the format of the GEANT switches: 64-bit timestamps, "
+                        "16-bit level 2 interfaces")  # fmt: skip
     return parser.parse_args(given)
 
 
@@ -83,7 +84,7 @@ def _add_number(
 
 
 def _number(low: int, high: int, text: str) -> int:
-    """Decimal, or as 0x3C."""
+    """Parse a decimal or hexadecimal (0x3C) number."""
     try:
         number = int(text, 0)
     except ValueError:
@@ -94,7 +95,7 @@ def _number(low: int, high: int, text: str) -> int:
 
 
 def collect(options: argparse.Namespace) -> dict[str, Any]:
-    """Take reports until a signal comes; what was found. Raises TestbedError."""
+    """Collect reports until a signal arrives, and return a summary. Raises TestbedError."""
     encoding = Encoding(
         options.int_port, options.int_dscp, options.int_dscp_mask, options.int_marker,
         options.timestamp_unit, options.latency_unit, options.int1_long_times,
@@ -130,7 +131,7 @@ def collect(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def summary(found: Findings, kernel_drops: int) -> dict[str, Any]:
-    """Findings in short."""
+    """Return a summary of the findings."""
     counted = ("lost", "reordered", "duplicates", "restarts")
     return {
         **{what: getattr(found, what) for what in ("datagrams", "reports", "hops")},

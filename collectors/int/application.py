@@ -1,4 +1,4 @@
-"""The collector at a host: one class for real and for virtual time."""
+"""The collector as a host application, for real and virtual time."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -10,37 +10,38 @@ from numpy.typing import NDArray
 
 from collectors.int.decoder import Decoded, Decoder, Encoding, Fault
 from collectors.int.index import Index, Limits
-from collectors.int.shared import CHANGE, GAP, Flag, ParseStatus
+from collectors.int.native import CHANGE, GAP, Flag, ParseStatus
 from collectors.int.store import Store
 from telemark.apps.application import Application, Host
 from telemark.traffic.received import Datagrams
 
 PORT = 32766  # UDP
-OTHERS = (-1, -1)  # node and reason of drops beyond Limits.sources kinds of them
+OTHERS = (-1, -1)  # node and reason of drops beyond Limits.sources distinct pairs
 
 
 @dataclass(frozen=True)
 class Findings:
-    """All that a collector knows, at a time."""
+    """State of a collector at a time."""
 
     time_ns: int
     datagrams: int
     reports: int
     hops: int
-    flows: NDArray[np.void]  # FLOW, the flow seen last first
+    flows: NDArray[np.void]  # FLOW, most recently seen first
     sources: NDArray[np.void]  # SOURCE
-    gaps: NDArray[np.void]  # GAP: reports that were lost on the way to the collector
-    changes: NDArray[np.void]  # CHANGE: paths that became others
-    drops: Counter[tuple[int, int]]  # packets of which drop reports told, by node and reason
-    parse_errors: Counter[ParseStatus]  # what was malformed
-    aside: list[Fault]  # the last of it
-    overflow: dict[str, int]  # what did not fit: struct int_index_counters
+    gaps: NDArray[np.void]  # GAP: reports lost on the way to the collector
+    changes: NDArray[np.void]  # CHANGE: path changes
+    drops: Counter[tuple[int, int]]  # packets in drop reports, by node and reason
+    parse_errors: Counter[ParseStatus]  # malformed input
+    aside: list[Fault]  # latest malformed datagrams
+    overflow: dict[str, int]  # entries beyond a limit: struct int_index_counters
 
 
 class Collector(Application):
-    """Takes Telemetry Reports at a UDP port; its result are the Findings.
+    """Receives Telemetry Reports at a UDP port; the result is Findings.
 
-    With `store`, a dataset's folder and the name of the run, all of them are kept: see Store.
+    With `store`, the folder of a dataset and the name of the run, all reports are stored: see
+    Store.
     """
 
     def __init__(
@@ -66,13 +67,13 @@ class Collector(Application):
         host.udp(self._port, self.on_datagrams, hold_us=self._hold_us)
 
     def on_datagrams(self, datagrams: Datagrams) -> None:
-        """Decode what came, and take it in."""
+        """Decode and index the datagrams."""
         self._datagrams += len(datagrams)
         for part in self._decoder.decode(datagrams):
             self.take(part)
 
     def take(self, part: Decoded) -> None:
-        """Take in what was decoded; subclasses may do more with it."""
+        """Index decoded reports; subclasses may extend this."""
         self._reports += len(part.reports)
         self._hops += len(part.hops)
         self._index.add(part)
@@ -81,7 +82,7 @@ class Collector(Application):
             self._store.add(part)
 
     def findings(self) -> Findings:
-        """What is known now; reports of one packet that came lately are still waited for."""
+        """Return the current state; reports of recent packets may still be outstanding."""
         now_ns = self._host.now_ns()
         self._index.settle(now_ns)
         return Findings(
@@ -92,7 +93,7 @@ class Collector(Application):
         )  # fmt: skip
 
     def result(self) -> Any:
-        """Findings, when nothing comes any more."""
+        """Return the Findings at the end of the run."""
         self._index.end(self._host.now_ns())
         if self._store is not None:
             self._store.close()
@@ -100,7 +101,7 @@ class Collector(Application):
 
     def _count_drops(self, reports: NDArray[np.void]) -> None:
         dropped = reports[(reports["flags"] & Flag.DROPPED) != 0]
-        if not len(dropped):  # as usual
+        if not len(dropped):  # the usual case
             return
         kinds, counts = np.unique(dropped[["node", "reason"]], return_counts=True)
         for kind, count in zip(kinds.tolist(), counts.tolist(), strict=True):

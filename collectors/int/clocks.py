@@ -1,9 +1,9 @@
-"""How far switches' clocks are apart: by links that packets crossed in both directions.
+"""Clock offsets between neighbouring switches, from links that packets crossed in both directions.
 
-A link's latency, as told, is what the link took and how far the clock behind it is ahead of the one
-before it. Of the least latencies there and back half the difference is the offset: exact where both
-ways take as long, wrong by half of what they differ by. No way takes less than nothing, so it is
-never wrong by more than half of their sum.
+The measured latency of a link is its actual latency plus the clock offset of its two ends. Half of
+the difference between the minimum latencies in both directions is the offset. It is exact if both
+directions are equally fast, and otherwise wrong by half of their difference. Since no latency is
+negative, the error is at most half of the sum.
 """
 
 from itertools import pairwise
@@ -13,18 +13,18 @@ from collectors.int.application import Findings
 
 
 class ClockOffset(NamedTuple):
-    """Of two neighbours, in ns: the clock of `after` is ahead of that of `before`, by so much."""
+    """Clock offset of two neighbours: the clock of `after` is ahead of that of `before`."""
 
     before: int  # node ids
     after: int
     ahead_ns: float
-    error_ns: float  # at most, beside the stamps' own resolution
+    error_ns: float  # maximum, in addition to the timestamp resolution
 
 
 def clock_offsets(findings: Findings) -> list[ClockOffset]:
-    """Of all neighbours between which packets went both ways, by node ids.
+    """Return the offsets of all neighbours between which packets went both ways, by node id.
 
-    Clocks are taken to keep pace with each other. Needs ingress and egress times of each hop.
+    Assumes that clocks run at the same rate. Needs the ingress and egress times of each hop.
     """
     min_ns: dict[tuple[int, int], int] = {}
     for flow in findings.flows:
@@ -32,7 +32,7 @@ def clock_offsets(findings: Findings) -> list[ClockOffset]:
             link = after["link_ns"]
             if link["count"]:
                 ends = int(before["node"]), int(after["node"])
-                min_ns[ends] = min(int(link["least"]), min_ns.get(ends, int(link["least"])))
+                min_ns[ends] = min(int(link["min"]), min_ns.get(ends, int(link["min"])))
     return [
         ClockOffset(one, other, (there - min_ns[other, one]) / 2,
                     (there + min_ns[other, one]) / 2)

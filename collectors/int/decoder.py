@@ -1,7 +1,7 @@
-"""Decodes Telemetry Reports 2.0 and 1.0, with INT 2.1 and 1.0 in the packets that they hold.
+"""Decoder of Telemetry Reports 2.0 and 1.0, with INT 2.1 and 1.0 in the reported packets.
 
-By the specifications alone (p4lang/p4-applications: Telemetry Report Format Specification 2.0,
-INT Dataplane Specification 2.1). What they leave open, such as units, is in Encoding.
+It follows the specifications (p4lang/p4-applications: Telemetry Report Format Specification 2.0,
+INT Dataplane Specification 2.1). Encoding holds what they leave open, such as units.
 """
 
 import ctypes
@@ -13,8 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from collectors.int.native import library
-from collectors.int.shared import (
+from collectors.int.native import (
     ARRAYS,
     FAULT,
     GROUP,
@@ -24,51 +23,53 @@ from collectors.int.shared import (
     Output,
     ParseStatus,
     Settings,
+    library,
 )
 from minip4.simulator.shared import ARRIVAL
 from telemark.traffic.received import Datagrams
 
-ROOM = {"groups": 4096, "reports": 1 << 15, "hops": 1 << 16, "faults": 1 << 15}  # at once
-ASIDE = 100  # datagrams with something malformed that are kept, the latest
+# per call of the C decoder
+ROOM = {"groups": 4096, "reports": 1 << 15, "hops": 1 << 16, "faults": 1 << 15}
+ASIDE = 100  # number of malformed datagrams kept, the latest ones
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """What the specifications leave to a deployment."""
+    """Parameters that the specifications leave to the deployment."""
 
-    port: int = 0  # UDP destination port that says that INT follows; 0: none does
-    dscp: int = 0  # DSCP that says so after TCP and UDP,
-    dscp_mask: int = 0  # in these of its bits; 0: none does
-    marker: int = 0  # 64-bit probe marker that says so after TCP and UDP; 0: none is used
-    timestamp_unit_ns: int = 1  # of timestamps of 64 bits
-    latency_unit_ns: int = 1  # of hop latencies
-    int1_long_times: bool = False  # INT 1.0: 64 bits, and level 2 interfaces of 16 (GEANT)
+    port: int = 0  # UDP destination port that indicates INT; 0: none
+    dscp: int = 0  # DSCP value that indicates INT after TCP and UDP
+    dscp_mask: int = 0  # bits of the DSCP that are compared; 0: none
+    marker: int = 0  # 64-bit probe marker that indicates INT after TCP and UDP; 0: none
+    timestamp_unit_ns: int = 1  # unit of 64-bit timestamps
+    latency_unit_ns: int = 1  # unit of hop latencies
+    int1_long_times: bool = False  # INT 1.0 of GEANT: 64-bit times, 16-bit level 2 interfaces
 
 
 class Decoded(NamedTuple):
-    """Some datagrams, as structured arrays (collectors.int.shared, c/records.h)."""
+    """Decoded datagrams, as structured arrays (collectors.int.native, c/records.h)."""
 
-    groups: NDArray[np.void]  # GROUP: datagrams with a header, in the order of arrival
-    reports: NDArray[np.void]  # REPORT: their reports in order; `group` is an index of groups
+    groups: NDArray[np.void]  # GROUP: datagrams with a valid header, in order of arrival
+    reports: NDArray[np.void]  # REPORT: reports in order; `group` is an index into groups
     hops: NDArray[np.void]  # HOP: all hops of the first report, then of the next, source first
-    faults: NDArray[np.void]  # FAULT: what was malformed, with its datagram's number
-    data: bytes  # what `at`, `ds_at` and `int_ds_at` are offsets in
+    faults: NDArray[np.void]  # FAULT: parse errors, with the number of the datagram
+    data: bytes  # bytes that `at`, `ds_at` and `int_ds_at` point into
 
 
 class Fault(NamedTuple):
-    """Something malformed, with the datagram's payload: kept to be looked at."""
+    """A parse error and the payload of its datagram, kept for inspection."""
 
     time_ns: int
     status: ParseStatus
-    offset: int  # in the payload, of the report that it is in, or 0
+    offset: int  # of the report in the payload, or 0
     payload: bytes
 
 
 class Decoder:
-    """Turns datagrams into arrays. What is malformed is counted in `parse_errors`, never an error.
+    """Decoder of datagrams into arrays; malformed input is counted in `parse_errors`, not raised.
 
-    `aside` has the last few of such datagrams. A report whose metadata are right, but whose packet
-    is not, or was cut too early, is among the reports, counted too, and has its `parse_status`.
+    `aside` keeps the latest malformed datagrams. A report with valid metadata, but with a malformed
+    or truncated packet, is returned, counted, and has a `parse_status`.
     """
 
     def __init__(self, encoding: Encoding) -> None:
@@ -88,7 +89,7 @@ class Decoder:
         self._decode = library().int_decode
 
     def decode(self, datagrams: Datagrams) -> Iterator[Decoded]:
-        """Decode datagrams, in as many parts as the room for the arrays makes of them."""
+        """Decode datagrams, in as many parts as the arrays need."""
         records, data = datagrams.taken
         while len(records):
             done, size = self._run(records, data)
@@ -98,7 +99,7 @@ class Decoder:
             records, data = records[done:], data[size:]
 
     def _run(self, records: NDArray[np.void], data: bytes) -> tuple[int, int]:
-        """Decode until the room is used up: how many datagrams, and how many bytes."""
+        """Decode until the arrays are full; return the number of datagrams and of bytes used."""
         arrivals = np.ascontiguousarray(records, ARRIVAL)
         octets = np.frombuffer(data, np.uint8)
         given = Input(arrivals.ctypes.data, len(arrivals), octets.ctypes.data)
@@ -110,13 +111,13 @@ class Decoder:
 
     def _copy(self, data: bytes) -> Decoded:
         groups, reports, hops, faults = (
-            _copied(array[: getattr(self._output, f"{name}_used")])
+            _copy_array(array[: getattr(self._output, f"{name}_used")])
             for name, array in self._arrays.items()
         )
         return Decoded(groups, reports, hops, faults, data)
 
     def _note(self, decoded: Decoded, records: NDArray[np.void]) -> None:
-        """Count what was malformed, and keep some of it."""
+        """Count parse errors, and keep some of their datagrams."""
         if not len(decoded.faults):
             return
         for number, count in enumerate(np.bincount(decoded.faults["parse_status"]).tolist()):
@@ -133,6 +134,6 @@ class Decoder:
             ))  # fmt: skip
 
 
-def _copied(records: NDArray[np.void]) -> NDArray[np.void]:
-    """As copy(), which goes through all fields one by one: several times as slow."""
+def _copy_array(records: NDArray[np.void]) -> NDArray[np.void]:
+    """Copy as copy() does; copy() would copy field by field, several times slower."""
     return records.view(np.uint8).copy().view(records.dtype)

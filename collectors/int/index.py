@@ -1,6 +1,6 @@
-"""What is known of flows, and of the sequence of reports, from all that was decoded.
+"""Index of flows, paths and report sequence numbers, from decoded reports.
 
-Memory is bounded whatever comes: what does not fit is evicted or left out, and counted.
+Memory is bounded: entries beyond a limit are evicted or rejected, and counted.
 """
 
 import secrets
@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collectors.int.decoder import Decoded
-from collectors.int.native import library
-from collectors.int.shared import (
+from collectors.int.native import (
     CHANGE,
     FLOW,
     GAP,
@@ -22,28 +21,29 @@ from collectors.int.shared import (
     IndexConfig,
     IndexCounters,
     Output,
+    library,
 )
 from telemark.errors import TestbedError
 
-EVENTS_AT_ONCE = 4096  # gaps, and path changes, in one part of what was decoded
+EVENTS_AT_ONCE = 4096  # maximum gaps and path changes per decoded part
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How much is kept at most, and how long reports of one packet are waited for."""
+    """Maximum numbers of entries, and how long to wait for further reports of a packet."""
 
     flows: int = 16_384  # 2.2 KB each
-    packets: int = 16_384  # of which parts of the path are known: 1.2 KB each
-    sources: int = 4_096  # of sequence numbers: a node's hardware subsystem each
-    events: int = 10_000  # gaps, and path changes: the last ones
+    packets: int = 16_384  # packets with a partially known path: 1.2 KB each
+    sources: int = 4_096  # sequence number sources: one per hardware subsystem of a node
+    events: int = 10_000  # gaps and path changes; the latest are kept
     settle_us: float = 100_000.0
 
 
 class Index:
-    """Flows with their paths, and sources with their sequence numbers."""
+    """Flows with their paths, and report sources with their sequence numbers."""
 
     def __init__(self, limits: Limits) -> None:
-        """Raises TestbedError where memory is short, or a limit is not above 0."""
+        """Raises TestbedError if memory is exhausted or a limit is out of range."""
         amounts = (limits.flows, limits.packets, limits.sources, limits.events)
         if not all(0 < amount < 1 << 24 for amount in amounts):
             raise TestbedError(f"limits of the collector: {limits}: expected 1 to 16,777,215 each")
@@ -58,11 +58,11 @@ class Index:
         )  # fmt: skip
         self._handle = self._library.int_index_create(config)
         if not self._handle:
-            raise TestbedError(f"memory is short for the collector's {limits}")
+            raise TestbedError(f"not enough memory for the collector's {limits}; lower the limits")
         weakref.finalize(self, self._library.int_index_destroy, self._handle)
 
     def add(self, decoded: Decoded) -> None:
-        """Take in what was decoded, in the order of arrival."""
+        """Add decoded reports, in order of arrival."""
         arrays = (decoded.groups, decoded.reports, decoded.hops, decoded.faults)
         lengths = [len(array) for array in arrays]
         self._library.int_index_add(
@@ -71,28 +71,28 @@ class Index:
         self._take_events()
 
     def settle(self, now_ns: int) -> None:
-        """Wait no longer for reports of packets whose first one came so long ago."""
+        """Stop waiting for reports of packets whose first report is older than the limit."""
         self._library.int_index_settle(self._handle, now_ns)
         self._take_events()
 
     def end(self, time_ns: int) -> None:
-        """Nothing comes any more: what has not come is lost."""
+        """Finish: missing reports are lost."""
         self._library.int_index_end(self._handle, time_ns)
         self._take_events()
 
     def flows(self) -> NDArray[np.void]:
-        """FLOW records, the flow seen last first."""
+        """Return FLOW records, most recently seen first."""
         flows = np.zeros(self._library.int_index_flow_count(self._handle), FLOW)
         self._library.int_index_flows(self._handle, flows.ctypes.data)
         return flows
 
     def sources(self) -> NDArray[np.void]:
-        """SOURCE records, in the order in which they came first."""
+        """Return SOURCE records, in order of first appearance."""
         sources = np.zeros(self._limits.sources, SOURCE)
         return sources[: self._library.int_index_sources(self._handle, sources.ctypes.data)].copy()
 
     def counters(self) -> dict[str, int]:
-        """What did not fit: struct int_index_counters of c/index.h."""
+        """Return overflow counters: struct int_index_counters of c/index.h."""
         counters = IndexCounters()
         self._library.int_index_counters(self._handle, byref(counters))
         return {field[0]: getattr(counters, field[0]) for field in IndexCounters._fields_}

@@ -1,16 +1,16 @@
-"""Flows in words: addresses, protocol and ports of a KEY."""
+"""Text form of flow keys: addresses, protocol and ports of a KEY."""
 
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
 
 def address(octets: bytes, ip_version: int) -> str:
-    """An address of a KEY as text."""
+    """Return an address of a KEY as text."""
     return str(IPv4Address(octets[:4]) if ip_version == 4 else IPv6Address(octets))
 
 
 def endpoints(key: Any) -> dict[str, str | int]:
-    """A KEY with names, as exporters label what is of a flow."""
+    """Return the fields of a KEY as labels for exporters."""
     version = int(key["ip_version"])
     return {
         "source": address(key["source"].tobytes(), version),

@@ -1,7 +1,7 @@
-"""Keeps all reports and hops as Parquet files, and answers questions about them with DuckDB.
+"""Parquet store for all reports and hops, queried with DuckDB.
 
-A dataset, partitioned by run: <folder>/<table>/run=<run>/<number>.parquet, of the tables in TABLES.
-Needs the package duckdb, which is in the extra `store` (pip install -e '.[store]').
+A dataset is partitioned by run: <folder>/<table>/run=<run>/<number>.parquet, for each of TABLES.
+Needs the package duckdb, in the extra `store` (pip install -e '.[store]').
 """
 
 import importlib
@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from collectors.int.decoder import Decoded
 from collectors.int.keys import address
-from collectors.int.shared import Bit, Flag, IntFlag
+from collectors.int.native import Bit, Flag, IntFlag
 from telemark.errors import TestbedError
 from telemark.results.files import give_to_caller, make_folder
 
-ROWS = 250_000  # hops of a file, from which on it is written
+ROWS = 250_000  # hops per file
 
 _FLAGS = ", ".join(f"flags & {flag.value} <> 0 AS {str(flag.name).lower()}" for flag in Flag)
 _INT_FLAGS = ", ".join(
@@ -27,27 +27,28 @@ _INT_FLAGS = ", ".join(
 )
 
 
-def _known(*names: str, bit: Bit) -> str:
-    """Columns that are NULL where a hop lacks them."""
+def _nullable(*names: str, bit: Bit) -> str:
+    """Return columns that are NULL if a hop lacks them."""
     return ", ".join(
         f"CASE WHEN has & {bit.value} <> 0 THEN {name} END AS {name}" for name in names
     )
 
 
 TABLES = {
-    # What is written of each: the schema, which only grows.
+    # Columns of each table; new ones are only appended.
     "reports": f"""SELECT report, time_ns, reporter, node, hw_id, sequence, version,
         NULLIF(flow, 0) AS flow, NULLIF(packet, 0) AS packet, {_FLAGS},
         CASE WHEN bits & {Bit.LAST.value} <> 0 THEN queue END AS drop_queue,
         CASE WHEN bits & {Bit.LAST.value} <> 0 THEN reason END AS drop_reason,
         int_type, {_INT_FLAGS}, remaining_hops, hops, dscp, ttl, ip_length, parse_status
         FROM part""",
-    "hops": f"""SELECT report, position, node, {_known("ingress", "egress", bit=Bit.INTERFACES)},
-        {_known("latency_ns", bit=Bit.LATENCY)}, {_known("queue", "occupancy", bit=Bit.QUEUE)},
-        {_known("ingress_ns", bit=Bit.INGRESS)}, {_known("egress_ns", bit=Bit.EGRESS)},
-        {_known("ingress2", "egress2", bit=Bit.INTERFACES2)},
-        {_known("utilisation", bit=Bit.UTILISATION)},
-        {_known("buffer", "buffer_occupancy", bit=Bit.BUFFER)} FROM part""",
+    "hops": f"""SELECT report, position, node, {_nullable("ingress", "egress", bit=Bit.INTERFACES)},
+        {_nullable("latency_ns", bit=Bit.LATENCY)},
+        {_nullable("queue", "occupancy", bit=Bit.QUEUE)},
+        {_nullable("ingress_ns", bit=Bit.INGRESS)}, {_nullable("egress_ns", bit=Bit.EGRESS)},
+        {_nullable("ingress2", "egress2", bit=Bit.INTERFACES2)},
+        {_nullable("utilisation", bit=Bit.UTILISATION)},
+        {_nullable("buffer", "buffer_occupancy", bit=Bit.BUFFER)} FROM part""",
     "flows": """SELECT DISTINCT flow, source, destination, protocol, source_port, destination_port
         FROM part""",
 }
@@ -67,23 +68,23 @@ CREATE VIEW links AS
 
 
 class Store:
-    """Writes one run; files appear whole, in the order in which reports came."""
+    """Writer of one run; files appear complete, in the order of arrival of their reports."""
 
     def __init__(self, folder: Path, run: str) -> None:
-        """Raises TestbedError where nothing can be written, or there is a run of this name."""
+        """Raises TestbedError if the folder cannot be written or already has a run of this name."""
         if not run or set(run) & set("/=\\") or run.startswith("."):
-            raise TestbedError(f"run {run!r}: a name without / and =, to name a folder after")
+            raise TestbedError(f"run {run!r}: invalid name; use one without / and =")
         self._connection = _duckdb().connect(":memory:", config={"threads": 1})
         self._folders = {table: folder / table / f"run={run}" for table in TABLES}
         for place in self._folders.values():
             make_folder(place)
             if any(place.iterdir()):
-                raise TestbedError(f"{place} has files: give the run another name, or remove them")
+                raise TestbedError(f"{place} is not empty; use another run name or remove it")
         self._parts: dict[str, list[dict[str, NDArray[Any]]]] = {table: [] for table in TABLES}
         self._files = self._reports = self._rows = 0
 
     def add(self, decoded: Decoded) -> None:
-        """Take in what was decoded; it is written when there is enough of it."""
+        """Add decoded reports; they are written in batches."""
         reports, hops = decoded.reports, decoded.hops
         groups = decoded.groups[reports["group"]]
         number = np.arange(self._reports, self._reports + len(reports), dtype=np.int64)
@@ -122,7 +123,7 @@ class Store:
         paths = sorted(self._folders["flows"].glob("*.parquet"))
         if len(paths) < 2:
             return
-        files = ", ".join(f"'{_quoted(path)}'" for path in paths)
+        files = ", ".join(f"'{_quote(path)}'" for path in paths)
         question = f"SELECT DISTINCT * FROM read_parquet([{files}], hive_partitioning=false)"
         self._copy(question, paths[0])
         for path in paths[1:]:
@@ -131,7 +132,7 @@ class Store:
     def _copy(self, question: str, path: Path) -> None:
         """Write the rows of a query to a file, which appears whole."""
         partial = path.with_suffix(".partial")
-        self._connection.execute(f"COPY ({question}) TO '{_quoted(partial)}' (FORMAT parquet)")
+        self._connection.execute(f"COPY ({question}) TO '{_quote(partial)}' (FORMAT parquet)")
         give_to_caller(partial)
         partial.replace(path)
 
@@ -140,7 +141,7 @@ _OUT = ("none", "key", "group", "at", "ds_at", "int_ds_at", "first_hop")
 
 
 def _flows(reports: NDArray[np.void]) -> dict[str, NDArray[Any]]:
-    """The flows of some reports, each once."""
+    """Return the distinct flows of some reports."""
     flows, first = np.unique(reports["flow"], return_index=True)
     keys = reports["key"][first[flows != 0]]
     found: dict[str, NDArray[Any]] = {"flow": flows[flows != 0]}
@@ -153,26 +154,27 @@ def _flows(reports: NDArray[np.void]) -> dict[str, NDArray[Any]]:
 
 
 def connect(folder: Path) -> Any:
-    """A DuckDB connection with the tables of a dataset, all runs of it, and the views of VIEWS.
+    """Return a DuckDB connection with all runs of a dataset as tables, and the views of VIEWS.
 
     `connect(folder).sql("SELECT node, max(occupancy) FROM hops GROUP BY node")`. Raises
-    TestbedError where there is no dataset.
+    TestbedError if there is no dataset.
     """
     connection = _duckdb().connect(":memory:")
     for table in TABLES:
         files = folder / table / "*" / "*.parquet"
         if not any((folder / table).glob("*/*.parquet")):
-            raise TestbedError(f"{folder}: no run of the collector of INT is stored there")
-        distinct = "DISTINCT" if table == "flows" else ""  # a run that was killed has some twice
+            raise TestbedError(f"{folder}: no stored run of the INT collector; use --store")
+        # a killed run has duplicates
+        distinct = "DISTINCT" if table == "flows" else ""
         connection.execute(
-            f"CREATE VIEW {table} AS SELECT {distinct} * FROM read_parquet('{_quoted(files)}', "
+            f"CREATE VIEW {table} AS SELECT {distinct} * FROM read_parquet('{_quote(files)}', "
             "hive_partitioning=true, hive_types={'run': VARCHAR}, union_by_name=true)"
         )
     connection.execute(VIEWS)
     return connection
 
 
-def _quoted(path: Path) -> str:
+def _quote(path: Path) -> str:
     return str(path).replace("'", "''")
 
 

@@ -1,4 +1,4 @@
-"""The responder at a host of a network, as its network card: in real and in virtual time."""
+"""RoCE responder as an application of a host, in place of its NIC, in real and virtual time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,25 +31,26 @@ class Writer:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a responder has at the end."""
+    """Result of a responder."""
 
-    records: list[NDArray[Any]]  # of each writer: (count,)
-    completions: list[tuple[int, Completion]]  # when (ns of the common clock), and what
+    records: list[NDArray[Any]]  # per writer: (count,)
+    completions: list[tuple[int, Completion]]  # (ns of the common clock, completion)
     counts: Counts
-    refusals: list[str]  # the last ones, explained
+    refusals: list[str]  # the latest ones, as text
 
 
 class Responder(Application):
-    """Takes what writers write; its result is the Outcome.
+    """Carries out requests of writers; the result is an Outcome.
 
-    The writers' targets are known before it runs, so that a controller can tell them to its
-    switches. Keys are therefore no secret: in a network that the experiment owns.
+    The targets are known before the responder runs, so that a controller can configure switches
+    with them. The keys are therefore predictable: use it only in a network that the experiment
+    owns.
     """
 
     def __init__(
         self, address: str, writers: Sequence[Writer], *, hold_us: float = 0, receives: int = 256
     ) -> None:
-        """`address` is that of its host; `hold_us` is as of Host.frames()."""
+        """`address` is the host's; for `hold_us` see Host.frames()."""
         self._address = address
         self._writers = writers
         self._hold_us = hold_us
@@ -58,7 +59,7 @@ class Responder(Application):
 
     @property
     def targets(self) -> list[Target]:
-        """What each writer has to know."""
+        """Return the target of each writer."""
         return [
             Target(self._address, FIRST_QPN + number, writer.peer.psn, FIRST_RKEY + number, BASE,
                    writer.record.itemsize * writer.count, PATH_MTU, writer.transport)
@@ -66,7 +67,7 @@ class Responder(Application):
         ]  # fmt: skip
 
     def start(self, host: Host) -> None:
-        """Connect the writers, and take the host's frames."""
+        """Connect the writers, and receive the host's frames."""
         self._nic = SoftNic(
             self._address, mac=host.mac, path_mtu=PATH_MTU, first_qpn=FIRST_QPN,
             limits=Limits(receives=self._receives),
@@ -81,7 +82,7 @@ class Responder(Application):
         self._port = host.frames(self.on_frames, hold_us=self._hold_us)
 
     def _region(self, writer: Writer) -> Region:
-        """Its region: that of an earlier writer to the same file, which one region claims."""
+        """Return a region; writers to the same file share one, since a file is claimed once."""
         for other, region in zip(self._writers, self._regions, strict=False):
             what = (other.path, other.record, other.count)
             if writer.path is not None and what == (writer.path, writer.record, writer.count):
@@ -89,15 +90,15 @@ class Responder(Application):
         return Region(writer.record, writer.count, writer.path)
 
     def on_frames(self, frames: Frames) -> None:
-        """Carry out what they ask for, and answer."""
+        """Carry out the requests in frames, and send the answers."""
         for reply in self._nic.receive(frames):
             self._port.send(reply)
         last_ns = int(frames.time_ns[-1])
         self._completions += [(last_ns, each) for each in self._nic.completions()]
 
     def result(self) -> Any:
-        """The Outcome."""
+        """Return the Outcome."""
         records = [region.records.copy() for region in self._regions]
         for region in self._regions:
-            region.release()  # its end: the next collector may be of this process
+            region.release()  # the next collector may be in this process
         return Outcome(records, self._completions, self._nic.counts(), self._nic.refusals())

@@ -1,9 +1,9 @@
 """Connection management (CM): queue pairs set up as peers of librdmacm expect.
 
-IBTA, chapter 12, and annex A11 (RDMA IP CM service). A peer sends REQ to queue pair 1, we answer
-REP, and it RTU; DREQ ends it, and we answer DREP. What we refuse is told by REJ, and so is by a
-peer what it makes of our REP. In REP's private data the peer finds where to write: base (8 bytes),
-R_Key (4) and length (8), in network byte order. A peer that gets no answer sends its message again.
+IBTA, chapter 12, and annex A11 (RDMA IP CM service). A peer sends REQ to queue pair 1, the manager
+answers REP, and the peer sends RTU. DREQ ends the connection, and the manager answers DREP. Either
+side rejects with REJ. The private data of REP give the peer its target: base (8 bytes), R_Key (4)
+and length (8), in network byte order. A peer repeats a message that gets no answer.
 """
 
 import enum
@@ -17,19 +17,19 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
 
-from collectors.roce.cm_peer import MEMORY
 from collectors.roce.endpoint import Domain, Peer, Target, Transport
+from collectors.roce.native import REPLAYS
 from collectors.roce.packets import BTH, DETH, GRH, PSN_MASK, UD, Op
-from collectors.roce.shared import REPLAYS
 from collectors.roce.softnic import SoftNic
+from collectors.roce.verbs_peer import MEMORY
 from telemark.errors import TestbedError
 
 QKEY = 0x80010000  # of queue pair 1 (10.2.5)
-SERVICE_OF_TCP_PORTS = 0x0000000001060000  # and the port (A11.2)
+SERVICE_OF_TCP_PORTS = 0x0000000001060000  # plus the port (A11.2)
 SOURCE_PORT = 0xC001
-CONNECTIONS = 1024  # that are remembered
-RNR_RETRIES = 7 << 5  # without end (12.7.38): completions that wait are the reader's to take
-_MAD = struct.Struct("!BBBBHHQHHI")  # 13.4.3: base version to attribute modifier
+CONNECTIONS = 1024  # maximum number of remembered connections
+RNR_RETRIES = 7 << 5  # infinite (12.7.38): completions wait until the reader takes them
+_MAD = struct.Struct("!BBBBHHQHHI")  # 13.4.3: from base version to attribute modifier
 _CLASS, _CLASS_VERSION, _SEND = 7, 2, 3
 _BODY = 232
 
@@ -59,27 +59,27 @@ class _Connection:
     asked: Packet  # the frame of REQ
     own_id: int
     qpn: int
-    request: bytes  # REQ's body
-    reply: bytes  # REP's
+    request: bytes  # body of REQ
+    reply: bytes  # body of REP
 
 
 class ConnectionManager:
-    """Gives targets in a domain to peers that ask for a port."""
+    """Answers connection requests for a port with targets in a domain."""
 
     def __init__(self, nic: SoftNic, domain: Domain, port: int) -> None:
         self._nic = nic
         self._domain = domain
         self._service = SERVICE_OF_TCP_PORTS + port
-        self._connections: dict[tuple[str, int], _Connection] = {}  # by address, and their id
+        self._connections: dict[tuple[str, int], _Connection] = {}  # key: address, peer's id
         self._next_id = secrets.randbits(32)
-        self._psn = 0  # of queue pair 1
+        self._psn = 0  # packet sequence number of queue pair 1
 
     def answers(self, frames: list[bytes]) -> list[bytes]:
-        """What is to be sent in answer to frames to queue pair 1 (SoftNic.management())."""
+        """Return the answers to frames sent to queue pair 1 (SoftNic.management())."""
         found = []
         for frame in frames:
             packet = Ether(frame)
-            if DETH not in packet:  # scapy took the datagram's source port for another protocol's
+            if DETH not in packet:  # scapy parsed another protocol because of the UDP source port
                 continue
             message = bytes(packet[DETH].payload)
             if packet[DETH].qkey != QKEY or len(message) != _MAD.size + _BODY:
@@ -93,7 +93,7 @@ class ConnectionManager:
         return found
 
     def end(self) -> list[bytes]:
-        """Close all connections; what is to be sent, so that peers know."""
+        """Close all connections; return the frames that inform the peers."""
         found = []
         for source, their_id in [*self._connections]:
             connection = self._connections[source, their_id]
@@ -113,11 +113,11 @@ class ConnectionManager:
         if attribute == Attribute.DREQ:
             return self._disconnect(body, their_id, source)
         if attribute == Attribute.REJ:
-            self._be_rejected(body, their_id, source)
+            self._handle_reject(body, their_id, source)
         return None
 
-    def _be_rejected(self, body: bytes, their_id: int, source: str) -> None:
-        """It could not use our REP; or it waited too long for one, and never learnt our id."""
+    def _handle_reject(self, body: bytes, their_id: int, source: str) -> None:
+        """Handle a REJ of our REP, or a REJ after a timeout, which does not contain our id."""
         connection = self._connections.get((source, their_id))
         if connection is not None and _own_id(body) in (0, connection.own_id):
             self._forget(source, their_id)
@@ -125,13 +125,13 @@ class ConnectionManager:
     def _disconnect(
         self, body: bytes, their_id: int, source: str
     ) -> tuple[Attribute, bytes] | None:
-        """It names both ends' ids and our queue pair, or is of another connection (12.6.10)."""
+        """Handle DREQ: it names both ids and our queue pair; otherwise it is stale (12.6.10)."""
         connection = self._connections.get((source, their_id))
         if connection is not None:
-            if _ends(body) != (connection.own_id, connection.qpn):
+            if _id_and_queue_pair(body) != (connection.own_id, connection.qpn):
                 return None
             self._forget(source, their_id)
-        # Else DREP was lost, and DREQ comes again.
+        # DREQ is repeated if DREP was lost.
         return Attribute.DREP, (body[4:8] + body[:4]).ljust(_BODY, b"\0")
 
     def _forget(self, source: str, their_id: int) -> None:
@@ -140,7 +140,7 @@ class ConnectionManager:
     def _connect(self, body: bytes, their_id: int, packet: Packet) -> tuple[Attribute, bytes]:
         source = _source(packet)
         known = self._connections.get((source, their_id))
-        if known is not None and known.request == body:  # REP was lost, and REQ comes again
+        if known is not None and known.request == body:  # REP was lost, and REQ is repeated
             return Attribute.REP, known.reply
         self._forget_stale(source, their_id, body[32:35])
         service, transport = struct.unpack_from("!Q", body, 8)[0], body[43] >> 1 & 3
@@ -150,12 +150,12 @@ class ConnectionManager:
             return _reject(their_id, RejectReason.INVALID_TRANSPORT)
         if 128 << (body[50] >> 4) != self._nic.path_mtu:
             return _reject(their_id, RejectReason.INVALID_MTU)
-        # What we answer is the PSN that the peer begins with (12.7.31).
+        # The PSN in the answer is the first PSN that the peer uses (12.7.31).
         peer = Peer(source, qpn=int.from_bytes(body[32:35], "big"), psn=secrets.randbits(24))
         kind = Transport.UC if transport else Transport.RC
         try:
             if len(self._connections) >= CONNECTIONS:
-                raise TestbedError("connections are as many as may be")
+                raise TestbedError("{CONNECTIONS} connections are open; close some")
             target = self._nic.connect(self._domain, peer, transport=kind)
         except TestbedError:
             return _reject(their_id, RejectReason.NO_QUEUE_PAIR)
@@ -166,7 +166,7 @@ class ConnectionManager:
         return Attribute.REP, connection.reply
 
     def _forget_stale(self, source: str, their_id: int, qpn: bytes) -> None:
-        """A peer that uses an id or a queue pair anew has lost its connection (12.9.8.3)."""
+        """Forget the connection of a peer that reuses an id or a queue pair (12.9.8.3)."""
         stale = [
             key
             for key, each in self._connections.items()
@@ -184,12 +184,12 @@ class ConnectionManager:
 
 
 def _own_id(body: bytes) -> int:
-    """Our id, as messages behind REQ name it."""
+    """Return our id in a message after REQ."""
     return int.from_bytes(body[4:8], "big")
 
 
-def _ends(body: bytes) -> tuple[int, int]:
-    """Our id and queue pair, as DREQ names them."""
+def _id_and_queue_pair(body: bytes) -> tuple[int, int]:
+    """Return our id and queue pair in a DREQ."""
     return _own_id(body), int.from_bytes(body[8:11], "big")
 
 
@@ -222,5 +222,5 @@ def _rep(own_id: int, their_id: int, target: Target) -> bytes:
 
 def _reject(their_id: int, why: RejectReason) -> tuple[Attribute, bytes]:
     body = bytearray(_BODY)
-    struct.pack_into("!IIBBH", body, 0, 0, their_id, 0, 0, why)  # "rejected: REQ" is 0
+    struct.pack_into("!IIBBH", body, 0, 0, their_id, 0, 0, why)  # 0 means that REQ is rejected
     return Attribute.REJ, bytes(body)

@@ -1,4 +1,4 @@
-"""An RDMA device of the kernel's, by libibverbs: a network card with RDMA, or rdma_rxe.
+"""RDMA device of the kernel, over libibverbs: an RDMA NIC or rdma_rxe.
 
 Needs ./setup.sh --rdma.
 """
@@ -14,42 +14,42 @@ from telemark.errors import TestbedError
 
 try:
     from pyverbs import addr, device, enums, pyverbs_error, qp
-except ImportError:  # which only who opens one needs to know
+except ImportError:  # reported when a device is opened
     device = None
 
 PORT = 1
-MOST_ATOMICS = 16  # answers that are kept for peers that ask again (max_dest_rd_atomic)
+MOST_ATOMICS = 16  # answers kept for repeated requests (max_dest_rd_atomic)
 HOP_LIMIT = 64
 RNR_TIMER = 14  # 1 ms (IBTA 9.7.5.2.8, table 45)
-MTU_BYTES = {1: 256, 2: 512, 3: 1024, 4: 2048, 5: 4096}  # of enum ibv_mtu
+MTU_BYTES = {1: 256, 2: 512, 3: 1024, 4: 2048, 5: 4096}  # enum ibv_mtu
 
 DEVICES = Path("/sys/class/infiniband")
 
 
 class Device:
-    """An RDMA device, by the address that it has: IPv4 or IPv6, as RoCEv2 knows it."""
+    """RDMA device with an IPv4 or IPv6 address, for RoCEv2."""
 
     def __init__(self, address: str) -> None:
-        """Raises TestbedError where no device has it, or there is no libibverbs."""
+        """Raises TestbedError if no device has the address, or if libibverbs is missing."""
         if device is None:
-            raise TestbedError("there is no libibverbs (pyverbs) here: run ./setup.sh --rdma")
-        self.name, self._gid_index = _found(address)
+            raise TestbedError("libibverbs (pyverbs) is not installed: run ./setup.sh --rdma")
+        self.name, self._gid_index = _find_device(address)
         self.context = device.Context(name=self.name)
         self._path_mtu = self.context.query_port(PORT).active_mtu
 
     @property
     def path_mtu(self) -> int:
-        """Bytes of payload that a packet may have."""
+        """Maximum payload of a packet, in bytes."""
         return MTU_BYTES[self._path_mtu]
 
     @staticmethod
     def kind(transport: Transport) -> int:
-        """Of a queue pair."""
+        """Return the queue pair type of a transport."""
         return int(enums.IBV_QPT_RC if transport is Transport.RC else enums.IBV_QPT_UC)
 
     def attributes(self, peer: Peer, transport: Transport, access: Access) -> Any:
-        """Of a queue pair that is ready to receive from a peer."""
-        route = addr.GlobalRoute(addr.GID(_written(gid(peer.address))),
+        """Return the attributes of a queue pair that is ready to receive from a peer."""
+        route = addr.GlobalRoute(addr.GID(_format_gid(gid(peer.address))),
                                  sgid_index=self._gid_index, hop_limit=HOP_LIMIT)  # fmt: skip
         attributes = qp.QPAttr(port_num=PORT)
         attributes.qp_access_flags = flags(access)
@@ -62,26 +62,28 @@ class Device:
         return attributes
 
 
-def _found(address: str) -> tuple[str, int]:
-    """A device, and the index of the address among its GIDs of RoCEv2."""
+def _find_device(address: str) -> tuple[str, int]:
+    """Return a device and the index of the address among its RoCEv2 GIDs."""
     for path in sorted(DEVICES.glob(f"*/ports/{PORT}/gids/*")):
         kind = path.parents[1] / "gid_attrs/types" / path.name
         try:
-            found = path.read_text().strip() == _written(gid(address)) and kind.read_text().strip()
-        except OSError:  # EINVAL: nothing stands at this index
+            found = (
+                path.read_text().strip() == _format_gid(gid(address)) and kind.read_text().strip()
+            )
+        except OSError:  # EINVAL: this index is empty
             continue
         if found == "RoCE v2":
             return path.parts[len(DEVICES.parts)], int(path.name)
     raise TestbedError(f"no RDMA device has the address {address}: see `rdma link`, `ip address`")
 
 
-def _written(packed: bytes) -> str:
-    """A GID as verbs write it: all eight groups."""
+def _format_gid(packed: bytes) -> str:
+    """Format a GID as verbs do, with all eight groups."""
     return ":".join(packed[at : at + 2].hex() for at in range(0, 16, 2))
 
 
 def flags(access: Access) -> int:
-    """Rights, as verbs have them."""
+    """Convert access rights to verbs flags."""
     flags = enums.IBV_ACCESS_LOCAL_WRITE
     if access & Access.WRITE:
         flags |= enums.IBV_ACCESS_REMOTE_WRITE
@@ -90,14 +92,14 @@ def flags(access: Access) -> int:
     return int(flags)
 
 
-def checked(what: str, call: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function of verbs; raises TestbedError where it fails, with what it was about."""
+def call_verbs(what: str, call: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a verbs function; on failure raise TestbedError that starts with `what`."""
     try:
         return call(*arguments)
     except pyverbs_error.PyverbsRDMAError as error:
         code = error.error_code
         if code in (errno.ETIMEDOUT, errno.ENETUNREACH):
-            why = "no route, or no MAC address, leads there"
+            why = "no route or no MAC address for the peer"
         else:
             why = os.strerror(code) if code > 0 else " ".join(str(error).split())
         raise TestbedError(f"{what}: {why}") from error

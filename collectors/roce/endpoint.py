@@ -1,4 +1,4 @@
-"""What both endpoints are: the software responder (softnic) and a real stack (verbs).
+"""Interface of both RoCE endpoints: the software responder (softnic) and a real stack (verbs).
 
 region = Region(TCP, 1 << 16, Path("records"))
 endpoint = ...                                  # SoftNic or Verbs
@@ -20,14 +20,14 @@ from telemark.errors import TestbedError
 
 
 class Transport(enum.Enum):
-    """Of a queue pair: reliable connection, which answers, or unreliable connection."""
+    """Queue pair transport: reliable connection, which acknowledges, or unreliable connection."""
 
     RC = "rc"
     UC = "uc"
 
 
 class Access(enum.IntFlag):
-    """What peers may do to a region; WRITE also lets them write with an immediate value."""
+    """Access rights of peers to a region; WRITE includes writes with immediate."""
 
     WRITE = 1
     ATOMIC = 2
@@ -38,11 +38,11 @@ WRITE_AND_ATOMIC = Access.WRITE | Access.ATOMIC
 
 @dataclass(frozen=True)
 class Peer:
-    """Who writes, as a switch: all that a queue pair has to know of it."""
+    """Writing peer, such as a switch: all that a queue pair needs to know about it."""
 
-    address: str  # IPv4 or IPv6; of RoCEv1 its GID, as ::ffff:10.0.0.1
-    qpn: int  # queue pair number, to which answers go
-    psn: int  # of its first packet
+    address: str  # IPv4 or IPv6; for RoCEv1 the GID, as ::ffff:10.0.0.1
+    qpn: int  # queue pair number, the destination of answers
+    psn: int  # of the first packet
 
     def __post_init__(self) -> None:
         """Raises TestbedError."""
@@ -54,20 +54,20 @@ class Peer:
 
 @dataclass(frozen=True)
 class Target:
-    """All that a peer has to know to write."""
+    """All parameters that a peer needs to write."""
 
-    address: str  # as that of Peer
+    address: str  # see Peer.address
     qpn: int
-    psn: int  # of the first packet that is expected
+    psn: int  # of the first expected packet
     rkey: int
-    base: int  # virtual address of the region's first byte
-    length: int  # bytes of the region
-    path_mtu: int  # bytes of payload that a packet may have
+    base: int  # virtual address of the first byte of the region
+    length: int  # length of the region in bytes
+    path_mtu: int  # maximum payload of a packet, in bytes
     transport: Transport
 
 
 class Domain(NamedTuple):
-    """A registered region, in a protection domain of its own: no other queue pair reaches it."""
+    """A registered region in its own protection domain: no other queue pair can access it."""
 
     rkey: int
     base: int
@@ -75,27 +75,27 @@ class Domain(NamedTuple):
 
 
 class Completion(NamedTuple):
-    """A WRITE WITH IMMEDIATE was carried out, and all that came before it."""
+    """A completed WRITE WITH IMMEDIATE; all earlier requests are complete, too."""
 
     qpn: int
     immediate: int  # 32 bits, as in the packet
-    length: int  # bytes that were written
+    length: int  # number of bytes written
 
 
 @dataclass
 class Counts:
-    """What became of packets."""
+    """Packet counts."""
 
     accepted: Counter[str] = field(default_factory=Counter)  # by operation
     refused: Counter[str] = field(default_factory=Counter)  # by reason
 
 
 class Endpoint(ABC):
-    """Takes what peers write into registered regions."""
+    """Receives writes of peers into registered regions."""
 
     @abstractmethod
     def register(self, region: Region, access: Access = WRITE_AND_ATOMIC) -> Domain:
-        """Let queue pairs of this domain reach a region, which is claimed. Raises TestbedError."""
+        """Claim a region and let queue pairs of this domain access it. Raises TestbedError."""
 
     @abstractmethod
     def connect(
@@ -106,27 +106,27 @@ class Endpoint(ABC):
 
     @abstractmethod
     def disconnect(self, qpn: int) -> None:
-        """Close a queue pair: what its peer still sends is refused. Raises TestbedError."""
+        """Close a queue pair; later packets of its peer are rejected. Raises TestbedError."""
 
     @abstractmethod
     def completions(self) -> list[Completion]:
-        """Those that were not taken yet, in order; never waits.
+        """Return new completions in order, without blocking.
 
-        An endpoint holds a bounded number. Beyond it RC peers are told to try again later
-        (RNR NAK), and what UC peers send is refused.
+        An endpoint holds a bounded number of them. Beyond that, RC peers get RNR NAKs, and packets
+        of UC peers are rejected.
         """
 
     @abstractmethod
     def counts(self) -> Counts:
-        """What became of packets, since it was opened."""
+        """Return packet counts since the endpoint was opened."""
 
     @abstractmethod
     def close(self) -> None:
-        """Refuse all from now on; regions stay as they are."""
+        """Reject all further packets; regions keep their content."""
 
 
 def gid(address: str) -> bytes:
-    """The 16 bytes of an address as a GID (IBTA A17.4.1). Raises TestbedError."""
+    """Return an address as a GID of 16 bytes (IBTA A17.4.1). Raises TestbedError."""
     try:
         parsed = ip_address(address)
     except ValueError:

@@ -1,14 +1,14 @@
-"""Queue pairs set up over TCP: the controller of a switch asks a collector for a target.
+"""Queue pair setup over TCP: the controller of a switch requests a target from a collector.
 
-Messages of both sides, in network byte order:
+Messages in both directions, in network byte order:
 
-    magic "TLMK", version (1 byte: 1), kind (1 byte), length of what follows (2 bytes)
+    magic "TLMK", version (1 byte: 1), kind (1 byte), length of the rest (2 bytes)
     ASK    transport (1: 0 RC, 1 UC), access (1), 2 bytes of zeros, QPN (4), first PSN (4), GID (16)
-    TARGET the same, of the collector, then R_Key (4), path MTU (4), base (8), length (8)
-    REFUSE why, in UTF-8
+    TARGET the same for the collector, then R_Key (4), path MTU (4), base (8), length (8)
+    REFUSE reason, in UTF-8
 
-The queue pair lives as long as the connection, in which nothing follows: whoever sees it end
-connects anew, with a new PSN.
+The queue pair lives as long as the TCP connection, which carries no further messages. When one side
+closes it, the other connects again with a new PSN.
 """
 
 import asyncio
@@ -22,15 +22,15 @@ from telemark.errors import TestbedError
 
 MAGIC, VERSION = b"TLMK", 1
 ASK, TARGET, REFUSE = 1, 2, 3
-TIMEOUT_S = 5.0  # for a message to be whole
+TIMEOUT_S = 5.0  # to receive a complete message
 _HEAD = struct.Struct("!4sBBH")
 _ENDS = struct.Struct("!BBHII16s")
 _MEMORY = struct.Struct("!IIQQ")
 _TRANSPORTS = (Transport.RC, Transport.UC)
 
 
-class Asked(NamedTuple):
-    """What the controller of a switch asks for."""
+class Request(NamedTuple):
+    """Request of a controller."""
 
     peer: Peer
     transport: Transport
@@ -47,19 +47,19 @@ class Lease:
         self._reader, self._writer = reader, writer
 
     async def ended(self) -> None:
-        """Wait until the collector ends it, as when it starts anew."""
+        """Wait until the collector closes the connection, for example because it restarts."""
         with contextlib.suppress(ConnectionError):
             await self._reader.read(1)
 
     async def close(self) -> None:
-        """The collector closes the queue pair."""
+        """Close the connection; the collector then closes the queue pair."""
         self._writer.close()
         with contextlib.suppress(ConnectionError):
             await self._writer.wait_closed()
 
 
 async def serve(endpoint: Endpoint, domain: Domain, address: str, port: int) -> asyncio.Server:
-    """Give targets in a domain to whoever asks. Raises OSError where the port is taken."""
+    """Serve targets in a domain. Raises OSError if the port is in use."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         target = None
@@ -68,12 +68,12 @@ async def serve(endpoint: Endpoint, domain: Domain, address: str, port: int) -> 
             target = endpoint.connect(
                 domain, asked.peer, transport=asked.transport, access=asked.access
             )
-            writer.write(_packed(TARGET, _target(target, asked.access)))
-            await reader.read(1)  # until the other side ends the connection, or says more
+            writer.write(_message(TARGET, _target(target, asked.access)))
+            await reader.read(1)  # until the peer closes the connection or sends more
         except (TestbedError, ValueError) as error:
-            writer.write(_packed(REFUSE, str(error).encode()))
+            writer.write(_message(REFUSE, str(error).encode()))
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.TimeoutError):
-            pass  # nobody is there any more, or nobody who speaks this
+            pass  # the peer is gone, or uses another protocol
         finally:
             if target is not None:
                 endpoint.disconnect(target.qpn)
@@ -86,7 +86,7 @@ async def lease(
     address: str, port: int, peer: Peer, *, transport: Transport = Transport.RC,
     access: Access = Access.WRITE,
 ) -> Lease:  # fmt: skip
-    """Ask a collector for a target. Raises TestbedError where it refuses, or is not there."""
+    """Request a target from a collector. Raises TestbedError if it rejects or is unreachable."""
     where = f"collector at {address}, port {port}"
     try:
         reader, writer = await asyncio.open_connection(address, port)
@@ -94,7 +94,7 @@ async def lease(
         raise TestbedError(f"{where}: {error.strerror or error}") from error
     ends = _ENDS.pack(_TRANSPORTS.index(transport), access, 0, peer.qpn, peer.psn,
                       gid(peer.address))  # fmt: skip
-    writer.write(_packed(ASK, ends))
+    writer.write(_message(ASK, ends))
     try:
         return Lease(_read_target(*await _receive(reader)), reader, writer)
     except (TestbedError, ValueError) as error:
@@ -106,7 +106,7 @@ async def lease(
 
 
 async def _receive(reader: asyncio.StreamReader) -> tuple[int, bytes]:
-    """A message's kind, and what follows its head. Raises ValueError."""
+    """Return the kind and the content of a message. Raises ValueError."""
 
     async def both() -> tuple[int, bytes]:
         magic, version, kind, length = _HEAD.unpack(await reader.readexactly(_HEAD.size))
@@ -117,7 +117,7 @@ async def _receive(reader: asyncio.StreamReader) -> tuple[int, bytes]:
     return await asyncio.wait_for(both(), TIMEOUT_S)
 
 
-def _packed(kind: int, content: bytes) -> bytes:
+def _message(kind: int, content: bytes) -> bytes:
     return _HEAD.pack(MAGIC, VERSION, kind, len(content)) + content
 
 
@@ -127,14 +127,14 @@ def _target(target: Target, access: Access) -> bytes:
     ) + _MEMORY.pack(target.rkey, target.path_mtu, target.base, target.length)
 
 
-def _read_ends(content: bytes) -> Asked:
+def _read_ends(content: bytes) -> Request:
     transport, access, _, qpn, psn, packed = _ENDS.unpack(content)
     if transport >= len(_TRANSPORTS) or access not in (1, 2, 3):
         raise ValueError(f"transport {transport}, access {access}: expected 0 or 1, and 1 to 3")
-    return Asked(Peer(_address(packed), qpn, psn), _TRANSPORTS[transport], Access(access))
+    return Request(Peer(_address(packed), qpn, psn), _TRANSPORTS[transport], Access(access))
 
 
-def _read_ask(kind: int, content: bytes) -> Asked:
+def _read_ask(kind: int, content: bytes) -> Request:
     if kind != ASK or len(content) != _ENDS.size:
         raise ValueError(f"message of kind {kind}, {len(content)} bytes: expected {ASK}, 28")
     return _read_ends(content)
@@ -152,6 +152,6 @@ def _read_target(kind: int, content: bytes) -> Target:
 
 
 def _address(packed: bytes) -> str:
-    """A GID as an address: IPv4 where it is mapped."""
+    """Convert a GID to an address, IPv4 if it is mapped."""
     address = IPv6Address(packed)
     return str(address.ipv4_mapped or address)

@@ -1,12 +1,12 @@
-"""RoCE packets in scapy, v1 and v2, with their iCRC: its own layers where they are right, and ours.
+"""RoCE packets in scapy, v1 and v2, with iCRC; it replaces scapy's own layers where they are wrong.
 
-Sources: InfiniBand Architecture Specification 1 (IBTA), 5.2, 9.2 to 9.4; its annexes A16 (RoCE)
-and A17 (RoCEv2). A packet is built and read layer by layer:
+Sources: InfiniBand Architecture Specification 1 (IBTA), 5.2, 9.2 to 9.4; its annexes A16 (RoCE) and
+A17 (RoCEv2). Build and parse a packet layer by layer:
 
     Ether() / IP(src=..., dst=..., flags="DF") / UDP(sport=49152) / BTH(opcode=Op.WRITE_ONLY, ...)
         / RETH(va=..., rkey=..., length=5) / Raw(b"12345") / Padding(3 bytes)
 
-Lengths, and the iCRC at the end, are filled in where they are not given (icrc=None).
+Lengths and the final iCRC are computed unless they are given (icrc=None).
 """
 
 import enum
@@ -27,16 +27,16 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw, bind_layers, split_layers
 
-PORT = 4791  # UDP's, of RoCEv2 (A17.2)
+PORT = 4791  # UDP port of RoCEv2 (A17.2)
 ETHERTYPE = 0x8915  # of RoCEv1 (A16.2)
-NEXT_HEADER = 0x1B  # GRH's, for BTH (8.3.3)
-UC = 0x20  # added to an Op it is one of unreliable connections
-UD = 0x60  # the same of unreliable datagrams
+NEXT_HEADER = 0x1B  # of GRH, for BTH (8.3.3)
+UC = 0x20  # offset from RC opcodes to UC opcodes
+UD = 0x60  # offset to UD opcodes
 PSN_MASK = 0xFFFFFF
-UNLIMITED = 0x1F  # AETH syndrome of an ACK that limits no credits
+UNLIMITED = 0x1F  # AETH syndrome of an ACK without credit limit
 
 _DUMMY_LRH = b"\xff" * 8
-_IPV4, _IPV6, _UDP, _BTH = 20, 40, 8, 12  # bytes of headers
+_IPV4, _IPV6, _UDP, _BTH = 20, 40, 8, 12  # header sizes in bytes
 
 
 class Op(enum.IntEnum):
@@ -57,7 +57,7 @@ class Op(enum.IntEnum):
 
 
 class Nak(enum.IntEnum):
-    """AETH syndromes that refuse (9.7.5.1.4); RNR: its low 5 bits are a time to wait."""
+    """AETH syndromes of NAKs (9.7.5.1.4); the low 5 bits of RNR are a timer."""
 
     RNR = 0x20
     SEQUENCE = 0x60
@@ -67,10 +67,10 @@ class Nak(enum.IntEnum):
 
 
 def icrc(packet: bytes) -> bytes:
-    """The iCRC of a packet without its last four bytes, as they lie on the wire.
+    """Return the iCRC of a packet without its last four bytes, in wire order.
 
-    `packet` begins with the IP header or the GRH. Fields that change on the way count as ones
-    (7.8.1, A16.5.1, A17.3.3). Raises ValueError for what cannot be RoCE.
+    `packet` begins with the IP header or the GRH. Fields that change in transit count as ones
+    (7.8.1, A16.5.1, A17.3.3). Raises ValueError if the packet cannot be RoCE.
     """
     masked = bytearray(packet)
     if masked[0] == 0x45:
@@ -94,12 +94,12 @@ def icrc(packet: bytes) -> bytes:
 
 
 class BTH(roce.BTH):
-    """Base Transport Header (9.2); `icrc` comes after what follows it."""
+    """Base Transport Header (9.2); `icrc` follows the payload."""
 
-    payload_guess: list[Any] = []  # none of its parent's: see _bind()
+    payload_guess: list[Any] = []  # not inherited: see _bind()
 
     def compute_icrc(self, p: bytes) -> bytes:
-        """Called by scapy with BTH and what follows it, with four bytes for the iCRC."""
+        """Called by scapy with BTH and payload, including four bytes for the iCRC."""
         lower: Any = self.underlayer
         above = lower.underlayer if isinstance(lower, UDP) else lower
         if not isinstance(above, (IP, IPv6, GRH)):
@@ -110,7 +110,7 @@ class BTH(roce.BTH):
 
 
 class GRH(Packet):
-    """Global Route Header (8.3): that of RoCEv1."""
+    """Global Route Header (8.3) of RoCEv1."""
 
     name = "GRH"
     fields_desc = [
@@ -132,7 +132,7 @@ class RETH(Packet):
     fields_desc = [XLongField("va", 0), XIntField("rkey", 0), BitField("length", 0, 32)]
 
     def guess_payload_class(self, payload: bytes) -> type[Packet]:
-        """An immediate value where the opcode says so."""
+        """Choose ImmDt if the opcode has an immediate value."""
         has_immediate = isinstance(self.underlayer, BTH) and (
             self.underlayer.opcode & 0x1F == Op.WRITE_ONLY_IMMEDIATE
         )
@@ -140,21 +140,21 @@ class RETH(Packet):
 
 
 class ImmDt(Packet):
-    """Immediate Data (9.3.6): network byte order here, and opaque to the responder."""
+    """Immediate Data (9.3.6), in network byte order; opaque to the responder."""
 
     name = "ImmDt"
     fields_desc = [XIntField("data", 0)]
 
 
 class DETH(Packet):
-    """Datagram Extended Transport Header (9.3.2): connection management comes behind one."""
+    """Datagram Extended Transport Header (9.3.2), in front of connection management."""
 
     name = "DETH"
     fields_desc = [XIntField("qkey", 0), ByteField("reserved", 0), XBitField("sqpn", 0, 24)]
 
 
 class AtomicETH(Packet):
-    """Atomic Extended Transport Header (9.3.4); `swap` is what FETCH_ADD adds."""
+    """Atomic Extended Transport Header (9.3.4); `swap` is the addend of FETCH_ADD."""
 
     name = "AtomicETH"
     fields_desc = [
@@ -166,7 +166,7 @@ class AETH(roce.AETH):
     """ACK Extended Transport Header (9.3.5)."""
 
     def guess_payload_class(self, payload: bytes) -> type[Packet]:
-        """What lay there before an atomic operation, where it answers one."""
+        """Choose AtomicAckETH for the answer to an atomic operation."""
         is_atomic = isinstance(self.underlayer, BTH) and (
             self.underlayer.opcode == Op.ATOMIC_ACKNOWLEDGE
         )
@@ -174,7 +174,7 @@ class AETH(roce.AETH):
 
 
 class AtomicAckETH(Packet):
-    """Atomic ACK Extended Transport Header (9.3.5.2): what lay there before."""
+    """Atomic ACK Extended Transport Header (9.3.5.2): the previous value."""
 
     name = "AtomicAckETH"
     fields_desc = [XLongField("before", 0)]

@@ -1,4 +1,4 @@
-"""The software endpoint in real time, at an interface of this machine, which keeps its IP stack."""
+"""Software endpoint in real time at a network interface, whose IP stack stays in use."""
 
 import atexit
 import ctypes
@@ -15,19 +15,19 @@ from collectors.roce.softnic import SoftNic
 from telemark.errors import TestbedError
 
 SO_ATTACH_FILTER = 26  # asm-generic/socket.h
-_DROP_ALL = struct.pack("HBBI", 0x06, 0, 0, 0)  # BPF_RET | BPF_K: 0 bytes of each
+_DROP_ALL = struct.pack("HBBI", 0x06, 0, 0, 0)  # BPF_RET | BPF_K: accept 0 bytes of each packet
 
 
-class Card:
-    """Frames of `interface` go to `nic`, in a thread without Python. Root's."""
+class RawSocketNic:
+    """Passes frames of `interface` to `nic`, in a thread without Python. Needs root."""
 
     def __init__(self, nic: SoftNic, interface: str) -> None:
-        """Raises TestbedError where there is no such interface, or it may not be listened to."""
+        """Raises TestbedError if the interface does not exist or access is denied."""
         self.nic = nic
         self._library = library()
-        self._quiet = _quiet_port(nic.address)
+        self._quiet = _bind_silent_socket(nic.address)
         self._stop, self._wake = (os.eventfd(0, os.EFD_CLOEXEC) for _ in range(2))
-        self._handle = self._library.roce_card_open(nic.handle, interface.encode())
+        self._handle = self._library.roce_socket_open(nic.handle, interface.encode())
         if not self._handle:
             number = ctypes.get_errno()
             self._close_files()
@@ -35,21 +35,24 @@ class Card:
         self._bypass = self._open_bypass(interface)
         self._error = 0
         self._drops = 0
-        # What fails before it closes ends all the same; and at the end of Python the thread goes
-        # before `nic`, whose memory it works on: what was registered last is called first.
+        # A finalizer stops the thread if close() is never called. At interpreter exit it runs
+        # before the finalizer of `nic`, whose memory the thread uses: finalizers run in reverse
+        # order.
         self._thread = threading.Thread(target=self._run, name=f"roce {interface}", daemon=True)
         self._thread.start()
         atexit.register(self.close)
 
     @property
     def bypasses_ip(self) -> bool:
-        """Whether the kernel's IP stack is spared the frames; it costs more than the responder."""
+        """Whether frames bypass the kernel's IP stack, which costs more CPU time than the
+        responder.
+        """
         return self._bypass >= 0
 
     def wait(self, timeout_s: float | None) -> bool:
-        """Wait for completions, or frames of connection management; whether some came.
+        """Wait for completions or connection management frames; return whether some arrived.
 
-        Raises TestbedError where the interface is gone.
+        Raises TestbedError if the interface is gone.
         """
         ready = not self._error and bool(select.select([self._wake], [], [], timeout_s)[0])
         if ready:
@@ -59,37 +62,37 @@ class Card:
         return ready
 
     def send(self, frame: bytes) -> None:
-        """Send a frame, as an answer of connection management. Raises OSError."""
-        if number := self._library.roce_card_send(self._handle, frame, len(frame)):
+        """Send a frame, such as an answer of connection management. Raises OSError."""
+        if number := self._library.roce_socket_send(self._handle, frame, len(frame)):
             raise OSError(number, os.strerror(number))
 
     def drops(self) -> int:
-        """Frames that found the ring full, so far: this process was too slow."""
-        self._drops += self._library.roce_card_drops(self._handle)
+        """Return the number of frames lost to a full ring, because this process was too slow."""
+        self._drops += self._library.roce_socket_drops(self._handle)
         return self._drops
 
     def close(self) -> None:
-        """Stop; regions stay as they are."""
+        """Stop; regions keep their content."""
         atexit.unregister(self.close)
         os.eventfd_write(self._stop, 1)
         self._thread.join()
-        self._library.roce_card_close(self._handle)
+        self._library.roce_socket_close(self._handle)
         if self.bypasses_ip:
             os.close(self._bypass)
         self._close_files()
 
     def _open_bypass(self, interface: str) -> int:
-        """A descriptor; -1 where the kernel is older than 6.6, or lends nobody its BPF."""
+        """Return a file descriptor; -1 if the kernel is older than 6.6 or BPF is not permitted."""
         bypass: int = self._library.roce_bypass_open(interface.encode(), self.nic.gid)
         number = ctypes.get_errno()
         if bypass < 0 and number not in (errno.EINVAL, errno.EPERM, errno.ENOSYS):
-            self._library.roce_card_close(self._handle)
+            self._library.roce_socket_close(self._handle)
             self._close_files()
             raise TestbedError(f"interface {interface}: BPF program: {os.strerror(number)}")
         return bypass
 
     def _run(self) -> None:
-        self._error = self._library.roce_card_run(self._handle, self._stop, self._wake)
+        self._error = self._library.roce_socket_run(self._handle, self._stop, self._wake)
         os.eventfd_write(self._wake, 1)
 
     def _close_files(self) -> None:
@@ -98,8 +101,8 @@ class Card:
             os.close(descriptor)
 
 
-def _quiet_port(address: str) -> socket.socket:
-    """A socket that takes nothing: or the kernel would tell peers that nobody listens."""
+def _bind_silent_socket(address: str) -> socket.socket:
+    """Open a socket that receives nothing, so that the kernel sends no ICMP port unreachable."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     kernel = socket.socket(family, socket.SOCK_DGRAM)
     program = ctypes.create_string_buffer(_DROP_ALL, len(_DROP_ALL))

@@ -1,10 +1,10 @@
-"""Refused packets, explained: what was wrong, what would have been right, and what to look at."""
+"""Text for rejected packets: cause, expected value and hint."""
 
 from collections.abc import Mapping
 
 import numpy as np
 
-from collectors.roce.shared import Reason
+from collectors.roce.native import Reason
 
 TEXTS: Mapping[Reason, str] = {
     Reason.MANAGED: "connection management, to queue pair 1",
@@ -19,20 +19,20 @@ TEXTS: Mapping[Reason, str] = {
     Reason.OPCODE: "opcode {opcode:#04x} is no request of this queue pair's transport",
     Reason.QUEUE_PAIR: "there is no queue pair {qpn:#x}: was it connected, and not disconnected "
     "since?",
-    Reason.BROKEN: "queue pair {qpn:#x} had a fatal error: connect anew",
+    Reason.BROKEN: "queue pair {qpn:#x} had a fatal error: connect again",
     Reason.ADDRESS: "addresses are not those of queue pair {qpn:#x} and its peer",
     Reason.PARTITION: "P_Key {got:#06x}: expected {expected:#06x}",
     Reason.GAP: "PSN {got} where {expected} was expected: a packet was lost; a NAK asks for it",
-    Reason.GAP_AGAIN: "PSN {got} where {expected} was expected, and a NAK is out: the peer has to "
-    "go on with {expected}",
-    Reason.DUPLICATE: "PSN {got} was carried out before, {expected} is expected: answered again",
+    Reason.GAP_AGAIN: "PSN {got} where {expected} was expected, and a NAK was sent: the peer must "
+    "resume at {expected}",
+    Reason.DUPLICATE: "PSN {got} was carried out before, {expected} is expected: answer repeated",
     Reason.FORGOTTEN: "PSN {got} was carried out before, and its answer is no longer kept",
-    Reason.NOT_BEGUN: "opcode {opcode:#04x} goes on with a message that was not begun",
-    Reason.NOT_ENDED: "opcode {opcode:#04x} begins a message before the last one has ended",
-    Reason.MESSAGE_CUT: "the rest of a message of which PSN {expected} is missing",
+    Reason.NOT_BEGUN: "opcode {opcode:#04x} continues a message that was not started",
+    Reason.NOT_ENDED: "opcode {opcode:#04x} starts a message before the last one ended",
+    Reason.MESSAGE_CUT: "rest of a message whose PSN {expected} is missing",
     Reason.UNSUPPORTED: "opcode {opcode:#04x}: peers may only write, and add or swap",
     Reason.ACCESS: "opcode {opcode:#04x}: queue pair {qpn:#x} does not have this right",
-    Reason.NO_RECEIVE: "as many completions wait as may: completions() has to be called more often",
+    Reason.NO_RECEIVE: "too many completions wait: call completions() more often",
     Reason.KEY: "R_Key {got:#010x}: not that of the queue pair's region",
     Reason.KEY_ACCESS: "opcode {opcode:#04x}: the region does not allow it",
     Reason.BOUNDS: "it would reach to {got:#x}, and the region ends at {expected:#x}",
@@ -43,9 +43,9 @@ TEXTS: Mapping[Reason, str] = {
 }
 
 
-def explained(refusal: np.void) -> str:
-    """A record of REFUSAL in one line."""
+def explain_refusal(refusal: np.void) -> str:
+    """Return a REFUSAL record as one line of text."""
     numbers = {name: int(refusal[name]) for name in ("got", "expected", "qpn", "opcode")}
-    told = TEXTS[Reason(refusal["reason"])].format(**numbers)
+    text = TEXTS[Reason(refusal["reason"])].format(**numbers)
     where = f"queue pair {refusal['qpn']:#x}, PSN {refusal['psn']}"
-    return f"{refusal['time_ns'] / 1e9:.6f} s, {where}: {told}"
+    return f"{refusal['time_ns'] / 1e9:.6f} s, {where}: {text}"

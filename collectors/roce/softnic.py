@@ -1,6 +1,6 @@
-"""The software endpoint: a RoCE responder in C, for machines without RDMA, and for virtual time.
+"""Software endpoint: a RoCE responder in C, for machines without RDMA and for virtual time.
 
-Whoever has the frames hands them over, and sends the answers.
+The caller passes frames to it and sends the answers.
 """
 
 import secrets
@@ -21,11 +21,7 @@ from collectors.roce.endpoint import (
     Transport,
     gid,
 )
-from collectors.roce.native import library
-from collectors.roce.packets import PSN_MASK, Op
-from collectors.roce.refusals import explained
-from collectors.roce.region import Region
-from collectors.roce.shared import (
+from collectors.roce.native import (
     COMPLETION,
     MANAGEMENT_ROOM,
     OPERATIONS,
@@ -37,41 +33,45 @@ from collectors.roce.shared import (
     Counters,
     Gid,
     Reason,
+    library,
 )
+from collectors.roce.packets import PSN_MASK, Op
+from collectors.roce.refusals import explain_refusal
+from collectors.roce.region import Region
 from telemark.errors import TestbedError
 from telemark.traffic.received import Frames
 
 NONE = 0xFFFFFFFF
-BASE = 1 << 32  # virtual address of regions: whoever cuts addresses to 32 bits misses them
+BASE = 1 << 32  # virtual address of regions; detects code that truncates addresses to 32 bits
 PATH_MTUS = (256, 512, 1024, 2048, 4096)
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a SoftNic has room for."""
+    """Capacity of a SoftNic."""
 
     queue_pairs: int = 256  # a power of 2
-    receives: int = 256  # completions of a queue pair that may wait
+    receives: int = 256  # maximum number of waiting completions of a queue pair
 
 
 class SoftNic(Endpoint):
-    """RoCEv1 and v2 at one address; numbers of queue pairs go up from `first_qpn`."""
+    """RoCEv1 and v2 endpoint at one address; queue pair numbers ascend from `first_qpn`."""
 
     def __init__(
         self, address: str, *, mac: str = "00:00:00:00:00:00", path_mtu: int = 1024,
         first_qpn: int = 0x100, limits: Limits | None = None, sanitize: bool = False,
     ) -> None:  # fmt: skip
-        """`mac`: zeros take frames to any. Raises TestbedError."""
+        """`mac`: zeros accept frames to any MAC address. Raises TestbedError."""
         limits = limits or Limits()
         if path_mtu not in PATH_MTUS:
             raise TestbedError(f"path MTU {path_mtu}: expected one of {PATH_MTUS}")
         if limits.queue_pairs.bit_count() != 1 or not 0 < limits.receives < 1 << 20:
             raise TestbedError(f"{limits}: expected a power of 2, and 1 to 1,048,575")
-        if not 1 < first_qpn < PSN_MASK:  # 0, 1 and the last one have a meaning of their own
+        if not 1 < first_qpn < PSN_MASK:  # 0, 1 and the last one are reserved
             raise TestbedError(f"first queue pair {first_qpn:#x}: expected 0x2 to 0xfffffe")
         self.address, self.path_mtu = address, path_mtu
         self.gid = _gid(gid(address))
-        self._regions: list[Region] = []  # whose memory C writes to
+        self._regions: list[Region] = []  # their memory is used by C
         self._domains: list[Domain] = []
         self._connected: set[int] = set()
         self._library = library(sanitize=sanitize)
@@ -79,22 +79,23 @@ class SoftNic(Endpoint):
                         limits.queue_pairs, limits.receives, path_mtu)  # fmt: skip
         self.handle = self._library.roce_create(config)
         if not self.handle:
-            raise TestbedError(f"memory is short for {limits}")
+            raise TestbedError(f"not enough memory for {limits}; lower the limits")
         most = limits.queue_pairs * limits.receives
-        self._room = np.empty(1 << (most - 1).bit_length(), COMPLETION)  # for all that may wait
+        # room for all waiting completions
+        self._room = np.empty(1 << (most - 1).bit_length(), COMPLETION)
         weakref.finalize(self, self._library.roce_destroy, self.handle)
 
     def register(
         self, region: Region, access: Access = WRITE_AND_ATOMIC, *, rkey: int | None = None
     ) -> Domain:
-        """Without `rkey` it is one that nobody can guess."""
+        """Register a region; without `rkey` the key is random."""
         region.claim()
         domain = Domain(secrets.randbits(32) if rkey is None else rkey, BASE, region.length)
         number = self._library.roce_register(
             self.handle, region.address, region.length, domain.base, domain.rkey, access
         )
         if number == NONE:
-            raise TestbedError(f"{len(self._domains)} regions are registered: no more fit")
+            raise TestbedError(f"{len(self._domains)} regions are registered, the maximum")
         self._regions.append(region)
         self._domains.append(domain)
         return domain
@@ -105,7 +106,7 @@ class SoftNic(Endpoint):
     ) -> Target:  # fmt: skip
         """See Endpoint."""
         if domain not in self._domains:
-            raise TestbedError(f"R_Key {domain.rkey:#x}: registered at another endpoint")
+            raise TestbedError(f"R_Key {domain.rkey:#x}: not registered at this endpoint")
         connection = Connection(
             own=self.gid, peer=_gid(gid(peer.address)), peer_qpn=peer.qpn, psn=peer.psn,
             domain=self._domains.index(domain), is_reliable=transport is Transport.RC,
@@ -125,12 +126,12 @@ class SoftNic(Endpoint):
         self._connected.remove(qpn)
 
     def expected_psn(self, qpn: int) -> int | None:
-        """Of its next packet; None: there is no such queue pair, or it had a fatal error."""
+        """Return the PSN of the next packet; None if the queue pair does not exist or failed."""
         psn: int = self._library.roce_expected(self.handle, qpn)
         return None if psn == NONE else psn
 
     def receive(self, frames: Frames) -> list[bytes]:
-        """Take frames in the order of arrival; what is to be sent in answer."""
+        """Process frames in order of arrival; return the answers."""
         records, data = frames.taken
         replies = np.empty(len(records), REPLY)
         room = np.frombuffer(data, np.uint8)
@@ -141,7 +142,7 @@ class SoftNic(Endpoint):
         return [each["frame"].tobytes()[: each["length"]] for each in answers]
 
     def management(self) -> list[bytes]:
-        """Frames to queue pair 1 that were not taken yet: see ConnectionManager."""
+        """Return new frames to queue pair 1: see ConnectionManager."""
         room = np.empty(MANAGEMENT_ROOM, np.uint8)
         found = []
         while length := self._library.roce_management(self.handle, room.ctypes.data):
@@ -149,19 +150,19 @@ class SoftNic(Endpoint):
         return found
 
     def refusals(self) -> list[str]:
-        """The last packets that were refused, and why, in words; see counts() for how many."""
+        """Return the latest rejected packets with reasons, as text; counts() has the totals."""
         room = np.empty(REFUSALS, REFUSAL)
         count = self._library.roce_refusals(self.handle, room.ctypes.data)
-        return [explained(each) for each in room[:count]]
+        return [explain_refusal(each) for each in room[:count]]
 
     def completions(self) -> list[Completion]:
         """See Endpoint."""
-        # At once: a loop would have no end where a card's thread is faster than Python.
+        # A single call: a loop might not end if the receiving thread is faster than Python.
         taken = self._library.roce_completions(self.handle, self._room.ctypes.data, len(self._room))
         return [Completion(*each) for each in self._room[:taken].tolist()]
 
     def counts(self) -> Counts:
-        """See Endpoint; operations have the names of Op, reasons those of Reason."""
+        """See Endpoint; operations are named as in Op, reasons as in Reason."""
         counters = Counters()
         self._library.roce_get_counts(self.handle, counters)
         found = Counts()

@@ -1,7 +1,7 @@
-"""The endpoint on a real RoCE stack, by libibverbs: a network card with RDMA, or the kernel's rxe.
+"""Endpoint on a real RoCE stack, over libibverbs: an RDMA NIC or the kernel's rdma_rxe.
 
-Its registered memory is pinned: a Region in a file must lie on tmpfs, or the kernel be older than
-6.5, which no longer pins pages that it writes back to a disk (mm/gup.c).
+Registered memory is pinned. A Region in a file must be on tmpfs, or the kernel older than 6.5:
+since then it does not pin pages that it writes back to a disk (mm/gup.c).
 """
 
 import contextlib
@@ -9,7 +9,7 @@ import socket
 from collections import Counter
 from typing import Any
 
-from collectors.roce.device import DEVICES, PORT, Device, checked, flags
+from collectors.roce.device import DEVICES, PORT, Device, call_verbs, flags
 from collectors.roce.endpoint import (
     WRITE_AND_ATOMIC,
     Access,
@@ -24,34 +24,36 @@ from collectors.roce.endpoint import (
 from collectors.roce.region import Region
 from telemark.errors import TestbedError
 
-with contextlib.suppress(ImportError):  # Device tells
+with contextlib.suppress(ImportError):  # reported by Device
     from pyverbs import cq, enums, mr, pd, qp, wr
 
-# Of a device's counters, those of a responder: rxe's (rxe_hw_counters.c), and mlx5's.
+# Responder counters of a device: those of rxe (rxe_hw_counters.c) and mlx5.
 ACCEPTED = ("rcvd_pkts", "rx_write_requests", "rx_atomic_requests")
 REFUSED = ("duplicate_request", "out_of_seq_request", "send_rnr_err", "out_of_sequence",
            "out_of_buffer", "resp_remote_access_errors", "rx_icrc_encapsulated")  # fmt: skip
 
 
 class Verbs(Endpoint):
-    """See Endpoint: on the device that has an address, IPv4 or IPv6, as RoCEv2 knows it."""
+    """See Endpoint: on the device with this IPv4 or IPv6 address, for RoCEv2."""
 
     def __init__(self, address: str, *, receives: int = 256) -> None:
-        """`receives` completions of a queue pair may wait. Raises TestbedError."""
+        """At most `receives` completions of a queue pair may wait. Raises TestbedError."""
         self.address, self._receives = address, receives
         self._device = Device(address)
         self._domains: dict[int, tuple[Any, Any]] = {}  # rkey -> memory region, protection domain
-        # Number -> queue pair, completion queue, and what a receive is.
+        # Number -> queue pair, completion queue, and receive request.
         self._pairs: dict[int, tuple[Any, Any, Any]] = {}
-        self._regions: list[Region] = []  # mapped as long as the device writes there
+        self._regions: list[Region] = []  # kept mapped while the device writes to them
         self._counted_before = self._counters()
 
     def register(self, region: Region, access: Access = WRITE_AND_ATOMIC) -> Domain:
         """See Endpoint."""
         region.claim()
         protection = pd.PD(self._device.context)
-        memory = checked(f"region {region.path or 'in memory'}", mr.MR, protection, region.length,
-                         flags(access), region.address)  # fmt: skip
+        memory = call_verbs(
+            f"region {region.path or 'in memory'}",
+            mr.MR, protection, region.length, flags(access), region.address,
+        )  # fmt: skip
         self._regions.append(region)
         self._domains[memory.rkey] = memory, protection
         return Domain(memory.rkey, region.address, region.length)
@@ -60,15 +62,15 @@ class Verbs(Endpoint):
         self, domain: Domain, peer: Peer, *, transport: Transport = Transport.RC,
         access: Access = WRITE_AND_ATOMIC,
     ) -> Target:  # fmt: skip
-        """See Endpoint. It is ready to receive; nothing is ever sent but answers."""
+        """See Endpoint. The queue pair only receives and answers."""
         memory, protection = self._domains[domain.rkey]
         queue = cq.CQ(self._device.context, self._receives)
         room = qp.QPCap(max_send_wr=1, max_recv_wr=self._receives)
         settings = qp.QPInitAttr(Device.kind(transport), scq=queue, rcq=queue, cap=room)
         pair = qp.QP(protection, settings)
-        checked(f"queue pair for {peer.address}", pair.to_rtr,
+        call_verbs(f"queue pair for {peer.address}", pair.to_rtr,
                 self._device.attributes(peer, transport, access))  # fmt: skip
-        # An immediate value takes up a receive; a SEND finds no room in it, and is refused.
+        # An immediate value consumes a receive request; a SEND does not fit and is rejected.
         receive = wr.RecvWR(num_sge=1, sg=[wr.SGE(domain.base, 0, memory.lkey)])
         for _ in range(self._receives):
             pair.post_recv(receive)
@@ -85,21 +87,21 @@ class Verbs(Endpoint):
         queue.close()
 
     def completions(self) -> list[Completion]:
-        """See Endpoint; of several queue pairs, one after the other."""
+        """See Endpoint; grouped by queue pair."""
         taken = []
         for qpn, (pair, queue, receive) in self._pairs.items():
             count, entries = queue.poll(self._receives)
             for entry in entries[:count]:
-                if entry.status == enums.IBV_WC_SUCCESS:  # else the queue pair has failed
+                if entry.status == enums.IBV_WC_SUCCESS:  # otherwise the queue pair has failed
                     immediate = socket.ntohl(entry.imm_data)
                     taken.append(Completion(qpn, immediate, entry.byte_len))
                     pair.post_recv(receive)
         return taken
 
     def counts(self) -> Counts:
-        """See Endpoint: in the device's own words, and of all that use it.
+        """See Endpoint: counters of the device, for all of its users, with the device's names.
 
-        What rxe drops before it looks for a PSN, as for a wrong iCRC, it counts nowhere.
+        rxe does not count packets that it drops before the PSN check, for example for a wrong iCRC.
         """
         grown = self._counters() - self._counted_before
         refused = {name: count for name, count in grown.items() if name in REFUSED}

@@ -1,30 +1,27 @@
-"""A peer on a real RoCE stack, by libibverbs: it writes as any host with RDMA does.
-
-What it sends is what our switches' packets can be held against; what it makes of answers, whether
-a responder of ours speaks as peers expect.
-"""
+"""Peers on a real RoCE stack, over libibverbs and librdmacm, for tests and comparisons."""
 
 import contextlib
+import struct
 import time
 from typing import Any
 
-from collectors.roce.device import Device, checked
+from collectors.roce.device import MTU_BYTES, Device, call_verbs
 from collectors.roce.endpoint import Access, Peer, Target, Transport
 from telemark.errors import TestbedError
 
-with contextlib.suppress(ImportError):  # Device tells
-    from pyverbs import cq, enums, mr, pd, qp, wr
+with contextlib.suppress(ImportError):  # reported by Device
+    from pyverbs import cm_enums, cmid, cq, enums, mr, pd, qp, wr
 
-ROOM = 4096  # bytes of a message at most
-TIMEOUT, RETRIES = 14, 7  # 4.096 us * 2^14 (IBTA 9.7.6.1.3); 7: RNR NAKs without end
+ROOM = 4096  # maximum message size in bytes
+TIMEOUT, RETRIES = 14, 7  # 4.096 us * 2^14 (IBTA 9.7.6.1.3); 7: unlimited RNR retries
 WAIT_S = 10.0
 
 
 class VerbsPeer:
-    """A queue pair of the device that has an address; see Verbs."""
+    """A queue pair of the device with an address; see Verbs."""
 
     def __init__(self, address: str, psn: int, *, transport: Transport = Transport.RC) -> None:
-        """`psn` is of its first packet. Raises TestbedError."""
+        """`psn` is the PSN of the first packet. Raises TestbedError."""
         self._device = Device(address)
         self._transport = transport
         protection = pd.PD(self._device.context)
@@ -36,11 +33,11 @@ class VerbsPeer:
         self._peer = Peer(address, self._pair.qp_num, psn)
 
     def peer(self) -> Peer:
-        """For whom it is to write to."""
+        """Return the parameters that an endpoint needs to connect it."""
         return self._peer
 
     def connect(self, target: Target) -> None:
-        """Get ready to write there. Raises TestbedError."""
+        """Connect to a target. Raises TestbedError."""
         there = Peer(target.address, target.qpn, 0)
         attributes = self._device.attributes(there, self._transport, Access(0))
         attributes.sq_psn = self._peer.psn
@@ -48,12 +45,12 @@ class VerbsPeer:
             attributes.timeout, attributes.max_rd_atomic = TIMEOUT, 1
             attributes.retry_cnt = attributes.rnr_retry = RETRIES
         self._target = target
-        checked(f"queue pair for {target.address}", self._pair.to_rts, attributes)
+        call_verbs(f"queue pair for {target.address}", self._pair.to_rts, attributes)
 
     def write(self, data: bytes, at: int, immediate: int | None = None) -> None:
-        """WRITE, WITH IMMEDIATE where there is one; `at` counts from the region's first byte.
+        """Send WRITE, or WRITE WITH IMMEDIATE; `at` is an offset in the region.
 
-        Returns when it was acknowledged, or at UC when it was sent. Raises TestbedError.
+        Returns when the write is acknowledged, or for UC when it is sent. Raises TestbedError.
         """
         self._memory.write(data, len(data))
         opcode = enums.IBV_WR_RDMA_WRITE
@@ -66,7 +63,7 @@ class VerbsPeer:
         self._carry_out(asked)
 
     def add(self, addend: int, at: int) -> int:
-        """FETCH ADD: what lay there before."""
+        """Send FETCH ADD; return the previous value."""
         asked = self._request(enums.IBV_WR_ATOMIC_FETCH_AND_ADD, 8)
         asked.set_wr_atomic(self._target.rkey, self._target.base + at, addend)
         self._carry_out(asked)
@@ -90,3 +87,61 @@ class VerbsPeer:
                 return
             time.sleep(0.001)
         raise TestbedError(f"no answer came from {self._target.address} within {WAIT_S:g} s")
+
+
+MEMORY = struct.Struct("!QIQ")  # in the private data of REP: base, R_Key, length
+
+
+class CmPeer(VerbsPeer):
+    """Peer that connects by librdmacm to a ConnectionManager; all methods block until done."""
+
+    def __init__(self, address: str) -> None:
+        """`address` is the address of its device. Raises TestbedError."""
+        super().__init__(address, psn=0)  # chosen by the other side
+        self._channel = cmid.CMEventChannel()
+        self._id = cmid.CMID(creator=self._channel)
+
+    def call(self, address: str, port: int) -> None:
+        """Resolve the route, and send REQ. Raises TestbedError."""
+        self._address, self._where = address, f"{address}, port {port}"
+        there = cmid.AddrInfo(dst=address, dst_service=str(port), port_space=cm_enums.RDMA_PS_TCP)
+        call_verbs(self._where, self._id.resolve_addr, there)
+        self._await(cm_enums.RDMA_CM_EVENT_ADDR_RESOLVED)
+        call_verbs(self._where, self._id.resolve_route)
+        self._await(cm_enums.RDMA_CM_EVENT_ROUTE_RESOLVED)
+        asked = cmid.ConnParam(qp_num=self.peer().qpn, rnr_retry=RETRIES)
+        call_verbs(self._where, self._id.connect, asked)
+
+    def join(self) -> Target:
+        """Wait for REP, prepare to write to its target, and send RTU. Raises TestbedError."""
+        private_data = self._await(cm_enums.RDMA_CM_EVENT_CONNECT_RESPONSE)
+        base, rkey, length = MEMORY.unpack_from(private_data)
+        self._enter(enums.IBV_QPS_INIT)
+        receiving, sending = self._enter(enums.IBV_QPS_RTR), self._enter(enums.IBV_QPS_RTS)
+        call_verbs(self._where, self._id.establish)
+        self._target = Target(
+            self._address, receiving.dest_qp_num, sending.sq_psn, rkey, base, length,
+            MTU_BYTES[receiving.path_mtu], Transport.RC,
+        )  # fmt: skip
+        return self._target
+
+    def _enter(self, state: Any) -> Any:
+        """Move the queue pair to a state; return the attributes that CM chose for it."""
+        attributes, mask = call_verbs(self._where, self._id.init_qp_attr, state)
+        call_verbs(self._where, self._pair.modify, attributes, mask)
+        return attributes
+
+    def leave(self) -> None:
+        """Send DREQ, and wait for DREP. Raises TestbedError."""
+        call_verbs(self._where, self._id.disconnect)
+        self._await(cm_enums.RDMA_CM_EVENT_DISCONNECTED)
+
+    def _await(self, kind: Any) -> bytes:
+        """Return the private data of the next event, which must have this type."""
+        event = cmid.CMEvent(self._channel)
+        name, private_data = event.event_str(), event.private_data
+        came = event.event_type
+        event.close()
+        if came != kind:
+            raise TestbedError(f"{self._where}: {name}")
+        return bytes(private_data)

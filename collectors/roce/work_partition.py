@@ -1,7 +1,7 @@
-"""Work handed to processes: ranges of records, each taken by one of them.
+"""Distribution of records to worker processes: each range goes to one worker.
 
-A pipe in packet mode (pipe2(2), O_DIRECT) is the queue: the kernel gives each message to one
-reader. Whoever holds a range when it dies has it: what it did not do is not handed out again.
+The queue is a pipe in packet mode (pipe2(2), O_DIRECT): the kernel gives each message to one
+reader. A range of a worker that dies is not distributed again.
 """
 
 import os
@@ -11,20 +11,20 @@ from collections.abc import Iterator
 _RANGE = struct.Struct("=QQ")
 
 
-class Shares:
-    """Of one writer's ring of `count` records; made before the processes that share it (fork)."""
+class WorkPartition:
+    """Ranges of one writer's ring of `count` records; create it before the workers fork."""
 
     def __init__(self, count: int, most: int) -> None:
-        """`most` records are handed out at a time, at most."""
-        self.overrun = 0  # records that were overwritten before they were handed out
+        """A range has at most `most` records."""
+        self.overrun = 0  # records that were overwritten before they were distributed
         self._count, self._most = count, most
-        self._given = 0  # records so far, of all laps
+        self._given = 0  # records distributed, over all laps
         self._reading, self._writing = os.pipe2(os.O_DIRECT | os.O_CLOEXEC)
 
-    def give(self, immediate: int) -> None:
-        """A completion came: `immediate` is how many records were written so far, modulo 2^32.
+    def distribute(self, immediate: int) -> None:
+        """Distribute new records; `immediate` is the number of records written so far, modulo 2^32.
 
-        Waits where the pipe is full: then completions wait, too, and the writer has to.
+        Blocks while the pipe is full; then completions wait, and so does the writer.
         """
         new = (immediate - self._given) % (1 << 32)
         first = self._given
@@ -38,19 +38,20 @@ class Shares:
             os.write(self._writing, _RANGE.pack(at, length))
             first += length
 
-    def give_slot(self, slot: int) -> None:
-        """A completion of a switch of ours came, whose immediate value is the slot it wrote to.
+    def distribute_to_slot(self, slot: int) -> None:
+        """Distribute records after a switch's completion, whose immediate value is the written
+        slot.
 
-        A ring must have one a lap at least: laps without one are not seen.
+        The ring must have at least one such completion per lap; laps without one go unnoticed.
         """
-        self.give(self._given + (slot - self._given) % self._count + 1)
+        self.distribute(self._given + (slot - self._given) % self._count + 1)
 
     def end(self) -> None:
-        """Nothing more is given: who takes gets what is left, then nothing."""
+        """Close the queue: workers get the remaining ranges, then stop."""
         os.close(self._writing)
 
-    def taken(self) -> Iterator[slice]:
-        """In a worker: ranges of records, each to one worker, until the end."""
+    def ranges(self) -> Iterator[slice]:
+        """Iterate over the ranges of this worker, until end() and an empty queue."""
         os.close(self._writing)
         while message := os.read(self._reading, _RANGE.size):
             at, length = _RANGE.unpack(message)

@@ -1,4 +1,5 @@
--- Wireshark dissector of DTA, Direct Telemetry Access: ours (docs/dta.md) and the published prototype's.
+-- Wireshark dissector of DTA (Direct Telemetry Access): Telemark's format (docs/dta.md) and the
+-- prototype's.
 --   tshark -X lua_script:dta.lua -r capture.pcap -V
 -- or copy it to a folder of plugins (Help, About Wireshark, Folders).
 
@@ -45,8 +46,8 @@ local wrong = ProtoExpert.new("dta.malformed", "Malformed", expert.group.MALFORM
 local cut = ProtoExpert.new("dta.cut", "Cut by the capture", expert.group.MALFORMED, expert.severity.NOTE)
 dta.experts = { wrong, cut }
 
--- Reports: their fields in order, with bytes, and the values that they may have where not all may be;
--- no field: reserved. `words`: how many there may be of the last one.
+-- Reports: fields in order, with sizes, and allowed values if restricted; no field: reserved.
+-- `words`: allowed numbers of the last field.
 local by_opcode = {
   [0x01] = { { "redundancy", 1, 1, 8 }, { "words", 1 }, { nil, 2 }, { "key", 16 }, { "data", 4 }, words = { 1, 3, 7 } },
   [0x02] = { { "list", 4 }, { "data", 4 }, words = { 1 } },
@@ -62,7 +63,7 @@ local prototypes = {
   [0x04] = { { "key", 4 }, { "hop", 1, 1, 5 }, { "value", 4 } },
 }
 
--- Bytes of a report with so many words of its last field.
+-- Size of a report with so many words in its last field.
 local function size_of(report, words)
   local size = 0
   for number, each in ipairs(report) do
@@ -71,7 +72,7 @@ local function size_of(report, words)
   return size
 end
 
--- How many words of its last field a report of so many bytes has; nothing where it cannot be.
+-- Number of words in the last field of a report of this size; nothing if invalid.
 local function words_of(report, size)
   for _, words in ipairs(report.words or { 1 }) do
     if size_of(report, words) == size then
@@ -95,7 +96,7 @@ local function add_fields(tree, report, words, tvb, at)
   end
 end
 
--- What follows a base header that ends at `at`.
+-- Dissects what follows a base header that ends at `at`.
 local function add_report(tree, known, opcode, tvb, pinfo, at)
   local report = known[opcode]
   pinfo.cols.info = opcodes[opcode] or string.format("opcode 0x%02x", opcode)
@@ -113,7 +114,7 @@ local function add_report(tree, known, opcode, tvb, pinfo, at)
   end
 end
 
--- A tree for a packet whose base header has so many bytes; nothing where they are not there.
+-- Adds a tree for a packet with a base header of this size; nothing if it is truncated.
 local function begin(tvb, pinfo, tree, header)
   pinfo.cols.protocol = "DTA"
   local branch = tree:add(dta, tvb())
@@ -180,7 +181,7 @@ function dta.dissector(tvb, pinfo, tree)
   end
 end
 
-local listening = {} -- ports, as they were before preferences changed
+local listening = {}  -- ports before preferences changed
 
 local function listen()
   local udp = DissectorTable.get("udp.port")

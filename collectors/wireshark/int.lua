@@ -109,7 +109,7 @@ int.fields = all_of(
   { table.unpack(old_fields, 3) }, old_times[4], old_times[5], reserved, complement, table.unpack(metadata))
 int.experts = { missing, wrong, cut }
 
--- Puts fields of a header that begins at `at` into a tree; where all are ones, they are not available.
+-- Adds the fields of a header at `at` to a tree; all ones may mean "not available".
 local function add(tree, fields, tvb, at, may_be_missing)
   local is_missing = may_be_missing
   for _, each in ipairs(fields) do
@@ -122,8 +122,8 @@ local function add(tree, fields, tvb, at, may_be_missing)
   end
 end
 
--- Fields of a bit's metadata, if it is not reserved, and how long they are. Of INT 1.0 times have
--- 4 bytes, and there are no buffers.
+-- Fields of a bit's metadata, unless it is reserved, and their length. In INT 1.0 times have 4
+-- bytes, and there are no buffers.
 local function metadata_of(bit, is_old)
   if is_old and bit == 8 then
     return nil, 4
@@ -132,7 +132,7 @@ local function metadata_of(bit, is_old)
   return is_old and old_times[bit] or metadata[bit], is_long and 8 or 4
 end
 
--- Bytes of the baseline metadata that a bitmap asks for, of bits `first` to 14.
+-- Bytes of baseline metadata for bits `first` to 14 of a bitmap.
 local function baseline_length(bitmap, first, is_old)
   local sum = 0
   for bit = first, 14 do
@@ -142,7 +142,7 @@ local function baseline_length(bitmap, first, is_old)
   return sum
 end
 
--- Baseline metadata in the order of the bits; returns where they end.
+-- Adds baseline metadata in bit order; returns their end.
 local function add_baseline(tree, bitmap, first, tvb, at, is_old)
   for bit = first, 14 do
     if bitmap:bitfield(bit, 1) == 1 then
@@ -169,9 +169,9 @@ local function add_hop(tree, tvb, at, stack, label)
   end
 end
 
--- The stack has the newest hop first; what the source alone inserts comes last. Of a stack it is known
--- where it begins (at), its length and that of a hop, the bitmap, and whether it has domain specific
--- metadata (has_ds), or is of INT 1.0 (is_old).
+-- The stack begins with the newest hop; metadata that only the source inserts are last. `stack` has
+-- its offset (at), length, hop length and bitmap, and whether it has domain specific metadata
+-- (has_ds) or is of INT 1.0 (is_old).
 local function add_stack(tree, tvb, stack)
   local baseline = baseline_length(stack.bitmap, 0, stack.is_old) + 4 * stack.bitmap:bitfield(15, 1)
   if stack.hop_length < baseline or (stack.hop_length > baseline and not stack.has_ds) then
@@ -196,7 +196,7 @@ local function add_stack(tree, tvb, stack)
   end
 end
 
--- Whether there is a header of so many bytes, of this version, where `length` are told of.
+-- Whether a header of this size and version fits in `length`.
 local function has_header(tvb, at, length, bytes, version, tree)
   if length < bytes then
     tree:add_proto_expert_info(wrong, "No room for a header")
@@ -214,7 +214,7 @@ local function hop_length(tvb, at)
   return 4 * tvb(at + 2, 1):bitfield(3, 5)
 end
 
--- Dissects INT's header, of which there is `length` with all that belongs to it; `kind` as the shim has it.
+-- Dissects INT's header with its stack, of `length` in total; `kind` is from the shim.
 local function dissect_header(tvb, at, length, kind, tree)
   if not has_header(tvb, at, length, 12, 2, tree) then
     return
@@ -236,7 +236,7 @@ local function dissect_header(tvb, at, length, kind, tree)
   end
 end
 
--- Dissects shim and header of INT 1.0. Returns what dissect_int() does.
+-- Dissects shim and header of INT 1.0. Returns the same as dissect_int().
 local function dissect_old(tvb, at, tree)
   local length = 4 * tvb(at + 2, 1):uint() - 4
   add(tree, old_shim_fields, tvb, at)
@@ -261,8 +261,8 @@ local function has_marker(tvb, at)
   return at + 8 <= tvb:len() and tvb:range(at, 8):bytes():tohex():lower() == int.prefs.marker:lower()
 end
 
--- Dissects a shim, the probe marker before it, and what belongs to it. Returns where the packet goes on,
--- with the original port or protocol; or nothing.
+-- Dissects a probe marker, shim and INT header. Returns where the packet continues, with the
+-- original port or protocol; or nothing.
 local function dissect_int(tvb, at, tree, by_port)
   local shim = not by_port and has_marker(tvb, at) and at + 8 or at
   if shim + 4 > tvb:len() then
@@ -286,7 +286,7 @@ local function dissect_int(tvb, at, tree, by_port)
     return nil
   end
   add(branch, { shim_next[npt] }, tvb, shim)
-  if kind ~= 2 then -- of type 2 the format is not defined
+  if kind ~= 2 then  -- the format of type 2 is not defined
     dissect_header(tvb, header, length, kind, branch)
   end
   return {
@@ -296,10 +296,10 @@ local function dissect_int(tvb, at, tree, by_port)
   }
 end
 
-local within -- number of the packet that Wireshark dissects behind its INT
+local within  -- number of the packet that Wireshark dissects after its INT
 
--- Packets on a link, where Wireshark itself dissects what is below INT. There is no INT behind INT: who
--- writes it wants to see how deep a stack of calls may be.
+-- Packets on a link, where Wireshark itself dissects the rest. Nested INT is not followed, since
+-- its depth could exhaust the call stack.
 function int.dissector(tvb, pinfo, tree)
   if within == pinfo.number then
     Dissector.get("data"):call(tvb, pinfo, tree)
@@ -325,7 +325,7 @@ end
 
 local dscp_of_ipv4, dscp_of_ipv6 = Field.new("ip.dsfield.dscp"), Field.new("ipv6.tclass.dscp")
 
--- Whether a DSCP says that INT follows: in the bits of the mask.
+-- Whether a DSCP indicates INT, under the mask.
 local function dscp_says_int(dscp)
   local mask, wanted = int.prefs.dscp_mask, int.prefs.dscp
   for shift = 0, 5 do
@@ -338,7 +338,7 @@ local function dscp_says_int(dscp)
   return mask > 0
 end
 
--- Whether INT follows TCP or UDP: their payload begins at `at`, the packet has this DSCP.
+-- Whether INT follows TCP or UDP, whose payload begins at `at`; the packet has this DSCP.
 local function says_int(tvb, at, dscp)
   return has_marker(tvb, at) or dscp_says_int(dscp)
 end
@@ -355,7 +355,7 @@ end
 int:register_heuristic("udp", is_int)
 int:register_heuristic("tcp", is_int)
 
--- Ports, and what they were before preferences changed.
+-- Ports, current and before preferences changed.
 local ports = {}
 
 local function listen(proto)

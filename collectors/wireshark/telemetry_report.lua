@@ -103,7 +103,7 @@ report.experts = { malformed }
 
 -- Packets in reports ----------------------------------------------------------------------------------
 
--- Ports, and INT where something says so; `dscp` is that of the packet.
+-- Dissects ports, and INT if indicated; `dscp` is the packet's.
 local function dissect_transport(tvb, at, protocol, tree, dscp, tracked)
   if protocol ~= 6 and protocol ~= 17 and protocol ~= 132 then
     return
@@ -121,7 +121,7 @@ local function dissect_transport(tvb, at, protocol, tree, dscp, tracked)
     payload = at + 4 * tvb(at + 12, 1):bitfield(0, 4)
   end
   if protocol == 132 or not tracked or payload >= tvb:len() or not (by_port or says_int(tvb, payload, dscp)) then
-    return -- 3.4: without the F bit there is no embedded metadata; and it may have been cut
+    return  -- 3.4: without the F bit there is no embedded metadata; the packet may be truncated
   end
   local going_on = dissect_int(tvb, payload, tree, by_port)
   if going_on and going_on.protocol and going_on.at < tvb:len() then
@@ -129,7 +129,8 @@ local function dissect_transport(tvb, at, protocol, tree, dscp, tracked)
   end
 end
 
--- Above the extension headers of IPv6 (RFC 8200, 4): protocol and place; no protocol in a later fragment.
+-- Skips the extension headers of IPv6 (RFC 8200, 4): returns protocol and offset; no protocol in a
+-- later fragment.
 local function skip_extensions(tvb, protocol, at, tree)
   while protocol == 0 or protocol == 43 or protocol == 44 or protocol == 60 do
     if at + 8 > tvb:len() then
@@ -225,7 +226,7 @@ local function dissect_inner(tvb, kind, tree, tracked)
   end
 end
 
--- Main contents of report type 1; returns where what is within begins, or nothing.
+-- Dissects the main contents of report type 1; returns where the content begins, or nothing.
 local function dissect_main(tvb, at, past, md_length, tree)
   if at + 8 + md_length > past then
     tree:add_proto_expert_info(malformed, "MD Length runs past the report")
@@ -250,7 +251,7 @@ local function dissect_main(tvb, at, past, md_length, tree)
   return at + 8 + md_length
 end
 
--- One individual report at `at`; returns where the next one begins, or nothing.
+-- Dissects one individual report at `at`; returns where the next one begins, or nothing.
 local function dissect_individual(tvb, at, tree)
   local length = at + 4 <= tvb:len() and 4 * tvb(at + 1, 1):uint()
   if not length or at + 4 + length > tvb:len() then

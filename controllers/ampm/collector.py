@@ -1,8 +1,8 @@
-"""Collects what switches know of flows, block by block, and says which blocks are incomplete.
+"""Collects the counters and registers of switches per block, and reports incomplete blocks.
 
-Each block is read half a block after its end, when its colour is idle: nothing of it is under way
-any more, and nothing of the next block of its colour has come (RFC 9341 section 3.1). A late or
-lost reading, a restart or a wrong clock makes a switch's part of a block unknown, never wrong.
+Each block is read half a block after its end, while its colour is idle: no packet of it is in
+flight any more, and none of the next block of its colour has arrived (RFC 9341 section 3.1). A late
+or failed reading, a restart or a clock error makes a switch's part of a block unknown, never wrong.
 """
 
 import asyncio
@@ -50,14 +50,14 @@ from telemark.session.clock import Clock, ReadableClock
 
 T = TypeVar("T")
 
-RETRIES = 8  # of a reading that failed, in the time that there is for it
+RETRIES = 8  # retries of a failed reading, as time permits
 
 
 @dataclass(frozen=True)
 class BlockReport:
-    """What is known of one block: flow number -> point -> record, None where it is unknown.
+    """Records of one block: flow number -> point -> record, None if unknown.
 
-    `problems` says why; without any the block is complete.
+    `problems` lists the reasons; it is empty if the block is complete.
     """
 
     block: int
@@ -81,38 +81,38 @@ class BlockReport:
 
 @dataclass
 class _Totals:
-    """A switch's counters of one colour when they last stood still, or why they are not known."""
+    """Last stable counters of one colour at a switch, or the reason why they are unknown."""
 
     counts: Counts | None = None
-    problem: str = "there is no reading from before it"
+    problem: str = "there is no earlier reading"
 
 
 @dataclass
 class _Part:
-    """What one switch says of a block: flow number -> records of arrival and departure."""
+    """A switch's part of a block: flow number -> records of arrival and departure."""
 
     records: dict[int, tuple[PointRecord, PointRecord]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
 
 class _UnknownError(Exception):
-    """A switch's part of a block is unknown; the message says why."""
+    """A switch's part of a block is unknown; the message gives the reason."""
 
 
 class _NotReadError(_UnknownError):
-    """It was not read while its counters stood still."""
+    """The switch was not read while its counters were stable."""
 
 
 class Collector:
-    """Has `flows` marked and measured, each along its path: switches, the first one first, and
-    before or behind them hosts' edges, where a path has some (edge.py).
+    """Marks and measures `flows`, each along its path: a list of switches, first switch first.
+    Edges of hosts may precede or follow the switches (edge.py).
 
-    An async context manager, which connects to the switches. `bounds` is what clocks and delays
-    keep to: LimitError says when a flow's methods could not bear that with blocks of `schedule`.
-    None: nobody promises anything, and nothing is checked. `records`: the registers to be read
-    beside the counters; None: all that the methods need. `async with` and watch() raise
-    SwitchUnreachableError and ClockError; once blocks are collected, these
-    become problems of a block.
+    An async context manager, which connects to the switches. `bounds` limits clock errors and
+    delays; LimitError is raised if a flow's methods are not exact within them for blocks of
+    `schedule`. None: no bounds are known, and nothing is checked. `records`: the registers to read
+    in addition to the counters; None: all that the methods need. `async with` and watch() raise
+    SwitchUnreachableError and ClockError; while blocks are collected, these become problems of a
+    block.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class Collector:
         async with AsyncExitStack() as opening:
             for session in self._sessions.values():
                 opening.push_async_callback(session.close)
-            await _together(session.open() for session in self._sessions.values())
+            await _gather_all(session.open() for session in self._sessions.values())
             self._open = opening.pop_all()
         return self
 
@@ -154,40 +154,41 @@ class Collector:
         await self._open.aclose()
 
     async def watch(self) -> None:
-        """Fill the switches' tables, as far as a controller before has not done so.
+        """Fill the switches' tables, except for entries that already exist.
 
-        Marks come last: nothing is marked before all who must count and clear it are ready.
+        Marking entries come last: nothing is marked until all switches are ready to count and clear
+        marks.
         """
         sessions = self._sessions.values()
-        await _together(s.set_clock(self._clock, self._bounds) for s in sessions)
+        await _gather_all(s.set_clock(self._clock, self._bounds) for s in sessions)
         if self._bounds is not None:
-            for problem in apart(sessions, self._bounds).values():
+            for problem in find_diverging_clocks(sessions, self._bounds).values():
                 raise ClockError(problem)
         for marking in (False, True):
-            await _together(session.fill(marking=marking) for session in sessions)
+            await _gather_all(session.fill(marking=marking) for session in sessions)
 
     @property
     def clock_errors_us(self) -> dict[str, float]:
-        """By which each switch's clock may be wrong that had to be found; 0: it was given."""
+        """Maximum error of each switch's measured clock offset; 0 if the offset was given."""
         return {name: session.clock_error_us for name, session in self._sessions.items()}
 
     async def blocks(
         self, first: int, last: int, *, switches: Collection[str] | None = None,
         clock: ReadableClock | None = None,
     ) -> AsyncIterator[BlockReport]:  # fmt: skip
-        """Yield what is known of the blocks `first` to `last`, each when half the next has passed.
+        """Yield the reports of blocks `first` to `last`, each in the middle of the next block.
 
-        Counters of `first` start from a reading after block `first` - 2: so it is to be called
-        before `first` begins, or that block is incomplete. `switches`: only these are read (None:
-        all), `clock`: by another clock than the common one, such as the switch's own.
+        Counters of `first` need a reading after block `first` - 2, so call this before `first`
+        begins; otherwise that block is incomplete. `switches`: read only these (None: all).
+        `clock`: use another clock than the common one, such as the switch's own.
         """
         names = [name for name in self._sessions if switches is None or name in switches]
         clock = clock or self._clock
         for block in range(first - 2, last + 1):
             await clock.sleep_until(1000 * self.schedule.reading_us(block))
-            parts = await _together(self._part(self._sessions[n], block, clock) for n in names)
+            parts = await _gather_all(self._part(self._sessions[n], block, clock) for n in names)
             if self._bounds is not None:
-                wrong = apart([self._sessions[n] for n in names], self._bounds)
+                wrong = find_diverging_clocks([self._sessions[n] for n in names], self._bounds)
                 parts = [
                     _Part(problems=[*part.problems, f"block {block}: {wrong[name]}"])
                     if name in wrong else part
@@ -231,7 +232,7 @@ class Collector:
         return BlockReport(block, records, [p for part in parts.values() for p in part.problems])
 
     async def _part(self, session: PlaceSession, block: int, clock: ReadableClock) -> _Part:
-        """A switch's part of a block."""
+        """Read a switch's part of a block."""
         totals, colour = self._totals[session.name], colour_of(block)
         part = _Part()
         try:
@@ -259,7 +260,7 @@ class Collector:
         return part
 
     async def _read(self, session: PlaceSession, block: int, clock: ReadableClock) -> Reading:
-        """Read a block, once more where that fails, as long as its counters stand still."""
+        """Read a block, with retries while its counters are stable."""
         deadline_us = self.schedule.start_us(block + 2) - self._guard_us
         pause_us = (deadline_us - self.schedule.reading_us(block)) / RETRIES
         problem = ""
@@ -291,14 +292,14 @@ class Collector:
         await session.set_clock(self._clock, self._bounds)
         await session.fill(marking=True)
         reading = await session.read(colour_of(block))
-        if reading is not None:  # nothing of the next block of this colour has come yet
+        if reading is not None:  # nothing of the next block of this colour has arrived yet
             totals[colour_of(block)] = _Totals(reading.counts)
         raise _UnknownError(f"switch {session.name} restarted: its tables and counts were lost")
 
     def _records(
         self, flow: WatchedFlow, block: int, before: Counts, reading: Reading
     ) -> tuple[PointRecord, PointRecord]:
-        """A switch's records of a flow: its registers', with what its counters counted."""
+        """Return a switch's records of a flow, from its registers and counters."""
         cell = cell_of(flow.number, block)
         records = []
         for name, record in zip(
@@ -314,9 +315,10 @@ class Collector:
         return records[0], records[1]
 
 
-def apart(sessions: Iterable[PlaceSession], bounds: Bounds) -> dict[str, str]:
-    """Switches whose clocks provably differ from another one's by more than they may, and by how
-    much: each of them may be near enough to the common clock for itself."""
+def find_diverging_clocks(sessions: Iterable[PlaceSession], bounds: Bounds) -> dict[str, str]:
+    """Return the switches whose clocks provably differ from another by more than the bound, with
+    the difference. Each of them may be within its own bound to the common clock.
+    """
     ahead = {s.name: s.ahead_us for s in sessions if s.ahead_us is not None}
     if not ahead:
         return {}
@@ -332,8 +334,8 @@ def apart(sessions: Iterable[PlaceSession], bounds: Bounds) -> dict[str, str]:
     return found
 
 
-async def _together(coroutines: Iterable[Coroutine[None, None, T]]) -> list[T]:
-    """Their results, when all have ended; raises what the first of those that failed raised."""
+async def _gather_all(coroutines: Iterable[Coroutine[None, None, T]]) -> list[T]:
+    """Wait for all coroutines; return their results, or raise the first exception."""
     results = await asyncio.gather(*coroutines, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):
@@ -346,7 +348,7 @@ def _now_us(clock: ReadableClock) -> int:
 
 
 def _records_of(methods: Method) -> set[Record]:
-    """The registers that a flow's methods fill."""
+    """Return the registers that these methods fill."""
     records = {Record.BLOCK}
     if methods & (Method.PULSE | Method.MULTIPLEXED):
         records.add(Record.PULSE)

@@ -1,6 +1,6 @@
-"""A host's edge on a flow's path, beside switches: filled and read by the same collector.
+"""Edge of a host on the path of a flow, filled and read by the same collector as switches.
 
-An edge is one point: what arrives there departs from it, and both points have the same record.
+An edge is a single point: its records of arrival and departure are the same.
 """
 
 import time
@@ -23,15 +23,15 @@ FIELDS = {
     Record.PULSE: ("block_us", "pulses", "pulse_us", "packets"),
     Record.SAMPLE: ("block_us", "samples", "sample_us", "hash"),
 }
-"""Of the structures of ebpf/edge/records.h, in the order of a switch's registers."""
+"""For each structure of ebpf/edge/records.h, its fields in the order of a switch's registers."""
 
 
 @dataclass(frozen=True)
 class EdgeHop:
-    """A host's edge, as the first or the last place of paths.
+    """Edge of a host, as the first or last place of paths.
 
-    The first one marks what leaves the host, the last one takes marks off what arrives there.
-    `sampling_shift` as the switches' (watch.schedule_entries).
+    The first one marks packets that leave the host; the last one removes marks from arriving
+    packets. `sampling_shift` as in watch.schedule_entries().
     """
 
     name: str
@@ -41,14 +41,14 @@ class EdgeHop:
     def session(
         self, schedule: Schedule, watches: Sequence[Watch], cells: tuple[Cells, Cells]
     ) -> "EdgeSession":
-        """Raises TestbedError for flows that no edge can have."""
+        """Open a session. Raises TestbedError for flows that an edge does not support."""
         return EdgeSession(self, schedule, watches, cells)
 
 
 class EdgeSession:
-    """A host's edge, the flows that it watches, and what is to be read of it for each colour."""
+    """Session with an edge: its watched flows, and the cells to read for each colour."""
 
-    clock_error_us = 0.0  # switches have the same clock, CLOCK_MONOTONIC
+    clock_error_us = 0.0  # the switches use the same clock, CLOCK_MONOTONIC
     ahead_us: tuple[float, float] | None = None
 
     def __init__(
@@ -62,24 +62,24 @@ class EdgeSession:
         self._marks = False
 
     async def open(self) -> None:
-        """Nothing: its maps are this process's."""
+        """Do nothing: the maps belong to this process."""
 
     async def close(self) -> None:
-        """Nothing: it goes on as it is, until its owner closes it."""
+        """Do nothing: the owner closes the edge."""
 
     async def fill(self, *, marking: bool) -> None:
-        """Set the blocks, and watch; `marking`: also the flows that are marked here."""
+        """Set the schedule and the watch list; `marking`: include flows that are marked here."""
         self._marks |= marking
         self._edge.set_schedule(0, self._schedule.block_shift, self._hop.sampling_shift)
         self._edge.watch(self._observed | (self._marked if self._marks else {}))
 
     async def set_clock(self, clock: Clock, bounds: Bounds | None) -> None:
-        """Hold the clock to its bounds (None: nobody promises any). Raises ClockError."""
+        """Check the clock against its bounds (None: no bounds). Raises ClockError."""
         if bounds is not None:
             await self.check_clock(clock, bounds)
 
     async def check_clock(self, clock: Clock, bounds: Bounds) -> None:
-        """Raise ClockError when the host's clock is further off than it may be."""
+        """Raise ClockError if the host's clock error exceeds the bound."""
         before_ns, here_ns, after_ns = clock.now_ns(), time.monotonic_ns(), clock.now_ns()
         self.ahead_us = (here_ns - after_ns) / 1000, (here_ns - before_ns) / 1000
         found_us = max(self.ahead_us[0], -self.ahead_us[1])
@@ -90,7 +90,7 @@ class EdgeSession:
             )
 
     async def read(self, colour: int) -> Reading:
-        """What the edge holds of one colour."""
+        """Read the records of one colour."""
         reading = Reading({}, {})
         cells = self._cells[colour]
         held = {cell: self._edge.read(cell // 2)["cells"][colour] for cell in cells.counters}
@@ -104,10 +104,10 @@ class EdgeSession:
 
 
 def _readout(cell: Any, record: Record, sample: int) -> Readout:
-    """A record as a switch's registers have it; both points' are the same."""
+    """Return a record in the format of a switch's registers, the same for both points."""
     held = cell["samples"][sample] if record is Record.SAMPLE else cell[record.name.lower()]
     a, b, c, d = (int(held[name]) for name in FIELDS[record])
-    return Readout(0, (a, b, c, d), (a, b, c, d))  # 0: no clock asked
+    return Readout(0, (a, b, c, d), (a, b, c, d))  # 0: the clock was not read
 
 
 def _entry(hop: EdgeHop, watch: Watch) -> tuple[Key, Mapping[str, int]]:

@@ -1,6 +1,6 @@
-"""What points know of a block, and what follows from two points: delays, block by block.
+"""Records of points for a block, and the delays computed from pairs of points.
 
-A delay comes only from two records of the same block. Where there is none, `problem` says why.
+A delay is computed only from two records of the same block; otherwise `problem` gives the reason.
 """
 
 from collections.abc import Mapping
@@ -13,14 +13,14 @@ from controllers.readout import CLOCK_BITS, Readout
 from telemark.errors import TestbedError
 
 SAMPLES = 8
-"""Places for hashed samples in a block."""
+"""Cells for hashed samples per block."""
 
 Values = tuple[int, int, int, int]
-"""A record's registers: the block's beginning, a count (0: never written), and two more."""
+"""Registers of a record: start of the block, a count (0: never written), and two more."""
 
 
 class Record(IntEnum):
-    """Which registers: see the control of that name in p4src/ampm/."""
+    """Register groups: see the control of that name in p4src/ampm/."""
 
     BLOCK = 1
     PULSE = 2
@@ -28,41 +28,41 @@ class Record(IntEnum):
 
 
 Place = tuple[Record, int]
-"""A record, and an index into its registers."""
+"""A record and an index into its registers."""
 
 
 class Point(NamedTuple):
-    """Where a switch counts and stamps: at the `arrivals` or the `departures` of packets."""
+    """Measurement point of a switch, at the `arrivals` or the `departures` of packets."""
 
     switch: str
     name: str
 
 
 class OverwrittenError(TestbedError):
-    """Records were read when a later block's had taken their place."""
+    """Records were read after a later block had overwritten them."""
 
 
 @dataclass(frozen=True)
 class PointRecord:
-    """What one point knows of one block; times in microseconds of the common clock, modulo 2^48.
+    """Record of one point for one block; times in microseconds of the common clock, modulo 2^48.
 
-    A count of 0 means that nothing of this block came by, and what belongs to it means nothing.
+    A count of 0 means that no such packet passed; the related fields are then undefined.
     """
 
     block: int
     packets: int = 0
-    sum_us: int = 0  # of the packets' times since the block began
+    sum_us: int = 0  # sum of the packets' times since the start of the block
     first_us: int = 0
     pulses: int = 0
-    pulse_us: int = 0  # of the first pulse
-    pulse_count: int = 0  # packets of the flow that had passed by then, of all blocks
+    pulse_us: int = 0  # time of the first pulse
+    pulse_count: int = 0  # packets of the flow up to the first pulse, over all blocks
     samples: dict[int, int] = field(default_factory=dict)  # hash -> time
     bytes: int = 0
 
 
 @dataclass(frozen=True)
 class Delay:
-    """The delay of a block between two points, or why there is none."""
+    """Delay of a block between two points, or the reason why there is none."""
 
     block: int
     delay_us: float | None
@@ -70,12 +70,12 @@ class Delay:
 
 
 def cell_of(flow: int, block: int) -> int:
-    """Where a switch keeps the counters and registers of a flow's block."""
+    """Return the cell of a flow's block in a switch's counters and registers."""
     return 2 * flow + colour_of(block)
 
 
 def places_of(record: Record, flow: int, block: int) -> list[Place]:
-    """Where a switch keeps a record of a flow's block: one cell, or one for each sample."""
+    """Return the places of a record of a flow's block: one cell, or one for each sample."""
     cell = cell_of(flow, block)
     if record is Record.SAMPLE:
         return [(record, place) for place in range(SAMPLES * cell, SAMPLES * (cell + 1))]
@@ -85,10 +85,10 @@ def places_of(record: Record, flow: int, block: int) -> list[Place]:
 def point_records(
     schedule: Schedule, flow: int, block: int, registers: Mapping[Place, Readout]
 ) -> tuple[PointRecord, PointRecord]:
-    """A switch's records of a flow's block, at the points of arrival and of departure.
+    """Return a switch's records of a flow's block, at arrival and departure.
 
-    `registers` as they were between half a block and one block after the block's end, with all or
-    some of the records. Raises OverwrittenError when they were read later.
+    `registers` must have been read between half a block and one block after the end of the block;
+    they may contain only some of the records. Raises OverwrittenError if they were read later.
     """
     found = {
         record: [r for place in places_of(record, flow, block) if (r := registers.get(place))]
@@ -125,7 +125,7 @@ def _is_of_block(schedule: Schedule, block: int, values: Values) -> bool:
 
 
 def pulse_delay(first: PointRecord, second: PointRecord) -> Delay:
-    """The delay of the block's pulse: none where it is missing, or not the only one."""
+    """Return the delay of the block's pulse, or a problem if there is not exactly one."""
     for place, point in (("first", first), ("second", second)):
         if point.pulses != 1:
             what = f"{point.pulses} pulses" if point.pulses else "no pulse"
@@ -134,9 +134,10 @@ def pulse_delay(first: PointRecord, second: PointRecord) -> Delay:
 
 
 def first_packet_delay(first: PointRecord, second: PointRecord) -> Delay:
-    """The difference of the first packets' times: of one packet, unless that was lost or overtaken.
+    """Return the difference of the first packets' times.
 
-    Where packets were lost it says so as a problem, since the first one may be among them.
+    It is the delay of one packet unless that packet was lost or overtaken. `problem` is set if
+    packets were lost, since the first one may be among them.
     """
     if first.packets != second.packets or not first.packets:
         return Delay(first.block, None, _counts(first, second))
@@ -144,10 +145,10 @@ def first_packet_delay(first: PointRecord, second: PointRecord) -> Delay:
 
 
 def mean_delay(first: PointRecord, second: PointRecord) -> Delay:
-    """The difference of mean times: the packets' mean delay, exact where none was lost.
+    """Return the difference of the mean times: the mean delay, exact if no packet was lost.
 
-    With loss it compares the mean time of those sent with that of those received (RFC 9341 section
-    3.2.1.1), and `problem` says so beside the delay.
+    With loss it compares the mean time of sent packets with that of received packets (RFC 9341
+    section 3.2.1.1), and `problem` is set in addition to the delay.
     """
     if not first.packets or not second.packets:
         return Delay(first.block, None, _counts(first, second))
@@ -157,9 +158,9 @@ def mean_delay(first: PointRecord, second: PointRecord) -> Delay:
 
 
 def sample_delays(first: PointRecord, second: PointRecord) -> tuple[dict[int, int], int]:
-    """Delays of the samples that both points have, in microseconds; how many only one has.
+    """Return the delays of samples at both points, in us, and the number at only one point.
 
-    The delays by the samples' times at the first point.
+    Keys are the samples' times at the first point.
     """
     common = first.samples.keys() & second.samples.keys()
     delays = {
@@ -171,9 +172,9 @@ def sample_delays(first: PointRecord, second: PointRecord) -> tuple[dict[int, in
 def pulse_loss(
     earlier: tuple[PointRecord, PointRecord], later: tuple[PointRecord, PointRecord]
 ) -> int | None:
-    """Packets lost between the points from one pulse to a later one; None without both pulses.
+    """Return the packets lost between the points from one pulse to a later one.
 
-    Exact if no packet overtook a pulse.
+    None if a pulse is missing. Exact if no packet overtook a pulse.
     """
     if any(point.pulses != 1 for point in (*earlier, *later)):
         return None
@@ -186,11 +187,11 @@ def _counts(first: PointRecord, second: PointRecord) -> str:
 
 
 def difference_us(earlier_us: int, later_us: int) -> int:
-    """Time passed between two times of the switches' clock, which wraps; below 0: none yet."""
+    """Return the time between two readings of the switches' wrapping clock, possibly negative."""
     return _signed(later_us - earlier_us, CLOCK_BITS)
 
 
 def _signed(value: int, bits: int) -> int:
-    """A number modulo 2^bits as the nearest one to 0."""
+    """Return a number modulo 2^bits as a signed number."""
     half = 1 << (bits - 1)
     return (value + half) % (1 << bits) - half

@@ -1,4 +1,4 @@
-"""When blocks begin, which colour they have, and when their counters stand still (RFC 9341)."""
+"""Schedule of blocks: their start times, colours and reading times (RFC 9341)."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from controllers.readout import CLOCK_BITS
 
 PULSE_WINDOW_SHIFT = 5
-"""log2 of a block's length over that of the window in which a multiplexed pulse is sent."""
+"""log2 of the block length divided by the window for sending a multiplexed pulse."""
 
 
 class ClockRange(NamedTuple):
-    """Times of the clock whose bits under `mask` are those of `value`: a ternary table key."""
+    """Times whose clock bits under `mask` equal those of `value`: a ternary table key."""
 
     value: int
     mask: int
@@ -23,9 +23,9 @@ class ClockRange(NamedTuple):
 class Schedule:
     """Blocks of equal length on the common clock of all switches, alternately coloured 0 and 1.
 
-    `block_us` is a power of two, so that a switch finds the block by a shift: block number =
-    time >> block_shift. It has parts down to 1/32, so 32 is the least. Times are microseconds of
-    the common clock. Raises ValueError.
+    `block_us` is a power of two, so that a switch computes the block by a shift: block number =
+    time >> block_shift. A block is divided into 32 parts, so the minimum is 32. Times are
+    microseconds of the common clock. Raises ValueError.
     """
 
     block_us: int
@@ -42,23 +42,24 @@ class Schedule:
         return self.block_us.bit_length() - 1
 
     def block_at(self, time_us: int) -> int:
-        """Number of the block that `time_us` lies in."""
+        """Return the number of the block that contains `time_us`."""
         return time_us >> self.block_shift
 
     def start_us(self, block: int) -> int:
-        """When a block begins."""
+        """Return the start time of a block."""
         return block << self.block_shift
 
     def reading_us(self, block: int) -> int:
-        """When to read a block's counters: half a block after the switch to the other colour.
+        """Return when to read a block's counters: half a block after the switch to the other
+        colour.
 
-        That is as far as can be from the block's own late packets and from the early packets of
+        This is the maximum distance from the block's own late packets and from the early packets of
         the next block of this colour (RFC 9341 section 3.1).
         """
         return self.start_us(block + 1) + self.block_us // 2
 
     def block_of_start(self, start_us: int, near: int) -> int:
-        """Number of the block that a switch knows by its beginning, modulo the switches' clock.
+        """Return the number of the block whose start a switch reports, modulo the switches' clock.
 
         Of the blocks that begin at `start_us`, 2^48 us apart, it is the one nearest to `near`.
         """
@@ -67,22 +68,26 @@ class Schedule:
         return near + ahead
 
     def middle_half(self) -> list[ClockRange]:
-        """The middle half of every block: the counting interval of double marking, in which pulses
-        are sent, and the pulse slot of multiplexed marking, in which they are received."""
+        """Return the middle half of every block: the counting interval of double marking, in which
+        pulses are sent, and the pulse slot of multiplexed marking, in which they are received.
+        """
         shift = self.block_shift - 2
         return [ClockRange(quarter << shift, 3 << shift) for quarter in (1, 2)]
 
     def multiplexed_window(self) -> ClockRange:
-        """When multiplexed marking sends its pulse: the first 1/32 of every block's second half."""
+        """Return when multiplexed marking sends its pulse: the first 1/32 of each block's second
+        half.
+        """
         low_bits = self.block_us >> PULSE_WINDOW_SHIFT
         return ClockRange(self.block_us // 2, self.block_us - low_bits)
 
     def attribute(
         self, time_us: NDArray[np.int64], colour: NDArray[np.integer]
     ) -> NDArray[np.int64]:
-        """Block of each packet seen at `time_us` with `colour`: the nearest one of that colour.
+        """Return the block of each packet seen at `time_us` with `colour`: the nearest of that
+        colour.
 
-        Delay carries a packet past the end of its block, a clock that is ahead to before its
+        Delay carries a packet past the end of its block; a fast clock marks it before the block's
         start (RFC 8321 section 4.3). Shapes: both (n,), result (n,).
         """
         block = time_us >> self.block_shift
@@ -92,14 +97,15 @@ class Schedule:
 
 
 def colour_of(block: int) -> int:
-    """Colour of a block: its number modulo 2."""
+    """Return the colour of a block: its number modulo 2."""
     return block & 1
 
 
 def guard_us(clock_error_us: float, delay_mean_us: float, delay_sd_us: float) -> float:
-    """Guard time d = A + D_avg + 3 D_stddev (RFC 9341 section 5): must be under half a block.
+    """Return the guard time d = A + D_avg + 3 D_stddev (RFC 9341 section 5), which must be less
+    than half a block.
 
-    A counter is exact when it is read at least d after its block's end, and at least d before
+    A counter is exact if it is read at least d after the end of its block, and at least d before
     the next block of its colour begins.
     """
     return clock_error_us + delay_mean_us + 3 * delay_sd_us

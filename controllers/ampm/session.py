@@ -1,4 +1,4 @@
-"""One switch as a collector uses it: connected, filled, and read; all over again if it restarts."""
+"""Session of a collector with one switch: connect, fill, read, and repeat after a restart."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -24,25 +24,26 @@ REGISTERS = {
     Record.PULSE: ("pulse", ("block_us", "pulses", "pulse_us", "packets")),
     Record.SAMPLE: ("sample", ("block_us", "samples", "sample_us", "hashes")),
 }
-"""Which registers a record is made of, in the order of readout packets: those of the control
-`<name>_arrivals` of ingress, and of `<name>_departures` of egress."""
+"""Registers of each record, in the order of readout packets: those of the controls
+`<name>_arrivals` in ingress and `<name>_departures` in egress.
+"""
 
-CLOCK_ROUNDS = 20  # round trips to find a clock's offset
-GOOD_CLOCK_US = 500.0  # more of them, on a busy machine, until it is found to that ...
-FOUND_CLOCK_US = 2000.0  # ... or at least to this, where nobody promises anything
+CLOCK_ROUNDS = 20  # round trips to measure a clock offset
+GOOD_CLOCK_US = 500.0  # on a loaded machine, more round trips until the error is at most this ...
+FOUND_CLOCK_US = 2000.0  # ... or at least this, if no bounds are given
 
 
 Counts = dict[tuple[str, int], tuple[int, int]]
-"""Packets and bytes, by the counter's name and index."""
+"""Packets and bytes, by counter name and index."""
 
 
 class SwitchUnreachableError(TestbedError):
-    """A switch does not answer, or not as it should."""
+    """A switch does not answer, or gives an invalid answer."""
 
 
 @dataclass(frozen=True)
 class Cells:
-    """What is to be read of a switch: indices of its counters, and places of its registers."""
+    """Cells to read from a switch: counter indices and register places."""
 
     counters: tuple[int, ...] = ()
     places: tuple[Place, ...] = ()
@@ -50,18 +51,18 @@ class Cells:
 
 @dataclass(frozen=True)
 class Reading:
-    """What a switch held."""
+    """Counters and registers of a switch."""
 
     counts: Counts
     registers: dict[Place, Readout]
 
 
 class ClockError(TestbedError):
-    """A switch's clock is further off than was promised."""
+    """The error of a switch's clock exceeds the bound."""
 
 
 class PlaceSession(Protocol):
-    """What a collector has of each place: a switch (Session), or a host's edge (edge.py)."""
+    """Session of a collector with a place: a switch (Session) or a host's edge (edge.py)."""
 
     name: str
     clock_error_us: float
@@ -76,7 +77,7 @@ class PlaceSession(Protocol):
 
 
 class Edge(Protocol):
-    """A place that is no switch, and makes its own session."""
+    """A place that is not a switch; it creates its own session."""
 
     @property
     def name(self) -> str: ...
@@ -86,10 +87,10 @@ class Edge(Protocol):
 
 
 class Session:
-    """A switch, the entries that it needs, and what is to be read of it for each colour.
+    """A switch, its table entries, and the cells to read for each colour.
 
-    `observing` are its entries for flows that were marked before; `marking` for those that it
-    marks. All methods raise SwitchUnreachableError.
+    `observing` are its entries for flows that other switches mark; `marking` those for flows that
+    it marks. All methods raise SwitchUnreachableError.
     """
 
     def __init__(
@@ -104,7 +105,7 @@ class Session:
         self._marking = marking
         self._cells = cells
         self._offset_us = (hop.clock_offset_us or 0) + hop.clock_ahead_us
-        self.clock_error_us = 0.0  # by which a clock that had to be found may be wrong
+        self.clock_error_us = 0.0  # maximum error of a measured clock offset
         self._readouts = Readouts(hop.switch)
         self._client = fy.P4Client(hop.switch.address, wait_for_ready=False)  # for bulk reads
         self._open = AsyncExitStack()
@@ -118,14 +119,14 @@ class Session:
             for number, register in enumerate(registers)
         }
         self._requests: dict[tuple[Cells, bool], p4r.ReadRequest] = {}
-        self.ahead_us: tuple[float, float] | None = None  # as check_clock() found it last
+        self.ahead_us: tuple[float, float] | None = None  # result of the last check_clock()
         self._ready = False
-        self._by_packets = False  # how registers are read; found out by open()
+        self._by_packets = False  # registers are read by readout packets; determined in open()
 
     async def open(self) -> None:
-        """Connect, also after the connection was lost."""
+        """Connect, or reconnect after the connection was lost."""
         await self.close()
-        self._by_packets = False  # which has the question below ask for registers
+        self._by_packets = False  # so that _reads_registers() asks for registers
         with self._reaching():
             await self._open.enter_async_context(self._switch)
             await self._open.enter_async_context(self._readouts)
@@ -134,15 +135,15 @@ class Session:
         self._ready = True
 
     async def close(self) -> None:
-        """Disconnect; the switch goes on as it is."""
+        """Disconnect; the switch keeps running."""
         self._ready = False
         await self._open.aclose()
 
     async def fill(self, *, marking: bool) -> None:
-        """Write the switch's entries, as far as they are not there; `marking`: all of them.
+        """Write the switch's missing entries; `marking`: all of them.
 
-        Forwarding comes last: behind a switch that restarted, others count by their marks, and
-        would take packets without one for packets of a block.
+        Forwarding comes last: switches behind a restarted one use the marks, and would count its
+        unmarked packets in a wrong block.
         """
         entries = [*schedule_entries(self._schedule, self._offset_us), *self._observing]
         with self._reaching():
@@ -153,10 +154,11 @@ class Session:
                 await reconcile(self._switch, wanted, may_stay=self._marking)
 
     async def set_clock(self, clock: Clock, bounds: Bounds | None) -> None:
-        """Find the clock's offset where nobody gave it, and hold the clock to its bounds (None:
-        nobody promises any). Raises ClockError."""
+        """Measure the clock's offset unless it is given, and check the clock against its bounds
+        (None: no bounds). Raises ClockError.
+        """
         if self._hop.clock_offset_us is None:
-            # Half of what is allowed: another one may be as wrong the other way.
+            # Half of the bound: another clock may have the same error in the other direction.
             good_us = FOUND_CLOCK_US if bounds is None else bounds.clock_error_us / 2
             with self._reaching():
                 offset_us, self.clock_error_us = await self._readouts.clock_offset(
@@ -164,18 +166,18 @@ class Session:
                 )
             if self.clock_error_us > good_us:
                 raise ClockError(
-                    f"switch {self.name}: its clock's offset was found to "
-                    f"{self.clock_error_us:.0f} us only, and {good_us:.0f} us are allowed, half of "
-                    "what two clocks may differ by"
+                    f"switch {self.name}: its clock offset is known only within "
+                    f"{self.clock_error_us:.0f} us, and {good_us:.0f} us are allowed, half of the "
+                    "bound between two clocks"
                 )
             self._offset_us = round(offset_us) + self._hop.clock_ahead_us
         if bounds is not None:
             await self.check_clock(clock, bounds, CLOCK_ROUNDS)
 
     async def check_clock(self, clock: Clock, bounds: Bounds, rounds: int = 3) -> None:
-        """Raise ClockError when the switch's clock is provably further off than it may be.
+        """Raise ClockError if the error of the switch's clock provably exceeds the bound.
 
-        `ahead_us` then says between what and what it is ahead of `clock`; None: it failed.
+        Sets `ahead_us` to the range in which the clock is ahead of `clock`; None: the check failed.
         """
         self.ahead_us = None
         with self._reaching():
@@ -190,7 +192,7 @@ class Session:
         self.ahead_us = ahead_us - error_us, ahead_us + error_us
 
     async def read(self, colour: int) -> Reading | None:
-        """What the switch holds of one colour; None: its tables are empty, so it has restarted."""
+        """Read the cells of one colour; None if the tables are empty, after a restart."""
         if not (self._ready and self._switch.is_up):
             await self.open()
         cells = self._cells[colour]
@@ -202,7 +204,7 @@ class Session:
         return reading
 
     async def _read(self, cells: Cells) -> Reading | None:
-        """One request for everything, however many flows there are."""
+        """Read all cells with one request."""
         registers: dict[Place, list[int]] = {}  # eight values: four of arrival, four of departure
         reading = Reading({}, {})
         has_entries = False
@@ -222,11 +224,12 @@ class Session:
         if not has_entries:
             return None
         for place, (a, b, c, d, e, f, g, h) in registers.items():
-            reading.registers[place] = Readout(0, (a, b, c, d), (e, f, g, h))  # 0: no clock asked
+            # 0: the clock was not read
+            reading.registers[place] = Readout(0, (a, b, c, d), (e, f, g, h))
         return reading
 
     def _request(self, cells: Cells) -> p4r.ReadRequest:
-        """Ask for the entries that every watching switch has, and for all cells."""
+        """Request the entries that every watching switch has, and all cells."""
         if (cells, self._by_packets) in self._requests:
             return self._requests[cells, self._by_packets]
         entities = [p4r.Entity(table_entry=p4r.TableEntry(table_id=self._slots_id))]
@@ -247,7 +250,7 @@ class Session:
         return request
 
     async def _reads_registers(self) -> bool:
-        """Whether P4Runtime gives registers here; servers made with PI do not."""
+        """Return whether P4Runtime supports register reads; servers built with PI do not."""
         try:
             await self._read(Cells(places=((Record.BLOCK, 0),)))
         except fy.P4ClientError as error:

@@ -1,6 +1,6 @@
-"""Puts flows on watch lists, each with its methods; the P4 side is p4src/ampm/watch.p4.
+"""Watch lists of AM-PM flows with their methods; P4: p4src/ampm/watch.p4.
 
-Any combination of methods that share no bit of the packet: see Method.
+Methods that share no bit of the packet can be combined: see Method.
 """
 
 import math
@@ -18,24 +18,27 @@ from controllers.readout import CLOCK_BITS
 from telemark.errors import TestbedError
 
 NUMBER_BITS = 16
-"""Of a flow's number, in watch.p4."""
+"""Width of a flow number, in watch.p4."""
 
 
 class LimitError(TestbedError):
-    """Clocks and delays of a path are beyond what a method's blocks can bear."""
+    """The clock errors and delays of a path exceed the limits of a method's blocks."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What a domain promises: the greatest difference between two clocks (A of RFC 9341 section 5),
-    and the greatest delay of a path (D), in microseconds."""
+    """Bounds of a domain: the maximum difference between two clocks (A of RFC 9341 section 5) and
+    the maximum delay of a path (D), in microseconds.
+    """
 
     clock_error_us: float = 0
     delay_us: float = 0
 
     @property
     def guard_us(self) -> float:
-        """How long after a block's end its last packet may come, or before it that of the next."""
+        """Return how long after the end of a block its last packet, or before it the next one, may
+        come.
+        """
         return self.clock_error_us + self.delay_us
 
 
@@ -74,7 +77,7 @@ def _name(methods: Method) -> str:
 
 
 class Tunnel(NamedTuple):
-    """From where to where the outer IPv6 packets go: the first and the last switch, so to say."""
+    """Addresses of the outer IPv6 packets: those of the first and the last switch."""
 
     src_addr: str
     dst_addr: str
@@ -82,20 +85,20 @@ class Tunnel(NamedTuple):
 
 @dataclass(frozen=True)
 class WatchedFlow:
-    """A flow on the watch list: its number (0..1023), what its packets look like, its methods.
+    """A flow on the watch list: its number (0..1023), match key and methods.
 
-    Addresses may be prefixes (`10.1.0.0/16`), and what is None is left open; of several flows
-    that a packet matches, the one that leaves least open has it, or else the one of the least
-    number. That is so at each switch for the flows whose path has it: let flows that share packets
-    share their path. Fragments have no ports: only an entry without ports sees them all. `dscp` is
-    what the packets have outside: the last switch gives them those of its bits that marks take.
+    Addresses may be prefixes (`10.1.0.0/16`), and None matches anything. If a packet matches
+    several flows, the most specific one applies, then the one with the lowest number. Each switch
+    decides among the flows whose path includes it: let flows that share packets share their path.
+    Fragments have no ports, so they match only entries without ports. `dscp` is the packets' DSCP
+    outside the domain: the last switch restores the bits that carry marks.
 
-    IPv6 packets have the AltMark option (RFC 9343) with `flow_mon_id`. Where their host puts it in,
-    they are known by it and their addresses alone. Where it does not, give a `tunnel`: the first
-    switch puts them into outer packets that have it, the last one takes these off; between the two
-    frames are 48 bytes longer.
+    IPv6 packets have the AltMark option (RFC 9343) with `flow_mon_id`. If the sending host inserts
+    it, it and the addresses identify the packets. Otherwise give a `tunnel`: the first switch
+    encapsulates packets in outer packets with the option, and the last one decapsulates them; in
+    between, frames are 48 bytes longer.
 
-    Raises ValueError for what cannot be.
+    Raises ValueError for invalid parameters.
     """
 
     number: int
@@ -116,19 +119,19 @@ class WatchedFlow:
 
     @property
     def networks(self) -> tuple[IPv4Network | IPv6Network, IPv4Network | IPv6Network]:
-        """Where its packets come from, and where they go."""
+        """Return the source and destination networks."""
         return networks(self)
 
     @property
     def key(self) -> Hashable:
-        """What its packets are known by, inside the domain too: no two flows have the same."""
+        """Return the key that identifies its packets inside the domain; keys must be unique."""
         if self.flow_mon_id is None:
             return self.networks, self.protocol, self.src_port, self.dst_port
         return self.flow_mon_id, *map(ip_network, self.tunnel or (self.src_addr, self.dst_addr))
 
     @property
     def priority(self) -> int:
-        """Of its entry, where others may match too: by the bits of the key that are not open."""
+        """Return the priority of its entry: the number of specified key bits."""
         return (known_bits(self) + 1 << NUMBER_BITS) - self.number
 
     def _address_problem(self) -> str:
@@ -148,7 +151,7 @@ class WatchedFlow:
 
     def _key_problem(self) -> str:
         if not 0 <= self.dscp < 64:
-            return f"no DSCP is {self.dscp}: it has six bits"
+            return f"DSCP {self.dscp}: expected six bits"
         if self.flow_mon_id is None:
             return ""
         if self.dscp:
@@ -165,7 +168,7 @@ class WatchedFlow:
 
 
 def check_distinct(flows: Iterable[WatchedFlow]) -> None:
-    """Raise TestbedError for two flows that share their cells, or that no switch can tell apart."""
+    """Raise TestbedError for two flows that share cells or that switches cannot distinguish."""
     by_number: dict[int, WatchedFlow] = {}
     by_key: dict[Hashable, WatchedFlow] = {}
     for flow in flows:
@@ -181,11 +184,11 @@ def check_distinct(flows: Iterable[WatchedFlow]) -> None:
 
 
 class Named(Protocol):
-    """A place of a path, where packets are counted: a switch (Hop), or a host's edge (edge.py)."""
+    """A place of a path that counts packets: a switch (Hop), or a host's edge (edge.py)."""
 
     @property
     def name(self) -> str:
-        """Each place of a path has its own."""
+        """Unique name of the place."""
 
 
 class Watch(NamedTuple):
@@ -197,7 +200,7 @@ class Watch(NamedTuple):
 
 
 def check_paths(flows: Mapping[WatchedFlow, Sequence[Named]]) -> None:
-    """Raise TestbedError for a path that comes back, or packets that two tunnels begin with."""
+    """Raise TestbedError for a path with a loop, or packets that match two tunnels."""
     entering: dict[Hashable, WatchedFlow] = {}
     for flow, path in flows.items():
         names = [hop.name for hop in path]
@@ -217,24 +220,23 @@ def check_paths(flows: Mapping[WatchedFlow, Sequence[Named]]) -> None:
 
 
 def _method_problem(methods: Method) -> str:
-    """Why these methods cannot share a packet."""
+    """Return why these methods cannot share a packet."""
     if not methods:
-        return "it has no method"
+        return "it has no method; give at least one"
     if Method.MULTIPLEXED in methods and methods & Method.DOUBLE:
-        return "multiplexed marking has step and pulse on its one bit; take it without them"
+        return "multiplexed marking uses its one bit for step and pulse; remove step and pulse"
     if Method.HASHED in methods and not methods & (Method.STEP | Method.MULTIPLEXED):
-        return "hashed samples are told apart by a colour; add step or multiplexed marking"
+        return "hashed sampling needs a colour; add step or multiplexed marking"
     return ""
 
 
 @dataclass(frozen=True)
 class Hop:
-    """One switch of a path, as the controller reaches it.
+    """One switch of a path, with its connection.
 
-    `entries`: what its tables need beside the watch, such as forwarding. `clock_offset_us` is what
-    must be added to the switch's clock to get the common clock; None: to be found by readouts.
-    `clock_ahead_us` is added on top: so far the switch is to be ahead of the common clock, to see
-    what that does.
+    `entries`: other entries that its tables need, such as forwarding. `clock_offset_us` is added to
+    the switch's clock to get the common clock; None: it is measured by readouts. `clock_ahead_us`
+    is an additional, artificial clock error.
     """
 
     switch: fy.Switch
@@ -244,14 +246,14 @@ class Hop:
 
     @property
     def name(self) -> str:
-        """The switch's name, e.g. `s1`."""
+        """Name of the switch, e.g. `s1`."""
         return self.switch.name
 
 
 def schedule_entries(
     schedule: Schedule, clock_offset_us: int, sampling_shift: int = 6
 ) -> list[fy.P4TableEntry]:
-    """Entries that tell a switch the common clock, the blocks, and their parts.
+    """Return the entries that configure a switch's common clock and blocks.
 
     Hashed marking samples one packet in 2^`sampling_shift` (0..29).
     """
@@ -283,23 +285,24 @@ def _pulse_slot(times: ClockRange) -> fy.P4TableEntry:
 
 
 def watch_entries(path: Sequence[Hop], flow: WatchedFlow) -> list[fy.P4TableEntry]:
-    """The entry of each switch of a path (first switch first) that watches a flow there.
+    """Return the watch list entry of each switch of a path (first switch first) for a flow.
 
-    The first one is to be written last: so nothing is marked before all who must count and clear
-    the marks are ready. Raises TestbedError for a path or a number that no switch has room for.
+    Write the first one last, so that nothing is marked until all switches are ready to count and
+    clear marks. Raises TestbedError for an invalid path or a flow number beyond a switch's
+    capacity.
     """
     return [watch_entry(hop, watch_at(path, hop.name, flow)) for hop in path]
 
 
 def watch_at(path: Sequence[Named], name: str, flow: WatchedFlow) -> Watch:
-    """A flow at the place of that name. Raises TestbedError for a path of one place."""
+    """Return a flow at the place of that name. Raises TestbedError for a path of one place."""
     if len(path) < 2:
         raise TestbedError(f"flow {flow.number}: a path has a first and a last switch, two or more")
     return Watch(flow, is_first=name == path[0].name, is_last=name == path[-1].name)
 
 
 def watch_entry(hop: Hop, watch: Watch) -> fy.P4TableEntry:
-    """The entry of one switch. Raises TestbedError for a number that it has no room for."""
+    """Return the entry of one switch. Raises TestbedError for a flow number beyond its capacity."""
     flow, first, last = watch
     room = hop.switch.p4info.counters["arrivals"].size // 2
     if not 0 <= flow.number < room:
@@ -332,5 +335,5 @@ def watch_entry(hop: Hop, watch: Watch) -> fy.P4TableEntry:
 def _entry(
     table: str, flow: WatchedFlow, names: tuple[str, str], action: fy.P4TableAction
 ) -> fy.P4TableEntry:
-    """An entry by addresses, protocol and ports; `names` are those of header and protocol."""
+    """Return an entry by addresses, protocol and ports; `names`: header and protocol fields."""
     return fy.P4TableEntry(table, match=match(flow, *names), priority=flow.priority, action=action)

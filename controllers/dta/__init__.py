@@ -1,1 +1,1 @@
-"""Controllers of Direct Telemetry Access: what a translator writes, and where."""
+"""Controllers of Direct Telemetry Access (DTA): translators, reporters, stores."""

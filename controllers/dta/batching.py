@@ -1,11 +1,11 @@
-"""Stores of what a translator gathers before it writes it; the P4 side is p4src/dta/gather.p4.
+"""Stores whose reports a translator batches before it writes them; P4: p4src/dta/gather.p4.
 
-lists = ListStore(entries_each=8, batches=1024, lists=16, session=1)
-...                                      # as other stores: see translator
-await flush_lists(switch, 1, lists)      # what waits for more of its batch
+    lists = ListStore(entries_each=8, batches=1024, lists=16, session=1)
+    ...                                      # like other stores: see translator
+    await flush_lists(switch, 1, lists)      # write incomplete batches
 
-Stores of several services of a translator share its registers: each has those from `first` on, and
-none that is another one's.
+Stores of several services share the registers of a translator: each uses the registers from `first`
+on, and their ranges must not overlap.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ from controllers.readout import Readouts
 from controllers.roce.queue_pair import QueuePair
 
 ENTRIES = (1, 2, 4, 8, 16)  # of a batch
-LISTS, ROWS, COLUMNS = 4096, 32768, 16384  # that a translator has registers for
-NEIGHBOURS = 8  # columns that are written at once
-MOST_REPORTERS = 255  # tracked ones, of a translator
+LISTS, ROWS, COLUMNS = 4096, 32768, 16384  # capacity of a translator's registers
+NEIGHBOURS = 8  # columns per write
+MOST_REPORTERS = 255  # tracked reporters per translator
 CHUNK_BYTES, COLUMN_BYTES = 32, 16
 
 _AT_ONCE, _PAUSE_S = 16, 0.001  # packet-outs
@@ -32,9 +32,9 @@ _LIST_STATE = 8  # readout record of p4src/dta/append.p4
 
 @dataclass(frozen=True)
 class ListStore:
-    """Takes Appends to lists 0 to `lists` - 1: `entries_each` a batch, `batches` a ring.
+    """Stores Appends to lists 0 to `lists` - 1: `entries_each` per batch, `batches` per ring.
 
-    Raises ValueError for what cannot be.
+    Raises ValueError for invalid parameters.
     """
 
     entries_each: int
@@ -63,7 +63,7 @@ class ListStore:
 
     @property
     def batch_bytes(self) -> int:
-        """Entries, and a tail."""
+        """Bytes of the entries and the tail."""
         return 4 * self.entries_each + 4
 
     def entries(self, service: int) -> list[fy.P4TableEntry]:
@@ -79,10 +79,10 @@ class ListStore:
 
 @dataclass(frozen=True)
 class PostcardStore:
-    """Takes Postcards into `slots` chunks, a power of two, in each session.
+    """Stores Postcards in `slots` chunks, a power of two, in each session.
 
-    Paths that are under way share `rows` rows of the translator's cache, a power of two. Raises
-    ValueError for what cannot be.
+    Incomplete paths share `rows` rows of the translator's cache, a power of two. Raises ValueError
+    for invalid parameters.
     """
 
     slots: int
@@ -115,10 +115,10 @@ class PostcardStore:
 
 @dataclass(frozen=True)
 class SketchStore:
-    """Takes columns of sketches 0 to `sketches` - 1, and writes sums of `reporters` of each.
+    """Stores columns of sketches 0 to `sketches` - 1: sums over `reporters` reporters.
 
-    `columns` is a multiple of 8. Those reporters must be tracked. Raises ValueError for what cannot
-    be.
+    `columns` is a multiple of 8. The reporters must be tracked. Raises ValueError for invalid
+    parameters.
     """
 
     columns: int
@@ -158,17 +158,17 @@ class SketchStore:
 
 
 async def flush_lists(switch: fy.Switch, service: int, store: ListStore) -> None:
-    """Have batches written that are not full; `service` counts those of the translator from 1."""
+    """Write incomplete batches; `service` is the number of the translator's service, from 1."""
     await _ask(switch, _FLUSH_LIST, service, range(store.lists))
 
 
 async def flush_rows(switch: fy.Switch, service: int, store: PostcardStore) -> None:
-    """Have paths written that are not complete."""
+    """Write incomplete paths."""
     await _ask(switch, _FLUSH_ROW, service, range(store.rows))
 
 
 async def flush_columns(switch: fy.Switch, service: int, store: SketchStore, sketch: int) -> None:
-    """Have the columns of a sketch written that not all reporters have sent."""
+    """Write the columns of a sketch that not all reporters have sent."""
     await _ask(
         switch, _FLUSH_COLUMN, service,
         (sketch << 12 | eight for eight in range(store.columns // NEIGHBOURS)),
@@ -178,17 +178,17 @@ async def flush_columns(switch: fy.Switch, service: int, store: SketchStore, ske
 async def restart_list(
     switch: fy.Switch, store: ListStore, number: int, *, batch_number: int, slot: int
 ) -> None:
-    """Have a list go on where its ring in memory does: see head() of collectors.dta.append.
+    """Resume a list at the end of its ring in memory: see head() of collectors.dta.append.
 
-    After the switch was restarted: else it begins with the first batch, and readers wait for
-    another one.
+    Needed after a restart of the switch; otherwise it starts with the first batch, which readers do
+    not expect.
     """
     async with Readouts(switch) as readouts:
         await readouts.write(_LIST_STATE, store.first + number, batch_number - 1, slot)
 
 
 async def _ask(switch: fy.Switch, record: int, service: int, whose: Iterable[int]) -> None:
-    """Packet-outs, which are not answered: some at a time, so that collectors can answer."""
+    """Send packet-outs, which are not acknowledged, in small groups so that collectors keep up."""
     for count, number in enumerate(whose, 1):
         index = service << 24 | number
         await switch.write([fy.P4PacketOut(b"", record=record, index=index)])
@@ -202,7 +202,7 @@ def _entry(table: str, service: int, action: fy.Action) -> fy.P4TableEntry:
 
 def _written(session: QueuePair, needed: int) -> str:
     if session.has_atomics:
-        return "it adds, and does not write: expected a WriteSession"
+        return "it is a CounterSession: expected a WriteSession"
     return too_small(session, needed)
 
 

@@ -1,10 +1,10 @@
-"""DTA reporters: switches that report of flows to translators; the P4 side is p4src/dta/.
+"""DTA reporters: switches that report flows to translators; P4: p4src/dta/.
 
-reporter = Reporter("10.255.0.1", ["h2"], [WatchedFlow("10.0.0.0/8", "0.0.0.0/0")], data=Data())
-async with connections(net) as switches:
-    await configure(net, switches, {"s1": reporter})
+    reporter = Reporter("10.255.0.1", ["h2"], [WatchedFlow("10.0.0.0/8", "0.0.0.0/0")], data=Data())
+    async with connections(net) as switches:
+        await configure(net, switches, {"s1": reporter})
 
-Reports go to collectors' addresses: the translator on the way takes them (its services).
+Reports go to collectors' addresses; the translator on the path intercepts them (its services).
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,19 +22,19 @@ from telemark.network import Network
 from telemark.topology.routes import Route
 
 EVENTS = ("sent", "nacked", "resent", "not kept", "absurd", "late", "unpaid")
-"""What is counted of a translator, in the order of p4src/dta/reporter_ring.p4."""
+"""Counters per translator, in the order of p4src/dta/reporter_ring.p4."""
 
-_KINDS = 16  # counters of a translator
+_KINDS = 16  # counters per translator
 
 
 @dataclass(frozen=True)
 class Reporter(Sender):
-    """What a switch reports of all flows that pass it: see Sender.
+    """Reports of a switch about all flows that pass it: see Sender.
 
-    `node_id` is in the flows' records, and its postcards. A flow that was idle for `idle_us` is new
-    again. With `routes` it is a router, and forwards by MAC address to translators and reporters
-    alone. What is a change is said by `data`, of postcards too. Raises ValueError for what cannot
-    be.
+    `node_id` is in the flows' records and postcards. A flow that was idle for `idle_us` is new
+    again. With `routes` the switch is a router, and forwards by MAC address only to translators and
+    reporters. The changes of `data` also trigger postcards. Raises ValueError for invalid
+    parameters.
     """
 
     data: Data | None = None
@@ -60,7 +60,7 @@ class Reporter(Sender):
         return "ReporterIngress.plan_drop", "ReporterEgress.reports.plan"
 
     def entries(self) -> list[fy.P4TableEntry]:
-        """What it makes of flows: entries of its tables."""
+        """Return the table entries for its flows and reports."""
         data = self.data or Data(changes=())
         follow = fy.Action(
             "follow", node=self.node_id, clock_offset_us=self.clock_offset_us % (1 << CLOCK_BITS),
@@ -78,8 +78,9 @@ class Reporter(Sender):
 
 @dataclass(frozen=True)
 class State:
-    """Of a translator, in its reporter: the next report's number, and how many reports were asked
-    for when they had left the ring, and when new reports had not paid for so many."""
+    """State of a translator in its reporter: the number of the next report, and the number of
+    requested reports that had left the ring, or that exceeded the budget earned by new reports.
+    """
 
     next: int
     left: int
@@ -89,7 +90,7 @@ class State:
 async def configure(
     net: Network, switches: Mapping[str, fy.Switch], reporters: Mapping[str, Reporter]
 ) -> None:
-    """Fill the tables of reporters; numbers begin anew. Other switches are left alone.
+    """Fill the tables of reporters and restart their numbering; ignore other switches.
 
     Raises TestbedError and finsy's P4ClientError.
     """
@@ -106,7 +107,7 @@ async def configure(
 
 
 async def events(switch: fy.Switch, translator: int = 1) -> dict[str, int]:
-    """What was counted of a reporter's nth translator, by EVENTS."""
+    """Return the event counts of a reporter's nth translator, by EVENTS."""
     first = translator * _KINDS
     wanted = [fy.P4CounterEntry("dta_events", index=first + n) for n in range(len(EVENTS))]
     # finsy's overloads of read() name a coroutine; it is an async generator.
@@ -115,13 +116,13 @@ async def events(switch: fy.Switch, translator: int = 1) -> dict[str, int]:
 
 
 async def state(switch: fy.Switch, translator: int = 1) -> State:
-    """Return where a reporter is with its nth translator. Raises ReadoutTimeoutError."""
+    """Return the state of a reporter for its nth translator. Raises ReadoutTimeoutError."""
     async with Readouts(switch) as readouts:
         return State(*(await readouts.read(STATE, translator)).arrival[:3])
 
 
 def _ways(net: Network, switch: str, reporter: Reporter) -> list[fy.P4TableEntry]:
-    """Entries by which hosts' packets and reports find their way."""
+    """Return the forwarding entries for hosts' packets and reports."""
     if reporter.routes is None:
         return forwarding_entries(net, switch)
     return [

@@ -1,4 +1,4 @@
-"""What sends DTA reports to translators: what reporters and INT sinks have in common."""
+"""Common part of senders of DTA reports: reporters and INT sinks."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -25,16 +25,16 @@ from telemark.topology.routes import next_hops
 MAX_TRANSLATORS = 15
 NUMBERS = 1 << 16  # of reporters
 STATE = 1  # readout record of p4src/dta/reporter_ring.p4
-_SESSIONS = 400  # of clones: that of translator 0
+_SESSIONS = 400  # clone sessions; this is translator 0's
 
 
 @dataclass(frozen=True)
 class Sender(ABC):
-    """A switch that tells of flows, and to whom.
+    """A switch that reports flows to translators.
 
-    `address` is its own, and `number` the one that its reports have. `translators`: hosts whose
-    addresses reports are sent to, the first has number 1; a flow keeps to one of them. `key_node`
-    is in the keys of its flows. Raises ValueError for what cannot be.
+    `address` is its own; `number` is the reporter number in its reports. `translators`: hosts whose
+    addresses reports are sent to, numbered from 1; each flow uses one of them. `key_node` is part
+    of the keys of its flows. Raises ValueError for invalid parameters.
     """
 
     address: str  # IPv4
@@ -52,22 +52,22 @@ class Sender(ABC):
 
     @property
     def mac(self) -> str:
-        """Its own; its address makes it unique in a network."""
+        """MAC address; derived from its address, so it is unique in a network."""
         octets = int(IPv4Address(self.address)).to_bytes(4, "big")
         return "06:01:" + ":".join(f"{octet:02x}" for octet in octets)
 
     @property
     def reports(self) -> Mapping[ReportKind, Reports | None]:
-        """How each kind of report is told that this can make; None: it is not."""
+        """Return the configuration of each supported kind of report; None: not configured."""
         return {ReportKind.START: self.started, ReportKind.POSTCARD: self.postcards}
 
     @property
     @abstractmethod
     def plans(self) -> Sequence[str]:
-        """The full names of the controls that plan reports in its program."""
+        """Return the full names of the controls that plan reports in its program."""
 
     def entries(self) -> list[fy.P4TableEntry]:
-        """What it makes of flows: entries of its tables."""
+        """Return the table entries for its flows and reports."""
         naming = fy.Action("name_flow", node=self.key_node, count=len(self.translators))
         return [
             fy.P4TableEntry("naming", action=naming, is_default_action=True),
@@ -82,12 +82,12 @@ class Sender(ABC):
                                    ("key_node", self.key_node, NODES)):  # fmt: skip
             if not 0 <= value < limit:
                 return f"{what} {value}: expected 0 to {limit - 1}"
-        told = {want: reports for want, reports in self.reports.items() if reports is not None}
+        enabled = {want: reports for want, reports in self.reports.items() if reports is not None}
         for flow in self.flows:
-            if untold := flow.wanted & ~sum(told, start=ReportKind(0)):
-                return (f"of flow {flow.src_addr} -> {flow.dst_addr} {untold!r} is wanted, and not "
-                        "said how it is told")  # fmt: skip
-        for reports in told.values():
+            if missing := flow.wanted & ~sum(enabled, start=ReportKind(0)):
+                return (f"of flow {flow.src_addr} -> {flow.dst_addr} {missing!r} is wanted, but "
+                        "its reports are not configured")  # fmt: skip
+        for reports in enabled.values():
             if isinstance(reports, EventList) and not (
                 1 <= reports.translator <= len(self.translators)
             ):
@@ -96,7 +96,7 @@ class Sender(ABC):
 
 
 async def begin(net: Network, switch: fy.Switch, sender: Sender) -> list[fy.P4TableEntry]:
-    """Make its clone sessions, and begin its numbers anew; entries by which it finds translators.
+    """Make its clone sessions and restart its numbering; return entries that lead to translators.
 
     Raises TestbedError and finsy's P4ClientError.
     """
@@ -115,7 +115,7 @@ async def begin(net: Network, switch: fy.Switch, sender: Sender) -> list[fy.P4Ta
 def ways_to_senders(
     net: Network, switch: str, senders: Mapping[str, Sender]
 ) -> list[fy.P4TableEntry]:
-    """Entries by which NACKs to the other switches come there. Raises TestbedError."""
+    """Return the entries that lead NACKs to the other switches. Raises TestbedError."""
     macs = [sender.mac for sender in senders.values()]
     if len({*macs}) < len(macs):
         addresses = [sender.address for sender in senders.values()]
@@ -131,7 +131,7 @@ def ways_to_senders(
 
 
 def _ends(net: Network, sender: Sender, number: int, port: int) -> list[fy.P4TableEntry]:
-    """A translator's addresses, for reports, and for its NACKs."""
+    """Return the entries of a translator's addresses, for reports and its NACKs."""
     host = net.host(sender.translators[number - 1])
     here = {"src_mac": sender.mac, "src_addr": sender.address,
             "reporter_number": sender.number}  # fmt: skip

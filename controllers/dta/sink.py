@@ -1,11 +1,11 @@
-"""INT sinks that tell the paths of flows by DTA; the P4 side is p4src/dta/int_sink.p4.
+"""INT sinks that report the paths of flows by DTA; P4: p4src/dta/int_sink.p4.
 
     watched = int.watch.WatchedFlow("10.0.0.0/8", "10.0.0.0/8", instructions=INSTRUCTIONS)
     sink = Sink("10.255.0.5", ["h3"], [WatchedFlow("10.0.0.0/8", "10.0.0.0/8")], data=Paths())
     async with connections(net) as switches:
         await configure(net, switches, Domain("h3", [watched]), {"s5": sink})
 
-What is told so is not reported; all else of the domain goes on as it does without sinks.
+Such packets cause no INT reports; the rest of the domain works as without sinks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,17 +21,17 @@ from controllers.int.watch import Instruction
 from telemark.network import Network
 
 INSTRUCTIONS = Instruction.NODE_ID
-"""What the stack has to have of each hop: PATH_INSTRUCTIONS of p4src/dta/int_paths.p4."""
+"""Metadata that the stack must contain per hop: PATH_INSTRUCTIONS of p4src/dta/int_paths.p4."""
 
 
 @dataclass(frozen=True)
 class Sink(Sender):
-    """What an INT sink tells of the paths of flows that leave the domain there: see Sender.
+    """Reports of an INT sink about the paths of flows that leave the domain there: see Sender.
 
-    Its flows are as they are outside, without INT's marks. A path is told when it is new or has
-    changed, when the flow's queue is as full as is reported, and again after `period_us`. `started`
-    and `moved` list flows that are new, and those whose path has changed. Raises ValueError for
-    what cannot be.
+    Flows are matched as they are outside, without INT marks. A path is reported when it is new or
+    has changed, when the flow's queue reaches the congestion threshold, and again after
+    `period_us`. `started` and `moved` list new flows and flows whose path has changed. Raises
+    ValueError for invalid parameters.
     """
 
     data: Paths | None = None
@@ -49,7 +49,7 @@ class Sink(Sender):
         return ("SinkEgress.reports.plan",)
 
     def entries(self) -> list[fy.P4TableEntry]:
-        """What it makes of flows: entries of its tables."""
+        """Return the table entries for its flows and reports."""
         follow = fy.Action("follow", period_us=self.period_us)
         paths = fy.P4TableEntry("paths", action=follow, is_default_action=True)
         return [*super().entries(), paths]
@@ -64,9 +64,9 @@ async def configure(
     net: Network, switches: Mapping[str, fy.Switch], domain: Domain, sinks: Mapping[str, Sink],
     clock_offsets_us: Mapping[str, int] | None = None,
 ) -> None:  # fmt: skip
-    """Fill the tables of all switches of a domain; numbers of reports begin anew.
+    """Fill the tables of all switches of a domain, and restart the numbering of reports.
 
-    `sinks` run p4src/dta/int_sink.p4, other switches INT's program; `clock_offsets_us` as of
+    `sinks` run p4src/dta/int_sink.p4, other switches INT's program; for `clock_offsets_us` see
     controllers.int.domain. Raises TestbedError and finsy's P4ClientError.
     """
 

@@ -1,4 +1,4 @@
-"""Stores: the regions that take a primitive's reports; the P4 side is p4src/dta/."""
+"""Stores: memory regions for the reports of a primitive; P4: p4src/dta/."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -14,27 +14,27 @@ COUNTER_BYTES = 8
 
 
 class Store(Protocol):
-    """What takes reports of a primitive: in one session, or spread over several by their keys."""
+    """Destination of a primitive's reports, in one session or hashed by key over several."""
 
     @property
     def sessions(self) -> range: ...
 
     @property
     def registers(self) -> tuple[str, range]:
-        """Those of the translator that it has for itself, and what they are."""
+        """Registers of the translator that it uses alone, with their name."""
 
     def entries(self, service: int) -> list[fy.P4TableEntry]:
-        """Those of the translator's tables; `service` is the number of its service."""
+        """Return its table entries in the translator; `service` is the number of its service."""
 
     def problem_of(self, session: QueuePair) -> str:
-        """What is wrong with a session of its; nothing: it is well."""
+        """Return what is wrong with one of its sessions, or an empty string."""
 
 
 @dataclass(frozen=True)
 class KeyWriteStore:
-    """Takes Key-Writes of so many words into `slots` slots, a power of two, in each session.
+    """Stores Key-Writes of `words` words in `slots` slots, a power of two, in each session.
 
-    A checksum has 8 to 31 bits. Raises ValueError for what cannot be.
+    A checksum has 8 to 31 bits. Raises ValueError for invalid parameters.
     """
 
     words: int
@@ -57,7 +57,7 @@ class KeyWriteStore:
 
     @property
     def slot_bytes(self) -> int:
-        """Checksum and data."""
+        """Bytes of checksum and data."""
         return 4 + 4 * self.words
 
     def entries(self, service: int) -> list[fy.P4TableEntry]:
@@ -72,15 +72,15 @@ class KeyWriteStore:
     def problem_of(self, session: QueuePair) -> str:
         """See Store."""
         if session.has_atomics:
-            return "it adds, and does not write: expected a WriteSession"
+            return "it is a CounterSession: expected a WriteSession"
         return too_small(session, self.slots * self.slot_bytes)
 
 
 @dataclass(frozen=True)
 class CounterStore:
-    """Takes Key-Increments into rows of `slots` counters, a power of two: copy n into row n.
+    """Stores Key-Increments in rows of `slots` counters, a power of two: copy n in row n.
 
-    Raises ValueError for what cannot be.
+    Raises ValueError for invalid parameters.
     """
 
     slots: int
@@ -107,17 +107,17 @@ class CounterStore:
     def problem_of(self, session: QueuePair) -> str:
         """See Store."""
         if not session.has_atomics:
-            return "it writes, and does not add: expected a CounterSession"
+            return "it is a WriteSession: expected a CounterSession"
         return too_small(session, self.rows * self.slots * COUNTER_BYTES)
 
 
 def spread_over(sessions: range) -> dict[str, int]:
-    """Parameters of an action whose reports go to one of these."""
+    """Return the parameters of an action that hashes reports over sessions."""
     return {"first_session": sessions[0], "sessions": len(sessions)}
 
 
 def check_slots(where: str, slots: int, sessions: range) -> None:
-    """Raises ValueError, which begins with `where`."""
+    """Check slots and sessions. Raises ValueError with a message that begins with `where`."""
     if slots.bit_count() != 1 or slots > 1 << 31:
         raise ValueError(f"{where}: {slots} slots: expected a power of 2 up to 2^31")
     if not sessions or sessions.step != 1 or sessions[0] < 1 or sessions[-1] > 255:
@@ -125,7 +125,7 @@ def check_slots(where: str, slots: int, sessions: range) -> None:
 
 
 def too_small(session: QueuePair, needed: int) -> str:
-    """What is wrong with a session whose region needs so many bytes."""
+    """Return a message if the region of a session has less than `needed` bytes."""
     if session.target.length < needed:
         return f"a region of {session.target.length} bytes: expected {needed} at least"
     return ""

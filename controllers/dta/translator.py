@@ -1,6 +1,6 @@
-"""A DTA translator: its sessions, and which reports go there; the P4 side is p4src/dta/.
+"""A DTA translator: its sessions, and the stores of its services; P4: p4src/dta/.
 
-responder = Responder(...)      # or another endpoint: it tells the targets
+responder = Responder(...)      # or another endpoint: it provides the targets
 session = WriteSession(1, "collector", peer, responder.targets[0])
 service = Service("10.0.0.2", [KeyWriteStore(words=1, slots=1 << 16)])
 translator = Translator([session], [service])
@@ -26,21 +26,21 @@ from telemark.network import Network
 EVENTS = {
     "malformed": 1, "out of range": 2, "not configured": 3, "duplicate": 4, "out of order": 5,
     "too fast": 6, "column twice": 7, "translated": 8, "recovered": 9, "nacked": 10,
-    "begun anew": 11,
+    "restarted": 11,
 }  # fmt: skip
-"""What is counted of a reporter: kinds of p4src/dta/plan.p4."""
+"""Counters per reporter: kinds of p4src/dta/plan.p4."""
 
 REPORTERS = 256
-_KINDS = 16  # counters of a reporter
-_WINDOW = 1024  # reports of a reporter that are remembered
-# Readout records of p4src/dta/sequence.p4; a write to the second one empties so many cells.
+_KINDS = 16  # counters per reporter
+_WINDOW = 1024  # number of reports tracked per reporter
+# Readout records of p4src/dta/sequence.p4; a write to the second one clears _CELLS_PER_WRITE cells.
 _REPORTER_STATE, _REPORTER_WINDOW, _CELLS_PER_WRITE = 6, 7, 8
-_NACK_CLONES = 256  # clone session of port 0, by which NACKs go back
+_NACK_CLONES = 256  # clone session of port 0, for NACKs
 
 
 @dataclass(frozen=True)
 class WriteSession(QueuePair):
-    """A queue pair that is written to."""
+    """A queue pair for writes."""
 
     @property
     def has_atomics(self) -> bool:
@@ -50,7 +50,7 @@ class WriteSession(QueuePair):
 
 @dataclass(frozen=True)
 class CounterSession(QueuePair):
-    """A queue pair whose counters are added to."""
+    """A queue pair for increments of counters."""
 
     @property
     def has_atomics(self) -> bool:
@@ -60,7 +60,7 @@ class CounterSession(QueuePair):
 
 @dataclass(frozen=True)
 class Service:
-    """Reports that are sent to `address` go into these stores."""
+    """Reports sent to `address` go into these stores."""
 
     address: str  # IPv4
     stores: Sequence[Store]
@@ -68,7 +68,7 @@ class Service:
 
 @dataclass(frozen=True)
 class TrackedReporter:
-    """Whose sequence numbers are minded; `number` is 0 of a reporter of the prototype."""
+    """A reporter whose sequence numbers are tracked; `number` is 0 for the prototype."""
 
     address: str  # IPv4
     number: int = 0
@@ -76,7 +76,7 @@ class TrackedReporter:
 
 @dataclass(frozen=True)
 class Rate:
-    """What a session's collector is asked to do at most; what is more is refused."""
+    """Maximum request rate to the collector of a session; further reports are dropped."""
 
     session: int
     requests_per_s: float
@@ -90,7 +90,7 @@ class Rate:
             raise ValueError(f"{where}: a burst of {self.burst}: expected 1 at least, within 4 s")
 
     def entry(self) -> fy.P4TableEntry:
-        """Its entry in the table of rates."""
+        """Return its entry in the table of rates."""
         interval_ns = round(1e9 / self.requests_per_s)
         action = fy.Action("limit", interval_ns=interval_ns,
                            burst_ns=(self.burst - 1) * interval_ns)  # fmt: skip
@@ -99,7 +99,10 @@ class Rate:
 
 @dataclass(frozen=True)
 class Translator:
-    """Raises ValueError for what cannot be."""
+    """A translator's sessions, services, tracked reporters and rates.
+
+    Raises ValueError for invalid parameters.
+    """
 
     sessions: Sequence[QueuePair]
     services: Sequence[Service]
@@ -143,7 +146,7 @@ class Translator:
                 )
 
     def entries(self) -> list[fy.P4TableEntry]:
-        """What it does with reports: entries of its tables."""
+        """Return the table entries for reports."""
         found = [rate.entry() for rate in self.rates]
         for index, reporter in enumerate(self.reporters, 1):
             match = fy.Match({"hdr.ipv4.src_addr": reporter.address, "reporter": reporter.number})
@@ -161,9 +164,9 @@ class Translator:
 async def configure(
     net: Network, switches: Mapping[str, fy.Switch], translators: Mapping[str, Translator]
 ) -> None:
-    """Fill the tables of translators, and begin their sessions.
+    """Fill the tables of translators, and start their sessions.
 
-    Other switches are left alone. Raises TestbedError and finsy's P4ClientError.
+    Ignores other switches. Raises TestbedError and finsy's P4ClientError.
     """
     writers = {name: each.sessions for name, each in translators.items()}
     check_macs(writers)
@@ -189,7 +192,7 @@ async def configure(
 
 
 async def _make_groups(switch: fy.Switch, session: int, port: int) -> None:
-    """Multicast groups that make 1 to 8 copies of a session's report: a copy's id is its number."""
+    """Make multicast groups of 1 to 8 copies of a session's report; the copy number is the id."""
     for copies in range(1, MAX_COPIES + 1):
         replicas = [(port, copy) for copy in range(copies)]
         await replace(
@@ -198,7 +201,7 @@ async def _make_groups(switch: fy.Switch, session: int, port: int) -> None:
 
 
 async def events(switch: fy.Switch, reporter: int = 0) -> dict[str, int]:
-    """What was counted of a reporter, the nth of its translator's, by EVENTS; 0: of all others."""
+    """Return event counts of the translator's nth reporter, by EVENTS; 0: of all others."""
     names = {reporter * _KINDS + kind: name for name, kind in EVENTS.items()}
     wanted = [fy.P4CounterEntry("dta_events", index=index) for index in names]
     # finsy's overloads of read() name a coroutine; it is an async generator.
@@ -207,7 +210,7 @@ async def events(switch: fy.Switch, reporter: int = 0) -> dict[str, int]:
 
 
 async def restart_reporter(switch: fy.Switch, reporter: int, *, sequence: int = 0) -> None:
-    """Take a reporter's next report, which has this number, as its first one; see events()."""
+    """Accept this number as a reporter's next report, like its first one; see events()."""
     windows = range(reporter * _WINDOW, (reporter + 1) * _WINDOW, _CELLS_PER_WRITE)
     async with Readouts(switch) as readouts:
         await readouts.write(_REPORTER_STATE, reporter, sequence)
@@ -217,6 +220,6 @@ async def restart_reporter(switch: fy.Switch, reporter: int, *, sequence: int = 
 
 
 async def missing_reports(switch: fy.Switch, reporter: int) -> int:
-    """Return how many reports of a reporter have not come so far. Raises ReadoutTimeoutError."""
+    """Return the number of missing reports of a reporter. Raises ReadoutTimeoutError."""
     async with Readouts(switch) as readouts:
         return (await readouts.read(_REPORTER_STATE, reporter)).arrival[1]

@@ -1,4 +1,4 @@
-"""What a DTA reporter reports, and of which flows; the P4 side is p4src/dta/reporter_*.p4."""
+"""Reports of a DTA reporter, and the flows they are about; P4: p4src/dta/reporter_*.p4."""
 
 import enum
 from collections.abc import Iterator, Mapping
@@ -10,42 +10,42 @@ import finsy as fy
 from controllers.dta.stores import KEY_WRITE_WORDS, MAX_COPIES
 from controllers.flow_keys import known_bits, match, networks
 
-ALL = (1 << 32) - 1  # of samples
+ALL = (1 << 32) - 1  # full sampling
 RECORD_WORDS = 7
 NODES = 1 << 24
 NEVER_US = (1 << 48) - 1
 
 
 class ReportKind(enum.IntFlag):
-    """What is wanted of a flow: kinds of reports."""
+    """Kinds of reports about a flow."""
 
-    START = 0x01  # Append: it is new, or was idle
-    RESENT = 0x02  # Append: TCP sent something again
+    START = 0x01  # Append: the flow is new, or was idle
+    RESENT = 0x02  # Append: TCP retransmission
     DROPPED = 0x04  # Append: the switch dropped a packet
-    MOVED = 0x08  # Append: it takes another path; of INT sinks alone
+    MOVED = 0x08  # Append: the path changed; INT sinks only
     COUNT = 0x10  # Key-Increment
     DATA = 0x20  # Key-Write
     POSTCARD = 0x40  # Postcarding
 
 
 class Word(enum.IntEnum):
-    """The record of a flow, word by word."""
+    """Words of a flow's record."""
 
-    PORTS = 0  # in (16 bits), out
+    PORTS = 0  # ingress port (16 bits), egress port
     PACKETS = 1
     BYTES = 2
     LATENCY = 3  # us
-    QUEUE = 4  # number (8 bits), packets waiting
+    QUEUE = 4  # queue number (8 bits), packets waiting
     NODE = 5
     TIME = 6  # us of the common clock, modulo 2^32
 
 
 @dataclass(frozen=True)
 class WatchedFlow:
-    """A flow on the watch list: what its packets look like, and what is wanted of it.
+    """A flow on the watch list: its match key and the wanted reports.
 
-    Addresses may be prefixes, and what is None is left open; of several flows that a packet
-    matches, the one that leaves least open has it. Raises ValueError for what cannot be.
+    Addresses may be prefixes, and None matches anything. If a packet matches several flows, the
+    most specific one applies. Raises ValueError for invalid parameters.
     """
 
     src_addr: str
@@ -63,7 +63,7 @@ class WatchedFlow:
             raise ValueError(f"{where}: nothing is wanted of it: expected some of {[*ReportKind]}")
 
     def entry(self) -> fy.P4TableEntry:
-        """Its entry in a reporter's watch list."""
+        """Return its entry in a reporter's watch list."""
         return fy.P4TableEntry(
             "watch_list", match=match(self, "ipv4", "protocol"), priority=known_bits(self) + 1,
             action=fy.Action("watch", wanted=int(self.wanted)),
@@ -72,10 +72,10 @@ class WatchedFlow:
 
 @dataclass(frozen=True)
 class Data:
-    """Reports of flows' records by Key-Write: `words` of them, from `first` on.
+    """Reports of flows' records by Key-Write: `words` words from `first` on.
 
-    A flow is reported when it is new, when a word of `changes` has another value under its mask,
-    and by a `share` of its packets. Raises ValueError for what cannot be.
+    A flow is reported when it is new, when a word of `changes` changes under its mask, and by a
+    sampled `share` of its packets. Raises ValueError for invalid parameters.
     """
 
     words: int = RECORD_WORDS
@@ -101,20 +101,20 @@ class Data:
 
     @property
     def mask(self) -> int:
-        """Of changes, over the whole record."""
+        """Mask of changes over the whole record."""
         return sum(mask << 32 * (RECORD_WORDS - 1 - word) for word, mask in self.changes)
 
     def entry(self, plan: str) -> fy.P4TableEntry:
-        """What makes reports of it, in a program's control that plans reports."""
+        """Return the entry that enables these reports in a control that plans reports."""
         return _default(f"{plan}.data_reports", f"{plan}.write_data", redundancy=self.redundancy,
                         words=self.words, **_flags(self))  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Paths:
-    """Reports of flows' paths by Key-Write, of seven words (collectors/dta/paths.py), by INT sinks.
+    """Path reports of INT sinks by Key-Write, of seven words (collectors/dta/int_paths.py).
 
-    Raises ValueError for what cannot be.
+    Raises ValueError for invalid parameters.
     """
 
     redundancy: int = 2
@@ -132,9 +132,9 @@ class Paths:
 
 @dataclass(frozen=True)
 class Counts:
-    """Each packet of a flow, or its bytes, by Key-Increment.
+    """Packet or byte counts of a flow by Key-Increment.
 
-    Raises ValueError for what cannot be.
+    Raises ValueError for invalid parameters.
     """
 
     in_bytes: bool = False
@@ -154,11 +154,11 @@ class Counts:
 
 @dataclass(frozen=True)
 class Postcards:
-    """That a flow passes here, by Postcarding: whenever there would be a report of its data.
+    """Postcards of a flow at this switch, sent whenever its data would be reported.
 
-    Its hop is how many routers it passed before, by its time to live; the value is the switch's
-    `node_id`. An INT sink knows the whole path, and sends those of all hops. Raises ValueError for
-    what cannot be.
+    The hop is the number of routers passed before, derived from the time to live; the value is the
+    switch's `node_id`. An INT sink knows the whole path, and sends the postcards of all hops.
+    Raises ValueError for invalid parameters.
     """
 
     redundancy: int = 2
@@ -176,7 +176,7 @@ class Postcards:
 
 @dataclass(frozen=True)
 class EventList:
-    """Where events of a kind go: a list of one of the reporter's translators, from 1 on."""
+    """Destination of events of a kind: a list of one of the reporter's translators, from 1 on."""
 
     number: int
     translator: int = 1
@@ -184,7 +184,7 @@ class EventList:
     retransmittable: bool = True
 
     def entry(self, plan: str, want: ReportKind) -> fy.P4TableEntry:
-        """What appends events of a kind, in a program's control that plans reports."""
+        """Return the entry that appends events of a kind, in a control that plans reports."""
         match = fy.Match({"event": _EVENTS[want]})
         action = fy.Action(f"{plan}.append", translator=self.translator, number=self.number,
                            **_flags(self))  # fmt: skip
@@ -192,7 +192,7 @@ class EventList:
 
 
 Reports = Data | Paths | Counts | Postcards | EventList
-"""How a kind of reports is told."""
+"""Configuration of a kind of report."""
 _EVENTS = {ReportKind.START: 0, ReportKind.RESENT: 1, ReportKind.DROPPED: 2, ReportKind.MOVED: 3}
 _TABLES = {
     ReportKind.DATA: "data_reports",
@@ -204,7 +204,7 @@ _TABLES = {
 def entries_of(
     plan: str, reports: Mapping[ReportKind, Reports | None]
 ) -> Iterator[fy.P4TableEntry]:
-    """What makes all of these reports in a control that plans them; those of None are not made."""
+    """Return the entries that enable these reports in a control; None disables a kind."""
     for want, how in reports.items():
         if isinstance(how, EventList):
             yield how.entry(plan, want)
@@ -218,7 +218,7 @@ def entries_of(
 def flow_key(
     src_addr: str, dst_addr: str, ports: tuple[int, int], protocol: int = 17, node: int = 0
 ) -> int:
-    """The 128 bits by which a flow's data are found; `node` is the reporter's `key_node`."""
+    """Return the 128-bit key of a flow's data; `node` is the reporter's `key_node`."""
     addresses = int(IPv4Address(src_addr)) << 32 | int(IPv4Address(dst_addr))
     return (addresses << 32 | ports[0] << 16 | ports[1]) << 32 | protocol << 24 | node
 

@@ -1,10 +1,10 @@
-"""An INT domain: every switch of a network, with its role, and where their reports go.
+"""INT domain: the role of every switch of a network, and the destination of reports.
 
     domain = Domain("h3", [WatchedFlow("10.0.0.1", "10.0.0.2")])
     async with connections(net) as switches:
         await configure(net, switches, domain)
 
-Ports to hosts lead out of the domain: there INT begins and ends.
+Ports to hosts are the edge of the domain, where INT begins and ends.
 """
 
 import asyncio
@@ -16,9 +16,8 @@ from mininet.topo import Topo
 
 from controllers.connection import CPU_PORT
 from controllers.forwarding import forwarding_entries
-from controllers.int.access import Denied
 from controllers.int.grouping import Grouping
-from controllers.int.watch import Instruction, WatchedFlow
+from controllers.int.watch import Denied, Instruction, WatchedFlow
 from controllers.readout import CLOCK_BITS
 from controllers.routing import routing_entries
 from controllers.tables import reconcile
@@ -27,26 +26,27 @@ from telemark.topology.links import of_ends
 from telemark.topology.routes import Route, next_hops
 
 More = Callable[[fy.Switch], Awaitable[Sequence[fy.P4TableEntry]]]
-"""Gets a switch ready for what INT alone has not, and tells the entries of its tables for that."""
+"""Prepares a switch whose program extends INT's, and returns its additional table entries."""
 
 REPORT_PORT = 32766
 SESSION = 500  # REPORT_SESSION in p4src/int/report.p4
-WINDOW_US = 1 << 16  # of the ports' utilisation, in p4src/int/hop.p4
+WINDOW_US = 1 << 16  # window of the ports' utilisation, in p4src/int/hop.p4
 EVENTS = ("malformed", "cleared", "stopped", "no room", "not possible", "not understood",
           "hops exceeded", "MTU exceeded")  # fmt: skip
-"""What switches count, in the order of p4src/int/watch.p4."""
+"""Event counters of switches, in the order of p4src/int/watch.p4."""
 
 
 @dataclass(frozen=True)
 class Changes:
-    """A flow is reported when something is new: its ports at a switch, the number of switches that
-    pushed, its latency by steps of 2^`latency_shift` us, and once in 2^`period_shift` us."""
+    """Reports of a flow only on changes: of its ports at a switch, of the number of hops on the
+    stack, of its latency in steps of 2^`latency_shift` us; and once in 2^`period_shift` us.
+    """
 
-    latency_shift: int = 32  # of 32 bits: none is left
+    latency_shift: int = 32  # 32 bits: latency is ignored
     period_shift: int = 20
 
     def parameters(self) -> dict[str, int]:
-        """Of the action report_changes. Raises ValueError."""
+        """Return the parameters of the action report_changes. Raises ValueError."""
         if not (0 <= self.latency_shift <= 32 and 0 <= self.period_shift <= CLOCK_BITS):
             raise ValueError(f"{self}: expected shifts of 0 to 32, and of 0 to {CLOCK_BITS}")
         return {
@@ -57,8 +57,9 @@ class Changes:
 
 @dataclass(frozen=True)
 class QueueReports:
-    """Packets that find `full` packets or more in their queue are reported, `quota` of them; again
-    when fewer than `calm` waited meanwhile."""
+    """Reports of packets that find at least `full` packets in their queue: at most `quota` of them,
+    until fewer than `calm` packets have been waiting.
+    """
 
     full: int
     calm: int
@@ -68,15 +69,15 @@ class QueueReports:
 
 @dataclass(frozen=True)
 class Domain:
-    """What is measured, and where it is told.
+    """Watched flows, and the destination of reports.
 
-    `collector` is a host, whose UDP port `port` the reports go to. `mtu_bytes` is that of the links
-    between switches, whose packets INT makes longer. Of watched flows all chosen packets are
-    reported, or `changes`; `drops` says what a report of a dropped packet has beside the reason.
+    `collector` is a host; reports go to its UDP port `port`. `mtu_bytes` is the MTU of links
+    between switches, where INT makes packets longer. For watched flows all sampled packets are
+    reported, or only `changes`; `drops` is the metadata of drop reports in addition to the reason.
     Packets that are `denied` are dropped. Switches with `routes` are routers, and forward by MAC
-    address to the collector alone. What full queues drop is reported where switches deflect
-    it (`--deflect-on-drop` of minip4). With `grouping` reports travel several a packet: switches
-    run p4src/int/grouped.p4, with a CPU port (connection.cpu_ports).
+    address only to the collector. Drops at full queues are reported if switches deflect them
+    (`--deflect-on-drop` of minip4). With `grouping` a packet carries several reports: switches run
+    p4src/int/grouped.p4, with a CPU port (connection.cpu_ports).
     """
 
     collector: str
@@ -97,9 +98,8 @@ async def configure(
 ) -> None:  # fmt: skip
     """Fill the tables of all switches, and make their clone sessions.
 
-    `clock_offsets_us`: what is to be added to a switch's clock (Readouts.clock_offset); none: 0.
-    `more` is what programs that are built on INT's have besides.
-    Raises TestbedError and finsy's P4ClientError.
+    `clock_offsets_us` is added to the clock of each switch (Readouts.clock_offset); default: 0.
+    `more` configures programs that extend INT's. Raises TestbedError and finsy's P4ClientError.
     """
     offsets_us = clock_offsets_us or {}
     await asyncio.gather(
@@ -109,12 +109,12 @@ async def configure(
 
 
 def node_id(net: Network, switch: str) -> int:
-    """The number of a switch in INT: 1 for the first one of the topology."""
+    """Return the INT node id of a switch: 1 for the first one of the topology."""
     return net.topo.switches().index(switch) + 1
 
 
 async def events(switch: fy.Switch) -> dict[str, int]:
-    """How often a switch met what is not as it should be, by EVENTS."""
+    """Return the event counts of a switch, by EVENTS."""
     counts = dict.fromkeys(EVENTS, 0)
     for name in ("arriving_events", "departing_events"):
         # finsy's overloads of read() name a coroutine; it is an async generator.
@@ -126,7 +126,7 @@ async def events(switch: fy.Switch) -> dict[str, int]:
 def entries(
     net: Network, switch: str, domain: Domain, clock_offset_us: int = 0
 ) -> list[fy.P4TableEntry]:
-    """What a switch's tables need."""
+    """Return the table entries of a switch."""
     node, collector = node_id(net, switch), net.host(domain.collector)
     offset_us = clock_offset_us % (1 << CLOCK_BITS)
     to = {"port": domain.port}
@@ -153,15 +153,16 @@ def entries(
     return [
         *(fy.P4TableEntry(t, action=a, is_default_action=True) for t, a in defaults.items()),
         *_port_entries(net, switch, domain),
-        *_ways(net, switch, domain),
+        *_forwarding_entries(net, switch, domain),
         *(flow.entry() for flow in domain.flows if flow.is_at(net, switch)),
         *(denied.entry() for denied in domain.denied if denied.is_at(switch)),
     ]
 
 
 async def _clone_reports(net: Network, switch: fy.Switch, domain: Domain) -> None:
-    """Make the clone session of a switch's reports, which leads to their collector; or to where
-    they recirculate, and are grouped."""
+    """Make the clone session of a switch's reports, which leads to the collector, or to the
+    recirculation port for grouping.
+    """
     port = CPU_PORT if domain.grouping else _port_to_collector(net, switch.name, domain)
     session = fy.P4CloneSessionEntry(SESSION, replicas=[port])
     await switch.delete([session], strict=False)
@@ -181,8 +182,8 @@ async def _configure(
     await reconcile(switch, [*own, *(await more(switch) if more else ())])
 
 
-def _ways(net: Network, switch: str, domain: Domain) -> list[fy.P4TableEntry]:
-    """Entries by which packets and reports find their way."""
+def _forwarding_entries(net: Network, switch: str, domain: Domain) -> list[fy.P4TableEntry]:
+    """Return the forwarding entries for packets and reports."""
     if switch not in domain.routes:
         return forwarding_entries(net, switch)
     return [
@@ -192,12 +193,12 @@ def _ways(net: Network, switch: str, domain: Domain) -> list[fy.P4TableEntry]:
 
 
 def _port_entries(net: Network, switch: str, domain: Domain) -> list[fy.P4TableEntry]:
-    """Which ports lead out of the domain, what fits through them, and how fast they are."""
+    """Return entries with the domain edge, MTU and rate of each port."""
     found, rates_bps = [], _rates_bps(net.topo, switch)
     for name in net.neighbours(switch):
         port = net.port(switch, name)
         outside = name not in net.topo.switches()
-        known = {"millionths_a_byte": _millionths_a_byte(rates_bps.get(name))}
+        known = {"millionths_a_byte": _millionths_per_byte(rates_bps.get(name))}
         inside = {} if outside else {"port_mtu": domain.mtu_bytes}
         action = fy.Action("leave_domain" if outside else "stay_inside", **inside, **known)
         match = fy.Match({"standard_metadata.egress_port": port})
@@ -219,8 +220,8 @@ def _queue_entry(port: int, reports: QueueReports) -> fy.P4TableEntry:
     )
 
 
-def _millionths_a_byte(rate_bps: float | None) -> int:
-    """How many millionths of what a window holds a byte is, times 2^32; 0: nobody knows."""
+def _millionths_per_byte(rate_bps: float | None) -> int:
+    """Return a byte's share of a full utilisation window, in millionths times 2^32; 0: unknown."""
     if not rate_bps:
         return 0
     window_bytes = rate_bps * WINDOW_US / 8e6
@@ -228,7 +229,7 @@ def _millionths_a_byte(rate_bps: float | None) -> int:
 
 
 def _rates_bps(topo: Topo, switch: str) -> dict[str, float]:
-    """The rates of a switch's ports that have one, by neighbour."""
+    """Return the rates of a switch's rate-limited ports, by neighbour."""
     rates = {}
     for _, _, given in topo.links(withInfo=True):
         one, two = given["node1"], given["node2"]

@@ -1,4 +1,4 @@
-"""Hosts' edges in an INT domain: they report the flows that its switches report (INT-XD)."""
+"""Edges of hosts in an INT domain: they report the same flows as its switches (INT-XD)."""
 
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -13,20 +13,20 @@ from telemark.network import Network
 
 
 def edge_node_id(net: Network, host: str) -> int:
-    """The number of a host's edge in INT: those of hosts come after the switches'."""
+    """Return the INT node id of a host's edge; these follow the switches' ids."""
     return len(net.topo.switches()) + 1 + net.topo.hosts().index(host)
 
 
 def postcard_edges(
     net: Network, hosts: Mapping[str, str], domain: Domain, opened: ExitStack
 ) -> dict[str, PostcardEdge]:
-    """Edges at these hosts' devices towards a switch each, that report as `domain` says.
+    """Open edges at these hosts' interfaces, each towards a switch, configured as `domain`.
 
-    Each is closed with `opened`. They report what is exported (Mode.EXPORT), and every chosen
-    packet of it. In real time alone. Raises TestbedError.
+    `opened` closes them. They report exported flows (Mode.EXPORT), each sampled packet. Real time
+    only. Raises TestbedError.
     """
     if domain.changes is not None or domain.grouping is not None:
-        raise TestbedError("hosts' edges report each chosen packet, in a datagram of its own: "
+        raise TestbedError("hosts' edges report each sampled packet in its own datagram: "
                            "expected a domain without changes and grouping")  # fmt: skip
     flows = {_key(flow): _fields(flow) for flow in domain.flows if flow.mode is Mode.EXPORT}
     collector = net.host(domain.collector).IP(), domain.port

@@ -1,8 +1,10 @@
-"""Several reports a packet, of switches that run p4src/int/grouped.p4; the P4 side is grouping.p4.
+"""Grouping of several reports in a packet, by switches that run p4src/int/grouped.p4.
 
-domain = Domain("h3", flows, grouping=Grouping(reports=8))
-...
-await flush(switches.values())      # what still waits for others
+    domain = Domain("h3", flows, grouping=Grouping(reports=8))
+    ...
+    await flush(switches.values())      # send incomplete groups
+
+The P4 side is p4src/int/grouping.p4.
 """
 
 import asyncio
@@ -17,23 +19,23 @@ MOST_REPORTS = 8  # GROUP_SLOTS in p4src/int/grouping.p4
 HARDWARE_IDS = range(3)  # HW_EGRESS and so on, in p4src/int/report.p4
 
 _FLUSH_GROUP = 0xFFFF  # in p4src/int/grouping.p4
-_LONGEST_WORDS = 63  # of a report that waits
+_LONGEST_WORDS = 63  # maximum size of a waiting report
 _HEADER_BYTES = 20 + 8 + 8  # IPv4, UDP, group header
-# Words that a packet may grow by, which brings others: minip4's by 1,024 bytes, bmv2's by 512, and
-# the report that completes the group counts there, too, which may be longer than its packet was.
+# Maximum growth of a packet that collects others, in words: 1,024 bytes in minip4, 512 in bmv2. The
+# report that completes a group counts, too, and may be longer than its packet was.
 _WORDS, _BMV2_WORDS = 240, 63
 
 
 @dataclass(frozen=True)
 class Grouping:
-    """So many `reports` a packet at most. The first one of a group waits for `wait_us`; if it is as
-    old when another one comes, the group leaves with that. A switch has no timer: flush_every().
+    """At most `reports` reports per packet.
 
-    Raises ValueError for what cannot be.
+    The first report of a group waits for up to `wait_us`; the next report after that completes the
+    group. Switches have no timer: see flush_every(). Raises ValueError for invalid parameters.
     """
 
     reports: int = MOST_REPORTS
-    wait_us: int = 50_000  # half of what the collector waits for reports of one packet
+    wait_us: int = 50_000  # half of the time that the collector waits for reports of one packet
 
     def __post_init__(self) -> None:
         if not 1 <= self.reports <= MOST_REPORTS:
@@ -42,7 +44,7 @@ class Grouping:
             raise ValueError(f"{self}: expected 0 to 2^48 - 1 us")
 
     def action(self, net: Network, node: int, mtu_bytes: int, port: int) -> fy.Action:
-        """Of the switch's table `grouping`. Groups of a switch leave by `port`."""
+        """Return the action of the switch's table `grouping`. Groups leave the switch by `port`."""
         most = (mtu_bytes - _HEADER_BYTES) // 4 - _LONGEST_WORDS
         words = max(0, min(most, _BMV2_WORDS if net.has_panels else _WORDS))
         return fy.Action("gather", node_id=node, reports=self.reports, words=words,
@@ -50,14 +52,14 @@ class Grouping:
 
 
 async def flush(switches: Iterable[fy.Switch]) -> None:
-    """Have switches send what waits."""
+    """Send the incomplete groups of switches."""
     for switch in switches:
         await switch.write([fy.P4PacketOut(b"", record=_FLUSH_GROUP, index=hw_id)
                             for hw_id in HARDWARE_IDS])  # fmt: skip
 
 
 async def flush_every(switches: Iterable[fy.Switch], period_s: float) -> None:
-    """The timer that switches lack: flush until cancelled."""
+    """Flush periodically until cancelled: the timer that switches lack."""
     switches = list(switches)
     while True:
         await asyncio.sleep(period_s)

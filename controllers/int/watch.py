@@ -1,4 +1,4 @@
-"""Puts flows on the watch lists of INT switches; the P4 side is p4src/int/watch.p4."""
+"""Watch lists and access lists of INT switches; P4: p4src/int/watch.p4, ingress.p4."""
 
 from dataclasses import dataclass
 from enum import Enum, IntEnum, IntFlag
@@ -11,11 +11,11 @@ from telemark.errors import TestbedError
 from telemark.network import Network
 
 UDP = 17
-ALL = (1 << 32) - 1  # of sampling
+ALL = (1 << 32) - 1  # full sampling
 
 
 class Instruction(IntFlag):
-    """What each switch is to say of a packet; docs/int.md has the units."""
+    """INT instruction bits; docs/int.md has the units."""
 
     NODE_ID = 0x8000
     LEVEL_1 = 0x4000
@@ -30,16 +30,16 @@ class Instruction(IntFlag):
 
 
 class Mode(Enum):
-    """What is done with a flow's packets; the values are the watch list's actions."""
+    """INT mode of a flow; the values are actions of the watch list."""
 
     DATA = "embed_data"  # INT-MD
     INSTRUCTIONS = "embed_instructions"  # INT-MX
     EXPORT = "export_data"  # INT-XD
-    DROPS = "watch_drops"  # nothing but reports of those that switches drop
+    DROPS = "watch_drops"  # drop reports only
 
 
 class Mark(IntEnum):
-    """What tells switches that a packet has INT (docs/int.md); a domain takes one of them."""
+    """How switches detect INT in a packet (docs/int.md); a domain uses one of them."""
 
     DSCP = 0
     PORT = 1
@@ -49,14 +49,14 @@ class Mark(IntEnum):
 
 @dataclass(frozen=True)
 class WatchedFlow:
-    """A flow on the watch list: what its packets look like, and what is done with them.
+    """A flow on the watch list: its match key and INT mode.
 
-    Addresses may be prefixes, and what is None is left open; of several flows that a packet
-    matches, the one that leaves least open has it. `max_hops`: how many switches may push, the
-    source included. `share` of the packets are chosen, by a hash that is the same everywhere.
-    `sources` are the switches that embed; None: those that have a host of `src_addr`.
+    Addresses may be prefixes, and None matches anything. If a packet matches several flows, the
+    most specific one applies. `max_hops`: maximum number of switches that may push, including the
+    source. `share` of the packets is sampled, by a hash that is the same everywhere. `sources` are
+    the switches that embed INT; None: those with a host of `src_addr`.
 
-    Raises ValueError for what cannot be.
+    Raises ValueError for invalid parameters.
     """
 
     src_addr: str
@@ -87,11 +87,11 @@ class WatchedFlow:
         if not 0 <= self.instructions <= 0xFFFF:
             return f"instructions {self.instructions:#x}: expected 16 bits"
         if self.mark is Mark.PORT and self.protocol != UDP:
-            return "Mark.PORT rewrites UDP's port: give protocol=17, or take Mark.NEW_UDP"
+            return "Mark.PORT rewrites UDP's port: give protocol=17 or use Mark.NEW_UDP"
         return ""
 
     def is_at(self, net: Network, switch: str) -> bool:
-        """Whether a switch has the flow on its watch list. Raises TestbedError."""
+        """Return whether a switch has the flow on its watch list. Raises TestbedError."""
         if self.mode in (Mode.EXPORT, Mode.DROPS):
             return True
         if self.sources is not None:
@@ -99,13 +99,13 @@ class WatchedFlow:
         hosts = [h for h in net.topo.hosts() if _is_in(net.host(h).IP(), self.src_addr)]
         if not hosts:
             raise TestbedError(
-                f"no host has an address of {self.src_addr}: say in `sources` which switches "
-                "the flow comes in by"
+                f"no host has an address of {self.src_addr}: give in `sources` the switches "
+                "where the flow enters"
             )
         return any(host in net.neighbours(switch) for host in hosts)
 
     def entry(self) -> fy.P4TableEntry:
-        """Its entry in a switch's watch list."""
+        """Return its entry in a switch's watch list."""
         action = fy.Action(self.mode.value, **self._parameters())
         table, *names = ("int_list", "ipv4", "protocol")
         if networks(self)[0].version == 6:
@@ -127,3 +127,37 @@ class WatchedFlow:
 
 def _is_in(address: str, prefix: str) -> bool:
     return ip_address(address) in ip_network(prefix)
+
+
+@dataclass(frozen=True)
+class Denied:
+    """IPv4 packets that switches drop; their drop reports give the reason "access list".
+
+    Addresses may be prefixes, and None matches anything. The key matches packets between switches,
+    where INT may have replaced the original port. `switches` are those that drop; None: all. Raises
+    ValueError for invalid parameters.
+    """
+
+    src_addr: str = "0.0.0.0/0"
+    dst_addr: str = "0.0.0.0/0"
+    protocol: int | None = None
+    src_port: int | None = None
+    dst_port: int | None = None
+    switches: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if any(network.version != 4 for network in networks(self)):
+            raise ValueError(
+                f"denied {self.src_addr} -> {self.dst_addr}: expected addresses of IPv4"
+            )
+
+    def is_at(self, switch: str) -> bool:
+        """Return whether a switch has this entry on its access list."""
+        return self.switches is None or switch in self.switches
+
+    def entry(self) -> fy.P4TableEntry:
+        """Return its entry in a switch's access list."""
+        return fy.P4TableEntry(
+            "access_list", match=match(self, "ipv4", "protocol"), priority=known_bits(self) + 1,
+            action=fy.Action("deny"),
+        )  # fmt: skip

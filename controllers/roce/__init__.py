@@ -1,1 +1,1 @@
-"""Controllers of RDMA collection: sessions of switches with the queue pairs of collectors."""
+"""Controllers of RDMA collection: sessions of switches with collectors' queue pairs."""

@@ -6,7 +6,7 @@
     async with connections(net) as switches:
         await configure(net, switches, Domain("h3", [flow]), {"s5": sink})
 
-What is recorded is not reported; all else of the domain goes on as it does without sinks.
+Recorded packets cause no INT reports; the rest of the domain works as without sinks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,12 +23,12 @@ from telemark.network import Network
 
 INSTRUCTIONS = (Instruction.NODE_ID | Instruction.LEVEL_1 | Instruction.LATENCY | Instruction.QUEUE
                 | Instruction.INGRESS_TIME | Instruction.EGRESS_TIME)  # fmt: skip
-"""What the stack has to have of each hop: PATH_INSTRUCTIONS of p4src/roce/paths.p4."""
+"""Metadata that the stack must contain per hop: PATH_INSTRUCTIONS of p4src/roce/paths.p4."""
 
 
 @dataclass(frozen=True)
 class Sink(Recording):
-    """See Recording. Its flows are as they are outside of the domain, without INT's marks."""
+    """See Recording. Flows are matched as they are outside of the domain, without INT marks."""
 
     def _contents(self) -> Sequence[Content]:
         return (Content.PATHS, Content.COUNTERS)
@@ -38,9 +38,9 @@ async def configure(
     net: Network, switches: Mapping[str, fy.Switch], domain: Domain, sinks: Mapping[str, Sink],
     clock_offsets_us: Mapping[str, int] | None = None,
 ) -> None:  # fmt: skip
-    """Fill the tables of all switches, and begin the sessions.
+    """Fill the tables of all switches, and start the sessions.
 
-    `sinks` run p4src/roce/int_sink.p4, other switches INT's program; `clock_offsets_us` as of
+    `sinks` run p4src/roce/int_sink.p4, other switches INT's program; for `clock_offsets_us` see
     controllers.int.domain. Raises TestbedError and finsy's P4ClientError.
     """
     writers = {name: sink.sessions for name, sink in sinks.items()}

@@ -1,6 +1,6 @@
-"""A queue pair of a collector, as a switch reaches it; the P4 side is p4src/roce/.
+"""A queue pair of a collector, as a switch uses it; P4: p4src/roce/.
 
-What is written there, and where in its region, is the affair of those who derive from QueuePair.
+Subclasses of QueuePair define what is written, and where in the region.
 """
 
 import enum
@@ -15,7 +15,7 @@ SESSIONS = 256
 
 
 class Peer(Protocol):
-    """The switch, as the collector's queue pair was connected with it."""
+    """The switch, as the peer of the collector's queue pair."""
 
     @property
     def address(self) -> str: ...
@@ -26,7 +26,7 @@ class Peer(Protocol):
 
 
 class Target(Protocol):
-    """A queue pair and its region, as the collector tells them."""
+    """A queue pair and its region, as given by the collector."""
 
     @property
     def address(self) -> str: ...
@@ -45,7 +45,7 @@ class Target(Protocol):
 
 
 def mac_of(peer: Peer) -> str:
-    """The MAC address of a switch as a peer: the end of its address makes it unique."""
+    """Return the MAC address of a switch as a peer; the end of its IP address makes it unique."""
     low = int(ip_address(peer.address)) & 0xFFFFFFFF
     return "06:00:" + ":".join(f"{byte:02x}" for byte in low.to_bytes(4, "big"))
 
@@ -54,18 +54,18 @@ def mac_of(peer: Peer) -> str:
 class QueuePair(ABC):
     """A session with the collector at `host`.
 
-    `number` is 1 to 255, one for each queue pair that a switch writes to. An ACK is asked for with
-    one request of `ack_every`, a power of 2. After `patience` requests without any answer the
-    switch asks what the collector expects; 0 is never.
+    `number` is 1 to 255, one for each queue pair that a switch writes to. One request of
+    `ack_every`, a power of 2, requests an ACK. After `patience` requests without any answer the
+    switch asks the collector for the expected PSN; 0: never.
 
-    Raises ValueError for what cannot be.
+    Raises ValueError for invalid parameters.
     """
 
     number: int
     host: str
     peer: Peer
     target: Target
-    version: int = 2  # of RoCE
+    version: int = 2  # RoCE version
     ack_every: int = 64
     patience: int = 256
 
@@ -77,25 +77,25 @@ class QueuePair(ABC):
     @property
     @abstractmethod
     def has_atomics(self) -> bool:
-        """Whether it adds to counters, and does not write."""
+        """Whether it adds to counters instead of writing."""
 
     @property
     def slots(self) -> int:
-        """Of the ring that PSNs keep pace with; 0: of none."""
+        """Number of slots of the ring that PSNs follow; 0: no ring."""
         return 0
 
     @property
     def mac(self) -> str:
-        """The switch's own in this session."""
+        """MAC address of the switch in this session."""
         return mac_of(self.peer)
 
     @property
     def is_reliable(self) -> bool:
-        """Whether the collector answers."""
+        """Whether the collector acknowledges."""
         return self.target.transport.name == "RC"
 
     def entries(self, collector_mac: str) -> list[fy.P4TableEntry]:
-        """Those of the switch's tables; `collector_mac`, or that of a router towards it."""
+        """Return the table entries; `collector_mac` may be that of the next router."""
         number = fy.Match({"session": self.number})
         return [
             fy.P4TableEntry("collectors", match=number, action=self._ends(collector_mac)),
@@ -108,7 +108,7 @@ class QueuePair(ABC):
         if self.version == 1:
             gids = {"src_gid": _gid(self.peer.address), "dst_gid": _gid(self.target.address)}
             return fy.Action("over_v1", **macs, **gids)
-        source_port = 0xC000 | self.number  # 0xC000 on are for a flow's entropy (A17.4.6)
+        source_port = 0xC000 | self.number  # ports from 0xC000 on carry a flow's entropy (A17.4.6)
         over = "over_v2" if ip_address(self.peer.address).version == 4 else "over_v2_ipv6"
         return fy.Action(over, **macs, src_addr=self.peer.address,
                          dst_addr=self.target.address, src_port=source_port)  # fmt: skip
@@ -125,7 +125,7 @@ class QueuePair(ABC):
                          ack_mask=self.ack_every - 1, **self._ring())  # fmt: skip
 
     def _ring(self) -> dict[str, int]:
-        """What `write` has to know besides."""
+        """Return the additional parameters of `write`."""
         return {}
 
     def _answers(self) -> fy.P4TableEntry:
@@ -137,7 +137,7 @@ class QueuePair(ABC):
         return fy.P4TableEntry("answers", match=fy.Match(key), action=action)
 
     def _problem(self) -> str:
-        """What is wrong with what is written; nothing: it is well."""
+        """Return what is wrong with the region, or an empty string."""
         return ""
 
     def _problem_of_queue_pair(self) -> str:
@@ -159,13 +159,13 @@ class QueuePair(ABC):
 
 
 def not_a_period(what: str, every: int) -> str:
-    """What is wrong with "one of `every`", which a mask of bits picks."""
+    """Return a message if `every` is not a valid period for selection by a bit mask."""
     if every.bit_count() != 1 or every > 1 << 24:
         return f"{what} {every}: expected a power of 2 up to 2^24"
     return ""
 
 
 def _gid(address: str) -> int:
-    """An address as a GID: those of IPv4 as ::ffff:a.b.c.d."""
+    """Return an address as a GID; IPv4 as ::ffff:a.b.c.d."""
     parsed = ip_address(address)
     return int(IPv6Address(f"::ffff:{parsed}") if isinstance(parsed, IPv4Address) else parsed)

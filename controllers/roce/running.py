@@ -1,4 +1,4 @@
-"""Sessions in a running switch: they begin, they are asked, and answers find them."""
+"""Sessions in a running switch: start, state and the routing of answers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,19 +14,19 @@ from telemark.topology.routes import next_hops
 
 EVENTS = ("sent", "acked", "naked", "not ready", "refused", "resumed", "probed", "damaged",
           "out of region")  # fmt: skip
-"""What is counted of a session, in the order of p4src/roce/session.p4."""
+"""Event counters of a session, in the order of p4src/roce/session.p4."""
 
-_KINDS = 16  # counters of a session
+_KINDS = 16  # counters per session
 # Readout records of p4src/roce/session.p4.
 _SESSION, _PSN = 1, 5
 
 Writers = Mapping[str, Sequence[QueuePair]]
-"""Switches that write, by name, and their sessions."""
+"""Writing switches, by name, and their sessions."""
 
 
 @dataclass(frozen=True)
 class State:
-    """Of a session, in its switch: the next record's place, and records known not to be written."""
+    """State of a session in its switch: place of the next record, records known to be lost."""
 
     psn: int
     slot: int
@@ -43,7 +43,7 @@ def require_minip4(run: Run) -> None:
 
 
 async def begin(net: Network, switch: fy.Switch, sessions: Sequence[QueuePair]) -> None:
-    """Begin sessions, each with the PSN that its peer was connected with."""
+    """Start sessions, each with the PSN that its peer was connected with."""
     for session in sessions:
         clones = fy.P4CloneSessionEntry(session.number, replicas=[port_of(net, switch, session)])
         await replace(switch, clones)
@@ -51,7 +51,7 @@ async def begin(net: Network, switch: fy.Switch, sessions: Sequence[QueuePair]) 
 
 
 def port_of(net: Network, switch: fy.Switch, session: QueuePair) -> int:
-    """By which a session's requests leave a switch."""
+    """Return the port by which a session's requests leave a switch."""
     ways = next_hops(net.topo.links(), net.topo.hosts(), switch.name)
     return net.port(switch.name, ways[session.host][0])
 
@@ -59,7 +59,7 @@ def port_of(net: Network, switch: fy.Switch, session: QueuePair) -> int:
 async def replace(
     switch: fy.Switch, entry: fy.P4CloneSessionEntry | fy.P4MulticastGroupEntry
 ) -> None:
-    """Insert it, whatever an earlier controller left under its number."""
+    """Insert an entry, replacing an entry of an earlier controller."""
     old: fy.P4CloneSessionEntry | fy.P4MulticastGroupEntry
     if isinstance(entry, fy.P4CloneSessionEntry):
         old = fy.P4CloneSessionEntry(entry.session_id)
@@ -86,7 +86,7 @@ async def set_psn(switch: fy.Switch, session: QueuePair, psn: int) -> None:
 
 
 async def reconnect(net: Network, switch: fy.Switch, session: QueuePair) -> None:
-    """Begin a session anew with another queue pair, as of a collector that was restarted.
+    """Restart a session with another queue pair, for example after a restart of the collector.
 
     The switch's own queue pair number stays. Raises finsy's P4ClientError.
     """
@@ -95,7 +95,7 @@ async def reconnect(net: Network, switch: fy.Switch, session: QueuePair) -> None
 
 
 async def events(switch: fy.Switch, session: QueuePair) -> dict[str, int]:
-    """What was counted of a session, by EVENTS."""
+    """Return the event counts of a session, by EVENTS."""
     first = session.number * _KINDS
     wanted = [fy.P4CounterEntry("roce_events", index=first + n) for n in range(len(EVENTS))]
     # finsy's overloads of read() name a coroutine; it is an async generator.
@@ -104,13 +104,13 @@ async def events(switch: fy.Switch, session: QueuePair) -> dict[str, int]:
 
 
 async def state(switch: fy.Switch, session: QueuePair) -> State:
-    """Return where a session is. Raises ReadoutTimeoutError."""
+    """Return the state of a session. Raises ReadoutTimeoutError."""
     async with Readouts(switch) as readouts:
         return State(*(await readouts.read(_SESSION, session.number)).arrival)
 
 
 def check_macs(writers: Writers) -> None:
-    """Each switch needs its own: what is sent to one would end at another. Raises TestbedError."""
+    """Raise TestbedError if two switches share a MAC address, since answers would be misrouted."""
     owners: dict[str, str] = {}
     for name, sessions in writers.items():
         for session in sessions:
@@ -122,7 +122,7 @@ def check_macs(writers: Writers) -> None:
 
 
 def ways_to_writers(net: Network, switch: str, writers: Writers) -> list[fy.P4TableEntry]:
-    """Entries by which answers to the other switches come there."""
+    """Return the entries that lead answers to the other switches."""
     found = []
     for name, sessions in writers.items():
         if name != switch:

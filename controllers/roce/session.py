@@ -1,12 +1,12 @@
-"""Sessions of a switch with the queue pairs of collectors; the P4 side is p4src/roce/.
+"""Sessions of a switch with the queue pairs of collectors; P4: p4src/roce/.
 
-    responder = Responder(...)      # or another endpoint: it tells the targets
+    responder = Responder(...)      # or another endpoint: it provides the targets
     session = Session(1, "collector", peer, responder.targets[0])
     async with connections(net) as switches:
         await configure(net, switches, {"s1": Reporter([session], [RecordedFlow(...)])})
 
-A session begins with the PSN that its peer was connected with, at the beginning of the ring;
-restart() begins it anew, after a collector or a switch was.
+A session starts with the PSN that its peer was connected with, at the beginning of the ring.
+restart() restarts it, after a restart of the collector or the switch.
 """
 
 import asyncio
@@ -24,13 +24,14 @@ from controllers.roce.watch import RecordedFlow
 from controllers.tables import reconcile
 from telemark.network import Network
 
-FLOW_BYTES, HOP_BYTES, PATH_BYTES = 44, 32, 164  # of records, in p4src/roce/records.p4, paths.p4
+# record sizes in p4src/roce/records.p4 and paths.p4
+FLOW_BYTES, HOP_BYTES, PATH_BYTES = 44, 32, 164
 COUNTER_BYTES = 8
-_NEVER = 0xFFFFFFFF  # mask of immediates
+_NEVER = 0xFFFFFFFF  # mask that disables immediates
 
 
 class Content(enum.Enum):
-    """What is in the region: records (p4src/roce/records.p4), or 64-bit counters."""
+    """Content of the region: records (p4src/roce/records.p4), or 64-bit counters."""
 
     FLOWS = FLOW_BYTES
     FLOWS_AND_HOPS = FLOW_BYTES + HOP_BYTES
@@ -39,17 +40,17 @@ class Content(enum.Enum):
 
 
 CONTENTS = (None, Content.FLOWS, Content.FLOWS_AND_HOPS, Content.PATHS)
-"""What a record has, in the order of p4src/roce/records.p4."""
+"""Content of a record, in the order of p4src/roce/records.p4."""
 
 
 @dataclass(frozen=True)
 class Session(QueuePair):
-    """A session whose region takes records of packets in a ring, or counters.
+    """A session whose region holds packet records in a ring, or counters.
 
-    An immediate value, the number of its slot, comes with one record of `immediate_every`, 0 is
-    never. A slot has `stride` bytes, 0: those of a record.
+    One record of `immediate_every` carries an immediate value, the number of its slot; 0: never. A
+    slot has `stride` bytes; 0: the size of a record.
 
-    Raises ValueError for what cannot be.
+    Raises ValueError for invalid parameters.
     """
 
     content: Content = Content.FLOWS
@@ -58,7 +59,7 @@ class Session(QueuePair):
 
     @property
     def slot_bytes(self) -> int:
-        """From one slot of the ring to the next."""
+        """Distance between slots of the ring, in bytes."""
         return self.stride or self.content.value
 
     @property
@@ -68,7 +69,7 @@ class Session(QueuePair):
 
     @property
     def slots(self) -> int:
-        """Of the ring; none where the region has counters."""
+        """Number of slots of the ring; 0 if the region holds counters."""
         if self.content is Content.COUNTERS:
             return 0
         return (self.target.length - self.content.value) // self.slot_bytes + 1
@@ -100,9 +101,9 @@ class Session(QueuePair):
 
 @dataclass(frozen=True)
 class Recording:
-    """What a switch records, and where it writes that.
+    """Flows that a switch records, and the sessions that it writes to.
 
-    Raises ValueError for what cannot be.
+    Raises ValueError for invalid parameters.
     """
 
     sessions: Sequence[Session]
@@ -123,7 +124,7 @@ class Recording:
                                  f"{session.content.name}: its switch writes {known}")  # fmt: skip
 
     def entries(self, net: Network) -> list[fy.P4TableEntry]:
-        """Those of the switch's tables, of sessions and of flows."""
+        """Return the table entries of sessions and flows."""
         return [
             *(entry for session in self.sessions
               for entry in session.entries(net.host(session.host).MAC())),
@@ -131,13 +132,13 @@ class Recording:
         ]  # fmt: skip
 
     def _contents(self) -> Sequence[Content]:
-        """What the switch's program can write."""
+        """Return the contents that the switch's program can write."""
         return (Content.FLOWS, Content.FLOWS_AND_HOPS, Content.COUNTERS)
 
 
 @dataclass(frozen=True)
 class Reporter(Recording):
-    """See Recording; of a switch that runs p4src/roce/roce.p4."""
+    """See Recording; for a switch that runs p4src/roce/roce.p4."""
 
     node_id: int = 0
     clock_offset_us: int = 0
@@ -146,7 +147,7 @@ class Reporter(Recording):
 async def configure(
     net: Network, switches: Mapping[str, fy.Switch], reporters: Mapping[str, Reporter]
 ) -> None:
-    """Fill the tables of all switches, and begin the sessions.
+    """Fill the tables of all switches, and start the sessions.
 
     Raises TestbedError and finsy's P4ClientError.
     """

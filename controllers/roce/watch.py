@@ -1,4 +1,4 @@
-"""Which packets a switch records; the P4 side is p4src/roce/watch.p4."""
+"""Watch list of recorded packets; P4: p4src/roce/watch.p4."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -9,22 +9,22 @@ from controllers.flow_keys import known_bits, match, networks
 
 
 class RecordAction(Enum):
-    """What a packet adds; the values are the list's actions."""
+    """Effect of a packet; the values are actions of the list."""
 
     RECORD = "record"
-    PACKET = "count_packet"  # 1 in a counter of the region
-    BYTES = "count_bytes"  # its length
+    PACKET = "count_packet"  # adds 1 to a counter of the region
+    BYTES = "count_bytes"  # adds the packet length
 
 
 @dataclass(frozen=True)
 class RecordedFlow:
-    """Packets that are recorded, each in a session of the switch.
+    """Recorded packets; each is recorded in one session of the switch.
 
-    Addresses may be prefixes, and what is None is left open; of several flows that a packet
-    matches, the one that leaves least open has it. `sessions` are numbers that follow each other:
-    a hash spreads flows over them. `cell` is which counter of the region packets add to.
+    Addresses may be prefixes, and None matches anything. If a packet matches several flows, the
+    most specific one applies. `sessions` are consecutive numbers: a hash distributes flows over
+    them. `cell` is the counter of the region that packets add to.
 
-    Raises ValueError for what cannot be.
+    Raises ValueError for invalid parameters.
     """
 
     src_addr: str
@@ -48,7 +48,7 @@ class RecordedFlow:
             raise ValueError(f"{where}: counters are in one session: got {self.sessions}")
 
     def entry(self) -> fy.P4TableEntry:
-        """Its entry in a switch's list."""
+        """Return its entry in a switch's list."""
         first = self.sessions[0]
         given = {"first": first, "count": len(self.sessions)}
         if self.what is not RecordAction.RECORD:

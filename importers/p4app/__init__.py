@@ -1,4 +1,4 @@
-"""Networks of p4-utils: p4app.json, with scripts of commands, tasks and scripts to execute."""
+"""Importer of p4-utils networks: p4app.json, with its command scripts, tasks and other scripts."""
 
 from importers.p4app.reader import read
 

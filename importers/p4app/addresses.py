@@ -1,27 +1,28 @@
-"""Addresses of hosts: p4-utils' assignment strategies l2, mixed and l3, and what is left to it.
+"""Host addresses: p4-utils' assignment strategies l2, mixed and l3, and addresses without a
+strategy.
 
-In all of them a host called h12 has 12 in its address, and other names take what is free.
+In all of them a host called h12 has 12 in its address, and other names get free addresses.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from ipaddress import IPv4Interface, IPv4Network
 
-from importers.p4app.links import Cable, End, in_order_of_names
+from importers.p4app.links import End, P4AppLink, sort_by_names
 from telemark.errors import TestbedError
 
 HOSTS_L2 = IPv4Network("10.0.0.0/16")
-LEFT = IPv4Network("10.0.0.0/8")  # where hosts are that no strategy gave an address
+LEFT = IPv4Network("10.0.0.0/8")  # for hosts without an address from a strategy
 MAX_HOST_L2 = 0xFFFF
 MAX_HOST, MAX_SWITCH_L3 = 253, 253
 Gateways = dict[str, str]  # host -> address of its gateway
 
 
-def assign(strategy: str, cables: Iterable[Cable], switch_ids: Mapping[str, int]) -> Gateways:
-    """Give hosts, and the switches' ends that face them, their addresses. Raises TestbedError.
+def assign(strategy: str, links: Iterable[P4AppLink], switch_ids: Mapping[str, int]) -> Gateways:
+    """Assign addresses to hosts, and to the switch ports facing them. Raises TestbedError.
 
-    Cables come in the order of in_order_of_nodes().
+    Links must be in the order of sort_by_nodes().
     """
-    pairs = [pair for cable in cables for pair in cable.ends()]
+    pairs = [pair for link in links for pair in link.ends()]
     hosts = [pair for pair in pairs if pair[0].node not in switch_ids]
     for host, across in hosts:
         if across.node not in switch_ids:
@@ -29,13 +30,13 @@ def assign(strategy: str, cables: Iterable[Cable], switch_ids: Mapping[str, int]
     return STRATEGIES[strategy](hosts, switch_ids)
 
 
-def assign_rest(cables: Sequence[Cable], switch_ids: Mapping[str, int]) -> None:
-    """Give the rest of the hosts IPv4 addresses, and all ends MAC addresses.
+def assign_rest(links: Sequence[P4AppLink], switch_ids: Mapping[str, int]) -> None:
+    """Assign IPv4 addresses to the remaining hosts, and MAC addresses to all ends.
 
-    MAC addresses, random in p4-utils, are the same each time.
+    MAC addresses are deterministic, unlike p4-utils' random ones.
     """
-    ordered = in_order_of_names(cables)
-    ends = [end for cable in ordered for end in (cable.one, cable.two)]
+    ordered = sort_by_names(links)
+    ends = [end for link in ordered for end in (link.one, link.two)]
     hosts = [end for end in ends if end.node not in switch_ids]
     given = {IPv4Interface(end.address).ip for end in hosts if end.address is not None}
     free = (address for address in LEFT.hosts() if address not in given)
@@ -51,12 +52,12 @@ def assign_rest(cables: Sequence[Cable], switch_ids: Mapping[str, int]) -> None:
 
 
 def _number(name: str) -> int | None:
-    """12 of h12; None of other names."""
+    """Return 12 for h12; None for other names."""
     return int(name[1:]) if name[0] == "h" and name[1:].isdecimal() else None
 
 
 def _l2(hosts: Sequence[tuple[End, End]], _switch_ids: Mapping[str, int]) -> Gateways:
-    """All in one network."""
+    """Put all hosts in one network."""
     numbers = {host.node: _number(host.node) for host, _ in hosts}
     for name, number in numbers.items():
         if number is not None and not 0 < number <= MAX_HOST_L2:
@@ -70,7 +71,7 @@ def _l2(hosts: Sequence[tuple[End, End]], _switch_ids: Mapping[str, int]) -> Gat
 
 
 def _mixed(hosts: Sequence[tuple[End, End]], switch_ids: Mapping[str, int]) -> Gateways:
-    """A network for each switch, in which it is the last but one."""
+    """Use one network per switch, whose address is the last but one."""
     numbers = {host.node: _small_number("mixed", host.node) for host, _ in hosts}
     gateways = {}
     for switch, number in switch_ids.items():
@@ -87,7 +88,7 @@ def _mixed(hosts: Sequence[tuple[End, End]], switch_ids: Mapping[str, int]) -> G
 
 
 def _l3(hosts: Sequence[tuple[End, End]], switch_ids: Mapping[str, int]) -> Gateways:
-    """A network for each host, in which its switch is the first."""
+    """Use one network per host, in which its switch has the first address."""
     numbers = {host.node: _small_number("l3", host.node) for host, _ in hosts}
     gateways = {}
     for switch, switch_id in switch_ids.items():
@@ -122,7 +123,7 @@ def _small_number(strategy: str, name: str) -> int | None:
 
 
 def _set(host: End, across: End, address: object, prefix: int) -> None:
-    """An address of a host, and the MAC addresses that follow from it."""
+    """Set an address of a host, and the MAC addresses derived from it."""
     octets = ":".join(f"{int(octet):02x}" for octet in str(address).split("."))
     host.address = f"{address}/{prefix}"
     host.mac, across.mac = f"00:00:{octets}", f"00:01:{octets}"

@@ -1,4 +1,4 @@
-"""The links of a p4app.json while it is read, and the order in which p4-utils goes through them."""
+"""The links of a p4app.json during reading, and the order in which p4-utils processes them."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,62 +10,63 @@ from telemark.errors import TestbedError
 
 @dataclass
 class End:
-    """An end of a link; what is None is still to be assigned."""
+    """An end of a link; None fields are assigned later."""
 
     node: str
     port: int | None = None
     mac: str | None = None
-    address: str | None = None  # "10.0.1.1/24"; a switch's is known to its neighbour alone
+    address: str | None = None  # "10.0.1.1/24"; a switch's is known only to its neighbour
 
 
 @dataclass
-class Cable:
-    """A link, with its properties in the words of telemark.topology.links."""
+class P4AppLink:
+    """A link, with properties named as in telemark.topology.links."""
 
     one: End
     two: End
     properties: Mapping[str, Any] = field(default_factory=dict)
 
     def ends(self) -> tuple[tuple[End, End], tuple[End, End]]:
-        """Each end, with the one across."""
+        """Each end, with the opposite end."""
         return (self.one, self.two), (self.two, self.one)
 
 
-def natural(name: str) -> list[str | int]:
-    """A sorting key by which s10 comes behind s9."""
+def natural_key(name: str) -> list[str | int]:
+    """Return a sorting key by which s10 follows s9."""
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
 
 
-def in_order_of_names(cables: Iterable[Cable]) -> list[Cable]:
-    """As p4-utils numbers ports, and gives addresses that no strategy gave."""
-    return sorted(cables, key=lambda each: (natural(each.one.node), natural(each.two.node)))
+def sort_by_names(links: Iterable[P4AppLink]) -> list[P4AppLink]:
+    """Order links as p4-utils numbers ports and assigns addresses without a strategy."""
+    return sorted(links, key=lambda each: (natural_key(each.one.node), natural_key(each.two.node)))
 
 
-def in_order_of_nodes(cables: Iterable[Cable]) -> Iterator[Cable]:
-    """As strategies go through links: Mininet's graph has them by nodes, each in the order in which
-    links first name it, and of each link only the entry of the node whose name comes first."""
-    graph: dict[str, dict[str, list[Cable]]] = {}
-    for cable in cables:
-        one, two = cable.one.node, cable.two.node
+def sort_by_nodes(links: Iterable[P4AppLink]) -> Iterator[P4AppLink]:
+    """Order links as strategies process them: Mininet's graph lists nodes in the order in which
+    links first name them, and each link only at the node whose name sorts first.
+    """
+    graph: dict[str, dict[str, list[P4AppLink]]] = {}
+    for link in links:
+        one, two = link.one.node, link.two.node
         graph.setdefault(one, {})
         graph.setdefault(two, {})
         shared = graph[one].setdefault(two, [])
         graph[two][one] = shared
-        shared.append(cable)
+        shared.append(link)
     for node, neighbours in graph.items():
         for neighbour, between in neighbours.items():
             if node <= neighbour:
                 yield from between
 
 
-def number_ports(cables: Iterable[Cable], switches: Mapping[str, object]) -> None:
-    """Give each end at a switch that has no port the lowest number from 1 that is free there.
+def number_ports(links: Iterable[P4AppLink], switches: Mapping[str, object]) -> None:
+    """Number the unnumbered ports of switches: the lowest free number, from 1.
 
     Raises TestbedError for a port that was given twice.
     """
-    ordered = in_order_of_names(cables)
+    ordered = sort_by_names(links)
     taken: dict[str, set[int]] = {name: set() for name in switches}
-    ends = [end for cable in ordered for end in (cable.one, cable.two) if end.node in taken]
+    ends = [end for link in ordered for end in (link.one, link.two) if end.node in taken]
     for end in ends:
         if end.port in taken[end.node]:
             raise TestbedError(f"switch {end.node}: port {end.port} is given to two links")

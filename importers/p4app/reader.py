@@ -1,4 +1,4 @@
-"""p4app.json of p4-utils (p4utils/p4run.py there): hosts, switches, links, and what runs."""
+"""Reader of p4-utils' p4app.json (p4utils/p4run.py there): hosts, switches, links and commands."""
 
 from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Address, IPv4Interface
@@ -6,20 +6,20 @@ from pathlib import Path
 from typing import Any
 
 from importers.network import DescribedNetwork, Host, Link, Switch, TablePopulation, Task
-from importers.override import found, replaced
 from importers.p4app.addresses import STRATEGIES, assign, assign_rest
-from importers.p4app.links import Cable, End, in_order_of_nodes, natural, number_ports
+from importers.p4app.links import End, P4AppLink, natural_key, number_ports, sort_by_nodes
 from importers.p4app.tasks import read_tasks
-from importers.switch_cli.table_population import CommandScript, ProgramAlone
+from importers.programs import find_program, replaced_program
+from importers.switch_cli.session import CommandScript, ProgramAlone
 from telemark.json_input import Document
 from telemark.topology import links
 from telemark.topology.checks import MAC
 
 GRPC_PORT = 9559  # of the first switch
-CPU_BRIDGE = "sw-cpu"  # what p4-utils links switches to that have a CPU port
+CPU_BRIDGE = "sw-cpu"  # node that p4-utils links to switches with a CPU port
 MAX_PORT = 510
-# Of links: what has no meaning here (p4-utils computes routes of its own from weights), or is said
-# in the words of telemark.topology.links.
+# Link properties that have no meaning here (p4-utils computes its own routes from weights), or that
+# are translated to those of telemark.topology.links.
 LINK_PROPERTIES = ("bw", "delay", "loss", "max_queue_size")
 KNOWN = {
     "": {"p4_src", "topology", "exec_scripts", "tasks_file", "cli", "pcap_dump", "enable_log",
@@ -32,16 +32,16 @@ KNOWN = {
     "links": {*LINK_PROPERTIES, "weight", "port1", "port2", "addr1", "addr2", "params1", "params2",
               "sw_ip1", "sw_ip2"},
 }  # fmt: skip
-"""What is understood at each place; the rest is told of."""
+"""Supported keys at each place; others are reported."""
 
 
 def read(document: Document, program: Path | None) -> DescribedNetwork:
-    """The network; `program` is taken in place of one of its own. Raises TestbedError."""
+    """Return the network; `program` replaces one of its programs. Raises TestbedError."""
     return _Reader(document, program).network()
 
 
 class _Reader:
-    """Reads one p4app.json."""
+    """Reader of one p4app.json."""
 
     def __init__(self, document: Document, program: Path | None) -> None:
         self._document = document
@@ -54,38 +54,39 @@ class _Reader:
         if not self._switches:
             self._topology.wrong("a switch in its switches")
         self._programs = self._sources(program)
-        self._told: list[str] = []
+        self._messages: list[str] = []
 
     def network(self) -> DescribedNetwork:
-        self._tell_of_unknown()
+        self._report_unknown()
         switch_ids = {
-            name: number for number, name in enumerate(sorted(self._switches, key=natural), start=1)
+            name: number
+            for number, name in enumerate(sorted(self._switches, key=natural_key), start=1)
         }
-        cpu_cables = [
-            Cable(End(name), End(CPU_BRIDGE)) for name, switch in self._switches.items()
-            if _is_on(switch.get("cpu_port"), usually=False)
+        cpu_links = [
+            P4AppLink(End(name), End(CPU_BRIDGE)) for name, switch in self._switches.items()
+            if _flag(switch.get("cpu_port"), usually=False)
         ]  # fmt: skip
-        cables = [self._cable(link) for link in self._topology["links"].entries()]
-        number_ports([*cpu_cables, *cables], switch_ids)
-        gateways = self._gateways() | self._assign([*cpu_cables, *cables], switch_ids)
-        assign_rest(cables, switch_ids)
-        cpu_ports = {cable.one.node: cable.one.port for cable in cpu_cables}
+        p4app_links = [self._read_link(link) for link in self._topology["links"].entries()]
+        number_ports([*cpu_links, *p4app_links], switch_ids)
+        gateways = self._gateways() | self._assign([*cpu_links, *p4app_links], switch_ids)
+        assign_rest(p4app_links, switch_ids)
+        cpu_ports = {link.one.node: link.one.port for link in cpu_links}
         tasks = self._tasks()
         return DescribedNetwork(
             folder=self._folder,
-            hosts=self._all_hosts(cables, gateways, tasks),
+            hosts=self._all_hosts(p4app_links, gateways, tasks),
             switches=[
                 self._switch(name, number, cpu_ports.get(name))
                 for name, number in switch_ids.items()
             ],
-            links=[self._link(cable) for cable in cables],
-            told=self._told,
+            links=[self._link(link) for link in p4app_links],
+            messages=self._messages,
             scripts=self._scripts(),
         )
 
     # --- links ------------------------------------------------------------------------------
 
-    def _cable(self, link: Document) -> Cable:
+    def _read_link(self, link: Document) -> P4AppLink:
         parts = link.entries()
         if not 2 <= len(parts) <= 3:
             link.wrong('two nodes, and perhaps properties, as in ["h1", "s1", {"bw": 10}]')
@@ -94,10 +95,10 @@ class _Reader:
         own = _items(parts[2]) if len(parts) == 3 else {}
         given |= {key: value for key, value in own.items() if key in LINK_PROPERTIES}
         properties = {key: _property(key, value) for key, value in given.items()}
-        return Cable(ends[0], ends[1], links.properties(properties, link.place))
+        return P4AppLink(ends[0], ends[1], links.properties(properties, link.place))
 
     def _end(self, node: Document, number: int, parts: Sequence[Document]) -> End:
-        """One of a link's two ends, with what the link says of it."""
+        """Return one of a link's two ends, with its properties in the link."""
         name = node.text()
         if name not in self._hosts and name not in self._switches:
             node.wrong(f"one of {', '.join([*self._hosts, *self._switches])}")
@@ -114,44 +115,49 @@ class _Reader:
             None if address is None else str(_interface(address)),
         )
 
-    def _link(self, cable: Cable) -> Link:
-        """The link, told of where it has properties: what hosts send has none here."""
-        if cable.properties:
-            given = [key for key in links.PROPERTIES if key in cable.properties]
-            words = ", ".join(f"{key}={cable.properties[key]:.12g}" for key in given)
-            towards = [f" (not for what {end.node} sends)" for end in (cable.one, cable.two)
+    def _link(self, link: P4AppLink) -> Link:
+        """Convert a link and report its properties, which do not apply to hosts' egress."""
+        if link.properties:
+            given = [key for key in links.PROPERTIES if key in link.properties]
+            words = ", ".join(f"{key}={link.properties[key]:.12g}" for key in given)
+            towards = [f" (not for traffic from {end.node})" for end in (link.one, link.two)
                        if end.node in self._hosts]  # fmt: skip
-            self._told.append(
-                f"link {cable.one.node} - {cable.two.node}: {words}{''.join(towards)}"
+            self._messages.append(
+                f"link {link.one.node} - {link.two.node}: {words}{''.join(towards)}"
             )
         return Link(
-            cable.one.node, cable.two.node, cable.one.port, cable.two.port, cable.properties,
-            cable.properties,
+            link.one.node, link.two.node, link.one.port, link.two.port, link.properties,
+            link.properties,
         )  # fmt: skip
 
     # --- addresses --------------------------------------------------------------------------
 
-    def _assign(self, cables: Sequence[Cable], switch_ids: Mapping[str, int]) -> dict[str, str]:
+    def _assign(
+        self, p4app_links: Sequence[P4AppLink], switch_ids: Mapping[str, int]
+    ) -> dict[str, str]:
         strategy = self._topology.get("assignment_strategy")
         if strategy is None or strategy.value == "manual":
             return {}
         if strategy.text() not in STRATEGIES:
             strategy.wrong(f"one of {', '.join(STRATEGIES)}, manual")
         ordered = [
-            each for each in in_order_of_nodes(cables)
+            each for each in sort_by_nodes(p4app_links)
             if CPU_BRIDGE not in (each.one.node, each.two.node)
         ]  # fmt: skip
         return assign(strategy.text(), ordered, switch_ids)
 
     def _gateways(self) -> dict[str, str]:
-        """What hosts say themselves, `via 10.0.1.1`."""
+        """Return the gateways that hosts define themselves, as in `via 10.0.1.1`."""
         given = {name: host.get("defaultRoute") for name, host in self._hosts.items()}
         return {name: _gateway(route) for name, route in given.items() if route is not None}
 
     def _all_hosts(
-        self, cables: Sequence[Cable], gateways: Mapping[str, str], tasks: Mapping[str, list[Task]]
+        self,
+        p4app_links: Sequence[P4AppLink],
+        gateways: Mapping[str, str],
+        tasks: Mapping[str, list[Task]],
     ) -> list[Host]:
-        ends = [end for cable in cables for end in (cable.one, cable.two)]
+        ends = [end for link in p4app_links for end in (link.one, link.two)]
         by_host = {end.node: end for end in ends if end.node in self._hosts}
         alone = [name for name in self._hosts if name not in by_host]
         if alone:
@@ -171,7 +177,7 @@ class _Reader:
         return hosts
 
     def _neighbours(self, own: End, gateway: str | None, ends: Sequence[End]) -> dict[str, str]:
-        """Whom a host knows beforehand: the hosts of its network, and its gateway."""
+        """Return the static neighbours of a host: the hosts of its network, and its gateway."""
         assert own.address is not None
         network, known = IPv4Interface(own.address).network, {}
         for end in ends:
@@ -180,8 +186,8 @@ class _Reader:
             interface = IPv4Interface(end.address)
             is_host = end.node in self._hosts and interface.network == network
             is_gateway = str(interface.ip) == gateway
-            if (is_host and _is_on(self._default.get("auto_arp_tables"), usually=True)) or (
-                is_gateway and _is_on(self._default.get("auto_gw_arp"), usually=True)
+            if (is_host and _flag(self._default.get("auto_arp_tables"), usually=True)) or (
+                is_gateway and _flag(self._default.get("auto_gw_arp"), usually=True)
             ):
                 known[str(interface.ip)] = end.mac
         return known
@@ -200,16 +206,16 @@ class _Reader:
             number,
             GRPC_PORT + number - 1 if grpc_port is None else grpc_port.natural(65535, 1),
             self._programs[name],
-            self._fillings(switch),
+            self._populations(switch),
             options,
         )
 
     def _sources(self, program: Path | None) -> dict[str, Path]:
-        """The P4 source of each switch."""
+        """Return the P4 source of each switch."""
         sources = {name: self._source(switch) for name, switch in self._switches.items()}
         if program is not None:
-            stem = replaced(program, {path.stem for path in sources.values()})
-            own = found(program, self._folder)
+            stem = replaced_program(program, {path.stem for path in sources.values()})
+            own = find_program(program, self._folder)
             return {name: own if path.stem == stem else path for name, path in sources.items()}
         return sources
 
@@ -222,7 +228,7 @@ class _Reader:
             source.wrong(f"a P4 program in {self._folder}")
         return path
 
-    def _fillings(self, switch: Document) -> list[TablePopulation]:
+    def _populations(self, switch: Document) -> list[TablePopulation]:
         script = switch.get("cli_input")
         if script is None:
             return [ProgramAlone()]
@@ -238,7 +244,7 @@ class _Reader:
         return [] if scripts is None else [each["cmd"].text() for each in scripts.entries()]
 
     def _tasks(self) -> dict[str, list[Task]]:
-        """The tasks of each host."""
+        """Return the tasks of each host."""
         given = self._document.get("tasks_file")
         tasks: dict[str, list[Task]] = {}
         for host, task in [] if given is None else read_tasks(self._folder / given.text()):
@@ -248,8 +254,8 @@ class _Reader:
             tasks.setdefault(host, []).append(task)
         return tasks
 
-    def _tell_of_unknown(self) -> None:
-        """Say what is not carried over, each word once."""
+    def _report_unknown(self) -> None:
+        """Report unsupported keys, each once."""
         places = [("", self._document), ("topology", self._topology)]
         places += [("default", each) for each in [self._topology.get("default")] if each]
         places += [("hosts", each) for each in self._hosts.values()]
@@ -262,19 +268,19 @@ class _Reader:
             for key, part in place.items()
             if key not in KNOWN[kind]
         }
-        self._told += [f"not carried over: {where}" for where in reversed(unknown.values())]
+        self._messages += [f"not supported: {where}" for where in reversed(unknown.values())]
 
 
 def _items(document: Document | None) -> dict[str, Document]:
     return {} if document is None else dict(document.items())
 
 
-def _is_on(document: Document | None, *, usually: bool) -> bool:
+def _flag(document: Document | None, *, usually: bool) -> bool:
     return usually if document is None else document.boolean()
 
 
 def _property(key: str, value: Document) -> Any:
-    """As Mininet's links take it; a delay that is a number is in ms, as p4-utils has it."""
+    """Convert a property to Mininet's format; a numeric delay is in ms, as in p4-utils."""
     if key == "delay" and not isinstance(value.value, str):
         return f"{value.number():f}ms"
     return value.text() if key == "delay" else value.number()
@@ -288,7 +294,7 @@ def _mac(value: Document) -> str:
 
 def _interface(value: Document) -> IPv4Interface:
     try:
-        if "/" in value.text():  # the prefix would be /32
+        if "/" in value.text():  # otherwise the prefix would be /32
             return IPv4Interface(value.text())
     except ValueError:
         pass

@@ -1,7 +1,7 @@
-"""p4-utils' file of tasks: HOST START DURATION COMMAND, or a Python function with its arguments.
+"""p4-utils' task files: HOST START DURATION COMMAND, or a Python function with its arguments.
 
-`h1 0 5 "ping 10.0.0.2"`, `h2 1 0 recv_udp_flow 5001`, `h1 2 5 flow --mod traffic --rate 10M`;
-times are in seconds, and a duration of 0 is without end.
+`h1 0 5 "ping 10.0.0.2"`, `h2 1 0 recv_udp_flow 5001`, `h1 2 5 flow --mod traffic --rate 10M`; times
+are in seconds, and a duration of 0 is unlimited.
 """
 
 import shlex
@@ -11,20 +11,18 @@ from importers.network import Task
 from telemark.errors import TestbedError
 
 COMMENTS = ("//", "#")
-MODULE = (
-    "p4utils.utils.traffic_utils"  # where p4-utils looks for functions that no --mod comes with
-)
+MODULE = "p4utils.utils.traffic_utils"  # module of functions given without --mod
 FUNCTIONS = {
     "send_udp_flow",
     "recv_udp_flow",
     "send_tcp_flow",
     "recv_tcp_flow",
-}  # what it has there
-KILL_S = 1  # so long p4-utils waits for what it told to end
+}  # functions of that module
+KILL_S = 1  # time that p4-utils waits after terminating a command
 
 
 def read_tasks(path: Path) -> list[tuple[str, Task]]:
-    """Each task, with its host's name. Raises TestbedError."""
+    """Return each task with its host's name. Raises TestbedError."""
     try:
         lines = path.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -50,14 +48,14 @@ def _task(where: str, line: str) -> tuple[str, Task]:
 
 
 def _command(where: str, words: list[str]) -> str:
-    """A function's call as a command; a command stands in the first word, and has all of it."""
+    """Convert a function call to a command; a command is one quoted word."""
     exe, module, args, named = words[0], None, [], {}
     rest = iter(words[1:])
     for word in rest:
         if word.startswith("--") and len(word) > 2:
             value = next(rest, None)
             if value is None:
-                raise TestbedError(f"{where}: {word}: expected a value behind it")
+                raise TestbedError(f"{where}: {word}: expected a value after it")
             if word == "--mod":
                 module = value
             else:

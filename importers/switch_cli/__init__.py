@@ -1,1 +1,1 @@
-"""Scripts of simple_switch_CLI's commands, carried out over P4Runtime."""
+"""Scripts of simple_switch_CLI commands, carried out over P4Runtime."""

@@ -1,9 +1,9 @@
-"""Carries a script of simple_switch_CLI's commands out on a `minip4 switch` that runs.
+"""Carry out a script of simple_switch_CLI commands on a running `minip4 switch`.
 
-Usage: python -m importers.switch_cli NAME HOST:PORT DEVICE_ID CONTROL SCRIPT
-where P4Runtime answers at HOST:PORT, and `minip4 control` at the socket CONTROL. What reading
-commands answer is printed, and a line for each that failed: then the exit status is 1. It is 2,
-with a line on stderr, where none could be carried out.
+Usage: python -m importers.switch_cli NAME HOST:PORT DEVICE_ID CONTROL SCRIPT with P4Runtime at
+HOST:PORT, and `minip4 control` at the socket CONTROL. Prints the answers of reading commands, and a
+line for each failed command. Exit status: 1 if a command failed, 2 (with a line on stderr) if none
+could be carried out.
 """
 
 import asyncio
@@ -21,22 +21,22 @@ FAILED, UNUSABLE = 1, 2
 
 
 class Node:
-    """A running switch, as far as Session asks: see telemark.backends.real.targets.minip4."""
+    """A running switch, as Session needs it: see telemark.backends.real.targets.minip4."""
 
     def __init__(self, control: Path) -> None:
         self._control = control
 
     def ports(self) -> list[int]:
-        """Those with an interface."""
+        """Return the ports with an interface."""
         return [int(port) for port in call(self._control, "counters")["ports"]]
 
     def set_queue(self, port: int, **changes: int) -> None:
-        """See `minip4 control`."""
+        """Set a queue, see `minip4 control`."""
         call(self._control, "set_queue", port=port, **changes)
 
 
 async def carry_out(name: str, address: str, device_id: int, control: Path, script: Path) -> int:
-    """Returns how many commands failed. Raises TestbedError, Minip4Error and finsy's errors."""
+    """Return the number of failed commands. Raises TestbedError, Minip4Error and finsy's errors."""
     node = Node(control)
     async with fy.Switch(name, address, fy.SwitchOptions(device_id=device_id)) as switch:
         session = Session(switch, node, node.ports(), lambda line: print(line, flush=True))
@@ -44,7 +44,7 @@ async def carry_out(name: str, address: str, device_id: int, control: Path, scri
 
 
 def main(arguments: list[str]) -> int:
-    """Exit status."""
+    """Return the exit status."""
     name, address, device_id, control, script = arguments
     try:
         failed = asyncio.run(carry_out(name, address, int(device_id), Path(control), Path(script)))

@@ -1,24 +1,50 @@
-"""What a command is: a method with a name of simple_switch_CLI's, whose arguments have types.
-
-    @command("mirroring_add")
-    async def add_session(self, mirror_id: int, egress_port: int) -> Answer:
-
-The method's signature says how many words a command takes, and which of them are numbers.
-"""
+"""Parser of simple_switch_CLI scripts, and the lookup of commands and of program objects."""
 
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
-from importers.switch_cli.script import CommandError
+from telemark.errors import TestbedError
 
-Answer = list[str]  # lines, in simple_switch_CLI's words
+COMMENTS = ("//", "#")  # only at the start of a line, as in p4-utils
+
+
+class CommandError(TestbedError):
+    """A command that cannot be carried out, with the reason in one line."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One command and its place, such as `s1-commands.txt:4`."""
+
+    where: str
+    words: tuple[str, ...]
+
+
+def read_script(path: Path) -> list[Line]:
+    """Return the commands of a script, without empty lines and comments. Raises CommandError."""
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise CommandError(f"{path}: cannot be read: {reason}") from error
+    stripped = [line.strip() for line in text.splitlines()]
+    return [
+        Line(f"{path.name}:{number}", tuple(line.split()))
+        for number, line in enumerate(stripped, start=1)
+        if line and not line.startswith(COMMENTS)
+    ]
+
+
+Answer = list[str]  # lines as printed by simple_switch_CLI
 Handler = Callable[..., Awaitable[Answer]]
 F = TypeVar("F", bound=Handler)
 
 
 def command(name: str, *, reads: bool = False) -> Callable[[F], F]:
-    """Make a method the command of that name; `reads`: its answer is why it is given."""
+    """Mark a method as the command of that name; `reads`: its answer is shown to the user."""
 
     def mark(function: F) -> F:
         function.__dict__.update(command_name=name, command_reads=reads)
@@ -28,13 +54,13 @@ def command(name: str, *, reads: bool = False) -> Callable[[F], F]:
 
 
 def commands_of(family: object) -> dict[str, Handler]:
-    """The methods of an object that are commands, by their names."""
+    """Return the methods of an object that are commands, by name."""
     methods = [method for _, method in inspect.getmembers(family, inspect.ismethod)]
     return {m.command_name: m for m in methods if hasattr(m, "command_name")}
 
 
 def arguments(name: str, handler: Handler, words: Sequence[str]) -> list[Any]:
-    """The words behind a command's name, as the types that it takes. Raises CommandError."""
+    """Convert the words after a command's name to its parameters' types. Raises CommandError."""
     signature = inspect.signature(handler)
     parameters = list(signature.parameters.values())
     try:
@@ -44,7 +70,7 @@ def arguments(name: str, handler: Handler, words: Sequence[str]) -> list[Any]:
         raise CommandError(f"{len(words)} arguments: expected {usage}") from None
     if parameters and parameters[-1].kind is inspect.Parameter.VAR_POSITIONAL:
         parameters += parameters[-1:] * len(words)
-    return [_typed(word, each) for word, each in zip(words, parameters, strict=False)]
+    return [_convert(word, each) for word, each in zip(words, parameters, strict=False)]
 
 
 def _usage(parameter: inspect.Parameter) -> str:
@@ -54,9 +80,37 @@ def _usage(parameter: inspect.Parameter) -> str:
     return name if parameter.default is inspect.Parameter.empty else f"[{name}]"
 
 
-def _typed(word: str, parameter: inspect.Parameter) -> Any:
+def _convert(word: str, parameter: inspect.Parameter) -> Any:
     if parameter.annotation is str:
         return word
     if not word.isdecimal():
         raise CommandError(f"{parameter.name} {word!r}: expected a number, 0 or more")
     return int(word)
+
+
+class Named(Protocol):
+    """A table, action, register, ... of a P4Info."""
+
+    @property
+    def name(self) -> str: ...
+
+
+T = TypeVar("T", bound=Named)
+
+
+def find(kind: str, name: str, objects: Iterable[T]) -> T:
+    """Return the object of that name (`ipv4_lpm` for `MyIngress.ipv4_lpm`). Raises CommandError.
+
+    As in simple_switch_CLI, a suffix after a dot is enough if it is unique among objects of the
+    kind.
+    """
+    known = list(objects)
+    for each in known:
+        if each.name == name:
+            return each
+    found = [each for each in known if each.name.endswith(f".{name}")]
+    if len(found) == 1:
+        return found[0]
+    there = ", ".join(each.name for each in found or known) or "none"
+    which = f"{len(found)} have this name" if found else "there is none of this name"
+    raise CommandError(f"{kind} {name!r}: {which}: expected one of {there}")

@@ -4,31 +4,31 @@ import heapq
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
-from importers.switch_cli.script import CommandError
+from importers.switch_cli.commands import CommandError
 
 T = TypeVar("T")
 
-INDEX_BITS = 24  # of an entry's handle; the rest counts how often its index was used before
+INDEX_BITS = 24  # bits of an entry's index; the rest counts earlier uses of the index
 VERSIONS = 256
 
 
 class Handles(Generic[T]):
-    """What has a handle: the lowest number from 0 on that is free.
+    """Objects with handles: the lowest free number, from 0.
 
-    Of table entries (`versioned`) a handle that was given back does not come again as it was: its
-    8 bits above the index are one more than before.
+    With `versioned` (table entries) a reused handle differs: the 8 bits above the index increase by
+    one.
     """
 
     def __init__(self, what: str, *, versioned: bool = False) -> None:
         self._what = what
         self._versioned = versioned
         self._held: dict[int, T] = {}
-        self._next = 0  # no index from here on was ever used
-        self._free: list[int] = []  # below it, as a heap
+        self._next = 0  # all indices from here on are unused
+        self._free: list[int] = []  # free indices below _next, as a heap
         self._versions: dict[int, int] = {}  # by index
 
     def add(self, value: T) -> int:
-        """Give it a handle."""
+        """Assign a handle."""
         if self._free:
             index = heapq.heappop(self._free)
         else:
@@ -49,7 +49,7 @@ class Handles(Generic[T]):
         self._held[handle] = value
 
     def remove(self, handle: int) -> None:
-        """Take a handle back. Raises CommandError where nothing has it."""
+        """Remove a handle. Raises CommandError if it does not exist."""
         _ = self[handle]
         del self._held[handle]
         index = handle % (1 << INDEX_BITS)
@@ -58,12 +58,12 @@ class Handles(Generic[T]):
             self._versions[index] = (self._versions.get(index, 0) + 1) % VERSIONS
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Remove all handles."""
         self._held.clear()
         self._free.clear()
         self._versions.clear()
         self._next = 0
 
     def items(self) -> Iterator[tuple[int, T]]:
-        """Handles with what has them, in the order of their indices."""
+        """Iterate over handles and objects, ordered by index."""
         yield from sorted(self._held.items(), key=lambda item: item[0] % (1 << INDEX_BITS))

@@ -1,4 +1,4 @@
-"""Action profiles: members and groups, and entries that point to them."""
+"""Commands for action profiles: members, groups, and entries that refer to them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,13 +7,11 @@ from typing import Any
 import finsy as fy
 from finsy.p4schema import P4ActionProfile, P4Table
 
-from importers.switch_cli.commands import Answer, command
+from importers.switch_cli.commands import Answer, CommandError, command, find
 from importers.switch_cli.handles import Handles
-from importers.switch_cli.names import find
-from importers.switch_cli.script import CommandError
-from importers.switch_cli.tables import Tables, called, split
+from importers.switch_cli.tables import Tables, action_call, split
 
-FIRST_ID = 1  # P4Runtime's ids of members and groups: a handle and this, since 0 says "all"
+FIRST_ID = 1  # P4Runtime ids of members and groups are handles plus this, since 0 means "all"
 
 
 class Profiles:
@@ -22,14 +20,14 @@ class Profiles:
     def __init__(self, switch: fy.Switch, tables: Tables) -> None:
         self._switch = switch
         self._tables = tables
-        self._members: dict[str, Handles[None]] = {}  # by the profile's whole name
-        self._groups: dict[str, Handles[list[int]]] = {}  # the handles of their members
+        self._members: dict[str, Handles[None]] = {}  # by full profile name
+        self._groups: dict[str, Handles[list[int]]] = {}  # handles of the members of each group
 
     @command("act_prof_create_member")
     async def create_member(self, profile: str, action: str, *params: str) -> Answer:
-        """Add an action with its parameters."""
+        """Add a member with an action and its parameters."""
         found = self._find(profile)
-        call = called(found.actions, action, params)
+        call = action_call(found.actions, action, params)
         handle = self._members_of(found).add(None)
         try:
             await self._switch.insert([_member(found, handle, call)])
@@ -43,7 +41,9 @@ class Profiles:
         """Change a member's action."""
         found = self._find(profile)
         _ = self._members_of(found)[handle]
-        await self._switch.modify([_member(found, handle, called(found.actions, action, params))])
+        await self._switch.modify(
+            [_member(found, handle, action_call(found.actions, action, params))]
+        )
         return []
 
     @command("act_prof_delete_member")
@@ -57,7 +57,7 @@ class Profiles:
 
     @command("act_prof_create_group")
     async def create_group(self, profile: str) -> Answer:
-        """Make a group without members."""
+        """Create a group without members."""
         found = self._find(profile)
         handle = self._groups_of(found).add([])
         try:
@@ -88,7 +88,7 @@ class Profiles:
 
     @command("act_prof_remove_member_from_group")
     async def leave(self, profile: str, member: int, group: int) -> Answer:
-        """Take a member out of a group."""
+        """Remove a member from a group."""
         found = self._find(profile)
         members = self._groups_of(found)[group]
         if member not in members:
@@ -97,7 +97,7 @@ class Profiles:
 
     @command("table_indirect_add")
     async def add_entry(self, table: str, *words: str) -> Answer:
-        """Insert an entry that points to a member."""
+        """Insert an entry that refers to a member."""
         of_table, entry, handle = self._indirect(table, words)
         _ = self._members_of(self._profile_of(of_table))[handle]
         action = fy.IndirectAction(member_id=handle + FIRST_ID)
@@ -105,7 +105,7 @@ class Profiles:
 
     @command("table_indirect_add_with_group")
     async def add_entry_with_group(self, table: str, *words: str) -> Answer:
-        """Insert an entry that points to a group."""
+        """Insert an entry that refers to a group."""
         of_table, entry, handle = self._indirect(table, words)
         _ = self._groups_of(self._profile_of(of_table))[handle]
         action = fy.IndirectAction(group_id=handle + FIRST_ID)
@@ -136,7 +136,7 @@ class Profiles:
         self._profile_of(table)
         keys, rest, priority = split(table, words)
         if len(rest) != 1 or not rest[0].isdecimal():
-            raise CommandError(f"behind =>: {' '.join(rest)!r}: expected one handle")
+            raise CommandError(f"after =>: {' '.join(rest)!r}: expected one handle")
         return table, self._tables.entry(table, keys, priority), int(rest[0])
 
     async def _set_members(

@@ -1,23 +1,22 @@
-"""Multicast groups and mirroring sessions: P4Runtime's packet replication engine."""
+"""Commands for multicast groups and mirroring sessions: P4Runtime's packet replication engine."""
 
 from dataclasses import dataclass, field
 
 import finsy as fy
 
-from importers.switch_cli.commands import Answer, command
+from importers.switch_cli.commands import Answer, CommandError, command
 from importers.switch_cli.handles import Handles
-from importers.switch_cli.script import CommandError
 
-LAGS = "|"  # what stands before link aggregation groups, behind a node's ports
+LAGS = "|"  # precedes link aggregation groups, after a node's ports
 
 
 @dataclass
 class _Node:
-    """Copies: one to each port, with `rid` as their egress_rid."""
+    """A multicast node: one copy to each port, with `rid` as egress_rid."""
 
     rid: int
     ports: tuple[int, ...]
-    group: int | None = None  # that it is associated with
+    group: int | None = None  # its associated group
 
 
 @dataclass
@@ -26,10 +25,10 @@ class _Group:
 
 
 class Replication:
-    """The packet replication engine of one switch: groups of nodes, as simple_switch has them.
+    """The packet replication engine of one switch: groups of nodes, as in simple_switch.
 
-    P4Runtime has groups alone, with all their copies: what changes a node changes its group, and
-    the sessions that mirror to it.
+    P4Runtime has only groups with their copies: changing a node rewrites its group, and the
+    sessions that mirror to it.
     """
 
     def __init__(self, switch: fy.Switch) -> None:
@@ -40,7 +39,7 @@ class Replication:
 
     @command("mc_mgrp_create")
     async def create_group(self, group: int) -> Answer:
-        """Make a multicast group without nodes."""
+        """Create a multicast group without nodes."""
         if group in self._groups:
             raise CommandError(f"multicast group {group} exists already")
         await self._switch.insert([fy.P4MulticastGroupEntry(group)])
@@ -49,7 +48,7 @@ class Replication:
 
     @command("mc_mgrp_destroy")
     async def destroy_group(self, group: int) -> Answer:
-        """Remove a multicast group; its nodes stay, associated with none."""
+        """Remove a multicast group; its nodes remain without a group."""
         nodes = self._group(group).nodes
         await self._switch.delete([fy.P4MulticastGroupEntry(group)])
         for handle in nodes:
@@ -59,13 +58,13 @@ class Replication:
 
     @command("mc_node_create")
     async def create_node(self, rid: int, *ports: str) -> Answer:
-        """Make a node; nothing is copied before it is associated with a group."""
+        """Create a node; it copies nothing until it is associated with a group."""
         handle = self._nodes.add(_Node(rid, _ports(ports)))
         return [f"node was created with handle {handle}"]
 
     @command("mc_node_update")
     async def update_node(self, node: int, *ports: str) -> Answer:
-        """Give a node other ports."""
+        """Change the ports of a node."""
         found, new = self._nodes[node], _ports(ports)
         old, found.ports = found.ports, new
         if found.group is not None:
@@ -78,7 +77,7 @@ class Replication:
 
     @command("mc_node_associate")
     async def associate(self, group: int, node: int) -> Answer:
-        """Let a group copy to a node's ports."""
+        """Associate a node with a group."""
         nodes, found = self._group(group).nodes, self._nodes[node]
         if found.group is not None:
             raise CommandError(f"node {node} is associated with group {found.group} already")
@@ -93,7 +92,7 @@ class Replication:
 
     @command("mc_node_dissociate")
     async def dissociate(self, group: int, node: int) -> Answer:
-        """Let a group no longer copy to a node's ports."""
+        """Remove a node from its group."""
         nodes, found = self._group(group).nodes, self._nodes[node]
         if found.group != group:
             raise CommandError(f"node {node} is not associated with group {group}")
@@ -104,7 +103,7 @@ class Replication:
 
     @command("mc_node_destroy")
     async def destroy_node(self, node: int) -> Answer:
-        """Remove a node, and what its group copied to it."""
+        """Remove a node, and its copies from its group."""
         group = self._nodes[node].group
         if group is not None:
             await self.dissociate(group, node)
@@ -113,20 +112,20 @@ class Replication:
 
     @command("mirroring_add")
     async def add_session(self, mirror_id: int, egress_port: int) -> Answer:
-        """Let clones of a session leave by a port."""
+        """Send clones of a session to a port."""
         await self._set_session(mirror_id, None, [(egress_port, 0)])
         return []
 
     @command("mirroring_add_mc")
     async def add_session_to_group(self, mirror_id: int, group: int) -> Answer:
-        """Let clones of a session go where a multicast group does."""
+        """Send clones of a session to a multicast group."""
         self._group(group)
         await self._set_session(mirror_id, group, self._replicas(group))
         return []
 
     @command("mirroring_delete")
     async def delete_session(self, mirror_id: int) -> Answer:
-        """Make no more clones of a session."""
+        """Delete a mirroring session."""
         if mirror_id not in self._sessions:
             known = ", ".join(map(str, self._sessions)) or "none"
             raise CommandError(f"there is no mirroring session {mirror_id}: there are {known}")
@@ -141,12 +140,12 @@ class Replication:
         return self._groups[group]
 
     def _replicas(self, group: int) -> list[tuple[int, int]]:
-        """Port and egress_rid of each copy."""
+        """Return the port and egress_rid of each copy."""
         nodes = [self._nodes[handle] for handle in self._groups[group].nodes]
         return [(port, node.rid) for node in nodes for port in node.ports]
 
     async def _write(self, group: int) -> None:
-        """Tell the switch what a group is now, and with it the sessions that copy to it."""
+        """Write a group, and the sessions that copy to it."""
         replicas = self._replicas(group)
         sessions = [session for session, to in self._sessions.items() if to == group]
         await self._switch.modify(
@@ -159,7 +158,7 @@ class Replication:
     async def _set_session(
         self, session: int, group: int | None, replicas: list[tuple[int, int]]
     ) -> None:
-        """A session that exists is given other copies, as by simple_switch."""
+        """Set the copies of a session; an existing session is replaced, as in simple_switch."""
         entry = fy.P4CloneSessionEntry(session, replicas=replicas)
         await self._switch.write([~entry if session in self._sessions else +entry])
         self._sessions[session] = group
@@ -167,10 +166,10 @@ class Replication:
 
 def _ports(words: tuple[str, ...]) -> tuple[int, ...]:
     if LAGS in words:
-        raise CommandError(f"{LAGS}: P4Runtime has no such groups of ports: expected ports alone")
+        raise CommandError(f"{LAGS}: P4Runtime has no link aggregation groups: expected ports only")
     if wrong := [word for word in words if not word.isdecimal()]:
         raise CommandError(f"port {wrong[0]!r}: expected a number, 0 or more")
     ports = tuple(int(word) for word in words)
     if len({*ports}) != len(ports):
-        raise CommandError(f"ports {' '.join(words)}: one is given twice")
+        raise CommandError(f"ports {' '.join(words)}: a port is given twice")
     return ports

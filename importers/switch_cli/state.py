@@ -1,4 +1,4 @@
-"""What packets count and remember: registers, counters and meters."""
+"""Commands for the state of a switch: registers, counters, meters and queues."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -7,18 +7,16 @@ from typing import Any
 import finsy as fy
 from finsy.p4schema import P4DirectCounter, P4DirectMeter, P4Table
 
-from importers.switch_cli.commands import Answer, command
-from importers.switch_cli.names import find
-from importers.switch_cli.script import CommandError
+from importers.switch_cli.commands import Answer, CommandError, command, find
 from importers.switch_cli.tables import Tables
 
-RATES = 2  # of v1model's meters: from the first on packets are yellow, from the second red
-PER_SECOND = 1_000_000  # simple_switch_CLI's rates are units of a microsecond
-AT_ONCE = 1024  # cells written by one request
+RATES = 2  # of v1model's meters: packets are yellow above the first, red above the second
+PER_SECOND = 1_000_000  # simple_switch_CLI's rates are per microsecond
+AT_ONCE = 1024  # cells written per request
 
 
 class State:
-    """The registers, counters and meters of one switch; `note` is told what was not exact."""
+    """Registers, counters and meters of one switch; `note` gets lines about inexact results."""
 
     def __init__(self, switch: fy.Switch, tables: Tables, note: Callable[[str], None]) -> None:
         self._switch = switch
@@ -29,7 +27,7 @@ class State:
 
     @command("register_read", reads=True)
     async def read_register(self, register: str, index: int | None = None) -> Answer:
-        """One cell, or all of them."""
+        """Read one cell, or all of them."""
         entry = fy.P4RegisterEntry(self._register(register).name, index=index)
         cells = [cell.data for cell in await self._cells(entry)]
         if index is None:
@@ -38,14 +36,14 @@ class State:
 
     @command("register_write")
     async def write_register(self, register: str, index: int, value: int) -> Answer:
-        """Change one cell."""
+        """Write one cell."""
         name = self._register(register).name
         await self._switch.modify([fy.P4RegisterEntry(name, index=index, data=value)])
         return []
 
     @command("register_reset")
     async def reset_register(self, register: str) -> Answer:
-        """Make all cells 0."""
+        """Set all cells to 0."""
         await self._switch.modify([fy.P4RegisterEntry(self._register(register).name, data=0)])
         return []
 
@@ -53,13 +51,13 @@ class State:
 
     @command("counter_read", reads=True)
     async def read_counter(self, counter: str, index: int) -> Answer:
-        """What a cell counted, or (of a direct counter) the entry with this handle."""
+        """Read a counter cell, or (direct counter) the counter of the entry with this handle."""
         found = self._counter(counter)
         lines = []
         if isinstance(found, P4DirectCounter):
             table = self._table(found)
             entry = (await self._tables.handles(table.name))[index]
-            cells = await self._cells(fy.P4DirectCounterEntry(table_entry=_place(entry)))
+            cells = await self._cells(fy.P4DirectCounterEntry(table_entry=_entry_key(entry)))
             lines = [f"this is the direct counter for table {table.name}"]
         else:
             cells = await self._cells(fy.P4CounterEntry(found.name, index=index))
@@ -69,13 +67,13 @@ class State:
 
     @command("counter_write")
     async def write_counter(self, counter: str, index: int, packets: int, size: int) -> Answer:
-        """Let a cell count on from here."""
+        """Set a counter cell."""
         found = self._counter(counter)
         data = fy.P4CounterData(byte_count=size, packet_count=packets)
         if isinstance(found, P4DirectCounter):
             entry = (await self._tables.handles(self._table(found).name))[index]
             await self._switch.modify(
-                [fy.P4DirectCounterEntry(table_entry=_place(entry), data=data)]
+                [fy.P4DirectCounterEntry(table_entry=_entry_key(entry), data=data)]
             )
         else:
             await self._switch.modify([fy.P4CounterEntry(found.name, index=index, data=data)])
@@ -83,11 +81,11 @@ class State:
 
     @command("counter_reset")
     async def reset_counter(self, counter: str) -> Answer:
-        """Let all cells begin at 0."""
+        """Set all counter cells to 0."""
         found, nothing = self._counter(counter), fy.P4CounterData()
         if isinstance(found, P4DirectCounter):
             entries = (await self._tables.handles(self._table(found).name)).items()
-            places = [_place(entry) for _, entry in entries]
+            places = [_entry_key(entry) for _, entry in entries]
             await self._switch.modify(
                 [fy.P4DirectCounterEntry(table_entry=place, data=nothing) for place in places]
             )
@@ -102,7 +100,7 @@ class State:
 
     @command("meter_set_rates")
     async def set_meter(self, meter: str, index: int, *rates: str) -> Answer:
-        """Rates of one cell, or (of a direct meter) of the entry with this handle."""
+        """Set the rates of one cell, or (for a direct meter) of the entry with this handle."""
         config, found = self._config(rates), self._meter(meter)
         if isinstance(found, P4DirectMeter):
             entry = (await self._tables.handles(self._table(found).name))[index]
@@ -113,7 +111,7 @@ class State:
 
     @command("meter_array_set_rates")
     async def set_meters(self, meter: str, *rates: str) -> Answer:
-        """Rates of all cells, or of all entries that the table has now."""
+        """Set the rates of all cells, or of all present entries of the table."""
         config, found = self._config(rates), self._meter(meter)
         if isinstance(found, P4DirectMeter):
             entries = (await self._tables.handles(self._table(found).name)).items()
@@ -127,11 +125,11 @@ class State:
 
     @command("meter_get_rates", reads=True)
     async def read_meter(self, meter: str, index: int) -> Answer:
-        """Rates of one cell, or of the entry with this handle."""
+        """Read the rates of one cell, or of the entry with this handle."""
         found = self._meter(meter)
         if isinstance(found, P4DirectMeter):
             entry = (await self._tables.handles(self._table(found).name))[index]
-            cells = await self._cells(fy.P4DirectMeterEntry(table_entry=_place(entry)))
+            cells = await self._cells(fy.P4DirectMeterEntry(table_entry=_entry_key(entry)))
         else:
             cells = await self._cells(fy.P4MeterEntry(found.name, index=index))
         config = cells[0].config
@@ -149,7 +147,10 @@ class State:
 
     async def _set_direct(self, entries: Iterable[fy.P4TableEntry], config: Any) -> None:
         await self._switch.modify(
-            [fy.P4DirectMeterEntry(table_entry=_place(entry), config=config) for entry in entries]
+            [
+                fy.P4DirectMeterEntry(table_entry=_entry_key(entry), config=config)
+                for entry in entries
+            ]
         )
 
     def _register(self, name: str) -> Any:
@@ -167,7 +168,7 @@ class State:
         return self._switch.p4info.tables[direct.direct_table_id]
 
     def _config(self, words: Sequence[str]) -> fy.P4MeterConfig:
-        """RATE:BURST twice, in units of a microsecond, as P4Runtime's whole units of a second."""
+        """Convert two RATE:BURST words, per microsecond, to P4Runtime's integers per second."""
         if len(words) != RATES:
             raise CommandError(f"{len(words)} rates: expected {RATES}, as in 0.001:10 0.002:20")
         (cir, cburst), (pir, pburst) = (self._rate(word) for word in words)
@@ -184,16 +185,45 @@ class State:
                                "whole units, as in 0.001:10")  # fmt: skip
         whole = round(per_second) if per_second >= 1 else math.ceil(per_second)
         if not math.isclose(whole, per_second):
-            self._note(f"rate {word}: {per_second:g} a second became {whole}: P4Runtime has whole "
-                       "numbers")  # fmt: skip
+            self._note(f"rate {word}: rounded from {per_second:g} to {whole} per second: "
+                       "rates are integers")  # fmt: skip
         return whole, int(burst)
 
 
 def _slices(size: int) -> list[range]:
-    """The indices of an array, in parts that one request can carry."""
+    """Return the indices of an array, in parts that fit one request."""
     return [range(first, min(first + AT_ONCE, size)) for first in range(0, size, AT_ONCE)]
 
 
-def _place(entry: fy.P4TableEntry) -> fy.P4TableEntry:
-    """Table, key and priority of an entry."""
+def _entry_key(entry: fy.P4TableEntry) -> fy.P4TableEntry:
+    """Return the table, key and priority of an entry."""
     return fy.P4TableEntry(entry.table_id, match=entry.match, priority=entry.priority)
+
+
+class Queues:
+    """The egress queues of one switch with these ports (see telemark.network.Network.switch)."""
+
+    def __init__(self, node: Any, ports: Sequence[int]) -> None:
+        self._node = node
+        self._ports = ports
+
+    @command("set_queue_rate")
+    async def set_rate(
+        self, rate_pps: int, port: int | None = None, priority: int | None = None
+    ) -> Answer:
+        """Set the rate, in packets/s, of one queue, of the queues of a port, or of all."""
+        return self._set(port, priority, rate_pps=rate_pps)
+
+    @command("set_queue_depth")
+    async def set_depth(
+        self, packets: int, port: int | None = None, priority: int | None = None
+    ) -> Answer:
+        """Set the depth, in packets, of one queue, of the queues of a port, or of all."""
+        return self._set(port, priority, depth=packets)
+
+    def _set(self, port: int | None, priority: int | None, **changes: int) -> Answer:
+        if priority is not None:
+            changes["priority"] = priority
+        for each in self._ports if port is None else [port]:
+            self._node.set_queue(each, **changes)
+        return []

@@ -1,4 +1,4 @@
-"""Tables: entries by their handles, and default actions."""
+"""Commands for tables: entries by handle, and default actions."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -7,10 +7,8 @@ from typing import Any
 import finsy as fy
 from finsy.p4schema import P4ActionRef, P4MatchType, P4Table
 
-from importers.switch_cli.commands import Answer, command
+from importers.switch_cli.commands import Answer, CommandError, command, find
 from importers.switch_cli.handles import Handles
-from importers.switch_cli.names import find
-from importers.switch_cli.script import CommandError
 from importers.switch_cli.values import match, number
 
 WITH_PRIORITY = {P4MatchType.TERNARY, P4MatchType.RANGE, P4MatchType.OPTIONAL}
@@ -21,13 +19,13 @@ ARROW = "=>"
 class Tables:
     """The tables of one switch.
 
-    What was in a table before a command spoke of it has handles too, in the order in which the
-    switch lists it.
+    Entries that existed before a table's first command also get handles, in the order in which the
+    switch lists them.
     """
 
     def __init__(self, switch: fy.Switch) -> None:
         self._switch = switch
-        self._entries: dict[str, Handles[fy.P4TableEntry]] = {}  # by the table's whole name
+        self._entries: dict[str, Handles[fy.P4TableEntry]] = {}  # by full table name
 
     # --- commands ---------------------------------------------------------------------------
 
@@ -37,7 +35,8 @@ class Tables:
         of_table = self.find(table)
         keys, params, priority = split(of_table, words)
         entry = replace(
-            self.entry(of_table, keys, priority), action=called(of_table.actions, action, params)
+            self.entry(of_table, keys, priority),
+            action=action_call(of_table.actions, action, params),
         )
         if not len(of_table.match_fields):
             await self._modify_default(entry)
@@ -48,13 +47,13 @@ class Tables:
     async def set_default(self, table: str, action: str, *params: str) -> Answer:
         """Change a table's default action."""
         of_table = self.find(table)
-        call = called(of_table.actions, action, params)
+        call = action_call(of_table.actions, action, params)
         await self._modify_default(fy.P4TableEntry(of_table.name, action=call))
         return []
 
     @command("table_reset_default")
     async def reset_default(self, table: str) -> Answer:
-        """Go back to the program's own default action."""
+        """Restore the program's default action."""
         await self._modify_default(fy.P4TableEntry(self.find(table).name))
         return []
 
@@ -63,7 +62,7 @@ class Tables:
         """Change an entry's action."""
         of_table, handles = self.find(table), await self.handles(table)
         params = params[1:] if params[:1] == (ARROW,) else params
-        call = called(of_table.actions, action, params)
+        call = action_call(of_table.actions, action, params)
         entry = replace(handles[handle], action=call)
         await self._switch.modify([entry])
         handles[handle] = entry
@@ -87,7 +86,7 @@ class Tables:
 
     @command("table_set_timeout")
     async def set_timeout(self, table: str, handle: int, timeout_ms: int) -> Answer:
-        """Let an entry be told of when no packet hit it for so long."""
+        """Set the idle timeout of an entry."""
         handles = await self.handles(table)
         entry = replace(handles[handle], idle_timeout_ns=timeout_ms * 1_000_000)
         await self._switch.modify([entry])
@@ -96,35 +95,39 @@ class Tables:
 
     @command("table_num_entries", reads=True)
     async def count(self, table: str) -> Answer:
-        """How many entries a table has."""
+        """Return the number of entries."""
         return [str(len(list((await self.handles(table)).items())))]
 
     @command("table_dump", reads=True)
     async def dump(self, table: str) -> Answer:
-        """All entries, with their handles."""
+        """Return all entries, with their handles."""
         of_table, handles = self.find(table), await self.handles(table)
         lines = ["==========", "TABLE ENTRIES"]
         for handle, entry in handles.items():
-            lines += ["**********", f"Dumping entry {handle:#x}", *self._described(of_table, entry)]
+            lines += [
+                "**********",
+                f"Dumping entry {handle:#x}",
+                *self._describe_entry(of_table, entry),
+            ]
         return [*lines, "=========="]
 
     # --- what other families of commands share -----------------------------------------------
 
     def find(self, name: str) -> P4Table:
-        """A table, by a name that may be cut short. Raises CommandError."""
+        """Return a table by its full or abbreviated name. Raises CommandError."""
         return find("table", name, self._switch.p4info.tables)
 
     async def handles(self, name: str) -> Handles[fy.P4TableEntry]:
-        """The entries of a table."""
+        """Return the entries of a table."""
         table = self.find(name).name
         if table not in self._entries:
             self._entries[table] = Handles(f"entry of table {name}", versioned=True)
-            for entry in await self._present(self.find(name)):
+            for entry in await self._read_entries(self.find(name)):
                 self._entries[table].add(entry)
         return self._entries[table]
 
     def entry(self, table: P4Table, keys: Sequence[str], priority: int) -> fy.P4TableEntry:
-        """What an entry's key is, in P4Runtime's terms. Raises CommandError."""
+        """Return an entry with a key in P4Runtime's format. Raises CommandError."""
         fields = list(table.match_fields)
         if len(keys) != len(fields):
             names = ", ".join(field.name for field in fields)
@@ -134,7 +137,7 @@ class Tables:
         return fy.P4TableEntry(table.name, match=fy.Match(given), priority=priority)
 
     async def insert(self, table: P4Table, entry: fy.P4TableEntry) -> Answer:
-        """Insert an entry, and give it a handle."""
+        """Insert an entry, and assign a handle."""
         handles = await self.handles(table.name)
         await self._switch.insert([entry])
         return [f"Entry has been added with handle {handles.add(entry)}"]
@@ -142,8 +145,8 @@ class Tables:
     async def _modify_default(self, entry: fy.P4TableEntry) -> None:
         await self._switch.modify([replace(entry, is_default_action=True)])
 
-    async def _present(self, table: P4Table) -> list[fy.P4TableEntry]:
-        """The entries that are there, with whole names: finsy gives the fields' last words."""
+    async def _read_entries(self, table: P4Table) -> list[fy.P4TableEntry]:
+        """Return the present entries with full field names; finsy returns only the last part."""
         names = {field.alias: field.name for field in table.match_fields}
         found: Any = self._switch.read(fy.P4TableEntry(table.name))  # see controllers.tables
         return [
@@ -155,7 +158,7 @@ class Tables:
             async for entry in found
         ]
 
-    def _described(self, table: P4Table, entry: fy.P4TableEntry) -> list[str]:
+    def _describe_entry(self, table: P4Table, entry: fy.P4TableEntry) -> list[str]:
         keys: dict[str, Any] = entry.match or {}
         lines = ["Match key:"]
         for field in table.match_fields:
@@ -163,10 +166,10 @@ class Tables:
             lines.append(f"* {field.name:20}: {value}")
         if has_priority(table):
             lines.append(f"Priority: {MAX_PRIORITY - entry.priority}")
-        return [*lines, _action_described(table, entry)]
+        return [*lines, _describe_action(table, entry)]
 
 
-def _action_described(table: P4Table, entry: fy.P4TableEntry) -> str:
+def _describe_action(table: P4Table, entry: fy.P4TableEntry) -> str:
     if isinstance(entry.action, fy.Action):
         action = table.actions[entry.action.name]
         widths = {param.name: (param.bitwidth + 7) // 8 for param in action.params}
@@ -176,12 +179,12 @@ def _action_described(table: P4Table, entry: fy.P4TableEntry) -> str:
 
 
 def has_priority(table: P4Table) -> bool:
-    """Whether entries of a table have one."""
+    """Return whether entries of a table have a priority."""
     return any(field.match_type in WITH_PRIORITY for field in table.match_fields)
 
 
 def split(table: P4Table, words: Sequence[str]) -> tuple[list[str], list[str], int]:
-    """KEYS => PARAMETERS [PRIORITY]: keys, parameters, and P4Runtime's priority.
+    """Split KEYS => PARAMETERS [PRIORITY] into keys, parameters and P4Runtime's priority.
 
     In simple_switch_CLI the smallest number wins, in P4Runtime the largest. Raises CommandError.
     """
@@ -190,7 +193,7 @@ def split(table: P4Table, words: Sequence[str]) -> tuple[list[str], list[str], i
         last = rest.pop() if rest else ""
         if not last.isdecimal() or int(last) >= MAX_PRIORITY:
             raise CommandError(
-                f"priority {last!r}: table {table.name} expects one at the line's end, from 0 to "
+                f"priority {last!r}: table {table.name} expects one at the end, from 0 to "
                 f"{MAX_PRIORITY - 1}; the smallest wins"
             )
         priority = MAX_PRIORITY - int(last)
@@ -200,8 +203,8 @@ def split(table: P4Table, words: Sequence[str]) -> tuple[list[str], list[str], i
     return rest[:arrow], rest[arrow + 1 :], priority
 
 
-def called(actions: Iterable[Any], name: str, words: Sequence[str]) -> fy.Action:
-    """An action of a table or a profile with its parameters. Raises CommandError."""
+def action_call(actions: Iterable[Any], name: str, words: Sequence[str]) -> fy.Action:
+    """Return an action of a table or profile with its parameters. Raises CommandError."""
     action: P4ActionRef = find("action", name, actions)
     params = list(action.params)
     if len(words) != len(params):

@@ -1,4 +1,4 @@
-"""Values of match fields and action parameters, as simple_switch_CLI writes them."""
+"""Values of match fields and action parameters in simple_switch_CLI's syntax."""
 
 import re
 from collections.abc import Callable
@@ -7,14 +7,14 @@ from typing import Any
 
 from finsy.p4schema import P4MatchField, P4MatchType
 
-from importers.switch_cli.script import CommandError
+from importers.switch_cli.commands import CommandError
 
 MAC = re.compile("[0-9A-Fa-f]{1,2}(:[0-9A-Fa-f]{1,2}){5}")
 IPV4_BITS, MAC_BITS, IPV6_BITS = 32, 48, 128
 
 
 def number(word: str, bits: int) -> int:
-    """A value of so many bits: 10, 0x0a, 0b1010, an address where it has an address's bits."""
+    """Parse a value of `bits` bits: 10, 0x0a, 0b1010, or an address of that length."""
     try:
         if bits == IPV4_BITS and "." in word:
             value = int(IPv4Address(word))
@@ -32,7 +32,7 @@ def number(word: str, bits: int) -> int:
 
 
 def match(field: P4MatchField, word: str) -> Any:
-    """What finsy takes for a match field: None stands for anything. Raises CommandError."""
+    """Return a match value for finsy; None matches anything. Raises CommandError."""
     try:
         return _MATCHES[field.match_type](word, field.bitwidth)
     except CommandError as error:
@@ -52,7 +52,7 @@ def _ternary(word: str, bits: int) -> tuple[int, int] | None:
 
 
 def _optional(word: str, bits: int) -> int | None:
-    """In BMv2's JSON a ternary field, whose mask is all or nothing."""
+    """Parse an optional field: a ternary field in BMv2's JSON, with a mask of all bits or none."""
     masked = _ternary(word, bits)
     if masked is None:
         return None

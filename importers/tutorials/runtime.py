@@ -1,7 +1,7 @@
 """sX-runtime.json of p4lang/tutorials: table entries, multicast groups and clone sessions.
 
-Values are numbers, or texts of IPv4, IPv6 and MAC addresses; an exact value may stand in a list.
-Of longest prefixes: [value, bits]; ternary: [value, mask]; ranges: [low, high].
+Values are numbers, or strings with IPv4, IPv6 and MAC addresses; an exact value may be in a list.
+Longest prefix: [value, bits]; ternary: [value, mask]; range: [low, high].
 """
 
 from dataclasses import dataclass
@@ -22,21 +22,21 @@ KEYS = ("target", "p4info", "bmv2_json", "table_entries", "multicast_group_entri
 
 @dataclass(frozen=True)
 class RuntimeFile:
-    """What one file has to be written into a switch."""
+    """Table entries, groups and sessions of one file."""
 
     document: Document
 
     @property
     def program(self) -> str | None:
-        """The name of the program that it is for."""
+        """Name of the program that the file is for."""
         blob = self.document.get("bmv2_json")
         return None if blob is None else Path(blob.text()).stem
 
     async def write(self, switch: fy.Switch, _net: Network) -> list[str]:
-        """Write all of it; return how much that was. Raises TestbedError."""
+        """Write all of it; return the number of entries. Raises TestbedError."""
         for key, _ in self.document.items():
             if key not in KEYS:
-                self.document.wrong(f"none but {', '.join(KEYS)}; there is {key}")
+                self.document.wrong(f"only {', '.join(KEYS)}; found {key}")
         written = 0
         for key, made in (
             ("table_entries", _table_entry),
@@ -51,16 +51,16 @@ class RuntimeFile:
 
 
 async def _write(switch: fy.Switch, entity: Entity, entry: Document) -> None:
-    """One by one, so that what is wrong has its place in the file."""
+    """Write one entity, so that an error is reported with its place in the file."""
     try:
         if isinstance(entity, fy.P4TableEntry) and entity.is_default_action:
-            await switch.modify([entity])  # which is always there
+            await switch.modify([entity])  # default entries always exist
         else:
             await switch.insert([entity])
     except fy.P4ClientError as error:
-        entry.wrong(f"what switch {switch.name} takes: {refusal(error)}")
+        entry.wrong(f"an entry that switch {switch.name} accepts: {refusal(error)}")
     except ValueError as error:
-        entry.wrong(f"what the program has: {' '.join(str(error).split())}")
+        entry.wrong(f"names in the program: {' '.join(str(error).split())}")
 
 
 def _table_entry(entry: Document) -> fy.P4TableEntry:
@@ -78,7 +78,7 @@ def _table_entry(entry: Document) -> fy.P4TableEntry:
 
 
 def _value(value: Document) -> Any:
-    """As finsy takes it: a number, a text, or a pair of such."""
+    """Convert a value for finsy: a number, a string, or a pair of them."""
     if not isinstance(value.value, list):
         return _scalar(value)
     parts = [_scalar(part) for part in value.entries()]
@@ -89,7 +89,7 @@ def _value(value: Document) -> Any:
 
 def _scalar(value: Document) -> int | str:
     if isinstance(value.value, bool) or not isinstance(value.value, int | str):
-        value.wrong("a number or the text of an address")
+        value.wrong("a number or an address")
     return value.value
 
 
@@ -108,7 +108,7 @@ def _clone_session(entry: Document) -> fy.P4CloneSessionEntry:
 
 
 def _replicas(entry: Document) -> list[tuple[int, int]]:
-    """Ports with instances, which may be left out."""
+    """Return ports with instances, which may be omitted."""
     replicas = []
     for replica in entry["replicas"].entries():
         instance = replica.get("instance")

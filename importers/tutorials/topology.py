@@ -5,10 +5,10 @@ from ipaddress import IPv4Interface
 from pathlib import Path
 from typing import Any
 
-from importers.host_config import understood
+from importers.host_config import parse_commands
 from importers.network import GRPC_PORT, DescribedNetwork, Host, Link, Switch, TablePopulation
-from importers.switch_cli.table_population import CommandScript
-from importers.tutorials.programs import choose_programs
+from importers.programs import choose_programs
+from importers.switch_cli.session import CommandScript
 from importers.tutorials.runtime import RuntimeFile
 from telemark.json_input import Document
 from telemark.topology import links
@@ -17,40 +17,40 @@ from telemark.topology.checks import MAC
 PORT = re.compile(r"(.+)-p([0-9]{1,9})")
 DELAY = re.compile(r"(\d+(?:\.\d+)?) *(us|ms|s|)")
 MOST_PORT = 510
-# Of a switch: the option of `minip4 switch`, and its least and largest value.
+# For each switch option: the option of `minip4 switch`, and its minimum and maximum.
 SWITCH_OPTIONS = {"cpu_port": ("--cpu-port", 0, MOST_PORT),
                   "priority_queues": ("--priority-queues", 1, 8)}  # fmt: skip
 FILES = ("runtime_json", "cli_input")  # of a switch; relative to the folder of the exercise
 
 
 def read(document: Document, program: Path | None) -> DescribedNetwork:
-    """The network; `program` is taken in place of one of its own. Raises TestbedError."""
+    """Return the network; `program` replaces one of its programs. Raises TestbedError."""
     folder = _folder(document)
     hosts = {name: _host(name, host) for name, host in document["hosts"].nodes().items()}
     described = document["switches"].nodes(hosts)
     if not described:
         document["switches"].wrong("a switch in it")
-    fillings = {name: _fillings(switch, folder) for name, switch in described.items()}
-    stems = {name: _stem(switch, fillings[name]) for name, switch in described.items()}
+    populations = {name: _populations(switch, folder) for name, switch in described.items()}
+    stems = {name: _stem(switch, populations[name]) for name, switch in described.items()}
     programs = choose_programs(folder, stems, program)
-    cables = [_link(link, {*hosts}, {*described}) for link in document["links"].entries()]
+    all_links = [_link(link, {*hosts}, {*described}) for link in document["links"].entries()]
     return DescribedNetwork(
         folder=folder,
         hosts=[*hosts.values()],
         switches=[
-            Switch(name, number, GRPC_PORT + number, programs[name], fillings[name],
+            Switch(name, number, GRPC_PORT + number, programs[name], populations[name],
                    _options(switch))
             for number, (name, switch) in enumerate(described.items())
         ],
-        links=cables,
-        told=[_told_of(link, {*hosts}) for link in cables if link.properties1],
+        links=all_links,
+        messages=[_unit_message(link, {*hosts}) for link in all_links if link.properties1],
         compiled=folder / "build",
-        folders=[folder / "logs"],  # p4runtime_lib's, of requests
+        folders=[folder / "logs"],  # p4runtime_lib writes request logs here
     )  # fmt: skip
 
 
 def _folder(document: Document) -> Path:
-    """The exercise's, the topology's or the one above: its files are named as seen from there."""
+    """Return the exercise's folder, the base of its paths: the topology's or its parent."""
     named = [
         switch[key] for _, switch in document["switches"].items() for key in FILES
         if switch.get(key) is not None
@@ -70,36 +70,37 @@ def _host(name: str, host: Document) -> Host:
         interface = IPv4Interface(address.text())
     except ValueError:
         interface = None
-    if interface is None or "/" not in address.text():  # the prefix would be /32
+    if interface is None or "/" not in address.text():  # otherwise the prefix would be /32
         address.wrong('an IPv4 address with its prefix, as in "10.0.1.1/24"')
     if not MAC.fullmatch(host["mac"].text()):
         host["mac"].wrong('a MAC address, as in "08:00:00:00:01:11"')
     commands = host.get("commands")
     texts = [] if commands is None else [command.text() for command in commands.entries()]
-    settings = understood(texts, interface)
+    settings = parse_commands(texts, interface)
     return Host(
         name, interface, host["mac"].text(), settings.gateway, settings.neighbours,
         settings.others,
     )  # fmt: skip
 
 
-def _fillings(switch: Document, folder: Path) -> list[TablePopulation]:
-    """Both of its files; commands may change what the runtime file writes."""
+def _populations(switch: Document, folder: Path) -> list[TablePopulation]:
+    """Return both files' entries; commands may change those of the runtime file."""
     runtime, script = (switch.get(key) for key in FILES)
-    fillings: list[TablePopulation] = []
+    populations: list[TablePopulation] = []
     if runtime is not None:
-        fillings.append(RuntimeFile(Document.load(folder / runtime.text())))
+        populations.append(RuntimeFile(Document.load(folder / runtime.text())))
     if script is not None:
-        fillings.append(CommandScript(folder / script.text()))
-    return fillings
+        populations.append(CommandScript(folder / script.text()))
+    return populations
 
 
-def _stem(switch: Document, fillings: list[TablePopulation]) -> str | None:
-    """What the switch's program is called, where that is said: the runtime file has the last word,
-    since it has the program pushed that it names."""
-    for filling in fillings:
-        if isinstance(filling, RuntimeFile) and filling.program is not None:
-            return filling.program
+def _stem(switch: Document, populations: list[TablePopulation]) -> str | None:
+    """Return the name of the switch's program, if given: the runtime file has precedence, since
+    p4lang/tutorials pushes the program that it names.
+    """
+    for population in populations:
+        if isinstance(population, RuntimeFile) and population.program is not None:
+            return population.program
     program = switch.get("program")
     return None if program is None else Path(program.text()).stem
 
@@ -113,9 +114,10 @@ def _options(switch: Document) -> list[str]:
 
 
 def _link(link: Document, hosts: set[str], switches: set[str]) -> Link:
-    """[node, node, latency, bandwidth]: ms or a text with a unit, and Mbit/s; both may be left out.
+    """Convert [node, node, latency, bandwidth]: ms or a string with a unit, and Mbit/s; both
+    optional.
 
-    They hold in both directions. (From a host they do not here: see _told.)
+    They apply in both directions, except for traffic from hosts (see _unit_message).
     """
     parts = link.entries()
     if not 2 <= len(parts) <= 4:
@@ -142,17 +144,17 @@ def _end(end: Document, hosts: set[str], switches: set[str]) -> tuple[str, int |
 
 
 def _delay_us(latency: Document) -> float:
-    """A number is in ms; a text has a unit, or else is in us, as tc has it."""
+    """Convert a number in ms, or a string with a unit (default: us, as in tc)."""
     if not isinstance(latency.value, str):
         return 1000 * latency.number()
     match = DELAY.fullmatch(latency.value)
     if match is None:
-        latency.wrong('a number of ms, or a text as in "5ms"')
+        latency.wrong('a number of ms, or a string as in "5ms"')
     return float(match[1]) * {"s": 1_000_000, "ms": 1000, "us": 1, "": 1}[match[2]]
 
 
-def _told_of(link: Link, hosts: set[str]) -> str:
-    """The units that a link's properties came in, and have now."""
+def _unit_message(link: Link, hosts: set[str]) -> str:
+    """Return a message about a link's units before and after conversion."""
     ours = link.properties1
     words = []
     if "delay_us" in ours:
@@ -160,6 +162,6 @@ def _told_of(link: Link, hosts: set[str]) -> str:
     if "rate_bps" in ours:
         words.append(f"bandwidth {ours['rate_bps'] / 1e6:g} Mbit/s: rate_bps={ours['rate_bps']}")
     towards = [
-        f" (not for what {node} sends)" for node in (link.node1, link.node2) if node in hosts
+        f" (not for traffic from {node})" for node in (link.node1, link.node2) if node in hosts
     ]
     return f"link {link.node1} - {link.node2}: {', '.join(words)}{''.join(towards)}"

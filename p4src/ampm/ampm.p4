@@ -1,10 +1,10 @@
-/* The AM-PM switch: forwards, and measures watched flows by alternate marking. The controller's
- * entries alone make it the first, a middle or the last switch of a flow's path, and give each flow
- * its methods.
+/* The AM-PM switch: forwards packets, and measures watched flows by alternate marking. The
+ * controller's entries make it the first, a middle or the last switch of a flow's path, and
+ * choose the methods of each flow.
  *
  *   ingress   watch --> method: block and pulse of the packet, from the clock or from its bits
  *                   --> records of arrivals
- *   egress              records of departures --> marks on, or at the last switch off */
+ *   egress              records of departures --> set marks, or clear them at the last switch */
 #include "../include/forwarding.p4"
 #include "../include/readout.p4"
 #include "methods.p4"

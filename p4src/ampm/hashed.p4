@@ -1,13 +1,14 @@
-/* Mixed hashed marking: several delay samples a block (RFC 9342 section 7.2.2), no bit but the colour.
+/* Mixed hashed marking: several delay samples per block (RFC 9342 section 7.2.2), with no bit
+ * but the colour.
  *
  *   block 0, colour 0                block 1, colour 1
  *   . . H . . . . H . . H . .        . . . H . . H . .      H: hash of the packet AND mask = 0
  *
- * Every point computes the same hash of fields that do not change on the way, so all choose the same
- * packets, with nothing on the wire. The colour says which block a packet is of, and so keeps samples
- * of different blocks apart. The hash also gives each sample its place of the block's eight, so that
- * a lost one does not move the others; the first one that comes keeps the place. Two points' samples
- * are of the same packet if block and hash agree. */
+ * Every point computes the same hash of fields that do not change on the path, so all sample the
+ * same packets without marks for samples. The colour gives the block of a packet, and so
+ * separates samples of different blocks. The hash also selects one of the block's eight places
+ * for each sample, so that a lost sample does not move the others; the first sample keeps its
+ * place. Samples of two points are of the same packet if block and hash agree. */
 #ifndef TELEMARK_AMPM_HASHED_P4
 #define TELEMARK_AMPM_HASHED_P4
 
@@ -18,11 +19,11 @@
 struct sample_t {
     bit<1> chosen;
     bit<32> hash;   // of the packet
-    bit<32> place;  // where the sample is kept: 8 * cell + the hash's three highest bits
+    bit<32> place;  // place of the sample: 8 * cell + the hash's three highest bits
 }
 
 control HashedChoice(in headers_t hdr, in watch_t watch, inout sample_t sample) {
-    bit<32> unwanted = 0;  // hash bits that must be 0 and are not
+    bit<32> unwanted = 0;  // hash bits under the mask; 0 for a sample
 
     // One packet in 2^n is a sample; `mask` has n bits, among the lower 29.
     action set_sampling(bit<32> mask) {
@@ -67,8 +68,8 @@ control HashedChoice(in headers_t hdr, in watch_t watch, inout sample_t sample) 
 
 const bit<16> READOUT_SAMPLE = 3;  // index: place; values: block_us, samples, time_us, hash
 
-/* What one point knows of a sample: how many packets wanted its place, and the first one's time and
- * hash. */
+/* Record of a sample at one point: the number of packets with this place, and the first one's
+ * time and hash. */
 control SampleRecord(
     in watch_t watch, in sample_t sample, in bit<48> time_us, inout readout_values_t readout) {
     register<bit<48>>(AMPM_CELLS * AMPM_SAMPLES) block_us;

@@ -1,4 +1,4 @@
-/* All methods of alternate marking, of which a flow has some. */
+/* All methods of alternate marking; a flow uses some of them. */
 #ifndef TELEMARK_AMPM_METHODS_P4
 #define TELEMARK_AMPM_METHODS_P4
 
@@ -8,7 +8,7 @@
 #include "step.p4"
 #include "watch.p4"
 
-/* To which block a packet belongs, and whether it is the pulse: by the flow's methods. */
+/* Determines a packet's block, and whether it is the pulse, by the flow's methods. */
 control Methods(in headers_t hdr, inout watch_t watch, inout sample_t sample) {
     PulseChoice() pulse_choice;
     StepColour() step_colour;

@@ -5,18 +5,19 @@
  *   bit       0 0 0 0 0 0 0 1 0 0 0 0 0 1 1 1 1 1 1 1 0 1 1 1 1 1     one packet inverted: the pulse
  *   slot       colour| pulse     | colour    | pulse     | colour
  *
- * What a bit that differs from the block's colour means depends on when it arrives. In the middle half
- * of a block, the pulse slot, it is the pulse, and belongs to this block; around the edges it is a packet
- * of the neighbouring block. So no pulse is ever counted in a wrong block, nor a late packet taken for
- * a pulse, as long as clock error + delay < L / 4. The first switch sends the pulse in a window that
- * begins in the middle of the block; a window of width w leaves L / 4 - w for error and delay. */
+ * A bit that differs from the block's colour is interpreted by its arrival time. In the middle
+ * half of a block, the pulse slot, it is the pulse of this block; near the edges it is a packet
+ * of the neighbouring block. So no pulse is counted in a wrong block, and no late packet is
+ * mistaken for a pulse, as long as clock error + delay < L / 4. The first switch sends the pulse
+ * in a window that begins in the middle of the block; a window of width w leaves L / 4 - w for
+ * error and delay. */
 #ifndef TELEMARK_AMPM_MULTIPLEXED_P4
 #define TELEMARK_AMPM_MULTIPLEXED_P4
 
 #include "watch.p4"
 
-/* The bit on the wire: written at the first switch, where the pulse was chosen before; read at all
- * others. */
+/* The bit on the wire: written at the first switch, where the pulse was chosen before; read at
+ * all others. */
 control MultiplexedBit(inout watch_t watch) {
     NearestBlock() nearest_block;
     bit<1> in_pulse_slot = 0;
@@ -25,7 +26,7 @@ control MultiplexedBit(inout watch_t watch) {
         in_pulse_slot = 1;
     }
 
-    // What the bit means now: slots are ternary ranges of the clock (TimeFlip).
+    // Meaning of the bit at this time: slots are ternary ranges of the clock (TimeFlip).
     table slots {
         key = { watch.now_us: ternary; }
         actions = { pulse_slot; NoAction; }

@@ -1,4 +1,5 @@
-/* Pulse marking: one marked packet a block. Its times give the delay; counts at its passing, the loss.
+/* Pulse marking: one marked packet per block. Its times give the delay; packet counts at its
+ * passing give the loss.
  *
  *          |------------ block ------------|
  *   first  |        [counting interval]    |
@@ -7,23 +8,23 @@
  *   next    . . . . . . . . P . . . . . . .     delay: difference of P's times
  *   point   1 2 3 ...     n at P                loss between two pulses: difference of the counts' growth
  *
- * By itself it takes the D bit alone. A point takes a pulse for that of the block in which it arrives:
- * right while clock error + delay < L / 4, the interval being the middle half of the block. The count
- * is wrong by as many packets as overtake the pulse or are overtaken by it.
+ * By itself it uses only the D bit. A point assigns a pulse to the block in which it arrives:
+ * right while clock error + delay < L / 4, since the interval is the middle half of the block.
+ * The count is wrong by the number of packets that overtake the pulse or are overtaken by it.
  *
- * With step marking it is double marking (RFC 9341 section 3.2.2): the pulse's colour says which block
- * it is of, and loss comes from the colours, whatever the order of packets: right while
- * clock error + delay < L / 2. A block whose pulse was lost or doubled is known by its record. */
+ * With step marking it is double marking (RFC 9341 section 3.2.2): the pulse's colour gives its
+ * block, and loss is computed from colours, independent of the order of packets: right while
+ * clock error + delay < L / 2. The record shows if a block's pulse was lost or duplicated. */
 #ifndef TELEMARK_AMPM_PULSE_P4
 #define TELEMARK_AMPM_PULSE_P4
 
 #include "watch.p4"
 
-/* At the first switch: chooses exactly one packet a block, the first one inside the window. */
+/* At the first switch: chooses exactly one packet per block, the first one in the window. */
 control PulseChoice(inout watch_t watch) {
-    register<bit<48>>(AMPM_FLOWS) latch;  // beginning of the block of the latest pulse, plus 1
+    register<bit<48>>(AMPM_FLOWS) latch;  // start of the block of the latest pulse, plus 1
 
-    // Choosing and latching is one action: no second packet can come in between.
+    // Choosing and latching is one action, so no second packet can intervene.
     action choose() {
         bit<48> latched;
         latch.read(latched, watch.flow);
@@ -60,11 +61,11 @@ control PulseBit(inout watch_t watch) {
 
 const bit<16> READOUT_PULSE = 2;  // index: cell; values: block_us, pulses, time_us, packets
 
-/* What one point knows of a block's pulse: how many there were (1, or something went wrong), when the
- * first one came, and how many packets of the flow had passed then, itself included. */
+/* Record of a block's pulse at one point: how many there were (1, or there was an error), the
+ * time of the first one, and the number of packets of the flow up to and including it. */
 control PulseRecord(
     in watch_t watch, in bit<48> time_us, inout readout_values_t readout) {
-    register<bit<48>>(AMPM_FLOWS) running;  // packets of the flow, whatever their block
+    register<bit<48>>(AMPM_FLOWS) running;  // packets of the flow, in all blocks
     register<bit<48>>(AMPM_CELLS) block_us;
     register<bit<48>>(AMPM_CELLS) pulses;
     register<bit<48>>(AMPM_CELLS) pulse_us;

@@ -1,15 +1,16 @@
-/* Step (alternate) marking: RFC 9341 section 3.1, with one bit. Loss, first-packet and mean delay.
+/* Step (alternate) marking: RFC 9341 section 3.1, with one bit. Loss, first-packet and mean
+ * delay.
  *
  *            block 0        block 1        block 2
  *     time |--------------|--------------|--------------|   block = time / L
  *   colour  0 0 0 0 0 0 0  1 1 1 1 1 1 1  0 0 0 0 0 0 0     colour = block mod 2
  *
- * The source switch colours each packet of a watched flow by the block in which it arrives. Every
- * switch counts the packets of each colour where they enter it and where they leave it. During block
- * 1 nobody counts colour 0 any more, so the controller can read all colour 0 counters along the path
- * at leisure: they all speak of the very same packets, those of block 0, and the difference between
- * two of them is what was lost in between. No packet is counted in a wrong block as long as
- * clock error + path delay < L / 2, when counters are read half a block after the switch.
+ * The source switch colours each packet of a watched flow by the block in which it arrives.
+ * Every switch counts the packets of each colour where they enter it and where they leave it.
+ * During block 1 the counters of colour 0 do not change, so the controller can read all of them
+ * along the path. They cover the same packets, those of block 0, and the difference between two
+ * of them is the loss in between. No packet is counted in a wrong block as long as clock error +
+ * path delay < L / 2, if counters are read half a block after the switch to the other colour.
  *
  *     s1: mark, count  ------link------  count, s2, count  ------link------  count, s3: count, clear
  *               departures         arrivals       departures         arrivals       departures
@@ -36,14 +37,14 @@ control StepColour(inout watch_t watch) {
 
 const bit<16> READOUT_BLOCK = 1;  // index: cell; values: block_us, packets, sum_us, first_us
 
-/* What one point knows of a block: how many packets, the sum of their times since the block began
- * (RFC 9341 section 3.2.1.1: mean delay), and when the first one came (section 3.2.1). The first
- * packet of the next block of the same colour starts it anew. */
+/* Record of a block at one point: the number of packets, the sum of their times since the start
+ * of the block (RFC 9341 section 3.2.1.1: mean delay), and the time of the first one (section
+ * 3.2.1). The first packet of the next block of the same colour resets it. */
 control BlockRecord(
     in watch_t watch, in bit<48> time_us, inout readout_values_t readout) {
     register<bit<48>>(AMPM_CELLS) block_us;
     register<bit<48>>(AMPM_CELLS) packets;
-    register<bit<64>>(AMPM_CELLS) sum_us;  // signed: a clock may be behind the block's beginning
+    register<bit<64>>(AMPM_CELLS) sum_us;  // signed: a clock may be behind the start of the block
     register<bit<48>>(AMPM_CELLS) first_us;
 
     action record() {

@@ -1,13 +1,13 @@
-/* Which packets are measured, and when: the common clock, the watch list, and the domain's edge.
+/* Common clock, watch list and domain edge: which packets are measured, and when.
  *
- * A block is a time of 2^block_shift microseconds of the common clock; block = clock >> block_shift.
- * All times are kept modulo 2^48, and a block is named by its beginning: so a clock that wraps makes
- * no difference. For a packet of a watched flow the methods find out, each from its bits, to which
- * block it belongs (`block_us`) and whether it is the block's pulse (`pulse`). What is recorded
- * at the points where packets enter and leave a switch follows from these two alone.
+ * A block lasts 2^block_shift microseconds of the common clock; block = clock >> block_shift.
+ * All times are modulo 2^48, and a block is identified by its start, so a wrapping clock makes
+ * no difference. For a packet of a watched flow the methods determine from its bits its block
+ * (`block_us`) and whether it is the block's pulse (`pulse`). The records at the points where
+ * packets enter and leave a switch depend only on these two.
  *
- * Programs declare `struct headers_t` before they include this: that of include/parser.p4, or one that
- * has its members among others. */
+ * Programs declare `struct headers_t` before they include this: that of include/parser.p4, or
+ * one that contains its members. */
 #ifndef TELEMARK_AMPM_WATCH_P4
 #define TELEMARK_AMPM_WATCH_P4
 
@@ -20,7 +20,7 @@
 // An IPv6 header and a hop-by-hop header with the AltMark option.
 const bit<16> ENCAPSULATION_BYTES = 48;
 
-// The methods of a flow, to be added up.
+// Methods of a flow, as flags.
 const bit<8> METHOD_STEP = 1;
 const bit<8> METHOD_PULSE = 2;  // with METHOD_STEP: double marking
 const bit<8> METHOD_MULTIPLEXED = 4;
@@ -29,19 +29,19 @@ const bit<8> METHOD_HASHED = 8;
 struct watch_t {
     bit<1> watched;  // the packet belongs to a flow on the watch list
     bit<1> first;    // this switch is the first of the domain: it marks
-    bit<1> last;     // this switch is the last of the domain: it takes the marks off
-    bit<1> tunnel_end;  // and the outer IPv6 packet
-    bit<6> dscp;        // what the flow's packets have outside, in the bits that are taken inside
+    bit<1> last;     // this switch is the last of the domain: it clears the marks
+    bit<1> tunnel_end;  // and it removes the outer IPv6 packet
+    bit<6> dscp;        // DSCP of the flow's packets outside, for the bits used inside
     bit<8> methods;
-    bit<32> flow;     // the flow's number, as the controller gave it
+    bit<32> flow;     // flow number, assigned by the controller
     bit<48> now_us;   // the common clock when the packet arrived
     bit<48> offset_us;  // common clock - clock of this switch
     bit<8> block_shift;
-    bit<48> block_us;  // the common clock when the packet's block began
+    bit<48> block_us;  // the common clock at the start of the packet's block
     bit<1> colour;     // of that block: its number modulo 2
     bit<1> pulse;      // the packet is its block's pulse
-    bit<32> cell;      // 2 * flow + colour: where records of the block are kept
-    bit<1> colour_bit;  // the marks on the wire: as they came, or as the first switch made them
+    bit<32> cell;      // 2 * flow + colour: cell of the block's records
+    bit<1> colour_bit;  // marks on the wire: as received, or as set by the first switch
     bit<1> pulse_bit;
 }
 
@@ -50,7 +50,8 @@ control Watch(
     bit<16> src_port = 0;
     bit<16> dst_port = 0;
 
-    // A switch's clock starts anywhere; the controller finds how far it is from the common clock.
+    // A switch's clock has an arbitrary start; the controller measures its offset to the common
+    // clock.
     action set_clock(bit<48> offset_us, bit<8> block_shift) {
         watch.offset_us = offset_us;
         watch.now_us = standard_metadata.ingress_global_timestamp + offset_us;
@@ -71,7 +72,7 @@ control Watch(
         watch.methods = methods;
     }
 
-    // At the flow's first switch: marks are made here, and nowhere else.
+    // At the flow's first switch, the only one that sets marks.
     action mark(bit<16> flow, bit<8> methods) {
         watched(flow, methods);
         watch.first = 1;
@@ -79,27 +80,27 @@ control Watch(
         watch.pulse_bit = 0;
     }
 
-    // At every switch after it.
+    // At every later switch.
     action observe(bit<16> flow, bit<8> methods) {
         watched(flow, methods);
     }
 
-    // At the last one.
+    // At the last switch.
     action observe_and_clear(bit<16> flow, bit<8> methods, bit<6> dscp) {
         watched(flow, methods);
         watch.last = 1;
         watch.dscp = dscp;
     }
 
-    // At the last one, of a flow that the first one encapsulates.
+    // At the last switch, for a flow that the first one encapsulates.
     action observe_and_decapsulate(bit<16> flow, bit<8> methods) {
         observe_and_clear(flow, methods, 0);
         watch.tunnel_end = 1;
     }
 
-    /* At the first one, where the host puts no option in: only a packet's source may do so (RFC 9343),
-     * so the switch becomes the source of an outer packet, by RFC 2473. Traffic class and flow label
-     * are the inner ones. */
+    /* At the first switch, if the host inserts no option: only a packet's source may do so (RFC
+     * 9343), so the switch becomes the source of an outer packet, by RFC 2473. Traffic class and
+     * flow label are copied from the inner packet. */
     action encapsulate(
         bit<16> flow, bit<8> methods, bit<20> flow_mon_id, bit<128> src_addr, bit<128> dst_addr) {
         mark(flow, methods);
@@ -118,9 +119,9 @@ control Watch(
         hdr.altmark.reserved = 0;
     }
 
-    /* What a flow is: addresses and ports, each of which may be left open by its mask. Ports of a
-     * packet that has none, such as a later fragment, are 0: all fragments of a flow are marked
-     * and counted (RFC 9341 section 4) where the flow's entry leaves the ports open. */
+    /* Match key of a flow: addresses and ports, each with a mask. Ports of a packet without
+     * ports, such as a later fragment, are 0: all fragments of a flow are marked and counted
+     * (RFC 9341 section 4) if the flow's entry masks the ports out. */
     table watch_list {
         key = {
             hdr.ipv4.src_addr: ternary;
@@ -134,7 +135,7 @@ control Watch(
         size = AMPM_FLOWS;
     }
 
-    // Packets that have the AltMark option: RFC 9343 section 5.3 for the key.
+    // Packets with the AltMark option: RFC 9343 section 5.3 for the key.
     table watch_list_ipv6 {
         key = {
             hdr.altmark.flow_mon_id: exact;
@@ -146,7 +147,7 @@ control Watch(
         size = AMPM_FLOWS;
     }
 
-    // Those that have none; as for IPv4.
+    // Packets without it; as for IPv4.
     table encapsulation_list {
         key = {
             hdr.ipv6.src_addr: ternary;
@@ -166,7 +167,7 @@ control Watch(
             src_port = hdr.ports.src_port;
             dst_port = hdr.ports.dst_port;
         }
-        if (hdr.ipv4.isValid() && hdr.ipv4.ihl >= 5) {  // less is no IPv4
+        if (hdr.ipv4.isValid() && hdr.ipv4.ihl >= 5) {  // otherwise not a valid IPv4 header
             watch.colour_bit = AMPM_COLOUR(hdr.ipv4.dscp);
             watch.pulse_bit = AMPM_PULSE(hdr.ipv4.dscp);
             watch_list.apply();
@@ -182,9 +183,9 @@ control Watch(
     }
 }
 
-/* To which block does a packet of this colour belong? To the nearest one (RFC 8321 section 4.3):
- * delay carries packets into the first half of the next block, and a clock that is ahead lets them
- * arrive in the second half of the one before. */
+/* Finds the block of a packet with this colour: the nearest one (RFC 8321 section 4.3). Delay
+ * carries packets into the first half of the next block, and a fast clock lets them arrive in
+ * the second half of the one before. */
 control NearestBlock(inout watch_t watch, in bit<1> colour) {
     apply {
         bit<48> length_us = 48w1 << watch.block_shift;
@@ -200,15 +201,15 @@ control NearestBlock(inout watch_t watch, in bit<1> colour) {
     }
 }
 
-/* Takes the outer IPv6 packet off. The congestion that it saw goes on with the inner one (RFC 6040
- * section 4.2); but an inner one that cannot carry it passes as it is, where the RFC drops it: what
- * is lost here would be no loss of the path's. */
+/* Removes the outer IPv6 packet. Its congestion mark is copied to the inner packet (RFC 6040
+ * section 4.2). An inner packet that cannot carry it passes unchanged, where the RFC drops it:
+ * such a drop would be counted as loss of the path. */
 control Decapsulate(inout headers_t hdr) {
     apply {
         bit<2> outer_ecn = hdr.ipv6.traffic_class[1:0];
         hdr.ipv6 = hdr.inner_ipv6;
         bit<2> inner_ecn = hdr.ipv6.traffic_class[1:0];
-        // 0: cannot carry it; 1, 2: ECT(1), ECT(0); 3: congestion met
+        // 0: not ECN-capable; 1, 2: ECT(1), ECT(0); 3: congestion experienced
         if ((outer_ecn == 3 && inner_ecn != 0) || (outer_ecn == 1 && inner_ecn == 2)) {
             hdr.ipv6.traffic_class[1:0] = outer_ecn;
         }
@@ -217,7 +218,7 @@ control Decapsulate(inout headers_t hdr) {
     }
 }
 
-/* The marks of a packet that leaves: as they are inside the domain, none behind it. */
+/* Sets the marks of a departing packet inside the domain, or clears them at its edge. */
 control LeaveDomain(inout headers_t hdr, inout watch_t watch) {
     Ipv4SetDscp() set_dscp;
     Decapsulate() decapsulate;

@@ -1,5 +1,5 @@
-/* Marks packets that found ECN_THRESHOLD others or more in the queue, where their hosts speak ECN (RFC 3168,
- * 5): as the exercise `ecn` of p4lang/tutorials asks for. DCTCP wants this very rule (RFC 8257, 3.1). */
+/* Marks ECN-capable packets that find at least ECN_THRESHOLD packets in the queue (RFC 3168, 5),
+ * as in the exercise `ecn` of p4lang/tutorials. DCTCP needs this rule (RFC 8257, 3.1). */
 #include "switch.p4"
 
 const bit<19> ECN_THRESHOLD = 10;  // packets

@@ -1,7 +1,7 @@
-/* Probes find out what links carry: each names the ports of its way, and each switch puts in front what the
- * port has sent since the last probe, and when that was. The probe is that of the exercise `link_monitor`
- * of p4lang/tutorials: EtherType 0x0812, the number of hops behind it, their data with the last hop's
- * first, and the ports. */
+/* Probes that measure link utilisation: each lists the ports of its path, and each switch
+ * inserts the number of bytes that the port has sent since the last probe, and the time of that
+ * probe. The format is that of the exercise `link_monitor` of p4lang/tutorials: EtherType
+ * 0x0812, the number of hops that follow, their data (last hop first), and the ports. */
 #include "switch.p4"
 
 const bit<16> ETHERTYPE_PROBE = 0x0812;
@@ -9,16 +9,16 @@ const bit<32> MOST_HOPS = 10;
 const bit<32> MOST_PORTS = 512;
 
 header probe_t {
-    bit<8> hop_cnt;  // that are behind it
+    bit<8> hop_cnt;  // number of hops that follow
 }
 
 header probe_data_t {
-    bit<1> bos;  // the first hop's: the last one of the data
+    bit<1> bos;  // set for the first hop, which is the last in the data
     bit<7> swid;
     bit<8> port;
-    bit<32> byte_cnt;  // this probe's own, as it came, included
-    bit<48> last_time;  // us: when the last probe left here
-    bit<48> cur_time;  // us: when this one does
+    bit<32> byte_cnt;  // including this probe, as received
+    bit<48> last_time;  // us: departure of the last probe
+    bit<48> cur_time;  // us: departure of this probe
 }
 
 header probe_fwd_t {
@@ -34,7 +34,7 @@ struct headers_t {
 }
 
 struct monitor_t {
-    bit<8> remaining;  // ports of the way, until this hop's
+    bit<8> remaining;  // ports of the path up to this hop
     bit<8> egress_spec;
 }
 
@@ -107,7 +107,7 @@ control MonitorIngress(
 
 control MonitorEgress(
     inout headers_t hdr, inout monitor_t meta, inout standard_metadata_t standard_metadata) {
-    register<bit<32>>(MOST_PORTS) sent_bytes;  // of each port, since the last probe
+    register<bit<32>>(MOST_PORTS) sent_bytes;  // per port, since the last probe
     register<bit<48>>(MOST_PORTS) probed_us;
 
     action set_swid(bit<7> swid) {

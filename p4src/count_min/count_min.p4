@@ -1,9 +1,9 @@
 /* A count-min sketch of the packets of each flow (Cormode and Muthukrishnan 2005), in a router.
  *
- * Four rows of counters. In each row a hash function of its own gives a flow one counter, and each of
- * its packets counts there. Flows that share a counter make it too large, never too small: so the
- * least of a flow's four counters is the estimate. The controller chooses the hash functions, and reads
- * the counters by readout packets. */
+ * There are four rows of counters. In each row a separate hash function assigns one counter to a
+ * flow, and each of its packets is counted there. Flows that share a counter can only increase
+ * it, so the minimum of a flow's four counters is the estimate. The controller chooses the hash
+ * functions, and reads the counters by readout packets. */
 #include "../include/readout.p4"
 #include "../include/routing.p4"
 
@@ -11,7 +11,7 @@
 #define WIDTH 272  // counters in a row
 #endif
 
-const bit<16> READOUT_COUNTERS = 1;  // index: of a counter; values: what it has in each row
+const bit<16> READOUT_COUNTERS = 1;  // index: of a counter; values: its count in each row
 
 struct metadata_t {
     readout_values_t readout;
@@ -19,9 +19,10 @@ struct metadata_t {
 
 #include "../include/switch.p4"
 
-/* One row. Its hash is (a * flow + b) mod 2^64, of which the upper half, seen as a fraction, says where
- * in the row: pairwise independent for random a and b (Dietzfelbinger 1996), as the theory needs it.
- * CRCs with a salt are not: two flows whose CRCs agree modulo a power of two agree with every salt. */
+/* One row. Its hash is (a * flow + b) mod 2^64; the upper half, as a fraction, is the position
+ * in the row: pairwise independent for random a and b (Dietzfelbinger 1996), as the theory
+ * requires. CRCs with a salt are not: two flows whose CRCs agree modulo a power of two agree
+ * with every salt. */
 control Row(in bool counts, in bit<32> flow, in readout_values_t readout, inout bit<64> value) {
     register<bit<32>>(WIDTH) counters;
     bit<32> index = 0;

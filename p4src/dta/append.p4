@@ -1,7 +1,8 @@
-/* Append: a list's entries are gathered into batches, and each batch is written behind the last.
+/* Append: entries of a list are gathered into batches, and each batch is written after the
+ * previous one.
  *
- * A list is a ring of batches in memory. Behind the entries of a batch is its tail: how many of them
- * are valid, and its number, from 1 on over all laps (collectors/dta/append.py reads them). */
+ * A list is a ring of batches in memory. Each batch ends with a tail: the number of valid
+ * entries, and the batch number, from 1 on over all laps (collectors/dta/append.py reads them). */
 #ifndef TELEMARK_DTA_APPEND_P4
 #define TELEMARK_DTA_APPEND_P4
 
@@ -9,20 +10,20 @@
 #include "plan.p4"
 #include "../roce/transport.p4"
 
-#define DTA_LISTS 4096  // of all services together
+#define DTA_LISTS 4096  // in all services together
 
-// Of the batch that is gathered:
-register<bit<512>>(DTA_LISTS) append_entries;  // the first one foremost
-register<bit<8>>(DTA_LISTS) append_count;      // so many there are
-register<bit<32>>(DTA_LISTS) append_slot;      // where in its ring it goes
-register<bit<27>>(DTA_LISTS) append_number;    // of the batch before it
+// The batch being gathered:
+register<bit<512>>(DTA_LISTS) append_entries;  // first entry in the highest bits
+register<bit<8>>(DTA_LISTS) append_count;      // number of entries
+register<bit<32>>(DTA_LISTS) append_slot;      // its slot in the ring
+register<bit<27>>(DTA_LISTS) append_number;    // number of the previous batch
 
-const bit<27> LAST_NUMBER = 0x7FFFFFF;  // the next one is 1: number 0 was never written
+const bit<27> LAST_NUMBER = 0x7FFFFFF;  // then 1 again: number 0 was never written
 
-const bit<16> LIST_STATE = 8;  // number of the readout record; index: the list, in the registers
+const bit<16> LIST_STATE = 8;  // readout record number; index: the list, in the registers
 
-/* Reads or writes a list's place in its ring: the number of the last batch, the slot of the next one,
- * and how many entries are gathered; to write it empties the batch. */
+/* Reads or writes a list's place in its ring: the number of the last batch, the slot of the next
+ * one, and the number of gathered entries; writing it discards the gathered entries. */
 control ListAccess(inout readout_values_t readout) {
     bit<32> cell = readout.index & (DTA_LISTS - 1);
 
@@ -57,23 +58,23 @@ control ListAccess(inout readout_values_t readout) {
 struct batch_t {
     bit<8> session;
     bit<32> index;    // of the list, in the registers
-    bit<32> batches;  // of its ring
-    bit<8> size;      // entries of a batch: 1, 2, 4, 8 or 16
+    bit<32> batches;  // in its ring
+    bit<8> size;      // entries per batch: 1, 2, 4, 8 or 16
     bit<512> entries;
     bit<8> count;
     bit<32> slot;
     bit<27> number;
-    bit<64> offset;   // of its bytes in the region
+    bit<64> offset;   // offset in the region, in bytes
 }
 
-/* In ingress: what the batch will be. It is written when it is full; or at once, where the report
- * asks for an immediate, or there is no report but a wish to have what is gathered (`is_flush`). */
+/* In ingress: plans the batch. It is written when it is full, or immediately if the report
+ * requests an immediate, or on a request to flush (`is_flush`). */
 control PlanAppend(
     in append_t report, in bit<1> is_immediate, in bit<1> is_flush, inout plan_t plan,
     inout batch_t batch) {
     bit<32> lists = 0;
 
-    /* Lists 0 to `count` - 1, whose registers are those from `first` on. */
+    /* Lists 0 to `count` - 1, whose registers start at `first`. */
     action append(bit<8> session, bit<32> first, bit<32> count, bit<32> batches, bit<8> size) {
         batch.session = session;
         lists = count;
@@ -100,7 +101,7 @@ control PlanAppend(
     }
 
     action take_entry() {
-        // In its half of the batch, of eight words: bmv2 shifts by 255 at most.
+        // In its half of the batch, of eight words: bmv2 shifts by at most 255.
         bit<256> half = (bit<256>)report.data << ((~batch.count & 7) << 5);
         batch.entries = batch.entries | (batch.count < 8 ? half ++ 256w0 : 256w0 ++ half);
         batch.count = batch.count + 1;
@@ -125,8 +126,8 @@ control PlanAppend(
     }
 }
 
-/* In ingress, when nothing speaks against it: the registers change, and a batch that is to be
- * written is put into the packet. */
+/* In ingress, if there is no problem: updates the registers, and puts a batch to be written into
+ * the packet. */
 control CommitAppend(inout headers_t hdr, in plan_t plan, in batch_t batch) {
     action gather() {
         append_entries.write(batch.index, batch.entries);
@@ -170,7 +171,7 @@ control CommitAppend(inout headers_t hdr, in plan_t plan, in batch_t batch) {
     }
 }
 
-/* In egress. An immediate value is the number of the list. */
+/* In egress. An immediate value is the list number. */
 control AskAppend(in append_t report, in batch_t batch, inout request_t request) {
     apply {
         request.offset = batch.offset;

@@ -1,9 +1,9 @@
-/* Primitives that gather reports in the translator, and write many of them at once.
+/* Primitives that gather reports in the translator, and write many of them together.
  *
- * First it is planned what a report makes of what is gathered: whether that is written now, and what
- * this costs. When nothing speaks against it (a number that was here before, the rate of a session),
- * the registers change. A packet-out asks for what is gathered, as it is: its record says of what,
- * and its index of whose; it becomes a report without content, and is not answered. */
+ * First the effect of a report is planned: whether gathered reports are written now, and the
+ * cost. If there is no problem (a repeated number, the rate of a session), the registers are
+ * updated. A packet-out can flush gathered reports: its record gives the kind, and its index the
+ * place; it becomes a report without content, and is not answered. */
 #ifndef TELEMARK_DTA_GATHER_P4
 #define TELEMARK_DTA_GATHER_P4
 
@@ -11,12 +11,12 @@
 #include "postcarding.p4"
 #include "sketch_merge.p4"
 
-// Numbers of records. In an index the service comes first: 8 bits.
+// Record numbers. In an index the service comes first: 8 bits.
 const bit<16> FLUSH_LIST = 2;    // then the list: 24 bits
 const bit<16> FLUSH_ROW = 3;     // the row of the service's cache: 24 bits
 const bit<16> FLUSH_COLUMN = 4;  // the sketch, and the first of eight columns / 8: 12 bits each
 
-/* `is_flush`: the packet-out is one. */
+/* `is_flush`: the packet-out is a flush request. */
 control ReadFlush(inout headers_t hdr, inout plan_t plan, inout bit<1> is_flush) {
     action flush() {
         is_flush = 1;

@@ -1,7 +1,9 @@
-/* Hashes of keys: where a key's copies lie, and how a reader knows that it is this key's.
+/* Hashes of keys: the slots of a key's copies, and the checksum by which readers identify the
+ * key.
  *
- * MurmurHash3_x86_32 with a seed for each use. CRCs would not do: those of one key from different
- * starts differ by a constant, so keys that meet in one copy's slot meet in all. */
+ * MurmurHash3_x86_32 with a seed for each use. CRCs are unsuitable: those of one key with
+ * different initial values differ by a constant, so keys that collide in one copy's slot collide
+ * in all. */
 #ifndef TELEMARK_DTA_HASHES_P4
 #define TELEMARK_DTA_HASHES_P4
 
@@ -12,7 +14,7 @@ const bit<32> SESSION_SEED = 0x165667B1;
 const bit<32> ROW_SEED = 0xD3A2646C;
 const bit<32> HOP_SEED = 0x2C1B3C6D;  // plus the hop
 const bit<32> VALUE_SEED = 0x846CA68B;
-const bit<32> BLANK = 0x5BD1E995;  // the code of a hop that has no value
+const bit<32> BLANK = 0x5BD1E995;  // code of a hop without a value
 
 bit<32> murmur_block(in bit<32> state, in bit<32> word) {
     bit<32> mixed = word * 0xCC9E2D51;
@@ -21,7 +23,7 @@ bit<32> murmur_block(in bit<32> state, in bit<32> word) {
     return (mixed[18:0] ++ mixed[31:19]) * 5 + 0xE6546B64;
 }
 
-/* Of a key's four words, the most significant first, each as a block. */
+/* Hash of a key's four words, the most significant first, each as a block. */
 bit<32> murmur(in bit<128> key, in bit<32> seed) {
     bit<32> state = murmur_block(seed, key[127:96]);
     state = murmur_block(state, key[95:64]);
@@ -32,17 +34,17 @@ bit<32> murmur(in bit<128> key, in bit<32> seed) {
     return state ^ (state >> 16);
 }
 
-/* Before the mask of a store's slots; copies count from 0. */
+/* Hash before the mask of a store's slots; copies count from 0. */
 bit<32> copy_hash(in bit<128> key, in bit<32> copy) {
     return murmur(key, COPY_SEED * (copy + 1));
 }
 
-/* What stands for a value of a hop: each value has a code of its own. */
+/* Code of a hop's value; codes are unique. */
 bit<32> value_code(in bit<32> value) {
     return murmur((bit<128>)value, VALUE_SEED);
 }
 
-/* Which of `count` sessions a key is in, from 0. */
+/* Session of a key among `count`, from 0. */
 bit<8> session_of(in bit<128> key, in bit<8> count) {
     bit<64> scaled = (bit<64>)murmur(key, SESSION_SEED) * (bit<64>)count;
     return scaled[39:32];

@@ -1,4 +1,4 @@
-/* DTA on the wire: formats alone, of ours and of the published prototype (docs/dta.md). */
+/* DTA wire formats: Telemark's and those of the published prototype (docs/dta.md). */
 #ifndef TELEMARK_DTA_HEADERS_P4
 #define TELEMARK_DTA_HEADERS_P4
 
@@ -8,7 +8,7 @@
 #define DTA_NACK_TRACKING 1
 #endif
 
-// UDP's, where reports and NACKs go to.
+// UDP destination ports of reports and NACKs.
 const bit<16> PROTOTYPE_PORT = 40040;
 const bit<16> DTA_PORT = 40042;
 const bit<16> NACK_PORT = 40044;
@@ -48,7 +48,7 @@ header prototype_t {
 
 header key_write_t {
     bit<8> redundancy;
-    bit<8> words;  // of the data that follows: 1, 3 or 7
+    bit<8> words;  // number of data words: 1, 3 or 7
     bit<16> reserved;
     bit<128> key;
 }
@@ -80,7 +80,7 @@ header key_increment_t {
 header postcard_t {
     bit<8> redundancy;
     bit<8> hop;   // from 0
-    bit<8> hops;  // of the path; 0: not known
+    bit<8> hops;  // of the path; 0: unknown
     bit<8> reserved;
     bit<128> key;
     bit<32> value;
@@ -95,11 +95,11 @@ header sketch_merge_t {
     bit<32> row_3;
 }
 
-header nack_t {  // behind dta_t, whose sequence is the first one that is missing
+header nack_t {  // after dta_t, whose sequence is the first missing one
     bit<32> count;
 }
 
-// The prototype's; its Append is as ours.
+// Prototype headers; Append is the same as in Telemark's format.
 header short_key_write_t {
     bit<8> redundancy;
     bit<32> key;
@@ -113,17 +113,17 @@ header short_key_increment_t {
 
 header short_postcard_t {
     bit<32> key;
-    bit<8> hop;  // from 1
+    bit<8> hop;   // from 1
     bit<32> value;
 }
 
 header short_nack_t {  // without a base header
-    bit<8> sequence;  // the last one before what is missing
+    bit<8> sequence;  // the last one before the missing ones
     bit<1> nack;
     bit<7> reserved;
 }
 
-// UDP's length of each report. All else is no report.
+// UDP length of each report. Others are not reports.
 @noWarn("unused") const bit<16> KEY_WRITE_1_LENGTH = 40;
 @noWarn("unused") const bit<16> KEY_WRITE_3_LENGTH = 48;
 @noWarn("unused") const bit<16> KEY_WRITE_7_LENGTH = 64;

@@ -1,9 +1,9 @@
-/* Paths of flows, as an INT sink takes them off packets, and what of them is worth a report. A program
- * includes it behind INT's parser. */
+/* Paths of flows, as an INT sink removes them from packets, and when they are reported. Include
+ * this after INT's parser. */
 #ifndef TELEMARK_DTA_INT_PATHS_P4
 #define TELEMARK_DTA_INT_PATHS_P4
 
-// Of each hop its node alone.
+// Only the node of each hop.
 #define PATH_INSTRUCTIONS 0x8000
 #define PATH_HOP_LOG 0
 
@@ -12,16 +12,16 @@
 
 const bit<224> CONGESTED = 224w1 << 210;  // in a path's first word
 
-/* A flow has a cell of its own, as in SeeFlow. */
+/* Each flow has a cell, as in SeeFlow. */
 control SeePath(inout dta_flow_t flow, in hop_t hop, in int_path_t path, in bit<1> congested) {
     register<bit<128>>(DTA_FLOW_CELLS) keys;
     register<bit<224>>(DTA_FLOW_CELLS) told;
     register<bit<48>>(DTA_FLOW_CELLS) reported_us;
 
-    /* A path, word by word: how many hops, this one included (8 bits), reserved (5), and flags: this
-     * queue is as full as is reported, E and M of INT's header (16 bits are reserved, too); the node
-     * of this switch, and of the newest five before it. It is told when it is new, when the queue is
-     * full, and once a period: memory is written over. */
+    /* A path, word by word: the number of hops including this one (8 bits), reserved (5), flags:
+     * congestion of this queue, E and M of INT's header (16 bits are reserved, too); the node id
+     * of this switch, and of the newest five before it. It is reported when it is new, when the
+     * queue reaches the threshold, and once per period, since memory may be overwritten. */
     action see(bit<32> index, bit<48> period_us) {
         bit<128> key;
         bit<224> before;
@@ -40,7 +40,7 @@ control SeePath(inout dta_flow_t flow, in hop_t hop, in int_path_t path, in bit<
         flow.wanted = flow.wanted & ~(
             (is_reported ? 8w0 : WANT_DATA | WANT_POSTCARD) | (is_new ? 8w0 : WANT_START)
             | (has_moved ? 8w0 : WANT_MOVED) | WANT_RESENT | WANT_DROPPED | WANT_COUNT);
-        // A chunk of postcards has no room to say that some are missing.
+        // A chunk of postcards cannot express that some are missing.
         flow.wanted = flow.wanted & ~(path.exceeded != 0 ? WANT_POSTCARD : 8w0);
         keys.write(index, flow.key);
         told.write(index, flow.data);
@@ -54,7 +54,7 @@ control SeePath(inout dta_flow_t flow, in hop_t hop, in int_path_t path, in bit<
         see(index, period_us);
     }
 
-    /* The only entry is the default one: how often a path is told that is still the same. */
+    /* The default entry configures how often an unchanged path is reported. */
     table paths {
         actions = { follow; }
         default_action = follow(0xFFFFFFFFFFFF);

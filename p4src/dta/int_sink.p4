@@ -1,9 +1,9 @@
-/* An INT switch that tells by DTA what it takes off as a sink: the paths of flows, in the place of
- * INT's reports. All else is INT's: source, transit, other reports.
+/* An INT switch that, as a sink, reports the paths of flows by DTA instead of by INT reports.
+ * Source, transit and other reports are INT's.
  *
- *   ingress   NACKs of translators end here; INT's ingress --> watch: what is wanted of the flow
- *   egress    INT's egress --> of what leaves the domain the flow's path: is there something to tell?
- *             --> DTA reports, each in front of a clone, as of a reporter (reporter_send.p4) */
+ *   ingress   NACKs of translators end here; INT's ingress --> watch: which reports the flow needs
+ *   egress    INT's egress --> for packets leaving the domain, the flow's path: is a report due?
+ *             --> DTA reports, each in front of a clone, as in a reporter (reporter_send.p4) */
 #define INT_MORE_HEADERS \
     readout_write_t readout_write; \
     dta_headers_t dta; \
@@ -30,7 +30,7 @@ struct metadata_t {
     dta_flow_t flow;
     dta_report_t dta_report;
     dta_resend_t resend;
-    bit<16> udp_port;  // the destination's; 0: no UDP
+    bit<16> udp_port;  // of the destination; 0: no UDP
     readout_values_t readout;
 }
 
@@ -85,7 +85,7 @@ parser SinkParser(
     }
 }
 
-/* Of packets whose path this switch knows, if they leave the domain here. */
+/* Watches packets with a known path that leave the domain here. */
 control WatchPath(
     inout headers_t hdr, inout metadata_t meta, in standard_metadata_t standard_metadata) {
     NamedOutside() named;
@@ -93,7 +93,7 @@ control WatchPath(
 
     apply {
         bool is_known = meta.path.is_known == 1;
-        if (meta.watch.is_int == 0) {  // it may leave where it came in, and never have INT
+        if (meta.watch.is_int == 0) {  // otherwise it leaves where it entered, and never has INT
             is_known = meta.watch.is_chosen == 1 && meta.watch.mode == EMBED_DATA;
             meta.path.stack = ABSENT;
         }

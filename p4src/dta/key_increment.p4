@@ -1,11 +1,11 @@
-/* Key-Increment: adds to one counter of a key in each of as many rows as it has copies. */
+/* Key-Increment: adds to one counter of a key per copy, each in its own row. */
 #ifndef TELEMARK_DTA_KEY_INCREMENT_P4
 #define TELEMARK_DTA_KEY_INCREMENT_P4
 
 #include "plan.p4"
 #include "../roce/transport.p4"
 
-/* In ingress: which counters. */
+/* In ingress: chooses the counters. */
 control PlanKeyIncrement(
     in key_increment_t report, inout plan_t plan, inout bit<32> counter_mask) {
     PlanCopies() plan_copies;
@@ -30,7 +30,7 @@ control PlanKeyIncrement(
     }
 }
 
-/* In egress, of a copy: it has a row of counters of its own. */
+/* In egress, for a copy: it has its own row of counters. */
 control AskKeyIncrement(
     in key_increment_t report, in bit<32> copy, in bit<32> slot_mask, inout request_t request) {
     apply {

@@ -1,4 +1,4 @@
-/* Key-Write: the data that was last reported of a key, in as many slots as it has copies. */
+/* Key-Write: the last reported data of a key, in one slot per copy. */
 #ifndef TELEMARK_DTA_KEY_WRITE_P4
 #define TELEMARK_DTA_KEY_WRITE_P4
 
@@ -7,10 +7,10 @@
 
 struct key_write_store_t {
     bit<32> slot_mask;      // slots - 1, of a power of two
-    bit<32> checksum_mask;  // so many bits as a checksum has
+    bit<32> checksum_mask;  // as many bits as the checksum
 }
 
-/* In ingress: which store has reports of so many words. */
+/* In ingress: finds the store for this number of words. */
 control PlanKeyWrite(in key_write_t report, inout plan_t plan, inout key_write_store_t store) {
     PlanCopies() plan_copies;
 
@@ -39,8 +39,8 @@ control PlanKeyWrite(in key_write_t report, inout plan_t plan, inout key_write_s
     }
 }
 
-/* In egress, of a copy: a slot has the checksum, which is never 0, and the data. An immediate
- * value is the number of the slot. */
+/* In egress, for a copy: a slot holds the checksum, which is never 0, and the data. An immediate
+ * value is the slot number. */
 control AskKeyWrite(
     inout headers_t hdr, in bit<32> copy, in key_write_store_t store, inout request_t request) {
     apply {

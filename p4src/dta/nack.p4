@@ -1,4 +1,5 @@
-/* Tells a reporter what it is to send again: a clone of its report, as that came, goes back. */
+/* NACK to a reporter, which requests missing reports: a clone of its report, as received, is
+ * sent back. */
 #ifndef TELEMARK_DTA_NACK_P4
 #define TELEMARK_DTA_NACK_P4
 

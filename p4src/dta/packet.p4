@@ -1,4 +1,4 @@
-/* The headers of a translator: reports, NACKs, answers of collectors, and requests to them. */
+/* Headers of a translator: reports, NACKs, answers of collectors, and requests to them. */
 #ifndef TELEMARK_DTA_PACKET_P4
 #define TELEMARK_DTA_PACKET_P4
 
@@ -6,7 +6,7 @@
 #include "../roce/headers.p4"
 #include "headers.p4"
 
-// The payload of WRITE, of up to 40 words: a header for each power of two, the longest first.
+// Payload of WRITE, of up to 40 words: a header for each power of two, the longest first.
 header words_32_t {
     bit<1024> words;
 }
@@ -71,7 +71,7 @@ struct headers_t {
     icrc_t icrc;
 }
 
-/* What a report has behind its base header. */
+/* Removes the part of a report after its base header. */
 control TakeReportOff(inout headers_t hdr) {
     apply {
         hdr.key_write.setInvalid();

@@ -1,6 +1,7 @@
-/* Reads reports, which come over IPv4, and answers of collectors; puts packets together.
+/* Parser of reports over IPv4 and of answers of collectors; deparser.
  *
- * A report whose UDP length is not just what its opcode has is not read beyond its base header. */
+ * A report whose UDP length differs from that of its opcode is not parsed beyond its base
+ * header. */
 #ifndef TELEMARK_DTA_PARSER_P4
 #define TELEMARK_DTA_PARSER_P4
 

@@ -1,11 +1,11 @@
-/* What a translator does in ingress and in egress.
+/* Ingress and egress of a translator.
  *
- *   ingress   answers of collectors end here; what is no report for this switch passes
- *             report --> plan: which session, how many copies --> what its number says
- *                    --> what it makes of what is gathered --> rate --> the number is marked
- *                    --> registers of what is gathered --> a multicast group makes the copies
- *             packet-out that asks for what is gathered: becomes a report without content
- *   egress    copy: what is written where --> request --> now and then cloned: a probe
+ *   ingress   answers of collectors end here; packets that are not reports for this switch pass
+ *             report --> plan: session and number of copies --> check of its sequence number
+ *                    --> effect on gathered reports --> rate --> the number is recorded
+ *                    --> registers of gathered reports --> a multicast group makes the copies
+ *             packet-out that flushes gathered reports: becomes a report without content
+ *   egress    copy: place and data --> request --> sometimes cloned: a probe
  *             clone of a report: becomes a NACK */
 #ifndef TELEMARK_DTA_PIPELINE_P4
 #define TELEMARK_DTA_PIPELINE_P4
@@ -35,11 +35,11 @@ const bit<32> EGRESS_CLONE = 2;
 #include "parser.p4"
 #include "write.p4"
 
-// Clone session of the first port: reports go back as NACKs to where they came from. Those below
-// have the sessions' numbers, and lead to their collectors.
+// Clone session of the first port: reports are sent back as NACKs to where they came from. Lower
+// numbers are those of sessions, and lead to their collectors.
 const bit<32> NACK_CLONES = 256;
 
-/* What is to come of a report, by its opcode. */
+/* Plans a report, by its opcode. */
 control PlanReport(inout headers_t hdr, inout metadata_t meta) {
     FromPrototype() from_prototype;
     PlanKeyWrite() plan_key_write;
@@ -129,7 +129,7 @@ control TranslatorIngress(
         meta.plan.service = service;
     }
 
-    /* The addresses to which reports come that are translated here. */
+    /* Addresses of reports that are translated here. */
     table services {
         key = { hdr.ipv4.dst_addr: exact; }
         actions = { serve; NoAction; }

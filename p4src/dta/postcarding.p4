@@ -1,28 +1,28 @@
-/* Postcarding: what the switches of a packet's path report of it is written as one chunk.
+/* Postcarding: the reports of all switches on a packet's path are written as one chunk.
  *
- * A cache has a row for each of the paths that are under way. It is written when all hops have
- * reported, or when another path needs its row: then with what there is of it.
+ * A cache has a row for each incomplete path. The path is written when all hops have reported,
+ * or, incomplete, when another path needs its row.
  *
- * In memory the word of a hop is the code of its value, or BLANK, under a checksum of the key and the
- * hop: by that a reader knows whose chunk it is (collectors/dta/postcards.py). */
+ * In memory the word of a hop is the code of its value, or BLANK, masked by a checksum of the
+ * key and the hop, by which readers identify the chunk's key (collectors/dta/postcarding.py). */
 #ifndef TELEMARK_DTA_POSTCARDING_P4
 #define TELEMARK_DTA_POSTCARDING_P4
 
 #include "plan.p4"
 #include "../roce/transport.p4"
 
-#define DTA_ROWS 32768  // of all services together
+#define DTA_ROWS 32768  // in all services together
 const bit<8> MAX_HOPS = 5;
 
 register<bit<128>>(DTA_ROWS) postcard_key;
-register<bit<160>>(DTA_ROWS) postcard_codes;  // of the values, that of hop 0 last
-register<bit<13>>(DTA_ROWS) postcard_state;   // the rest; 0: the row is free
+register<bit<160>>(DTA_ROWS) postcard_codes;  // codes of the values, hop 0 last
+register<bit<13>>(DTA_ROWS) postcard_state;   // other fields; 0: the row is free
 
 struct path_t {
     bit<128> key;
     bit<160> codes;
     bit<5> seen;  // hops that have reported, hop 0 last
-    bit<3> hops;  // of the path; 0: nobody knows
+    bit<3> hops;  // of the path; 0: unknown
     bit<4> copies;
     bit<1> is_immediate;
 }
@@ -32,18 +32,19 @@ struct cache_t {
     bit<8> sessions;
     bit<32> slot_mask;
     bit<32> row;
-    path_t cached;   // what will be in the row
-    path_t written;  // what goes to memory, if anything does
+    path_t cached;   // new content of the row
+    path_t written;  // path to write to memory, if any
 }
 
-/* In ingress: what the report makes of its row; or (`is_flush`) of the row that its key names. */
+/* In ingress: plans the effect of the report on its row, or (`is_flush`) on the row given by its
+ * key. */
 control PlanPostcard(
     in postcard_t report, in bit<1> is_immediate, in bit<1> is_flush, inout plan_t plan,
     inout cache_t cache) {
     path_t old = { 0, 0, 0, 0, 0, 0 };
     path_t path = { 0, 0, 0, 0, 0, 0 };
 
-    /* Rows from `first_row` on, `row_mask` + 1 of them: no other service has them. */
+    /* `row_mask` + 1 rows from `first_row` on, used by this service only. */
     action collect(
         bit<8> first_session, bit<8> sessions, bit<32> slot_mask, bit<32> first_row,
         bit<32> row_mask) {
@@ -84,7 +85,7 @@ control PlanPostcard(
         path.is_immediate = path.is_immediate | is_immediate;
     }
 
-    /* A path that is complete goes past a row of another one, which stays. */
+    /* A complete path is written without replacing another path's row. */
     action add_report() {
         bool is_other = old.seen != 0 && old.key != report.key;
         if (!is_other) {
@@ -126,15 +127,15 @@ control PlanPostcard(
     }
 }
 
-/* In ingress: one word of a path in memory. */
+/* In ingress: masks one word of a path in memory. */
 control CoverHop(in path_t path, in bit<1> has_reported, in bit<32> hop, inout bit<32> word) {
     apply {
         word = (has_reported == 1 ? word : BLANK) ^ murmur(path.key, HOP_SEED + hop);
     }
 }
 
-/* In ingress, when nothing speaks against it. The report becomes one of the path that is written,
- * whosever that is. */
+/* In ingress, if there is no problem: replaces the report by the path to write, which may be
+ * another flow's. */
 control CommitPostcard(inout headers_t hdr, in plan_t plan, in cache_t cache) {
     CoverHop() cover_0;
     CoverHop() cover_1;
@@ -173,7 +174,7 @@ control CommitPostcard(inout headers_t hdr, in plan_t plan, in cache_t cache) {
     }
 }
 
-/* In egress, of a copy. An immediate value is the number of the slot. */
+/* In egress, for a copy. An immediate value is the slot number. */
 control AskPostcard(
     in postcard_t report, in bit<32> copy, in cache_t cache, inout request_t request) {
     apply {

@@ -1,4 +1,4 @@
-/* Reports of the published prototype become ours: 96 zero bits before keys, hops count from 0. */
+/* Converts reports of the published prototype: keys get 96 leading zero bits, hops count from 0. */
 #ifndef TELEMARK_DTA_PROTOTYPE_P4
 #define TELEMARK_DTA_PROTOTYPE_P4
 

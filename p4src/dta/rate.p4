@@ -1,17 +1,18 @@
-/* How much a session's collector is asked to do in a time: what is more is refused.
+/* Limits the request rate of a session's collector; further requests are rejected.
  *
- * The generic cell rate algorithm (ITU-T I.371, annex A), in its form of virtual scheduling: each
- * request pushes the time on at which the next one is due, and may come so much before it. */
+ * The generic cell rate algorithm (ITU-T I.371, annex A), in its virtual scheduling form: each
+ * request advances the time at which the next one is due, and may arrive a limited time before
+ * it. */
 #ifndef TELEMARK_DTA_RATE_P4
 #define TELEMARK_DTA_RATE_P4
 
 #include "../roce/session.p4"
 #include "plan.p4"
 
-register<bit<64>>(ROCE_SESSIONS) dta_due_ns;  // of the next request, by this switch's clock
+register<bit<64>>(ROCE_SESSIONS) dta_due_ns;  // due time of the next request, on this switch's clock
 
 control LimitRate(inout plan_t plan, in bit<48> now_us) {
-    /* A request in `interval_ns`, and after a pause some at once that take `burst_ns` together. */
+    /* One request per `interval_ns`, and after a pause a burst within `burst_ns`. */
     action limit(bit<32> interval_ns, bit<32> burst_ns) {
         bit<64> due_ns;
         dta_due_ns.read(due_ns, (bit<32>)plan.session);

@@ -1,10 +1,10 @@
-/* The reporter: what it sees of flows becomes DTA reports, and users' packets pass untouched.
+/* The reporter: sends DTA reports about flows; users' packets pass unchanged.
  *
- *   ingress   NACKs of translators end here; watch: what is wanted of the flow --> forwarding by
+ *   ingress   NACKs of translators end here; watch: which reports the flow needs --> forwarding by
  *             MAC address, or else by route
- *   egress    the flow's cell: is there something to report? --> the packet is cloned, and leaves
- *             clone: the report is written in front of it --> cloned again, if there is another
- *             NACK: becomes the first report that is sent again --> cloned, if there is another */
+ *   egress    the flow's cell: is a report due? --> the packet is cloned, and leaves
+ *             clone: the report is written in front of it --> cloned again for the next report
+ *             NACK: becomes the first resent report --> cloned for the next one */
 #include "../include/routing.p4"
 #include "reporter_packet.p4"
 #include "reporter_flows.p4"
@@ -23,7 +23,7 @@ struct metadata_t {
 
 const bit<32> INGRESS_CLONE = 1;  // instance_type
 const bit<32> EGRESS_CLONE = 2;
-const bit<32> DEFLECTED = 7;  // of minip4 alone, with --deflect-on-drop: its queue was full
+const bit<32> DEFLECTED = 7;  // minip4 only, with --deflect-on-drop: its queue was full
 const bit<9> DROPPED = 511;  // egress_spec
 
 control ReporterIngress(

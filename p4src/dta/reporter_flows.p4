@@ -1,4 +1,4 @@
-/* What a reporter knows of a flow, and what of it is worth a report. */
+/* State of a reporter per flow, and when it is reported. */
 #ifndef TELEMARK_DTA_REPORTER_FLOWS_P4
 #define TELEMARK_DTA_REPORTER_FLOWS_P4
 
@@ -6,14 +6,14 @@
 
 #define DTA_FLOW_CELLS 4096  // a power of 2
 
-// What is wanted of a flow's packets, and then what is still to be reported of one, bit by bit.
-const bit<8> WANT_START = 0x01;    // Append: the flow is new, or was idle for long
-const bit<8> WANT_RESENT = 0x02;   // Append: TCP sent something again, so it was lost
+// Reports wanted for a flow's packets, later the reports of a packet that are still due, as flags.
+const bit<8> WANT_START = 0x01;    // Append: the flow is new, or was idle
+const bit<8> WANT_RESENT = 0x02;   // Append: a TCP retransmission
 const bit<8> WANT_DROPPED = 0x04;  // Append: this switch dropped the packet
-const bit<8> WANT_MOVED = 0x08;    // Append: the flow takes another path; of INT sinks alone
+const bit<8> WANT_MOVED = 0x08;    // Append: the path changed; INT sinks only
 const bit<8> WANT_COUNT = 0x10;    // Key-Increment: each packet, or its bytes
 const bit<8> WANT_DATA = 0x20;     // Key-Write: changes and samples of the flow's record, or its path
-const bit<8> WANT_POSTCARD = 0x40;  // Postcarding: that it passed here, as often as its data
+const bit<8> WANT_POSTCARD = 0x40;  // Postcarding: the flow passed here, as often as its data
 
 struct dta_flow_t {
     @field_list(DTA_FIELDS)
@@ -27,17 +27,17 @@ struct dta_flow_t {
     @field_list(DTA_FIELDS)
     bit<8> translator;
     @field_list(DTA_FIELDS)
-    bit<8> hop;  // routers that it passed before
+    bit<8> hop;  // routers passed before
     @field_list(DTA_FIELDS)
-    bit<8> hops;  // of its path; 0: nobody knows
+    bit<8> hops;  // of its path; 0: unknown
     @field_list(DTA_FIELDS)
-    bit<32> node_id;  // this switch's
+    bit<32> node_id;  // of this switch
     bit<32> tcp_sequence;
     bit<32> tcp_bytes;  // in the segment; SYN and FIN count as one each
 }
 
-/* A flow has a cell of its own, which another one takes from it when their hashes meet: then it is new
- * when it comes back. So a flow is reported more often, never less. */
+/* Each flow has a cell, which another flow replaces if their hashes collide: then the flow is
+ * new when it returns. So a flow may be reported more often, never less. */
 @noWarn("unused")
 control SeeFlow(inout dta_flow_t flow, in standard_metadata_t standard_metadata) {
     bit<48> offset_us = 0;  // common clock - clock of this switch
@@ -46,12 +46,13 @@ control SeeFlow(inout dta_flow_t flow, in standard_metadata_t standard_metadata)
     register<bit<48>>(DTA_FLOW_CELLS) seen_us;
     register<bit<32>>(DTA_FLOW_CELLS) packets;
     register<bit<32>>(DTA_FLOW_CELLS) bytes;
-    register<bit<32>>(DTA_FLOW_CELLS) tcp_next;  // the sequence number behind all that it sent
-    register<bit<224>>(DTA_FLOW_CELLS) told;  // what of its record was reported, under the mask
+    register<bit<32>>(DTA_FLOW_CELLS) tcp_next;  // the sequence number after all sent bytes
+    register<bit<224>>(DTA_FLOW_CELLS) told;  // last reported record, under the mask
 
-    /* Record, word by word: ports in and out, packets, bytes, latency, queue and packets waiting, node,
-     * time. What is reported begins with another word after a shift. A change is another value
-     * under the mask, and `share` of 2^32 packets are samples: a hash of key and count chooses. */
+    /* The record, word by word: ports in and out, packets, bytes, latency, queue and packets
+     * waiting, node, time. A shift selects the first reported word. A change is a different
+     * value under the mask; `share` of 2^32 packets are samples, chosen by a hash of key and
+     * count. */
     action see(
         bit<32> index, bit<32> share, bit<224> mask, bit<8> shift, bit<48> idle_us) {
         bit<32> dice;
@@ -71,7 +72,7 @@ control SeeFlow(inout dta_flow_t flow, in standard_metadata_t standard_metadata)
         bool is_new = key != flow.key || now_us - last_us >= idle_us;
         count = is_new ? 1 : count + 1;
         sum = is_new ? flow.packet_bytes : sum + flow.packet_bytes;
-        bit<32> ahead = flow.tcp_sequence - next;  // from 2^31 on it is behind
+        bit<32> ahead = flow.tcp_sequence - next;  // negative from 2^31 on
         bool is_again = !is_new && flow.tcp_bytes != 0 && ahead[31:31] == 1;
         next = is_new || ahead[31:31] == 0 ? flow.tcp_sequence + flow.tcp_bytes : next;
         hash(dice, HashAlgorithm.crc32, 32w0, { flow.key, count }, 64w0x100000000);
@@ -95,7 +96,7 @@ control SeeFlow(inout dta_flow_t flow, in standard_metadata_t standard_metadata)
         told.write(index, before);
     }
 
-    /* The only entry is the default one: what the controller wants of all flows. */
+    /* The default entry configures the reports of all flows. */
     action follow(
         bit<32> node, bit<48> clock_offset_us, bit<32> share, bit<224> mask, bit<8> shift,
         bit<48> idle_us) {

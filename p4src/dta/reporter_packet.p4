@@ -1,15 +1,15 @@
-/* A packet as a reporter sees it, and the report that is put in front of the copy of one. */
+/* A packet in a reporter, and the report in front of its clone. */
 #ifndef TELEMARK_DTA_REPORTER_PACKET_P4
 #define TELEMARK_DTA_REPORTER_PACKET_P4
 
 #include "headers.p4"
 
-// What follows the base header. A report is cut behind the data that it has.
+// Follows the base header. A report is truncated after its data.
 header dta_detail_t {
-    bit<32> value;  // of Append the list; else redundancy, and what the opcode says
+    bit<32> value;  // Append: the list; otherwise redundancy and fields of the opcode
 }
 
-header dta_redundancy_t {  // the prototype's
+header dta_redundancy_t {  // of the prototype
     bit<8> value;
 }
 
@@ -21,12 +21,12 @@ header dta_short_key_t {
     bit<32> value;
 }
 
-header dta_short_hop_t {  // of its postcards
+header dta_short_hop_t {  // of the prototype's postcards
     bit<8> value;  // from 1
 }
 
 header dta_data_t {
-    bit<224> words;  // the first one in the highest bits
+    bit<224> words;  // first word in the highest bits
 }
 
 /* A report's headers. */
@@ -44,7 +44,7 @@ struct dta_headers_t {
     dta_data_t data;
 }
 
-/* A report, in front of what it is about. */
+/* Emits a report in front of the packet that it is about. */
 control EmitReport(packet_out packet, in dta_headers_t report) {
     apply {
         packet.emit(report.ethernet);
@@ -61,12 +61,12 @@ control EmitReport(packet_out packet, in dta_headers_t report) {
     }
 }
 
-const bit<8> DTA_FIELDS = 4;  // metadata that a report's packet takes along from the one reported
+const bit<8> DTA_FIELDS = 4;  // metadata copied from the reported packet to its report
 
-/* What a report says, before it has headers. */
+/* Content of a report, before its headers are set. */
 struct dta_report_t {
     @field_list(DTA_FIELDS)
-    bit<8> translator;  // 0: the packet is no report
+    bit<8> translator;  // 0: the packet is not a report
     @field_list(DTA_FIELDS)
     bit<32> sequence;
     @field_list(DTA_FIELDS)
@@ -82,7 +82,7 @@ struct dta_report_t {
     @field_list(DTA_FIELDS)
     bit<224> data;
     @field_list(DTA_FIELDS)
-    bit<8> words;  // of the data
+    bit<8> words;  // number of data words
 }
 
 #endif

@@ -1,18 +1,18 @@
-/* Which report of a packet is next, and what it says. A packet may be worth several: each is made of
- * a clone, and the clone of the last but one is that of the last. */
+/* Chooses a packet's next report and its content. A packet may cause several reports: each is
+ * made from a clone, and each clone is cloned for the next one. */
 #ifndef TELEMARK_DTA_REPORTER_PLAN_P4
 #define TELEMARK_DTA_REPORTER_PLAN_P4
 
 #include "reporter_flows.p4"
 #include "reporter_ring.p4"
 
-// Lists of events have one each.
+// Each kind of event has a list.
 const bit<2> FLOW_STARTED = 0;
 const bit<2> SEGMENT_RESENT = 1;
 const bit<2> PACKET_DROPPED = 2;
 const bit<2> PATH_CHANGED = 3;
 
-/* Takes the next one of what is wanted. Where no report is made of it, `report.translator` is 0. */
+/* Plans the next wanted report. If there is none, `report.translator` is 0. */
 control PlanReport(inout dta_flow_t flow, inout dta_report_t report) {
     bit<2> event = PATH_CHANGED;
 
@@ -62,7 +62,7 @@ control PlanReport(inout dta_flow_t flow, inout dta_report_t report) {
         default_action = no_report();
     }
 
-    /* Only a path of up to five hops has room. */
+    /* Only a path of up to five hops fits. */
     action write_postcard(bit<8> redundancy, bit<1> immediate, bit<1> retransmittable) {
         set_flags(immediate, retransmittable);
         report.translator = flow.hop < 5 ? flow.translator : 0;
@@ -72,8 +72,8 @@ control PlanReport(inout dta_flow_t flow, inout dta_report_t report) {
         report.words = 1;
     }
 
-    /* Of a path that is known from its last hop on, the one before is next: its node is in front of
-     * the flow's data, behind two words. */
+    /* For a path known from its last hop on, continues with the previous hop: its node precedes
+     * the flow's data, after two words. */
     action step_back() {
         flow.wanted = flow.wanted | WANT_POSTCARD;
         flow.hop = flow.hop - 1;
@@ -86,7 +86,7 @@ control PlanReport(inout dta_flow_t flow, inout dta_report_t report) {
         default_action = no_report();
     }
 
-    /* What is appended is the flow, by 32 bits of a hash of its key. */
+    /* Appends the flow: 32 bits of a hash of its key. */
     action append(bit<8> translator, bit<32> number, bit<1> immediate, bit<1> retransmittable) {
         bit<32> name;
         hash(name, HashAlgorithm.crc32, 32w0, { flow.key }, 64w0x100000000);

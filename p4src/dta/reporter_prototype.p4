@@ -1,3 +1,3 @@
-/* The reporter, with the packets of DTA's published prototype: keys of 32 bits, NACK tracking. */
+/* The reporter with packets of DTA's published prototype: 32-bit keys, NACK tracking. */
 #define DTA_PROTOTYPE
 #include "reporter.p4"

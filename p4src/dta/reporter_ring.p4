@@ -1,4 +1,4 @@
-/* Numbers reports, and keeps those that are to be sent again when their translator misses them. */
+/* Numbers reports, and keeps reports that may have to be resent. */
 #ifndef TELEMARK_DTA_REPORTER_RING_P4
 #define TELEMARK_DTA_REPORTER_RING_P4
 
@@ -7,9 +7,9 @@
 
 #define DTA_TRANSLATORS 16  // numbers 1 to 15
 #ifndef DTA_RING
-#define DTA_RING 1024  // reports of a translator that can be kept, a power of 2
+#define DTA_RING 1024  // reports kept per translator, a power of 2
 #endif
-#define DTA_KNOWN (8 * DTA_RING)  // of so many reports it is known whether they were to be kept
+#define DTA_KNOWN (8 * DTA_RING)  // number of reports for which it is known whether they were to be kept
 
 #define RING_SLOT(translator, sequence) \
     ((bit<32>)translator * DTA_RING + (sequence & (DTA_RING - 1)))
@@ -17,36 +17,36 @@
     ((bit<32>)translator * DTA_KNOWN + (sequence & (DTA_KNOWN - 1)))
 
 register<bit<32>>(DTA_TRANSLATORS) dta_next;  // the sequence number of the next report
-/* Of each slot: its sequence number, flags, opcode, words; detail, key, data. Reports that are not to
- * be sent again take no slot, so that many of them do not push out the few that are. */
+/* Per slot: sequence number, flags, opcode, words; detail, key, data. Reports that are never
+ * resent take no slot, so that many of them do not evict the few that are. */
 register<bit<448>>(DTA_TRANSLATORS * DTA_RING) dta_ring;
 register<bit<1>>(DTA_TRANSLATORS * DTA_KNOWN) dta_was_kept;
-register<bit<32>>(DTA_TRANSLATORS) dta_left;  // reports that a NACK asked for too late
+register<bit<32>>(DTA_TRANSLATORS) dta_left;  // reports requested by a NACK too late
 
-/* Each new report pays for so many to be looked up for NACKs, now or later: forged ones, and those of
- * a translator that refuses the same reports again and again, have no more work done than that. */
+/* Lookup budget: each new report allows so many lookups for NACKs, now or later. This limits the
+ * work caused by forged NACKs, or by a translator that rejects the same reports again and again. */
 const bit<32> PAID = 16;
 const bit<32> MOST_PAID = PAID * DTA_RING;
-register<bit<32>>(DTA_TRANSLATORS) dta_paid;    // and not looked up yet
-register<bit<32>>(DTA_TRANSLATORS) dta_unpaid;  // reports that a NACK asked for, and had to do without
+register<bit<32>>(DTA_TRANSLATORS) dta_paid;    // remaining budget
+register<bit<32>>(DTA_TRANSLATORS) dta_unpaid;  // reports requested by NACKs beyond the budget
 
-// What is counted of each translator, by kind.
-const bit<4> DTA_SENT = 0;     // reports that were numbered: new ones
-const bit<4> DTA_NACKED = 1;   // NACKs that were heard
+// Counters per translator, by kind.
+const bit<4> DTA_SENT = 0;     // new reports, numbered
+const bit<4> DTA_NACKED = 1;   // NACKs received
 const bit<4> DTA_RESENT = 2;   // reports
-const bit<4> DTA_NOT_KEPT = 3;  // reports that a NACK asked for, and that were never to be kept
-const bit<4> DTA_ABSURD = 4;   // NACKs of what was never sent
-@noWarn("unused") const bit<4> DTA_LATE = 5;  // the prototype's NACKs that say nothing new
-const bit<4> DTA_UNPAID = 6;  // NACKs that asked for more than was paid for
+const bit<4> DTA_NOT_KEPT = 3;  // requested reports that were never to be kept
+const bit<4> DTA_ABSURD = 4;   // NACKs for reports that were never sent
+@noWarn("unused") const bit<4> DTA_LATE = 5;  // redundant NACKs of the prototype
+const bit<4> DTA_UNPAID = 6;  // NACKs beyond the budget
 
 counter(DTA_TRANSLATORS * 16, CounterType.packets) dta_events;
 
 #define DTA_EVENT(translator, kind) ((bit<32>)(translator ++ kind))
 
-const bit<16> DTA_STATE = 1;  // number of the readout record; index: the translator
+const bit<16> DTA_STATE = 1;  // readout record number; index: the translator
 
-/* Reads the next sequence number, and how many reports NACKs asked for in vain; to write them starts
- * the numbers again. */
+/* Reads the next sequence number, and the number of requested reports that were not available;
+ * writing them restarts the numbering. */
 control TranslatorAccess(inout readout_values_t readout) {
     bit<32> translator = readout.index & (DTA_TRANSLATORS - 1);
 
@@ -77,7 +77,7 @@ control TranslatorAccess(inout readout_values_t readout) {
     }
 }
 
-/* Gives a report its number, before it waits in any queue: one that is dropped there leaves a gap. */
+/* Numbers a report before it is queued, so that a drop in a queue leaves a gap. */
 control NumberReport(inout dta_report_t report) {
     action number() {
         bit<32> index = (bit<32>)report.translator;
@@ -107,17 +107,17 @@ control NumberReport(inout dta_report_t report) {
     }
 }
 
-/* Reports that are to be sent again, by one packet after the other: the NACK, and its clones. */
+/* Reports to resend, one per packet: the NACK, and its clones. */
 struct dta_resend_t {
     @field_list(DTA_FIELDS)
-    bit<8> translator;  // 0: nothing is sent again
+    bit<8> translator;  // 0: nothing is resent
     @field_list(DTA_FIELDS)
     bit<32> next;
     @field_list(DTA_FIELDS)
     bit<32> left;
 }
 
-/* The report that is next, unless it is not there. */
+/* Takes the next report to resend, if it is available. */
 control Resend(inout dta_resend_t resend, inout dta_report_t report) {
     bit<1> was_kept = 0;
 
@@ -158,23 +158,23 @@ control Resend(inout dta_resend_t resend, inout dta_report_t report) {
 }
 
 #ifdef DTA_PROTOTYPE
-/* The prototype's translator takes nothing behind what is missing, and tells so of each report: all of
- * these NACKs name the same report. Only the first is heard, and after a while another one, in case
- * that what was sent again was lost. */
+/* The prototype's translator rejects all reports after a missing one, and sends a NACK for each:
+ * all of these NACKs name the same report. Only the first is processed, and after a while
+ * another one, in case the resent report was lost. */
 #ifndef DTA_PATIENCE_US
 #define DTA_PATIENCE_US 500
 #endif
-register<bit<32>>(DTA_TRANSLATORS) dta_heard;  // what a NACK asked for, from where on
+register<bit<32>>(DTA_TRANSLATORS) dta_heard;  // first report requested by the last processed NACK
 register<bit<48>>(DTA_TRANSLATORS) dta_heard_us;
 #endif
 
-/* What a NACK asks for, if this reporter sent it: it goes on as the first report that is sent again. */
+/* Processes a NACK to this reporter: it becomes the first resent report. */
 control HearNack(
     in ipv4_t ipv4, inout bit<32> first, inout bit<32> missing, inout dta_resend_t resend,
     inout standard_metadata_t standard_metadata) {
     bit<1> is_absurd = 0;
     bit<1> is_late = 0;
-    bit<32> excess = 0;  // of what it asks for, over what was paid for
+    bit<32> excess = 0;  // requested reports beyond the budget
 
     action hear(bit<8> translator, bit<9> port) {
         bit<32> index = (bit<32>)translator;
@@ -183,7 +183,7 @@ control HearNack(
         dta_next.read(next, index);
         dta_left.read(left, index);
 #ifdef DTA_PROTOTYPE
-        // It has the last number that was good, of eight bits, and wants all behind it.
+        // It has the last good number, of eight bits, and requests all later ones.
         missing = (bit<32>)(next[7:0] - 1 - first[7:0]);
         first = next - missing;
         bit<32> heard;

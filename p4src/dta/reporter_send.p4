@@ -1,12 +1,12 @@
-/* Reports of a packet, one after the other: each is written in front of a clone of the one before, and
- * so are those that are sent again. */
+/* Sends the reports of a packet, each in front of a clone of the previous one; resent reports
+ * likewise. */
 #ifndef TELEMARK_DTA_REPORTER_SEND_P4
 #define TELEMARK_DTA_REPORTER_SEND_P4
 
 #include "reporter_plan.p4"
 #include "reporter_write.p4"
 
-// Of each translator a clone session, whose port leads there: this, and the translator's number.
+// Clone sessions, one for each translator: this plus the translator number.
 const bit<32> DTA_SESSIONS = 400;
 
 /* `is_clone`: the packet becomes the report that was planned when it was cloned. */
@@ -25,7 +25,7 @@ control SendReports(
         if (is_clone || resend.translator != 0) {
             write_report.apply(headers, report, standard_metadata);
         }
-        bit<8> next = 0;  // the translator of another clone
+        bit<8> next = 0;  // translator of the next clone
         if (resend.left != 0) {
             next = resend.translator;
         } else if (resend.translator == 0) {

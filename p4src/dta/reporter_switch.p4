@@ -1,6 +1,6 @@
-/* What is the same around a reporter's ingress and egress: parser, checksums, deparser.
+/* Common part of reporters around ingress and egress: parser, checksums, deparser.
  *
- * A program declares its `struct metadata_t`, and then includes this. */
+ * A program declares its `struct metadata_t` before it includes this. */
 #ifndef TELEMARK_DTA_REPORTER_SWITCH_P4
 #define TELEMARK_DTA_REPORTER_SWITCH_P4
 

@@ -1,10 +1,10 @@
-/* Which flows are watched, by what name they go, and to which translator their reports. */
+/* Watch list, keys of flows, and their translators. */
 #ifndef TELEMARK_DTA_REPORTER_WATCH_P4
 #define TELEMARK_DTA_REPORTER_WATCH_P4
 
 #include "reporter_flows.p4"
 
-/* By the time to live, of hosts that begin with 64, 128 or 255: behind 64 hops nobody can tell. */
+/* By the time to live, for hosts that start at 64, 128 or 255: ambiguous after 64 hops. */
 bit<8> hops_passed(in bit<8> ttl) {
     bit<8> first = 255;
     if (ttl <= 64) {
@@ -15,7 +15,7 @@ bit<8> hops_passed(in bit<8> ttl) {
     return first - ttl;
 }
 
-/* `protocol` and ports are those by which the flow is known; 0 where there are none. */
+/* `protocol` and ports identify the flow; 0 if absent. */
 control WatchFlow(
     in ipv4_t ipv4, in bit<8> protocol, in bit<16> src_port, in bit<16> dst_port,
     inout dta_flow_t flow, in standard_metadata_t standard_metadata) {
@@ -38,8 +38,8 @@ control WatchFlow(
         size = 1024;
     }
 
-    /* A flow keeps to one of `count` translators from number 1 on. Its key ends with `node`: switches
-     * with different ones do not write over each other's data. */
+    /* Each flow uses one of `count` translators from number 1 on. Its key ends with `node`, so
+     * that switches with different values do not overwrite each other's data. */
     action name_flow(bit<24> node, bit<8> count) {
         key_node = node;
         hash(
@@ -71,7 +71,7 @@ control WatchFlow(
     }
 }
 
-/* What TCP says of a segment's place among those of its flow. */
+/* Position of a TCP segment in its flow. */
 @noWarn("unused")
 control SeeSegment(in ipv4_t ipv4, in ports_t ports, in tcp_t tcp, inout dta_flow_t flow) {
     apply {

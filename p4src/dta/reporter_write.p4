@@ -1,4 +1,4 @@
-/* Puts a report in front of the copy of a packet, and cuts it behind the report. */
+/* Writes a report in front of the copy of a packet, and truncates the packet after it. */
 #ifndef TELEMARK_DTA_REPORTER_WRITE_P4
 #define TELEMARK_DTA_REPORTER_WRITE_P4
 
@@ -6,7 +6,7 @@
 #include "reporter_packet.p4"
 #include "reporter_ring.p4"
 
-/* The format is chosen when the program is built: ours, or with DTA_PROTOTYPE the prototype's. */
+/* The format is chosen at compile time: Telemark's, or with DTA_PROTOTYPE the prototype's. */
 control FillReport(inout dta_headers_t headers, in dta_report_t report, in bit<16> reporter) {
     apply {
         bool has_key = report.opcode != APPEND;
@@ -34,7 +34,7 @@ control FillReport(inout dta_headers_t headers, in dta_report_t report, in bit<1
             headers.redundancy.setValid();
             headers.redundancy.value = report.detail[31:24];
             headers.short_key.setValid();
-            headers.short_key.value = report.key[127:96];  // the source's address
+            headers.short_key.value = report.key[127:96];  // source address
         } else {
             headers.detail.setValid();
             headers.detail.value = report.detail;
@@ -59,7 +59,7 @@ control FillReport(inout dta_headers_t headers, in dta_report_t report, in bit<1
     }
 }
 
-/* Bytes of a report behind UDP. */
+/* Bytes of a report after UDP. */
 bit<16> bytes_of_report(in dta_report_t report) {
     bit<16> data = (bit<16>)report.words << 2;
 #ifdef DTA_PROTOTYPE
@@ -76,8 +76,8 @@ control PutReport(
     bit<16> reporter = 0;
     bit<16> udp_bytes = 0;
 
-    /* This reporter's addresses towards a translator, and the translator's. The source port is always
-     * the same: another one could lead another way, and reports must not pass each other. */
+    /* Addresses of this reporter towards a translator, and of the translator. The source port is
+     * constant: different ports might take different paths, and reports must not be reordered. */
     @noWarn("unused")
     action address_report(
         bit<48> src_mac, bit<48> dst_mac, bit<32> src_addr, bit<32> dst_addr,

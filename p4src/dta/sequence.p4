@@ -1,20 +1,20 @@
-/* Reports that a reporter sent and that did not come: by their sequence numbers. */
+/* Detects missing reports by their sequence numbers. */
 #ifndef TELEMARK_DTA_SEQUENCE_P4
 #define TELEMARK_DTA_SEQUENCE_P4
 
 #include "../include/readout.p4"
 #include "plan.p4"
 
-// So many reports of a reporter are remembered, a power of two: of these it is known which came.
+// Number of tracked reports per reporter, a power of two.
 #define DTA_WINDOW 1024
 const bit<32> WINDOW = DTA_WINDOW;
 
-register<bit<32>>(DTA_REPORTERS) dta_expected;  // the number of the next report
-register<bit<32>>(DTA_REPORTERS) dta_missing;   // reports that have not come so far
-// By reporter and the number's low bits: which report came last, with IS_HERE before it, or 0.
+register<bit<32>>(DTA_REPORTERS) dta_expected;  // next sequence number
+register<bit<32>>(DTA_REPORTERS) dta_missing;   // missing reports so far
+// By reporter and low bits of the number: the last received report, with IS_HERE before it, or 0.
 register<bit<33>>(DTA_REPORTERS * DTA_WINDOW) dta_here;
 #if DTA_NACK_TRACKING
-register<bit<9>>(DTA_REPORTERS) dta_last;  // the prototype's, in the same way
+register<bit<9>>(DTA_REPORTERS) dta_last;  // for the prototype, in the same way
 #endif
 
 const bit<1> IS_HERE = 1;
@@ -22,9 +22,9 @@ const bit<1> IS_HERE = 1;
 #define HERE(reporter, sequence) \
     (((bit<32>)(reporter) * WINDOW) | ((sequence) & (WINDOW - 1)))
 
-// Numbers of readout records.
+// Readout record numbers.
 const bit<16> REPORTER_STATE = 6;   // index: the reporter; the next number, reports missing
-const bit<16> REPORTER_WINDOW = 7;  // index: eight cells of dta_here; written only, to be empty
+const bit<16> REPORTER_WINDOW = 7;  // index: eight cells of dta_here; write only, to clear them
 
 control ReporterAccess(inout readout_values_t readout) {
     bit<32> reporter = readout.index & (DTA_REPORTERS - 1);
@@ -67,19 +67,19 @@ control ReporterAccess(inout readout_values_t readout) {
 }
 
 struct arrival_t {
-    bit<8> reporter;  // its index; UNTRACKED: nobody minds its numbers
-    bit<1> is_late;   // what came later was here before
+    bit<8> reporter;  // its index; UNTRACKED: its numbers are ignored
+    bit<1> is_late;   // a later report was received before
     bit<1> is_anew;
     bit<1> is_nacked;
     @field_list(NACK_FIELDS)
-    bit<32> missing;  // the first one that is missing; of the prototype the one before
+    bit<32> missing;  // the first missing one; for the prototype the one before
     @field_list(NACK_FIELDS)
-    bit<32> count;    // how many are missing from there on
+    bit<32> count;    // number of missing reports
 }
 
-/* Who has sent it, and what its number says. Nothing changes yet. */
+/* Identifies the reporter, and checks the sequence number without changing state. */
 control CheckSequence(in headers_t hdr, inout arrival_t arrival, inout plan_t plan) {
-    bit<16> reporter = 0;  // the prototype's have no number
+    bit<16> reporter = 0;  // the prototype's reporters have no number
 
     action track(bit<8> index) {
         arrival.reporter = index;
@@ -95,8 +95,8 @@ control CheckSequence(in headers_t hdr, inout arrival_t arrival, inout plan_t pl
         size = DTA_REPORTERS;
     }
 
-    /* Ahead of what is expected: those between are missing. Behind: one of those that were, or one
-     * that came twice. Further away than the window: numbers have begun anew. */
+    /* Ahead of the expected number: those in between are missing. Behind: a missing one, or a
+     * duplicate. Outside the window: the numbering has restarted. */
     action check() {
         bit<32> expected;
         bit<33> here;
@@ -118,10 +118,10 @@ control CheckSequence(in headers_t hdr, inout arrival_t arrival, inout plan_t pl
     }
 
 #if DTA_NACK_TRACKING
-    /* A reporter of the prototype sends again all that follows what is missing: until that comes,
-     * nothing is taken. So much comes twice, and to ask for what follows each of those would have
-     * ever more of it sent: up to a quarter of all numbers behind, it was here before. The first one
-     * may have any number. */
+    /* A reporter of the prototype resends everything after a missing report, and until that
+     * arrives, nothing is accepted. Many reports therefore arrive twice, and a NACK for each
+     * would cause ever more resending. So up to a quarter of the number space behind counts as a
+     * duplicate. The first report may have any number. */
     action check_prototype() {
         bit<9> last;
         dta_last.read(last, (bit<32>)arrival.reporter);
@@ -155,8 +155,8 @@ control CheckSequence(in headers_t hdr, inout arrival_t arrival, inout plan_t pl
     }
 }
 
-/* Remembers what has come, and what the reporter is to send again: what is missing, and what the
- * rate has refused. */
+/* Records the received report, and the reports to request again: missing ones, and those
+ * rejected by the rate. */
 control MarkSequence(in headers_t hdr, inout arrival_t arrival, in plan_t plan) {
     action mark() {
         bit<32> missing;

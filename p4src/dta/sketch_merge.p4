@@ -1,33 +1,34 @@
-/* Sketch-Merge: columns of the sketches of many reporters are added up, and written some at a time.
+/* Sketch-Merge: columns of the sketches of many reporters are summed, and written several at a
+ * time.
  *
  * A column is finished when each reporter has sent its own. When all of eight neighbours are
- * finished, they are written, and are free for what is counted next. */
+ * finished, they are written, and become free for the next epoch. */
 #ifndef TELEMARK_DTA_SKETCH_MERGE_P4
 #define TELEMARK_DTA_SKETCH_MERGE_P4
 
 #include "plan.p4"
 #include "../roce/transport.p4"
 
-#define DTA_COLUMNS 16384  // of all sketches of all services
+#define DTA_COLUMNS 16384  // in all sketches of all services
 const bit<4> NEIGHBOURS = 8;
 
-register<bit<128>>(DTA_COLUMNS) sketch_sums;  // row 0 foremost
-register<bit<256>>(DTA_COLUMNS) sketch_seen;  // which reporters have sent it, by their index
-register<bit<8>>(DTA_COLUMNS) sketch_count;   // how many have
-register<bit<4>>(DTA_COLUMNS / 8) sketch_finished;  // of each eight columns
+register<bit<128>>(DTA_COLUMNS) sketch_sums;  // row 0 in the highest bits
+register<bit<256>>(DTA_COLUMNS) sketch_seen;  // reporters that have sent it, by index
+register<bit<8>>(DTA_COLUMNS) sketch_count;   // number of those reporters
+register<bit<4>>(DTA_COLUMNS / 8) sketch_finished;  // for each eight columns
 
 struct column_t {
     bit<32> index;  // in the registers
     bit<128> sums;
     bit<256> seen;
     bit<8> count;
-    bit<4> finished;  // of its eight
-    bit<64> offset;   // of the eight in the region
-    bit<32> group;    // the number of the eight in the region
+    bit<4> finished;  // among its eight
+    bit<64> offset;   // offset of the eight columns in the region
+    bit<32> group;    // number of the eight columns in the region
 }
 
-/* In ingress: what the report makes of its column. `is_flush`: there is no report, but a wish to
- * have the eight columns as they are. */
+/* In ingress: plans the effect of the report on its column. `is_flush`: the eight columns are
+ * written as they are. */
 control PlanSketchMerge(
     in sketch_merge_t report, in bit<8> reporter, in bit<1> is_flush, inout plan_t plan,
     inout column_t column) {
@@ -37,8 +38,8 @@ control PlanSketchMerge(
     bit<16> columns_of_each = 0;
     bit<1> has_some = 0;
 
-    /* `count` sketches, each of so many columns, a multiple of eight; their registers are those
-     * from `first` on, a multiple of eight too. */
+    /* `count` sketches of a multiple of eight columns; their registers start at `first`, also a
+     * multiple of eight. */
     action merge(
         bit<8> session, bit<32> first, bit<16> count, bit<16> columns, bit<8> reporters_of_all) {
         session_of_all = session;
@@ -65,7 +66,7 @@ control PlanSketchMerge(
         sketch_finished.read(column.finished, column.index >> 3);
     }
 
-    /* Sums that have no room any more stay at the most there is. */
+    /* Saturating sums. */
     action add() {
         column.sums =
             (column.sums[127:96] |+| report.row_0) ++ (column.sums[95:64] |+| report.row_1)
@@ -108,7 +109,7 @@ control PlanSketchMerge(
     }
 }
 
-/* In ingress, when nothing speaks against it. */
+/* In ingress, if there is no problem. */
 control CommitSketchMerge(
     inout headers_t hdr, in bit<1> is_flush, in plan_t plan, in column_t column) {
     action keep() {

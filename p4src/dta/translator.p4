@@ -1,4 +1,4 @@
-/* A DTA translator: reports come in, requests go to collectors' memory by RDMA. */
+/* DTA translator: converts reports to RDMA requests to collectors' memory. */
 #include "pipeline.p4"
 
 V1Switch(

@@ -1,3 +1,3 @@
-/* The translator for reporters of the prototype that were built without the tracking of losses. */
+/* Translator for reporters of the prototype built without loss tracking. */
 #define DTA_NACK_TRACKING 0
 #include "translator.p4"

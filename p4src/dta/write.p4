@@ -1,4 +1,4 @@
-/* In egress, of each copy of a report: it becomes a request to its session's collector. */
+/* In egress, converts each copy of a report to a request to its session's collector. */
 #ifndef TELEMARK_DTA_WRITE_P4
 #define TELEMARK_DTA_WRITE_P4
 
@@ -7,7 +7,7 @@
 #include "key_increment.p4"
 #include "key_write.p4"
 
-/* A request that would reach past the region is not sent. */
+/* A request beyond the end of the region is not sent. */
 control WriteCopy(
     inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     AskKeyWrite() ask_key_write;
@@ -54,7 +54,7 @@ control WriteCopy(
         size = ROCE_SESSIONS;
     }
 
-    /* All that the report came in; of a probe, all that its request was. */
+    /* Removes the headers of the report, or for a probe, of its request. */
     action take_packet_off() {
         hdr.ethernet.setInvalid();
         hdr.grh.setInvalid();

@@ -1,4 +1,4 @@
-/* Forwarding shared by all programs: a port for each destination MAC address. */
+/* Forwarding shared by all programs: an egress port for each destination MAC address. */
 #ifndef TELEMARK_FORWARDING_P4
 #define TELEMARK_FORWARDING_P4
 

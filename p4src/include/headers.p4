@@ -1,4 +1,5 @@
-/* Headers shared by all programs: Ethernet, IPv4, IPv6 and its mark, and what UDP and TCP begin with. */
+/* Headers shared by all programs: Ethernet, IPv4, IPv6 with AltMark, and the start of UDP and
+ * TCP. */
 #ifndef TELEMARK_HEADERS_P4
 #define TELEMARK_HEADERS_P4
 
@@ -20,7 +21,7 @@ header ethernet_t {
     bit<16> ether_type;
 }
 
-header ipv4_t {  // RFC 791; DSCP and ECN as RFC 2474 and RFC 3168 divide the old TOS byte
+header ipv4_t {  // RFC 791; DSCP and ECN by RFC 2474 and RFC 3168
     bit<4> version;
     bit<4> ihl;
     bit<6> dscp;
@@ -51,7 +52,7 @@ header ipv6_t {  // RFC 8200
     bit<128> dst_addr;
 }
 
-header altmark_t {  // a hop-by-hop header with the AltMark option and nothing else: RFC 9343
+header altmark_t {  // a hop-by-hop header with only the AltMark option: RFC 9343
     bit<8> next_header;
     bit<8> length;  // 0: eight bytes
     bit<8> option_type;
@@ -62,7 +63,7 @@ header altmark_t {  // a hop-by-hop header with the AltMark option and nothing e
     bit<10> reserved;
 }
 
-// A hop-by-hop header's second to fourth byte: eight bytes long, AltMark (0x12) of four bytes.
+// Second to fourth byte of such a header: eight bytes long, AltMark (0x12) of four bytes.
 @noWarn("unused") const bit<24> ALTMARK_ALONE = 0x001204;
 
 header ports_t {  // the first eight bytes of both UDP and TCP
@@ -71,7 +72,7 @@ header ports_t {  // the first eight bytes of both UDP and TCP
     bit<32> word;  // UDP: length and checksum; TCP: sequence number
 }
 
-header tcp_t {  // RFC 9293, behind the eight bytes of ports_t
+header tcp_t {  // RFC 9293, after the eight bytes of ports_t
     bit<32> acknowledgement;
     bit<4> data_offset;
     bit<12> flags;
@@ -80,8 +81,8 @@ header tcp_t {  // RFC 9293, behind the eight bytes of ports_t
     bit<16> urgent;
 }
 
-/* A checksum after one of the words that it covers has changed (RFC 1624, equation 3). So options
- * need not be known, and a header that was damaged on its way is not made good by it. */
+/* Updates a checksum after one of its words changed (RFC 1624, equation 3). So options need not
+ * be parsed, and a damaged header does not become valid. */
 bit<16> changed_checksum(in bit<16> checksum, in bit<16> before, in bit<16> after) {
     bit<32> sum = (bit<32>)(~checksum) + (bit<32>)(~before) + (bit<32>)after;
     sum = (sum & 0xFFFF) + (sum >> 16);
@@ -89,7 +90,7 @@ bit<16> changed_checksum(in bit<16> checksum, in bit<16> before, in bit<16> afte
     return ~sum[15:0];
 }
 
-/* Writes the DSCP, and the header checksum. */
+/* Sets the DSCP, and updates the header checksum. */
 @noWarn("unused")
 control Ipv4SetDscp(inout ipv4_t ipv4, in bit<6> dscp) {
     apply {

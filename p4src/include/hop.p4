@@ -1,10 +1,10 @@
-/* What a switch knows of a packet that it passes on. */
+/* Data of a switch about a packet that it forwards. */
 #ifndef TELEMARK_HOP_P4
 #define TELEMARK_HOP_P4
 
 #include "headers.p4"
 
-const bit<8> CLONE_FIELDS = 1;  // metadata that a packet's clone takes along
+const bit<8> CLONE_FIELDS = 1;  // metadata copied to a packet's clone
 
 struct hop_t {
     @field_list(CLONE_FIELDS)
@@ -18,9 +18,9 @@ struct hop_t {
     @field_list(CLONE_FIELDS)
     bit<8> queue;
     @field_list(CLONE_FIELDS)
-    bit<24> waiting_packets;  // in the queue, when this one came to it
+    bit<24> waiting_packets;  // in the queue on arrival of this packet
     @field_list(CLONE_FIELDS)
-    bit<48> ingress_us;  // of the common clock
+    bit<48> ingress_us;  // on the common clock
     @field_list(CLONE_FIELDS)
     bit<48> egress_us;
     @field_list(CLONE_FIELDS)
@@ -28,7 +28,7 @@ struct hop_t {
     bit<48> offset_us;    // common clock - clock of this switch
 }
 
-/* At the beginning of egress. */
+/* Applied at the start of egress. */
 control Hop(inout hop_t hop, in standard_metadata_t standard_metadata) {
     apply {
         hop.ingress_port = standard_metadata.ingress_port;

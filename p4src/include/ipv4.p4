@@ -1,10 +1,10 @@
-/* The IPv4 header of a UDP datagram that a switch makes itself. */
+/* IPv4 header of a UDP datagram that a switch creates. */
 #ifndef TELEMARK_IPV4_P4
 #define TELEMARK_IPV4_P4
 
 #include "headers.p4"
 
-/* `length` is UDP's: its eight bytes, and what follows. */
+/* `length` is the UDP length: eight bytes, and the payload. */
 action put_ipv4(inout ipv4_t ipv4, in bit<32> src_addr, in bit<32> dst_addr, in bit<16> length) {
     ipv4.setValid();
     ipv4.version = 4;

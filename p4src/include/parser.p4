@@ -1,5 +1,5 @@
-/* Parser and deparser for programs that have no headers of their own: Ethernet, IPv4, IPv6 with a mark
- * and with another IPv6 packet inside, what UDP and TCP begin with, and readout packets. */
+/* Parser and deparser for programs without their own headers: Ethernet, IPv4, IPv6 with AltMark
+ * and with an inner IPv6 packet, the start of UDP and TCP, and readout packets. */
 #ifndef TELEMARK_PARSER_P4
 #define TELEMARK_PARSER_P4
 
@@ -19,9 +19,9 @@ struct headers_t {
     ports_t ports;
 }
 
-/* A fragment but the first has no `ports`: what follows its IPv4 header is no transport header.
- * Of IPv6's extension headers only the first one is known, where it has the AltMark option and
- * nothing else. Inside it may be another IPv6 packet: then `ports` are that one's. */
+/* A fragment other than the first has no `ports`, since no transport header follows its IPv4
+ * header. Of IPv6 extension headers only the first one is parsed, if it has only the AltMark
+ * option. An inner IPv6 packet may follow: then `ports` are those of the inner packet. */
 parser HeadersParser(
     packet_in packet, out headers_t hdr, in standard_metadata_t standard_metadata) {
     state start {

@@ -1,19 +1,19 @@
-/* How a controller reads and writes registers: P4Runtime servers made with PI have counters, but
- * no registers.
+/* Register access for controllers: P4Runtime servers built with PI support counters, but no
+ * registers.
  *
  *     controller --packet-out: record, index--> ingress, egress --packet-in: their registers-->
  *     controller --packet-out: record | WRITE, index, values--> ingress --packet-in: the values-->
  *
- * A packet-out names a record (which registers) and an index into them. In ingress and again in
- * egress, the control that owns the record puts its registers into `readout_values_t`; each copy
- * is read by one action, so it is a snapshot. What follows the header comes back unchanged: a
- * controller puts a number there, to know the answers of its requests.
+ * A packet-out names a record (a group of registers) and an index into them. In ingress and
+ * again in egress, the control that owns the record copies its registers to `readout_values_t`;
+ * each copy is read by one action, so it is a snapshot. The bytes after the header are returned
+ * unchanged: a controller stores a request number there.
  *
- * The packet-in also says what the switch's clock was: this is how a controller finds its offset.
+ * The packet-in also contains the switch's clock, from which a controller computes its offset.
  *
- * A program with records that can be written parses `readout_write_t` behind the request, if the
- * record has the bit WRITE, and applies ReadoutWrite. One action writes all registers of a record,
- * so that no packet sees half of them changed. */
+ * A program with writable records parses `readout_write_t` after the request, if the record has
+ * the bit WRITE, and applies ReadoutWrite. One action writes all registers of a record, so that
+ * no packet sees a partial update. */
 #ifndef TELEMARK_READOUT_P4
 #define TELEMARK_READOUT_P4
 
@@ -30,8 +30,8 @@ header readout_request_t {
 header readout_t {
     bit<16> record;
     bit<32> index;
-    bit<48> switch_us;  // the switch's own clock, when the request arrived
-    bit<64> arrival_0;  // registers of ingress; a record says what they are
+    bit<48> switch_us;  // the switch's own clock on arrival of the request
+    bit<64> arrival_0;  // registers of ingress, defined by the record
     bit<64> arrival_1;
     bit<64> arrival_2;
     bit<64> arrival_3;
@@ -41,9 +41,9 @@ header readout_t {
     bit<64> departure_3;
 }
 
-// Each record has a number, from 1 on. 0 is no request; in a request, it asks for the clock alone.
+// Each record has a number, from 1 on. 0 means no request; in a request, it reads only the clock.
 
-const bit<16> WRITE = 0x8000;  // in a record's number: its registers are to be written
+const bit<16> WRITE = 0x8000;  // flag in a record number: write its registers
 
 header readout_write_t {
     bit<64> value_0;
@@ -76,7 +76,7 @@ control ReadoutRequest(
     }
 }
 
-/* Takes the values to be written off a request; the answer returns them. */
+/* Removes the values to write from a request; the answer returns them. */
 @noWarn("unused")
 control ReadoutWrite(inout readout_write_t write, inout readout_values_t values) {
     apply {
@@ -90,7 +90,7 @@ control ReadoutWrite(inout readout_write_t write, inout readout_values_t values)
     }
 }
 
-/* At the end of ingress: what its registers said goes into the answer. */
+/* At the end of ingress: copies its register values to the answer. */
 control ReadoutArrival(inout readout_t answer, in readout_values_t values) {
     apply {
         if (answer.isValid()) {

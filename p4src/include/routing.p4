@@ -1,5 +1,5 @@
-/* Routing shared by all programs: of IPv4, the longest prefix decides, and of several next hops a hash
- * of the flow. What is not IPv4, or has no time left to live, is dropped. */
+/* Routing shared by all programs: IPv4 by longest prefix, with a flow hash among several next
+ * hops. Packets that are not IPv4, or whose time to live expires, are dropped. */
 #ifndef TELEMARK_ROUTING_P4
 #define TELEMARK_ROUTING_P4
 
@@ -9,7 +9,7 @@ control Routing(
     inout ethernet_t ethernet, inout ipv4_t ipv4, in ports_t ports,
     inout standard_metadata_t standard_metadata) {
     bit<16> group = 0;   // of next hops
-    bit<16> member = 0;  // the one of them that was chosen
+    bit<16> member = 0;  // the chosen next hop
     bit<16> src_port = 0;  // of packets that have ports
     bit<16> dst_port = 0;
 
@@ -17,7 +17,7 @@ control Routing(
         mark_to_drop(standard_metadata);
     }
 
-    /* To the neighbour with this MAC address, behind this port. */
+    /* Sends to the neighbour with this MAC address, through this port. */
     action send(bit<48> mac_addr, bit<9> port) {
         standard_metadata.egress_spec = port;
         ethernet.src_addr = ethernet.dst_addr;
@@ -28,8 +28,8 @@ control Routing(
         ipv4.checksum = changed_checksum(ipv4.checksum, before, after);
     }
 
-    /* To one of `count` next hops. The salt differs from switch to switch: else all would choose
-     * alike, and flows that one switch brought together would never be parted by the next. */
+    /* Sends to one of `count` next hops. The salt differs between switches: otherwise all would
+     * choose alike, and flows merged by one switch would never be split by the next. */
     action spread(bit<16> group_number, bit<16> count, bit<16> salt) {
         group = group_number;
         hash(

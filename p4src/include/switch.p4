@@ -1,7 +1,8 @@
-/* What is the same in every switch around its own ingress and egress: parser, checksums, deparser.
+/* Common part of switches around ingress and egress: parser, checksums, deparser.
  *
- * A program declares its `struct metadata_t`, and then includes this. Checksums are neither verified
- * nor computed: who changes a header changes its checksum by the difference (changed_checksum). */
+ * A program declares its `struct metadata_t` before it includes this. Checksums are neither
+ * verified nor computed; a change of a header updates its checksum by the difference
+ * (changed_checksum). */
 #ifndef TELEMARK_SWITCH_P4
 #define TELEMARK_SWITCH_P4
 

@@ -1,5 +1,5 @@
-/* Which packets are worth a report: of a flow all, or those that met something new; of a queue those
- * that found it full, up to a quota; and those that are dropped. */
+/* Selects packets to report: of a flow all, or those with changes; of a queue those that find it
+ * full, up to a quota; and dropped packets. */
 #ifndef TELEMARK_INT_EVENTS_P4
 #define TELEMARK_INT_EVENTS_P4
 
@@ -9,7 +9,8 @@
 #define INT_FLOW_CELLS 4096
 #define INT_PORTS 512
 
-/* Of watched flows. Where hash values of two flows meet in a cell, there are more reports, none less. */
+/* For watched flows. If hashes of two flows collide in a cell, there are more reports, never
+ * fewer. */
 control FlowReports(
     in headers_t hdr, in int_watch_t watch, in hop_t hop, inout int_report_t report) {
     register<bit<32>>(INT_FLOW_CELLS) latest;
@@ -18,8 +19,9 @@ control FlowReports(
         report.flow = 1;
     }
 
-    /* New: other ports here, another number of hops behind, or another value of a time under its
-     * mask. A mask that leaves the highest bits out makes periods: 0xFFFFFFF00000 a report a second. */
+    /* A change: other ports here, another number of hops on the stack, or another time value
+     * under its mask. A mask without the highest bits makes periods: 0xFFFFFFF00000 gives a
+     * report per second. */
     action report_changes(bit<32> latency_mask, bit<48> time_mask) {
         bit<32> cell;
         bit<32> now;
@@ -63,8 +65,8 @@ control FlowReports(
     }
 }
 
-/* Of all packets, also those that nobody watches. When fewer wait than `calm`, the quota is there
- * again. */
+/* For all packets, including unwatched ones. When fewer than `calm` packets wait, the quota is
+ * reset. */
 control QueueReports(inout int_report_t report, in hop_t hop) {
     register<bit<32>>(INT_PORTS) told;
     bit<16> instructions = 0;
@@ -104,8 +106,8 @@ const bit<8> QUEUE_FULL = 71;
 const bit<8> DENIED = 80;
 const bit<8> NO_SUCH_MAC = 89;
 
-/* Of packets of watched flows, and of those that carry INT, that a part of this switch drops, which knows
- * these metadata. The caller clones them. */
+/* For packets of watched flows or with INT that a part of this switch drops; `known` are the
+ * metadata available there. The caller clones them. */
 control DropReports(in int_watch_t watch, inout int_report_t report)(bit<6> hw_id, bit<16> known) {
     Number() number;
 

@@ -1,7 +1,7 @@
-/* The INT switch of int.p4, whose reports travel several a packet (grouping.p4). Its clone session of
- * reports leads to the CPU port, where they recirculate; whatever leads elsewhere goes by itself.
+/* The INT switch of int.p4, with several reports per packet (grouping.p4). Its clone session of
+ * reports leads to the CPU port, where they recirculate; reports to other ports are not grouped.
  *
- * A program of its own: its headers alone, although no other packet has them, cost each packet time. */
+ * This is a separate program because its additional headers cost time for every packet. */
 #define INT_MORE_HEADERS \
     int_pieces_t gathered_0; \
     int_pieces_t gathered_1; \
@@ -31,8 +31,8 @@ parser GroupedParser(
     inout standard_metadata_t standard_metadata) {
     IntParser() int_parser;
 
-    // What recirculates has no ingress port. bmv2 parses the clones of ingress with an instance_type
-    // that another packet left, but with the port that they came by.
+    // Recirculated packets have no ingress port. bmv2 parses ingress clones with a stale
+    // instance_type, but with their own ingress port.
     state start {
         transition select(standard_metadata.instance_type, standard_metadata.ingress_port) {
             (RECIRCULATED, 0): parse_report;

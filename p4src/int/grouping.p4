@@ -1,9 +1,9 @@
-/* Several reports a packet. A report comes in again, as words alone, and waits in registers until the
- * group is complete, has no room for another one, or is old. The report that completes a group brings
- * the others to the collector.
+/* Several reports per packet. A report is recirculated, parsed as words, and waits in registers
+ * until the group is complete, has no room for another one, or is old. The report that completes
+ * a group carries the others to the collector.
  *
- * A switch has no timer: a packet-out (record FLUSH_GROUP, index: the hw_id) asks for what waits. It
- * becomes its packet, and is not answered. */
+ * Switches have no timer: a packet-out (record FLUSH_GROUP, index: the hw_id) flushes waiting
+ * reports. It becomes their packet, and is not answered. */
 #ifndef TELEMARK_INT_GROUPING_P4
 #define TELEMARK_INT_GROUPING_P4
 
@@ -11,13 +11,13 @@
 #include "report.p4"
 
 const bit<32> RECIRCULATED = 4;      // instance_type
-const bit<16> FLUSH_GROUP = 0xFFFF;  // the number of no record
+const bit<16> FLUSH_GROUP = 0xFFFF;  // not the number of a record
 
-#define GROUP_SLOTS 8  // reports of a group; the last one never waits
+#define GROUP_SLOTS 8  // reports per group; the last one never waits
 #define GROUP_CELLS 32  // slots of all hw_ids
-const bit<16> LONGEST_WORDS = 63;  // of a report that waits; a longer one is sent by itself
+const bit<16> LONGEST_WORDS = 63;  // maximum for a waiting report; a longer one is sent alone
 
-// Reports that wait, taken apart into pieces of words: those that their length has a bit for.
+// Waiting reports, split into pieces of 2^n words: those in the binary form of the length.
 register<bit<1024>>(GROUP_CELLS) group_32;
 register<bit<512>>(GROUP_CELLS) group_16;
 register<bit<256>>(GROUP_CELLS) group_8;
@@ -81,7 +81,7 @@ control TakeOut(inout int_pieces_t pieces, in bit<32> cell) {
     }
 }
 
-/* Of a group with so many reports that wait, from this cell on. */
+/* Takes out a group of waiting reports, from this cell on. */
 control TakeAllOut(inout headers_t hdr, in bit<8> count, in bit<32> cell) {
     TakeOut() take_0;
     TakeOut() take_1;
@@ -116,13 +116,13 @@ control TakeAllOut(inout headers_t hdr, in bit<8> count, in bit<32> cell) {
     }
 }
 
-/* In ingress, of a report that came back, or of a packet-out that asks for a group. */
+/* In ingress, for a recirculated report, or a packet-out that flushes a group. */
 control Gather(
     inout headers_t hdr, inout int_report_t report, inout standard_metadata_t standard_metadata) {
     TakeIn() take_in;
     TakeAllOut() take_all_out;
     WriteGroup() write_group;
-    // Of each hw_id's group:
+    // Per hw_id's group:
     register<bit<8>>(4) counts;
     register<bit<16>>(4) lengths;
     register<bit<48>>(4) begins;
@@ -134,13 +134,13 @@ control Gather(
     bit<48> patience = 0;
     bit<9> to = DROPPED;
     bit<32> part = 0;
-    bit<8> count = 0;     // of those that wait
-    bit<16> length = 0;   // and their words
-    bit<48> begin = 0;    // when the first of them was made
-    bit<22> number = 0;   // of the group's packet
+    bit<8> count = 0;     // number of waiting reports
+    bit<16> length = 0;   // their words
+    bit<48> begin = 0;    // time of the first one
+    bit<22> number = 0;   // number of the group's packet
 
-    /* A group has so many reports at most. It leaves by this port when one more might be too long for
-     * it, and when its first one is so old as the next one comes. */
+    /* Maximum reports per group. The group leaves through this port when another report might
+     * not fit, or when the next one arrives and the first is too old. */
     action gather(
         bit<32> node_id, bit<8> reports, bit<16> words, bit<48> wait_us, bit<9> port) {
         node = node_id;
@@ -163,7 +163,7 @@ control Gather(
         next_packet.read(number, part);
     }
 
-    /* One that got lost on its way to here leaves a gap, as it does where reports go one by one. */
+    /* A report lost before this point leaves a gap in the numbers, as without grouping. */
     action count_report() {
         bit<22> expected;
         next_report.read(expected, part);

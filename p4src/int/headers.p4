@@ -1,23 +1,23 @@
-/* What INT v2.1 and Telemetry Report v2.0 put on the wire: formats alone, section by section. */
+/* Wire formats of INT v2.1 and Telemetry Report v2.0, section by section. */
 #ifndef TELEMARK_INT_HEADERS_P4
 #define TELEMARK_INT_HEADERS_P4
 
 #include "../include/headers.p4"
 
-// INT types, in the shim.
+// INT types in the shim.
 const bit<4> INT_MD = 1;
 const bit<4> INT_MX = 3;
 const bit<4> INT_VERSION = 2;
 
-// What follows the INT headers, in the shim (INT over TCP/UDP): its last 16 bits depend on it.
-const bit<2> NPT_NONE = 0;  // the original DSCP, in six of them
+// Next protocol type in the shim (INT over TCP/UDP), which defines its last 16 bits.
+const bit<2> NPT_NONE = 0;  // the original DSCP, in six bits
 const bit<2> NPT_UDP = 1;   // the original UDP destination port
-const bit<2> NPT_L4 = 2;    // another header of layer 4, whose protocol they say
+const bit<2> NPT_L4 = 2;    // another header of layer 4; the bits are its protocol
 const bit<2> NPT_UNDEFINED = 3;
 
 const bit<64> PROBE_MARKER = 0x54454C454D41524B;  // "TELEMARK"
 
-// Bytes of INT's own headers, and 4-byte words that the shim's length counts of them.
+// Bytes of INT's own headers, and their 4-byte words counted in the shim's length.
 const bit<16> INT_BYTES = 16;
 const bit<8> INT_HEADER_WORDS = 3;
 
@@ -37,7 +37,7 @@ header int_shim_t {
     bit<16> original;
 }
 
-header int_header_t {  // INT-MD; INT-MX has reserved bits behind the first five
+header int_header_t {  // INT-MD; in INT-MX the bits after the first five are reserved
     bit<4> version;
     bit<1> discard;
     bit<1> hops_exceeded;
@@ -51,8 +51,8 @@ header int_header_t {  // INT-MD; INT-MX has reserved bits behind the first five
     bit<16> domain_flags;
 }
 
-header int_stack_t {  // what earlier switches pushed
-    varbit<8064> words;  // 255 words, less those of the header
+header int_stack_t {  // metadata pushed by earlier switches
+    varbit<8064> words;  // 255 words, minus those of the header
 }
 
 header int_word_t {
@@ -67,8 +67,7 @@ header int_four_words_t {
     bit<128> value;
 }
 
-/* What one switch says of a packet; which of it is there, bits 0 (0x8000) to 7 of its instructions
- * say. */
+/* Metadata of one switch; bits 0 (0x8000) to 7 of its instructions select the fields. */
 struct int_metadata_t {
     int_word_t node_id;
     int_word_t level_1;
@@ -80,13 +79,13 @@ struct int_metadata_t {
     int_word_t utilisation;
 }
 
-const bit<16> COMPLEMENT = 0x0001;   // of stacks
+const bit<16> COMPLEMENT = 0x0001;   // in stacks
 const bit<16> UNKNOWN_TO_V1MODEL = 0x00FE;
-const bit<16> DROP_REASON = 0x0001;  // of reports
-const bit<16> KNOWN_TO_REPORTS = 0x7F00;  // the node id is in the group header, buffers nobody knows
+const bit<16> DROP_REASON = 0x0001;  // in reports
+const bit<16> KNOWN_TO_REPORTS = 0x7F00;  // the node id is in the group header; buffers are unknown
 const bit<16> UTILISATION = 0x0100;
-const bit<16> KNOWN_TO_INGRESS = 0x4A00;  // ports, and when the packet came
-const bit<16> KNOWN_TO_QUEUES = 0x5A00;   // how many packets wait, too
+const bit<16> KNOWN_TO_INGRESS = 0x4A00;  // ports and arrival time
+const bit<16> KNOWN_TO_QUEUES = 0x5A00;   // and the number of waiting packets
 
 header report_group_t {
     bit<4> version;
@@ -115,9 +114,9 @@ const bit<4> REPORT_VERSION = 2;
 const bit<4> REPORT_OF_INT = 1;
 const bit<4> INNER_IPV4 = 4;
 const bit<4> INNER_IPV6 = 5;
-const bit<8> REPORT_FIXED_WORDS = 2;  // of an individual report, behind its first word
+const bit<8> REPORT_FIXED_WORDS = 2;  // of an individual report, after its first word
 
-/* How many words metadata with these instruction bits take: one each, two those of 8 bytes. */
+/* Returns the words of metadata with these instruction bits: one each, or two for 8-byte fields. */
 bit<8> metadata_words(in bit<16> instructions) {
     bit<32> bits = instructions ++ (instructions & 0x0E00);
     bits = bits - ((bits >> 1) & 0x55555555);

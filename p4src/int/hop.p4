@@ -1,4 +1,4 @@
-/* How what this switch knows of a packet becomes INT metadata. */
+/* Converts data of a switch about a packet to INT metadata. */
 #ifndef TELEMARK_INT_HOP_P4
 #define TELEMARK_INT_HOP_P4
 
@@ -7,10 +7,10 @@
 
 const bit<32> UNKNOWN = 0xFFFFFFFF;
 
-/* How busy a port is: the bytes of its last full window of time, of those that its rate allows. */
+/* Utilisation of a port: the bytes in its last full time window, relative to its rate. */
 control Utilisation(
     in bit<64> parts_a_byte, inout hop_t hop, in standard_metadata_t standard_metadata) {
-    // Windows are of 2^16 us, numbered from 0 by the switch's clock.
+    // Windows of 2^16 us, numbered from 0 on the switch's clock.
     register<bit<32>>(512) windows;
     register<bit<32>>(512) bytes;
     register<bit<32>>(512) bytes_before;
@@ -42,12 +42,12 @@ control Utilisation(
     }
 }
 
-/* The sum of a word's 16-bit halves, as the Internet checksum adds them up. */
+/* Sum of a word's 16-bit halves, for the Internet checksum. */
 bit<32> halves(in bit<32> word) {
     return (word >> 16) + (word & 0xFFFF);
 }
 
-/* Sets the metadata of bits 0 to 7 that are wanted; what it adds to a checksum goes into `sum`. */
+/* Sets the requested metadata of bits 0 to 7; adds their checksum contribution to `sum`. */
 control FillMetadata(
     inout int_metadata_t metadata, in hop_t hop, in bit<16> wanted, inout bit<32> sum) {
     apply {

@@ -1,5 +1,5 @@
-/* A switch's ingress with INT: forwards by MAC address or else by route, keeps what is denied out, and
- * finds the packets that INT is for. */
+/* Ingress of a switch with INT: forwards by MAC address or else by route, applies the access
+ * list, and selects packets for INT. */
 #ifndef TELEMARK_INT_INGRESS_P4
 #define TELEMARK_INT_INGRESS_P4
 

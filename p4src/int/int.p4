@@ -1,9 +1,9 @@
-/* The INT switch: INT-MD, INT-MX and INT-XD. The controller's entries make it the source, a transit
- * switch or the sink of a flow, each for some flows.
+/* The INT switch: INT-MD, INT-MX and INT-XD. The controller's entries make it the source, a
+ * transit switch or the sink of each flow.
  *
- *   ingress   forwarding --> watch: is it INT already, is its flow watched --> drop reports
- *   egress    what this switch knows of it --> source or transit: headers, metadata
- *             --> reports: the packet is cloned --> sink: INT comes off
+ *   ingress   forwarding --> watch: does it have INT, is its flow watched --> drop reports
+ *   egress    this switch's metadata --> source or transit: headers, metadata
+ *             --> reports: the packet is cloned --> sink: INT is removed
  *             clone: the report is written around it */
 #include "report.p4"
 #include "watch.p4"

@@ -1,17 +1,17 @@
-/* Lengths and checksums of a packet into which something was put behind its UDP or TCP header. All by
- * difference (RFC 1624): what was wrong before is wrong afterwards, and INT hides no damage. */
+/* Updates lengths and checksums of a packet after an insertion behind its UDP or TCP header. All
+ * updates are incremental (RFC 1624): wrong values stay wrong, so INT hides no damage. */
 #ifndef TELEMARK_INT_LENGTHS_P4
 #define TELEMARK_INT_LENGTHS_P4
 
 #include "packet.p4"
 
-/* A sum of 16-bit words in 16 bits, carries added (RFC 1071). */
+/* Folds a sum of 16-bit words to 16 bits, with carries (RFC 1071). */
 bit<16> folded(in bit<32> sum) {
     bit<32> once = (sum & 0xFFFF) + (sum >> 16);
     return (once + (once >> 16))[15:0];
 }
 
-/* What shim and INT header add to a checksum. */
+/* Checksum contribution of shim and INT header. */
 bit<32> sum_of_headers(in int_shim_t shim, in int_header_t h) {
     return (bit<32>)(shim.type ++ shim.npt ++ shim.reserved ++ shim.length)
         + (bit<32>)shim.original
@@ -22,13 +22,13 @@ bit<32> sum_of_headers(in int_shim_t shim, in int_header_t h) {
         + (bit<32>)h.domain_instructions + (bit<32>)h.domain_flags;
 }
 
-/* What so many bytes more add to the checksum of layer 4: TCP has its length in the pseudo-header
- * alone, UDP in its header too. */
+/* Checksum contribution of `bytes` additional bytes: TCP has the length only in the
+ * pseudo-header, UDP also in its header. */
 bit<32> sum_of_length(in bool is_tcp, in bit<16> bytes) {
     return is_tcp ? (bit<32>)bytes : (bit<32>)bytes << 1;
 }
 
-/* Bytes of the IP packet. */
+/* Length of the IP packet. */
 bit<32> bytes_of_ip(in ipv4_t ipv4, in ipv6_t ipv6) {
     bit<32> bytes = (bit<32>)ipv6.payload_length + 40;
     if (ipv4.isValid()) {
@@ -37,7 +37,7 @@ bit<32> bytes_of_ip(in ipv4_t ipv4, in ipv6_t ipv6) {
     return bytes;
 }
 
-/* The lengths in IP and UDP grow by so many bytes, modulo 2^16. */
+/* Increases the lengths in IP and UDP by `bytes`, modulo 2^16. */
 control ChangeLengths(inout headers_t hdr, in bit<16> bytes) {
     apply {
         if (hdr.ipv4.isValid()) {
@@ -54,8 +54,8 @@ control ChangeLengths(inout headers_t hdr, in bit<16> bytes) {
     }
 }
 
-/* The checksum of layer 4, when `added` came to what it covers. That of UDP may be absent, which is 0;
- * if it comes out as 0, UDP writes 0xFFFF (RFC 768). */
+/* Adds `added` to the checksum of layer 4. That of UDP may be absent, which is 0; a result of 0
+ * is sent as 0xFFFF (RFC 768). */
 control ChangeChecksum(inout headers_t hdr, in bit<32> added) {
     apply {
         if (hdr.tcp.isValid()) {
@@ -67,7 +67,7 @@ control ChangeChecksum(inout headers_t hdr, in bit<32> added) {
     }
 }
 
-/* Sets the DSCP, which no checksum of layer 4 covers. */
+/* Sets the DSCP, which no layer 4 checksum covers. */
 control SetDscp(inout headers_t hdr, in bit<6> dscp) {
     Ipv4SetDscp() set_ipv4;
 
@@ -80,7 +80,7 @@ control SetDscp(inout headers_t hdr, in bit<6> dscp) {
     }
 }
 
-/* Sets the protocol of layer 4. */
+/* Sets the layer 4 protocol. */
 control SetProtocol(inout headers_t hdr, in bit<8> protocol) {
     apply {
         if (hdr.ipv4.isValid()) {

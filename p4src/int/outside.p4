@@ -1,10 +1,10 @@
-/* What a packet with INT is called outside of the domain. */
+/* Flow key of a packet with INT as it is outside of the domain. */
 #ifndef TELEMARK_INT_OUTSIDE_P4
 #define TELEMARK_INT_OUTSIDE_P4
 
 #include "packet.p4"
 
-/* Protocol and ports that it had, and will have: its mark may be in their place. 0: it has none. */
+/* Original protocol and ports, which INT's mark may have replaced. 0: none. */
 control NamedOutside(
     in headers_t hdr, out bit<8> protocol, out bit<16> src_port, out bit<16> dst_port) {
     apply {

@@ -1,5 +1,5 @@
-/* A packet as INT switches see it: all that include/parser.p4 has, TCP whole, INT behind UDP and TCP, and
- * the report around it. A program may have more (INT_MORE_HEADERS). */
+/* Headers in INT switches: those of include/parser.p4, full TCP, INT after UDP and TCP, and the
+ * report around the packet. A program may add headers (INT_MORE_HEADERS). */
 #ifndef TELEMARK_INT_PACKET_P4
 #define TELEMARK_INT_PACKET_P4
 
@@ -15,7 +15,7 @@ struct headers_t {
     INT_MORE_HEADERS
     readout_request_t readout_request;
     readout_t readout;
-    // Around a packet that is reported:
+    // Around a reported packet:
     ethernet_t report_ethernet;
     ipv4_t report_ipv4;
     ports_t report_udp;
@@ -36,18 +36,18 @@ struct headers_t {
     int_marker_t marker;
     int_shim_t shim;
     int_header_t int_header;
-    int_metadata_t metadata;  // what this switch pushes
+    int_metadata_t metadata;  // pushed by this switch
     int_word_t unknown_1;  // of bits 8 to 14, all ones: up to seven words
     int_long_t unknown_2;
     int_four_words_t unknown_4;
     int_word_t complement;
     int_stack_t stack;
-    // With NPT 2 `ports` are of a UDP header of INT's own; of the original one these, and at the
-    // source the rest:
+    // With NPT 2 `ports` belong to INT's own UDP header. The original ports, and at the source the
+    // rest of the original header:
     ports_t inner_ports;
     tcp_t inner_tcp;
     tcp_options_t inner_tcp_options;
-    // A sink's packet as it came, for its report; never sent from here:
+    // The original headers of a sink's packet, for its report; never sent from here:
     ipv4_t kept_ipv4;
     ipv6_t kept_ipv6;
     ports_t kept_ports;

@@ -1,5 +1,6 @@
-/* The hops of an INT-MD stack at places that are always the same, seen in front of INT's parser. A
- * program says what of each hop it wants, PATH_INSTRUCTIONS, and that these are 2^PATH_HOP_LOG words. */
+/* Hops of an INT-MD stack at fixed positions, read before INT's parser. A program defines
+ * PATH_INSTRUCTIONS, the metadata needed per hop, and PATH_HOP_LOG: they take 2^PATH_HOP_LOG
+ * words. */
 #ifndef TELEMARK_INT_PATHS_P4
 #define TELEMARK_INT_PATHS_P4
 
@@ -8,28 +9,28 @@
 
 #define PATH_HOP_BITS (32 << PATH_HOP_LOG)
 
-// A hop that was not there is all ones.
+// An absent hop is all ones.
 const bit<(5 * PATH_HOP_BITS)> ABSENT = ~(bit<(5 * PATH_HOP_BITS)>)0;
 
 struct int_path_t {
     @field_list(CLONE_FIELDS)
-    bit<1> is_known;  // the stack has what is wanted
+    bit<1> is_known;  // the stack has the needed metadata
     @field_list(CLONE_FIELDS)
     bit<8> hops;  // on the stack
     @field_list(CLONE_FIELDS)
     bit<2> exceeded;  // E and M of INT's header: hops are missing
     @field_list(CLONE_FIELDS)
-    bit<(5 * PATH_HOP_BITS)> stack;  // the newest five hops, the newest one first
+    bit<(5 * PATH_HOP_BITS)> stack;  // the newest five hops, newest first
 }
 
-/* Looks at a stack, and leaves it to be extracted. `words`: all that the shim counts. */
+/* Reads a stack without extracting it. `words`: the length in the shim. */
 parser SeeStack(packet_in packet, in int_shim_t shim, in int_header_t h, inout int_path_t path) {
     state start {
         bit<8> words = shim.length - INT_HEADER_WORDS;
         bit<8> hop_words = 1 << PATH_HOP_LOG;
         path.hops = words >> PATH_HOP_LOG;
         path.exceeded = h.hops_exceeded ++ h.mtu_exceeded;
-        // One key of two: a key that is a constant, as `words & 0` is, BMv2's JSON cannot have.
+        // One key for two values: BMv2's JSON does not allow a constant key, as `words & 0` is.
         transition select(
             shim.type, h.instructions, h.domain_instructions,
             ((bit<8>)h.hop_words ^ hop_words) | (words & (hop_words - 1)), path.hops) {

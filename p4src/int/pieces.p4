@@ -1,5 +1,4 @@
-/* A report that waits for others, as words in pieces of different lengths: those that its length has
- * a bit for. */
+/* A waiting report, split into pieces of 2^n words: those in the binary form of its length. */
 #ifndef TELEMARK_INT_PIECES_P4
 #define TELEMARK_INT_PIECES_P4
 

@@ -1,6 +1,6 @@
-/* What an INT switch does in ingress and in egress, whatever else it does there.
+/* Ingress and egress of INT switches, shared by all programs with INT.
  *
- * A program's `struct metadata_t` has `hop`, `watch`, `report` and `drop_reason`, as int.p4 has them. */
+ * A program's `struct metadata_t` has `hop`, `watch`, `report` and `drop_reason`, as in int.p4. */
 #ifndef TELEMARK_INT_PIPELINE_P4
 #define TELEMARK_INT_PIPELINE_P4
 
@@ -9,8 +9,8 @@
 #include "source.p4"
 #include "switch.p4"
 
-// The clone session of what is to be told of a packet that leaves the domain. Where it is another one
-// than that of reports, its clones are the program's affair; where it is none, so is telling it.
+// Clone session for packets that leave the domain. If it differs from that of reports, the program
+// handles its clones; if it is NO_CLONE, the program reports them itself.
 const bit<32> NO_CLONE = 0;
 #ifndef INT_SINK_SESSION
 #define INT_SINK_SESSION REPORT_SESSION
@@ -37,7 +37,7 @@ control IntArrival(
     }
 }
 
-/* INT of a packet that is no report's clone. */
+/* INT processing of a packet that is not a clone for a report. */
 control IntPacket(
     inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     Utilisation() utilisation;
@@ -54,13 +54,14 @@ control IntPacket(
     bit<64> parts_a_byte = 0;
     bit<32> event = INT_EVENTS;
 
-    // A millionth of the port's rate is so many 2^-32 of a window's bytes; 0: nobody knows.
+    // A millionth of the port's rate corresponds to this many 2^-32 of a window's bytes; 0:
+    // unknown.
     action stay_inside(bit<16> port_mtu, bit<64> millionths_a_byte) {
         mtu = port_mtu;
         parts_a_byte = millionths_a_byte;
     }
 
-    // The packet leaves the domain, and INT stays in.
+    // The packet leaves the domain with INT.
     action leave_domain(bit<64> millionths_a_byte) {
         meta.watch.is_leaving = 1;
         parts_a_byte = millionths_a_byte;
@@ -102,7 +103,7 @@ control IntPacket(
         if ((meta.report.flow | meta.report.congested) == 1) {
             meta.report.flow = meta.report.flow | meta.watch.is_watched | meta.watch.is_int;
             meta.report.hw_id = HW_EGRESS;
-            if (meta.hop.utilisation == UNKNOWN) {  // 3.3.1: what is not available has no bit
+            if (meta.hop.utilisation == UNKNOWN) {  // 3.3.1: unavailable metadata have no bit
                 meta.report.metadata_bits = meta.report.metadata_bits & ~UTILISATION;
             }
             bit<32> session = REPORT_SESSION;
@@ -128,7 +129,8 @@ control IntPacket(
     }
 }
 
-/* INT of a packet for which its queue has no room. It is dropped, and only its clone goes on. */
+/* INT processing of a packet that its full queue deflected. It is dropped, and only its clone
+ * continues. */
 control IntDeflected(
     inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     Hop() hop;
@@ -144,8 +146,8 @@ control IntDeflected(
     }
 }
 
-/* A report is the clone of a packet, which came this way before. Where reports are grouped, and its
- * clone session leads to the CPU port, it goes around, and leaves with others. */
+/* A report is a clone of a packet that was processed before. If reports are grouped, and its
+ * clone session leads to the CPU port, it recirculates, and leaves with others. */
 control IntDeparture(
     inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata)(
     bool has_groups) {

@@ -1,5 +1,5 @@
-/* Telemetry reports: which packets are reported, and the packet that says so, a copy of the one that
- * it is about. Section numbers are those of Telemetry Report v2.0. */
+/* Telemetry reports: selection of packets, and the report packet, a copy of the reported one.
+ * Section numbers are those of Telemetry Report v2.0. */
 #ifndef TELEMARK_INT_REPORT_P4
 #define TELEMARK_INT_REPORT_P4
 
@@ -10,18 +10,18 @@
 
 const bit<32> INGRESS_CLONE = 1;  // instance_type
 const bit<32> EGRESS_CLONE = 2;
-const bit<32> DEFLECTED = 7;  // of minip4 alone, with --deflect-on-drop: its queue was full
+const bit<32> DEFLECTED = 7;  // minip4 only, with --deflect-on-drop: its queue was full
 
 const bit<32> REPORT_SESSION = 500;  // the clone session whose port leads to the collector
 
-const bit<32> PAYLOAD_BYTES = 16;  // in a report, of UDP packets without an identification
+const bit<32> PAYLOAD_BYTES = 16;  // in reports of UDP packets without an identification
 
-// Parts of a switch that count their reports by themselves.
+// Parts of a switch with their own report numbers.
 const bit<6> HW_EGRESS = 0;
 const bit<6> HW_INGRESS = 1;
 const bit<6> HW_QUEUES = 2;
 
-const bit<8> GATHER_FIELDS = 2;  // metadata that a report takes along where it recirculates: grouping.p4
+const bit<8> GATHER_FIELDS = 2;  // metadata kept when a report recirculates: grouping.p4
 
 struct int_report_t {
     @field_list(CLONE_FIELDS)
@@ -39,10 +39,10 @@ struct int_report_t {
     @field_list(GATHER_FIELDS)
     bit<16> words;
     @field_list(GATHER_FIELDS)
-    bit<48> reported_us;  // when it was made, by the switch's clock
+    bit<48> reported_us;  // time of the report on the switch's clock
 }
 
-/* Numbers reports before they wait in a queue: one that finds it full leaves a gap. */
+/* Numbers reports before they are queued, so that a drop leaves a gap. */
 control Number(inout int_report_t report) {
     register<bit<22>>(1) numbers;
 
@@ -56,7 +56,7 @@ control Number(inout int_report_t report) {
     }
 }
 
-/* Of the packet's headers, from IP to that of layer 4, and to the end of INT where there is some. */
+/* Words of the headers from IP to layer 4, or to the end of INT if present. */
 bit<16> words_of_headers(in headers_t hdr, in bit<1> is_int) {
     bit<16> words = hdr.ipv4.isValid() ? (bit<16>)hdr.ipv4.ihl : 10;
     if (hdr.tcp.isValid()) {
@@ -76,9 +76,9 @@ bit<16> words_of_headers(in headers_t hdr, in bit<1> is_int) {
     return words;
 }
 
-/* Makes the report of a cloned packet: from the IP header on it is the report's inner contents, up to
- * the end of INT, or of the header of layer 4; and some payload, where nothing else tells packets of a
- * flow apart. */
+/* Makes a report from a cloned packet. Its inner content starts with the IP header, and ends
+ * with INT or the layer 4 header; some payload follows if no header field distinguishes packets
+ * of a flow. */
 control WriteReport(
     inout headers_t hdr, in int_watch_t watch, inout int_report_t report, in hop_t hop,
     in bit<8> drop_reason) {
@@ -103,7 +103,7 @@ control WriteReport(
     }
 
     apply {
-        bit<16> words = words_of_headers(hdr, watch.is_int);  // of the fragment
+        bit<16> words = words_of_headers(hdr, watch.is_int);  // of the truncated packet
         bool is_alike = !hdr.ipv4.isValid() || hdr.ipv4.identification == 0;
         if (is_alike && hdr.ports.isValid() && !hdr.tcp.isValid() && watch.is_full == 1
             && bytes_of_ip(hdr.ipv4, hdr.ipv6) >= ((bit<32>)words << 2) + PAYLOAD_BYTES) {
@@ -139,7 +139,7 @@ control WriteGroup(inout headers_t hdr, in int_report_t report, in bit<32> node_
     }
 }
 
-/* Around a group header and so many words of reports: UDP, IP, Ethernet. */
+/* Writes UDP, IP and Ethernet around a group header and `words` words of reports. */
 control WriteOuter(inout headers_t hdr, in bit<16> words) {
     /* The switch's own addresses, and the collector's. */
     action send_report(

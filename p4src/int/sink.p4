@@ -1,10 +1,10 @@
-/* INT at the sink: the packet leaves as it came to the source, byte by byte. */
+/* INT at the sink: restores the packet that entered the source, byte by byte. */
 #ifndef TELEMARK_INT_SINK_P4
 #define TELEMARK_INT_SINK_P4
 
 #include "lengths.p4"
 
-/* For the report, which is made when the packet has lost INT already. */
+/* Keeps headers for the report, which is made after INT was removed. */
 control Keep(inout headers_t hdr) {
     apply {
         hdr.kept_ipv4 = hdr.ipv4;
@@ -38,7 +38,7 @@ control Strip(inout headers_t hdr) {
     SetProtocol() set_protocol;
 
     apply {
-        bit<16> inverted;  // of the sum of the stack
+        bit<16> inverted;  // inverted sum of the stack
         hash(
             inverted, HashAlgorithm.csum16, 16w0, { hdr.stack.words }, 32w0x10000);
         bit<32> gone = (bit<32>)~inverted + sum_of_headers(hdr.shim, hdr.int_header);

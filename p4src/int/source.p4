@@ -1,10 +1,10 @@
-/* INT at the source: its headers go into the packet, marked so that others find them. */
+/* INT at the source: inserts INT headers, and marks the packet. */
 #ifndef TELEMARK_INT_SOURCE_P4
 #define TELEMARK_INT_SOURCE_P4
 
 #include "transit.p4"
 
-/* The mark that tells others of INT: behind this control, shim and INT header may be filled. */
+/* Sets the mark of INT; shim and INT header can be filled afterwards. */
 control Mark(inout headers_t hdr, in bit<2> mark, inout bit<32> sum) {
     SetDscp() set_dscp;
     SetProtocol() set_protocol;
@@ -16,7 +16,8 @@ control Mark(inout headers_t hdr, in bit<2> mark, inout bit<32> sum) {
         hdr.ports.dst_port = INT_UDP_PORT;
     }
 
-    /* In front of the original header; its source port spreads flows as the original ports do. */
+    /* Inserts UDP in front of the original header; its source port spreads flows like the
+     * original ports. */
     action insert_udp(bit<8> protocol, bit<16> bytes) {
         hdr.shim.npt = NPT_L4;
         hdr.shim.original = (bit<16>)protocol;
@@ -58,8 +59,9 @@ control Mark(inout headers_t hdr, in bit<2> mark, inout bit<32> sum) {
     }
 }
 
-/* INT-MD with the source's own metadata, or without if it does not fit (M); INT-MX. What has no UDP
- * or TCP header, is a fragment, or has no room for INT's own headers, goes as it is. */
+/* INT-MD with the source's own metadata, or without them if they do not fit (M); INT-MX. Packets
+ * without UDP or TCP header, fragments, and packets without room for INT's headers pass
+ * unchanged. */
 control Source(
     inout headers_t hdr, inout int_watch_t watch, in hop_t hop, in bit<16> mtu,
     inout bit<32> event) {

@@ -1,24 +1,24 @@
-/* What is the same in every INT switch around its ingress and egress: parser, checksums, deparser.
+/* Common part of INT switches around ingress and egress: parser, checksums, deparser.
  *
- * A program declares its `struct metadata_t`, and then includes this. Checksums are neither verified
- * nor computed: who changes a header changes its checksum by the difference. */
+ * A program declares its `struct metadata_t` before it includes this. Checksums are neither
+ * verified nor computed; a change of a header updates its checksum by the difference. */
 #ifndef TELEMARK_INT_SWITCH_P4
 #define TELEMARK_INT_SWITCH_P4
 
 #include "packet.p4"
 
-// What a program wants of a stack in front of the parser, which takes it as a whole: statements.
+// Statements by which a program reads the stack before the parser extracts it as a whole.
 #ifndef INT_SEE_STACK
 #define INT_SEE_STACK
 #endif
 
-// What a program wants of a UDP header that is the packet's first: statements.
+// Statements by which a program reads the packet's first UDP header.
 #ifndef INT_SEE_UDP
 #define INT_SEE_UDP
 #endif
 
-/* INT is whole where `stack` is valid, if only with no bytes; where `shim` is and `stack` is not,
- * something marks the packet as one with INT, and its lengths or its type are wrong. */
+/* INT is complete if `stack` is valid, even if it is empty. If `shim` is valid and `stack` is
+ * not, the packet is marked as INT, but its lengths or type are wrong. */
 parser IntParser(
     packet_in packet, out headers_t hdr, inout metadata_t meta,
     inout standard_metadata_t standard_metadata) {
@@ -80,7 +80,7 @@ parser IntParser(
         }
     }
 
-    // As in include/parser.p4: of these packets AM-PM knows, and INT does not.
+    // As in include/parser.p4: these packets are for AM-PM, not for INT.
     state parse_hop_by_hop {
         transition select(packet.lookahead<bit<32>>()[23:0]) {
             ALTMARK_ALONE: parse_altmark;

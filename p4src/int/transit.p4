@@ -1,13 +1,13 @@
-/* INT-MD in transit: this switch's metadata on top of the stack, as the specification's section
- * "INT-MD Metadata Header Format" says. */
+/* INT-MD in transit: pushes this switch's metadata on the stack, by the specification's section
+ * "INT-MD Metadata Header Format". */
 #ifndef TELEMARK_INT_TRANSIT_P4
 #define TELEMARK_INT_TRANSIT_P4
 
 #include "lengths.p4"
 #include "watch.p4"
 
-/* Bits 8 to 14: buffers, of which v1model knows nothing, and what is reserved. They lie side by side, a
- * word each, and in a sum all ones are 0. */
+/* Bits 8 to 14: buffers, which v1model does not have, and reserved bits. They are adjacent, one
+ * word each, and all ones add 0 to a checksum. */
 control PushUnknown(inout headers_t hdr, in bit<16> instructions) {
     apply {
         bit<8> words = metadata_words(instructions & UNKNOWN_TO_V1MODEL);
@@ -26,8 +26,8 @@ control PushUnknown(inout headers_t hdr, in bit<16> instructions) {
     }
 }
 
-/* Metadata of all bits, and the checksum of layer 4: by the complement where it is asked for, else in
- * its own header. `sum` is what was changed before that it covers, `bytes` how many are new. */
+/* Pushes metadata of all bits, and updates the layer 4 checksum: by the complement if requested,
+ * otherwise in its own header. `sum` is the contribution of earlier changes, `bytes` the growth. */
 control PushMetadata(inout headers_t hdr, in hop_t hop, in bit<16> bytes, in bit<32> sum) {
     FillMetadata() fill;
     PushUnknown() unknown;
@@ -52,8 +52,8 @@ control PushMetadata(inout headers_t hdr, in hop_t hop, in bit<16> bytes, in bit
     }
 }
 
-/* A switch adds Hop ML words or nothing: nothing if it does not understand all of the instructions,
- * has no hop left (E), or no room in the packet (M). */
+/* A switch adds Hop ML words or nothing: nothing if it does not support all instructions, no hop
+ * is left (E), or the packet has no room (M). */
 control Transit(
     inout headers_t hdr, in hop_t hop, in bit<16> mtu, inout bit<32> event) {
     PushMetadata() push;
@@ -81,7 +81,7 @@ control Transit(
         } else if (words != 0) {
             hdr.shim.length = length[7:0];
             hdr.int_header.remaining_hops = hdr.int_header.remaining_hops - 1;
-            push.apply(hdr, hop, bytes, (bit<32>)words + 0xFFFE);  // 0xFFFE: one hop less
+            push.apply(hdr, hop, bytes, (bit<32>)words + 0xFFFE);  // 0xFFFE: remaining hop count minus one
         }
         bit<7> after = hdr.int_header.version ++ hdr.int_header.discard
             ++ hdr.int_header.hops_exceeded ++ hdr.int_header.mtu_exceeded;

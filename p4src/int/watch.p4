@@ -1,49 +1,50 @@
-/* Which packets INT is for: the border of the domain, the watch list, and samples of a flow. */
+/* Selection of packets for INT: the domain border, the watch list, and sampling. */
 #ifndef TELEMARK_INT_WATCH_P4
 #define TELEMARK_INT_WATCH_P4
 
 #include "hop.p4"
 #include "lengths.p4"
 
-// What a watched flow's first switch does with a packet; `mode`.
+// Action of a watched flow's first switch; `mode`.
 const bit<2> EMBED_DATA = 1;          // INT-MD
 const bit<2> EMBED_INSTRUCTIONS = 2;  // INT-MX
-const bit<2> EXPORT_DATA = 3;         // INT-XD: every switch does it
+const bit<2> EXPORT_DATA = 3;         // INT-XD: applied by every switch
 
-// How the packet is marked as one with INT; `mark`.
+// Mark of a packet with INT; `mark`.
 const bit<2> MARK_DSCP = 0;
-const bit<2> MARK_PORT = 1;     // UDP's own, with NPT 1
-const bit<2> MARK_NEW_UDP = 2;  // of a UDP header in front of the original one, with NPT 2
+const bit<2> MARK_PORT = 1;     // port of the original UDP header, with NPT 1
+const bit<2> MARK_NEW_UDP = 2;  // port of a UDP header in front of the original one, with NPT 2
 @noWarn("unused") const bit<2> MARK_PROBE = 3;
 
 struct int_watch_t {
-    bit<1> is_whole;    // the packet is IP, and has all headers that it says it has, but AltMark
+    bit<1> is_whole;    // the packet is IP, and all its headers are complete, other than AltMark
     @field_list(CLONE_FIELDS)
-    bit<1> is_full;     // and all the bytes that it says it has
+    bit<1> is_full;     // and all its bytes are present
     @field_list(CLONE_FIELDS)
-    bit<1> is_int;      // it has INT, and all is right with it
-    bit<1> is_watched;  // it is of a flow on the watch list
-    bit<1> is_chosen;   // and among the flow's samples
-    bit<1> is_report;   // it is a report itself, and there are none about reports
-    bit<1> is_leaving;  // it leaves the domain, by its egress port
+    bit<1> is_int;      // it has valid INT
+    bit<1> is_watched;  // its flow is on the watch list
+    bit<1> is_chosen;   // and it is a sample of the flow
+    bit<1> is_report;   // it is itself a report; reports are not reported
+    bit<1> is_leaving;  // its egress port leads out of the domain
     bit<2> mode;
     bit<2> mark;
     bit<16> instructions;
-    bit<8> hops;  // how many may push
+    bit<8> hops;  // maximum number of hops
 }
 
-// What switches count, by kind.
+// Event counters of a switch.
 const bit<32> MALFORMED = 0;       // marked as INT, but lengths, type or version are wrong
-const bit<32> FOREIGN_CLEARED = 1;  // came from outside with INT's DSCP, and lost it
-const bit<32> FOREIGN_DROPPED = 2;  // came from outside with INT's port or probe marker
+const bit<32> FOREIGN_CLEARED = 1;  // entered the domain with INT's DSCP, which was cleared
+const bit<32> FOREIGN_DROPPED = 2;  // entered the domain with INT's port or probe marker
 const bit<32> NO_ROOM = 3;         // INT's headers would not fit into the egress port's MTU
-const bit<32> NOT_POSSIBLE = 4;    // the source has no UDP or TCP header to put INT behind
-const bit<32> NOT_UNDERSTOOD = 5;  // instructions that do not come to the length of metadata
+const bit<32> NOT_POSSIBLE = 4;    // no UDP or TCP header at the source
+const bit<32> NOT_UNDERSTOOD = 5;  // instructions that contradict the metadata length
 const bit<32> HOPS_EXCEEDED = 6;
 const bit<32> MTU_EXCEEDED = 7;
 const bit<32> INT_EVENTS = 8;
 
-/* What is marked as INT: from outside it loses the mark, or goes no further; else it has to be right. */
+/* Packets marked as INT: at the domain border the mark is removed, or they are dropped; inside,
+ * INT must be valid. */
 control IntBorder(
     inout headers_t hdr, inout int_watch_t watch, out bit<1> is_stopped,
     inout standard_metadata_t standard_metadata) {
@@ -55,7 +56,7 @@ control IntBorder(
         from_outside = 1;
     }
 
-    // Ports that lead out of the domain: no INT comes in by them.
+    // Ports at the edge of the domain; INT from outside is not accepted there.
     table borders {
         key = { standard_metadata.ingress_port: exact; }
         actions = { outside; NoAction; }
@@ -71,7 +72,7 @@ control IntBorder(
 
     apply {
         is_stopped = 0;
-        // Marks count also where the packet ends before it has a shim.
+        // The mark also counts if the packet ends before a shim.
         bit<6> dscp = hdr.ipv4.isValid() ? hdr.ipv4.dscp : hdr.ipv6.traffic_class[7:2];
         bool is_udp = hdr.ports.isValid() && !hdr.tcp.isValid();
         bool has_port = is_udp && hdr.ports.dst_port == INT_UDP_PORT;
@@ -89,7 +90,7 @@ control IntBorder(
                 arriving_events.count(FOREIGN_CLEARED);
             }
         } else if (is_marked) {
-            // What became of the UDP header, NPT says where INT is found by that, and nowhere else.
+            // By NPT, the UDP port must have indicated INT if and only if the shim describes it.
             if (hdr.stack.isValid() && hdr.int_header.version == INT_VERSION
                 && (hdr.shim.npt == NPT_NONE) != has_port && hdr.shim.npt != NPT_UNDEFINED) {
                 watch.is_int = 1;
@@ -111,7 +112,7 @@ control IntWatch(
     bit<32> report_addr = 0;
     bit<16> report_port = 0;
 
-    /* Who this switch is, what is to be added to its clock, and where its reports go. */
+    /* The switch's node id, clock offset, and destination of reports. */
     action set_node(bit<32> node_id, bit<48> offset_us, bit<32> collector, bit<16> port) {
         hop.node_id = node_id;
         hop.offset_us = offset_us;
@@ -124,7 +125,7 @@ control IntWatch(
         default_action = set_node(0, 0, 0, 0);
     }
 
-    /* One packet in 2^32 / (sampling + 1) is chosen. */
+    /* Samples one packet in 2^32 / (sampling + 1). */
     action choose(bit<2> mode, bit<16> instructions, bit<32> sampling) {
         watch.is_watched = 1;
         watch.mode = mode;
@@ -147,7 +148,7 @@ control IntWatch(
         choose(EXPORT_DATA, instructions, sampling);
     }
 
-    // Reported if it is dropped, and nothing else.
+    // Reported only if it is dropped.
     action watch_drops() {
         watch.is_watched = 1;
     }
@@ -178,7 +179,8 @@ control IntWatch(
         size = 1024;
     }
 
-    /* Every switch chooses the same packets of a flow: by a hash of what none of them changes. */
+    /* Every switch samples the same packets of a flow: by a hash of fields that no switch
+     * changes. */
     action sample() {
         bit<32> number;
         hash(

@@ -1,7 +1,7 @@
-/* INT and alternate marking in one switch: each has its own watch list, and takes its own DSCP bits.
+/* INT and alternate marking in one switch: each has its own watch list and its own DSCP bits.
  *
- * INT comes on before marks are made, and off before they are cleared. AM-PM's hashed samples need
- * fields that INT changes (length, UDP's checksum): a flow has one of the two. */
+ * INT is added before marks are set, and removed before they are cleared. AM-PM's hashed samples
+ * need fields that INT changes (length, UDP checksum), so a flow uses one of the two. */
 #include "report.p4"
 #include "watch.p4"
 #include "../ampm/methods.p4"
@@ -65,7 +65,7 @@ control BothEgress(
     apply {
         bit<48> now_us = standard_metadata.egress_global_timestamp + meta.ampm.offset_us;
         departure.apply(hdr, meta, standard_metadata);
-        if (standard_metadata.instance_type != DEFLECTED) {  // which does not depart
+        if (standard_metadata.instance_type != DEFLECTED) {  // deflected packets do not depart
             block_departures.apply(meta.ampm, now_us, meta.readout);
             pulse_departures.apply(meta.ampm, now_us, meta.readout);
             sample_departures.apply(meta.ampm, meta.sample, now_us, meta.readout);

@@ -1,27 +1,26 @@
-/* What a collector answers: ACKs and NAKs, and where records go on after some were lost. */
+/* Answers of a collector, ACKs and NAKs, and recovery after lost records. */
 #ifndef TELEMARK_ROCE_ANSWERS_P4
 #define TELEMARK_ROCE_ANSWERS_P4
 
 #include "icrc.p4"
 #include "session.p4"
 
-/* A switch keeps no copies: of what was lost on the way nothing comes again, and all that the
- * collector gets before what it expects, it drops. So records must go on with the PSN that it
- * expects, soon:
+/* A switch keeps no copies, so lost records are not repeated; the collector drops all records
+ * after a lost one. Therefore records must soon continue with the PSN that it expects:
  *
- * - A NAK names it. It is sent once; another one of the same name, without an ACK in between, is
- *   late. That of a collector that is not ready is of the very record that it names: never late.
- * - An ACK that is ahead of what was sent names it, too: PSNs were set back too far.
- * - So do two ACKs of the same PSN: the second is of a probe (write.p4), and nothing was written
- *   between the two, though a record was sent. So a session goes on after its NAK was lost.
+ * - A NAK contains it. It is sent once; another NAK with the same PSN, without an ACK in between, is
+ *   late. A NAK of a collector that is not ready refers to the record itself: it is never late.
+ * - An ACK ahead of the sent records contains it, too: PSNs were set back too far.
+ * - So do two ACKs with the same PSN: the second answers a probe (write.p4), and nothing was written
+ *   between them, though a record was sent. So a session recovers after its NAK was lost.
  *
- * Slots follow PSNs, so that no slot of the ring is left out. */
+ * Slots follow PSNs, so that no slot of the ring is skipped. */
 control HearAnswer(in headers_t hdr, in bit<8> session, in bit<32> slots) {
     bit<1> is_resumed = 0;
     bit<24> expected = 0;
     bit<1> is_nak = 0;
-    bit<1> is_ready = 1;  // 0: a NAK says that the collector is not
-    bit<32> acked = 0;  // with IS_KNOWN, of an ACK that can come twice
+    bit<1> is_ready = 1;  // 0: a NAK because the collector is not ready
+    bit<32> acked = 0;  // with IS_KNOWN, for an ACK that may be repeated
 
     action hear() {
         bit<32> index = (bit<32>)session;
@@ -35,7 +34,7 @@ control HearAnswer(in headers_t hdr, in bit<8> session, in bit<32> slots) {
         roce_lost.read(lost, index);
         roce_acked.read(acked_before, index);
         roce_resumed.read(resumed, index);
-        bit<24> behind = psn - expected;  // so many records; from 2^23 on it is ahead
+        bit<24> behind = psn - expected;  // number of records; from 2^23 on it is ahead
         bit<32> lack = behind[23:23] == 1 ? 8w0xFF ++ behind : 8w0 ++ behind;
         bit<32> goal = IS_KNOWN ++ expected;
         bool is_late = is_nak == 1 && is_ready == 1 && resumed == goal;
@@ -45,7 +44,7 @@ control HearAnswer(in headers_t hdr, in bit<8> session, in bit<32> slots) {
             psn = expected;
             lost = lost + lack;
             slot = slot - lack;
-            // It passed the end, or the beginning; if by more than a whole ring: see TakeNumber.
+            // It wrapped at an end of the ring; if by more than a ring: see TakeNumber.
             if (slot >= slots) {
                 slot = behind[23:23] == 1 ? slot - slots : slot + slots;
             }
@@ -90,7 +89,7 @@ control HearAnswer(in headers_t hdr, in bit<8> session, in bit<32> slots) {
     }
 }
 
-/* Answers to this switch have a session, and go no further; those to others pass. */
+/* Answers to this switch belong to a session and end here; those to others pass. */
 control Answers(
     in headers_t hdr, inout bit<8> session, inout standard_metadata_t standard_metadata) {
     Icrc() check;
@@ -106,7 +105,7 @@ control Answers(
         mark_to_drop(standard_metadata);
     }
 
-    /* A GID is an address of IPv6; those of IPv4 are ::ffff:a.b.c.d (A17.4.1). */
+    /* A GID is an IPv6 address; those of IPv4 are ::ffff:a.b.c.d (A17.4.1). */
     table answers {
         key = {
             version: exact @name("version");

@@ -1,4 +1,4 @@
-/* Records as the iCRC covers them (icrc.p4). A program declares `headers_t` before it. */
+/* Coverage of records by the iCRC (icrc.p4). A program declares `headers_t` before it. */
 #ifndef TELEMARK_ROCE_COVER_P4
 #define TELEMARK_ROCE_COVER_P4
 

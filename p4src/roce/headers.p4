@@ -1,5 +1,5 @@
-/* RoCEv1 and RoCEv2 on the wire: formats alone. InfiniBand Architecture Specification, volume 1,
- * chapter 9, and its annexes A16 (RoCE) and A17 (RoCEv2). */
+/* Wire formats of RoCEv1 and RoCEv2: InfiniBand Architecture Specification, volume 1, chapter 9,
+ * and its annexes A16 (RoCE) and A17 (RoCEv2). */
 #ifndef TELEMARK_ROCE_HEADERS_P4
 #define TELEMARK_ROCE_HEADERS_P4
 
@@ -11,7 +11,7 @@ const bit<8> NEXT_HEADER_BTH = 0x1B;
 
 const bit<128> IPV4_MAPPED = 0x0000_0000_0000_0000_0000_FFFF_0000_0000;  // RFC 4291, 2.5.5.2
 
-// Opcodes of BTH: the transport, and what it is to do.
+// Opcodes of BTH: transport and operation.
 const bit<8> RC = 0x00;
 const bit<8> UC = 0x20;
 const bit<8> WRITE_ONLY = 0x0A;
@@ -19,7 +19,7 @@ const bit<8> ACKNOWLEDGE = 0x11;
 const bit<8> ATOMIC_ACKNOWLEDGE = 0x12;
 const bit<8> FETCH_ADD = 0x14;
 
-header grh_t {  // the global routing header of v1
+header grh_t {  // global routing header of v1
     bit<4> version;
     bit<8> traffic_class;
     bit<20> flow_label;
@@ -30,7 +30,7 @@ header grh_t {  // the global routing header of v1
     bit<128> dst_gid;
 }
 
-header bth_t {  // the base transport header
+header bth_t {  // base transport header
     bit<8> opcode;
     bit<1> solicited;
     bit<1> migrated;
@@ -71,10 +71,10 @@ header atomic_ack_t {
 }
 
 header icrc_t {
-    bit<32> value;  // its least significant byte first
+    bit<32> value;  // least significant byte first
 }
 
-// Bits 6 and 5 of a syndrome, and what NAKs say (volume 1, 9.7.5.1).
+// Bits 6 and 5 of a syndrome, and the kinds of NAKs (volume 1, 9.7.5.1).
 const bit<2> SYNDROME_ACK = 0;
 const bit<2> SYNDROME_NOT_READY = 1;
 const bit<8> NAK_SEQUENCE = 0x60;

@@ -1,14 +1,14 @@
-/* The RoCE switch, but that it sends nothing for a while after PSNs were set back: to compare.
+/* The RoCE switch with a hold-off period after PSNs were set back, for comparison.
  *
- * DTA's published translator waits so for what is in flight to pass (its egress drops so many
- * reports); which is not needed, since what is in flight arrives before what is sent later. */
+ * DTA's published translator waits like this until packets in flight have passed (its egress
+ * drops so many reports). It is unnecessary, since packets in flight arrive before later ones. */
 #include "pipeline.p4"
 
 const bit<32> HOLD_OFF = 100000;  // records
 
 control HoldOff(in bit<8> session, inout bit<1> is_held) {
-    register<bit<32>>(ROCE_SESSIONS) roce_seen;  // of roce_resumed, when a record was last sent
-    register<bit<32>>(ROCE_SESSIONS) roce_held;  // so many are still held off
+    register<bit<32>>(ROCE_SESSIONS) roce_seen;  // of roce_resumed, when the last record was sent
+    register<bit<32>>(ROCE_SESSIONS) roce_held;  // remaining records to hold off
 
     action hold() {
         bit<32> index = (bit<32>)session;

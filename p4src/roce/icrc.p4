@@ -2,27 +2,27 @@
  *
  * InfiniBand Architecture Specification, volume 1, 7.8.1, A16.5.1 and A17.3.3.
  *
- * A program declares what is special to it before it includes this: its `headers_t`; COVERED_BITS,
- * enough for all that is covered and 32 more; and `CoverPayload`, which shifts the payload into
- * `covered`, behind the headers. p4c knows no more than 2048 bits in one: what ends a longer payload is a
- * header of its own, COVERED_BEHIND, and its COVERED_BEHIND_FIELDS. */
+ * A program declares its specific parts before it includes this: `headers_t`; COVERED_BITS,
+ * enough for all covered bits and 32 more; and `CoverPayload`, which shifts the payload into
+ * `covered`, after the headers. p4c supports at most 2048 bits in one value: the end of a longer
+ * payload is a separate header, COVERED_BEHIND, with COVERED_BEHIND_FIELDS. */
 #ifndef TELEMARK_ROCE_ICRC_P4
 #define TELEMARK_ROCE_ICRC_P4
 
 #include "headers.p4"
 
-/* CRC-32 of Ethernet over the headers there are, from the network header to the payload, behind
- * eight bytes of ones; fields that routers change count as ones. Its least significant byte is
- * first.
+/* CRC-32 of Ethernet over the present headers, from the network header to the payload, after
+ * eight bytes of ones; fields that routers change count as ones. Its least significant byte
+ * comes first.
  *
- * One hash for all layouts: what is covered is shifted into `covered` from the right. In front
- * of it then are zeros, as many as the layout leaves. They leave CRC-32 as it is because it is 0
- * there: four bytes of ones take it from its initial ones to 0, and AS_INITIALLY takes it
- * back to ones. */
+ * One hash covers all layouts: covered bits are shifted into `covered` from the right, so that
+ * zeros precede them, as many as the layout leaves. These do not change CRC-32 because its
+ * register is 0 there: four bytes of ones take it from its initial ones to 0, and AS_INITIALLY
+ * restores the ones. */
 @noWarn("invalid-header")
 control Icrc(in headers_t hdr, inout bit<32> icrc) {
     const bit<32> AS_INITIALLY = 0x62F52692;
-    const bit<64> LOCAL_ROUTE = 0xFFFFFFFFFFFFFFFF;  // InfiniBand's header, which is not there
+    const bit<64> LOCAL_ROUTE = 0xFFFFFFFFFFFFFFFF;  // InfiniBand's header, which is absent
     CoverPayload() cover_payload;
     bit<COVERED_BITS> covered = (bit<COVERED_BITS>)AS_INITIALLY;
 

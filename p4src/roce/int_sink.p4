@@ -1,7 +1,7 @@
-/* An INT switch that tells what it takes off as a sink by RoCE: a record of the packet and its path in
- * a collector's memory, in the place of a report. All else is INT's: source, transit, other reports.
+/* An INT switch that, as a sink, writes records by RoCE instead of sending reports: a record of
+ * the packet and its path in a collector's memory. Source, transit and other reports are INT's.
  *
- *   ingress   answers of collectors end here; INT's ingress --> which session has the packet's path
+ *   ingress   answers of collectors end here; INT's ingress --> session of the packet's path
  *   egress    INT's egress, where a sink's clone becomes a record (write.p4) */
 #define INT_MORE_HEADERS \
     readout_write_t readout_write; \
@@ -43,11 +43,11 @@ struct metadata_t {
     bit<8> drop_reason;
     roce_t roce;
     int_path_t path;
-    bit<16> udp_port;  // the destination's; 0: no UDP
+    bit<16> udp_port;  // of the destination; 0: no UDP
     readout_values_t readout;
 }
 
-/* Of the packet as it leaves, of this switch, and of those before. */
+/* Record of the packet as it leaves, of this switch, and of previous hops. */
 control PutRecord(
     inout headers_t hdr, in metadata_t meta, in bit<8> content, inout bit<16> record_bytes) {
     FillFlowRecord() fill_flow;
@@ -59,7 +59,7 @@ control PutRecord(
         hdr.hop_record.setInvalid();
         hdr.path_record.setInvalid();
         if (content == FLOW_AND_PATH) {
-            if (hdr.inner_ports.isValid()) {  // of which TCP's numbers are not known
+            if (hdr.inner_ports.isValid()) {  // its TCP sequence numbers are unknown
                 fill_flow.apply(hdr.flow_record, hdr.ipv4, hdr.ipv6, hdr.inner_ports, hdr.tcp);
             } else {
                 fill_flow.apply(hdr.flow_record, hdr.ipv4, hdr.ipv6, hdr.ports, hdr.tcp);
@@ -181,7 +181,7 @@ control SinkEgress(
     ReadoutDeparture() readout_departure;
 
     apply {
-        // What a sink told is what has headers that were kept.
+        // Packets with kept headers are clones of a sink.
         if (standard_metadata.instance_type == EGRESS_CLONE && hdr.kept_shim.isValid()
             && meta.roce.session != NO_SESSION) {
             write_record.apply(hdr, meta, standard_metadata);

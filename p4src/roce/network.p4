@@ -1,4 +1,5 @@
-/* What leads a request to its collector: Ethernet to UDP, or GRH, in front; the iCRC behind. */
+/* Encapsulates a request to its collector: Ethernet to UDP, or GRH, in front; the iCRC at the
+ * end. */
 #ifndef TELEMARK_ROCE_NETWORK_P4
 #define TELEMARK_ROCE_NETWORK_P4
 
@@ -6,8 +7,8 @@
 #include "icrc.p4"
 #include "session.p4"
 
-/* `bytes`: from BTH to iCRC; 0: there is no request. Then, and of a session that is not there, the
- * packet is dropped. */
+/* `bytes`: from BTH to iCRC; 0: no request. Then, or if the session does not exist, the packet
+ * is dropped. */
 control ToCollector(
     inout headers_t hdr, in bit<8> session, in bit<16> bytes,
     inout standard_metadata_t standard_metadata) {
@@ -24,7 +25,7 @@ control ToCollector(
         hdr.ports.setValid();
         hdr.ports.src_port = src_port;
         hdr.ports.dst_port = ROCE_UDP_PORT;
-        hdr.ports.word = (bytes + 8) ++ 16w0;  // no checksum, over IPv6 neither: the iCRC covers all
+        hdr.ports.word = (bytes + 8) ++ 16w0;  // no checksum, also over IPv6: the iCRC covers all
     }
 
     action over_v1(bit<48> src_mac, bit<48> dst_mac, bit<128> src_gid, bit<128> dst_gid) {

@@ -1,4 +1,4 @@
-/* The headers of a RoCE switch: of packets that pass, of answers to it, and of what it sends. */
+/* Headers of a RoCE switch: of passing packets, of answers to it, and of its requests. */
 #ifndef TELEMARK_ROCE_PACKET_P4
 #define TELEMARK_ROCE_PACKET_P4
 

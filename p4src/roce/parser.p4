@@ -1,5 +1,5 @@
-/* A packet of RoCE from BTH on, as far as a switch that writes has to read it: of answers (ACK, NAK,
- * and those of atomics) all, of others BTH alone. */
+/* RoCE packets from BTH on, as far as a writing switch needs them: answers (ACK, NAK, atomic
+ * ACK) completely, others only BTH. */
 #ifndef TELEMARK_ROCE_PARSER_P4
 #define TELEMARK_ROCE_PARSER_P4
 

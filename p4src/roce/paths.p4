@@ -1,18 +1,17 @@
-/* What a packet met on its way, as a record: the hops of an INT-MD stack. A program includes it behind
- * INT's parser. */
+/* Path of a packet as a record: the hops of an INT-MD stack. Include this after INT's parser. */
 #ifndef TELEMARK_ROCE_PATHS_P4
 #define TELEMARK_ROCE_PATHS_P4
 
-// Instruction bits 0 to 5: of each hop what a hop record has, in its order.
+// Instruction bits 0 to 5: the fields of a hop record, in its order.
 #define PATH_INSTRUCTIONS 0xFC00
 #define PATH_HOP_LOG 3
 
 #include "../int/paths.p4"
 
-header path_record_t {  // behind the hop record of the sink itself
-    bit<8> hops;  // on the stack, also those for which there is no place
+header path_record_t {  // after the hop record of the sink itself
+    bit<8> hops;  // on the stack, including those that do not fit
     bit<5> reserved;
-    bit<1> congested;  // the sink's queue was as full as is reported
+    bit<1> congested;  // the sink's queue reached the congestion threshold
     bit<1> hops_exceeded;
     bit<1> mtu_exceeded;
     bit<16> reserved_too;

@@ -1,8 +1,8 @@
-/* What a RoCE switch does in ingress and in egress.
+/* Ingress and egress of a RoCE switch.
  *
- *   ingress   answers of collectors end here; forwarding --> watch: which session records it
- *   egress    what this switch knows of it --> the packet is cloned, and leaves as it came
- *             clone: becomes a WRITE or FETCH ADD --> now and then cloned again: a probe */
+ *   ingress   answers of collectors end here; forwarding --> watch: session that records the packet
+ *   egress    this switch's data --> the packet is cloned, and leaves unchanged
+ *             clone: becomes a WRITE or FETCH ADD --> sometimes cloned again: a probe */
 #ifndef TELEMARK_ROCE_PIPELINE_P4
 #define TELEMARK_ROCE_PIPELINE_P4
 
@@ -18,7 +18,7 @@ struct metadata_t {
 
 #include "switch.p4"
 
-/* A record of what `content` says, and how many bytes it has; 0: none. */
+/* Makes a record with this `content`, and returns its size; 0: none. */
 control PutRecord(
     inout headers_t hdr, in metadata_t meta, in bit<8> content, inout bit<16> record_bytes) {
     FillFlowRecord() fill_flow;
@@ -48,7 +48,7 @@ control RoceWatch(
     in standard_metadata_t standard_metadata) {
     RecordList() recorded;
 
-    /* Who this switch is, and what is to be added to its clock. */
+    /* The switch's node id and clock offset. */
     action set_node(bit<32> node_id, bit<48> offset_us) {
         hop.node_id = node_id;
         hop.offset_us = offset_us;

@@ -1,20 +1,20 @@
-/* What is written into the collector's memory of a packet: one record, big-endian. */
+/* Record of a packet in the collector's memory, big-endian. */
 #ifndef TELEMARK_ROCE_RECORDS_P4
 #define TELEMARK_ROCE_RECORDS_P4
 
 #include "../include/hop.p4"
 #include "headers.p4"
 
-header flow_record_t {  // of Beltman and Knossen; IPv4 addresses as ::ffff:a.b.c.d
+header flow_record_t {  // by Beltman and Knossen; IPv4 addresses as ::ffff:a.b.c.d
     bit<128> src_addr;
     bit<128> dst_addr;
     bit<16> src_port;
     bit<16> dst_port;
-    bit<32> tcp_sequence;  // 0 of what is not TCP
+    bit<32> tcp_sequence;  // 0 if not TCP
     bit<32> tcp_acknowledgement;
 }
 
-header hop_record_t {  // as INT's metadata of bits 0 to 5 has it (docs/int.md)
+header hop_record_t {  // like INT's metadata of bits 0 to 5 (docs/int.md)
     bit<32> node_id;
     bit<16> ingress_port;
     bit<16> egress_port;
@@ -25,16 +25,16 @@ header hop_record_t {  // as INT's metadata of bits 0 to 5 has it (docs/int.md)
     bit<64> egress_us;
 }
 
-// What a record has.
+// Content of a record.
 const bit<8> NO_RECORD = 0;
 @noWarn("unused") const bit<8> FLOW = 1;
 @noWarn("unused") const bit<8> FLOW_AND_HOP = 2;
-@noWarn("unused") const bit<8> FLOW_AND_PATH = 3;  // paths.p4; of an INT sink alone
+@noWarn("unused") const bit<8> FLOW_AND_PATH = 3;  // paths.p4; INT sinks only
 
 const bit<16> FLOW_RECORD_BYTES = 44;
 const bit<16> HOP_RECORD_BYTES = 32;
 
-/* Of a packet. */
+/* Fills the record of a packet. */
 control FillFlowRecord(
     inout flow_record_t flow, in ipv4_t ipv4, in ipv6_t ipv6, in ports_t ports, in tcp_t tcp) {
     apply {

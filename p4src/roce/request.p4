@@ -1,4 +1,4 @@
-/* What a collector is asked to do with a packet: WRITE of a record into a ring, or FETCH ADD. */
+/* Request to a collector for a packet: WRITE of a record into a ring, or FETCH ADD. */
 #ifndef TELEMARK_ROCE_REQUEST_P4
 #define TELEMARK_ROCE_REQUEST_P4
 
@@ -6,13 +6,13 @@
 #include "watch.p4"
 
 struct ring_t {
-    bit<16> stride;  // from one slot to the next
+    bit<16> stride;  // distance between slots
     bit<32> slots;
     bit<8> content;  // of a record (records.p4)
     bit<32> immediate_mask;  // an immediate is sent where slot & immediate_mask == immediate_mask
 }
 
-/* From BTH to what is in front of the record, and how many bytes there are then with iCRC; 0: none. */
+/* Writes the headers from BTH to the record, and returns the bytes with iCRC; 0: none. */
 control WriteBody(
     inout headers_t hdr, in roce_t roce, in queue_pair_t queue_pair, in ring_t ring,
     in bit<16> record_bytes, inout bit<1> wants_probe, inout bit<16> bytes) {
@@ -32,7 +32,7 @@ control WriteBody(
                 request.addend = roce.addend;
                 is_inside = request.offset + 8 <= queue_pair.length ? 1w1 : 0;
             } else {
-                // All slots, not this one: so no register has been changed when it fails.
+                // Checks all slots, not only this one, so that a failure changes no register.
                 bit<64> last = (bit<64>)(ring.slots - 1) * (bit<64>)ring.stride;
                 is_inside = record_bytes != 0 && ring.slots != 0 && ring.stride >= record_bytes
                     && last + (bit<64>)record_bytes <= queue_pair.length ? 1w1 : 0;

@@ -1,4 +1,4 @@
-/* The RoCE switch: writes a record of each watched packet into a collector's memory, by RDMA. */
+/* The RoCE switch: writes a record of each watched packet to a collector's memory, by RDMA. */
 #include "pipeline.p4"
 
 V1Switch(

@@ -1,47 +1,47 @@
-/* A session: what a switch and a queue pair of a collector have in common, by number.
+/* A session: the state shared by a switch and a queue pair of a collector, by number.
  *
- * Records have PSNs, and slots in a ring of the collector's memory. Whoever changes one of them
- * changes all of them, in one action: so ingress, which hears answers, and egress, which sends, may
- * share them. */
+ * Records have PSNs, and slots in a ring of the collector's memory. Every change updates them
+ * all in one action, so that ingress, which receives answers, and egress, which sends, may share
+ * them. */
 #ifndef TELEMARK_ROCE_SESSION_P4
 #define TELEMARK_ROCE_SESSION_P4
 
 #include "headers.p4"
 #include "../include/readout.p4"
 
-#define ROCE_SESSIONS 256  // as a session number has eight bits, no index is out of bounds
+#define ROCE_SESSIONS 256  // a session number has eight bits, so no index is out of bounds
 
-// The first session has number 1, and a clone session of this number leads to its collector.
+// The first session has number 1, and the clone session of this number leads to its collector.
 const bit<8> NO_SESSION = 0;
 
 register<bit<24>>(ROCE_SESSIONS) roce_psn;         // of the next record
 register<bit<32>>(ROCE_SESSIONS) roce_slot;        // of the next record
 register<bit<32>>(ROCE_SESSIONS) roce_unanswered;  // records since an answer or a probe
-register<bit<32>>(ROCE_SESSIONS) roce_lost;        // records that were sent and not written
-// PSNs, and IS_KNOWN before them, or 0:
-register<bit<32>>(ROCE_SESSIONS) roce_acked;    // what the latest ACK said
-register<bit<32>>(ROCE_SESSIONS) roce_resumed;  // where PSNs were set back to
+register<bit<32>>(ROCE_SESSIONS) roce_lost;        // records that were sent but not written
+// PSNs, with IS_KNOWN before them, or 0:
+register<bit<32>>(ROCE_SESSIONS) roce_acked;    // in the latest ACK
+register<bit<32>>(ROCE_SESSIONS) roce_resumed;  // PSN after the last set-back
 
 const bit<8> IS_KNOWN = 1;
 
-// What is counted of each session, by kind.
+// Counters per session, by kind.
 const bit<4> SENT = 0;         // records
-const bit<4> ACKED = 1;        // answers that acknowledge something
-const bit<4> NAKED = 2;        // answers that name the PSN that is expected
+const bit<4> ACKED = 1;        // answers that acknowledge records
+const bit<4> NAKED = 2;        // answers with the expected PSN
 const bit<4> NOT_READY = 3;    // the collector had no receive request for an immediate
-const bit<4> REFUSED = 4;      // errors after which the collector takes nothing more
-const bit<4> RESUMED = 5;      // how often PSNs were set to what the collector expects
+const bit<4> REFUSED = 4;      // errors after which the collector accepts nothing more
+const bit<4> RESUMED = 5;      // PSNs set to the expected one
 const bit<4> PROBED = 6;
 const bit<4> DAMAGED = 7;      // answers whose iCRC is wrong
-const bit<4> OUT_OF_REGION = 8;  // records that were not sent: they would lie outside
+const bit<4> OUT_OF_REGION = 8;  // records not sent because they are outside of the region
 
 counter(ROCE_SESSIONS * 16, CounterType.packets) roce_events;
 
 #define ROCE_EVENT(session, kind) ((bit<32>)(session ++ kind))
 
-// Numbers of readout records; index: the session.
-const bit<16> ROCE_SESSION = 1;  // PSN, slot, records lost, unanswered; to write them restarts it
-const bit<16> ROCE_PSN = 5;      // the PSN alone; written only
+// Readout record numbers; index: the session.
+const bit<16> ROCE_SESSION = 1;  // PSN, slot, records lost, unanswered; writing them restarts the session
+const bit<16> ROCE_PSN = 5;      // only the PSN; write only
 
 /* Reads or writes a session's registers. */
 control SessionAccess(inout readout_values_t readout) {
@@ -62,7 +62,7 @@ control SessionAccess(inout readout_values_t readout) {
         readout.value_3 = (bit<64>)unanswered;
     }
 
-    /* What was heard of an earlier queue pair says nothing of this one. */
+    /* Discards answers from an earlier queue pair. */
     action restart_session() {
         roce_psn.write(session, (bit<24>)readout.value_0);
         roce_slot.write(session, (bit<32>)readout.value_1);

@@ -1,7 +1,7 @@
-/* A packet as RoCE switches see it, and what is the same around their ingress and egress: parser,
- * checksums, deparser.
+/* A packet in RoCE switches, and their common part around ingress and egress: parser, checksums,
+ * deparser.
  *
- * A program declares its `struct metadata_t`, and then includes this. */
+ * A program declares its `struct metadata_t` before it includes this. */
 #ifndef TELEMARK_ROCE_SWITCH_P4
 #define TELEMARK_ROCE_SWITCH_P4
 

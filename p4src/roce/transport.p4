@@ -1,24 +1,23 @@
-/* Requests as a collector's queue pair takes them, from BTH to what is in front of the payload:
- * WRITE, FETCH ADD, and probes. */
+/* Requests to a collector's queue pair, from BTH to the payload: WRITE, FETCH ADD, and probes. */
 #ifndef TELEMARK_ROCE_TRANSPORT_P4
 #define TELEMARK_ROCE_TRANSPORT_P4
 
 #include "session.p4"
 
-const bit<24> PROBE_DISTANCE = 0x400000;  // how old a probe's PSN is: a quarter of all
+const bit<24> PROBE_DISTANCE = 0x400000;  // age of a probe's PSN: a quarter of all
 
 struct queue_pair_t {
-    bit<8> opcode;      // of FETCH ADD, or of WRITE ONLY; 0: there is no such session
+    bit<8> opcode;      // FETCH ADD or WRITE ONLY; 0: no such session
     bit<24> number;
     bit<32> rkey;
-    bit<64> base;       // address of the region, and how many bytes it has
+    bit<64> base;       // address of the region
     bit<64> length;
-    bit<24> ack_mask;   // an ACK is asked for where PSN & ack_mask == ack_mask
-    bit<32> patience;   // so many requests without an answer, and there is a probe; 0: never
+    bit<24> ack_mask;   // an ACK is requested if PSN & ack_mask == ack_mask
+    bit<32> patience;   // unanswered requests before a probe; 0: never
 }
 
 struct request_t {
-    bit<64> offset;         // of the region's bytes
+    bit<64> offset;         // in the region, in bytes
     bit<16> payload_bytes;  // of WRITE
     bit<1> has_immediate;
     bit<32> immediate;
@@ -46,7 +45,7 @@ action put_bth(inout bth_t bth, in bit<8> opcode, in bit<24> queue_pair, in bit<
     bth.psn = psn;
 }
 
-/* The next PSN, and of a ring the next slot. */
+/* Takes the next PSN, and for a ring the next slot. */
 control TakeNumber(
     in bit<8> session, in bit<32> patience, in bit<32> slots, inout number_t number) {
     action take() {
@@ -55,7 +54,7 @@ control TakeNumber(
         roce_psn.read(number.psn, index);
         roce_slot.read(number.slot, index);
         roce_unanswered.read(unanswered, index);
-        // More was lost than the ring holds (answers.p4), or it has become smaller.
+        // More was lost than the ring holds (answers.p4), or the ring was made smaller.
         if (number.slot >= slots) {
             number.slot = 0;
         }
@@ -90,7 +89,7 @@ control PutRequest(
     }
 
     action put_write() {
-        // What asks for an ACK is not what a probe follows: their ACKs would be alike.
+        // A request for an ACK is not followed by a probe: their ACKs would be alike.
         hdr.bth.ack_request =
             (number.psn & queue_pair.ack_mask) == queue_pair.ack_mask
             && queue_pair.opcode == WRITE_ONLY && number.wants_probe == 0 ? 1w1 : 0;
@@ -121,7 +120,7 @@ control PutRequest(
     }
 }
 
-/* Asks what the collector expects, and changes nothing: its PSN is old, and it has no bytes. */
+/* Requests the expected PSN without effect: its PSN is old, and it has no data. */
 control PutProbe(
     inout headers_t hdr, in bit<8> session, in queue_pair_t queue_pair, inout bit<16> bytes) {
     action put_probe() {

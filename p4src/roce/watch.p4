@@ -1,4 +1,4 @@
-/* Which packets are recorded, and in which session. A program declares `headers_t` before it. */
+/* Selection of packets to record, and their sessions. A program declares `headers_t` before it. */
 #ifndef TELEMARK_ROCE_WATCH_P4
 #define TELEMARK_ROCE_WATCH_P4
 
@@ -11,16 +11,16 @@ struct roce_t {
     @field_list(CLONE_FIELDS)
     bit<1> is_probe;
     @field_list(CLONE_FIELDS)
-    bit<32> cell;    // of FETCH ADD: which counter of the region
+    bit<32> cell;    // counter of the region, for FETCH ADD
     @field_list(CLONE_FIELDS)
     bit<64> addend;
 }
 
-/* Ports may be others than the packet's headers have: those that it had before INT's. */
+/* Ports may differ from the packet's headers: those before INT. */
 control RecordList(
     in headers_t hdr, in bit<16> src_port, in bit<16> dst_port, inout roce_t roce,
     in standard_metadata_t standard_metadata) {
-    /* In one of `count` sessions from `first` on: always the same for a flow. */
+    /* Uses one of `count` sessions from `first` on, always the same for a flow. */
     action record(bit<8> first, bit<8> count) {
         bit<8> number;
         hash(
@@ -33,7 +33,7 @@ control RecordList(
         roce.session = first + number;
     }
 
-    /* No record, but one more in a counter of the collector's memory. */
+    /* Adds 1 to a counter of the collector's memory instead of writing a record. */
     action count_packet(bit<8> session, bit<32> cell) {
         roce.session = session;
         roce.cell = cell;

@@ -1,14 +1,14 @@
-/* Makes the packet of a clone: a record, and the request that writes it.
+/* Converts a clone to a record, and the request that writes it.
  *
- * A program declares what is special to it before it includes this: `headers_t`, `metadata_t`, which
- * has `roce`, and `PutRecord`, which makes a record of a packet. */
+ * A program declares its specific parts before it includes this: `headers_t`, `metadata_t` with
+ * `roce`, and `PutRecord`, which makes a record of a packet. */
 #ifndef TELEMARK_ROCE_WRITE_P4
 #define TELEMARK_ROCE_WRITE_P4
 
 #include "network.p4"
 #include "request.p4"
 
-/* The clone becomes a packet to the session's collector. */
+/* Converts the clone to a packet to the session's collector. */
 control WriteRecord(
     inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     PutRecord() put_record;
@@ -53,7 +53,7 @@ control WriteRecord(
         size = ROCE_SESSIONS;
     }
 
-    /* All that the packet had: it is in the record. */
+    /* Removes all headers of the packet, which are in the record. */
     action take_headers_off() {
         hdr.ethernet.setInvalid();
         hdr.grh.setInvalid();
@@ -84,7 +84,7 @@ control WriteRecord(
         }
         to_collector.apply(hdr, meta.roce.session, bytes, standard_metadata);
         if (wants_probe == 1) {
-            meta.roce.is_probe = 1;  // the clone that is made of this one
+            meta.roce.is_probe = 1;  // for the clone of this one
             clone_preserving_field_list(
                 CloneType.E2E, (bit<32>)meta.roce.session, CLONE_FIELDS);
         }

@@ -1,5 +1,5 @@
-/* An IPv4 router, and nothing else. It parses no more than it needs: so it shows what virtual time costs,
- * and how a program with headers of its own looks. */
+/* A minimal IPv4 router. It parses only what it needs, so it shows the cost of virtual time, and
+ * the structure of a program with its own headers. */
 #include "../include/routing.p4"
 
 struct headers_t {
@@ -23,7 +23,7 @@ parser RouterParser(
 
     state parse_ipv4 {
         packet.extract(hdr.ipv4);
-        // Options stay in the payload; fragments but the first have no ports.
+        // Options stay in the payload; fragments other than the first have no ports.
         transition select(hdr.ipv4.ihl, hdr.ipv4.fragment_offset, hdr.ipv4.protocol) {
             (5, 0, PROTOCOL_TCP): parse_ports;
             (5, 0, PROTOCOL_UDP): parse_ports;

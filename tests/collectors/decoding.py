@@ -1,4 +1,4 @@
-"""What the decoder made of reports, in the words of made_reports."""
+"""Decoder output in the format of made_reports."""
 
 from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv6Address
@@ -8,7 +8,7 @@ import made_reports
 import numpy as np
 
 from collectors.int.decoder import Decoded, Decoder, Encoding
-from collectors.int.shared import Bit
+from collectors.int.native import Bit
 from minip4.simulator.shared import ARRIVAL
 from telemark.traffic.received import Datagrams
 
@@ -29,7 +29,7 @@ FIELDS = {
 
 
 def datagrams(payloads: Sequence[bytes], time_ns: int = 0, step_ns: int = 1) -> Datagrams:
-    """As they come to an application: from 10.0.0.9, one each `step_ns`."""
+    """Return datagrams as passed to an application: from 10.0.0.9, one each `step_ns`."""
     records = np.zeros(len(payloads), ARRIVAL)
     records["time_ns"] = time_ns + step_ns * np.arange(len(payloads))
     records["length"] = [len(payload) for payload in payloads]
@@ -40,18 +40,18 @@ def datagrams(payloads: Sequence[bytes], time_ns: int = 0, step_ns: int = 1) -> 
 def decoded(
     payloads: Sequence[bytes], decoder: Decoder | None = None, encoding: Encoding = ENCODING
 ) -> Decoded:
-    """All of them; they fit one part."""
+    """Decode all datagrams, which fit one part."""
     [part] = (decoder or Decoder(encoding)).decode(datagrams(payloads))
     return part
 
 
 def words(decoded: Decoded, at: int, count: int) -> bytes:
-    """Domain specific metadata."""
+    """Return domain specific metadata."""
     return decoded.data[at : at + 4 * count]
 
 
 def hop(decoded: Decoded, index: int) -> dict[str, Any]:
-    """A hop: what it has."""
+    """Return the available fields of a hop."""
     found = decoded.hops[index]
     values: dict[str, Any] = {
         name: int(found[name]) for bit, names in FIELDS.items() if found["has"] & bit
@@ -61,7 +61,7 @@ def hop(decoded: Decoded, index: int) -> dict[str, Any]:
 
 
 def report(decoded: Decoded, index: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """A report: all its fields, and its hops."""
+    """Return all fields of a report, and its hops."""
     found = decoded.reports[index]
     key = found["key"]
     said = {name: int(found[name]) for name in found.dtype.names if name not in ("key", "none")}

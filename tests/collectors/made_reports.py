@@ -1,6 +1,6 @@
-"""Random Telemetry Reports and what is in them, written from the specifications with scapy.
+"""Random Telemetry Reports and their content, written from the specifications with scapy.
 
-The decoder in C and the dissector in Lua are held against this, which knows of neither.
+The decoder in C and the dissector in Lua are compared with this independent implementation.
 """
 
 import random
@@ -126,7 +126,7 @@ BASELINE_10 = [
 
 @dataclass
 class Made:
-    """A report's bytes, and what they say."""
+    """A report's bytes and content."""
 
     payload: bytes
     says: dict[str, Any]
@@ -134,14 +134,14 @@ class Made:
 
 
 def bits_of(mask: int) -> list[int]:
-    """Which bits of an instruction bitmap are set, bit 0 being the most significant."""
+    """Return the bits set in an instruction bitmap, bit 0 being the most significant."""
     return [bit for bit in range(16) if mask >> (15 - bit) & 1]
 
 
 def metadata(
     rng: random.Random, mask: int, baseline: Sequence[Sequence[tuple[str, int]]] = BASELINE
 ) -> tuple[bytes, dict[str, int]]:
-    """Random values for baseline bits 0 to 14; some are not available, which all ones say."""
+    """Return random values for baseline bits 0 to 14; some are all ones, not available."""
     data, values = b"", {}
     for bit in bits_of(mask & 0xFFFE):
         width = sum(bits for _, bits in baseline[bit]) // 8
@@ -160,16 +160,16 @@ def metadata(
 
 
 def sparse(rng: random.Random) -> int:
-    """A random bitmap of baseline metadata, seldom with reserved bits."""
+    """Return a random bitmap of baseline metadata, rarely with reserved bits."""
     mask = rng.getrandbits(16) & rng.getrandbits(16) & 0xFF80
     return mask | (rng.getrandbits(16) & 0x007E if rng.random() < 0.1 else 0)
 
 
 def stack(rng: random.Random) -> tuple[bytes, dict[str, Any], list[dict[str, Any]]]:
-    """An INT-MD header with its stack; what it says, and the hops in it, source first."""
+    """Return an INT-MD header with its stack, its content, and the hops, source first."""
     mask = sparse(rng) | (rng.random() < 0.3)
     ds_words = rng.randrange(3) if rng.random() < 0.3 else 0
-    own_words = 0  # of metadata that only the source has
+    own_words = 0  # metadata that only the source inserts
     hops, data = [], b""
     hop_words = len(metadata(rng, mask)[0]) // 4 + ds_words + (mask & 1)
     if ds_words and hop_words > 1:
@@ -197,7 +197,7 @@ def stack(rng: random.Random) -> tuple[bytes, dict[str, Any], list[dict[str, Any
 
 
 def instructions(rng: random.Random) -> tuple[bytes, dict[str, Any], list[dict[str, Any]]]:
-    """An INT-MX header, with or without what the source inserts."""
+    """Return an INT-MX header, with or without metadata of the source."""
     own = rng.randbytes(4 * rng.randrange(4)) if rng.random() < 0.5 else b""
     says = {"int_type": 3, "int_version": 2, "int_bits": sparse(rng),
             "int_flags": rng.getrandbits(1) << 2, "int_domain": rng.getrandbits(16),
@@ -212,7 +212,7 @@ def instructions(rng: random.Random) -> tuple[bytes, dict[str, Any], list[dict[s
 def with_int(
     rng: random.Random, l4: Packet, says: dict[str, Any]
 ) -> tuple[bytes, int, list[dict[str, Any]]]:
-    """L4 header, shim, INT and payload; the IP protocol; and the hops."""
+    """Return L4 header, shim, INT and payload; the IP protocol; and the hops."""
     int_bytes, more, hops = (stack if rng.random() < 0.7 else instructions)(rng)
     says.update(more)
     payload = rng.randbytes(rng.choice((0, 5, 16, 40)))
@@ -234,7 +234,7 @@ def with_int(
 
 
 def old_stack(rng: random.Random) -> tuple[bytes, dict[str, Any], list[dict[str, Any]]]:
-    """A header of INT 1.0 with its stack; what it says, and the hops in it, source first."""
+    """Return an INT 1.0 header with its stack, its content, and the hops, source first."""
     mask = sparse(rng) | (rng.random() < 0.3)
     hop_words = len(metadata(rng, mask, BASELINE_10)[0]) // 4 + (mask & 1)
     hops, data = [], b""
@@ -258,7 +258,7 @@ def old_stack(rng: random.Random) -> tuple[bytes, dict[str, Any], list[dict[str,
 def with_old_int(
     rng: random.Random, l4: Packet, says: dict[str, Any]
 ) -> tuple[bytes, int, list[dict[str, Any]]]:
-    """As with_int(), of INT 1.0."""
+    """Like with_int(), for INT 1.0."""
     int_bytes, more, hops = old_stack(rng)
     says.update(more, dscp=INT_DSCP | rng.getrandbits(5), original_dscp=rng.getrandbits(6))
     shim = Shim10(reserved=rng.getrandbits(8), length=1 + len(int_bytes) // 4,
@@ -270,7 +270,7 @@ def with_old_int(
 def packet(
     rng: random.Random, has_int: bool, put_int: Any = with_int
 ) -> tuple[int, bytes, dict[str, Any], list[Any]]:
-    """What a report has within: InType, bytes, what they say, and hops."""
+    """Return a report's inner packet: InType, bytes, content, and hops."""
     ports = {"sport": rng.randrange(1, 5000), "dport": rng.randrange(1, 5000)}
     says: dict[str, Any] = {"source_port": ports["sport"], "destination_port": ports["dport"]}
     if rng.random() < 0.5:
@@ -309,7 +309,7 @@ def packet(
 
 
 def individual(rng: random.Random, node: int) -> Made:
-    """An individual report with all that belongs to it."""
+    """Return an individual report with its content."""
     flags = rng.getrandbits(4)
     inner_type, inner, says, hops = 0, b"", {}, []
     if rng.random() < 0.9:
@@ -335,7 +335,9 @@ def individual(rng: random.Random, node: int) -> Made:
 
 
 def main_contents(rng: random.Random, says: dict[str, Any]) -> tuple[bytes, dict[str, Any]]:
-    """Fixed part, baseline metadata, drop reason, domain specific metadata: and the node's hop."""
+    """Return fixed part, baseline metadata, drop reason, domain specific metadata, and the node's
+    hop.
+    """
     bits = sparse(rng) & 0x7FFE | (rng.random() < 0.3)
     data, local = metadata(rng, bits)
     if bits & 1:
@@ -353,14 +355,14 @@ def main_contents(rng: random.Random, says: dict[str, Any]) -> tuple[bytes, dict
 def datagram(
     rng: random.Random, node: int, sequence: int, reports: int
 ) -> tuple[bytes, dict[str, int], list[Made]]:
-    """A datagram of several reports: its payload, its group's fields, and the reports."""
+    """Return a datagram of several reports: its payload, its group's fields, and the reports."""
     says = {"version": 2, "hw_id": rng.getrandbits(6), "sequence": sequence, "node": node}
     made = [individual(rng, node) for _ in range(reports)]
     return bytes(Group(**says)) + b"".join(each.payload for each in made), says, made
 
 
 def old_datagram(rng: random.Random, node: int, sequence: int) -> tuple[bytes, Made]:
-    """A datagram of Telemetry Report 1.0, with INT 1.0 or none in its packet."""
+    """Return a datagram of Telemetry Report 1.0, with INT 1.0 or no INT in its packet."""
     bits = rng.getrandbits(6)
     order: Sequence[tuple[str, ...]] = (
         ("ingress", "egress"), ("latency_ns",), ("queue", "occupancy"), ("egress_ns",),

@@ -1,4 +1,4 @@
-"""Reports that tell of paths: of one node each, or of a stack; and who sends them."""
+"""Path reports of one node each, or of a stack; and a sender of reports."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ def alone(
     node: int, sequence: int, *, ttl: int = 64, interfaces: tuple[int, int] = (1, 2),
     ingress: int = 0, egress: int = 0, number: int = 0, flags: int = TRACKED, flow: int = ME,
 ) -> bytes:  # fmt: skip
-    """A report of INT-XD: level 1 interfaces, queue, both times; of a packet of 16 bytes."""
+    """Return an INT-XD report: level 1 interfaces, queue, both times; for a packet of 16 bytes."""
     inner = bytes(packet(ttl, flow, number.to_bytes(16, "big")))
     metadata = (
         b"".join(each.to_bytes(2, "big") for each in interfaces) + (node * 10).to_bytes(4, "big")
@@ -36,7 +36,7 @@ def stacked(
     sequence: int, hops: Sequence[tuple[int, int, int, int]], *, flags: int = TRACKED,
     int_flags: int = 0, number: int = 0, flow: int = ME,
 ) -> bytes:  # fmt: skip
-    """A report of INT-MD: hops from the source on, as (node, latency, ingress, egress time)."""
+    """Return an INT-MD report: hops, source first, as (node, latency, ingress, egress time)."""
     stack = b""
     for node, latency, ingress, egress in hops:
         stack = (node.to_bytes(4, "big") + latency.to_bytes(4, "big")
@@ -53,7 +53,7 @@ def stacked(
 
 
 class Reporter(Application):
-    """Sends reports to a collector, one each so often."""
+    """Sends reports to a collector at regular intervals."""
 
     def __init__(self, payloads: Sequence[bytes], address: str, port: int, each_ns: int) -> None:
         self.payloads = payloads

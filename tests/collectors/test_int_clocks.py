@@ -1,4 +1,4 @@
-"""Clocks that are apart, as links tell that packets crossed both ways, in virtual time."""
+"""Clock offsets, from links that packets crossed in both directions, in virtual time."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -59,7 +59,7 @@ def test_half_of_the_difference_there_and_back_is_the_offset(tmp_path: Path) -> 
     slow, fast = clock_offsets(findings)
     assert (slow.before, slow.after, fast.before, fast.after) == (1, 2, 2, 3)
     assert fast.ahead_ns / 1000 == pytest.approx(AHEAD_US["s3"] - AHEAD_US["s2"], abs=1)
-    # There with the metadata of one hop and back with those of two: half of what that takes.
+    # One direction has metadata of one hop, the other of two: half of their transmission time.
     bias_us = -HOP_BITS / SLOW_BPS * 1e6 / 2
     assert slow.ahead_ns / 1000 == pytest.approx(AHEAD_US["s2"] + bias_us, abs=1)
     assert abs(slow.ahead_ns / 1000 - AHEAD_US["s2"]) < slow.error_ns / 1000
@@ -68,5 +68,5 @@ def test_half_of_the_difference_there_and_back_is_the_offset(tmp_path: Path) -> 
     assert slow.error_ns / 1000 == pytest.approx(both_us / 2, abs=1)
 
 
-def test_one_way_tells_nothing_of_clocks(tmp_path: Path) -> None:
+def test_one_way_gives_no_clock_offset(tmp_path: Path) -> None:
     assert clock_offsets(found(tmp_path, [("h1", "h2")])) == []

@@ -1,4 +1,4 @@
-"""The collector as an application, in both kinds of time."""
+"""The collector as an application, in real and virtual time."""
 
 import json
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from virtual_networks import Pair, WIRE
 from collectors.int.application import PORT, Collector
 from telemark.network import Network
 """
-# Forty packets, of which both nodes report; one is dropped, one report lost, one datagram is none.
+# Forty packets, reported by both nodes; one is dropped, one report lost, one datagram invalid.
 BODY = """
 payloads = []
 for n in range(40):
@@ -50,7 +50,7 @@ return Report(samples=[], checks=[], metrics={
 
 
 @pytest.mark.parametrize("time", ["virtual", "real"])
-def test_a_collector_finds_the_same_in_both_kinds_of_time(
+def test_a_collector_finds_the_same_in_real_and_virtual_time(
     start_experiment: StartExperiment, tmp_path: Path, time: str
 ) -> None:
     process = start_experiment(BODY, "--time", time, "--out", str(tmp_path / "out"), head=HEAD)
@@ -64,7 +64,7 @@ def test_a_collector_finds_the_same_in_both_kinds_of_time(
 
 
 class Still:
-    """A host, as far as the collector needs one, where time stands still and nothing comes."""
+    """A host as needed by the collector, where time stands still and nothing arrives."""
 
     def now_ns(self) -> int:
         return 0

@@ -1,4 +1,4 @@
-"""The decoder of Telemetry Reports: fields as the specifications have them, and hostile input."""
+"""The decoder of Telemetry Reports: fields as in the specifications, and hostile input."""
 
 import random
 from dataclasses import replace
@@ -12,7 +12,7 @@ from decoding import ENCODING, datagrams, decoded, report
 from scapy.layers.inet import IP, TCP, UDP
 
 from collectors.int.decoder import ASIDE, Decoder, Encoding
-from collectors.int.shared import Bit, Flag, IntFlag, ParseStatus
+from collectors.int.native import Bit, Flag, IntFlag, ParseStatus
 
 UDP_PACKET = bytes(IP(src="10.0.0.1", dst="10.0.0.2", ttl=9) / UDP(sport=7, dport=8))
 STACK = "14071388 20000206 90000000 00000000 00000002 00000007 00000001 00000003"
@@ -21,7 +21,7 @@ DROP = bytes.fromhex("20000001 00000002 140a0180 00010000 00000000 00500000")
 
 
 def individual(body: bytes = UDP_PACKET, kind: str = "04", flags: str = "20") -> bytes:
-    """A group of one report with an inner packet only."""
+    """Return a group of one report with only an inner packet."""
     return bytes.fromhex(f"20000000 00000001 {kind} {len(body) // 4:02x} 00 {flags}") + body
 
 
@@ -31,7 +31,7 @@ def through_udp(words: str, port: int = made_reports.INT_PORT, dscp: int = 0) ->
 
 
 def only(payload: bytes, encoding: Encoding = ENCODING) -> tuple[dict[str, Any], list[Any]]:
-    """What is in a datagram of one report."""
+    """Return the content of a datagram of one report."""
     part = decoded([payload], encoding=encoding)
     assert len(part.reports) == 1
     return report(part, 0)
@@ -44,7 +44,7 @@ def agrees(found: tuple[dict[str, Any], list[Any]], made: made_reports.Made) -> 
     assert said["parse_status"] == ParseStatus.NONE
 
 
-def test_datagrams_of_other_bytes_are_told_apart() -> None:
+def test_datagrams_of_other_bytes_are_distinguished() -> None:
     whole = individual(UDP_PACKET + bytes(range(100)))
     others = [whole + b"\0"]
     for place in range(len(whole)):
@@ -182,7 +182,7 @@ def test_units_are_parameters_and_all_ones_are_no_value() -> None:
     head = bytes.fromhex("20000000 00000001 10070520 2c000000 00000000")
     for latency, ingress, egress, expected in (
         ("00000005", f"{2**47:016x}", ones, {"latency_ns": 50, "ingress_ns": 1000 << 47}),
-        ("ffffffff", ones, f"{2**60:016x}", {}),  # more ns than 64 bits hold
+        ("ffffffff", ones, f"{2**60:016x}", {}),  # more ns than fit 64 bits
     ):
         _, hops = only(head + bytes.fromhex(latency + ingress + egress), encoding)
         assert hops == [{"node": 1, "ds": b"", **expected}]
@@ -202,7 +202,7 @@ def test_no_stack_is_looked_for_where_the_flow_is_not_tracked() -> None:
 
 
 def test_a_packet_may_end_before_int() -> None:
-    """Its headers say that INT follows, but they are all that was reported."""
+    """Its headers indicate INT, but the report ends after them."""
     said, _ = only(individual(through_udp("", 9, 0x20)))
     assert (said["int_type"], said["parse_status"]) == (0, ParseStatus.NONE)
 
@@ -215,7 +215,7 @@ def test_probe_markers() -> None:
 
 
 def test_dscp_where_a_probe_marker_is_looked_for_too() -> None:
-    """As by hand, where nothing is said of the domain: it marks by one of them."""
+    """As on the command line without a known domain: it uses one of the marks."""
     both = Encoding(dscp=0x20, dscp_mask=0x20, marker=0x1122334455667788)
     packet = through_udp("100300b8 20000000 00000000 00000000", 9, 0x20)
     assert only(individual(packet), both)[0]["int_type"] == 1
@@ -337,8 +337,8 @@ def test_more_than_there_is_room_for_comes_in_parts() -> None:
     assert all((part.hops["has"] == Bit.NODE).all() for part in parts)
 
 
-def test_packets_of_a_flow_are_told_apart_alike_at_all_nodes() -> None:
-    """By what neither routers nor INT change: so reports of one packet can be put together."""
+def test_packets_of_a_flow_are_distinguished_equally_at_all_nodes() -> None:
+    """By fields that routers and INT do not change, so that reports can be combined."""
 
     def seen(ttl: int, words: str, payload: bytes) -> tuple[int, int]:
         packet = IP(src="10.0.0.1", dst="10.0.0.2", ttl=ttl, id=0)

@@ -1,6 +1,6 @@
-"""The dissector for Wireshark, in tshark: it finds in reports what they were made to say.
+"""The Wireshark dissector, in tshark: it finds the content of generated reports.
 
-And so what the decoder finds: neither was written after the other. Skipped without tshark.
+It must agree with the independent decoder. Skipped without tshark.
 """
 
 import random
@@ -18,7 +18,7 @@ import made_reports
 import pytest
 from decoding import decoded, report
 from int_layers import NODE, QUEUE
-from int_path import IN, MARKER, OUT, PROBE, Switch, insides, opened_int, tcp, udp
+from int_path import IN, MARKER, OUT, PROBE, Switch, insides, parse_int, tcp, udp
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet
@@ -57,7 +57,7 @@ TOGETHER = ({"ingress", "egress"}, {"queue", "occupancy"}, {"ingress2", "egress2
 
 
 def preferences(marker: str) -> list[str]:
-    """Those of made_reports, with a probe marker in hexadecimal digits."""
+    """Return the preferences for made_reports, with a probe marker in hexadecimal digits."""
     return [f"int.port:{made_reports.INT_PORT}", f"int.dscp:{made_reports.INT_DSCP}",
             f"int.dscp_mask:{made_reports.INT_DSCP_BIT}", f"int.marker:{marker}"]  # fmt: skip
 
@@ -65,7 +65,7 @@ def preferences(marker: str) -> list[str]:
 def tshark(
     folder: Path, packets: Sequence[Packet], options: Sequence[str]
 ) -> subprocess.CompletedProcess[str]:
-    """Reads a capture of packets with these preferences; prints PDML."""
+    """Dissect a capture of packets with these preferences; return PDML."""
     path = folder / "some.pcap"
     wrpcap(str(path), list(packets))
     scripts = (WIRESHARK / name for name in ("int.lua", "telemetry_report.lua"))
@@ -77,7 +77,7 @@ def tshark(
 def dissected(
     folder: Path, packets: Sequence[Packet], options: Sequence[str] | None = None
 ) -> list[ElementTree.Element]:
-    """What tshark makes of packets: a tree of each."""
+    """Return tshark's tree of each packet."""
     run = tshark(folder, packets, preferences(MARKER.hex()) if options is None else options)
     assert "Lua: Error" not in run.stderr
     assert "Lua Error" not in run.stdout
@@ -86,7 +86,7 @@ def dissected(
 
 @pytest.mark.parametrize("npt", [1, 2])
 def test_int_behind_int_is_data(npt: int, tmp_path: Path) -> None:
-    """Else a packet of many shims would exhaust the stack of calls."""
+    """Otherwise a packet with many shims would exhaust the call stack."""
     port = made_reports.INT_PORT
     again = struct.pack("!BBH", 0x14, 0, port)
     if npt == 2:
@@ -117,7 +117,7 @@ def flags(tree: ElementTree.Element, prefix: str, values: dict[str, int]) -> int
 
 
 def hop(fields: Sequence[ElementTree.Element]) -> dict[str, Any]:
-    """A hop's values; without those that are all ones, in all fields of their kind."""
+    """Return a hop's values; without those that are all ones in all their fields."""
     values: dict[str, int] = {}
     ones = set()
     for each in fields:
@@ -134,8 +134,8 @@ def hop(fields: Sequence[ElementTree.Element]) -> dict[str, Any]:
     return values
 
 
-def said(tree: ElementTree.Element) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """A report as the dissector has it, in the words of made_reports."""
+def dissected_report(tree: ElementTree.Element) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return a dissected report in the format of made_reports."""
     found: dict[str, Any] = {}
     for name, ours in REPORT_FIELDS.items():
         if values := shown(tree, name):
@@ -162,13 +162,13 @@ def said(tree: ElementTree.Element) -> tuple[dict[str, Any], list[dict[str, Any]
 
 
 def reports(tree: ElementTree.Element) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    """All reports of a packet, each with its own hop as the last one."""
+    """Return all reports of a packet, each with the reporting node as its last hop."""
     node = int(shown(tree, "treport.node")[0])
     found = []
     for each in tree.iter("field"):
         if each.get("name") != "treport.report":
             continue
-        fields, hops = said(each)
+        fields, hops = dissected_report(each)
         local = hop(list(each))
         if fields["report_type"] == 1 and (not hops or fields["bits"] & 0x7FFE):
             hops.append({**local, "node": node, "ds": fields["ds"]})
@@ -211,7 +211,7 @@ def test_reports_of_version_1(tmp_path: Path) -> None:
     for number, (tree, (_, each)) in enumerate(zip(trees, made, strict=True)):
         [protocol] = [one for one in tree if one.get("name") == "treport"]
         assert shown(protocol, "treport.v1.sequence") == [str(number)]
-        found, stacked = said(protocol)
+        found, stacked = dissected_report(protocol)
         found["flags"] = flags(protocol, "treport.v1", FLAGS)
         found["inner_type"] = 3 + int(shown(protocol, "treport.v1.next")[0])
         node = int(shown(protocol, "treport.v1.node")[0])
@@ -222,7 +222,7 @@ def test_reports_of_version_1(tmp_path: Path) -> None:
 
 
 def test_int_on_a_link(tmp_path: Path) -> None:
-    """By port and by DSCP, over UDP; what comes after is dissected as it would be without INT."""
+    """By port and by DSCP, over UDP; the rest is dissected as without INT."""
     head = Ether(src="00:00:00:00:00:01", dst="00:00:00:00:00:02", type=0x0800)
     by_port = through_udp(STACK.replace("1388", "0035") + "00" * 12)
     by_dscp = through_udp(STACK.replace("14071388", "10070008"), 9, made_reports.INT_DSCP)
@@ -237,7 +237,7 @@ def test_int_on_a_link(tmp_path: Path) -> None:
 
 
 def with_probe_marker() -> tuple[list[bytes], list[bytes]]:
-    """Frames between our switches, INT of two hops behind the marker; and the sink's reports."""
+    """Return frames with INT of two hops after the marker, and the sink's reports."""
     inside, of_sink = [], []
     for version in (4, 6):
         source, sink = Switch(1, outside=[IN]), Switch(3, outside=[OUT])
@@ -254,7 +254,7 @@ def test_the_probe_marker_of_our_switches(tmp_path: Path) -> None:
     inside, of_sink = with_probe_marker()
     trees = dissected(tmp_path, [Ether(each) for each in inside + of_sink])
     for frame, on_link, in_report in zip(inside, trees[:4], trees[4:], strict=True):
-        ours = opened_int(frame)
+        ours = parse_int(frame)
         for tree in (on_link, in_report):
             assert octets(tree, "int.marker") == MARKER
             assert shown(tree, "int.shim.length") == [str(ours.shim.length)]
@@ -266,7 +266,7 @@ def test_the_probe_marker_of_our_switches(tmp_path: Path) -> None:
 
 
 def test_the_documented_options_find_all_int_and_reports_of_our_switches(tmp_path: Path) -> None:
-    """However INT is marked: by DSCP, UDP port, a new UDP header, or probe marker."""
+    """With every mark of INT: DSCP, UDP port, a new UDP header, or probe marker."""
     page = (REPOSITORY / "docs" / "int_collector.md").read_text()
     (command,) = re.findall(r"^    tshark .*telemetry_report.*$", page, re.MULTILINE)
     options = re.findall(r" -o (\S+)", command)
@@ -276,16 +276,16 @@ def test_the_documented_options_find_all_int_and_reports_of_our_switches(tmp_pat
     pairs = [(frame, out[1][1]) for frame, out in sent if len(out) == 2]
     assert len(pairs) == len(sent) - 2  # TCP cannot be marked by a UDP port
     for frame, telemetry_report in pairs:
-        # One by one: Wireshark does not dissect what looks like a retransmission.
+        # One by one: Wireshark does not dissect apparent retransmissions.
         on_link, in_report = dissected(tmp_path, [Ether(frame), Ether(telemetry_report)], options)
-        nodes = [str(hop[NODE]) for hop in opened_int(frame).hops if NODE in hop]
+        nodes = [str(hop[NODE]) for hop in parse_int(frame).hops if NODE in hop]
         assert shown(on_link, "int.md.node") == nodes
         assert shown(in_report, "treport.type")
         assert shown(in_report, "int.md.node") == nodes
 
 
 def test_a_wrong_probe_marker_is_none(tmp_path: Path) -> None:
-    """In one of its 64 bits, the first or the last; cut; where none is set, or another one."""
+    """With an error in the first or last of its 64 bits; truncated; without or with another one."""
     right = [frame for frames in with_probe_marker() for frame in frames]
     others = [bytes([MARKER[0] ^ 0x80]) + MARKER[1:], MARKER[:-1] + bytes([MARKER[-1] ^ 1])]
     frames = [frame.replace(MARKER, other) for frame in right for other in others]
@@ -305,7 +305,7 @@ def test_what_is_no_probe_marker_is_refused(marker: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("cases", [MALFORMED, WITHIN], ids=["reports", "within"])
 def test_what_is_malformed_says_so(tmp_path: Path, cases: dict[str, tuple[bytes, int]]) -> None:
-    fine = "a shim of type 2"  # for the sink: it has no format yet
+    fine = "a shim of type 2"  # valid for the sink: it has no format yet
     names = [name for name in cases if cases[name][0] and name != fine]
     trees = dissected(tmp_path, of_reports([cases[name][0] for name in names]))
     for name, tree in zip(names, trees, strict=True):

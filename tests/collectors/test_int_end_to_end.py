@@ -1,6 +1,6 @@
-"""The collector behind a domain of five INT switches in virtual time: held against captures.
+"""The collector of a domain of five INT switches in virtual time, compared with captures.
 
-All modes: the paths, the queues and latencies of hops, and links.
+All modes: paths, queue occupancy and latency of hops, and links.
 """
 
 from itertools import pairwise
@@ -45,7 +45,7 @@ class FiveHops(Topo):
 def found(folder: Path, mode: Mode) -> Findings:
     async def main(run: Run) -> Network:
         with Network(FiveHops(), run, program="p4src/int/int.p4") as net:
-            # The reports of s1 to s3 wait in the queue of the slow link, too: some for 200 ms.
+            # The reports of s1 to s3 also wait in the queue of the slow link, some for 200 ms.
             net.run_application("h3", Collector(OURS, limits=Limits(settle_us=500_000)))
             watched = WatchedFlow(
                 net.host("h1").IP(), net.host("h2").IP(), instructions=WANTED, mode=mode
@@ -74,12 +74,12 @@ def test_paths_hops_and_links_of_a_flow(tmp_path: Path, mode: Mode) -> None:
     path = flow["path"][:NODES]
     assert path["latency_ns"]["count"].tolist() == [COUNT] * NODES
     assert path["occupancy"]["count"].tolist() == [COUNT] * NODES
-    assert np.argmax(path["occupancy"]["most"]) == 2  # s3, before the slow link
-    assert path["latency_ns"]["most"][2] > 10 * path["latency_ns"]["most"][[0, 1, 3, 4]].max()
+    assert np.argmax(path["occupancy"]["max"]) == 2  # s3, before the slow link
+    assert path["latency_ns"]["max"][2] > 10 * path["latency_ns"]["max"][[0, 1, 3, 4]].max()
     assert (flow["paths"], flow["unmatched"]) == (COUNT, 0)
     links = path["link_ns"][1:]
     assert links["count"].tolist() == [COUNT] * (NODES - 1)
-    assert (links["least"] >= DELAY_US * 1000 - 1000).all()
+    assert (links["min"] >= DELAY_US * 1000 - 1000).all()
     slow_us = DELAY_US + (400 + INT_BYTES[mode]) * 8 / RATE_BPS * 1e6
-    assert links["least"][2] / 1000 == pytest.approx(slow_us, abs=2)
-    assert links["most"][2] / 1000 == pytest.approx(slow_us, abs=2)
+    assert links["min"][2] / 1000 == pytest.approx(slow_us, abs=2)
+    assert links["max"][2] / 1000 == pytest.approx(slow_us, abs=2)

@@ -1,4 +1,4 @@
-"""Findings for other systems: Prometheus' text, InfluxDB's lines, and IPFIX that nfdump reads."""
+"""Exporters: Prometheus text, InfluxDB lines, and IPFIX messages that nfdump reads."""
 
 import csv
 import json
@@ -19,7 +19,7 @@ from collectors.int.application import OTHERS, Findings
 from collectors.int.decoder import Decoder
 from collectors.int.export import influx, ipfix, prometheus
 from collectors.int.index import Index, Limits
-from collectors.int.shared import CHANGE, GAP
+from collectors.int.native import CHANGE, GAP
 
 EPOCH_NS = 1_700_000_000 * 10**9
 REPORTS = [
@@ -92,7 +92,7 @@ def test_influx(findings: Findings) -> None:
 
 
 def test_ipfix_messages(findings: Findings) -> None:
-    """Numbered by the records before (RFC 7011, 3.1); none longer than a frame bears."""
+    """Numbered by preceding records (RFC 7011, 3.1); none longer than a frame."""
     exporter = ipfix.Exporter(domain=7)
     many = findings.flows.repeat(40)
     many["key"]["ip_version"][:20] = 6
@@ -108,7 +108,7 @@ def test_ipfix_messages(findings: Findings) -> None:
         data = message[16 + template_length :]
         elements = {int.from_bytes(message[at : at + 2], "big")
                     for at in range(24, 16 + template_length, 4)}  # fmt: skip
-        assert elements >= {86, 135}  # totals, so that findings may be exported again and again
+        assert elements >= {86, 135}  # totals, so that findings may be exported repeatedly
         assert not elements & {2, 133}
         width = 77 if int.from_bytes(data[:2], "big") == 257 else 53
         assert (len(data) - 4) % width == 0
@@ -120,7 +120,7 @@ def findings_of(findings: Findings, flows: np.ndarray) -> Findings:
     return Findings(**{**vars(findings), "flows": flows})
 
 
-# In a namespace of its own: sends the messages in its standard input (JSON) to nfcapd.
+# In a separate namespace: sends the messages in its standard input (JSON) to nfcapd.
 SEND = """
 import json, socket, subprocess, sys, time
 subprocess.run(["ip", "link", "set", "lo", "up"], check=True)

@@ -1,6 +1,6 @@
-"""Hostile reports: whatever comes, nothing beside it is read, and what is found lies within it.
+"""Hostile reports: no reads beyond a datagram, and results within its bounds.
 
-test_sanitized.py runs this with AddressSanitizer, too.
+test_sanitized.py also runs this with AddressSanitizer.
 """
 
 import random
@@ -11,14 +11,14 @@ import pytest
 from decoding import decoded
 
 from collectors.int.decoder import Decoded
-from collectors.int.shared import ParseStatus
+from collectors.int.native import ParseStatus
 
 NUMBER = 1000
-FILLER = bytes(600)  # so long that Python asks malloc() for all: a sanitizer watches its end
+FILLER = bytes(600)  # long enough for malloc(), so that a sanitizer checks its end
 
 
 def mutated(rng: random.Random) -> bytes:
-    """A datagram of some reports, with some bits, bytes and lengths changed."""
+    """Return a datagram of some reports, with some bits, bytes and lengths changed."""
     if rng.random() < 0.2:
         payload = made_reports.old_datagram(rng, 1, 2)[0]
     else:
@@ -41,13 +41,13 @@ def mutated(rng: random.Random) -> bytes:
 
 
 def without_neighbours(part: Decoded, which: list[int]) -> list[object]:
-    """All that was found in some of the datagrams."""
+    """Return all results for some of the datagrams."""
     groups = part.groups[np.isin(part.groups["datagram"], which)]
     is_ours = np.isin(part.groups["datagram"][part.reports["group"]], which)
     reports = part.reports[is_ours].copy()
     hops = part.hops[is_ours[part.hops["report"]]].copy()
     for array, name in ((reports, "group"), (reports, "first_hop"), (hops, "report")):
-        array[name] = 0  # indices, which neighbours move
+        array[name] = 0  # indices depend on neighbours
     faults = part.faults[np.isin(part.faults["datagram"], which)]
     return [array.tobytes() for array in (groups, reports, hops, faults)]
 

@@ -1,4 +1,4 @@
-"""Flows, paths, links and sequences from reports; and that memory stays bounded."""
+"""Flows, paths, links and sequences from reports; and bounded memory."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ SETTLE_NS = 1_000_000
 
 
 class Taken:
-    """An index that has taken datagrams, one each microsecond."""
+    """An index with added datagrams, one each microsecond."""
 
     def __init__(self, payloads: Sequence[bytes] = (), limits: Limits | None = None) -> None:
         self.index = Index(limits or Limits(settle_us=SETTLE_NS / 1000))
@@ -56,7 +56,7 @@ def test_links_between_clocks_that_differ_are_negative() -> None:
     assert flow["path"]["link_ns"][1]["last"] == -20
 
 
-def test_another_path_is_a_change_told_once() -> None:
+def test_another_path_is_a_change_reported_once() -> None:
     one, other = (
         [(5, 1, 1, 2), (6, 1, 3, 4), (8, 1, 5, 6)],
         [(5, 1, 1, 2), (7, 1, 3, 4), (8, 1, 5, 6)],
@@ -80,7 +80,7 @@ def test_a_shorter_stack_is_another_path_unless_hops_could_not_push() -> None:
 
 
 def test_reports_of_each_node_are_put_together_by_packet() -> None:
-    """In the order of TTL, whatever the clocks say; packets and nodes come mixed up."""
+    """In the order of TTL, whatever the clocks; packets and nodes are interleaved."""
     payloads = [
         alone(7, 0, ttl=62, ingress=50, egress=60), alone(5, 0, ttl=64, ingress=90, egress=100),
         alone(5, 1, ttl=64, number=1, ingress=190, egress=200),
@@ -101,10 +101,10 @@ def test_where_no_router_lowers_the_ttl_times_put_hops_in_order() -> None:
     payloads = [alone(7, 0, ingress=30), alone(5, 0, ingress=10), alone(6, 0, ingress=20)]
     assert Taken(payloads).path() == [5, 6, 7]
     payloads = [alone(6, 0, ingress=10, egress=15), alone(5, 0, ingress=10, egress=10)]
-    assert Taken(payloads).path() == [5, 6]  # that was left first
+    assert Taken(payloads).path() == [5, 6]  # the one that it left first
 
 
-def test_a_node_that_did_not_tell_is_no_other_path_but_another_interface_is() -> None:
+def test_a_missing_node_is_no_other_path_but_another_interface_is() -> None:
     first = [alone(5, 0, ttl=64), alone(7, 0, ttl=62)]
     whole = [alone(5, 1, ttl=64, number=1), alone(6, 0, ttl=63, number=1),
              alone(7, 1, ttl=62, number=1)]  # fmt: skip
@@ -144,7 +144,7 @@ def test_dropped_packets_are_no_change_of_path() -> None:
     assert flow["partial"] == 2
 
 
-def test_a_dropped_packet_tells_nothing_of_the_paths_interfaces() -> None:
+def test_a_dropped_packet_does_not_affect_the_paths_interfaces() -> None:
     taken = Taken([alone(5, 0, interfaces=(3, 4))])
     taken.take([alone(5, 1, number=1, flags=DROPPED | TRACKED)], time_ns=2 * SETTLE_NS)
     taken.index.settle(2**63)
@@ -152,11 +152,11 @@ def test_a_dropped_packet_tells_nothing_of_the_paths_interfaces() -> None:
 
 
 def shortened(payload: bytes) -> bytes:
-    """A report of alone() without the end of the packet: nobody can tell its packet from others."""
+    """Return a report of alone() with a truncated, thus unidentifiable packet."""
     return payload[:9] + bytes([payload[9] - 2]) + payload[10:-8]
 
 
-def test_packets_that_cannot_be_told_apart_tell_the_path_and_each_hop() -> None:
+def test_indistinguishable_packets_give_the_path_and_each_hop() -> None:
     """One report is lost: the values are those of all others."""
     payloads = [alone(node, number, ttl=69 - node, number=number, ingress=100 * number + node)
                 for number in range(20) for node in (7, 5, 6)
@@ -210,13 +210,13 @@ def test_an_evicted_flows_packets_do_not_come_to_the_flow_in_its_place() -> None
 
 
 def group(sequence: int, node: int = 1, hw_id: int = 0) -> bytes:
-    """A datagram with a report that has nothing in it."""
+    """Return a datagram with an empty report."""
     words = (2 << 28 | hw_id << 22 | sequence, node, 0)
     return b"".join(word.to_bytes(4, "big") for word in words)
 
 
 def sequence_of(numbers: Sequence[int]) -> tuple[dict[str, int], list[tuple[int, int]]]:
-    """What is known of a source in the end, and its gaps."""
+    """Return the final state of a source, and its gaps."""
     taken = Taken([group(number) for number in numbers])
     taken.index.end(5)
     [source] = taken.index.sources()
@@ -239,7 +239,7 @@ END = 2**22
         ([END - 1, 3, 1], {"lost": 2, "reordered": 1}, [(0, 1), (2, 1)]),
         ([0, *range(2, 3000)], {"lost": 1}, [(1, 1)]),
         ([0, 1023, 1], {"lost": 1021, "reordered": 1}, [(2, 1021)]),
-        # What is certain at once, and at the end.
+        # Results known immediately, and at the end.
         ([0, 5000, 5001], {"lost": 4999}, [(1, 3977), (3978, 1022)]),
         ([0, 65536], {"lost": 65535}, [(1, 64512), (64513, 1023)]),
         ([0, 65537, 65538], {"restarts": 1}, []),
@@ -250,8 +250,8 @@ def test_sequences(numbers: list[int], known: dict[str, int], gaps: list[tuple[i
     assert sequence_of(numbers) == ({"datagrams": len(numbers), **known}, gaps)
 
 
-def test_sequences_against_the_truth() -> None:
-    """Random losses, and late by less than the window: what was lost is exactly what is said."""
+def test_sequences_against_ground_truth() -> None:
+    """Random losses and delays within the window: the reported losses are exact."""
     rng = np.random.default_rng(3)
     numbers = np.arange(END - 5000, END + 5000)
     is_kept = rng.random(len(numbers)) < 0.9
@@ -267,7 +267,7 @@ def test_sequences_against_the_truth() -> None:
 
 
 def restarted(before: Sequence[int], after: Sequence[int], payload: int) -> dict[str, int]:
-    """What is known of a source that numbers datagrams twice, the second time of other packets."""
+    """Return the state of a source that restarts its numbering with other packets."""
     lives = [[alone(1, sequence, number=sequence)for sequence in before],
              [alone(1, sequence, number=payload + sequence) for sequence in after]]  # fmt: skip
     taken = Taken([*lives[0], *lives[1]])
@@ -283,10 +283,10 @@ def restarted(before: Sequence[int], after: Sequence[int], payload: int) -> dict
         (range(100), range(50), 100, {"restarts": 1}),
         (range(100), range(150), 100, {"restarts": 1}),
         ([0], [0], 1, {"restarts": 1}),
-        # What it loses afterwards is known, too; and so is what had not come before.
+        # Later losses are detected, too, and so are earlier ones.
         ([*range(5), *range(7, 100)], [*range(3), *range(9, 20)], 100, {"restarts": 1, "lost": 8}),
         (range(3000, 3100), range(3050, 3120), 100, {"restarts": 1}),
-        # A burst that comes twice, as it was.
+        # A duplicated burst.
         (range(100), range(50), 0, {"duplicates": 50}),
         (range(100), range(95, 120), 0, {"duplicates": 5}),
     ],

@@ -1,4 +1,4 @@
-"""Reports stored as Parquet, and asked about with DuckDB."""
+"""Reports stored as Parquet, and queried with DuckDB."""
 
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ def rows(folder: Path, question: str) -> list[Any]:
     return found
 
 
-def test_hops_have_what_was_told_and_nothing_for_what_was_not(tmp_path: Path) -> None:
+def test_hops_have_reported_values_and_null_for_others(tmp_path: Path) -> None:
     stored(tmp_path, "one", REPORTS)
     assert rows(tmp_path, "SELECT report, position, node, ingress, egress, latency_ns, queue, "
                 "occupancy, ingress_ns, utilisation FROM hops WHERE report IN (1, 3) "
@@ -86,7 +86,7 @@ def test_a_dataset_has_runs_and_files_of_some_rows(
 
 
 def flow_rows(path: Path) -> list[Any]:
-    """Rows of one file of flows, as tools see them that do not know of the views."""
+    """Return the rows of one file of flows, as tools without the views see them."""
     found: list[Any] = duckdb.sql(
         f"SELECT source_port, destination_port FROM read_parquet('{path}', hive_partitioning=false)"
     ).fetchall()
@@ -94,7 +94,7 @@ def flow_rows(path: Path) -> list[Any]:
 
 
 def test_a_run_has_one_row_for_each_flow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In its only file of flows, also of a run whose reports were decoded in several parts."""
+    """In its only file of flows, also for a run whose reports were decoded in several parts."""
     parts = [REPORTS, REPORTS, [alone(8, 0, flow=7001)], REPORTS]
     for name, rows_per_file in (("one file", 1000), ("many files", 5)):
         monkeypatch.setattr(store, "ROWS", rows_per_file)
@@ -121,7 +121,7 @@ def test_a_run_that_was_killed_has_its_flows(
 
 
 def test_the_schema_is_stable(tmp_path: Path) -> None:
-    """Whatever a run has in it; readers of earlier datasets count on names and types."""
+    """For any content; readers of earlier datasets rely on names and types."""
     stored(tmp_path, "one", REPORTS[:1])
     kinds = {name: kind for name, kind, *_ in rows(tmp_path, "DESCRIBE hops")}
     assert kinds == {
@@ -141,11 +141,11 @@ def test_the_schema_is_stable(tmp_path: Path) -> None:
 
 def test_a_run_is_not_written_twice(tmp_path: Path) -> None:
     stored(tmp_path, "one", REPORTS)
-    with pytest.raises(TestbedError, match="another name"):
+    with pytest.raises(TestbedError, match="another run name"):
         Store(tmp_path, "one")
-    with pytest.raises(TestbedError, match="without / and ="):
+    with pytest.raises(TestbedError, match="use one without / and ="):
         Store(tmp_path, "a/b")
-    with pytest.raises(TestbedError, match="no run of the collector"):
+    with pytest.raises(TestbedError, match="no stored run of the INT collector"):
         connect(tmp_path / "nothing")
 
 

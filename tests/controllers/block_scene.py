@@ -1,4 +1,4 @@
-"""A flow over a line of switches in virtual time: its blocks are collected, and what is true."""
+"""A flow over a line of switches in virtual time: collected blocks, and ground truth."""
 
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
@@ -30,7 +30,7 @@ UDP = 17
 
 @dataclass
 class Scene:
-    """A line of three switches, a flow over it, and what collectors reported."""
+    """A line of three switches, a flow over it, and the collectors' reports."""
 
     net: Network
     run: Run
@@ -55,19 +55,19 @@ Disturb = Callable[[Scene, int], Awaitable[None]]
 
 @dataclass
 class Setting:
-    """What differs from test to test. `disturb` is called after each block, with its number."""
+    """Parameters of a test. `disturb` is called after each block, with its number."""
 
     methods: Method = Method.STEP
     blocks: int = 6
     disturb: Disturb | None = None
-    restarts: Sequence[int] = ()  # of the controller: after so many blocks
-    options: dict[str, list[str]] = field(default_factory=dict)  # of switches
+    restarts: Sequence[int] = ()  # restarts of the controller, after so many blocks
+    options: dict[str, list[str]] = field(default_factory=dict)  # switch options
     bounds: Bounds = BOUNDS
     schedule: Schedule = SCHEDULE
 
 
 async def collect(run: Run, setting: Setting) -> Scene:
-    """Reports of blocks that the flow fills."""
+    """Return the reports of blocks that the flow fills."""
     topo = Line(loss_probability=0.05, delay_us=LINK_DELAY_US)
     options = {name: cpu + setting.options.get(name, []) for name, cpu in cpu_ports(topo).items()}
     with Network(topo, run, program=PROGRAM, switch_options=options) as net:
@@ -83,7 +83,7 @@ async def collect(run: Run, setting: Setting) -> Scene:
 
 
 async def one_session(scene: Scene, setting: Setting, blocks: range) -> None:
-    """One controller, from its start to its end."""
+    """Run one controller from start to end."""
     flows = {watched(scene.net, setting.methods): hops(scene.net)}
     clock = scene.run.clock
     async with Collector(flows, setting.schedule, clock, bounds=setting.bounds) as collector:
@@ -100,8 +100,8 @@ HASHED = Method.STEP | Method.HASHED
 METHODS = [Method.STEP, Method.PULSE, Method.DOUBLE, Method.MULTIPLEXED, HASHED]
 
 
-def true_records(scene: Scene, methods: Method, block: int) -> dict[Point, dict[str, object]]:
-    """What each point must know of a block, by the captures."""
+def expected_records(scene: Scene, methods: Method, block: int) -> dict[Point, dict[str, object]]:
+    """Return the ground truth of a block at each point, from captures."""
     assert scene.record is not None
     paths, records = {scene.record.flow: PATH}, {1: scene.record}
     truth = read_truths(scene.net, paths, SCHEDULE, methods, records)[1]
@@ -123,43 +123,45 @@ def true_records(scene: Scene, methods: Method, block: int) -> dict[Point, dict[
 
 
 def unknown(scene: Scene, switch: str) -> list[int]:
-    """The blocks, from the first one, of which a switch's records are unknown; both or neither."""
+    """Return the blocks, relative to the first, whose records at both points of a switch are
+    unknown.
+    """
     known = [[r.records[7][Point(switch, p)] for p in ("arrivals", "departures")]
              for r in scene.reports]  # fmt: skip
     assert all((a is None) == (b is None) for a, b in known)
     return [number for number, (a, _) in enumerate(known) if a is None]
 
 
-class Kit:
-    """What a test may do to a virtual switch."""
+class FaultInjector:
+    """Faults that a test can inject into a virtual switch."""
 
     def __init__(self, scene: Scene, name: str) -> None:
         self.switch = scene.net.backend._running[scene.net.switch(name).node]  # type: ignore[attr-defined]
 
     def restart(self) -> None:
-        """Nothing is left of entries, counters and registers."""
+        """Clear entries, counters and registers."""
         engine = self.switch._make_engine(self.switch._program.bmv2_json)
         self.switch._install(engine)
         self.switch.device.adopt(self.switch._program.p4info, self.switch._program.blob, engine)
 
     def silence(self) -> Callable[[], None]:
-        """Let P4Runtime calls fail as those to a dead process do; return what ends that."""
+        """Let P4Runtime calls fail as to a dead process; return a function that ends this."""
         service, device = self.switch.service, self.switch.device
         service._device = Dead()
         return lambda: setattr(service, "_device", device)
 
 
 class Dead:
-    """In place of a device: nobody is there."""
+    """Stand-in for the device of a dead process."""
 
     def __getattr__(self, name: str) -> None:
         raise StatusError(Code.UNAVAILABLE, "Connection refused")
 
 
 def check_known(scene: Scene, methods: Method) -> None:
-    """Hold all that is known against the truth."""
+    """Compare all known records with ground truth."""
     for report in scene.reports:
-        for point, expected in true_records(scene, methods, report.block).items():
+        for point, expected in expected_records(scene, methods, report.block).items():
             record = report.records[7][point]
             if record is not None:
                 assert (point, record.packets) == (point, expected["packets"])

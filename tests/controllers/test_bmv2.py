@@ -1,4 +1,4 @@
-"""Registers of bmv2 by P4Runtime's calls: the same as on minip4, whose P4Runtime has them."""
+"""Registers of bmv2 through P4Runtime calls: the same results as on minip4, which supports them."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,7 +17,7 @@ PROGRAM = str(Path(__file__).parents[1] / "telemark" / "programs" / "registers")
 
 
 class Cells:
-    """Stands in for telemark.backends.real.p4utils.thrift.Thrift."""
+    """Stand-in for telemark.backends.real.p4utils.thrift.Thrift."""
 
     def __init__(self) -> None:
         self.cells = {f"RegistersIngress.{name}": [0] * size
@@ -34,7 +34,7 @@ class Cells:
 
 @asynccontextmanager
 async def connected() -> AsyncIterator[tuple[fy.Switch, Bmv2Connection, Cells]]:
-    """Connections to two switches: with registers of its own, and with a stand-in's."""
+    """Connect to two switches: one with P4Runtime registers, one with the stand-in's."""
     cells = Cells()
     async with bench(PROGRAM, primary=False) as one, bench(PROGRAM, primary=False) as other:
         options = fy.SwitchOptions(p4info=config(PROGRAM).p4info)

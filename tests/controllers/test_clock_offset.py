@@ -1,4 +1,4 @@
-"""The offset of a switch's clock, found by readout packets: within the bound that is told."""
+"""Offset of a switch's clock, measured by readout packets: within the reported bound."""
 
 import random
 from contextlib import AsyncExitStack
@@ -22,17 +22,17 @@ CPU = ["--cpu-port", "255"]
 
 
 def switch_us(now_ns: int, offset_us: int, drift_ppb: int) -> float:
-    """What a switch's clock would show in virtual time if it had no resolution."""
+    """Return a switch's clock in virtual time with unlimited resolution."""
     return now_ns / 1000 + offset_us + now_ns * drift_ppb / 1e12
 
 
 def distance_us(first_us: float, second_us: float) -> float:
-    """How far apart two times modulo 2^48 are."""
+    """Return the distance of two times modulo 2^48."""
     return abs((first_us - second_us + WRAP / 2) % WRAP - WRAP / 2)
 
 
 class Trips(Readouts):
-    """Readouts of a switch behind a channel with delays of its own, in both directions."""
+    """Readouts over a channel with separate delays in both directions."""
 
     def __init__(self, rng: random.Random, offset_us: int) -> None:
         self._rng = rng
@@ -54,7 +54,7 @@ class Trips(Readouts):
 
 
 @pytest.mark.parametrize("rounds", [1, 5])
-def test_however_long_each_way_takes(rounds: int) -> None:
+def test_offset_is_within_the_bound_for_any_delays(rounds: int) -> None:
     bounds_us = []
     for seed in range(300):
         rng = random.Random(seed)
@@ -83,8 +83,8 @@ def test_on_a_busy_machine_there_are_more_round_trips_until_one_is_quick() -> No
 
     for quick, good_us, trips, bound_us in (
         (50, 500, 50, 150.5),
-        (50, 10_000, 20, 4500.5),  # good enough at once
-        (0, 500, MOST_ROUNDS, 4500.5),  # none is quick: it is told how wrong it may be
+        (50, 10_000, 20, 4500.5),  # good enough immediately
+        (0, 500, MOST_ROUNDS, 4500.5),  # none is quick: the error bound is reported
     ):
         busy = Busy(quick)
         found = VirtualClock().run(busy.clock_offset(busy, 20, good_us))
@@ -93,7 +93,7 @@ def test_on_a_busy_machine_there_are_more_round_trips_until_one_is_quick() -> No
 
 @pytest.mark.parametrize("control_delay_us", [0.0, 250.5])
 @pytest.mark.parametrize(("offset_us", "drift_ppb"), [(0, 0), (-70_000, 50_000), (10**9, -90_000)])
-def test_of_switches_in_virtual_time(
+def test_switches_in_virtual_time(
     offset_us: int, drift_ppb: int, control_delay_us: float, tmp_path: Path
 ) -> None:
     clock = VirtualClock()
@@ -149,7 +149,7 @@ return Report([], checks)
 """
 
 
-def test_of_a_switch_in_real_time(start_experiment: StartExperiment) -> None:
+def test_switch_in_real_time(start_experiment: StartExperiment) -> None:
     head = """
 from controllers.connection import connection
 from controllers.readout import Readouts

@@ -1,4 +1,4 @@
-"""Collecting blocks in virtual time: complete, or unknown in the very part that something hit."""
+"""Collection of blocks in virtual time: complete, or unknown exactly where a fault occurred."""
 
 import asyncio
 from dataclasses import asdict
@@ -17,8 +17,8 @@ from block_scene import (
     Setting,
     check_known,
     collect,
+    expected_records,
     hops,
-    true_records,
     unknown,
 )
 from virtual_networks import virtually
@@ -42,9 +42,9 @@ def test_every_block_is_complete_and_exact_when_nothing_happens(
     scene = virtually(tmp_path, lambda run: collect(run, Setting(methods)))
     assert [report.problems for report in scene.reports] == [[]] * 6
     for report in scene.reports:
-        for point, expected in true_records(scene, methods, report.block).items():
+        for point, expected in expected_records(scene, methods, report.block).items():
             record = asdict(report.records[7][point])
-            # Without a colour a packet is of the block in which it comes, at each point.
+            # Without a colour, a packet belongs to the block in which it arrives, at each point.
             keys = expected if methods is not Method.PULSE else ("pulses", "pulse_us")
             assert {key: record[key] for key in keys} == {key: expected[key] for key in keys}
     pulses = [r.records[7][Point("s1", "departures")].pulses for r in scene.reports]
@@ -72,7 +72,7 @@ def test_a_controller_that_is_late_knows_nothing_of_that_block(tmp_path: Path) -
 def test_counters_are_read_a_guard_before_the_next_block_of_their_colour(
     guards: float, lost: list[int], tmp_path: Path
 ) -> None:
-    """Nearer to its start early packets of that block may have been counted already."""
+    """Closer to its start, early packets of that block may have been counted already."""
 
     async def dawdle(scene: Scene, block: int) -> None:
         if block == 2:
@@ -83,13 +83,13 @@ def test_counters_are_read_a_guard_before_the_next_block_of_their_colour(
     assert unknown(scene, "s2") == lost
 
 
-def test_limits_are_held_against_the_methods(tmp_path: Path) -> None:
+def test_limits_of_methods_are_checked(tmp_path: Path) -> None:
     setting = Setting(Method.MULTIPLEXED, bounds=Bounds(delay_us=SCHEDULE.block_us / 4))
     with pytest.raises(LimitError, match="multiplexed marking is exact only while"):
         virtually(tmp_path, lambda run: collect(run, setting))
 
 
-def test_flows_of_both_directions_are_collected_at_once(tmp_path: Path) -> None:
+def test_flows_of_both_directions_are_collected_together(tmp_path: Path) -> None:
     """Many flows, each along its own path; counters alone."""
 
     async def main(run: Run) -> tuple[Network, list[BlockReport], list[Flow]]:
@@ -122,7 +122,7 @@ def test_flows_of_both_directions_are_collected_at_once(tmp_path: Path) -> None:
     truths = read_truths(net, paths, SCHEDULE, Method.STEP, records)
     for flow in flows:
         if METHODS[flow.id % 5] in (Method.PULSE, Method.MULTIPLEXED):
-            continue  # by the other reading of the bits; one flow shows them above
+            continue  # sent in the other marking; one flow above covers them
         blocks = range(reports[0].block, reports[-1].block + 1)
         for point in reports[0].records[flow.id]:
             counted = [report.records[flow.id][point].packets for report in reports]

@@ -1,4 +1,4 @@
-"""Clocks of switches that are off, drift, or that nobody knows."""
+"""Switch clocks with offsets, drift, or unknown offsets."""
 
 from pathlib import Path
 
@@ -53,7 +53,7 @@ def test_a_clock_beyond_its_bound_is_refused(
 def test_two_clocks_that_are_wrong_in_opposite_ways_are_refused(
     methods: Method, tmp_path: Path
 ) -> None:
-    """A is the greatest difference between two clocks, not between one and the common clock."""
+    """A is the maximum difference between two clocks, not between a clock and the common clock."""
     setting = Setting(
         methods=methods,
         options={"s1": ["--clock-offset-us", "20000"], "s2": ["--clock-offset-us", "-20000"]},
@@ -65,7 +65,7 @@ def test_two_clocks_that_are_wrong_in_opposite_ways_are_refused(
 
 
 def test_clocks_that_drift_apart_make_blocks_unknown(tmp_path: Path) -> None:
-    """Each for itself stays as near to the common clock as two may be to each other."""
+    """Each clock stays within the bound of the common clock."""
     setting = Setting(
         options={"s1": ["--clock-drift-ppb", "500000"], "s3": ["--clock-drift-ppb", "-500000"]},
         bounds=Bounds(1700, 2 * LINK_DELAY_US),
@@ -83,7 +83,7 @@ def test_a_clock_that_drifts_away_makes_blocks_unknown(tmp_path: Path) -> None:
         options={"s3": ["--clock-drift-ppb", "900000"]}, bounds=Bounds(1700, 2 * LINK_DELAY_US)
     )
     scene = virtually(tmp_path, lambda run: collect(run, setting))
-    # 0.9 ms a second, from the clock's beginning.
+    # 0.9 ms per second, from the start of the clock.
     late = [n for n in range(6) if SCHEDULE.reading_us(scene.first + n) * 9e-4 > 1701]
     assert 0 < len(late) < 6
     assert unknown(scene, "s3") == late
@@ -94,8 +94,8 @@ UNKNOWN_CLOCKS = {"s1": 5_038_784_323, "s2": -123_456_789}  # us
 
 
 @pytest.mark.parametrize("bounds", [None, Bounds(2, 2 * LINK_DELAY_US)])
-def test_clocks_that_nobody_knows_are_found(bounds: Bounds | None, tmp_path: Path) -> None:
-    """Also where nobody promises anything; and one that is to be ahead is so by just that."""
+def test_unknown_clock_offsets_are_measured(bounds: Bounds | None, tmp_path: Path) -> None:
+    """Also without bounds; a clock with an intended error is ahead by exactly that."""
 
     async def main(run: Run) -> dict[str, int]:
         topo = Line(switches=2)
@@ -123,7 +123,7 @@ def test_clocks_that_nobody_knows_are_found(bounds: Bounds | None, tmp_path: Pat
 
 
 async def clock_entry(switch: fy.Switch) -> int:
-    """What a switch was told to add to its clock."""
+    """Return the offset that a switch was configured with."""
     entity = fy.P4TableEntry("clock", is_default_action=True)
     (entry,) = [entry async for entry in switch.read(entity)]
     return int(entry.action.args["offset_us"])

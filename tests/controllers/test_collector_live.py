@@ -1,4 +1,4 @@
-"""The collector and a switch process that is killed and started again, under traffic."""
+"""The collector and a switch process that is killed and restarted, under traffic."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 from loaded import StartExperiment
 
-LONG_S, LIMIT_US = 2, 2**19 // 4  # of a restart; and of delays, for blocks as long: check_limits()
+from telemark.errors import IDLE_MACHINE
+
+# limits for a restart, and for delays with blocks of this length: check_limits()
+LONG_S, LIMIT_US = 2, 2**19 // 4
 HEAD = """
 import asyncio
 import time
@@ -83,12 +86,12 @@ def test_a_killed_switch_is_found_again_and_counts_right(
     if metrics["restart_s"] > LONG_S or metrics["longest_us"] > LIMIT_US:
         pytest.fail(
             f"s2 began again after {metrics['restart_s']:.1f} s, packets took up to "
-            f"{metrics['longest_us']:.0f} us; leave the machine more idle"
+            f"{metrics['longest_us']:.0f} us; {IDLE_MACHINE}"
         )
     unknown = [number for number, block in enumerate(known) if "s2 arrivals" not in block]
     assert 2 in unknown
     assert any(number > 2 and "s2 arrivals" in block for number, block in enumerate(known))
     assert any("s2 restarted" in problem for problem in metrics["problems"])
     for number, block in enumerate(known):
-        if number not in unknown:  # no link loses anything here
+        if number not in unknown:  # links are lossless here
             assert len(set(block.values())) == 1, metrics

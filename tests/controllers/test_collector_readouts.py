@@ -1,4 +1,4 @@
-"""Readout packets, where registers cannot be read."""
+"""Readout packets when P4Runtime cannot read registers."""
 
 import itertools
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from block_scene import (
     HASHED,
     METHODS,
-    Kit,
+    FaultInjector,
     Scene,
     Setting,
     check_known,
@@ -25,7 +25,7 @@ from minip4.runtime.status import unimplemented
 
 
 def no_registers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As P4Runtime servers made with PI have it: only readout packets get at registers."""
+    """Disable register reads, as in P4Runtime servers built with PI."""
 
     def read(_self: Registers, _message: object) -> NoReturn:
         raise unimplemented("registers are not supported")
@@ -34,7 +34,7 @@ def no_registers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("methods", METHODS)
-def test_readout_packets_tell_the_same(
+def test_readout_packets_give_the_same_records(
     methods: Method, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = virtually(tmp_path / "asked", lambda run: collect(run, Setting(methods)))
@@ -43,10 +43,10 @@ def test_readout_packets_tell_the_same(
     assert asked.reports == sent.reports
 
 
-def test_readout_packets_go_on_over_a_new_connection(
+def test_readout_packets_work_over_a_new_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Such a server is found out anew: the first answer must not stand for registers read."""
+    """Support is detected again: the first answer must not count as registers."""
     no_registers(monkeypatch)
 
     async def disconnect(scene: Scene, block: int) -> None:
@@ -63,12 +63,12 @@ def test_readout_packets_go_on_over_a_new_connection(
 def test_lost_readout_packets_are_asked_for_again(
     share: int, is_complete: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When each second one is lost; when all are, that switch is unknown."""
+    """With every second packet lost; with all lost, that switch is unknown."""
     no_registers(monkeypatch)
 
     async def lose(scene: Scene, block: int) -> None:
         if block == 1:
-            switch = Kit(scene, "s2").switch
+            switch = FaultInjector(scene, "s2").switch
             receive, numbers = switch.cpu_receive, itertools.count()
             switch.cpu_receive = lambda: [f for f in receive() if next(numbers) % share]
 

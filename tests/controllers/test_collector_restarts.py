@@ -1,4 +1,4 @@
-"""Switches that restart, fall silent or fail; a controller that restarts: what is unknown."""
+"""Switches that restart, become silent or fail; a controller that restarts: unknown blocks."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -10,7 +10,7 @@ import pytest
 from block_scene import (
     PATH,
     SCHEDULE,
-    Kit,
+    FaultInjector,
     Scene,
     Setting,
     check_known,
@@ -25,11 +25,11 @@ from controllers.ampm.watch import Method
 
 @pytest.mark.parametrize("name", PATH)
 def test_a_switch_that_restarted_is_filled_again(name: str, tmp_path: Path) -> None:
-    """Its part of that block and of the one under way is unknown; the next ones are right."""
+    """Its part of that block and of the current one is unknown; the next ones are right."""
 
     async def restart(scene: Scene, block: int) -> None:
         if block == 2:
-            Kit(scene, name).restart()
+            FaultInjector(scene, name).restart()
 
     scene = virtually(tmp_path, lambda run: collect(run, Setting(Method.DOUBLE, 8, restart)))
     assert {s: unknown(scene, s) for s in PATH} == {s: [3, 4] if s == name else [] for s in PATH}
@@ -44,7 +44,7 @@ def test_a_switch_that_restarted_is_filled_again(name: str, tmp_path: Path) -> N
 def test_a_switch_that_is_filled_slowly_lets_no_packet_pass_unmarked(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Or with the marks of another clock: those behind it would count it in a block."""
+    """Nor with marks of another clock: later switches would count it in a block."""
     insert, modify = fy.Switch.insert, fy.Switch.modify
 
     def slowly(call: Callable[[fy.Switch, Sequence[Any]], Awaitable[None]]) -> Any:
@@ -57,7 +57,7 @@ def test_a_switch_that_is_filled_slowly_lets_no_packet_pass_unmarked(
 
     async def restart(scene: Scene, block: int) -> None:
         if block == 2:
-            Kit(scene, name).restart()
+            FaultInjector(scene, name).restart()
             monkeypatch.setattr(fy.Switch, "insert", slowly(insert))
             monkeypatch.setattr(fy.Switch, "modify", slowly(modify))
 
@@ -67,12 +67,12 @@ def test_a_switch_that_is_filled_slowly_lets_no_packet_pass_unmarked(
 
 
 def test_a_switch_that_is_silent_for_a_while_is_unknown_for_that_while(tmp_path: Path) -> None:
-    """What was not read cannot be told from the next block of that colour, so that goes too."""
+    """Unread counts would add to the next block of that colour, which is also unknown."""
     ends: list[Callable[[], None]] = []
 
     async def silence(scene: Scene, block: int) -> None:
         if block == 1:
-            ends.append(Kit(scene, "s2").silence())
+            ends.append(FaultInjector(scene, "s2").silence())
         if block == 2:
             ends.pop()()
 
@@ -90,7 +90,7 @@ def test_a_switch_that_is_silent_for_a_while_is_unknown_for_that_while(tmp_path:
 def test_a_reading_that_fails_once_is_repeated(tmp_path: Path) -> None:
     async def silence(scene: Scene, block: int) -> None:
         if block == 1:
-            end = Kit(scene, "s2").silence()
+            end = FaultInjector(scene, "s2").silence()
             at_us = SCHEDULE.reading_us(scene.first + 2) + SCHEDULE.block_us // 4
             asyncio.get_running_loop().call_at(at_us / 1e6, end)
 
@@ -100,7 +100,7 @@ def test_a_reading_that_fails_once_is_repeated(tmp_path: Path) -> None:
 
 
 def test_a_controller_that_restarts_goes_on_where_traffic_is(tmp_path: Path) -> None:
-    """It finds the switches filled, and leaves them so: only what it could not read is unknown."""
+    """It finds the switches filled, and keeps their entries: only unread blocks are unknown."""
     setting = Setting(Method.DOUBLE, 8, restarts=[3])
     scene = virtually(tmp_path, lambda run: collect(run, setting))
     for name in PATH:

@@ -1,4 +1,4 @@
-"""Connections to switches: what finsy cannot tell apart is said before it is asked."""
+"""Connections to switches: keys that finsy cannot distinguish are reported first."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The file of a DTA system: what is wrong in it is told in one line, with its place."""
+"""The file of a DTA system: errors are reported in one line, with their place."""
 
 import copy
 import json
@@ -21,8 +21,8 @@ def example() -> dict[str, Any]:
     return dict(json.loads(EXAMPLE.read_text()))
 
 
-def said_of(folder: Path, content: object) -> str:
-    """What is wrong with a file; nothing: it is well. Anything else than one line is an error."""
+def error_in(folder: Path, content: object) -> str:
+    """Return the error in a file; empty if none. Anything but one line is an assertion error."""
     path = folder / "dta.json"
     path.write_text(json.dumps(content))
     said = ""
@@ -42,8 +42,8 @@ def said_of(folder: Path, content: object) -> str:
     return ""
 
 
-def test_the_example_is_well(tmp_path: Path) -> None:
-    assert said_of(tmp_path, example()) == ""
+def test_example_is_valid(tmp_path: Path) -> None:
+    assert error_in(tmp_path, example()) == ""
 
 
 def stores(what: dict[str, Any]) -> Any:
@@ -95,12 +95,12 @@ def stores(what: dict[str, Any]) -> Any:
         (lambda c: c["questions"][0].update(store="no"), 'questions[0].store: "no": expected one '),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_told_with_its_place(
+def test_errors_are_reported_with_their_place(
     change: Callable[[Any], object], said: str, tmp_path: Path
 ) -> None:
     content = example()
     change(content)
-    assert said in said_of(tmp_path, content)
+    assert said in error_in(tmp_path, content)
 
 
 def test_two_collectors_of_a_translator_share_its_registers(tmp_path: Path) -> None:
@@ -108,11 +108,11 @@ def test_two_collectors_of_a_translator_share_its_registers(tmp_path: Path) -> N
     content["links"].append(["s2", "h4"])
     content["collectors"]["h4"] = copy.deepcopy(content["collectors"]["h2"])
     content["translators"]["s2"] = ["h2", "h4"]
-    assert said_of(tmp_path, content) == ""
+    assert error_in(tmp_path, content) == ""
 
 
 def places(content: Any) -> Iterator[tuple[Any, Any]]:
-    """Each value within it: what holds it, and its key there."""
+    """Yield the container and key of each value."""
     keys = content if isinstance(content, dict) else range(len(content))
     for key in keys:
         yield content, key
@@ -126,6 +126,6 @@ def test_no_odd_value_anywhere_is_more_than_one_line(tmp_path: Path) -> None:
         right = holder[key]
         for odd in ODD:
             holder[key] = odd
-            wrong += said_of(tmp_path, content) != ""
+            wrong += error_in(tmp_path, content) != ""
         holder[key] = right
     assert wrong > 1000

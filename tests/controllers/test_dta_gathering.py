@@ -1,4 +1,4 @@
-"""Stores that gather, in a network in virtual time: what the collector has, after a flush too."""
+"""Stores that gather reports, in virtual time: the collector's memory, also after a flush."""
 
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from virtual_networks import virtually
 from collectors.dta.append import Reader, batch, head
 from collectors.dta.hashes import key_words
 from collectors.dta.packets import DTA, Append, Postcard
-from collectors.dta.postcards import CHUNK, Postcards
+from collectors.dta.postcarding import CHUNK, Postcards
 from collectors.roce.application import Outcome
 from controllers.dta.batching import (
     ListStore,
@@ -66,8 +66,8 @@ def test_what_is_gathered_is_written_when_it_is_asked_for(tmp_path: Path) -> Non
     assert outcome.counts.refused == {}
 
 
-def test_a_list_goes_on_where_it_was_after_the_switch_began_anew(tmp_path: Path) -> None:
-    """The second network's switch knows nothing of the first one's; the file does."""
+def test_a_list_resumes_after_a_restart_of_the_switch(tmp_path: Path) -> None:
+    """The second network's switch has no state of the first one; the file has."""
     area = partial(Area, batch(4), BATCHES, lambda sessions: ListStore(4, BATCHES, 1, sessions[0]))
 
     async def main(run: Run) -> Network:

@@ -1,4 +1,4 @@
-"""`telemark dta` in virtual time: a system is brought up, its load sent, and its stores answer."""
+"""`telemark dta` in virtual time: starts a system, sends its load, and queries its stores."""
 
 import json
 import signal
@@ -32,7 +32,7 @@ def telemark(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Iterator[Tele
 
 
 def small() -> dict[str, Any]:
-    """The example with fewer reports, and room for all of them."""
+    """Return the example with fewer reports, and room for all of them."""
     content = example()
     content["generators"]["h3"] |= {"count": 500}
     content["collectors"]["h2"]["paths"] |= {"rows": 64, "slots": 1 << 18}
@@ -42,7 +42,7 @@ def small() -> dict[str, Any]:
 
 
 def rows_of(output: str) -> list[list[str]]:
-    """The cells of tables."""
+    """Return the cells of tables."""
     return [[cell.strip() for cell in line.split("│")[1:-1]]
             for line in output.splitlines() if line.startswith("│")]  # fmt: skip
 
@@ -57,9 +57,9 @@ def test_a_system_is_brought_up_asked_and_asked_again(telemark: Telemark) -> Non
         asked, right, _, empty = found[store]
         assert (right, empty) == (asked, 0)
         assert asked > 50
-    assert found["events"][2] == 1  # that of the switch
+    assert found["events"][2] == 1  # from the switch
     asked, right, other, empty = found["paths"]
-    assert right > 0.6 * asked > 20  # two that share one of 64 rows evict each other
+    assert right > 0.6 * asked > 20  # flows that share one of 64 rows evict each other
     assert other + empty == asked - right
     assert "h2 records 10.0.0.1:49153-10.0.0.3:5001/udp: 65538 (0x10002) " in output
     assert "h2 events 3: 1 entries, the last ones [467935991]" in output
@@ -123,4 +123,4 @@ def test_what_cannot_be_ends_with_one_line(telemark: Telemark) -> None:
     assert (status, errors) == (2, "telemark: error: --interactive needs --time real\n")
     status, _, errors = telemark(small(), "--ask", "h2", "events", "3")
     assert status == 2
-    assert "h2.values: expected that of a run, in --out\n" in errors
+    assert "h2.values: expected a store file of a run in --out\n" in errors

@@ -1,5 +1,6 @@
 """Paths of flows over a fat tree, in virtual time: routers report them by postcards, and a query of
-the collector's memory gives them."""
+the collector's memory returns them.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from scapy.packet import Raw
 from virtual_networks import virtually
 
 from collectors.dta.hashes import key_words, slots
-from collectors.dta.postcards import CHUNK, Postcards
+from collectors.dta.postcarding import CHUNK, Postcards
 from collectors.roce.application import Outcome, Responder, Writer
 from collectors.roce.endpoint import Peer
 from controllers.connection import connections, cpu_ports
@@ -30,11 +31,11 @@ MS = 1_000_000
 FLOWS, SLOTS, PORT = 150, 1 << 18, 5000
 PEER = Peer("10.255.1.2", qpn=0x11, psn=5)
 COLLECTOR_ADDR = "10.200.0.1"
-SRC, DST, TTL, SRC_PORT, DST_PORT = 26, 30, 22, 34, 36  # where they begin in a frame
+SRC, DST, TTL, SRC_PORT, DST_PORT = 26, 30, 22, 34, 36  # offsets in a frame
 
 
 class Traced(FatTree):
-    """With a translator, t1, at the first core switch, and the collector behind it."""
+    """Fat tree with a translator, t1, at the first core switch, and the collector behind it."""
 
     def build(self, **fabric: Any) -> None:
         super().build(**fabric)
@@ -43,7 +44,7 @@ class Traced(FatTree):
 
 
 class Receiver(Application):
-    """Takes what flows bring."""
+    """Receives the flows."""
 
     def start(self, host: Host) -> None:
         host.udp(PORT)
@@ -54,7 +55,7 @@ def number(frames: np.ndarray, at: int, size: int) -> np.ndarray:
 
 
 def captured_paths(net: Network, routers: list[str]) -> dict[int, list[int]]:
-    """By a flow's key the numbers of the routers that its packet came to, in order."""
+    """Return the node ids of the routers on the path of each flow's packet, by flow key."""
     seen: dict[int, dict[int, int]] = {}
     for node, name in enumerate(routers, 1):
         for neighbour in net.neighbours(name):

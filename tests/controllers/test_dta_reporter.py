@@ -1,4 +1,4 @@
-"""Reporters in a network, in virtual time: their reports at a host, and a translator's memory."""
+"""Reporters in a network, in virtual time: reports at a host, and in a translator's memory."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -54,7 +54,7 @@ class Hosts(Topo):
 
 
 class Denier(Application):
-    """Takes reports at a host, and asks once for some of them again."""
+    """Receives reports at a host, and requests some of them again, once."""
 
     def __init__(self, at: int, first: int, count: int) -> None:
         self.at, self.first, self.count = at, first, count
@@ -186,7 +186,7 @@ def test_masks_lie_where_the_record_has_the_words() -> None:
         ({"number": 1 << 16}, "number 65536: expected 0 to 65535"),
         ({"translators": []}, "0 translators: expected 1 to 15"),
         ({"translators": ["h3"] * 16}, "16 translators: expected 1 to 15"),
-        ({"started": None}, "START: 1> is wanted, and not said how it is told"),
+        ({"started": None}, "START: 1> is wanted, but its reports are not configured"),
         ({"started": EventList(5, translator=2)}, "it has 1 translators"),
         ({"key_node": 1 << 24}, "key_node 16777216: expected 0 to 16777215"),
         ({"idle_us": 0}, "idle_us 0: expected 1"),

@@ -1,4 +1,4 @@
-"""A translator in a network, in virtual time: what the collector holds when all is over."""
+"""A translator in a network, in virtual time: the collector's memory at the end."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -121,7 +121,7 @@ def test_reports_of_a_host_are_in_the_collector_s_memory(tmp_path: Path) -> None
         ({"services": [Service("10.0.0.2", [KeyWriteStore(1, SLOTS, sessions=range(1, 3))])]},
          "service 10.0.0.2, session 2: its translator has none of this number"),
         ({"services": [Service("10.0.0.2", [CounterStore(4, 1)])]},
-         "service 10.0.0.2, session 1: it writes, and does not add: expected a CounterSession"),
+         "service 10.0.0.2, session 1: it is a WriteSession: expected a CounterSession"),
         ({"services": [Service("10.0.0.2", [KeyWriteStore(1, SLOTS), KeyWriteStore(1, 1)])]},
          "two entries for key_write_stores {'service': 1, 'words': 1}: expected one"),
         ({"reporters": [TrackedReporter("10.0.0.1"), TrackedReporter("10.0.0.1", 0)]},
@@ -131,7 +131,7 @@ def test_reports_of_a_host_are_in_the_collector_s_memory(tmp_path: Path) -> None
         ({"sessions": [SESSION, SESSION]},
          r"sessions \[1, 1\] of a translator: expected each number once"),
         ({"sessions": [CounterSession(1, "h2", PEERS[0], TARGET)]},
-         "service 10.0.0.2, session 1: it adds, and does not write: expected a WriteSession"),
+         "service 10.0.0.2, session 1: it is a CounterSession: expected a WriteSession"),
         *(({"sessions": [LARGE], "services": [Service("10.0.0.2", [one]),
                                               Service("10.0.0.3", [other])]},
            f"services 10.0.0.2 and 10.0.0.3: both have {both} of the translator: expected another")
@@ -149,7 +149,7 @@ def test_what_cannot_be_is_refused(change: dict[str, object], said: str) -> None
 
 
 def test_stores_with_registers_of_their_own_are_well() -> None:
-    """Of one kind, side by side; of two kinds, with the same numbers."""
+    """Of one kind with different registers; of two kinds with the same numbers."""
     one = Service("10.0.0.2", [ListStore(1, 2, 8), PostcardStore(1, 8), SketchStore(8, 1)])
     other = [ListStore(1, 2, 8, first=8), PostcardStore(1, 8, first=8), SketchStore(8, 1, first=8)]
     Translator([LARGE], [one, Service("10.0.0.3", other)])
@@ -173,8 +173,8 @@ def test_parts_that_cannot_be_are_refused(store: object, said: str) -> None:
         store()  # type: ignore[operator]
 
 
-def test_a_reporter_that_starts_anew_is_heard_from_its_first_report(tmp_path: Path) -> None:
-    """Without restart_reporter() what it sends again seems to be what came before."""
+def test_a_restarted_reporter_is_tracked_from_its_first_report(tmp_path: Path) -> None:
+    """Without restart_reporter() its reports look like duplicates."""
     responder = Responder("10.0.0.2", [Writer(PEERS[1], COUNTER, SLOTS)])
     session = CounterSession(1, "h2", PEERS[1], responder.targets[0])
     translator = Translator(
@@ -212,12 +212,12 @@ def test_a_reporter_that_starts_anew_is_heard_from_its_first_report(tmp_path: Pa
 
 
 def key_writes(numbers: range) -> list[bytes]:
-    """Reports of KEYS, with these numbers."""
+    """Return reports of KEYS with these numbers."""
     return [frame(KeyWrite(redundancy=2, key=KEYS[n], data=[n]), n) for n in numbers]
 
 
 def all_written() -> bytes:
-    """What a store is to hold after the reports of all KEYS."""
+    """Return the expected store after the reports of all KEYS."""
     records, keys = np.zeros(SLOTS, SLOT), key_words(KEYS)
     for n in range(COUNT):
         records[slots(keys[n : n + 1], 2, SLOTS)[:, 0]] = checksums(keys[n : n + 1], 31)[0], n
@@ -225,7 +225,9 @@ def all_written() -> bytes:
 
 
 def test_a_collector_that_was_restarted_goes_on_in_the_same_file(tmp_path: Path) -> None:
-    """Midway: it has another queue pair, key and PSN, and the translator is told."""
+    """During the run it gets another queue pair, key and PSN, which the translator is configured
+    with.
+    """
     path, other = tmp_path / "store", replace(PEERS[0], psn=0x30)
     responder = Responder(
         "10.0.0.2", [Writer(peer, SLOT, SLOTS, path) for peer in (PEERS[0], other)]
@@ -265,7 +267,7 @@ def test_a_collector_that_was_restarted_goes_on_in_the_same_file(tmp_path: Path)
 
 
 def test_a_translator_that_was_restarted_goes_on_with_its_reporters(tmp_path: Path) -> None:
-    """Its registers are empty; it is told which report comes next, and asks for none before it."""
+    """Its registers are empty; it is set to the next report, and requests none before it."""
     path, told = tmp_path / "store", []
 
     async def main(run: Run, half: range, responder: Responder) -> Network:
@@ -302,7 +304,7 @@ def test_a_translator_that_was_restarted_goes_on_with_its_reporters(tmp_path: Pa
 
 
 class TwoCollectors(Topo):
-    """h1, the reporter, and two collectors, whose links are slow: copies wait for each other."""
+    """h1, the reporter, and two collectors with slow links, so that copies queue."""
 
     def build(self) -> None:
         s1 = self.addSwitch("s1")
@@ -312,7 +314,7 @@ class TwoCollectors(Topo):
 
 
 def test_copies_for_two_collectors_are_not_mixed_up(tmp_path: Path) -> None:
-    """They leave by turns: who counted them as they leave, would have their numbers wrong."""
+    """They leave alternately: counting them at egress would give wrong numbers."""
     hosts = ("h2", "h3")
     addresses = {host: f"10.0.0.{host[1]}" for host in hosts}
     responders = {host: Responder(addresses[host], [Writer(PEERS[0], SLOT, SLOTS)])

@@ -1,4 +1,4 @@
-"""A domain of five INT switches in virtual time: reports against what captures say is true."""
+"""A domain of five INT switches in virtual time: reports compared with captures."""
 
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,8 @@ from telemark.traffic.received import Datagrams
 
 PROGRAM = "p4src/int/int.p4"
 PATH = ("h1", "s1", "s2", "s3", "s4", "s5", "h2")
-RATES_BPS = (5e6, 4.5e6, 4e6, 3.5e6, 2.4e6)  # of what is behind each switch: all have a queue
+# egress rate of each switch; decreasing, so that all have a queue
+RATES_BPS = (5e6, 4.5e6, 4e6, 3.5e6, 2.4e6)
 COUNT = 200
 WANTED = Instruction(NODE | LATENCY | QUEUE | INGRESS | EGRESS | UTILISATION)
 
@@ -43,7 +44,9 @@ class FiveHops(Topo):
 def utilisation(
     lengths: NDArray[np.uint32], left_us: NDArray[np.int64], rate_bps: float
 ) -> NDArray[np.float64]:
-    """Bytes in the window of 2^16 us before each packet's own, in millionths of its room."""
+    """Return the bytes in the 2^16 us window before each packet's own, in millionths of its
+    capacity.
+    """
     windows = left_us >> 16
     by_window = np.bincount(windows, weights=lengths)
     return by_window[windows - 1] * 8 / (rate_bps * 0.065536) * 1e6
@@ -66,9 +69,9 @@ class Reports(Application):
 
 
 def measured(folder: Path, flow: WatchedFlow, **options: Any) -> tuple[Network, list[bytes]]:
-    """The network after a flow that is watched as `flow`, and the reports' payloads.
+    """Return the network after a flow watched as `flow`, and the reports' payloads.
 
-    `options` are the domain's.
+    `options` are those of the domain.
     """
 
     async def main(run: Run) -> tuple[Network, list[bytes]]:
@@ -90,28 +93,28 @@ def measured(folder: Path, flow: WatchedFlow, **options: Any) -> tuple[Network, 
 
 
 def times_ns(net: Network, switch: str, neighbour: str, what: str) -> NDArray[np.int64]:
-    """When the flow's packets passed a switch's port, in order: nothing overtakes here."""
+    """Return when the flow's packets passed a switch's port, in order; there is no reordering."""
     frames = pcap.read(net.capture(switch, neighbour, what))
-    is_flow = (frames.bytes[:, 30:34] == (10, 0, 0, 2)).all(axis=1)  # else a report
+    is_flow = (frames.bytes[:, 30:34] == (10, 0, 0, 2)).all(axis=1)  # otherwise a report
     time_ns = frames.time_ns[is_flow].astype(np.int64)
     assert len(time_ns) == COUNT
     return time_ns
 
 
 def waiting(came_ns: NDArray[np.int64], left_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many of the packets before each waited in the queue when it came."""
+    """Return how many earlier packets waited in the queue on the arrival of each."""
     left_before = np.searchsorted(left_ns, came_ns, side="right")
     return np.arange(COUNT) - np.minimum(left_before, np.arange(COUNT))
 
 
-def test_latency_and_queues_of_five_hops_are_what_captures_say(tmp_path: Path) -> None:
+def test_latency_and_queues_of_five_hops_match_captures(tmp_path: Path) -> None:
     flow = WatchedFlow("10.0.0.1", "10.0.0.2", instructions=WANTED)
     net, payloads = measured(tmp_path, flow)
     found = [take_report(payload) for payload in payloads]
     assert [report.group.sequence for report in found] == list(range(COUNT))
     assert {report.group.node for report in found} == {5}
     inside = [take_int(report.fragment[28:]) for report in found]
-    # The source's hop first; the sink's own is in the report's metadata.
+    # The source's hop first; the sink's own hop is in the report's metadata.
     hops = [[*reversed(i.hops), r.metadata] for i, r in zip(inside, found, strict=True)]
     longest = []
     for number, switch in enumerate(PATH[1:-1]):
@@ -164,7 +167,7 @@ def test_full_queues_are_reported_up_to_their_quota(tmp_path: Path) -> None:
     found = [take_report(payload) for payload in payloads]
     assert {(r.head.dropped, r.head.congested, r.head.flow) for r in found} == {(0, 1, 1)}
     assert {r.group.node for r in found} == {1, 2, 3, 4, 5}
-    # The last switch's reports leave by another port, and so are not in the queue themselves.
+    # Reports of the last switch leave by another port, so they are not in this queue.
     depths = waiting(times_ns(net, "s5", "s4", "in"), times_ns(net, "s5", "h2", "out"))
     told = [r.metadata[QUEUE] for r in found if r.group.node == 5]
     assert told == [*depths[depths >= 10][:7]]
@@ -195,5 +198,5 @@ def test_what_cannot_be_watched_is_refused(tmp_path: Path) -> None:
         WatchedFlow("10.0.0.1", "10.0.0.2", mark=Mark.PORT)
     with pytest.raises(ValueError, match="expected shifts of 0 to 32"):
         Changes(latency_shift=33).parameters()
-    with pytest.raises(TestbedError, match=r"no host has an address of 192.0.2.1: say in `sour"):
+    with pytest.raises(TestbedError, match=r"no host has an address of 192.0.2.1: give in `sour"):
         measured(tmp_path, WatchedFlow("192.0.2.1", "10.0.0.2"))

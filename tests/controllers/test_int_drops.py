@@ -1,4 +1,4 @@
-"""Drop reports of a domain: one for each packet of a watched flow that is dropped."""
+"""Drop reports of a domain: one for each dropped packet of a watched flow."""
 
 from collections import Counter
 from pathlib import Path
@@ -10,9 +10,8 @@ from mininet.topo import Topo
 from virtual_networks import virtually
 
 from controllers.connection import connections
-from controllers.int.access import Denied
 from controllers.int.domain import REPORT_PORT, Domain, configure
-from controllers.int.watch import Instruction, Mode, WatchedFlow
+from controllers.int.watch import Denied, Instruction, Mode, WatchedFlow
 from telemark.accounting.packet_accounting import PacketAccounting
 from telemark.network import Network
 from telemark.session.run import Run
@@ -24,7 +23,7 @@ COUNT = 300
 
 
 class Bottleneck(Topo):
-    """h1, h3 - s1 - s2 - h2, and between the switches there is room for half of the packets."""
+    """h1, h3 - s1 - s2 - h2, with capacity for half of the packets between the switches."""
 
     def build(self) -> None:
         for switch, hosts in (("s1", ("h1", "h3")), ("s2", ("h2",))):
@@ -35,7 +34,7 @@ class Bottleneck(Topo):
 
 
 def lost(folder: Path, *, deflect: bool) -> tuple[dict[int, int], list[Report]]:
-    """How many packets of each flow did not arrive, and the reports. Flows 1 and 3 are watched."""
+    """Return the lost packets of each flow, and the reports. Flows 1 and 3 are watched."""
 
     async def main(run: Run) -> tuple[dict[int, int], list[Report]]:
         options = dict.fromkeys(("s1", "s2"), ["--deflect-on-drop"] if deflect else [])

@@ -1,4 +1,4 @@
-"""Reports in groups, in virtual time: the collector finds the same, of fewer packets."""
+"""Grouped reports, in virtual time: the same findings from fewer packets."""
 
 import asyncio
 from dataclasses import replace
@@ -31,13 +31,13 @@ class ThreeHops(Topo):
         for name in names:
             (self.addHost if name[0] == "h" else self.addSwitch)(name)
         for number in range(4):
-            # Without rates reports delay nobody.
+            # Without link rates, reports cause no delay.
             self.addLink(*names[number : number + 2], delay_us=100)
         self.addLink("s3", self.addHost("h3"))
 
 
 def found(folder: Path, grouping: Grouping | None, *, timer_s: float = 0) -> Findings:
-    """What the collector has of a flow that each switch reports; flushed at last, or by a timer."""
+    """Return the findings for a flow reported by each switch; flushed at the end, or by timer."""
     folder.mkdir()
     watched = WatchedFlow("10.0.0.1", "10.0.0.2", mode=Mode.EXPORT, instructions=TIMES)
     domain = Domain("h3", [watched], grouping=grouping)
@@ -68,7 +68,8 @@ def test_the_same_is_found_of_fewer_packets(reports: int, tmp_path: Path) -> Non
     alone = found(tmp_path / "alone", None)
     groups = found(tmp_path / "groups", Grouping(reports))
     assert alone.reports == groups.reports == 3 * COUNT
-    for name in {*(alone.flows.dtype.names or ())} - {"first_ns", "last_ns"}:  # when reports came
+    # arrival times of reports
+    for name in {*(alone.flows.dtype.names or ())} - {"first_ns", "last_ns"}:
         np.testing.assert_array_equal(alone.flows[name], groups.flows[name], name)
     for source in groups.sources:
         assert source["datagrams"] == -(-COUNT // reports)
@@ -78,7 +79,7 @@ def test_the_same_is_found_of_fewer_packets(reports: int, tmp_path: Path) -> Non
 
 
 def test_a_timer_brings_what_is_left(tmp_path: Path) -> None:
-    """203 are no whole number of groups; every 2 ms 4 or 5 reports wait, before a group is full."""
+    """203 is not a multiple of a group; every 2 ms 4 or 5 reports wait in incomplete groups."""
     groups = found(tmp_path / "groups", Grouping(8), timer_s=0.002)
     assert groups.reports == 3 * COUNT
     datagrams = groups.sources["datagrams"]

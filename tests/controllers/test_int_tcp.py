@@ -1,10 +1,12 @@
-"""TCP of kernels through five switches with INT, on shaped links: whole, and as fast as can be."""
+"""TCP of kernels through five INT switches on shaped links: data integrity and goodput."""
 
 import json
 from pathlib import Path
 
 import pytest
 from loaded import StartExperiment
+
+from telemark.errors import IDLE_MACHINE
 
 HEAD = """
 import numpy as np
@@ -26,7 +28,7 @@ class FiveHops(Topo):
         self.addLink("h1", "s1")
         self.addLink("s5", "h2")
 """
-# Headers that a segment with data has (with timestamps), and INT's in front of the last switch.
+# Headers of a data segment (with timestamps), and INT before the last switch.
 SEGMENT, HEADERS, INT = 1448, 14 + 20 + 32, 16 + 4 * 8
 BODY = """
 flow = TcpFlow(1, "h1", "h2", duration_s=1.5)
@@ -63,16 +65,16 @@ EQUAL, NARROW = (30e6,) * 4, (100e6, 100e6, 100e6, 30e6)
     [(NARROW, "reno", True), (EQUAL, "cubic", False)],
     ids=["narrow last link, Reno", "equal links, Cubic"],
 )
-def test_goodput_is_what_the_bytes_of_int_leave(
+def test_goodput_is_reduced_by_the_bytes_of_int(
     rates_bps: tuple[float, ...], congestion_control: str, is_always_busy: bool,
     start_experiment: StartExperiment, tmp_path: Path,
 ) -> None:  # fmt: skip
-    """Of the time for which the last link is busy, to a thousandth; and where packets always wait
-    for that link, of the clock's, within 2 %.
+    """Relative to the busy time of the last link within 0.1 %; if packets always wait for that
+    link, relative to the clock within 2 %.
 
-    They do not where links are equal: what one is late by on a busy machine, another one does not
-    make good, the less so as Cubic ends its slow start when some 10 ms wait (RFC 9406). A kernel
-    that waited for its processor may send a segment again, which passes the link, too.
+    With equal links they do not always wait: a link does not recover the delay of another one on a
+    loaded machine, the less as Cubic leaves slow start at about 10 ms of queueing (RFC 9406). A
+    kernel that waited for a CPU may retransmit a segment, which also uses the link.
     """
     head = f"{HEAD}RATES_BPS, CONGESTION_CONTROL = {rates_bps}, '{congestion_control}'\n"
     process = start_experiment(BODY, head=head)
@@ -85,7 +87,7 @@ def test_goodput_is_what_the_bytes_of_int_leave(
     assert 8 * passed / found["busy_s"] == pytest.approx(expected_bps, rel=0.001)
     if is_always_busy and found["goodput_bps"] != pytest.approx(expected_bps, rel=0.02):
         # A frame takes half a millisecond.
-        assert found["gap_ms"] < 10, f"gaps of {found['gap_ms']} ms; leave the machine more idle"
+        assert found["gap_ms"] < 10, f"gaps of {found['gap_ms']} ms; {IDLE_MACHINE}"
         assert found["goodput_bps"] == pytest.approx(expected_bps, rel=0.02)
     assert found["received"] > 1e6
     for host, counts in found["wrong"].items():

@@ -1,4 +1,4 @@
-"""TCP of virtual hosts through five switches with INT: whole, fast, and the same each time."""
+"""TCP of virtual hosts through five INT switches: integrity, goodput, and determinism."""
 
 import hashlib
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from telemark.traffic.tcp import TcpFlow, TcpRecord
 from topologies.basic import Line
 
 SEGMENT, HEADERS, INT = 1448, 14 + 20 + 32, 16 + 4 * 8
-LONGEST = 1600  # bytes of a frame
+LONGEST = 1600  # maximum frame size in bytes
 
 
 ENDS = (("h1", "h2"), ("h2", "h1"))
@@ -37,8 +37,8 @@ LINE = ("h1", "s1", "s2", "s3", "s4", "s5", "h2")
 @dataclass(frozen=True)
 class Passed:
     records: dict[int, TcpRecord]
-    checks: list[Check]  # of the books
-    links: list[Frames]  # what went over each link from h1 to h2, whole frames
+    checks: list[Check]  # of the packet accounting
+    links: list[Frames]  # complete frames on each link from h1 to h2
     partitions: list[Partition]
 
 
@@ -69,8 +69,8 @@ def through_int(
 
 
 @pytest.mark.parametrize("kind", ["reno", "cubic"])
-def test_goodput_is_what_the_bytes_of_int_leave(kind: str, tmp_path: Path) -> None:
-    """Also on equal links, for nothing is ever late here."""
+def test_goodput_is_reduced_by_the_bytes_of_int(kind: str, tmp_path: Path) -> None:
+    """Also with equal links, since virtual time has no delays by load."""
     flow = TcpFlow(1, "h1", "h2", duration_s=2, congestion=kind)
     passed = through_int(tmp_path, [flow], rate_bps=30e6, queue_packets=10_000)
     record = passed.records[1]
@@ -91,7 +91,7 @@ def test_goodput_is_what_the_bytes_of_int_leave(kind: str, tmp_path: Path) -> No
 
 
 def test_losses_and_stacks_are_the_same_each_time(tmp_path: Path) -> None:
-    """On one thread and on two, both of which have a part of the network."""
+    """On one thread and on two, which share the network."""
     flows = [TcpFlow(number, *ends, size_bytes=200_000, congestion=kind)
              for number, (ends, kind) in enumerate(product(ENDS, CONGESTION), start=1)]  # fmt: skip
     digests = []

@@ -1,4 +1,4 @@
-"""What clocks and delays a method can bear, and which methods can share a packet."""
+"""Limits of clock error and delay for each method, and combinations of methods."""
 
 from typing import Any
 
@@ -52,7 +52,7 @@ def test_clock_error_and_delay_together_must_stay_under_the_limit(
         (Method.MULTIPLEXED | Method.HASHED, "multiplexed marking .* A . D < L/4 - L/32"),
     ],
 )
-def test_a_refusal_names_the_law(methods: Method, words: str) -> None:
+def test_the_error_contains_the_limit(methods: Method, words: str) -> None:
     with pytest.raises(LimitError, match=words):
         check_limits(methods, Schedule(L), Bounds(L, L))
 
@@ -148,7 +148,9 @@ def test_flows_that_cannot_be_are_refused(
         (WatchedFlow(2, "::/0", "::/0", flow_mon_id=3, tunnel=Tunnel("fd00::8", "fd00::9")), ""),
     ],
 )
-def test_flows_that_no_switch_can_tell_apart_are_refused(second: WatchedFlow, words: str) -> None:
+def test_flows_that_switches_cannot_distinguish_are_refused(
+    second: WatchedFlow, words: str
+) -> None:
     flows = [
         WatchedFlow(1, "10.0.0.1", "10.0.0.2"),
         second,

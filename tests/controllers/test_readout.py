@@ -1,4 +1,4 @@
-"""Readouts of live switches over P4Runtime, and what follows from two switches' records."""
+"""Readouts of live switches over P4Runtime, and results from two switches' records."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -32,7 +32,7 @@ class LivePath:
         self.readouts = readouts
 
     def send(self, sent_us: int, delay_us: int | None, number: int = 0) -> None:
-        """One packet, which reaches the second switch after `delay_us`; None: it is lost."""
+        """Send a packet, which reaches the second switch after `delay_us`; None: it is lost."""
         data = frame(number=number)
         for switch, time_us in zip(self.benches, (sent_us, sent_us + (delay_us or 0)), strict=True):
             ((_, data),) = switch.driver.engine.process(1, data, 1000 * time_us)
@@ -44,7 +44,7 @@ class LivePath:
 
 
 async def read_block(readouts: Readouts, flow: int, block: int) -> tuple[PointRecord, PointRecord]:
-    """All that a switch knows of a block, by readout packets."""
+    """Read all records of a block by readout packets."""
     wanted = [
         place
         for record in (Record.BLOCK, Record.PULSE, Record.SAMPLE)
@@ -162,7 +162,7 @@ async def test_a_switch_that_never_answers_is_named(tmp_path: Path) -> None:
 
 
 class ClockAhead:
-    """A clock that is `ahead_us` ahead of a switch's, each look at it taking 40 us."""
+    """A clock `ahead_us` ahead of a switch's; each reading takes 40 us."""
 
     def __init__(self, running: Bench, ahead_us: int) -> None:
         self._driver = running.driver

@@ -1,4 +1,4 @@
-"""Records of points, and what follows from two of them."""
+"""Records of points, and results from pairs of them."""
 
 import pytest
 
@@ -22,7 +22,7 @@ NOTHING = (0, 0, 0, 0)
 
 
 def recorded(block: int, *answers: Values) -> PointRecord:
-    """Flow 3's record at the point of departure, from registers of block, pulse and samples."""
+    """Return flow 3's record at departure, from registers of block, pulse and samples."""
     places = [place for record in (Record.BLOCK, Record.PULSE, Record.SAMPLE)
               for place in places_of(record, 3, block)]  # fmt: skip
     registers = {
@@ -41,7 +41,7 @@ def test_a_record_has_what_is_of_its_block_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("block", [0, 2, (1 << 28) - 2, (1 << 28), (1 << 28) + 2, 5 << 28])
 def test_registers_never_written_are_of_no_block(block: int) -> None:
-    """Not even of those that begin with the clock at 0, nor of any before these."""
+    """Not even of blocks that begin at clock 0, nor of earlier ones."""
     assert recorded(block, *10 * [NOTHING]) == PointRecord(block)
 
 
@@ -53,7 +53,7 @@ def test_registers_of_any_later_block_are_refused(later: int) -> None:
 
 def test_blocks_are_known_over_the_wrap_of_the_switches_clock() -> None:
     block = (3 << 28) + 2
-    answers = [(2 * L, 1, 5, 2 * L + 5), (0, 1, 0, 1)]  # the pulse is of two blocks before
+    answers = [(2 * L, 1, 5, 2 * L + 5), (0, 1, 0, 1)]  # the pulse is two blocks old
     assert recorded(block, *answers) == PointRecord(block, 1, 5, 2 * L + 5)
     with pytest.raises(OverwrittenError, match=f"block {block - 2} was read when block {block}"):
         recorded(block - 2, *answers)

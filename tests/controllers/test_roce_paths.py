@@ -1,4 +1,4 @@
-"""An INT sink that writes paths into a collector's memory: in virtual time, against captures."""
+"""An INT sink that writes paths to a collector's memory, compared with captures."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +35,7 @@ PLACES = 5
 
 @dataclass(frozen=True)
 class Found:
-    """What a sink wrote, what is true, and what else was told."""
+    """Records of a sink, ground truth, and other reports."""
 
     outcome: Outcome
     truth: list[SwitchTransit]
@@ -48,7 +48,7 @@ class Found:
 def measured(
     folder: Path, switches: int, *, domain: dict[str, Any] | None = None, **watched: Any
 ) -> Found:
-    """Send a flow over so many switches, the last of which is a sink, beside other traffic."""
+    """Send a flow and other traffic over `switches` switches, the last of which is a sink."""
     topo = ParkingLot(switches, **LINK)
     path = topo.switches()
     flow = Flow(1, "h1", "h2", RATE_PPS, COUNT, BYTES, after_s=0.02)
@@ -83,7 +83,7 @@ def measured(
 
 
 def hop(truth: SwitchTransit, way: dict[str, int]) -> dict[str, Any]:
-    """What a switch is to say of each packet."""
+    """Return the expected fields of each packet at a switch."""
     assert (truth.min_queued == truth.max_queued).all()
     came_us, left_us = truth.came_ns // 1000, truth.left_ns // 1000
     return {
@@ -93,7 +93,7 @@ def hop(truth: SwitchTransit, way: dict[str, int]) -> dict[str, Any]:
 
 
 def waiting(hops: Any) -> Any:
-    """The occupancies, of 24 bits."""
+    """Return the 24-bit occupancies."""
     return hops["waiting"].astype(np.int64) @ [1 << 16, 1 << 8, 1]
 
 
@@ -105,7 +105,7 @@ def check_hop(hops: Any, truth: SwitchTransit, way: dict[str, int]) -> None:
 
 @pytest.mark.parametrize("switches", [2, 4, 6, 7])
 def test_a_sink_writes_what_each_packet_met_at_each_switch(switches: int, tmp_path: Path) -> None:
-    """Of more hops than there are places for, the newest ones."""
+    """With more hops than places, the newest ones."""
     found = measured(tmp_path, switches)
     records = found.outcome.records[0]
     written, rest = records[:COUNT], records[COUNT:]

@@ -1,4 +1,4 @@
-"""Sessions of switches with the responder, in virtual time: what it holds when all is over."""
+"""Sessions of switches with the responder, in virtual time: its memory at the end."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -44,13 +44,13 @@ class TwoSwitches(Topo):
 
 
 def segment(number: int) -> bytes:
-    """A TCP segment from h1 to h2."""
+    """Return a TCP segment from h1 to h2."""
     ether = Ether(src="00:00:00:00:00:01", dst="00:00:00:00:00:02")
     return bytes(ether / IP(src="10.0.0.1", dst="10.0.0.2") / TCP(seq=number) / b"data")
 
 
 def record(number: int) -> bytes:
-    """What a switch is to write of it."""
+    """Return the record that a switch should write for it."""
     ports = bytes.fromhex("0014 0050")
     return gid("10.0.0.1") + gid("10.0.0.2") + ports + number.to_bytes(4, "big") + bytes(4)
 
@@ -62,7 +62,9 @@ def measured(
     folder: Path, responder: Responder, reporters: dict[str, Reporter], *,
     begin: Then | None = None, end: Then | None = None,
 ) -> Outcome:  # fmt: skip
-    """The responder's outcome of COUNT segments, a millisecond apart; what is done around them."""
+    """Return the responder's outcome for COUNT segments, 1 ms apart, with actions before and
+    during.
+    """
 
     async def main(run: Run) -> Network:
         with Network(
@@ -118,7 +120,7 @@ def test_two_switches_write_each_into_its_own_region(
 
 
 def test_a_collector_that_was_restarted_goes_on_in_the_same_file(tmp_path: Path) -> None:
-    """Its new queue pair expects another PSN, and records go on behind the last one."""
+    """Its new queue pair expects another PSN, and records continue after the last one."""
     path = tmp_path / "records"
     first, second = (
         Responder("10.0.0.3", [Writer(replace(PEER, psn=psn), TCP_RECORD, 2 * COUNT, path)])
@@ -190,7 +192,7 @@ def test_what_cannot_be_is_refused(changes: dict[str, object], problem: str) -> 
 
 
 def test_switches_whose_sessions_would_have_the_same_mac_are_refused(tmp_path: Path) -> None:
-    """Answers to one of them would end at the other."""
+    """Answers to one of them would reach the other."""
     peers = [replace(PEER, address=address) for address in ("fd00:1::1", "fd00:2::1")]
     responder = Responder("fd00::3", [Writer(peer, TCP_RECORD, 100) for peer in peers])
     reporters = {

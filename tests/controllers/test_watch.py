@@ -1,4 +1,4 @@
-"""Flows on the watch lists of three switches, and frames of theirs on the wire in virtual time."""
+"""Flows on the watch lists of three switches, with their frames on links in virtual time."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
@@ -38,14 +38,14 @@ UDP_PROTOCOL = 17
 
 @dataclass
 class Wire:
-    """The line h1 - s1 - s2 - s3 - h2, all frames going from h1 to h2."""
+    """The line h1 - s1 - s2 - s3 - h2, with all frames from h1 to h2."""
 
     net: Network
     hops: list[Hop]
     clock: VirtualClock
 
     async def send(self, frames: Sequence[bytes], spacing_us: int = 1000) -> int:
-        """Send frames from the middle of an odd block on; returns when that block began, in us."""
+        """Send frames from the middle of an odd block on; return the start of that block, in us."""
         now_us = self.clock.now_ns() // 1000
         block_us = (now_us // (2 * L) + 1) * 2 * L + L
         times_us = [block_us + L // 2 + spacing_us * number for number in range(len(frames))]
@@ -54,7 +54,7 @@ class Wire:
         return block_us
 
     async def packets(self, flow: int, colour: int = 1) -> list[int]:
-        """Of a flow, counted at each switch's arrivals and departures."""
+        """Return a flow's packet counts at each switch's arrivals and departures."""
         return [
             entry.packet_count
             for hop in self.hops
@@ -69,7 +69,9 @@ class Wire:
             await hop.switch.insert([entry])
 
     def seen(self, near: str, far: str) -> list[bytes]:
-        """Frames that left a switch towards its neighbour, whole; once the network is down."""
+        """Return the complete frames that left a switch towards its neighbour, after the network's
+        end.
+        """
         return pcap.read_frames(self.net.capture(near, far, "out"))[1]
 
 
@@ -77,7 +79,7 @@ def over_the_wire(
     folder: Path, use: Callable[[Wire], Awaitable[None]], *, s2_ahead_us: int = 0,
     s2_options: Sequence[str] = (),
 ) -> Wire:  # fmt: skip
-    """Build the line, and let `use` watch flows and send."""
+    """Build the line, and let `use` watch flows and send frames."""
     options = {"s2": ["--clock-offset-us", str(s2_ahead_us), *s2_options]}
 
     async def main(run: Run) -> Wire:
@@ -101,7 +103,7 @@ def over_the_wire(
 
 
 def test_of_flows_that_overlap_the_closest_described_one_has_the_packet(tmp_path: Path) -> None:
-    flows = [  # in an order that has nothing to do with what they leave open
+    flows = [  # in an order unrelated to how specific they are
         WatchedFlow(0, "10.0.0.0/8", "0.0.0.0/0"),
         WatchedFlow(1, "10.0.0.1", "10.0.0.2", UDP_PROTOCOL, 4000, 5000),
         WatchedFlow(2, "10.0.0.1", "10.0.0.2", UDP_PROTOCOL),
@@ -197,7 +199,7 @@ def test_a_flow_that_has_no_room_is_refused(number: int, tmp_path: Path) -> None
 
 
 def test_points_are_stamped_by_the_common_clock_before_and_after_the_queue(tmp_path: Path) -> None:
-    """A queue that lets a packet go each millisecond, in a switch whose clock is elsewhere."""
+    """A queue that sends one packet per millisecond, in a switch with a clock offset."""
 
     async def use(wire: Wire) -> None:
         await wire.watch(WatchedFlow(3, "10.0.0.1", "10.0.0.2", methods=Method.DOUBLE))
@@ -211,7 +213,7 @@ def test_points_are_stamped_by_the_common_clock_before_and_after_the_queue(tmp_p
                     e.data
                     async for e in wire.hops[1].switch.read([entry])  # type: ignore[attr-defined]
                 ]
-        at_us = L // 2 + 1000  # since the block began; the link takes a millisecond
+        at_us = L // 2 + 1000  # since the start of the block; the link takes 1 ms
         for point, waits_us in (("arrivals", 100), ("departures", 1000)):
             assert [found[point, name] for name in names] == [
                 block_us, 5, 5 * at_us + (1 + 2 + 3 + 4) * waits_us, block_us + at_us,

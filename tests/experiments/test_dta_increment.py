@@ -10,7 +10,7 @@ import pytest
 from scripts import module, run, samples
 from virtual_networks import virtually
 
-from collectors.dta import counters
+from collectors.dta import key_increment
 from collectors.dta.hashes import Words, slots
 from telemark.results.report import Check
 from telemark.session.run import Run
@@ -37,7 +37,7 @@ def test_rows_that_agree_with_each_other_are_found(
     fault: Callable[..., object], is_right: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     experiment = module("dta_increment")
-    monkeypatch.setattr(counters, "slots", fault)
+    monkeypatch.setattr(key_increment, "slots", fault)
     rng = np.random.default_rng(1)
     points, _ = experiment.modelled(2, 64, SIZES, 40, rng)
     keys = experiment.random_keys(len(SIZES), rng)

@@ -15,7 +15,7 @@ from virtual_networks import virtually
 
 from collectors.dta.packets import Append, KeyWrite, Postcard
 from collectors.roce.endpoint import Counts
-from collectors.roce.shared import Reason
+from collectors.roce.native import Reason
 from experiments.shared.roce import interleaved_rounds, offered
 from experiments.shared.roce.rounds import Round
 from minip4.native.build import program

@@ -19,7 +19,7 @@ from dta_path import REPORTER_ADDR, TRANSLATOR_ADDR
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from collectors.dta.counters import COUNTER
+from collectors.dta.key_increment import COUNTER
 from collectors.dta.key_write import slot
 
 M32 = 0xFFFFFFFF
@@ -145,7 +145,7 @@ class Model:
                 self.nacks.append((number, expected, ahead))
                 self.events[reporter]["nacked"] += 1
         elif behind > WINDOW:
-            self.events[reporter]["begun anew"] += 1
+            self.events[reporter]["restarted"] += 1
         elif self._came.get(came) == sequence:
             return "duplicate"
         else:

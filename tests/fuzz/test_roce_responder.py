@@ -11,7 +11,7 @@ from verdicts_good import GOOD
 import collectors
 from collectors.roce import C_FOLDER
 from collectors.roce.endpoint import Peer, Target
-from collectors.roce.shared import Reason
+from collectors.roce.native import Reason
 from minip4 import simulator
 from minip4.native import build
 

@@ -1,4 +1,4 @@
-"""A small exercise as p4lang/tutorials lays them out, of our own making; tests change it."""
+"""A small exercise in the format of p4lang/tutorials, which tests modify."""
 
 import json
 import shutil
@@ -10,7 +10,7 @@ MACS = {"h1": "08:00:00:00:01:11", "h2": "08:00:00:00:02:22"}
 
 
 def host(number: int) -> dict[str, Any]:
-    """10.0.1.1 behind 10.0.1.10, and so on; the gateway's MAC address is nobody's."""
+    """10.0.1.1 behind 10.0.1.10, and so on; no interface has the gateway's MAC address."""
     gateway = f"10.0.{number}.{number}0"
     return {
         "ip": f"10.0.{number}.{number}/24",
@@ -23,7 +23,7 @@ def host(number: int) -> dict[str, Any]:
 
 
 def topology() -> dict[str, Any]:
-    """h1 - s1 - s2 - h2, by ports that are not the next ones."""
+    """h1 - s1 - s2 - h2, with explicit, non-consecutive ports."""
     return {
         "hosts": {"h1": host(1), "h2": host(2)},
         "switches": {"s1": {"runtime_json": "net/s1.json"}, "s2": {"runtime_json": "net/s2.json"}},
@@ -32,7 +32,7 @@ def topology() -> dict[str, Any]:
 
 
 def runtime(ports: dict[str, int]) -> dict[str, Any]:
-    """Routes to both hosts, by the given ports."""
+    """Return routes to both hosts, by the given ports."""
     routes = [
         {
             "table": "GateIngress.routes",
@@ -47,7 +47,7 @@ def runtime(ports: dict[str, int]) -> dict[str, Any]:
 
 
 def write(folder: Path, described: dict[str, Any], *runtimes: dict[str, Any]) -> Path:
-    """Lay it out; returns the topology's path, which is in a folder of the exercise's."""
+    """Write the files; return the path of the topology, in a subfolder of the exercise."""
     (folder / "net").mkdir(parents=True, exist_ok=True)
     shutil.copy(GATE, folder)
     for number, content in enumerate(runtimes, start=1):
@@ -58,5 +58,5 @@ def write(folder: Path, described: dict[str, Any], *runtimes: dict[str, Any]) ->
 
 
 def whole(folder: Path) -> Path:
-    """All of it, in which everything is right."""
+    """Write a complete, valid exercise."""
     return write(folder, topology(), runtime({"h1": 3, "h2": 7}), runtime({"h1": 5, "h2": 2}))

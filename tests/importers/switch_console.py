@@ -1,4 +1,4 @@
-"""A console on which tests type simple_switch_CLI's commands, of a switch in virtual time."""
+"""A console on which tests run simple_switch_CLI commands, on a switch in virtual time."""
 
 import struct
 from collections.abc import Awaitable, Callable
@@ -11,8 +11,7 @@ from scapy.utils import rdpcap
 from virtual_networks import virtually
 
 from controllers.connection import connection
-from importers.switch_cli.commands import Answer
-from importers.switch_cli.script import Line
+from importers.switch_cli.commands import Answer, Line
 from importers.switch_cli.session import Session
 from telemark.network import Network
 
@@ -29,22 +28,22 @@ class Star(Topo):
 
 
 class Console:
-    """Types commands, one after the other, and sends frames in between."""
+    """Runs commands sequentially, and sends frames in between."""
 
     def __init__(self, net: Network, switch: fy.Switch, clock: Any) -> None:
         self.net, self.switch, self.clock = net, switch, clock
-        self.told: list[str] = []
-        self.session = Session(switch, net.switch("s1"), PORTS, self.told.append)
+        self.messages: list[str] = []
+        self.session = Session(switch, net.switch("s1"), PORTS, self.messages.append)
 
     async def __call__(self, text: str) -> Answer:
-        """The answer to the last of these commands."""
+        """Return the answer to the last of these commands."""
         answer: Answer = []
         for number, line in enumerate(text.strip().splitlines(), start=1):
             answer = await self.session.execute(Line(f"typed:{number}", tuple(line.split())))
         return answer
 
     async def send(self, to: str, *, number: int = 0, tag: int = 0, count: int = 1) -> None:
-        """Frames from h1, after each other; return when they are where they go."""
+        """Send frames from h1 one by one; return when they have arrived."""
         addresses = bytes.fromhex(to.replace(":", "")) + bytes(6)
         frame = addresses + struct.pack("!HIHB", 0x1234, 0, number, tag)
         now_ns = self.clock.now_ns()
@@ -61,7 +60,7 @@ Body = Callable[[Console], Awaitable[Any]]
 
 
 def on_a_switch(folder: Path, body: Body) -> list[list[int]]:
-    """Have it done; return the tags of the frames that left by each of the ports."""
+    """Run `body`; return the tags of the frames that left by each port."""
 
     async def main(run: Any) -> list[Path]:
         with Network(Star(), run, program=str(PROGRAM)) as net:

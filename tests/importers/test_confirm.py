@@ -1,4 +1,4 @@
-"""Commands of a description are shown before they run as root, and need a yes."""
+"""Commands of a description are shown before they run as root, and need confirmation."""
 
 import argparse
 import sys

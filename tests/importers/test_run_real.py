@@ -1,4 +1,4 @@
-"""`telemark run` in real time: hosts, commands and controllers as their authors know them."""
+"""`telemark run` in real time: hosts, commands and controllers as in the original tools."""
 
 import os
 import signal
@@ -47,7 +47,7 @@ def test_a_described_network_in_namespaces(tmp_path: Path) -> None:
     assert "table GateIngress.routes: 2 of 1024 entries" in output
     assert "icmp_seq=1 ttl=63" in output
     assert "never" not in output
-    # s2 waits for a controller, which looks for its program there.
+    # s2 waits for a controller, which reads its program from there.
     assert {each.name for each in (tmp_path / "x" / "build").iterdir()} == {
         "gate.json", "gate.p4.p4info.txtpb",
     }  # fmt: skip
@@ -64,7 +64,7 @@ def runs(process: Path, *command: str) -> bool:
 def test_an_interrupt_ends_a_script_and_leaves_nothing(tmp_path: Path) -> None:
     path = exercise.whole(tmp_path / "x")
     script = tmp_path / "script"
-    seconds = 100_000 + os.getpid()  # of no other test's sleep
+    seconds = 100_000 + os.getpid()  # unique among tests
     script.write_text(f"sh echo begun\nh1 sleep {seconds}\n")
     started = Started(TELEMARK, "run", str(path), "--commands", str(script))
     inside = next(line for line in started.stdout if line.startswith("To enter this run: "))
@@ -83,10 +83,10 @@ def test_a_host_whose_shell_has_ended_hangs_nothing(tmp_path: Path) -> None:
     script.write_text("h1 true; exit\nh1 echo on\nh2 echo still\n")
     done = run(TELEMARK, "run", str(exercise.whole(tmp_path / "x")), "--commands", str(script))
     assert done.returncode == 2
-    told = "h1: its shell was ended by `true; exit`; use commands that"
-    assert done.stderr.startswith(f"telemark: error: {told}")
+    messages = "h1: its shell was ended by `true; exit`; use commands that"
+    assert done.stderr.startswith(f"telemark: error: {messages}")
     assert done.stderr.count("\n") == 1
-    assert f"*** h1 echo on: {told}" in done.stdout
+    assert f"*** h1 echo on: {messages}" in done.stdout
     assert "h2 echo still\nstill" in done.stdout.replace("\r", "")
 
 

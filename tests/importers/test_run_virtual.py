@@ -1,4 +1,4 @@
-"""`telemark run` in virtual time: hosts reach each other as the description says, or do not."""
+"""`telemark run` in virtual time: hosts are reachable as described."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ Telemark = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def telemark(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Iterator[Telemark]:
-    """Run a description with a script of commands; status, output, errors."""
+    """Run a description with a command script; return status, output, errors."""
     before = [(number, signal.getsignal(number)) for number in
               (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]  # fmt: skip
 
@@ -35,7 +35,8 @@ def test_hosts_behind_gateways_reach_each_other(tmp_path: Path, telemark: Telema
     status, output, errors = telemark(path, "# a comment\n\nh1 ping -c 2 h2\npingall\n")
     assert (status, errors) == (0, "")
     assert "s1: 2 entries of s1.json" in output
-    assert "10.0.2.2: icmp_seq=2 ttl=62 time=0.000 ms" in output  # two switches took one each
+    # each of two switches decremented it
+    assert "10.0.2.2: icmp_seq=2 ttl=62 time=0.000 ms" in output
     assert "2 packets transmitted, 2 received, 0% packet loss" in output
     assert "h2 -> h1" in output
     assert "0% dropped (2/2 received)" in output
@@ -93,12 +94,14 @@ def test_links_take_the_time_that_they_are_given(tmp_path: Path, telemark: Telem
     both = exercise.runtime({"h1": 3, "h2": 7}), exercise.runtime({"h1": 5, "h2": 2})
     path = exercise.write(tmp_path / "x", described, *both)
     _, output, _ = telemark(path, "h1 ping -c 1 h2\n")
-    told = "link s1 - s2: latency 5 ms: delay_us=5000, bandwidth 1 Mbit/s: rate_bps=1000000"
-    assert told in output
+    messages = "link s1 - s2: latency 5 ms: delay_us=5000, bandwidth 1 Mbit/s: rate_bps=1000000"
+    assert messages in output
     assert "time=11.568 ms" in output  # 98 B at 1 Mbit/s are 0.784 ms, and 5 ms, both ways
 
 
-def test_what_has_no_meaning_in_virtual_time_is_told(tmp_path: Path, telemark: Telemark) -> None:
+def test_commands_unsupported_in_virtual_time_are_reported(
+    tmp_path: Path, telemark: Telemark
+) -> None:
     described = exercise.topology()
     described["hosts"]["h1"]["commands"].append("touch here")
     described["switches"]["s2"] = {"cpu_port": "500"}
@@ -106,7 +109,7 @@ def test_what_has_no_meaning_in_virtual_time_is_told(tmp_path: Path, telemark: T
     status, output, _ = telemark(path, "h1 sleep 0.5\n")
     assert status == 0
     assert "h1: not in virtual time: touch here" in output
-    assert "s2: nothing to fill it with: it waits for a controller" in output
+    assert "s2: no table entries given; it waits for a controller" in output
 
 
 @pytest.mark.parametrize(
@@ -134,7 +137,8 @@ def test_captures_are_kept_where_one_says(tmp_path: Path, telemark: Telemark) ->
 
 
 def test_a_description_may_lie_in_any_folder(tmp_path: Path, telemark: Telemark) -> None:
-    assert telemark(exercise.whole(tmp_path / "tmp"), "")[0] == 0  # which a run has, too
+    # the same name as a run's own folder
+    assert telemark(exercise.whole(tmp_path / "tmp"), "")[0] == 0
 
 
 def test_a_host_has_one_link(tmp_path: Path, telemark: Telemark) -> None:
@@ -165,17 +169,17 @@ def broken(part: str, value: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("part", "value", "told"),
+    ("part", "value", "messages"),
     [
-        ("table", "GateIngress.rotues", "table_entries[1]: {...}: expected what the program has: "),
+        ("table", "GateIngress.rotues", "table_entries[1]: {...}: expected names in the program: "),
         ("match", {"hdr.ipv4.dst": ["10.0.2.0", 33]}, "invalid LPM value for bitwidth 32"),
         ("match", {"hdr.ipv4.dst": [1, 2, 3]},
          "table_entries[1].match.hdr.ipv4.dst: [1, 2, 3]: expected one value, or a pair"),
-        ("match", {"hdr.ipv4.dst": {}}, "match.hdr.ipv4.dst: {}: expected a number or the text"),
+        ("match", {"hdr.ipv4.dst": {}}, "match.hdr.ipv4.dst: {}: expected a number or an address"),
         ("action_params", {"mac": 1, "port": 999}, "value for bitwidth 9"),
         ("action_name", 7, "table_entries[1].action_name: 7: expected a text"),
         ("table_entries", 7, "s1.json: table_entries: 7: expected a list"),
-        ("meter_entries", [], "expected none but target, p4info, bmv2_json,"),
+        ("meter_entries", [], "expected only target, p4info, bmv2_json,"),
         ("multicast_group_entries", [{"multicast_group_id": 1}],
          "multicast_group_entries[0]: {\"multicast_group_id\": 1}: expected 'replicas' in it"),
         ("clone_session_entries", [{"clone_session_id": 99999, "replicas": []}],
@@ -184,12 +188,12 @@ def broken(part: str, value: Any) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_a_wrong_runtime_file_gets_one_line(
-    part: str, value: object, told: str, tmp_path: Path, telemark: Telemark
+    part: str, value: object, messages: str, tmp_path: Path, telemark: Telemark
 ) -> None:
     path = exercise.write(tmp_path / "x", exercise.topology(), broken(part, value), {})
     status, _, errors = telemark(path, "pingall\n")
     assert status == 2
     assert errors.startswith(f"telemark: error: {tmp_path}/x/net/s1.json: ")
     assert len(errors.splitlines()) == 1
-    assert told.partition("{...}")[0] in errors
-    assert told.partition("{...}")[2] in errors
+    assert messages.partition("{...}")[0] in errors
+    assert messages.partition("{...}")[2] in errors

@@ -1,4 +1,4 @@
-"""AM-PM switches in this process: packets at chosen times, and what the switches then know."""
+"""AM-PM switches in this process: packets at chosen times, and the switches' records."""
 
 import functools
 import struct
@@ -35,7 +35,7 @@ ANSWER = struct.Struct(">HI6s8Q")
 
 
 class Record(NamedTuple):
-    """What one point knows: of a block, its pulse or a sample; see the program for the values."""
+    """Record of one point: for a block, its pulse or a sample; see the program for the values."""
 
     block_us: int
     values: tuple[int, int, int]
@@ -47,9 +47,9 @@ def _switch() -> Engine | Twins:
 
 
 class Switch:
-    """One AM-PM switch; a flow is known by its UDP destination port, 5000 + its number.
+    """One AM-PM switch; the UDP destination port of a flow is 5000 + its number.
 
-    `ahead_us`: how far its clock is ahead of the common clock, and the controller does not know.
+    `ahead_us`: error of its clock, unknown to the controller.
     """
 
     def __init__(self, role: str, methods: Method, *, flows: int = 1, ahead_us: int = 0) -> None:
@@ -66,7 +66,7 @@ class Switch:
     def watch(
         self, role: str, methods: Method, *, dst_port: int, flow: int = 0, dscp: int = 0
     ) -> None:
-        """Watch the packets of frame() to this port; `dscp` is theirs outside the domain."""
+        """Watch the packets of frame() to this port; `dscp` is their DSCP outside the domain."""
         key = [Ternary(0, 0), Ternary(0, 0), Ternary(17, 255), Ternary(0, 0)]
         self._watch(
             "watch_list",
@@ -76,7 +76,7 @@ class Switch:
         )
 
     def watch_all(self, role: str, methods: Method) -> None:
-        """Watch everything that is IPv4 as flow 0, fragments too."""
+        """Watch all IPv4 packets as flow 0, including fragments."""
         self._watch("watch_list", [Ternary(0, 0)] * 5, role, _params(role, 0, methods))
 
     def watch_ipv6(
@@ -89,7 +89,7 @@ class Switch:
         self._watch("watch_list_ipv6", key, role, params, 0)
 
     def encapsulate(self, methods: Method, *, flow_mon_id: int, flow: int = 0) -> None:
-        """Wrap everything that is IPv6 and has no AltMark option."""
+        """Encapsulate all IPv6 packets without the AltMark option."""
         params = [flow, int(methods), flow_mon_id, *(int(IPv6Address(a)) for a in TUNNEL)]
         self._watch("encapsulation_list", [Ternary(0, 0)] * 5, "encapsulate", params)
 
@@ -119,26 +119,26 @@ class Switch:
             self.engine.table_add(f"{bit}.slots", [Ternary(*times)], f"{bit}.pulse_slot", [], 1)
 
     def pass_on(self, frame: bytes, time_us: int) -> bytes:
-        """The frame as it leaves, when it comes at this time of the common clock."""
+        """Return the frame as forwarded, if it arrives at this time of the common clock."""
         ((port, out),) = self.send(frame, time_us)
         assert port == 2
         return out
 
     def send(self, frame: bytes, time_us: int) -> list[tuple[int, bytes]]:
-        """All that leaves."""
+        """Return all sent frames."""
         return self.engine.process(1, frame, self._time_ns(time_us))
 
     def _time_ns(self, time_us: int) -> int:
-        # The engine's time only grows, while the clock that it shows wraps.
+        # The engine's time is monotonic, while the clock that it shows wraps.
         return 1000 * ((time_us + self._ahead_us) % (1 << (CLOCK_BITS + 1)))
 
     def read(self, record: int, index: int) -> tuple[Record, Record]:
-        """The record at the points of arrival and departure, by a readout packet."""
+        """Return the record at arrival and departure, by a readout packet."""
         _, *v = self.ask(record, index, READING_US)
         return Record(v[0], (v[1], v[2], v[3])), Record(v[4], (v[5], v[6], v[7]))
 
     def ask(self, record: int, index: int, time_us: int) -> tuple[int, ...]:
-        """The answer to a readout packet: the switch's clock, and the values."""
+        """Return the answer to a readout packet: the switch's clock, and the values."""
         request = struct.pack(">HI", record, index) + b"request 7"
         ((port, answer),) = self.engine.process(CPU_PORT, request, self._time_ns(time_us))
         assert port == CPU_PORT
@@ -148,7 +148,7 @@ class Switch:
         return (int.from_bytes(switch_us, "big"), *values)
 
     def packets(self, flow: int, colour: int) -> tuple[int, int]:
-        """What the counters of arrivals and departures say."""
+        """Return the counters of arrivals and departures."""
         counters = ("AmpmIngress.arrivals", "AmpmEgress.departures")
         first, second = (self.engine.counter_read(c, 2 * flow + colour)[0] for c in counters)
         return first, second
@@ -159,7 +159,7 @@ def _params(role: str, flow: int, methods: Method, dscp: int = 0) -> list[int]:
 
 
 def frame(flow: int = 0, number: int = 0, **ip: object) -> bytes:
-    """A frame of a flow; `number` makes it differ from others."""
+    """Return a frame of a flow; `number` distinguishes it from others."""
     fields = {"src": "10.0.0.1", "dst": "10.0.0.2", "id": number, **ip}
     return bytes(
         Ether(dst=HOSTS_MAC, src="02:00:00:00:00:01")
@@ -170,7 +170,7 @@ def frame(flow: int = 0, number: int = 0, **ip: object) -> bytes:
 
 
 def frame_ipv6(option: bytes, number: int = 0, *, dst: str = "", hop_limit: int = 64) -> bytes:
-    """A frame whose hop-by-hop header has this option, of six bytes."""
+    """Return a frame whose hop-by-hop header has this option of six bytes."""
     src, usual_dst = IPV6_ADDRESSES
     segment = bytes(UDP(sport=4000, dport=5000, chksum=number) / Raw(bytes(20)))
     header = IPv6(src=src, dst=dst or usual_dst, nh=0, hlim=hop_limit)
@@ -179,13 +179,13 @@ def frame_ipv6(option: bytes, number: int = 0, *, dst: str = "", hop_limit: int 
 
 
 def marks(data: bytes) -> tuple[int, int]:
-    """Colour (L) and pulse (D) bits of a frame."""
+    """Return the colour (L) and pulse (D) bits of a frame."""
     dscp = data[15] >> 2
     return dscp & 1, dscp >> 1 & 1
 
 
 def checked(data: bytes) -> Packet:
-    """The frame parsed; its IPv4 header checksum is what scapy computes."""
+    """Parse a frame; asserts its IPv4 header checksum."""
     packet = Ether(data)
     again = packet[IP].copy()
     del again.chksum

@@ -1,4 +1,4 @@
-"""A translator that gathers: its lists, its cache of postcards, its sketches, and their memory."""
+"""A translator that gathers reports: lists, cache of postcards, sketches, and their memory."""
 
 from typing import Any
 
@@ -7,20 +7,21 @@ from dta_path import CPU_PORT, SERVICE, Translator
 from numpy.typing import NDArray
 
 from collectors.dta.append import batch
-from collectors.dta.postcards import CHUNK
-from collectors.dta.sketches import COLUMN
+from collectors.dta.postcarding import CHUNK
+from collectors.dta.sketch_merge import COLUMN
 from collectors.roce.region import Region
 from minip4.engine.keys import Exact
 
 PLAN = "TranslatorIngress.translate.plan_gathering"
-LIST, ROW, COLUMNS = 2, 3, 4  # what a packet-out asks for: records of gather.p4
-NEIGHBOURS = 8  # columns that are written at once
+LIST, ROW, COLUMNS = 2, 3, 4  # records of gather.p4 for flush requests
+NEIGHBOURS = 8  # columns per write
 
 
 class Gatherer(Translator):
-    """Each kind of store has a session, and a region, of its own.
+    """Each kind of store has its own session and region.
 
-    Behind a region's end is memory that the responder takes, and the translator must not write to.
+    After the end of a region there is memory that the responder accepts, but the translator must
+    not write to.
     """
 
     def __init__(self) -> None:
@@ -31,7 +32,7 @@ class Gatherer(Translator):
         self, size: int, batches: int, *, count: int = 4, first: int = 0, session: int = 1,
         length: int | None = None,
     ) -> NDArray[np.void]:  # fmt: skip
-        """Lists 0 to `count` - 1; their rings: (count, batches)."""
+        """Configure lists 0 to `count` - 1; return their rings: (count, batches)."""
         records = self._memory(session, batch(size), count * batches, length)
         self.add(f"{PLAN}.plan_append.list_stores", [Exact(SERVICE)], f"{PLAN}.plan_append.append",
                  [session, first, count, batches, size])  # fmt: skip
@@ -41,7 +42,7 @@ class Gatherer(Translator):
         self, slots: int = 1 << 12, rows: int = 1 << 15, *, first_row: int = 0, session: int = 2,
         sessions: int = 1,
     ) -> list[NDArray[np.void]]:  # fmt: skip
-        """The store of postcards, whose sessions have regions of their own: their chunks."""
+        """Configure the store of postcards, with a region per session; return their chunks."""
         memories = [self._memory(session + n, CHUNK, slots) for n in range(sessions)]
         self.add(f"{PLAN}.plan_postcard.postcard_stores", [Exact(SERVICE)],
                  f"{PLAN}.plan_postcard.collect",
@@ -52,7 +53,7 @@ class Gatherer(Translator):
         self, reporters: int, *, count: int = 2, columns: int = 16, first: int = 0,
         session: int = 3,
     ) -> NDArray[np.void]:  # fmt: skip
-        """Sketches 0 to `count` - 1, which so many reporters send: (count, columns)."""
+        """Configure sketches 0 to `count` - 1 of `reporters` reporters; return (count, columns)."""
         records = self._memory(session, COLUMN, count * columns)
         self.add(f"{PLAN}.plan_sketch_merge.sketch_stores", [Exact(SERVICE)],
                  f"{PLAN}.plan_sketch_merge.merge",
@@ -69,8 +70,8 @@ class Gatherer(Translator):
         return region.records[:count]
 
     def flush(self, record: int, whose: int, service: int = SERVICE) -> int:
-        """Have what is gathered written as it is: how many requests came of it."""
+        """Flush gathered reports; return the number of requests."""
         index = service << 24 | whose
         request = record.to_bytes(2, "big") + index.to_bytes(4, "big")
-        # simple_switch has TAP interfaces here, which take no frame shorter than Ethernet's header.
+        # simple_switch has TAP interfaces here, which reject frames shorter than Ethernet's header.
         return self.report(request.ljust(14, b"\0"), port=CPU_PORT)

@@ -1,4 +1,4 @@
-"""A DTA translator in this process, with software responders behind it: reports in, memory out."""
+"""A DTA translator in this process, with software responders: reports in, memory out."""
 
 import functools
 from ipaddress import IPv4Address
@@ -27,11 +27,11 @@ SWITCH_ADDR, COLLECTOR_ADDR = "10.0.9.1", "10.0.9.9"
 SWITCH_MAC, COLLECTOR_MAC = 0x0200000000FF, 0x020000000063
 ETHER = Ether(dst="02:00:00:00:00:fe", src="02:00:00:00:00:01")
 SERVICE = 1
-NEVER = 0xFFFFFF  # of the mask of ACKs
+NEVER = 0xFFFFFF  # mask that disables ACK requests
 EVENTS = {
     "malformed": 1, "out of range": 2, "not configured": 3, "duplicate": 4, "out of order": 5,
     "too fast": 6, "column twice": 7, "translated": 8, "recovered": 9, "nacked": 10,
-    "begun anew": 11,
+    "restarted": 11,
 }  # fmt: skip
 WRITE = "TranslatorEgress.write_copy"
 PLAN = "TranslatorIngress.translate.plan_report"
@@ -43,30 +43,32 @@ def _switch(program: Path) -> Engine | Twins:
 
 
 class Translator:
-    """Reports come by port 1; behind port 3 is a responder, whose answers are heard at once."""
+    """Reports arrive at port 1; a responder is behind port 3, and its answers are processed
+    immediately.
+    """
 
     def __init__(self, program: Path = PROGRAM) -> None:
         self.engine = _switch(program).another()
         self.add = self.engine.table_add
         self.nic = SoftNic(COLLECTOR_ADDR)
         self.connected: list[tuple[int, Region, Target]] = []  # sessions
-        self.sent: list[bytes] = []  # requests, so far
-        self.lost: set[int] = set()  # which of them do not arrive
-        self.is_deaf = False  # answers to them do not
+        self.sent: list[bytes] = []  # requests so far
+        self.lost: set[int] = set()  # requests to drop
+        self.is_deaf = False  # whether answers are dropped
         self.answers: list[bytes] = []
         self.nacks: list[Packet] = []
-        self.others: list[bytes] = []  # that pass
+        self.others: list[bytes] = []  # passed packets
         self.serve(TRANSLATOR_ADDR, SERVICE)
         for port in (REPORTERS, ELSEWHERE):
             self.engine.mirror_set(256 + port, [(port, 0)])
 
     def serve(self, address: str, service: int) -> None:
-        """Translate what comes to an address."""
+        """Translate reports to an address."""
         self.add("TranslatorIngress.services", [Exact(int(IPv4Address(address)))],
                  "TranslatorIngress.serve", [service])  # fmt: skip
 
     def forward(self, mac: int, port: int = ELSEWHERE) -> None:
-        """Let pass what goes to a MAC address."""
+        """Forward frames to a MAC address."""
         self.add("TranslatorIngress.forwarding", [Exact(mac)], "TranslatorIngress.forward", [port])
 
     def session(
@@ -74,7 +76,9 @@ class Translator:
         length: int | None = None, ack_mask: int = NEVER, patience: int = 0, psn: int = 0,
         transport: Transport = Transport.RC, region: Region | None = None,
     ) -> Region:  # fmt: skip
-        """With a region of its own, or `region`; the switch is told that it has `length` bytes."""
+        """Add a session with its own region, or `region`; `length` is the size configured in the
+        switch.
+        """
         region = region or Region(record, count)
         here = Peer(SWITCH_ADDR, 0x10 + number, psn)
         target = self.nic.connect(self.nic.register(region), here, transport=transport)
@@ -92,7 +96,7 @@ class Translator:
         return region
 
     def restart_collector(self) -> None:
-        """It knows nothing but its regions; sessions go on from the PSNs that they have."""
+        """Restart it with its regions; sessions continue from their PSNs."""
         self.nic = SoftNic(COLLECTOR_ADDR)
         for number, region, target in self.connected:
             here = Peer(SWITCH_ADDR, 0x10 + number, self.psn(number))
@@ -118,29 +122,29 @@ class Translator:
         self, words: int, slots: int, *, bits: int = 31, first: int = 1, sessions: int = 1,
         service: int = SERVICE,
     ) -> None:  # fmt: skip
-        """A store of reports of so many words."""
+        """Add a store for reports of `words` words."""
         self.add(f"{PLAN}.plan_key_write.key_write_stores", [Exact(service), Exact(words)],
                  f"{PLAN}.plan_key_write.write_key",
                  [first, sessions, slots - 1, (1 << bits) - 1])  # fmt: skip
 
     def counters(self, slots: int, *, first: int = 1, sessions: int = 1) -> None:
-        """The store of Key-Increment."""
+        """Add the store of Key-Increment."""
         self.add(f"{PLAN}.plan_key_increment.counter_stores", [Exact(SERVICE)],
                  f"{PLAN}.plan_key_increment.add_to_key", [first, sessions, slots - 1])  # fmt: skip
 
     def track(self, index: int = 1, reporter: int = 0, address: str = REPORTER_ADDR) -> None:
-        """Mind a reporter's sequence numbers."""
+        """Track a reporter's sequence numbers."""
         checks = "TranslatorIngress.translate.check_sequence"
         self.add(f"{checks}.reporters", [Exact(int(IPv4Address(address))), Exact(reporter)],
                  f"{checks}.track", [index])  # fmt: skip
 
     def limit(self, session: int, interval_ns: int, burst_ns: int = 0) -> None:
-        """Ask a session for a request in `interval_ns`."""
+        """Limit a session to one request per `interval_ns`."""
         limits = "TranslatorIngress.translate.limit_rate"
         self.add(f"{limits}.rates", [Exact(session)], f"{limits}.limit", [interval_ns, burst_ns])
 
     def report(self, frame: bytes, time_us: int = 0, port: int = REPORTERS) -> int:
-        """How many requests came of it; they were carried out, and what they answer was heard."""
+        """Process a report, its requests and their answers; return the number of requests."""
         before = len(self.sent)
         self._take(self.engine.process(port, frame, 1000 * time_us), time_us)
         return len(self.sent) - before
@@ -164,26 +168,26 @@ class Translator:
                 self._take(self.engine.process(COLLECTOR, answer, 1000 * time_us), time_us)
 
     def events(self, reporter: int = 0) -> dict[str, int]:
-        """What was counted of a reporter, but zeros."""
+        """Return the nonzero counters of a reporter."""
         found = {name: self.engine.counter_read("dta_events", reporter * 16 + kind)[0]
                  for name, kind in EVENTS.items()}  # fmt: skip
         return {name: count for name, count in found.items() if count}
 
     def session_events(self, session: int = 1) -> dict[str, int]:
-        """What was counted of a session, but zeros."""
+        """Return the nonzero counters of a session."""
         found = {kind: self.engine.counter_read("roce_events", session * 16 + number)[0]
                  for number, kind in enumerate(KINDS)}  # fmt: skip
         return {kind: count for kind, count in found.items() if count}
 
     def psn(self, session: int = 1) -> int:
-        """Of a session's next request."""
+        """Return the PSN of a session's next request."""
         return self.engine.register_read("roce_psn", session)
 
 
 def ours(report: Packet, *, src: str = REPORTER_ADDR, dst: str = TRANSLATOR_ADDR,
          reporter: int = 0, sequence: int = 0, immediate: int = 0,
          retransmittable: int = 0) -> bytes:  # fmt: skip
-    """A frame with a report behind our base header."""
+    """Return a frame with a report after Telemark's base header."""
     base = DTA(reporter=reporter, sequence=sequence, immediate=immediate,
                retransmittable=retransmittable)  # fmt: skip
     return bytes(ETHER / IP(src=src, dst=dst) / UDP(sport=40041, chksum=0) / base / report)
@@ -191,7 +195,7 @@ def ours(report: Packet, *, src: str = REPORTER_ADDR, dst: str = TRANSLATOR_ADDR
 
 def tracked(report: Packet, *, seqnum: int = 0, immediate: int = 0,
             retransmittable: int = 0) -> bytes:  # fmt: skip
-    """A frame with a report behind the prototype's base header that tracks losses."""
+    """Return a frame with a report after the prototype's base header with loss tracking."""
     base = TrackedDTA(seqnum=seqnum, immediate=immediate, retransmittable=retransmittable)
     ip = IP(src=REPORTER_ADDR, dst=TRANSLATOR_ADDR)
     return bytes(ETHER / ip / UDP(sport=40041, chksum=0) / base / report)

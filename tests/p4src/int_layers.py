@@ -1,4 +1,4 @@
-"""INT v2.1 and Telemetry Report v2.0 as scapy layers, from the specifications' pictures alone."""
+"""INT v2.1 and Telemetry Report v2.0 as scapy layers, written from the specifications' figures."""
 
 import struct
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from scapy.fields import (
 )
 from scapy.packet import Packet
 
-# Bits of instructions and of RepMdBits, and how many bytes the metadata of each takes.
+# Bits of instructions and of RepMdBits, and the size of their metadata in bytes.
 NODE, LEVEL_1, LATENCY, QUEUE = 0x8000, 0x4000, 0x2000, 0x1000
 INGRESS, EGRESS, LEVEL_2, UTILISATION, BUFFER = 0x0800, 0x0400, 0x0200, 0x0100, 0x0080
 LAST = 0x0001
@@ -22,7 +22,7 @@ MD, MX = 1, 3
 
 
 class Shim(Packet):
-    """Over TCP or UDP."""
+    """Shim over TCP or UDP."""
 
     fields_desc = (
         BitField("type", MD, 4),
@@ -37,7 +37,7 @@ class Shim(Packet):
 
 
 class IntHeader(Packet):
-    """INT-MD's twelve bytes; INT-MX has zeros where the flags and counts are."""
+    """INT-MD's twelve bytes; in INT-MX flags and counts are zero."""
 
     fields_desc = (
         BitField("version", 2, 4),
@@ -58,7 +58,7 @@ class IntHeader(Packet):
 
 
 class Group(Packet):
-    """The report group header."""
+    """Report group header."""
 
     fields_desc = (
         BitField("version", 2, 4),
@@ -72,7 +72,7 @@ class Group(Packet):
 
 
 class Individual(Packet):
-    """An individual report of RepType 1, up to its metadata."""
+    """Individual report of RepType 1, up to its metadata."""
 
     fields_desc = (
         BitField("type", 1, 4),
@@ -96,7 +96,7 @@ class Individual(Packet):
 
 
 class Int(NamedTuple):
-    """INT of a packet: shim, header, the words of the stack, and what follows."""
+    """INT of a packet: shim, header, the words of the stack, and the rest."""
 
     shim: Shim
     header: IntHeader
@@ -105,7 +105,7 @@ class Int(NamedTuple):
 
     @property
     def hops(self) -> list[dict[int, int]]:
-        """The metadata of each hop, the newest first."""
+        """Metadata of each hop, newest first."""
         count = self.header.hop_ml
         assert len(self.stack) % count == 0
         return [metadata(self.header.instructions, list(self.stack[i : i + count]))
@@ -113,7 +113,7 @@ class Int(NamedTuple):
 
 
 class Report(NamedTuple):
-    """A report's packet, taken apart; `metadata` by bit, `fragment` from the IP header on."""
+    """A parsed report packet; `metadata` by bit, `fragment` from the IP header on."""
 
     group: Group
     head: Individual
@@ -122,7 +122,7 @@ class Report(NamedTuple):
 
 
 def metadata(instructions: int, words: list[int]) -> dict[int, int]:
-    """Values by instruction bit; all words must be used up."""
+    """Return values by instruction bit; asserts that all words are used."""
     values, rest = {}, list(words)
     for bit in (1 << n for n in reversed(range(16))):
         if instructions & bit:
@@ -134,7 +134,7 @@ def metadata(instructions: int, words: list[int]) -> dict[int, int]:
 
 
 def take_int(data: bytes) -> Int:
-    """Data that begin with a shim, taken apart."""
+    """Parse data that begin with a shim."""
     shim, header = Shim(data[:4]), IntHeader(data[4:16])
     end = 4 + 4 * shim.length
     assert 16 <= end <= len(data)
@@ -143,7 +143,7 @@ def take_int(data: bytes) -> Int:
 
 
 def take_report(payload: bytes) -> Report:
-    """A report's UDP payload, which has one individual report."""
+    """Parse a report's UDP payload with one individual report."""
     group, head = Group(payload[:8]), Individual(payload[8:])
     assert (group.version, head.type) == (2, 1)
     end = 12 + 4 * head.length

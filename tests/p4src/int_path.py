@@ -1,4 +1,4 @@
-"""INT switches in this process: frames at chosen times, one switch after the other."""
+"""INT switches in this process: frames at chosen times through a sequence of switches."""
 
 import functools
 import random
@@ -23,10 +23,10 @@ COLLECTOR, SWITCH_ADDR = "10.0.9.9", "10.0.9.1"
 REPORT_PORT = 32766
 IN, OUT, TO_COLLECTOR, CPU_PORT = 1, 2, 3, 255
 SESSION = 500
-ALL = 0xFFFFFFFF  # of sampling
-DSCP, PORT, NEW_UDP, PROBE = range(4)  # how INT is marked
+ALL = 0xFFFFFFFF  # full sampling
+DSCP, PORT, NEW_UDP, PROBE = range(4)  # marks of INT
 INT_PORT, MARKER = 32767, b"TELEMARK"
-# How ingress and egress of a program are named.
+# Names of a program's ingress and egress.
 KINDS = {"int.p4": "Int", "grouped.p4": "Grouped", "with_ampm.p4": "Both",
          "../roce/int_sink.p4": "Sink", "../dta/int_sink.p4": "Sink"}  # fmt: skip
 ETHER = Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")
@@ -40,9 +40,9 @@ def _switch(program: str) -> Engine | Twins:
 
 
 class Switch:
-    """One INT switch: frames come in by port 1 and leave by port 2, reports by port 3.
+    """One INT switch: frames arrive at port 1 and leave by port 2, reports by port 3.
 
-    `outside`: which of the two lead out of the domain.
+    `outside`: ports at the edge of the domain.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Switch:
     def watch(
         self, action: str, params: Sequence[int], *, version: int = 4, dst_port: int | None = None
     ) -> None:
-        """Watch all packets of this version of IP, or those to a port."""
+        """Watch all packets of this IP version, or those to a port."""
         port = Ternary(0, 0) if dst_port is None else Ternary(dst_port, 0xFFFF)
         table = "int_list" if version == 4 else "int_list_ipv6"
         self.engine.table_add(
@@ -98,23 +98,23 @@ class Switch:
         self.engine.table_set_default(f"{reports}.flow_reports", f"{reports}.report_all", [])
 
     def send(self, frame: bytes, time_us: int = 0, port: int = IN) -> list[tuple[int, bytes]]:
-        """All that leaves, in the order of ports."""
+        """Return all sent frames, ordered by port."""
         return sorted(self.engine.process(port, frame, 1000 * time_us))
 
     def pass_on(self, frame: bytes, time_us: int = 0) -> bytes:
-        """The frame as it leaves, and nothing else does."""
+        """Return the frame as forwarded; asserts that nothing else is sent."""
         ((port, out),) = self.send(frame, time_us)
         assert port == OUT
         return out
 
     def report(self, frame: bytes, time_us: int = 0) -> tuple[bytes, Report]:
-        """The frame as it leaves, and the one report."""
+        """Return the frame as forwarded, and the one report."""
         (port, out), (to_collector, report) = self.send(frame, time_us)
         assert (port, to_collector) == (OUT, TO_COLLECTOR)
-        return out, opened(report)
+        return out, parse_report(report)
 
     def events(self) -> dict[str, int]:
-        """What the switch counted, by kind, but zeros."""
+        """Return the nonzero counters of the switch, by kind."""
         counters = (
             f"{self.ingress}.watch.border.arriving_events",
             f"{self.egress}.packet.departing_events",
@@ -124,8 +124,8 @@ class Switch:
         return {name: count for name, count in zip(EVENTS, sums, strict=True) if count}
 
 
-def opened(frame: bytes) -> Report:
-    """A report's frame, whose outer headers are right."""
+def parse_report(frame: bytes) -> Report:
+    """Parse a report's frame; asserts its outer headers."""
     packet = Ether(frame)
     assert packet.dst == "02:00:00:00:00:63"
     assert (packet[IP].src, packet[IP].dst, packet[IP].flags) == (SWITCH_ADDR, COLLECTOR, "DF")
@@ -139,14 +139,14 @@ def opened(frame: bytes) -> Report:
 
 
 def udp(payload: bytes = b"payload!", *, version: int = 4, **fields: object) -> bytes:
-    """A UDP frame of a host's, with its checksum unless `chksum` says otherwise."""
+    """Return a UDP frame of a host, with a valid checksum unless `chksum` is given."""
     ip = _ip(version, fields)
     layer = UDP(**{"sport": 4000, "dport": 5000, **fields})
     return bytes(ETHER / ip / layer / Raw(payload))
 
 
 def tcp(payload: bytes = b"payload!", *, version: int = 4, **fields: object) -> bytes:
-    """A TCP frame of a host's, with options."""
+    """Return a TCP frame of a host, with options."""
     options = [("Timestamp", (7, 8)), ("NOP", None), ("NOP", None)]
     ip = _ip(version, fields)
     layer = TCP(**{"sport": 4000, "dport": 5000, "seq": 99, "options": options, **fields})
@@ -154,7 +154,7 @@ def tcp(payload: bytes = b"payload!", *, version: int = 4, **fields: object) -> 
 
 
 def _ip(version: int, fields: dict[str, object]) -> Packet:
-    """The IP layer, which takes its own of the fields."""
+    """Return the IP layer, made with the matching fields."""
     tos, ttl, ip_id = (fields.pop(name, usual) for name, usual in
                        (("tos", 0), ("ttl", 64), ("ip_id", 7)))  # fmt: skip
     if version == 6:
@@ -164,19 +164,19 @@ def _ip(version: int, fields: dict[str, object]) -> Packet:
 
 
 def layer4(packet: Packet) -> UDP | TCP:
-    """The first header of layer 4."""
+    """Return the first layer 4 header."""
     return packet[TCP] if TCP in packet else packet[UDP]
 
 
-def opened_int(frame: bytes) -> Int:
-    """INT of a frame whose lengths and checksums are right."""
+def parse_int(frame: bytes) -> Int:
+    """Parse the INT of a frame; asserts lengths and checksums."""
     packet = checked(frame)
     payload = bytes(layer4(packet).payload)
     return take_int(payload.removeprefix(MARKER))
 
 
 def checked(frame: bytes) -> Packet:
-    """The frame parsed; lengths and checksums are scapy's, but a UDP checksum of 0."""
+    """Parse a frame; asserts lengths and checksums, other than a UDP checksum of 0."""
     packet = Ether(frame)
     ip = packet[IP] if IP in packet else packet[IPv6]
     again = ip.copy()
@@ -194,7 +194,7 @@ def checked(frame: bytes) -> Packet:
 
 
 def insides() -> list[bytes]:
-    """Frames with INT as they are between switches, of all kinds."""
+    """Return frames with INT as sent between switches, of all kinds."""
     frames = []
     for version in (4, 6):
         for mark in (DSCP, PORT, NEW_UDP, PROBE):
@@ -209,7 +209,7 @@ def insides() -> list[bytes]:
 
 
 def damaged(frame: bytes, rng: random.Random) -> bytes:
-    """Some bytes behind the Ethernet header changed, and now and then the end cut off."""
+    """Change some bytes after the Ethernet header, and sometimes truncate the frame."""
     data = bytearray(frame)
     for _ in range(rng.randrange(1, 6)):
         data[rng.randrange(14, len(data))] = rng.choice((0, 1, 0x7F, 0xFF, rng.randrange(256)))

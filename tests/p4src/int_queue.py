@@ -1,4 +1,4 @@
-"""INT switches whose queue is full, and reports what it drops."""
+"""INT switches with a full queue, and reports of its drops."""
 
 import ctypes
 
@@ -11,7 +11,7 @@ DEPTH = 2
 
 
 def crowded(switch: Switch, *, wanted: int = LEVEL_1 | QUEUE | INGRESS) -> Switch:
-    """Port 2 sends a packet a millisecond, two may wait, and drops there are reported."""
+    """Configure port 2 to send a packet per millisecond, with two waiting, and to report drops."""
     engine = switch.engine
     assert isinstance(engine, Engine)
     engine.clock = lambda: 0
@@ -23,7 +23,7 @@ def crowded(switch: Switch, *, wanted: int = LEVEL_1 | QUEUE | INGRESS) -> Switc
 
 
 def inject(switch: Switch, frames: list[bytes], time_us: int = 5000) -> list[tuple[int, bytes]]:
-    """All at once; what leaves in the end."""
+    """Send all frames at one time; return the sent frames at the end."""
     engine = switch.engine
     assert isinstance(engine, Engine)
     assert switch.send(frames[0]), "it brings the ports up"

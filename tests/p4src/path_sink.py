@@ -1,23 +1,23 @@
-"""A switch in this process that is INT's sink and writes the paths of packets, by RoCE."""
+"""A switch in this process that, as INT sink, writes the paths of packets by RoCE."""
 
 from collections.abc import Sequence
 
 import numpy as np
 from int_path import IN, OUT, TO_COLLECTOR, Switch
-from roce_path import FLOW_AND_PATH, Session, install, opened
+from roce_path import FLOW_AND_PATH, Session, install, parse_request
 from scapy.packet import Packet
 
 from collectors.roce.packets import RETH, ImmDt
 from collectors.roce.region import PATH
 from minip4.engine.keys import Exact, Ternary
 
-KNOWN = 0xFC00  # the instructions of a path
+KNOWN = 0xFC00  # instructions of a path
 SLOTS = 6
 ALL = Session(stride=PATH.itemsize, slots=SLOTS, content=FLOW_AND_PATH)
 
 
 class Sink(Switch):
-    """Node 9: INT that comes by port 1 goes out of the domain by port 2, and records by port 3."""
+    """Node 9: INT from port 1 leaves the domain by port 2, and records leave by port 3."""
 
     def __init__(
         self,
@@ -37,26 +37,26 @@ class Sink(Switch):
             )  # fmt: skip
 
     def report_queue(self) -> None:
-        """Report the first packet, whatever its queue."""
+        """Report the next packet regardless of its queue."""
         queues = "SinkEgress.departure.packet.queue_reports"
         self.engine.table_add(f"{queues}.queue_reports", [Exact(OUT)], f"{queues}.report_queue",
                               [0, 0, 1, 0xF000])  # fmt: skip
 
     def record(self, frame: bytes, time_us: int = 0) -> tuple[bytes, Packet]:
-        """The frame as it leaves, and the one record."""
+        """Return the frame as forwarded, and the one record."""
         (port, out), (to_collector, record) = self.send(frame, time_us)
         assert (port, to_collector) == (OUT, TO_COLLECTOR)
-        return out, opened(record)
+        return out, parse_request(record)
 
 
 def path(record: Packet) -> np.void:
-    """What it writes."""
+    """Return the path in a record."""
     headers = ImmDt if ImmDt in record else RETH
     return np.frombuffer(bytes(record[headers].payload), PATH)[0]
 
 
 def pushed(frame: bytes, *nodes: int, instructions: int = KNOWN, **given: int) -> bytes:
-    """The frame with INT, behind these switches."""
+    """Return the frame with INT of these switches."""
     source = Switch(nodes[0], outside=[IN])
     version = 6 if frame[12:14] == b"\x86\xdd" else 4
     source.embed_data(instructions, version=version, **given)

@@ -1,4 +1,4 @@
-"""A DTA reporter in this process: users' packets in, they and reports out."""
+"""A DTA reporter in this process: users' packets in, packets and reports out."""
 
 import functools
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ PORT, PROTOTYPE_PORT, NACK_PORT = 40042, 40040, 40044
 REPORTER, NODE, SESSIONS = 9, 0xABCD, 400
 KEY_WRITE, APPEND, KEY_INCREMENT, POSTCARDING, NACK = 1, 2, 3, 4, 0x80
 START, RESENT, DROPPED, MOVED, COUNT, DATA, POSTCARD = (1 << bit for bit in range(7))
-STARTED, WAS_RESENT, WAS_DROPPED = range(3)  # events, as lists have them
+STARTED, WAS_RESENT, WAS_DROPPED = range(3)  # events of lists
 PLAN = "ReporterEgress.reports.plan"
 ALL, NEVER = 0xFFFFFFFF, (1 << 48) - 1
 KINDS = ("sent", "nacked", "resent", "not kept", "absurd", "late", "unpaid nacks")
@@ -37,7 +37,7 @@ def _switch(program: str) -> Engine | Twins:
 
 @dataclass(frozen=True)
 class Report:
-    """A report in our format, taken apart; `detail` are the four bytes behind the base header."""
+    """A parsed report in Telemark's format; `detail` are the four bytes after the base header."""
 
     opcode: int
     sequence: int
@@ -49,7 +49,7 @@ class Report:
 
 
 class Reporter:
-    """Users' packets come in by port 1 and leave by port 2; the translators are behind port 3."""
+    """Users' packets arrive at port 1 and leave by port 2; the translators are behind port 3."""
 
     def __init__(self, program: str = "reporter.p4", translators: int = 1) -> None:
         self.engine = _switch(program).another()
@@ -77,54 +77,55 @@ class Reporter:
     def follow(
         self, *, share: int = 0, mask: int = 0, first_word: int = 0, idle_us: int = NEVER
     ) -> None:
-        """What is a change, and which share are samples."""
+        """Configure changes and the share of samples."""
         self.set_default("ReporterEgress.see_flow.flows", "ReporterEgress.see_flow.follow",
                          [7, 0, share, mask, 32 * first_word, idle_us])  # fmt: skip
 
     def write_data(
         self, words: int = 7, *, wanted: int = DATA, immediate: int = 0, kept: int = 0
     ) -> None:
-        """Records of all flows by Key-Write, and what else is wanted of them."""
+        """Report records of all flows by Key-Write, and other wanted reports."""
         self.watch(wanted)
         self.set_default(f"{PLAN}.data_reports", f"{PLAN}.write_data",
                          [2, words, immediate, kept])  # fmt: skip
 
     def count(self, what: str = "packets", kept: int = 0) -> None:
-        """Packets or bytes of flows by Key-Increment."""
+        """Count packets or bytes of flows by Key-Increment."""
         self.set_default(f"{PLAN}.count_reports", f"{PLAN}.count_{what}",
                          [4, 0, kept])  # fmt: skip
 
     def write_postcards(self, kept: int = 0) -> None:
-        """That flows pass here by Postcarding."""
+        """Report flows by Postcarding."""
         self.watch(POSTCARD)
         self.set_default(f"{PLAN}.postcards", f"{PLAN}.write_postcard",
                          [2, 0, kept])  # fmt: skip
 
     def append(self, event: int, number: int, *, kept: int = 1) -> None:
-        """Events of a kind to a list."""
+        """Append events of a kind to a list."""
         for plan in ("ReporterIngress.plan_drop", PLAN):
             self.add(f"{plan}.event_lists", [Exact(event)], f"{plan}.append", [1, number, 0, kept])
 
     def send(self, frame: bytes, time_us: int = 0, port: int = IN) -> list[tuple[int, bytes]]:
-        """All that leaves, in the order of ports."""
+        """Return all sent frames, ordered by port."""
         return sorted(self.engine.process(port, frame, 1000 * time_us), key=lambda out: out[0])
 
     def reports(self, frame: bytes, time_us: int = 0) -> list[Report]:
-        """Those of a packet that leaves as it came."""
+        """Return the reports of a packet; asserts that it is forwarded unchanged."""
         (port, out), *others = self.send(frame, time_us)
         assert (port, out) == (OUT, frame)
         assert all(port == TO_TRANSLATOR for port, _ in others)
-        return [opened(frame) for _, frame in others]
+        return [parse_report(frame) for _, frame in others]
 
     def hear(self, frame: bytes) -> list[Report]:
-        """What is sent again after a NACK."""
+        """Return the reports resent after a NACK."""
         sent = self.send(frame, port=TO_TRANSLATOR)
         assert all(port == TO_TRANSLATOR for port, _ in sent)
-        return [opened(frame) for _, frame in sent]
+        return [parse_report(frame) for _, frame in sent]
 
     def events(self, translator: int = 1) -> dict[str, int]:
-        """What was counted, by kind, but zeros; of reports that were asked for those that
-        had left the ring, and that nothing paid for."""
+        """Return the nonzero counters by kind, and the requested reports that had left the ring or
+        exceeded the budget.
+        """
         counts = {kind: self.engine.counter_read("dta_events", translator * 16 + number)[0]
                   for number, kind in enumerate(KINDS)}  # fmt: skip
         counts |= {kind: self.engine.register_read(f"dta_{kind}", translator)
@@ -133,7 +134,7 @@ class Reporter:
 
 
 def payload(frame: bytes, port: int = PORT) -> bytes:
-    """UDP's, of a frame to the translator whose headers are right."""
+    """Return the UDP payload of a frame to the translator; asserts its headers."""
     packet = Ether(frame)
     assert (packet.dst, packet.src) == ("02:00:00:00:00:63", "02:00:00:00:00:ff")
     assert (packet[IP].src, packet[IP].flags) == (REPORTER_ADDR, "DF")
@@ -145,8 +146,8 @@ def payload(frame: bytes, port: int = PORT) -> bytes:
     return frame[42:]
 
 
-def opened(frame: bytes) -> Report:
-    """A report in our format."""
+def parse_report(frame: bytes) -> Report:
+    """Parse a report in Telemark's format."""
     body = payload(frame)
     assert body[0] & 0xF3 == 0x10  # version 1, reserved bits 0
     assert int.from_bytes(body[2:4], "big") == REPORTER
@@ -158,13 +159,13 @@ def opened(frame: bytes) -> Report:
 
 
 def nack(first: int, count: int, *, src: str = TRANSLATOR_ADDR) -> bytes:
-    """A translator's NACK."""
+    """Return a translator's NACK."""
     body = bytes([0x10, NACK, 0, REPORTER]) + first.to_bytes(4, "big") + count.to_bytes(4, "big")
     return _to_reporter(body, src)
 
 
 def prototype_nack(last_good: int) -> bytes:
-    """The prototype's."""
+    """Return a NACK of the prototype."""
     return _to_reporter(bytes([last_good, 0x80]), TRANSLATOR_ADDR)
 
 
@@ -175,7 +176,7 @@ def _to_reporter(body: bytes, src: str) -> bytes:
 
 
 def key(sport: int = 4000, dport: int = 5000, protocol: int = 17) -> bytes:
-    """Of a flow from 10.0.0.1 to 10.0.0.2."""
+    """Return the key of a flow from 10.0.0.1 to 10.0.0.2."""
     numbers = (
         bytes.fromhex("0a000001 0a000002") + sport.to_bytes(2, "big") + dport.to_bytes(2, "big")
     )
@@ -183,13 +184,13 @@ def key(sport: int = 4000, dport: int = 5000, protocol: int = 17) -> bytes:
 
 
 def udp(size: int = 8, *, sport: int = 4000, dport: int = 5000, ttl: int = 64) -> bytes:
-    """A UDP frame of a host's, with so many bytes of payload."""
+    """Return a UDP frame of a host, with `size` bytes of payload."""
     return bytes(ETHER / IP(src="10.0.0.1", dst="10.0.0.2", ttl=ttl) / UDP(sport=sport, dport=dport)
                  / Raw(bytes(size)))  # fmt: skip
 
 
 def tcp(seq: int, size: int = 100, flags: str = "A", options: Sequence[object] = ()) -> bytes:
-    """A TCP frame of a host's."""
+    """Return a TCP frame of a host."""
     return bytes(ETHER / IP(src="10.0.0.1", dst="10.0.0.2")
                  / TCP(sport=4000, dport=5000, seq=seq, flags=flags, options=[*options])
                  / Raw(bytes(size)))  # fmt: skip

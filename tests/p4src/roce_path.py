@@ -1,4 +1,4 @@
-"""A RoCE switch in this process: packets of users and answers of a collector in, records out."""
+"""A RoCE switch in this process: users' packets and answers of a collector in, records out."""
 
 import functools
 from collections.abc import Sequence
@@ -24,11 +24,11 @@ IN, OUT, TO_COLLECTOR, CPU_PORT = 1, 2, 3, 255
 HOST_MAC, SWITCH_MAC, COLLECTOR_MAC = 0x020000000002, 0x0200000000FF, 0x020000000063
 SWITCH_ADDR, COLLECTOR_ADDR = "10.0.9.1", "10.0.9.9"
 SWITCH_ADDR6, COLLECTOR_ADDR6 = "fd09::1", "fd09::9"
-VERSIONS = ("v1", "v2", "v2_ipv6")  # what RoCE is over; the default is "v2"
+VERSIONS = ("v1", "v2", "v2_ipv6")  # carriers of RoCE; the default is "v2"
 SWITCH_QPN, COLLECTOR_QPN = 0x800011, 0x000263
 RKEY, BASE = 0xCAFE0001, 0x7F00_0000_1000
-NEVER = 0xFFFFFFFF  # of masks
-FLOW, HOP = 44, 32  # bytes of records
+NEVER = 0xFFFFFFFF  # mask that selects nothing
+FLOW, HOP = 44, 32  # record sizes in bytes
 FLOW_ALONE, FLOW_AND_HOP, FLOW_AND_PATH = 1, 2, 3  # contents
 KINDS = ("sent", "acked", "naked", "not ready", "refused", "resumed", "probed", "damaged",
          "out of region")  # fmt: skip
@@ -43,7 +43,7 @@ def _switch() -> Engine | Twins:
 
 @dataclass(frozen=True)
 class Session:
-    """As a controller would install it; `fetch_add`: counters instead of records."""
+    """Session parameters as set by a controller; `fetch_add`: counters instead of records."""
 
     number: int = 1
     version: str = "v2"
@@ -51,7 +51,7 @@ class Session:
     fetch_add: bool = False
     slots: int = 8
     stride: int = FLOW
-    length: int | None = None  # bytes of the region; None: what the slots need
+    length: int | None = None  # size of the region in bytes; None: that of the slots
     content: int = FLOW_ALONE
     ack_mask: int = 0xFFFFFF
     immediate_mask: int = NEVER
@@ -60,12 +60,12 @@ class Session:
 
     @property
     def region(self) -> int:
-        """Bytes of the region."""
+        """Size of the region in bytes."""
         return self.slots * self.stride if self.length is None else self.length
 
 
 class Switch:
-    """Users' packets come in by port 1 and leave by port 2; the collector is behind port 3."""
+    """Users' packets arrive at port 1 and leave by port 2; the collector is behind port 3."""
 
     def __init__(self, *sessions: Session, watch: bool = True) -> None:
         self.engine = _switch().another()
@@ -78,41 +78,41 @@ class Switch:
             self.watch("record", [1, 1])
 
     def watch(self, action: str, params: Sequence[int], dst_port: int | None = None) -> None:
-        """Record packets of both versions of IP: all of them, or those to a port."""
+        """Record packets of both IP versions: all of them, or those to a port."""
         port = Ternary(0, 0) if dst_port is None else Ternary(dst_port, 0xFFFF)
         for table in ("record_list", "record_list_ipv6"):
             self.add(f"RoceIngress.watch.recorded.{table}", [*[Ternary(0, 0)] * 4, port],
                      f"RoceIngress.watch.recorded.{action}", params, 1)  # fmt: skip
 
     def send(self, frame: bytes, time_us: int = 0, port: int = IN) -> list[tuple[int, bytes]]:
-        """All that leaves, in the order of ports."""
+        """Return all sent frames, ordered by port."""
         return sorted(self.engine.process(port, frame, 1000 * time_us), key=lambda out: out[0])
 
     def records(self, frame: bytes, time_us: int = 0) -> list[bytes]:
-        """What goes to the collector, while the packet itself leaves as it came."""
+        """Return the frames to the collector; asserts that the packet is forwarded unchanged."""
         (port, out), *others = self.send(frame, time_us)
         assert (port, out) == (OUT, frame)
         assert all(port == TO_COLLECTOR for port, _ in others)
         return [frame for _, frame in others]
 
     def record(self, frame: bytes | None = None, time_us: int = 0) -> Packet:
-        """The one record of a packet, with a right iCRC."""
+        """Return the one record of a packet; asserts its iCRC."""
         (record,) = self.records(udp() if frame is None else frame, time_us)
-        return opened(record)
+        return parse_request(record)
 
     def hear(self, frame: bytes) -> None:
-        """An answer of the collector, which goes no further; it was counted when this returns."""
+        """Process an answer of the collector; asserts that it is counted and not forwarded."""
         assert self.send(frame, port=TO_COLLECTOR) == []
         self.events()
 
     def events(self, session: int = 1) -> dict[str, int]:
-        """What was counted of a session, by kind, but zeros."""
+        """Return the nonzero counters of a session, by kind."""
         counts = {kind: self.engine.counter_read("roce_events", session * 16 + number)[0]
                   for number, kind in enumerate(KINDS)}  # fmt: skip
         return {kind: count for kind, count in counts.items() if count}
 
     def state(self, session: int = 1) -> tuple[int, ...]:
-        """PSN, slot, records lost, records without an answer: by a readout packet."""
+        """Return PSN, slot, lost records and unanswered records, by a readout packet."""
         request = b"\0\x01" + session.to_bytes(4, "big") + b"number 7"
         ((port, answer),) = self.send(request, port=CPU_PORT)
         assert port == CPU_PORT
@@ -120,7 +120,7 @@ class Switch:
 
 
 def install(engine: Engine | Twins, s: Session, kind: str = "Roce") -> None:
-    """A session, in a switch of this kind: as its ingress and egress are named."""
+    """Install a session in a switch whose ingress and egress are named after `kind`."""
     writes, answers = f"{kind}Egress.write_record", f"{kind}Ingress.answers"
     macs = [SWITCH_MAC, COLLECTOR_MAC]
     addresses = ends(s.version)
@@ -146,14 +146,14 @@ def install(engine: Engine | Twins, s: Session, kind: str = "Roce") -> None:
 
 
 def ends(version: str) -> tuple[str, str]:
-    """Addresses of the switch and of its collector."""
+    """Return the addresses of the switch and its collector."""
     return (
         (SWITCH_ADDR6, COLLECTOR_ADDR6) if version == "v2_ipv6" else (SWITCH_ADDR, COLLECTOR_ADDR)
     )
 
 
-def opened(frame: bytes) -> Packet:
-    """A frame to the collector, whose addresses, lengths, checksum and iCRC are right."""
+def parse_request(frame: bytes) -> Packet:
+    """Parse a frame to the collector; asserts addresses, lengths, checksum and iCRC."""
     packet = Ether(frame)
     assert (packet.dst, packet.src) == ("02:00:00:00:00:63", "02:00:00:00:00:ff")
     assert frame[-4:] == icrc(frame[14:-4])
@@ -182,7 +182,7 @@ def _check_ip(packet: Packet, length: int) -> None:
 
 
 def slot_of(packet: Packet, stride: int = FLOW) -> int:
-    """Which slot of the ring a WRITE goes to."""
+    """Return the slot of the ring that a WRITE goes to."""
     slot, rest = divmod(packet[RETH].va - BASE, stride)
     assert rest == 0
     return int(slot)
@@ -192,7 +192,7 @@ def answer(
     psn: int, syndrome: int = 0x1F, *, version: str = "v2", qpn: int = SWITCH_QPN, msn: int = 0,
     opcode: int = Op.ACKNOWLEDGE, src: str | None = None,
 ) -> bytes:  # fmt: skip
-    """A frame of the collector's: an ACK, unless the syndrome is another one's."""
+    """Return an answer of the collector: an ACK, or another syndrome."""
     dst, collector = ends(version)
     src = collector if src is None else src
     ether = Ether(dst="02:00:00:00:00:ff", src="02:00:00:00:00:63")
@@ -211,18 +211,18 @@ def answer(
 
 
 def nak(psn: int, **fields: Any) -> bytes:
-    """That the collector expects another PSN: this one."""
+    """Return a NAK with this expected PSN."""
     return answer(psn, Nak.SEQUENCE, **fields)
 
 
 def udp(payload: bytes = b"payload!", *, src: str = "10.0.0.1", **fields: int) -> bytes:
-    """A UDP frame of a host's."""
+    """Return a UDP frame of a host."""
     return bytes(ETHER / IP(src=src, dst="10.0.0.2")
                  / UDP(**{"sport": 4000, "dport": 5000, **fields}) / Raw(payload))  # fmt: skip
 
 
 def tcp(seq: int = 99, ack: int = 77, payload: bytes = b"payload!", *, version: int = 4) -> bytes:
-    """A TCP frame of a host's, with options."""
+    """Return a TCP frame of a host, with options."""
     ip = IP(src="10.0.0.1", dst="10.0.0.2") if version == 4 else IPv6(src="fd00::1", dst="fd00::2")
     options = [("Timestamp", (7, 8)), ("NOP", None), ("NOP", None)]
     return bytes(ETHER / ip / TCP(sport=4000, dport=5000, seq=seq, ack=ack, options=options)

@@ -1,7 +1,7 @@
-"""A collector's queue pair as the specification has it, over RoCEv2, to answer a switch.
+"""A collector's queue pair by the specification, over RoCEv2, to answer a switch.
 
-InfiniBand Architecture Specification 1, 9.7.5 and 9.9.3: in sequence a request is carried out, a
-duplicate is acknowledged again, and of those that are ahead the first one is answered by a NAK.
+InfiniBand Architecture Specification 1, 9.7.5 and 9.9.3: requests in sequence are executed,
+duplicates are acknowledged again, and the first one ahead is answered by a NAK.
 """
 
 from collections.abc import Iterator
@@ -12,12 +12,12 @@ from roce_path import FLOW, answer
 from collectors.roce.packets import UC, Nak, Op, icrc
 
 HALF = 1 << 23
-BTH, PSN, BEHIND_BTH = 42, 51, 54  # where they begin in a frame
+BTH, PSN, BEHIND_BTH = 42, 51, 54  # offsets in a frame
 ACK = answer(0)
 
 
 def answered(psn: int, syndrome: int = 0x1F) -> bytes:
-    """An answer, as roce_path.answer() makes it, but sooner."""
+    """Return an answer like roce_path.answer(), but faster."""
     frame = bytearray(ACK)
     frame[PSN:BEHIND_BTH] = psn.to_bytes(3, "big")
     frame[BEHIND_BTH] = syndrome
@@ -27,16 +27,16 @@ def answered(psn: int, syndrome: int = 0x1F) -> bytes:
 
 @dataclass
 class Responder:
-    """`written`: addresses in the order in which they were written; `data` the records."""
+    """`written`: addresses in the order of writes; `data`: the records."""
 
     psn: int = 0
     written: list[int] = field(default_factory=list)
     data: list[bytes] = field(default_factory=list)
-    not_ready: int = 0  # so many requests find no receive request
+    not_ready: int = 0  # number of requests without a receive request
     is_naked: bool = False
 
     def take(self, frame: bytes) -> Iterator[bytes]:
-        """What it answers to a request."""
+        """Yield the answers to a request."""
         assert frame[-4:] == icrc(frame[14:-4])
         psn, ack_request = int.from_bytes(frame[PSN:BEHIND_BTH], "big"), frame[PSN - 1] >> 7
         ahead = (psn - self.psn) % (2 * HALF)

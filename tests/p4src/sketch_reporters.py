@@ -6,13 +6,13 @@ from dta_path import ours
 from numpy.typing import NDArray
 
 from collectors.dta.packets import SketchMerge
-from collectors.dta.sketches import ROWS
+from collectors.dta.sketch_merge import ROWS
 
 K = 3
 
 
 class Reporters:
-    """So many, each with numbers of its own."""
+    """`count` reporters, each with its own sequence numbers."""
 
     def __init__(self, translator: Gatherer, count: int = K) -> None:
         self._translator, self._sequences = translator, [0] * count
@@ -28,7 +28,7 @@ class Reporters:
         return self._translator.report(ours(report, reporter=reporter, sequence=sequence, **base))
 
     def send_all(self, sketches: NDArray[np.uint32], sketch: int = 0) -> int:
-        """One a reporter, (reporters, rows, columns): how many requests came of it."""
+        """Send a sketch per reporter, (reporters, rows, columns); return the number of requests."""
         return sum(
             self.send(reporter, column, of_one[:, column], sketch)
             for column in range(sketches.shape[2])

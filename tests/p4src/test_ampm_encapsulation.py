@@ -1,6 +1,6 @@
-"""IPv6 packets without the AltMark option: the first switch puts them into outer ones that have it.
+"""IPv6 packets without the AltMark option: the first switch encapsulates them in packets with it.
 
-RFC 9343 leaves the option to a packet's source; RFC 2473 is how one IPv6 packet goes into another.
+RFC 9343 leaves the option to a packet's source; RFC 2473 defines the encapsulation.
 """
 
 import pytest
@@ -37,14 +37,14 @@ METHODS = [
 
 
 def plain(number: int = 0, **ipv6: int) -> bytes:
-    """A UDP packet as its host sends it."""
+    """Return a UDP packet as sent by a host."""
     src, dst = IPV6_ADDRESSES
     segment = UDP(sport=4000, dport=5000, chksum=number) / Raw(bytes(20))
     return bytes(ETHER / IPv6(src=src, dst=dst, **ipv6) / segment)
 
 
 def edge(role: str, method: Method) -> Switch:
-    """A switch at this place of an encapsulated flow's path."""
+    """Return a switch with this role on an encapsulated flow's path."""
     switch = Switch(role, method, flows=0)
     if role == FIRST:
         switch.encapsulate(method, flow_mon_id=FLOW_MON_ID)
@@ -57,7 +57,8 @@ def test_the_outer_packet_byte_by_byte() -> None:
     data = plain(tc=0xB9, fl=0x12345, hlim=7)
     expected = bytes.fromhex(
         "020000000002 020000000001 86dd"
-        "6b912345 004c 00 40"  # traffic class and flow label as inside; 28 + 40 + 8 bytes follow
+        # traffic class and flow label of the inner header; 28 + 40 + 8 bytes follow
+        "6b912345 004c 00 40"
         "fd00ed9e000000000000000000000001 fd00ed9e000000000000000000000002"
         "29 00 1204 abcde800"  # hop-by-hop, then IPv6; FlowMonID 0xABCDE, L = 1, D = 0
         "6b912345 001c 11 07"
@@ -145,15 +146,16 @@ def test_all_points_record_an_encapsulated_flow_alike() -> None:
 
 
 def with_ecn(data: bytes, at: int, ecn: int) -> bytes:
-    """The frame, with these ECN bits in the IPv6 header at this offset."""
+    """Return the frame with these ECN bits in the IPv6 header at this offset."""
     return data[: at + 1] + bytes((data[at + 1] & 0xCF | ecn << 4,)) + data[at + 2 :]
 
 
 @pytest.mark.parametrize("sent", [0, 1, 2, 3])
 @pytest.mark.parametrize("met", range(4))
-def test_congestion_seen_inside_is_told_outside(sent: int, met: int) -> None:
-    """RFC 6040 section 4.2: what routers make of the outer packet's ECN means the inner one's, if
-    that is capable: CE, and ECT(1) of ECT(0). But it does not drop the other ones."""
+def test_congestion_marks_are_copied_to_the_inner_packet(sent: int, met: int) -> None:
+    """RFC 6040 section 4.2: congestion marks of the outer packet are copied to an ECN-capable inner
+    one: CE, and ECT(1) over ECT(0). Other inner packets are not dropped.
+    """
     data = with_ecn(plain(), 14, sent)
     inside = edge(FIRST, Method.STEP).pass_on(data, L)
     assert inside == with_ecn(inside, 14, sent)
@@ -190,7 +192,7 @@ def test_an_inner_packet_that_is_cut_goes_on_without_marks() -> None:
 
 
 def test_a_tunnel_of_the_hosts_own_is_not_taken_apart() -> None:
-    """A host's IPv6-in-IPv6 packet with the option of its own: marked in place, and no more."""
+    """A host's own IPv6-in-IPv6 packet with the option is only marked in place."""
     near, far = (Switch(role, Method.STEP, flows=0) for role in (FIRST, LAST))
     for switch, role in ((near, FIRST), (far, LAST)):
         switch.watch_ipv6(role, Method.STEP, flow_mon_id=FLOW_MON_ID, addresses=TUNNEL)

@@ -1,4 +1,4 @@
-"""A full watch list: 1,024 flows of all methods at once over three switches, each exact."""
+"""A full watch list: 1,024 flows with all methods over three switches, each exact."""
 
 import random
 from collections import defaultdict
@@ -22,7 +22,7 @@ LOSS = 0.1
 
 
 class Passing(NamedTuple):
-    """A packet at a switch: when it comes, of which flow and block it is, and its marks."""
+    """A packet at a switch: arrival time, flow, block and marks."""
 
     time_us: int
     flow: int
@@ -36,7 +36,7 @@ def method_of(flow: int) -> Method:
 
 
 def sent(rng: random.Random) -> list[Passing]:
-    """None to ten packets of each flow, at any times."""
+    """Return none to ten packets of each flow, at random times."""
     frames = [frame(flow) for flow in range(FLOWS)]
     start_us, end_us = FIRST_BLOCK * L, (FIRST_BLOCK + BLOCKS) * L
     return sorted(
@@ -47,7 +47,7 @@ def sent(rng: random.Random) -> list[Passing]:
 
 
 def pass_on(switch: Switch, packets: list[Passing], *, is_first: bool) -> list[Passing]:
-    """All packets over one switch; the first one makes the marks."""
+    """Send all packets through one switch; the first one sets the marks."""
     out = []
     for time_us, flow, block, is_pulse, data in packets:
         left = switch.pass_on(data, time_us)
@@ -55,14 +55,14 @@ def pass_on(switch: Switch, packets: list[Passing], *, is_first: bool) -> list[P
             colour, pulse = marks(left)
             inverted = method_of(flow) == Method.MULTIPLEXED and colour != block & 1
             is_pulse = bool(pulse) or inverted
-        if method_of(flow) == Method.PULSE:  # the block is the time's, at each switch anew
+        if method_of(flow) == Method.PULSE:  # the block is determined by time at each switch
             block = time_us // L
         out.append(Passing(time_us, flow, block, is_pulse, left))
     return out
 
 
 def expected(packets: list[Passing]) -> dict[tuple[int, int], tuple[Record, Record, Record]]:
-    """By flow and block: its record, its pulse's, and its only sample's but for the hash."""
+    """Return by flow and block: its record, its pulse's, and its only sample's without the hash."""
     running: dict[int, int] = defaultdict(int)
     times: dict[tuple[int, int], list[int]] = defaultdict(list)
     pulses: dict[tuple[int, int], Record] = {}
@@ -102,7 +102,8 @@ def test_each_of_a_thousand_flows_is_counted_exactly() -> None:
             for packet in passed
             if rng.random() >= LOSS
         ]
-    assert [p.data for p in passed] == [frame(p.flow) for p in passed]  # no mark behind the last
+    # no marks after the last switch
+    assert [p.data for p in passed] == [frame(p.flow) for p in passed]
     assert len(passed) > FLOWS
     assert pulses > FLOWS
 

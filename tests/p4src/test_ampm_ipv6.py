@@ -1,4 +1,4 @@
-"""IPv6: the AltMark option of RFC 9343, put in by the host, marked in place by the first switch."""
+"""IPv6: AltMark option of RFC 9343, inserted by the host and marked by the first switch."""
 
 import pytest
 from ampm_path import (

@@ -1,4 +1,4 @@
-"""What alternate marking does to packets: the marks, their removal, and nothing to all others."""
+"""Effects of alternate marking on packets: marks, their removal, and none on other packets."""
 
 import pytest
 from ampm_path import FIRST, LAST, MIDDLE, L, Switch, checked, frame, marks
@@ -139,14 +139,14 @@ def test_packets_of_no_watched_flow_pass_untouched_and_uncounted(
         assert switch.packets(0, 1) == (0, 0)
 
 
-TAKEN = {  # the DSCP bits that a method takes
+TAKEN = {  # DSCP bits used by a method
     method: bool(method & (Method.STEP | Method.MULTIPLEXED)) * 1 | bool(method & Method.PULSE) * 2
     for method in ALL_METHODS
 }
 
 
 @pytest.mark.parametrize("version_and_length", [0x40, 0x44])
-def test_what_is_too_short_for_ipv4_is_nobody_s_packet(version_and_length: int) -> None:
+def test_packets_too_short_for_ipv4_are_not_watched(version_and_length: int) -> None:
     data = frame()[:14] + bytes((version_and_length,)) + frame()[15:]
     for role in (FIRST, MIDDLE, LAST):
         switch = Switch(role, Method.DOUBLE, flows=0)
@@ -156,7 +156,7 @@ def test_what_is_too_short_for_ipv4_is_nobody_s_packet(version_and_length: int) 
 
 
 def test_a_host_cannot_send_marks_of_its_own() -> None:
-    """The first switch makes the marks: what a host had put into their bits means nothing."""
+    """The first switch sets the marks: values of these bits from a host are ignored."""
     for method in ALL_METHODS:
         switch = Switch(FIRST, method)
         left = 3 & ~TAKEN[method]
@@ -166,7 +166,7 @@ def test_a_host_cannot_send_marks_of_its_own() -> None:
 
 @pytest.mark.parametrize("method", ALL_METHODS)
 def test_each_dscp_is_what_it_was_behind_the_domain(method: Method) -> None:
-    """The last switch is told what the taken bits are outside; all others are not touched."""
+    """The last switch is configured with the outside values of these bits; others are unchanged."""
     near, middle = (Switch(role, method, flows=64) for role in (FIRST, MIDDLE))
     far = Switch(LAST, method, flows=0)
     for dscp in range(64):
@@ -180,7 +180,7 @@ def test_each_dscp_is_what_it_was_behind_the_domain(method: Method) -> None:
 
 
 def test_what_a_flow_has_in_the_taken_bits_outside_is_given_to_all_its_packets() -> None:
-    """As a flow's entry says (EF here), whatever a packet had."""
+    """As in a flow's entry (EF here), whatever the packet had."""
     near, far = Switch(FIRST, Method.DOUBLE), Switch(LAST, Method.DOUBLE, flows=0)
     far.watch(LAST, Method.DOUBLE, dst_port=5000, dscp=46)
     for dscp in (44, 45, 46, 47):

@@ -1,7 +1,7 @@
 """Whole paths: random traffic, loss, reordering and clock errors, and every block exact.
 
-Within a method's law (clock error A + path delay D against block L) nothing may be wrong, over the
-wrap of the clock too; well beyond it something must be, or the law would not be the law.
+Within a method's limit (clock error A + path delay D against block L) all results must be right,
+also when the clock wraps; well beyond it some must be wrong, or the limit would be too low.
 """
 
 import heapq
@@ -22,8 +22,8 @@ BLOCKS = 4
 @dataclass(frozen=True)
 class Setting:
     method: Method
-    error_us: int = 0  # clocks differ by this much
-    delay_us: int = 0  # of the path: each of its two links takes 0 to half of it
+    error_us: int = 0  # maximum difference between clocks
+    delay_us: int = 0  # maximum delay of the path: each of its two links takes up to half of it
     loss: float = 0.0
     first_block: int = 8
     seed: int = 1
@@ -31,11 +31,11 @@ class Setting:
 
 @dataclass
 class Outcome:
-    """What was true and what was recorded: [switch][block since the first one]."""
+    """Ground truth and records: [switch][block since the first one]."""
 
     arrivals_us: list[list[list[int]]]
     pulses_us: list[list[list[int]]]
-    records: list[list[tuple[Record, Record]]]  # of block and pulse, by arrival
+    records: list[list[tuple[Record, Record]]]  # of block and pulse, at arrival
     samples: list[list[dict[int, Record]]]
 
 
@@ -56,7 +56,7 @@ def run(setting: Setting) -> Outcome:
     samples: list[list[dict[int, Record]]] = [[] for _ in switches]
     start_us = setting.first_block * L - ahead_us[0]
     end_us = start_us + BLOCKS * L
-    # An event: time, order, switch, packet's block or -1 to read, is it the pulse, frame.
+    # An event: time, order, switch, packet's block or -1 to read, whether it is the pulse, frame.
     events: list[tuple[int, int, int, int, bool, bytes]] = []
     for number, at_us in enumerate(range(start_us, end_us, SPACING_US)):
         block = (at_us - start_us) // L
@@ -92,7 +92,7 @@ def run(setting: Setting) -> Outcome:
 
 
 def errors(setting: Setting) -> list[str]:
-    """What the switches have wrong, in words."""
+    """Return the errors of the switches' records, as text."""
     outcome = run(setting)
     wrong = []
     for place in range(3):
@@ -112,7 +112,7 @@ def errors(setting: Setting) -> list[str]:
 
 
 STEP, DOUBLE, MULTIPLEXED = Method.STEP, Method.DOUBLE, Method.MULTIPLEXED
-LAWS = [  # method, A + D of its law
+LAWS = [  # method, limit of A + D
     (STEP, L // 2),
     (DOUBLE, L // 2),
     (MULTIPLEXED, L // 4 - L // 32),
@@ -135,7 +135,7 @@ def test_within_its_law_a_method_is_exact(
 
 @pytest.mark.parametrize(("method", "law_us"), LAWS)
 def test_beyond_its_law_a_method_is_wrong(method: Method, law_us: int) -> None:
-    """By delay, which the law adds to the clock error: all packets and pulses late."""
+    """By delay, which adds to the clock error: all packets and pulses are late."""
     outcomes = [errors(Setting(method, 0, 4 * law_us, seed=seed)) for seed in range(3)]
     assert any(outcomes)
 
@@ -160,7 +160,7 @@ def test_samples_pair_to_true_delays(first_block: int) -> None:
 
 
 def test_loss_by_pulses_is_exact_in_order_and_wrong_by_what_overtakes() -> None:
-    """Between two pulses, the counts at both ends differ by what was lost: if nothing overtakes."""
+    """Between two pulses, the counts at both ends differ by the loss, if there is no reordering."""
     for delay_us, is_exact in ((0, True), (L // 8, False)):
         outcome = run(Setting(Method.PULSE, 0, delay_us, seed=4))
         growth = []

@@ -1,4 +1,4 @@
-"""What the points of a path know after some packets: counts, times, pulses, samples."""
+"""Records of the points of a path after some packets: counts, times, pulses, samples."""
 
 import pytest
 from ampm_path import BLOCK, FIRST, LAST, MIDDLE, PULSE, SAMPLE, L, Record, Switch, frame, marks
@@ -10,12 +10,12 @@ NOTHING = Record(0, (0, 0, 0))
 
 
 def coloured(colour: int, pulse: int = 0, *, flow: int = 0, number: int = 0) -> bytes:
-    """A frame as it travels inside the domain."""
+    """Return a frame as sent inside the domain."""
     return frame(flow, number, tos=colour << 2 | pulse << 3)
 
 
 def both(record: Record) -> tuple[Record, Record]:
-    return record, record  # no time passes between arrival and departure here
+    return record, record  # arrival and departure are simultaneous here
 
 
 # --- step ------------------------------------------------------------------------------------
@@ -40,7 +40,7 @@ def test_a_block_s_record_has_its_packets_the_sum_of_their_times_and_the_first_o
         (5 * L, 1, 5 * L, 0),
         (5 * L, 0, 4 * L, L),  # late
         (5 * L + L // 2 - 1, 0, 4 * L, L + L // 2 - 1),  # as late as can be
-        (5 * L + L // 2, 0, 6 * L, -L // 2),  # as early as can be: the clock is behind
+        (5 * L + L // 2, 0, 6 * L, -L // 2),  # earliest possible: the clock is behind
         (6 * L - 1, 0, 6 * L, -1),
         (6 * L - 1, 1, 5 * L, L - 1),
         (WRAP, 1, WRAP - L, L),  # late, over the wrap of the clock
@@ -147,8 +147,8 @@ def test_a_doubled_pulse_is_counted_and_the_first_one_s_time_kept() -> None:
 @pytest.mark.parametrize(
     ("method", "block"),
     [
-        (Method.DOUBLE, 4),  # the colour tells
-        (Method.PULSE, 5),  # only the time does: beyond the method's limit
+        (Method.DOUBLE, 4),  # by the colour
+        (Method.PULSE, 5),  # only by time: beyond the method's limit
     ],
 )
 def test_a_pulse_that_comes_in_the_next_block(method: Method, block: int) -> None:
@@ -156,7 +156,7 @@ def test_a_pulse_that_comes_in_the_next_block(method: Method, block: int) -> Non
     at_us = 5 * L + L // 4
     switch.pass_on(coloured(0, 1), at_us)
     assert switch.read(PULSE, block & 1) == both(Record(block * L, (1, at_us, 1)))
-    # A late pulse beside the block's own one is seen as doubled.
+    # A late pulse together with the block's own one looks duplicated.
     switch.pass_on(coloured(block & 1 if method is Method.DOUBLE else 0, 1), at_us + 1)
     assert switch.read(PULSE, block & 1) == both(Record(block * L, (2, at_us, 1)))
 
@@ -189,7 +189,7 @@ def test_the_window_of_a_multiplexed_pulse_is_one_part_in_32(at: int, is_pulse: 
         (L // 4, 0, 5, 1),  # the pulse slot: the inverted bit is the pulse
         (L // 2, 0, 5, 1),
         (3 * L // 4 - 1, 0, 5, 1),
-        (3 * L // 4, 0, 6, 0),  # a packet of the next block, by a clock that is behind
+        (3 * L // 4, 0, 6, 0),  # a packet of the next block, with a clock that is behind
         (L // 2, 1, 5, 0),
         (L - 1, 1, 5, 0),
     ],
@@ -213,7 +213,7 @@ def test_what_a_multiplexed_bit_means_depends_on_the_slot(
 
 
 def samples(switch: Switch, colour: int) -> dict[int, Record]:
-    """Place -> record of arrivals."""
+    """Return place -> record of arrivals."""
     places = {place: switch.read(SAMPLE, 8 * colour + place) for place in range(8)}
     assert all(arrival == departure for arrival, departure in places.values())
     return {place: arrival for place, (arrival, _) in places.items() if arrival != NOTHING}

@@ -1,4 +1,4 @@
-"""Raw frames over real interfaces: IPv6 with and without the option, fragments, and long ones."""
+"""Raw frames over real interfaces: IPv6 with and without the option, fragments, and long frames."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ from controllers.connection import connection, cpu_ports
 from controllers.forwarding import forwarding_entries
 from telemark.accounting import pcap
 from telemark.accounting.packet_accounting import PacketAccounting
-from telemark.errors import TestbedError
+from telemark.errors import IDLE_MACHINE, TestbedError
 from telemark.network import Network
 from topologies.basic import Line
 
@@ -112,7 +112,7 @@ with Network(topo, run, program="p4src/ampm/ampm.p4", switch_options=cpu_ports(t
         sending = asyncio.create_task(send(net, sent, run, start_us))
         async for report in collector.blocks(first, first + 50):
             if report.problems:
-                raise TestbedError(f"{report.problems[0]}; leave the machine more idle")
+                raise TestbedError(f"{report.problems[0]}; {IDLE_MACHINE}")
             reports.append(report)
             if sending.done():
                 break
@@ -126,7 +126,7 @@ for near, far, what, switch, name in points:
              for f in (1, 2, 3) for r in reports}
     errors = [found[key] - true[key] for key in true]
     if any(errors) and longest_us(net) >= SCHEDULE.block_us / 4:  # see check_limits()
-        raise TestbedError(f"frames took up to {longest_us(net)} us; leave the machine more idle")
+        raise TestbedError(f"frames took up to {longest_us(net)} us; {IDLE_MACHINE}")
     checks.append(Check(f"{switch} {name}: error", max(map(abs, errors)), 0))
     for flow in (1, 2, 3):
         total = sum(n for (f, _), n in true.items() if f == flow)

@@ -1,4 +1,4 @@
-"""p4src/congestion: what is marked, what probes bring back, and what hostile ones get."""
+"""p4src/congestion: marking, probe results, and hostile probes."""
 
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,7 @@ def test_what_has_no_way_or_no_time_left_is_dropped(program: str, control: str, 
 
 
 def probed(hops: int, ports: list[int], behind: bytes = b"") -> list[tuple[int, bytes]]:
-    """What becomes of a probe that has been at so many switches."""
+    """Return the frames sent for a probe that has passed `hops` switches."""
     data = b"".join(bytes([hop == hops - 1 and 0x80, 9]) + bytes(16) for hop in range(hops))
     frame = PROBE + bytes([hops]) + data + bytes(ports) + behind
     frames: list[tuple[int, bytes]] = switch_of("link_monitor.p4", "MonitorIngress").process(

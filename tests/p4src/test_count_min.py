@@ -1,4 +1,4 @@
-"""p4src/count_min: each packet of a flow counts in each row, where the controller says it does."""
+"""p4src/count_min: each packet of a flow is counted in each row, at the controller's position."""
 
 import struct
 from pathlib import Path
@@ -16,14 +16,14 @@ from minip4.engine.keys import Lpm
 
 PROGRAM = Path(__file__).parents[2] / "p4src" / "count_min" / "count_min.p4"
 INGRESS = "CountMinIngress"
-WIDTH = 272  # as the program has it where nobody says otherwise
+WIDTH = 272  # default of the program
 CPU_PORT = 255
 ANSWER = struct.Struct(">HI6s8Q")
 MAC = "02:00:00:00:00:01"
 
 
 class Sketch:
-    """A switch with a sketch, whose hash functions `seed` chose."""
+    """A switch with a sketch, whose hash functions are chosen by `seed`."""
 
     def __init__(self, seed: int) -> None:
         self.control = CountMin(WIDTH, seed)
@@ -43,7 +43,7 @@ class Sketch:
         assert len(self._switch.process(1, bytes(Ether(dst=MAC, src=MAC) / packet), 0)) == 1
 
     def counters(self) -> NDArray[np.int64]:
-        """By readout packets, as the controller reads them."""
+        """Read the counters by readout packets, like the controller."""
         columns = [self._ask(index) for index in range(WIDTH)]
         return np.array(columns, dtype=np.int64).T
 
@@ -51,7 +51,7 @@ class Sketch:
         return self.control.estimate(counters, self.control.places(*flow))
 
     def _ask(self, index: int) -> tuple[int, ...]:
-        request = struct.pack(">HI", COUNTERS, index) + bytes(8)  # simple_switch takes no less
+        request = struct.pack(">HI", COUNTERS, index) + bytes(8)  # minimum size for simple_switch
         ((port, answer),) = self._switch.process(CPU_PORT, request, 0)
         assert port == CPU_PORT
         return ANSWER.unpack_from(answer)[3 : 3 + ROWS]
@@ -74,7 +74,7 @@ def test_flows_that_share_no_counter_are_counted_exactly(seed: int) -> None:
         segment = (UDP if protocol == 17 else TCP)(sport=sport, dport=dport)
         for _ in range(packets):
             sketch.send(IP(src=src, dst=dst) / segment)
-    sketch.send(IP(src="10.0.0.1", dst="10.0.0.2") / ICMP())  # no ports: of no flow
+    sketch.send(IP(src="10.0.0.1", dst="10.0.0.2") / ICMP())  # no ports: not part of a flow
     counters = sketch.counters()
     assert [*counters.sum(axis=1)] == [sum(FLOWS.values())] * ROWS
     assert {flow: sketch.estimate(counters, flow) for flow in FLOWS} == FLOWS

@@ -1,4 +1,4 @@
-"""Append: each entry is in memory once and in order, as many at a time as a batch has."""
+"""Append: each entry is in memory once and in order, written in batches."""
 
 import random
 
@@ -64,7 +64,7 @@ def test_what_is_gathered_can_be_had_before_a_batch_is_full() -> None:
     assert reader.pull().tolist() == [0, 1, 2, 3]
 
 
-def test_an_urgent_entry_does_not_wait_and_tells_whose_it_is() -> None:
+def test_an_immediate_entry_does_not_wait_and_reports_its_list() -> None:
     translator = Gatherer()
     ring = translator.lists(8, batches=4, count=3)[2]
     reader = Reader(ring)
@@ -75,7 +75,7 @@ def test_an_urgent_entry_does_not_wait_and_tells_whose_it_is() -> None:
     assert [each.immediate for each in translator.nic.completions()] == [2]
 
 
-def test_numbers_of_batches_begin_anew_after_the_last() -> None:
+def test_batch_numbers_wrap_after_the_last() -> None:
     translator = Gatherer()
     ring = translator.lists(1, batches=8, count=1)[0]
     translator.engine.register_write("append_number", 0, NUMBERS - 2)
@@ -97,7 +97,7 @@ def test_the_prototype_appends_to_the_same_lists() -> None:
 
 @pytest.mark.parametrize("number", [4, 5, 0x7FFFFFFF, 0xFFFFFFFF])
 def test_lists_that_are_not_there_are_not_written(number: int) -> None:
-    """The published generator sends to one list more than there are, and that is written."""
+    """The published generator sends to one list too many, and it is written."""
     translator = Gatherer()
     rings = translator.lists(1, batches=4, count=4, first=8)
     assert translator.report(entry(9, number)) == 0
@@ -108,7 +108,7 @@ def test_lists_that_are_not_there_are_not_written(number: int) -> None:
 
 
 def test_lists_have_the_registers_that_they_were_given() -> None:
-    """Other services have others."""
+    """Other services use others."""
     translator = Gatherer()
     translator.lists(2, batches=4, count=4, first=8)
     for _ in range(3):
@@ -144,12 +144,12 @@ def test_an_entry_that_was_here_before_is_not_appended_again() -> None:
 
 
 def test_what_the_rate_refuses_is_gathered_when_it_comes_again() -> None:
-    """It costs nothing to gather an entry, and a request to write a batch."""
+    """Gathering an entry costs nothing, writing a batch costs a request."""
     translator = Gatherer()
     ring = translator.lists(2, batches=8, count=1)[0]
     translator.limit(1, interval_ns=1_000_000)
     written = [translator.report(entry(number), time_us=1) for number in range(5)]
-    assert written == [0, 1, 0, 0, 0]  # the last two are refused: a batch would be full
+    assert written == [0, 1, 0, 0, 0]  # the last two are rejected: a batch would be full
     assert translator.events()["too fast"] == 2
     assert translator.report(entry(3), time_us=2000) == 1
     assert Reader(ring).pull().tolist() == [0, 1, 2, 3]

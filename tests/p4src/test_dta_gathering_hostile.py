@@ -1,4 +1,4 @@
-"""Reports made to do harm: any list, hop, column or length, cut or damaged; and any packet-out."""
+"""Hostile reports: any list, hop, column or length, truncated or damaged; and any packet-out."""
 
 import random
 

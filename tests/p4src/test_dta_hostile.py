@@ -1,4 +1,4 @@
-"""Reports damaged or made to do harm: nothing is written outside, and all that comes is counted."""
+"""Damaged or hostile reports: no writes outside of regions, and all are counted."""
 
 import random
 from collections import Counter
@@ -10,8 +10,8 @@ from dta_path import COLLECTOR, REPORTERS, Translator, ours, tracked
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from collectors.dta.counters import COUNTER
 from collectors.dta.hashes import key_words, slots
+from collectors.dta.key_increment import COUNTER
 from collectors.dta.key_write import slot
 from collectors.dta.packets import (
     DTA,
@@ -29,7 +29,7 @@ from collectors.roce.softnic import BASE
 
 SLOTS = 64
 KEY = (1 << 128) - 1
-UDP_LENGTH, PAYLOAD = 38, 42  # where they begin
+UDP_LENGTH, PAYLOAD = 38, 42  # offsets in a frame
 OUR_PORT = (40042).to_bytes(2, "big")
 REPORTS = [
     KeyWrite(redundancy=3, key=KEY, data=[1]), KeyWrite(redundancy=8, key=5, data=[1, 2, 3]),
@@ -45,7 +45,7 @@ FRAMES = [
 
 
 def translator() -> Translator:
-    """With a store for each of its primitives; the region of three words is said to be larger."""
+    """Return a translator with a store per primitive; one region is smaller than configured."""
     made = Translator()
     made.session(1, slot(1), SLOTS)
     made.session(2, slot(3), SLOTS // 2)
@@ -59,7 +59,7 @@ def translator() -> Translator:
 
 
 def events(made: Translator) -> dict[str, int]:
-    """Of all reporters."""
+    """Return the counters of all reporters."""
     return dict(sum((Counter(made.events(reporter)) for reporter in range(3)), Counter()))
 
 
@@ -68,20 +68,20 @@ def test_hostile_reports_do_what_a_model_of_the_documentation_does() -> None:
     counted = dta_model.fuzz(seed=1, count=500)
     assert set(counted) == {
         "translated", "malformed", "out of range", "not configured", "duplicate", "out of order",
-        "column twice", "recovered", "nacked", "begun anew",
+        "column twice", "recovered", "nacked", "restarted",
     }  # fmt: skip
     assert counted["translated"] > 200
 
 
 def numbered(frame: bytes, sequence: int) -> bytes:
-    """The same report with another number, where it is ours."""
+    """Return the same report with another number, if it has Telemark's format."""
     if frame[36:38] != OUR_PORT:
         return frame
     return frame[: PAYLOAD + 4] + sequence.to_bytes(4, "big") + frame[PAYLOAD + 8 :]
 
 
 def damaged(frame: bytes, rng: random.Random) -> bytes:
-    """Some bytes behind the UDP ports changed, and now and then the end cut off."""
+    """Change some bytes after the UDP ports, and sometimes truncate the frame."""
     data = bytearray(frame)
     for _ in range(rng.randrange(1, 5)):
         data[rng.randrange(UDP_LENGTH, len(data))] = rng.choice((0, 1, 3, 7, 8, 9, 0x7F, 0xFF))
@@ -90,7 +90,7 @@ def damaged(frame: bytes, rng: random.Random) -> bytes:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_damaged_reports_do_no_harm(seed: int) -> None:
-    """The collector refuses no request for where it writes to, and each report has one event."""
+    """The collector rejects no request for its address, and each report has one event."""
     made, rng, came = translator(), random.Random(seed), 0
     made.track(2, 0)
     for n in range(600):
@@ -102,7 +102,7 @@ def test_damaged_reports_do_no_harm(seed: int) -> None:
     assert all(frame[-4:] == icrc(frame[14:-4]) for frame in made.sent)
     assert len(made.sent) > 200
     happened = Counter(events(made))
-    for besides in ("nacked", "recovered", "begun anew"):
+    for besides in ("nacked", "recovered", "restarted"):
         del happened[besides]
     assert happened.total() == came
     for nack in made.nacks:
@@ -113,7 +113,7 @@ def test_damaged_reports_do_no_harm(seed: int) -> None:
 @pytest.mark.parametrize("missing", [0, 1, 2, 7, 8])
 @pytest.mark.parametrize("adds", [False, True], ids=["writes", "adds"])
 def test_a_region_ends_at_its_last_byte(missing: int, *, adds: bool) -> None:
-    """Where the last slot reaches past it, by one byte only, nothing is sent."""
+    """If the last slot exceeds it by a single byte, nothing is sent."""
     keys = key_words(range(1000))
     last = int(np.flatnonzero(slots(keys, 1, SLOTS)[0] == SLOTS - 1)[0])
     made = Translator()
@@ -143,7 +143,7 @@ def test_a_report_that_was_cut_writes_nothing(length: int) -> None:
 
 
 def test_a_report_that_says_another_length_writes_nothing() -> None:
-    """Bytes behind the datagram are padding, and no part of it."""
+    """Bytes after the datagram are padding, and not part of it."""
     made = translator()
     for report in (KeyWrite(key=1, data=[1]), KeyIncrement(key=1, addend=1)):
         frame = ours(report)
@@ -157,7 +157,7 @@ def test_a_report_that_says_another_length_writes_nothing() -> None:
 
 @pytest.mark.parametrize("first", [0x00, 0x20, 0x90, 0xFF])
 def test_a_version_that_is_not_known_has_no_number(first: int) -> None:
-    """What it says may stand elsewhere: nothing is asked for."""
+    """Its fields may be elsewhere: nothing is requested."""
     frame = bytearray(ours(REPORTS[0], reporter=7, sequence=9, retransmittable=1))
     frame[PAYLOAD] = first
     made = translator()

@@ -1,4 +1,4 @@
-"""An INT sink that tells paths by DTA: reports of which packets, and what is left to INT."""
+"""An INT sink that reports paths by DTA: packets that cause reports, and those left to INT."""
 
 import random
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from int_path import (
     tcp,
     udp,
 )
-from int_path import opened as report_of
+from int_path import parse_report as report_of
 from reporter_path import (
     APPEND,
     DATA,
@@ -40,20 +40,20 @@ from reporter_path import (
     TRANSLATOR_MAC,
     Report,
     nack,
-    opened,
+    parse_report,
 )
 
-from collectors.dta.paths import Flag, decode, encode
+from collectors.dta.int_paths import Flag, decode, encode
 from minip4.engine.keys import Exact, Ternary
 
 NODE_ID, LATENCY = 0x8000, 0x2000
 NODE = 9
-LISTS = {0: 17, 3: 18}  # of events: new flows, changed paths
+LISTS = {0: 17, 3: 18}  # lists of events: new flows, changed paths
 M, E = Flag.MTU_EXCEEDED, Flag.HOPS_EXCEEDED
 
 
 class Sink(Switch):
-    """Node 9: INT that comes by port 1 goes out of the domain by port 2, and reports by port 3."""
+    """Node 9: INT from port 1 leaves the domain by port 2, and reports leave by port 3."""
 
     def __init__(
         self, wanted: int = DATA, *, period_us: int = NEVER, kept: int = 0,
@@ -81,25 +81,29 @@ class Sink(Switch):
         self.engine.mirror_set(SESSIONS + 1, [(TO_COLLECTOR, 0)])
 
     def report_queue(self) -> None:
-        """Say of the first packet that its queue is full."""
+        """Make the next packet find a full queue."""
         queues = "SinkEgress.departure.packet.queue_reports"
         self.engine.table_add(f"{queues}.queue_reports", [Exact(OUT)], f"{queues}.report_queue",
                               [0, 0, 1, 0xF000])  # fmt: skip
 
     def send(self, frame: bytes, time_us: int = 0, port: int = IN) -> list[tuple[int, bytes]]:
-        """All that leaves, in the order of ports, and of each in that of sending."""
+        """Return all sent frames, ordered by port, then by time."""
         return sorted(self.engine.process(port, frame, 1000 * time_us), key=lambda out: out[0])
 
-    def told(self, frame: bytes, time_us: int = 0, *, leaves: bytes | None = None) -> list[Report]:
-        """The reports of a packet that leaves as `leaves`, or else as any host's does."""
+    def path_reports(
+        self, frame: bytes, time_us: int = 0, *, leaves: bytes | None = None
+    ) -> list[Report]:
+        """Return the reports of a packet; asserts that it is forwarded as `leaves`, default: as any
+        packet.
+        """
         (port, out), *others = self.send(frame, time_us)
         assert (port, out) == (OUT, udp() if leaves is None else leaves)
         assert all(port == TO_COLLECTOR for port, _ in others)
-        return [opened(frame) for _, frame in others]
+        return [parse_report(frame) for _, frame in others]
 
 
 def pushed(frame: bytes, *nodes: int, instructions: int = NODE_ID, **given: int) -> bytes:
-    """The frame with INT, behind these switches."""
+    """Return the frame with INT of these switches."""
     source = Switch(nodes[0], outside=[IN])
     version = 6 if frame[12:14] == b"\x86\xdd" else 4
     source.embed_data(instructions, version=version, **given)
@@ -110,7 +114,7 @@ def pushed(frame: bytes, *nodes: int, instructions: int = NODE_ID, **given: int)
 
 
 def key(protocol: int = 17) -> bytes:
-    """Of the flow of all packets here."""
+    """Return the key of the flow of all packets here."""
     return bytes.fromhex("0a000001 0a000002 0fa0 1388") + bytes([protocol, 0, 0, 0])
 
 
@@ -119,20 +123,20 @@ def key(protocol: int = 17) -> bytes:
     [(udp, DSCP, 17), (udp, PORT, 17), (udp, NEW_UDP, 17), (udp, PROBE, 17), (tcp, DSCP, 6),
      (tcp, NEW_UDP, 6), (tcp, PROBE, 6)],
 )  # fmt: skip
-def test_a_path_is_told_of_a_packet_that_leaves_as_it_came(
+def test_a_path_is_reported_for_a_packet_that_leaves_as_it_came(
     make: object, mark: int, protocol: int
 ) -> None:
     frame = make()  # type: ignore[operator]
-    (report,) = Sink().told(pushed(frame, 3, 4, mark=mark), 9000, leaves=frame)
+    (report,) = Sink().path_reports(pushed(frame, 3, 4, mark=mark), 9000, leaves=frame)
     assert (report.opcode, report.sequence, report.detail) == (KEY_WRITE, 0, bytes([2, 7, 0, 0]))
     assert report.key == key(protocol)
     assert report.words == tuple(encode([3, 4, NODE]))
 
 
 @pytest.mark.parametrize("count", range(1, 9))
-def test_of_a_path_the_last_six_switches_are_told(count: int) -> None:
+def test_the_last_six_switches_of_a_path_are_reported(count: int) -> None:
     nodes = [*range(11, 11 + count)]
-    (report,) = Sink().told(pushed(udp(), *nodes))
+    (report,) = Sink().path_reports(pushed(udp(), *nodes))
     assert report.words == tuple(encode([*nodes, NODE]))
     path = decode(np.array([report.words]))
     assert path.hops.tolist() == [count + 1]
@@ -143,25 +147,25 @@ def test_of_a_path_the_last_six_switches_are_told(count: int) -> None:
 def test_what_leaves_where_it_came_in_has_a_path_of_one() -> None:
     sink = Sink(DATA | POSTCARD, outside=(IN, OUT))
     sink.embed_data(NODE_ID)
-    data, postcard = sink.told(udp())
+    data, postcard = sink.path_reports(udp())
     assert data.words == tuple(encode([NODE]))
     assert (postcard.detail, postcard.words) == (bytes([2, 0, 1, 0]), (NODE,))
 
 
 def test_a_host_cannot_make_up_where_its_packets_were() -> None:
-    """Nor that hops are missing: INT from outside the domain is payload, and not watched."""
+    """Nor missing hops: INT from outside the domain is payload, and not watched."""
     sink = Sink(outside=(IN, OUT))
     sink.embed_data(NODE_ID)
     ((port, _),) = sink.send(pushed(udp(), 3, 4, hops=1))
     assert port == OUT
 
 
-def test_a_path_is_told_again_when_it_changes_or_after_a_period() -> None:
+def test_a_path_is_reported_again_when_it_changes_or_after_a_period() -> None:
     sink = Sink(START | MOVED | DATA, period_us=50_000)
     one, other, longer = pushed(udp(), 3, 4), pushed(udp(), 3, 5), pushed(udp(), 3, 4, 6)
     steps = [(one, 0), (one, 49_999), (one, 50_000), (other, 50_001), (other, 50_002),
              (longer, 60_000), (longer, 109_999), (longer, 110_000)]  # fmt: skip
-    found = [sink.told(frame, time_us) for frame, time_us in steps]
+    found = [sink.path_reports(frame, time_us) for frame, time_us in steps]
     new, path, moved = (APPEND, 17), (KEY_WRITE, 2 << 24 | 7 << 16), (APPEND, 18)
     assert [[(r.opcode, int.from_bytes(r.detail, "big")) for r in each] for each in found] == [
         [new, path], [], [path], [moved, path], [], [moved, path], [], [path]
@@ -171,9 +175,9 @@ def test_a_path_is_told_again_when_it_changes_or_after_a_period() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 4])
-def test_postcards_of_all_hops_tell_how_many_there_are(count: int) -> None:
+def test_postcards_of_all_hops_have_the_path_length(count: int) -> None:
     nodes = [*range(11, 11 + count), NODE]
-    found = Sink(POSTCARD).told(pushed(udp(), *nodes[:-1]))
+    found = Sink(POSTCARD).path_reports(pushed(udp(), *nodes[:-1]))
     assert {(r.opcode, r.key) for r in found} == {(POSTCARDING, key())}
     cards = {report.detail[1]: report.words for report in found}
     assert cards == {hop: (node,) for hop, node in enumerate(nodes)}
@@ -183,22 +187,22 @@ def test_postcards_of_all_hops_tell_how_many_there_are(count: int) -> None:
 
 def test_postcards_are_of_whole_paths_that_have_room() -> None:
     sink = Sink(POSTCARD | DATA)
-    assert [r.opcode for r in sink.told(pushed(udp(), *range(11, 16)))] == [KEY_WRITE]
-    (report,) = sink.told(pushed(udp(), 3, 4, hops=1))
+    assert [r.opcode for r in sink.path_reports(pushed(udp(), *range(11, 16)))] == [KEY_WRITE]
+    (report,) = sink.path_reports(pushed(udp(), 3, 4, hops=1))
     assert report.words == tuple(encode([3, NODE], E))
 
 
-def test_hops_that_are_missing_are_told() -> None:
+def test_missing_hops_are_reported() -> None:
     small = Switch(4, mtu=52)
-    (report,) = Sink(POSTCARD | DATA).told(small.pass_on(pushed(udp(), 3)))
+    (report,) = Sink(POSTCARD | DATA).path_reports(small.pass_on(pushed(udp(), 3)))
     assert report.words == tuple(encode([3, NODE], M))
 
 
-def test_a_full_queue_is_told_at_once_and_is_no_change_of_the_path() -> None:
+def test_a_full_queue_is_reported_immediately_and_is_no_change_of_the_path() -> None:
     sink = Sink(DATA | MOVED)
     sink.report_queue()
     frame = pushed(udp(), 3)
-    found = [sink.told(frame, time_us) for time_us in range(3)]
+    found = [sink.path_reports(frame, time_us) for time_us in range(3)]
     assert [[r.words[0] >> 16 & 7 for r in each] for each in found] == [[Flag.CONGESTED], [], []]
     assert [r.opcode for r in found[0]] == [KEY_WRITE]
 
@@ -207,7 +211,7 @@ def test_reports_come_again_after_a_nack() -> None:
     sink = Sink(DATA | POSTCARD, period_us=0, kept=1)
     frame = pushed(udp(), 3, 4)
     sent = [out for n in range(3) for port, out in sink.send(frame, n) if port == TO_COLLECTOR]
-    assert [opened(out).sequence for out in sent] == [*range(12)]
+    assert [parse_report(out).sequence for out in sent] == [*range(12)]
     again = sink.send(nack(5, 3), port=TO_COLLECTOR)
     assert again == [(TO_COLLECTOR, out) for out in sent[5:8]]
     assert sink.send(nack(12, 1), port=TO_COLLECTOR) == []
@@ -223,30 +227,30 @@ def test_nacks_to_others_pass() -> None:
 
 @pytest.mark.parametrize("given", [{"instructions": NODE_ID | LATENCY}, {"version": 6}])
 def test_what_has_no_place_in_a_report_is_left_to_int(given: dict[str, int]) -> None:
-    """And so are flows that nobody watches; DTA's reports leave no gap in the numbers of INT's."""
+    """Also for unwatched flows; DTA reports leave no gap in the numbers of INT reports."""
     sink, known = Sink(period_us=0), pushed(udp(), 3)
     frame = udp(version=given.pop("version", 4))
     other = pushed(frame, 3, **given)
     for number in range(2):
-        sink.told(known)
+        sink.path_reports(known)
         out, report = sink.report(other)
         assert (out, report.group.sequence) == (frame, number)
     for mark in (DSCP, PORT, NEW_UDP):
         sink = Sink(dst_port=5001)
         assert sink.report(pushed(udp(), 3, mark=mark))[1].group.node == NODE
-        (told,) = sink.told(pushed(udp(dport=5001), 3, mark=mark), leaves=udp(dport=5001))
-        assert told.words == tuple(encode([3, NODE]))
+        (report,) = sink.path_reports(pushed(udp(dport=5001), 3, mark=mark), leaves=udp(dport=5001))
+        assert report.words == tuple(encode([3, NODE]))
 
 
-def test_what_int_would_not_report_is_not_told() -> None:
+def test_packets_that_int_would_not_report_are_not_reported() -> None:
     sink = Sink()
     reports = f"{sink.egress}.packet.flow_reports.flow_reports"
     sink.engine.table_set_default(reports, "NoAction", [])
-    assert sink.told(pushed(udp(), 3)) == []
+    assert sink.path_reports(pushed(udp(), 3)) == []
 
 
 def test_of_packets_that_never_had_int_md_there_is_no_path() -> None:
-    """They leave where they came in: switches that export, samples that were not chosen."""
+    """They leave where they entered: switches that export, packets that are not sampled."""
     exported = Sink(outside=(IN, OUT))
     exported.watch("export_data", [NODE_ID, ALL])
     assert exported.report(udp())[1].group.node == NODE
@@ -256,15 +260,15 @@ def test_of_packets_that_never_had_int_md_there_is_no_path() -> None:
     assert left_out.report(udp())[1].group.node == NODE
 
 
-def test_what_it_tells_of_packets_in_transit_are_reports_of_int() -> None:
+def test_packets_in_transit_are_reported_by_int() -> None:
     switch = Sink(outside=())
     switch.report_queue()
     assert switch.report(pushed(udp(), 3))[1].group.node == NODE
 
 
 def test_damaged_frames_do_no_harm() -> None:
-    """Whatever comes, reports of both kinds are well formed."""
-    sink, rng, told, reports = Sink(127, period_us=0, kept=1), random.Random(1), 0, 0
+    """For any input, reports of both kinds are well formed."""
+    sink, rng, path_reports, reports = Sink(127, period_us=0, kept=1), random.Random(1), 0, 0
     frames = [*insides(), *(pushed(udp(), *range(1, n)) for n in range(2, 8)), nack(3, 9)]
     for frame in frames:
         for _ in range(40):
@@ -272,12 +276,12 @@ def test_damaged_frames_do_no_harm() -> None:
                 if port != TO_COLLECTOR:
                     assert port == OUT
                 elif out[36:38] == (40042).to_bytes(2, "big"):
-                    report = opened(out)
-                    told += 1
+                    report = parse_report(out)
+                    path_reports += 1
                     assert report.opcode in (KEY_WRITE, APPEND, POSTCARDING)
                     assert len(report.words) == (7 if report.opcode == KEY_WRITE else 1)
                 else:
                     report_of(out)
                     reports += 1
-    assert told > 400
+    assert path_reports > 400
     assert reports > 50

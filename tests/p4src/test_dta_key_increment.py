@@ -7,8 +7,8 @@ from dta_path import Translator, ours, tracked
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from collectors.dta.counters import COUNTER, Counters
 from collectors.dta.hashes import key_words, slots
+from collectors.dta.key_increment import COUNTER, Counters
 from collectors.dta.packets import KeyIncrement, KeyWrite, ShortKeyIncrement
 from collectors.roce.packets import BTH, AtomicETH, Op
 from collectors.roce.softnic import BASE
@@ -18,7 +18,7 @@ KEY = 0x0123456789ABCDEF_FEDCBA9876543210
 
 
 def translator(rows: int = ROWS) -> tuple[Translator, np.ndarray]:
-    """With a store of counters, and what lies in it."""
+    """Return a translator with a store of counters, and the store's content."""
     made = Translator()
     region = made.session(1, COUNTER, rows * SLOTS, fetch_add=True)
     made.counters(SLOTS)
@@ -40,7 +40,7 @@ def test_counters_are_those_of_the_model() -> None:
 
 
 def test_a_request_has_just_the_bytes_of_a_fetch_add() -> None:
-    """The prototype's has four bytes more than it says, and no field of what to compare."""
+    """The prototype's has four bytes more than its length field, and no compare field."""
     made, _ = translator()
     made.report(ours(KeyIncrement(redundancy=1, key=KEY, addend=5)))
     (frame,) = made.sent

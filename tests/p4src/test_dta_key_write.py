@@ -29,7 +29,7 @@ def dtype(words: int) -> np.dtype:
 def translator(
     words: int = 1, count: int = SLOTS, *, bits: int = 31, program: Path = PROGRAM
 ) -> tuple[Translator, np.ndarray]:
-    """With one store, and what lies in it."""
+    """Return a translator with one store, and the store's content."""
     made = Translator(program)
     region = made.session(1, dtype(words), count)
     made.key_write(words, count, bits=bits)
@@ -51,7 +51,7 @@ def test_each_copy_lies_in_its_slot(words: int, copies: int) -> None:
 
 
 def test_many_keys_lie_where_their_hashes_say() -> None:
-    """The last one in a slot stays there."""
+    """The last one in a slot remains."""
     made, records = translator(count=256)
     rng, expected = random.Random(1), np.zeros(256, dtype(1))
     for value in range(300):
@@ -72,7 +72,7 @@ def test_a_key_of_the_prototype_is_ours_with_zeros_in_front() -> None:
     assert records.tobytes() == expected.tobytes() != bytes(records.nbytes)
 
 
-def test_an_immediate_report_is_told_once_with_its_first_slot() -> None:
+def test_an_immediate_report_completes_once_with_its_first_slot() -> None:
     made, _ = translator()
     made.report(ours(KeyWrite(redundancy=3, key=9, data=[5]), immediate=1))
     ((_, immediate, length),) = made.nic.completions()
@@ -93,7 +93,9 @@ def test_the_plain_translator_reads_the_prototype_s_shorter_header() -> None:
 
 
 def test_keys_that_meet_in_one_copy_s_slot_do_not_meet_in_the_others() -> None:
-    """CRCs of one key from different starts, as the prototype has them, meet in all or in none."""
+    """CRCs of one key with different initial values, as in the prototype, collide in all copies or
+    none.
+    """
     made, records = translator()
     keys = [key for key in range(1 << 12) if slots(key_words([key]), 1, SLOTS)[0, 0] == 7][:40]
     for key in keys:

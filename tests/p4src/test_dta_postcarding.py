@@ -1,4 +1,4 @@
-"""Postcarding: what the hops of a path report becomes one chunk, of the path that they are of."""
+"""Postcarding: the reports of a path's hops become one chunk of that path."""
 
 import random
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from scapy.layers.l2 import Ether
 
 from collectors.dta.hashes import HOPS, key_words, murmur3, rows
 from collectors.dta.packets import Postcard, ShortPostcard
-from collectors.dta.postcards import CHUNK, Postcards
+from collectors.dta.postcarding import CHUNK, Postcards
 from collectors.roce.packets import ImmDt
 
 SESSION_SEED = 0x165667B1  # of p4src/dta/hashes.p4
@@ -32,7 +32,7 @@ def send(translator: Gatherer, key: int, order: Iterable[int], **fields: int) ->
 
 
 def path(memory: NDArray[np.void], key: int, copies: int = 1) -> list[int | None]:
-    """What is known of each hop, up to the last one that is known."""
+    """Return the known values of hops, up to the last known one."""
     found = Postcards(memory, VALUES, copies).query(key_words([key]))
     return [int(value) if known else None
             for value, known in zip(found.values[0], found.is_known[0], strict=True)
@@ -144,7 +144,7 @@ def test_an_evicted_path_has_its_own_copies() -> None:
 
 
 def test_paths_lie_in_the_session_of_their_key() -> None:
-    """An evicted path in its own, which need not be that of the one that needs the row."""
+    """An evicted path is written in its own session, not in that of the new path."""
     translator = Gatherer()
     memories = translator.cache(rows=1, sessions=4)
     keys = [*range(1, 40)]
@@ -164,7 +164,7 @@ def test_an_immediate_is_that_of_the_path_which_asked_for_it() -> None:
     send(translator, A, [0], immediate=1)
     send(translator, B, [0])  # evicts it
     assert ImmDt in Ether(translator.sent[-1])
-    send(translator, A, [0], immediate=1)  # evicts B's, which did not ask
+    send(translator, A, [0], immediate=1)  # evicts B's, which did not request it
     assert ImmDt not in Ether(translator.sent[-1])
     assert send(translator, A, [1, 2, 3, 4])[-1] == 1
     assert ImmDt in Ether(translator.sent[-1])
@@ -190,7 +190,7 @@ def test_what_no_path_has_is_refused(fields: dict[str, int]) -> None:
     send(translator, A, [0])
     assert translator.report(postcard(B, **fields)) == 0
     assert translator.events() == {"translated": 1, "out of range": 1}
-    assert translator.flush(ROW, 0) == 1  # A's row is as it was
+    assert translator.flush(ROW, 0) == 1  # A's row is unchanged
 
 
 def test_the_prototypes_hop_zero_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""What a session's rate lets through, and what becomes of the rest."""
+"""Rate limits of sessions, and the handling of rejected reports."""
 
 from dta_path import ours
 from test_dta_sequence import ONE, Prototype, Tracked
@@ -9,7 +9,7 @@ INTERVAL_US = 10
 
 
 def test_so_many_requests_in_a_time() -> None:
-    """Each has its interval; a burst of 4 may come at once, and comes back in time."""
+    """Each has its interval; a burst of 4 is allowed, and recovers over time."""
     made = Tracked()
     made.limit(1, INTERVAL_US * 1000, burst_ns=3 * INTERVAL_US * 1000)
     made.take(*range(8), retransmittable=0)

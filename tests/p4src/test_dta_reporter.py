@@ -1,4 +1,4 @@
-"""What a DTA reporter reports of users' packets: changes, samples, counts, events."""
+"""Reports of a DTA reporter about users' packets: changes, samples, counts, events."""
 
 from zlib import crc32
 
@@ -26,7 +26,7 @@ from reporter_path import (
     WAS_RESENT,
     Reporter,
     key,
-    opened,
+    parse_report,
     tcp,
     udp,
 )
@@ -36,11 +36,11 @@ from scapy.layers.l2 import Ether
 from minip4.engine.keys import Exact, Lpm
 
 PORTS_WORD, LATENCY_WORD = 0, 3
-TIME_MASK = 0xFFF00000  # of the record's last word: another one each 1.05 s
+TIME_MASK = 0xFFF00000  # of the record's last word: it changes every 1.05 s
 
 
 def masked(word: int, mask: int = 0xFFFFFFFF) -> int:
-    """A mask of one word of the record."""
+    """Return a mask for one word of the record."""
     return mask << 32 * (6 - word)
 
 
@@ -95,7 +95,7 @@ def test_samples_have_the_share_that_was_asked_for() -> None:
     assert 60 <= count <= 140  # 100 +- 4.6 standard deviations
 
 
-def test_nothing_is_told_again_of_a_flow_that_is_not_sampled() -> None:
+def test_an_unchanged_flow_without_sampling_is_not_reported_again() -> None:
     reporter = Reporter()
     reporter.write_data(1)
     assert [len(reporter.reports(udp(), t)) for t in range(50)] == [1] + 49 * [0]
@@ -150,8 +150,8 @@ def test_what_the_switch_drops_is_reported() -> None:
     assert report.detail == bytes([0, 0, 0, 17])
     ((port, frame),) = reporter.send(bytes(6) + udp()[6:])
     assert port == TO_TRANSLATOR
-    assert opened(frame).detail == bytes([0, 0, 0, 19])
-    assert opened(frame).words == (crc32(key()),)
+    assert parse_report(frame).detail == bytes([0, 0, 0, 19])
+    assert parse_report(frame).words == (crc32(key()),)
 
 
 def test_a_packet_may_be_worth_several_reports_events_first() -> None:
@@ -187,7 +187,7 @@ def test_a_router_reports_what_it_routes() -> None:
     (port, out), (to, report) = reporter.send(bytes(5) + b"\x77" + frame[6:])
     assert (port, to) == (OUT, TO_TRANSLATOR)
     assert (Ether(out).dst, Ether(out)[IP].ttl) == ("02:00:00:00:00:02", 61)
-    assert opened(report).detail == bytes([2, 2, 0, 0])  # of two routers before
+    assert parse_report(report).detail == bytes([2, 2, 0, 0])  # after two routers
 
 
 def test_flows_keep_to_a_translator_whose_numbers_are_its_own() -> None:
@@ -199,7 +199,7 @@ def test_flows_keep_to_a_translator_whose_numbers_are_its_own() -> None:
     for _ in range(2):
         for dport in range(5000, 5020):
             _, (_, frame) = reporter.send(udp(dport=dport))
-            sequences.setdefault(frame[30:34], []).append(opened(frame).sequence)
+            sequences.setdefault(frame[30:34], []).append(parse_report(frame).sequence)
             homes.add((dport, frame[30:34]))
     assert len(homes) == 20
     assert len(sequences) == 3

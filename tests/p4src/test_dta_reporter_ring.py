@@ -1,4 +1,4 @@
-"""What a DTA reporter sends again after NACKs, and what of that it no longer has."""
+"""Reports that a DTA reporter resends after NACKs, and those no longer available."""
 
 import random
 from pathlib import Path
@@ -24,7 +24,7 @@ from reporter_path import (
 
 
 def sent(reporter: Reporter, count: int) -> list[bytes]:
-    """Reports of so many packets of different lengths, as frames."""
+    """Return the reports of `count` packets of different lengths, as frames."""
     found = []
     for number in range(count):
         for port, frame in reporter.send(udp(number), 7 * number):
@@ -34,7 +34,7 @@ def sent(reporter: Reporter, count: int) -> list[bytes]:
 
 
 def kept(words: int = 7) -> Reporter:
-    """Reports all packets, and keeps the reports."""
+    """Return a reporter that reports all packets, and keeps the reports."""
     reporter = Reporter()
     reporter.write_data(words, immediate=1, kept=1)
     reporter.follow(share=ALL)
@@ -42,7 +42,7 @@ def kept(words: int = 7) -> Reporter:
 
 
 def again(reporter: Reporter, frame: bytes, time_us: int = 10_000) -> list[bytes]:
-    """What goes to the translator after a NACK, in the order of sending."""
+    """Return the reports resent to the translator after a NACK, in order."""
     out = reporter.send(frame, time_us, TO_TRANSLATOR)
     assert {port for port, _ in out} <= {TO_TRANSLATOR}
     return [frame for _, frame in out]
@@ -55,7 +55,7 @@ def test_what_is_missing_is_sent_again_as_it_was(words: int) -> None:
     assert again(reporter, nack(3, 4)) == frames[3:7]
     assert again(reporter, nack(9, 1)) == frames[9:]
     assert reporter.events() == {"sent": 10, "nacked": 2, "resent": 5}
-    assert sent(reporter, 1)[0][46:50] == (10).to_bytes(4, "big")  # numbers go on
+    assert sent(reporter, 1)[0][46:50] == (10).to_bytes(4, "big")  # numbering continues
 
 
 def test_numbers_and_rings_of_translators_are_apart() -> None:
@@ -72,7 +72,7 @@ def test_numbers_and_rings_of_translators_are_apart() -> None:
 
 
 def of_two_kinds(kept: int) -> tuple[Reporter, list[bytes]]:
-    """Two flows, each of an event and then a record; these may be kept."""
+    """Return two flows, each with an event and then a record; `kept` selects the kept ones."""
     reporter = Reporter()
     reporter.write_data(1, wanted=START | DATA, kept=kept)
     reporter.append(STARTED, 17, kept=1)
@@ -104,11 +104,11 @@ def test_what_was_never_sent_is_absurd(first: int, count: int) -> None:
     assert reporter.events() == {"sent": 10, "nacked": 1, "absurd": 1}
 
 
-PAID, MOST_PAID = 16, 16 * 1024  # as reporter_ring.p4 has them
+PAID, MOST_PAID = 16, 16 * 1024  # as in reporter_ring.p4
 
 
 def test_forged_nacks_have_no_more_sent_than_what_is_new_pays_for() -> None:
-    """And what is lost after them is sent again, once there are new reports."""
+    """Lost reports after them are resent once there are new reports."""
     reporter = kept(1)
     frames = sent(reporter, 10)
     again_and_again = [again(reporter, nack(0, 10)) for _ in range(50)]
@@ -119,7 +119,7 @@ def test_forged_nacks_have_no_more_sent_than_what_is_new_pays_for() -> None:
     }  # fmt: skip
     more = sent(reporter, 1)
     assert again(reporter, nack(0, 11)) == [*frames, *more]
-    assert again(reporter, nack(0, 11)) == frames[: PAID - 11]  # what comes first
+    assert again(reporter, nack(0, 11)) == frames[: PAID - 11]  # the first ones
 
 
 def test_what_was_paid_for_does_not_grow_without_end() -> None:
@@ -148,13 +148,13 @@ def test_damaged_nacks_do_no_harm() -> None:
         bent = bytearray(whole)
         bent[rng.randrange(34, len(whole))] = rng.randrange(256)
         assert set(again(reporter, bytes(bent))) <= {*frames}
-    sent(reporter, 1)  # pays for another NACK
+    sent(reporter, 1)  # earns budget for another NACK
     assert again(reporter, whole) == frames[3:7]
 
 
 @pytest.fixture(scope="module")
 def small_ring(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The program with a ring of eight reports."""
+    """Compile the program with a ring of eight reports."""
     program = tmp_path_factory.mktemp("ring") / "small.p4"
     program.write_text(f'#define DTA_RING 8\n#include "{FOLDER / "reporter.p4"}"\n')
     return program
@@ -175,7 +175,9 @@ def test_what_has_left_the_ring_is_counted(small_ring: Path) -> None:
 def test_of_what_is_long_gone_nothing_is_known_and_it_counts_as_left(
     later: int, small_ring: Path
 ) -> None:
-    """Of the last 64 it is known whether they were to be kept: these places are others' then."""
+    """For the last 64 it is known whether they were to be kept: later reports then use these
+    places.
+    """
     reporter = Reporter(str(small_ring))
     reporter.write_data(kept=1)
     reporter.follow(share=ALL)
@@ -192,7 +194,7 @@ def test_the_ring_holds_what_a_list_of_the_last_would(small_ring: Path) -> None:
     reporter.watch(START, dst_port=5000)
     reporter.append(STARTED, 17, kept=1)
     reporter.follow(idle_us=1)
-    reporter.write_data(1, wanted=DATA)  # of all others, and these are not kept
+    reporter.write_data(1, wanted=DATA)  # for all others, which are not kept
     slots: dict[int, tuple[int, bytes]] = {}
     essential, asked, found, left = set(), 0, 0, 0
     for number in range(300):

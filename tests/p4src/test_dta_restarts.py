@@ -1,6 +1,6 @@
-"""Collector or translator restart in the midst of reports: what is lost is bounded, and known.
+"""Restarts of collector or translator during reports: the loss is bounded and known.
 
-What was written before stays, each report counts once at most, and no answer is wrong.
+Earlier writes remain, each report is counted at most once, and no answer is wrong.
 """
 
 from collections.abc import Callable, Collection
@@ -12,22 +12,22 @@ from dta_path import ours
 from scapy.packet import Packet
 
 from collectors.dta.append import Reader, head
-from collectors.dta.counters import COUNTER, Counters
 from collectors.dta.hashes import key_words
+from collectors.dta.key_increment import COUNTER, Counters
 from collectors.dta.key_write import Store, slot
 from collectors.dta.packets import Append, KeyIncrement, KeyWrite, Postcard, SketchMerge
-from collectors.dta.postcards import Postcards
+from collectors.dta.postcarding import Postcards
 from collectors.roce.region import Region
 
 REPORTS, REPORTER = 96, 7
-DOWN = range(40, 56)  # reports that come while nobody is there
+DOWN = range(40, 56)  # reports during the downtime
 RESTART = 42  # of the translator: reports 40 and 41 wait for their batch, path, columns
 SLOTS, ROWS, BATCH, HOPS, EIGHT = 1 << 12, 64, 4, 5, 8
 KEYS = [0x9E3779B97F4A7C15F39CC0605CEDC835 * n % (1 << 128) for n in range(1, REPORTS + 1)]
 
 
 class System(Gatherer):
-    """All stores, and a reporter whose numbers are minded."""
+    """A translator with all stores, and a tracked reporter."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,12 +43,12 @@ class System(Gatherer):
         self.track(1, REPORTER)
 
     def take(self, report: Callable[[int], Packet], numbers: Collection[int]) -> None:
-        """Reports with these numbers."""
+        """Process reports with these numbers."""
         for number in numbers:
             self.report(ours(report(number), reporter=REPORTER, sequence=number, retransmittable=1))
 
     def flush_all(self) -> None:
-        """Have all written that is gathered."""
+        """Flush all gathered reports."""
         self.flush(LIST, 0)
         for row in range(ROWS):
             self.flush(ROW, row)
@@ -77,7 +77,7 @@ def column(number: int) -> Packet:
 
 
 def check_values(made: System, kept: Collection[int]) -> None:
-    """Byte by byte those of a store that only these were written to."""
+    """Compare the memory with a store to which only these reports were written."""
     region = Region(slot(1), SLOTS)
     data = np.array([[n + 1] for n in kept], np.uint32)
     Store(region.records).write(key_words([KEYS[n] for n in kept]), data, 2)
@@ -96,7 +96,7 @@ def check_list(made: System, kept: Collection[int]) -> None:
 
 
 def check_paths(made: System, kept: Collection[int]) -> None:
-    """A path has just the hops that were kept."""
+    """Check that a path has exactly the kept hops."""
     found = Postcards(made.memory["paths"], range(REPORTS), 2).query(key_words(KEYS))
     for number in range(REPORTS - 1):  # 95 are 19 whole paths
         path, hop = divmod(number, HOPS)
@@ -117,7 +117,9 @@ PRIMITIVES = [(write, check_values), (add, check_counters), (append, check_list)
 def test_of_a_collector_s_restart_what_came_while_it_was_down_is_lost(
     report: Callable[[int], Packet], check: Callable[[System, Collection[int]], None]
 ) -> None:
-    """Whatever was to be written then. What is gathered is in the translator, and comes later."""
+    """Only reports to be written then are lost. Gathered reports are in the translator, and written
+    later.
+    """
     made = System()
     made.take(report, range(DOWN.start))
     made.lost = {*range(len(made.sent), len(made.sent) + 2 * len(DOWN))}
@@ -135,10 +137,10 @@ def test_of_a_collector_s_restart_what_came_while_it_was_down_is_lost(
 def test_of_a_translator_s_restart_what_it_had_gathered_is_lost(
     report: Callable[[int], Packet], check: Callable[[System, Collection[int]], None]
 ) -> None:
-    """At most a batch a list, what is in the cache, and columns that are not written."""
+    """At most a batch per list, the cache, and unwritten columns."""
     before = System()
     before.take(report, range(RESTART))
-    made = System()  # with nothing in its registers
+    made = System()  # with empty registers
     for name, memory in made.memory.items():
         memory[:] = before.memory[name]
     place = head(made.memory["list"])

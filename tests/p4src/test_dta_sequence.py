@@ -1,4 +1,4 @@
-"""What a translator makes of reporters' sequence numbers: what is missing is asked for, once."""
+"""Sequence numbers of reporters in a translator: missing reports are requested once."""
 
 import random
 
@@ -7,7 +7,7 @@ from dta_path import REPORTER_ADDR, TRANSLATOR_ADDR, Translator, ours, tracked
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from collectors.dta.counters import COUNTER
+from collectors.dta.key_increment import COUNTER
 from collectors.dta.key_write import slot
 from collectors.dta.packets import (
     DTA,
@@ -24,7 +24,7 @@ ONE = KeyIncrement(redundancy=1, key=1, addend=1)
 
 
 class Tracked(Translator):
-    """With one counter, and reporter 7, whose numbers are minded; `count`: what was added."""
+    """A translator with one counter, and the tracked reporter 7; `count` is the sum."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class Tracked(Translator):
         self.track(1, 7)
 
     def take(self, *sequences: int, retransmittable: int = 1, time_us: int = 0) -> None:
-        """Reports that come with these numbers."""
+        """Process reports with these numbers."""
         for sequence in sequences:
             frame = ours(ONE, reporter=7, sequence=sequence % (1 << 32),
                          retransmittable=retransmittable)  # fmt: skip
@@ -41,16 +41,16 @@ class Tracked(Translator):
 
     @property
     def count(self) -> int:
-        """How many reports were carried out."""
+        """Return the number of executed reports."""
         return int(self.region.records[0])
 
     def asked(self) -> list[tuple[int, int]]:
-        """First and count of each NACK so far."""
+        """Return first and count of each NACK so far."""
         return [(nack[DTA].sequence, nack[Nack].count) for nack in self.nacks]
 
     @property
     def missing(self) -> int:
-        """Reports that have not come, as the switch knows."""
+        """Return the number of missing reports, as known to the switch."""
         return self.engine.register_read("dta_missing", 1)
 
 
@@ -90,7 +90,7 @@ def test_what_comes_twice_is_taken_once() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_any_order_within_the_window_counts_each_once(seed: int) -> None:
-    """Reports pass each other, come again, and numbers wrap: a counter adds up to the truth."""
+    """With reordering, duplicates and wrapping numbers: the counter equals the exact sum."""
     rng = random.Random(seed)
     made, first = Tracked(), (1 << 32) - 150
     made.engine.register_write("dta_expected", 1, first)
@@ -115,12 +115,12 @@ def test_the_longest_gap_that_is_asked_for_comes_whole() -> None:
 
 
 @pytest.mark.parametrize("away", [WINDOW, 1 << 31, (1 << 32) - WINDOW - 1])
-def test_numbers_that_are_far_away_have_begun_anew(away: int) -> None:
-    """Nothing is asked for: no reporter keeps so many."""
+def test_distant_numbers_are_a_restart(away: int) -> None:
+    """Nothing is requested: no reporter keeps so many."""
     made = Tracked()
     made.take(0, away + 1, away + 2, away + 4)
     assert (made.count, made.asked()) == (4, [(away + 3, 1)])
-    assert made.events(1)["begun anew"] == 1
+    assert made.events(1)["restarted"] == 1
 
 
 def test_what_was_on_its_way_when_numbers_began_was_not_missing() -> None:
@@ -131,7 +131,7 @@ def test_what_was_on_its_way_when_numbers_began_was_not_missing() -> None:
 
 
 def test_a_gap_is_asked_for_whoever_shows_it() -> None:
-    """The report itself will not come again, but those that are missing may."""
+    """The report itself will not be resent, but missing ones may."""
     made = Tracked()
     made.take(2, retransmittable=0)
     assert (made.asked(), made.count) == ([(0, 2)], 1)
@@ -157,7 +157,7 @@ def test_of_others_numbers_are_not_minded() -> None:
 
 
 def test_a_report_without_a_place_has_come_all_the_same() -> None:
-    """It is not asked for again: it would come to no better end."""
+    """It is not requested again: it would be rejected again."""
     made = Tracked()
     made.take(0)
     made.report(ours(KeyWrite(redundancy=1, key=1, data=[1]), reporter=7, sequence=1))
@@ -170,7 +170,7 @@ SHORT = ShortKeyIncrement(redundancy=1, key=1, addend=1)
 
 
 class Prototype(Tracked):
-    """The same with a reporter of the prototype's: it has no number of its own."""
+    """The same with a reporter of the prototype, which has no number."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -183,7 +183,7 @@ class Prototype(Tracked):
             self.report(frame, time_us)
 
     def asked(self) -> list[tuple[int, int]]:
-        """The last number that was good, and UDP's port, of each NACK so far."""
+        """Return the last good number and the UDP port of each NACK so far."""
         return [(int(bytes(nack[UDP].payload)[0]), nack[UDP].dport) for nack in self.nacks]
 
 
@@ -198,7 +198,7 @@ def test_the_prototype_s_nack_byte_by_byte() -> None:
 
 
 def test_of_the_prototype_nothing_is_taken_until_what_is_missing_comes() -> None:
-    """And a report that is asked for again is not written: it goes to no collector."""
+    """A requested report is not written: it goes to no collector."""
     made = Prototype()
     made.take(1, 2, 4, 5)
     assert (made.count, len(made.sent), made.asked()) == (2, 2, [(2, 40044)] * 2)
@@ -208,7 +208,7 @@ def test_of_the_prototype_nothing_is_taken_until_what_is_missing_comes() -> None
 
 
 def test_of_the_prototype_a_report_of_several_copies_has_one_nack() -> None:
-    """Its copies are not made: neither of the report nor of what asks for it."""
+    """No copies are made, neither of the report nor of the NACK."""
     made = Prototype()
     made.session(2, slot(1), 64)
     made.key_write(1, 64, first=2)
@@ -228,7 +228,7 @@ def test_the_prototype_s_numbers_wrap_and_come_twice() -> None:
 
 
 def test_what_the_prototype_sends_again_without_need_asks_for_nothing() -> None:
-    """Each of them would have all that follows sent again, and so on."""
+    """Otherwise each of them would have all later ones resent, and so on."""
     made = Prototype()
     made.take(*range(250, 260), *range(253, 260), 260)
     assert (made.count, made.nacks) == (11, [])

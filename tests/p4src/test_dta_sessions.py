@@ -1,4 +1,4 @@
-"""Where reports go when there are several collectors or queue pairs, and when requests are lost."""
+"""Destinations of reports with several collectors or queue pairs, and lost requests."""
 
 import random
 
@@ -20,13 +20,13 @@ KEYS = [DICE.getrandbits(128) for _ in range(200)]
 
 
 def fill(made: Translator, keys: list[int], copies: int = 2, first: int = 0) -> None:
-    """A report of each key, whose data is its place in the list."""
+    """Send a report for each key, whose data is its index."""
     for n, key in enumerate(keys, first):
         made.report(ours(KeyWrite(redundancy=copies, key=key, data=[n])))
 
 
 def found(region: Region, keys: list[int], copies: int = 2) -> list[int | None]:
-    """The data of each key in a region."""
+    """Return the data of each key in a region."""
     answers = Store(region.records).query(key_words(keys), copies=copies)
     return [int(data) if is_found else None
             for is_found, (data,) in zip(answers.found, answers.data, strict=True)]  # fmt: skip
@@ -80,7 +80,7 @@ def test_a_report_to_another_switch_passes_as_it_came() -> None:
     assert made.events() == {}
 
 
-def test_a_lost_request_is_all_that_is_lost_but_the_one_that_tells_of_it() -> None:
+def test_only_a_lost_request_and_the_next_one_are_lost() -> None:
     """The published translator holds off the next 100,000."""
     made = Translator()
     region = made.session(1, slot(1), SLOTS, psn=0xFFFFFE)
@@ -107,7 +107,7 @@ def test_a_lost_copy_leaves_the_others(lost: int) -> None:
 
 
 def test_an_ack_of_what_was_carried_out_sets_nothing_back() -> None:
-    """That of a duplicate, too: the published translator takes it for a NAK, one too low."""
+    """Also for a duplicate: the published translator treats it as a NAK, one too low."""
     made = Translator()
     made.session(1, slot(1), SLOTS, ack_mask=0)
     made.key_write(1, SLOTS)
@@ -139,8 +139,8 @@ def test_a_session_whose_nak_was_lost_is_asked_by_a_probe() -> None:
     assert len(probes) == made.session_events()["probed"]
 
 
-def test_immediates_wait_for_whoever_takes_them() -> None:
-    """A receiver that has room for none answers RNR: what it did not take comes once it has."""
+def test_immediates_wait_until_they_are_taken() -> None:
+    """A receiver without room answers RNR: rejected requests are repeated once it has room."""
     made = Translator()
     region = made.session(1, slot(1), SLOTS)
     made.key_write(1, SLOTS)

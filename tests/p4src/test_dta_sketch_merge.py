@@ -1,4 +1,4 @@
-"""Sketch-Merge: what is in memory is the sum of what reporters sent, column by column."""
+"""Sketch-Merge: the memory has the sum of the reporters' columns."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from scapy.layers.l2 import Ether
 from sketch_reporters import K, Reporters, some
 
 from collectors.dta.packets import SketchMerge
-from collectors.dta.sketches import ROWS, read
+from collectors.dta.sketch_merge import ROWS, read
 from collectors.roce.packets import RETH, ImmDt
 
 
@@ -72,16 +72,17 @@ def test_what_is_merged_can_be_had_before_all_have_sent() -> None:
     memory, reporters, sketches = translator.sketches(K), Reporters(translator), some()
     reporters.send(1, 9, sketches[1][:, 9], sketch=1)
     reporters.send(2, 9, sketches[2][:, 9], sketch=1)
-    assert translator.flush(COLUMNS, 1 << 12) == 0  # columns 0 to 7: nothing is there
+    assert translator.flush(COLUMNS, 1 << 12) == 0  # columns 0 to 7: empty
     assert translator.flush(COLUMNS, 1 << 12 | 1) == 1
     assert (read(memory[1])[:, 9] == sketches[1:, :, 9].sum(axis=0)).all()
-    assert translator.flush(COLUMNS, 1 << 12 | 1) == 0  # or it would write zeros over them
+    # otherwise it would overwrite them with zeros
+    assert translator.flush(COLUMNS, 1 << 12 | 1) == 0
     assert reporters.send(1, 9, sketches[1][:, 9], sketch=1) == 0
     assert translator.flush(COLUMNS, 1 << 12 | 1) == 1
     assert (read(memory[1])[:, 9] == sketches[1, :, 9]).all()
 
 
-def test_an_immediate_of_the_last_column_tells_which_eight_are_there() -> None:
+def test_an_immediate_of_the_last_column_gives_the_number_of_the_eight() -> None:
     translator = Gatherer()
     translator.sketches(1)
     reporters, sketches = Reporters(translator, 1), some(16, 1)
@@ -103,8 +104,8 @@ def test_columns_that_are_not_there_are_refused(sketch: int, column: int) -> Non
     assert not memory["rows"].any()
 
 
-def test_reporters_that_nobody_knows_are_refused() -> None:
-    """Whose columns could not be told apart."""
+def test_unknown_reporters_are_rejected() -> None:
+    """Their columns could not be distinguished."""
     translator = Gatherer()
     translator.sketches(1)
     assert translator.report(ours(SketchMerge(column=0, counters=[1, 2, 3, 4]), reporter=5)) == 0

@@ -1,4 +1,4 @@
-"""Random packets through four switches, held against RFCs by code of its own, and broken ones."""
+"""Random and corrupted packets through four switches, checked by independent code for RFCs."""
 
 import random
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from int_path import (
     PROBE,
     TO_COLLECTOR,
     Switch,
-    opened,
+    parse_report,
     tcp,
     udp,
 )
@@ -28,10 +28,10 @@ UDP_PROTOCOL = 17
 
 @dataclass(frozen=True)
 class Checked:
-    """What a packet's own numbers say of it, read byte by byte."""
+    """Fields computed from a packet, byte by byte."""
 
-    sums_are_right: bool  # of IPv4, and of layer 4 where it has one; and all lengths
-    payload: bytes  # behind the first header of layer 4
+    sums_are_right: bool  # of IPv4, and of layer 4 if present; and all lengths
+    payload: bytes  # after the first layer 4 header
 
 
 def ones_sum(data: bytes) -> int:
@@ -63,7 +63,7 @@ def checked(frame: bytes) -> Checked:
 
 
 def hops(frame: bytes) -> tuple[int, int]:
-    """How many switches pushed, and how many more may."""
+    """Return the hops on the stack, and the remaining hop count."""
     data = checked(frame).payload.removeprefix(MARKER)
     words, hop_words, remaining = data[1] - 3, data[6] & 31, data[7]
     assert words % hop_words == 0
@@ -71,7 +71,7 @@ def hops(frame: bytes) -> tuple[int, int]:
 
 
 def random_packet(rng: random.Random) -> tuple[bytes, int]:
-    """One with or without a checksum, with options, an odd length; and its version of IP."""
+    """Return a packet with or without checksum, options, odd length; and its IP version."""
     version, payload = rng.choice((4, 6)), rng.randbytes(rng.randrange(60))
     if rng.random() < 0.5:
         options = rng.choice(([], [("NOP", None)] * 4, [("MSS", 1460)] + [("NOP", None)] * 36))
@@ -99,7 +99,7 @@ def test_random_packets(seed: int) -> None:
         (_, out), (port, report) = sink.send(inside)
         assert (out, port) == (data, TO_COLLECTOR)
         assert checked(report).sums_are_right
-        assert inside[14:].startswith(opened(report).fragment)
+        assert inside[14:].startswith(parse_report(report).fragment)
 
 
 def inside_and_sink() -> tuple[bytes, Switch]:
@@ -108,7 +108,7 @@ def inside_and_sink() -> tuple[bytes, Switch]:
     return source.pass_on(udp(b"payload!")), Switch(3, outside=[OUT])
 
 
-INT = 14 + 20 + 8  # where INT begins in it
+INT = 14 + 20 + 8  # offset of INT in it
 BROKEN = {
     "hop count": INT + 7,
     "metadata, the checksum left as it was": INT + 16 + 3,
@@ -119,7 +119,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("what", BROKEN)
 def test_what_is_changed_between_switches_is_found_out_at_the_host(what: str) -> None:
-    """Switches change checksums by the difference: none of them makes a wrong one right."""
+    """Switches update checksums incrementally, so wrong checksums stay wrong."""
     inside, sink = inside_and_sink()
     assert checked(sink.pass_on(Switch(2).pass_on(inside))).sums_are_right
     broken = bytearray(inside)

@@ -1,4 +1,4 @@
-"""Which packets are reported: changes of a flow, full queues up to a quota, drops with reasons."""
+"""Reported packets: changes of a flow, full queues up to a quota, drops with reasons."""
 
 import pytest
 from int_layers import INGRESS, LAST, LATENCY, LEVEL_1, LEVEL_2, NODE, QUEUE, Report
@@ -11,8 +11,8 @@ from int_path import (
     REPORT_PORT,
     TO_COLLECTOR,
     Switch,
-    opened,
-    opened_int,
+    parse_int,
+    parse_report,
     tcp,
     udp,
 )
@@ -31,7 +31,7 @@ def flags(report: Report) -> tuple[int, int, int]:
 
 
 def exporter(latency_mask: int = 0, time_mask: int = 0) -> Switch:
-    """Reports what is new of all flows."""
+    """Return a switch that reports changes of all flows."""
     switch = Switch(1)
     switch.watch("export_data", [NODE | LATENCY, ALL])
     reports = f"{EGRESS}.flow_reports"
@@ -87,14 +87,14 @@ def test_a_full_queue_is_reported_up_to_the_quota() -> None:
     switch = queue_reports(0, 0, 3)
     left = [switch.send(udp()) for _ in range(5)]
     assert [len(frames) for frames in left] == [2, 2, 2, 1, 1]
-    report = opened(left[1][1][1])
+    report = parse_report(left[1][1][1])
     assert flags(report) == (0, 1, 0)
     assert report.metadata == {LEVEL_1: IN << 16 | OUT, QUEUE: 0}
     assert report.fragment == udp()[14:42]
 
 
 def drop_reports(*, watched: bool = True, wanted: int = LEVEL_1 | INGRESS) -> Switch:
-    """Denies UDP to port 5009; has a route to 10.0.0.0/8, and none else."""
+    """Return a switch that denies UDP to port 5009, and has only a route to 10.0.0.0/8."""
     switch = Switch(1)
     if watched:
         switch.watch("watch_drops", [])
@@ -131,7 +131,7 @@ def test_a_drop_is_reported_with_its_reason(data: bytes, reason: int) -> None:
     switch = drop_reports()
     switch.watch("watch_drops", [], version=6)
     ((port, frame),) = switch.send(data, 5000)
-    report = opened(frame)
+    report = parse_report(frame)
     assert port == TO_COLLECTOR
     assert (report.group.hw_id, report.group.sequence) == (1, 0)
     assert flags(report) == DROPPED
@@ -141,14 +141,14 @@ def test_a_drop_is_reported_with_its_reason(data: bytes, reason: int) -> None:
 
 @pytest.mark.parametrize("wanted", [0, *(1 << n for n in range(16)), 0xFFFF])
 def test_a_report_has_what_is_known_of_what_is_asked_for(wanted: int) -> None:
-    """Of a queue not buffers, nor use of an unknown rate; of a drop nothing that egress tells."""
+    """For a queue no buffers or unknown utilisation; for a drop no egress metadata."""
     for switch, data, known in (
         (queue_reports(0, 0, 1, wanted), udp(), 0x7E00),
         (drop_reports(wanted=wanted), udp(dport=5009), LEVEL_1 | INGRESS | LEVEL_2 | LAST),
     ):
         *_, (_, frame) = switch.send(data)
         always = LAST & known
-        assert opened(frame).head.bits == always | wanted & known
+        assert parse_report(frame).head.bits == always | wanted & known
 
 
 def test_a_routed_packet_is_not_dropped() -> None:
@@ -162,10 +162,10 @@ def test_a_drop_of_an_int_packet_brings_its_stack() -> None:
     source.embed_data(NODE | QUEUE)
     inside = source.pass_on(udp(dport=5009))
     ((_, frame),) = drop_reports(watched=False).send(inside)
-    report = opened(frame)
+    report = parse_report(frame)
     assert flags(report) == DROPPED
     assert report.fragment == inside[14 : -len("payload!")]
-    assert opened_int(inside).stack == (9, 0)
+    assert parse_int(inside).stack == (9, 0)
 
 
 def test_drops_of_others_are_not_reported() -> None:

@@ -1,4 +1,4 @@
-"""Several reports a packet: all that a switch reports one by one comes in groups, word by word."""
+"""Several reports per packet: groups contain all reports of a switch, word by word."""
 
 import os
 import random
@@ -16,7 +16,7 @@ from int_path import (
     TO_COLLECTOR,
     Switch,
     insides,
-    opened,
+    parse_report,
     tcp,
     udp,
 )
@@ -32,7 +32,7 @@ ROOM = 63 if IS_BMV2 else 240  # words: bmv2's packets grow by 512 bytes, minip4
 
 
 class Grouping(Switch):
-    """A sink and watcher whose reports wait for each other."""
+    """A sink and watcher that groups reports."""
 
     def __init__(
         self, reports: int, *, room: int = ROOM, wait_us: int = FOR_EVER,
@@ -48,25 +48,27 @@ class Grouping(Switch):
             self.engine.mirror_set(SESSION, [(CPU_PORT, 0)])
 
     def reported(self, frame: bytes, time_us: int = 0, port: int = IN) -> list[bytes]:
-        """Packets to the collector."""
+        """Return the packets to the collector."""
         return [out for to, out in self.send(frame, time_us, port) if to == TO_COLLECTOR]
 
     def flush(self, part: int, time_us: int = 0) -> list[bytes]:
-        """What a packet-out brings, with a number behind its header as readouts have one."""
+        """Return the packets sent for a flush request, which has a number after its header like
+        readouts.
+        """
         out = self.send(struct.pack("!HI", FLUSH, part) + b"number 7", time_us, CPU_PORT)
         assert {port for port, _ in out} <= {TO_COLLECTOR}
         return [frame for _, frame in out]
 
 
 class Alone(Grouping):
-    """The same switch, each of whose reports is a packet."""
+    """The same switch with one report per packet."""
 
     def __init__(self) -> None:
         super().__init__(1, program="int.p4")
 
 
-def taken_apart(frame: bytes) -> tuple[Group, list[bytes]]:
-    """A packet's group header and its reports, by their lengths; outer headers are right."""
+def split_reports(frame: bytes) -> tuple[Group, list[bytes]]:
+    """Return a packet's group header and its reports; asserts the outer headers."""
     packet = Ether(frame)
     assert packet[IP].len == len(frame) - 14
     assert packet[UDP].len == len(frame) - 34
@@ -84,9 +86,9 @@ def taken_apart(frame: bytes) -> tuple[Group, list[bytes]]:
 
 
 def alone(frames: Sequence[bytes]) -> list[bytes]:
-    """Reports of frames from a switch that does not group."""
+    """Return the reports of frames from a switch without grouping."""
     switch = Alone()
-    found = [taken_apart(each) for frame in frames for each in switch.reported(frame)]
+    found = [split_reports(each) for frame in frames for each in switch.reported(frame)]
     assert all(len(reports) == 1 for _, reports in found)
     return [reports[0] for _, reports in found]
 
@@ -97,21 +99,21 @@ def test_three_reports_a_packet() -> None:
     sent = [switch.reported(frame) for frame in frames]
     assert [len(each) for each in sent] == [0, 0, 1, 0, 0, 1]
     for number, first in enumerate((0, 3)):
-        group, reports = taken_apart(sent[first + 2][0])
+        group, reports = split_reports(sent[first + 2][0])
         assert (group.version, group.hw_id, group.sequence, group.node) == (2, 0, number, NODE_ID)
         assert reports == alone(frames[first : first + 3])
 
 
 @pytest.mark.parametrize("most", [1, 2, 5, 8])
 def test_reports_of_all_lengths_come_as_they_would_alone(most: int) -> None:
-    """INT-MD's, with stacks; INT-XD's, with and without payload; of TCP, UDP, IPv4, IPv6."""
+    """INT-MD with stacks; INT-XD with and without payload; TCP, UDP, IPv4, IPv6."""
     rng = random.Random(most)
     kinds = [*insides(), tcp(), udp(), udp(ip_id=0, payload=bytes(30)), tcp(options=[])]
     frames = [rng.choice(kinds) for _ in range(60)]
     switch = Grouping(most)
     packets = [each for frame in frames for each in switch.reported(frame)]
     packets += switch.flush(EGRESS_PART)
-    groups = [taken_apart(each) for each in packets]
+    groups = [split_reports(each) for each in packets]
     assert [group.sequence for group, _ in groups] == [*range(len(groups))]
     assert [report for _, reports in groups for report in reports] == alone(frames)
     counts = {len(reports) for _, reports in groups[:-1]}
@@ -120,7 +122,7 @@ def test_reports_of_all_lengths_come_as_they_would_alone(most: int) -> None:
 
 
 def test_a_group_ends_where_one_more_has_no_room() -> None:
-    """Each has 12 words, so that the third one is past the room."""
+    """Each has 12 words, so the third one does not fit."""
     switch = Grouping(8, room=24 + 11)
     frames = [udp(ip_id=number) for number in range(1, 6)]
     assert {len(each) for each in alone(frames)} == {4 * 12}
@@ -128,7 +130,7 @@ def test_a_group_ends_where_one_more_has_no_room() -> None:
 
 
 def test_the_first_one_waits_for_so_long() -> None:
-    """When another one comes: a switch has no timer."""
+    """When the next one arrives: a switch has no timer."""
     switch = Grouping(8, wait_us=1000)
     times_us = (100, 900, 1099, 1100, 1101, 2100, 2101)
     assert [len(switch.reported(udp(), at_us)) for at_us in times_us] == [0, 0, 0, 1, 0, 0, 1]
@@ -140,7 +142,7 @@ def test_a_packet_out_brings_what_waits() -> None:
     frames = [udp(ip_id=1), udp(ip_id=2)]
     assert [switch.reported(frame) for frame in frames] == [[], []]
     assert switch.flush(INGRESS_PART) == []
-    group, reports = taken_apart(switch.flush(EGRESS_PART)[0])
+    group, reports = split_reports(switch.flush(EGRESS_PART)[0])
     assert (group.sequence, group.hw_id, group.node) == (0, 0, NODE_ID)
     assert reports == alone(frames)
     assert switch.flush(EGRESS_PART) == []
@@ -153,16 +155,16 @@ def test_drops_are_groups_of_their_own() -> None:
     switch.engine.table_set_default(f"{drops}.drop_reports", f"{drops}.report_drops", [LEVEL_1])
     nowhere = udp(ip_id=9).replace(HOST_MAC.to_bytes(6, "big"), bytes.fromhex("020000000077"))
     assert switch.reported(udp()) == switch.reported(nowhere) == []
-    group, reports = taken_apart(switch.reported(nowhere)[0])
+    group, reports = split_reports(switch.reported(nowhere)[0])
     assert (group.hw_id, group.sequence, len(reports)) == (1, 0, 2)
     assert {report[3] for report in reports} == {0xA0}  # dropped, of a watched flow
-    group, reports = taken_apart(switch.reported(udp())[0])
+    group, reports = split_reports(switch.reported(udp())[0])
     assert (group.hw_id, group.sequence, len(reports)) == (0, 0, 2)
     assert {report[3] for report in reports} == {0x20}
 
 
 def test_a_report_that_is_too_long_to_wait_goes_by_itself() -> None:
-    """Of 8 hops with 9 words each; those that wait go on waiting."""
+    """Of 8 hops with 9 words each; waiting reports continue to wait."""
     source = Switch(1, outside=[IN], mtu=9000)
     source.embed_data(0xFF80, 8)
     inside = source.pass_on(udp())
@@ -170,23 +172,23 @@ def test_a_report_that_is_too_long_to_wait_goes_by_itself() -> None:
         inside = Switch(node, mtu=9000).pass_on(inside)
     switch = Grouping(3)
     assert switch.reported(udp()) == []
-    group, reports = taken_apart(switch.reported(inside)[0])
+    group, reports = split_reports(switch.reported(inside)[0])
     assert (group.sequence, reports) == (0, alone([inside]))
     assert len(reports[0]) > 4 * 63
     assert switch.reported(udp()) == []
-    group, reports = taken_apart(switch.reported(udp())[0])
+    group, reports = split_reports(switch.reported(udp())[0])
     assert (group.sequence, reports) == (1, alone(3 * [udp()]))
 
 
 def test_a_report_that_never_came_back_leaves_a_gap() -> None:
-    """As one does that is a packet by itself: here five were numbered, and nobody saw them."""
+    """Like a lost report without grouping: here five were numbered and lost."""
     switch = Grouping(2)
     switch.reported(udp())
     switch.engine.register_write(f"{switch.egress}.packet.number.numbers", 0, 6)
-    group, reports = taken_apart(switch.reported(udp())[0])
+    group, reports = split_reports(switch.reported(udp())[0])
     assert (group.sequence, len(reports)) == (5, 2)
     switch.reported(udp())
-    assert taken_apart(switch.reported(udp())[0])[0].sequence == 6
+    assert split_reports(switch.reported(udp())[0])[0].sequence == 6
 
 
 def test_reports_go_by_themselves_where_their_session_leads_to_the_collector() -> None:
@@ -210,7 +212,7 @@ def test_more_reports_than_there_are_cells_are_not_waited_for() -> None:
 
 
 def test_one_report_a_group_has_the_same_headers() -> None:
-    """As opened() knows them."""
-    report = opened(Grouping(1).reported(udp())[0])
+    """As required by parse_report()."""
+    report = parse_report(Grouping(1).reported(udp())[0])
     assert (report.group.node, report.metadata[LEVEL_1]) == (NODE_ID, IN << 16 | OUT)
     assert report.head.bits & (NODE | QUEUE) == 0

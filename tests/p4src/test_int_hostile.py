@@ -1,4 +1,4 @@
-"""Frames damaged or made to do harm: they pass or are dropped, and reports stay well formed."""
+"""Damaged or hostile frames: they pass or are dropped, and reports stay well formed."""
 
 import random
 
@@ -13,7 +13,7 @@ from int_path import (
     Switch,
     damaged,
     insides,
-    opened,
+    parse_report,
     tcp,
     udp,
 )
@@ -24,7 +24,7 @@ ROUNDS = 60
 
 
 def everything(outside: list[int]) -> Switch:
-    """A switch that watches and reports all that it can."""
+    """Return a switch that watches and reports everything."""
     switch = Switch(3, outside=outside)
     switch.report_all()
     for version in (4, 6):
@@ -43,7 +43,7 @@ def test_damaged_frames_do_no_harm(outside: list[int]) -> None:
         for _ in range(ROUNDS):
             for port, out in switch.send(damaged(frame, rng)):
                 if port == TO_COLLECTOR:
-                    opened(out)
+                    parse_report(out)
                     reports += 1
                 else:
                     assert port == OUT

@@ -1,10 +1,10 @@
-"""Where INT-MD must not push, or cannot: hops, MTU, lengths, unknown bits, marks from outside."""
+"""Cases where INT-MD must not or cannot push: hops, MTU, lengths, unknown bits, outside marks."""
 
 from collections.abc import Callable
 
 import pytest
 from int_layers import BUFFER, LAST, NODE, QUEUE, IntHeader, Shim
-from int_path import IN, OUT, PORT, PROBE, Switch, checked, opened_int, tcp, udp
+from int_path import IN, OUT, PORT, PROBE, Switch, checked, parse_int, tcp, udp
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
@@ -16,7 +16,7 @@ def with_int(
     stack: bytes = b"", *, header: dict[str, int] | None = None, shim: dict[str, int] | None = None,
     payload: bytes = b"payload!", tos: int = INT_DSCP << 2,
 ) -> bytes:  # fmt: skip
-    """A UDP packet with INT as a switch before might have made it, or as these fields say."""
+    """Return a UDP packet with INT of a previous switch, with these fields."""
     top = Shim(**{"length": 3 + len(stack) // 4, **(shim or {})})
     fields = {"hop_ml": 2, "remaining": 5, "instructions": NODE | QUEUE, **(header or {})}
     inside = bytes(top / IntHeader(**fields)) + stack + payload
@@ -28,7 +28,7 @@ def with_int(
 def test_with_no_hop_remaining_nothing_is_pushed_and_e_is_set() -> None:
     transit = Switch(2)
     came = with_int(bytes(8), header={"remaining": 0})
-    found = opened_int(transit.pass_on(came))
+    found = parse_int(transit.pass_on(came))
     assert (found.header.exceeded, found.header.mtu, found.header.remaining) == (1, 0, 0)
     assert found.stack == (0, 0)
     assert transit.events() == {"hops": 1}
@@ -40,10 +40,10 @@ def test_hops_are_counted_down_by_those_that_push() -> None:
     source = Switch(1, outside=[IN])
     source.embed_data(NODE, 2)
     frame = source.pass_on(udp())
-    seen = [opened_int(frame)]
+    seen = [parse_int(frame)]
     for number in range(2, 5):
         frame = Switch(number).pass_on(frame)
-        seen.append(opened_int(frame))
+        seen.append(parse_int(frame))
     assert [(s.header.remaining, s.header.exceeded, s.stack) for s in seen] == [
         (1, 0, (1,)), (0, 0, (2, 1)), (0, 1, (2, 1)), (0, 1, (2, 1))
     ]  # fmt: skip
@@ -52,7 +52,7 @@ def test_hops_are_counted_down_by_those_that_push() -> None:
 def test_a_source_that_is_asked_for_nothing_is_no_hop() -> None:
     source = Switch(1, outside=[IN])
     source.embed_data(0, 3)
-    found = opened_int(Switch(2).pass_on(source.pass_on(udp())))
+    found = parse_int(Switch(2).pass_on(source.pass_on(udp())))
     assert (found.header.remaining, found.header.hop_ml, found.stack) == (3, 0, ())
 
 
@@ -60,7 +60,7 @@ def test_a_source_that_is_asked_for_nothing_is_no_hop() -> None:
 def test_beyond_the_mtu_nothing_is_pushed_and_m_is_set(mtu: int, fits: bool) -> None:
     came = with_int()  # 20 + 8 + 16 + 8 bytes
     transit = Switch(2, mtu=mtu)
-    found = opened_int(transit.pass_on(came))
+    found = parse_int(transit.pass_on(came))
     assert (found.header.mtu, found.header.exceeded) == (not fits, 0)
     assert (found.header.remaining, found.stack) == ((4, (2, 0)) if fits else (5, ()))
     assert transit.events() == ({} if fits else {"mtu": 1})
@@ -78,7 +78,9 @@ def test_beyond_the_mtu_nothing_is_pushed_and_m_is_set(mtu: int, fits: bool) -> 
 def test_a_source_without_room(
     mtu: int, stack: tuple[int, ...] | None, flag: int, events: dict[str, int]
 ) -> None:
-    """Without room for its metadata INT begins with M; for INT's 16 bytes, it does not begin."""
+    """Without room for its metadata INT starts with M; without room for INT's 16 bytes, it does not
+    start.
+    """
     source = Switch(1, outside=[IN], mtu=mtu)
     source.embed_data(NODE | QUEUE)
     out = source.pass_on(udp())
@@ -86,7 +88,7 @@ def test_a_source_without_room(
     if stack is None:
         assert out == udp()
         return
-    found = opened_int(out)
+    found = parse_int(out)
     assert (found.stack, found.header.mtu) == (stack, flag)
     assert (found.header.hop_ml, found.header.remaining) == (2, 8 if flag else 7)
     sink = Switch(3, outside=[OUT])
@@ -106,7 +108,7 @@ def test_with_the_complement_the_checksum_of_layer_4_stays() -> None:
         inside = transit.pass_on(source.pass_on(data, 123_456), 7_654_321)
         name = "UDP" if checked(data).haslayer("UDP") else "TCP"
         assert checked(inside)[name].chksum == checked(data)[name].chksum
-        hops = opened_int(inside).hops
+        hops = parse_int(inside).hops
         assert all(hop[LAST] >> 16 == 0 for hop in hops)
         assert len({hop[LAST] for hop in hops}) == 2
 
@@ -114,24 +116,24 @@ def test_with_the_complement_the_checksum_of_layer_4_stays() -> None:
 @pytest.mark.parametrize("length", [247, 255])
 def test_a_stack_ends_where_eight_bits_of_length_do(length: int) -> None:
     came = with_int(bytes(4 * (length - 3)))
-    found = opened_int(Switch(2).pass_on(came))
+    found = parse_int(Switch(2).pass_on(came))
     grown = length + 2 <= 255
     assert found.shim.length == (length + 2 if grown else length)
     assert (found.header.exceeded, found.header.remaining) == ((0, 4) if grown else (1, 5))
 
 
 def test_the_longest_path_comes_through() -> None:
-    """15 hops of 52 bytes each: 198 words, on a packet of 704 bytes 1,500 in all."""
+    """15 hops of 52 bytes each: 198 words, 1,500 bytes in all with a packet of 704 bytes."""
     source = Switch(1, outside=[IN])
     source.embed_data(0xFF81, 20)
     data = udp(bytes(704 - 28))
     frame = source.pass_on(data)
     for number in range(2, 16):
         frame = Switch(number).pass_on(frame)
-    found = opened_int(frame)
+    found = parse_int(frame)
     assert (len(found.stack), len(frame) - 14) == (195, 1500)
     assert [hop[NODE] for hop in found.hops] == list(range(15, 0, -1))
-    assert opened_int(Switch(16).pass_on(frame)).header.mtu == 1
+    assert parse_int(Switch(16).pass_on(frame)).header.mtu == 1
     sink = Switch(17, outside=[OUT])
     sink.report_all()
     out, report = sink.report(frame)
@@ -152,13 +154,13 @@ def test_a_report_of_255_words_and_more() -> None:
 @pytest.mark.parametrize("bit", [BUFFER, *(1 << n for n in range(1, 7))])
 def test_unknown_bits_are_all_ones(bit: int) -> None:
     came = with_int(header={"instructions": NODE | QUEUE | bit, "hop_ml": 3})
-    found = opened_int(Switch(2).pass_on(came))
+    found = parse_int(Switch(2).pass_on(came))
     assert found.hops == [{NODE: 2, QUEUE: 0, bit: 0xFFFFFFFF}]
 
 
 def test_all_bits_at_once() -> None:
     came = with_int(header={"instructions": 0xFFFF, "hop_ml": 19})
-    (hop,) = opened_int(Switch(2).pass_on(came)).hops
+    (hop,) = parse_int(Switch(2).pass_on(came)).hops
     assert {bit for bit, value in hop.items() if value == 0xFFFFFFFF} == {
         0x0100, *(1 << n for n in range(1, 8))
     }  # fmt: skip
@@ -181,7 +183,7 @@ def test_what_is_not_understood_passes_untouched(header: dict[str, int]) -> None
 
 def test_an_unknown_domain_that_asks_for_baseline_metadata_alone_gets_it() -> None:
     came = with_int(header={"domain": 7, "domain_instructions": 0x8000})
-    assert opened_int(Switch(2).pass_on(came)).stack == (2, 0)
+    assert parse_int(Switch(2).pass_on(came)).stack == (2, 0)
 
 
 def test_a_packet_that_is_to_be_discarded_is_reported_and_dropped() -> None:
@@ -189,7 +191,7 @@ def test_a_packet_that_is_to_be_discarded_is_reported_and_dropped() -> None:
     sink.report_all()
     ((port, _),) = sink.send(with_int(bytes(8), header={"discard": 1}))
     assert port == 3
-    assert opened_int(Switch(2).pass_on(with_int(header={"discard": 1}))).header.discard == 1
+    assert parse_int(Switch(2).pass_on(with_int(header={"discard": 1}))).header.discard == 1
 
 
 @pytest.mark.parametrize(
@@ -232,11 +234,11 @@ def test_marks_from_outside_are_no_int() -> None:
 def test_a_dscp_from_outside_is_lost_also_without_room_for_a_shim(
     make: Callable[..., bytes], payload: bytes, version: int
 ) -> None:
-    """Else the next switch looks for INT where the probe marker is, and the sink leaves it in."""
+    """Otherwise the next switch would find INT by the probe marker, and the sink would keep it."""
     source, transit, sink = Switch(1, outside=[IN]), Switch(2), Switch(3, outside=[OUT])
     source.embed_data(NODE, mark=PROBE, version=version)
     inside = transit.pass_on(source.pass_on(make(payload, tos=INT_DSCP << 2, version=version)))
-    assert opened_int(inside).stack == (2, 1)
+    assert parse_int(inside).stack == (2, 1)
     assert sink.pass_on(inside) == make(payload, version=version)
     assert source.events() == {"cleared": 1}
 
@@ -262,11 +264,11 @@ def test_a_wrong_checksum_stays_wrong(mark: int) -> None:
 
 
 def test_a_udp_checksum_that_comes_out_as_0_is_written_as_all_ones() -> None:
-    """RFC 768: 0 says that there is none."""
+    """RFC 768: 0 means no checksum."""
     source, sink = Switch(1, outside=[IN]), Switch(3, outside=[OUT])
     source.embed_data(NODE)
     for through in (udp(bytes(2)), source.pass_on(udp(bytes(2)))):
-        # A payload that is the checksum of the same packet with 0 in its place makes that 0.
+        # With the checksum of the packet with payload 0 as payload, the checksum is 0.
         data = udp(checked(through)[UDP].chksum.to_bytes(2, "big"))
         inside = source.pass_on(data)
         assert 0xFFFF in (checked(data)[UDP].chksum, checked(inside)[UDP].chksum)

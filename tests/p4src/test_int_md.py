@@ -1,4 +1,4 @@
-"""INT-MD: what source, transit and sink make of a packet, byte by byte, and the sink's report."""
+"""INT-MD: packets after source, transit and sink, byte by byte, and the sink's report."""
 
 import pytest
 from int_layers import (
@@ -22,7 +22,7 @@ from int_path import (
     Switch,
     checked,
     layer4,
-    opened_int,
+    parse_int,
     tcp,
     udp,
 )
@@ -42,7 +42,7 @@ FRAMES = {
 
 
 def path(instructions: int, *, hops: int = 8, mark: int = DSCP, mtu: int = 1500) -> list[Switch]:
-    """Source, transit and sink, nodes 1 to 3."""
+    """Return source, transit and sink, nodes 1 to 3."""
     source = Switch(1, outside=[IN], mtu=mtu)
     source.embed_data(instructions, hops, mark)
     sink = Switch(3, outside=[OUT])
@@ -58,16 +58,16 @@ def test_the_packet_behind_a_source_byte_by_byte() -> None:
         "4518 003c 0007 0000 4011 6690 0a000001 0a000002"  # DSCP 4 to 7, here 6; 24 bytes more
         "0fa0 1388 0028 0000"
         "100500b8 20000207 90000000 00000000"  # length 5; Hop ML 2, seven hops remain; DSCP 46
-        "00000001 00000000"  # node 1; queue 0, nobody waits
+        "00000001 00000000"  # node 1; queue 0, empty
     )
     assert source.pass_on(data) == expected + b"payload!"
 
 
 def test_each_hop_pushes_in_front_of_the_others() -> None:
-    """The vector of two hops, but that NPT 1 has the port: 14071388 20000206 90000000 ..."""
+    """The vector of two hops, but with the port in NPT 1: 14071388 20000206 90000000 ..."""
     source, transit, _ = path(NODE | QUEUE, mark=PORT)
     inside = transit.pass_on(source.pass_on(udp()))
-    shim, header, stack, payload = opened_int(inside)
+    shim, header, stack, payload = parse_int(inside)
     assert bytes(shim) == bytes.fromhex("14071388")
     assert bytes(header) == bytes.fromhex("20000206 90000000 00000000")
     assert (stack, payload) == ((2, 0, 1, 0), b"payload!")
@@ -80,7 +80,7 @@ def test_each_hop_pushes_in_front_of_the_others() -> None:
 def test_the_packet_leaves_as_it_came(data: bytes, instructions: int, mark: int) -> None:
     source, transit, sink = path(instructions, mark=mark)
     inside = transit.pass_on(source.pass_on(data, 10), 20)
-    shim, header, stack, _ = opened_int(inside)
+    shim, header, stack, _ = parse_int(inside)
     assert shim.length == 3 + 2 * header.hop_ml == 3 + len(stack)
     out, report = sink.report(inside, 30)
     assert out == data
@@ -92,7 +92,7 @@ def test_metadata_says_what_each_switch_knows() -> None:
     source, transit, sink = path(BASELINE)
     inside = transit.pass_on(source.pass_on(udp(), 1000), 70_000)
     ports, level_2, all_ones = IN << 16 | OUT, IN << 32 | OUT, 0xFFFFFFFF
-    found = opened_int(inside).hops
+    found = parse_int(inside).hops
     assert found == [
         {
             NODE: node, LEVEL_1: ports, LATENCY: 0, QUEUE: 0, INGRESS: at_us, EGRESS: at_us,
@@ -125,7 +125,7 @@ def test_reports_are_numbered() -> None:
 
 
 def test_a_readout_brings_the_clock() -> None:
-    """By which a controller finds what is to be added to it: then times are of the common clock."""
+    """From it a controller computes the clock offset; then times are on the common clock."""
     switch = Switch(1, outside=[IN], offset_us=-500)
     ((port, answer),) = switch.send(bytes(6) + b"number 7", 1234, CPU_PORT)
     assert (port, answer) == (
@@ -133,15 +133,15 @@ def test_a_readout_brings_the_clock() -> None:
         bytes(6) + (1234).to_bytes(6, "big") + bytes(64) + b"number 7",
     )
     switch.embed_data(INGRESS)
-    assert opened_int(switch.pass_on(udp(), 2000)).hops == [{INGRESS: 1500}]
+    assert parse_int(switch.pass_on(udp(), 2000)).hops == [{INGRESS: 1500}]
 
 
 def test_utilisation_is_of_the_window_before() -> None:
-    """Windows are of 2^16 us; one in which nothing was sent counts as 0."""
-    switch = Switch(1, outside=[IN], parts_a_byte=3 << 32)  # three millionths a byte
+    """Windows of 2^16 us; one without traffic counts as 0."""
+    switch = Switch(1, outside=[IN], parts_a_byte=3 << 32)  # three millionths per byte
     switch.embed_data(UTILISATION)
     windows = (1, 1, 2, 2, 3, 5, 6)
-    found = [opened_int(switch.pass_on(udp(), n << 16)).hops[0][UTILISATION] for n in windows]
+    found = [parse_int(switch.pass_on(udp(), n << 16)).hops[0][UTILISATION] for n in windows]
     assert found == [3 * len(udp()) * packets for packets in (0, 0, 2, 2, 2, 0, 1)]
 
 

@@ -1,17 +1,17 @@
-"""INT-MX and INT-XD: every switch reports; and what is in the packet meanwhile."""
+"""INT-MX and INT-XD: every switch reports; and the packets in between."""
 
 from collections.abc import Callable
 
 import pytest
 from int_layers import EGRESS, INGRESS, LATENCY, LEVEL_1, MX, NODE, QUEUE
-from int_path import ALL, DSCP, IN, NEW_UDP, OUT, PORT, PROBE, Switch, opened_int, tcp, udp
+from int_path import ALL, DSCP, IN, NEW_UDP, OUT, PORT, PROBE, Switch, parse_int, tcp, udp
 
 WANTED = NODE | LEVEL_1 | LATENCY | QUEUE | INGRESS | EGRESS
 FLOW = (0, 0, 1, 0)  # flags D, Q, F, I
 
 
 def switches(action: str, *params: int) -> list[Switch]:
-    """Three in a row, the first of which has the entry; for exports all have it."""
+    """Return three switches; the first one has the entry, or for exports all."""
     path = [Switch(1, outside=[IN]), Switch(2), Switch(3, outside=[OUT])]
     for switch in path:
         switch.report_all()
@@ -40,21 +40,21 @@ def test_exports_change_no_packet(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("mark", [DSCP, PORT, NEW_UDP, PROBE])
-def test_instructions_travel_and_every_switch_obeys(mark: int) -> None:
+def test_instructions_are_forwarded_and_every_switch_reports(mark: int) -> None:
     """The vector of INT-MX at port 5000: 34031388."""
     frame = udp()
     for number, switch in enumerate(switches("embed_instructions", WANTED, mark, ALL), 1):
         came = frame
         out, report = switch.report(frame, 1000 * number)
         assert report.group.node == number
-        with_int = out if number == 1 else came  # and INT is whole in all of them
+        with_int = out if number == 1 else came  # INT is complete in all of them
         assert report.fragment == with_int[14 : -len(b"payload!")]
         assert report.metadata == {
             LEVEL_1: IN << 16 | OUT, LATENCY: 0, QUEUE: 0, INGRESS: 1000 * number,
             EGRESS: 1000 * number,
         }  # fmt: skip
         if number < 3:
-            inside = opened_int(out)
+            inside = parse_int(out)
             assert (inside.shim.type, inside.shim.length, inside.stack) == (MX, 3, ())
             assert bytes(inside.header) == bytes.fromhex("20000000 fc000000 00000000")
             if mark == PORT:
@@ -69,7 +69,7 @@ def test_instructions_travel_and_every_switch_obeys(mark: int) -> None:
 def test_all_marks_with_both_versions_of_ip(
     make: Callable[..., bytes], mark: int, version: int
 ) -> None:
-    """TCP has no port to rewrite: such a packet stays as it is, and that is counted."""
+    """TCP has no port to rewrite: such a packet is unchanged, and counted."""
     data = make(version=version)
     source, transit, sink = Switch(1, outside=[IN]), Switch(2), Switch(3, outside=[OUT])
     source.embed_data(NODE | QUEUE, mark=mark, version=version)
@@ -80,7 +80,7 @@ def test_all_marks_with_both_versions_of_ip(
         assert source.events() == {"not possible": 1}
         return
     inside = transit.pass_on(inside)
-    found = opened_int(inside)
+    found = parse_int(inside)
     assert found.stack == (2, 0, 1, 0)
     if mark == NEW_UDP:
         assert bytes(found.shim) == bytes.fromhex("180700" + ("11" if make is udp else "06"))
@@ -92,7 +92,7 @@ def test_all_marks_with_both_versions_of_ip(
     behind = len(inside) - 14 - len(report.fragment)
     told = 8 if mark == NEW_UDP else 0
     if mark == NEW_UDP and version == 6 and make is tcp:
-        told += 16  # it is UDP for now, and IPv6 has no identification
+        told += 16  # it is UDP here, and IPv6 has no identification
     assert behind == len(found.behind) - told
 
 
@@ -101,13 +101,13 @@ def test_a_share_of_the_packets_is_chosen_alike_everywhere() -> None:
     frames = [udp(bytes([n]), chksum=n) for n in range(200)]
     chosen = [[len(s.send(frame)) == 2 for frame in frames] for s in path]
     assert chosen[0] == chosen[1] == chosen[2]
-    assert 30 < sum(chosen[0]) < 70  # 50, and six standard deviations of 6.1 would be 37
+    assert 30 < sum(chosen[0]) < 70  # mean 50, standard deviation 6.1
 
 
 @pytest.mark.parametrize("mark", [None, DSCP, PORT, NEW_UDP, PROBE])
 @pytest.mark.parametrize("version", [4, 6])
 @pytest.mark.parametrize(("length", "told"), [(15, 0), (16, 16), (40, 16)])
-def test_udp_without_an_identification_is_told_apart_by_its_payload(
+def test_udp_without_an_identification_is_distinguished_by_its_payload(
     mark: int | None, version: int, length: int, told: int
 ) -> None:
     """Sixteen bytes of it, the same in the reports of all switches."""

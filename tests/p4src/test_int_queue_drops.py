@@ -1,10 +1,10 @@
-"""Packets that a full queue drops: each of a watched flow is reported, and nothing else is."""
+"""Packets dropped by a full queue: those of a watched flow are reported, and no others."""
 
 import os
 
 import pytest
 from int_layers import INGRESS, LAST, LEVEL_1, LEVEL_2, NODE, QUEUE, Report
-from int_path import ALL, IN, OUT, TO_COLLECTOR, Switch, opened, opened_int, tcp, udp
+from int_path import ALL, IN, OUT, TO_COLLECTOR, Switch, parse_int, parse_report, tcp, udp
 from int_queue import DEPTH, crowded, inject
 
 from minip4.engine.engine import Engine
@@ -16,11 +16,11 @@ EGRESS = "IntEgress.departure"
 
 
 def reports(left: list[tuple[int, bytes]]) -> list[Report]:
-    return [opened(frame) for port, frame in left if port == TO_COLLECTOR]
+    return [parse_report(frame) for port, frame in left if port == TO_COLLECTOR]
 
 
 def flows(*, watched: int, others: int) -> list[bytes]:
-    """Packets of the watched flow, to port 5000, and as many of others between them."""
+    """Return packets of the watched flow, to port 5000, interleaved with those of others."""
     frames = []
     for number in range(max(watched, others)):
         frames += [udp(ip_id=1 + number)] * (number < watched)
@@ -71,14 +71,14 @@ def test_a_report_that_is_lost_itself_leaves_a_gap() -> None:
     assert switch.engine.register_read(register, 0) == 10 - 3
 
 
-def test_a_packet_with_int_is_told_of_as_it_came() -> None:
+def test_a_packet_with_int_is_reported_as_it_came() -> None:
     source = Switch(9, outside=[IN])
     source.embed_data(NODE | QUEUE)
     inside = source.pass_on(udp())
     sink = crowded(Switch(1, outside=[OUT]))
     [report] = reports(inject(sink, [inside] * 4))
     assert report.fragment == inside[14 : -len("payload!")]
-    assert opened_int(inside).stack == (9, 0)
+    assert parse_int(inside).stack == (9, 0)
 
 
 @pytest.mark.parametrize("wanted", [0, 0xFFFF])

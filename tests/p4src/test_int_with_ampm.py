@@ -5,7 +5,7 @@ import os
 import pytest
 from ampm_path import SCHEDULE, L, marks
 from int_layers import NODE, QUEUE
-from int_path import DSCP, IN, OUT, PROBE, TO_COLLECTOR, Switch, opened_int, tcp, udp
+from int_path import DSCP, IN, OUT, PROBE, TO_COLLECTOR, Switch, parse_int, tcp, udp
 from int_queue import crowded, inject
 
 from controllers.ampm.watch import Method
@@ -16,7 +16,7 @@ OUTSIDE_DSCP = 0x2E  # EF has bit 0x02, AM-PM's D
 
 
 def both(node: int, role: str, outside: list[int]) -> Switch:
-    """A switch that has this role in AM-PM."""
+    """Return a switch with this role in AM-PM."""
     switch = Switch(node, outside=outside, program="with_ampm.p4")
     watch = "BothIngress.watch"
     engine = switch.engine
@@ -41,7 +41,7 @@ def test_a_packet_has_both_and_leaves_as_it_came(data: bytes, mark: int) -> None
     seen = []
     for time_us in times_us:
         inside = path[1].pass_on(path[0].pass_on(data, time_us), time_us)
-        found = opened_int(inside)
+        found = parse_int(inside)
         assert found.stack == (2, 0, 1, 0)
         assert inside[15] >> 4 == (1 if mark == DSCP else OUTSIDE_DSCP >> 2)
         seen.append(marks(inside))

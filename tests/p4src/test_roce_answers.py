@@ -1,5 +1,4 @@
-"""Answers of a collector: after a loss records go on with the PSN that it expects, and no slot is
-left out."""
+"""Answers of a collector: after a loss, records resume at the expected PSN in the right slot."""
 
 import random
 from collections import deque
@@ -30,7 +29,7 @@ from minip4.engine.keys import Exact
 
 
 def place(switch: Switch) -> tuple[int, int]:
-    """PSN and slot of the next record."""
+    """Return PSN and slot of the next record."""
     record = switch.record()
     return record[BTH].psn, slot_of(record)
 
@@ -39,7 +38,7 @@ def place(switch: Switch) -> tuple[int, int]:
 def test_after_a_nak_records_go_on_with_what_it_names(version: str) -> None:
     switch = Switch(Session(version=version))
     assert [place(switch) for _ in range(6)] == [(n, n) for n in range(6)]
-    switch.hear(nak(2, version=version))  # 2 was lost, 3 to 5 came too soon
+    switch.hear(nak(2, version=version))  # 2 was lost, 3 to 5 came too early
     assert switch.state() == (2, 2, 4, 0)
     assert [place(switch) for _ in range(2)] == [(2, 2), (3, 3)]
     assert switch.events() == {"sent": 8, "naked": 1, "resumed": 1}
@@ -64,7 +63,7 @@ def test_psns_go_back_over_zero() -> None:
     assert switch.state()[2] - lost == 24
 
 
-def test_by_more_than_the_ring_slots_begin_anew() -> None:
+def test_by_more_than_the_ring_slots_restart() -> None:
     switch = Switch(Session(slots=4))
     for _ in range(11):
         switch.record()
@@ -112,7 +111,7 @@ def test_the_first_ack_of_psn_0_is_no_second_one() -> None:
 
 
 def test_atomics_acks_are_never_second_ones() -> None:
-    """They are not asked for by what a probe follows."""
+    """They are not requested by requests before a probe."""
     switch = Switch(Session(fetch_add=True, length=64, patience=3), watch=False)
     switch.watch("count_packet", [1, 0])
     for _ in range(3):
@@ -125,7 +124,7 @@ def test_atomics_acks_are_never_second_ones() -> None:
 
 
 def test_a_nak_that_says_the_same_again_is_late() -> None:
-    """The record that it names was sent again since; an ACK ends that."""
+    """The record that it names has been sent again since; an ACK ends that."""
     switch = Switch()
     for _ in range(4):
         switch.record()
@@ -143,7 +142,7 @@ def test_what_finds_the_collector_not_ready_is_lost_and_no_more() -> None:
     for _ in range(3):
         switch.record()
     switch.hear(answer(1, Nak.RNR))
-    switch.hear(nak(1))  # of record 2, which was on its way
+    switch.hear(nak(1))  # for record 2, which was in flight
     assert place(switch) == (1, 1)
     assert switch.events() == {"sent": 4, "naked": 1, "not ready": 1, "resumed": 1}
 
@@ -171,7 +170,7 @@ def test_errors_are_counted_and_change_nothing(syndrome: int) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_any_answer_that_was_damaged_is_not_heard(version: str) -> None:
-    """Each bit behind the addresses that the switch looks for, but those that routers change."""
+    """Each bit after the addresses that the switch matches, except those that routers change."""
     switch, damages = Switch(Session(version=version)), 0
     for _ in range(4):
         switch.record()
@@ -189,7 +188,7 @@ def test_any_answer_that_was_damaged_is_not_heard(version: str) -> None:
 
 
 def others() -> dict[str, bytes]:
-    """Answers that are not for this session: they go to whom they are addressed."""
+    """Return answers for other sessions, which must be forwarded."""
     truncated = answer(1)[:-4]
     with_options = Ether(answer(1))
     with_options[IP].options = [IPOption_RR(length=7, routers=["0.0.0.0"])]
@@ -221,7 +220,7 @@ def test_an_answer_goes_nowhere_whatever_the_forwarding_says() -> None:
 
 
 class Path:
-    """To a responder and back, in order; `lose` says of each frame whether it is lost."""
+    """A path to a responder and back, in order; `lose` selects the frames to lose."""
 
     def __init__(self, switch: Switch, responder: Responder, flight: int,
                  lose: Callable[[bytes], bool]) -> None:  # fmt: skip
@@ -230,7 +229,7 @@ class Path:
         self.back = deque([[] for _ in range(flight)])
 
     def step(self, frame: bytes | None) -> None:
-        """What is on its way moves on; with a frame the switch has another record."""
+        """Move frames in flight; with a frame, let the switch send another record."""
         for each in self.back.popleft():
             self.switch.hear(each)
         sent = self.switch.records(frame) if frame else []
@@ -241,7 +240,7 @@ class Path:
 
 def run(session: Session, lose: Callable[[bytes], bool], records: int, flight: int,
         responder: Responder | None = None) -> tuple[Switch, Responder]:  # fmt: skip
-    """So many records, numbered by TCP's sequence, and then what is on its way arrives."""
+    """Send `records` records, numbered by TCP sequence, and deliver all frames in flight."""
     switch, responder = Switch(session), responder or Responder()
     path = Path(switch, responder, flight, lose)
     for number in range(records):
@@ -252,12 +251,12 @@ def run(session: Session, lose: Callable[[bytes], bool], records: int, flight: i
 
 
 def numbers(responder: Responder) -> list[int]:
-    """Of the records that were written."""
+    """Return the numbers of the written records."""
     return [int.from_bytes(data[36:40], "big") for data in responder.data]
 
 
 def is_psn(psn: int) -> Callable[[bytes], bool]:
-    """The first frame to the collector with this PSN."""
+    """Select the first frame to the collector with this PSN."""
     lost: list[bytes] = []
 
     def lose(frame: bytes) -> bool:
@@ -289,8 +288,9 @@ def test_of_an_unreliable_connection_one_is_lost() -> None:
 @pytest.mark.parametrize("ack_mask", [0, 3, 0xFFFFFF])
 @pytest.mark.parametrize("patience", [8, 20])
 def test_a_lost_nak_costs_two_probes(ack_mask: int, patience: int) -> None:
-    """Nothing is answered but probes: the collector has said what it expects. Where each record
-    asks for an ACK, the first probe's is a second one already."""
+    """Only probes are answered: the collector has already sent the expected PSN. If each record
+    requests an ACK, the first probe's is already the second one.
+    """
     lose_record = is_psn(10)
     naks = []
 
@@ -329,7 +329,9 @@ def test_a_collector_that_is_not_ready_costs_that_record_and_those_in_flight(tim
 @pytest.mark.parametrize("first", [0xFFFFF0, 0x7FFFF8])
 @pytest.mark.parametrize("seed", range(4))
 def test_whatever_is_lost_the_session_goes_on(seed: int, first: int) -> None:
-    """Records stay in order, slots follow each other, and the switch knows how many were lost."""
+    """Records stay in order, slots are consecutive, and the switch knows the number of lost
+    records.
+    """
     rng = random.Random(seed)
     lossy = [True]
     slots, flight = 128, rng.choice([1, 2, 4])

@@ -1,4 +1,4 @@
-"""What a RoCE switch sends of a packet: every byte, as scapy and zlib make it of its own."""
+"""Requests of a RoCE switch for a packet: every byte, compared with scapy and zlib."""
 
 from ipaddress import IPv6Address
 
@@ -16,7 +16,7 @@ from roce_path import (
     Session,
     Switch,
     ends,
-    opened,
+    parse_request,
     slot_of,
     tcp,
     udp,
@@ -34,7 +34,7 @@ UC = 0x20
 
 
 def expected(version: str, content: Packet) -> bytes:
-    """The whole frame."""
+    """Return the whole frame."""
     ether = Ether(dst="02:00:00:00:00:63", src="02:00:00:00:00:ff")
     src, dst = ends(version)
     if version == "v1":
@@ -98,20 +98,20 @@ def test_a_fetch_add_byte_by_byte(action: str, addend: int, version: str) -> Non
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_probe_byte_by_byte(version: str) -> None:
-    """A quarter of all PSNs old, without a byte to write, and it asks for an ACK."""
+    """A quarter of all PSNs old, without data, and with a request for an ACK."""
     switch = Switch(Session(version=version, patience=2))
     switch.record()
     record, probe = switch.records(udp())
-    assert opened(record)[BTH].psn == 1
+    assert parse_request(record)[BTH].psn == 1
     content = bth(Op.WRITE_ONLY, psn=2 - 0x400000 & 0xFFFFFF, ackreq=1) / RETH(va=BASE, rkey=RKEY)
     assert probe.hex() == expected(version, content).hex()
     assert switch.events() == {"sent": 2, "probed": 1}
 
 
 def test_a_probe_s_own_record_asks_for_no_ack() -> None:
-    """Else its ACK and the probe's would name the same PSN, and nothing would have been lost."""
+    """Otherwise its ACK and the probe's would have the same PSN, as after a loss."""
     switch = Switch(Session(ack_mask=0, patience=2))
-    asked = [opened(switch.records(udp())[0])[BTH].ackreq for _ in range(4)]
+    asked = [parse_request(switch.records(udp())[0])[BTH].ackreq for _ in range(4)]
     assert asked == [1, 0, 1, 0]
 
 
@@ -128,11 +128,11 @@ def test_a_probe_s_own_record_asks_for_no_ack() -> None:
 )
 def test_what_a_record_has_of_a_packet(frame: bytes, record: bytes) -> None:
     if len(frame) == 50:
-        record = record[:36] + bytes(8)  # what is not all there is nothing
+        record = record[:36] + bytes(8)  # incomplete headers are ignored
     assert bytes(Switch().record(frame)[RETH].payload) == record
 
 
-def test_a_packet_that_nobody_watches_leaves_alone() -> None:
+def test_an_unwatched_packet_causes_no_record() -> None:
     switch = Switch(watch=False)
     switch.watch("record", [1, 1], dst_port=5001)
     assert switch.records(udp()) == []
@@ -148,7 +148,7 @@ def test_acks_and_immediates_come_by_their_masks() -> None:
 
 
 def test_flows_are_spread_over_sessions() -> None:
-    """A flow stays in its session, and each session has PSNs and slots of its own."""
+    """A flow stays in its session, and each session has its own PSNs and slots."""
     switch = Switch(*(Session(number, slots=64) for number in (1, 2, 3)), watch=False)
     switch.watch("record", [1, 3])
     for port in range(60):

@@ -1,4 +1,4 @@
-"""Frames damaged or made to do harm: they pass or are dropped, and records stay well formed."""
+"""Damaged or hostile frames: they pass or are dropped, and records stay well formed."""
 
 import random
 
@@ -16,7 +16,7 @@ from roce_path import (
     Switch,
     answer,
     nak,
-    opened,
+    parse_request,
     tcp,
     udp,
 )
@@ -35,7 +35,7 @@ FRAMES = [
 
 
 def damaged(frame: bytes, rng: random.Random) -> bytes:
-    """Some bytes behind the Ethernet header changed, and now and then the end cut off."""
+    """Change some bytes after the Ethernet header, and sometimes truncate the frame."""
     data = bytearray(frame)
     for _ in range(rng.randrange(1, 6)):
         data[rng.randrange(14, len(data))] = rng.choice((0, 1, 0x7F, 0xFF, rng.randrange(256)))
@@ -44,7 +44,7 @@ def damaged(frame: bytes, rng: random.Random) -> bytes:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_damaged_frames_do_no_harm(version: str) -> None:
-    """Whatever comes, also from the collector's side, no record leaves the region."""
+    """For any input, also from the collector, no record is outside of the region."""
     stride = FLOW + HOP
     switch, rng, records = Switch(
         Session(version=version, slots=SLOTS, stride=stride, content=FLOW_AND_HOP, immediate_mask=1,
@@ -56,7 +56,7 @@ def test_damaged_frames_do_no_harm(version: str) -> None:
             came = damaged(frame, rng) if rng.random() < 0.8 else frame
             for port, out in switch.send(came, port=rng.choice((IN, TO_COLLECTOR))):
                 if port == TO_COLLECTOR:
-                    packet = opened(out)
+                    packet = parse_request(out)
                     records += 1
                     assert 0 <= packet[RETH].va - BASE <= SLOTS * stride - packet[RETH].length
                 else:

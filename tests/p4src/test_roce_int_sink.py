@@ -1,4 +1,4 @@
-"""A sink that writes what it takes off: records, what is no record, and what is damaged."""
+"""A sink that writes records of paths: records, packets without records, and damaged ones."""
 
 import random
 
@@ -16,9 +16,9 @@ from int_path import (
     tcp,
     udp,
 )
-from int_path import opened as report_of
+from int_path import parse_report as report_of
 from path_sink import ALL, SLOTS, Sink, path, pushed
-from roce_path import BASE, SWITCH_QPN, VERSIONS, Session, answer, nak, opened, slot_of
+from roce_path import BASE, SWITCH_QPN, VERSIONS, Session, answer, nak, parse_request, slot_of
 
 from collectors.roce.endpoint import gid
 from collectors.roce.packets import BTH, RETH, ImmDt
@@ -64,29 +64,29 @@ def test_records_fill_the_ring_and_go_on_where_the_collector_says(version: str) 
     assert (record[BTH].psn, slot_of(record, PATH.itemsize)) == (3, 3)
 
 
-def test_a_probe_follows_records_that_nobody_answers() -> None:
+def test_a_probe_follows_unanswered_records() -> None:
     sink = Sink(Session(**{**vars(ALL), "patience": 2}))
     frame = pushed(udp(), 3)
     sink.record(frame)
     probe, record = sorted((out for port, out in sink.send(frame) if port != OUT), key=len)
-    assert path(opened(record))["hops"] == 1
-    assert (opened(probe)[RETH].length, len(opened(probe)[RETH].payload)) == (0, 0)
+    assert path(parse_request(record))["hops"] == 1
+    assert (parse_request(probe)[RETH].length, len(parse_request(probe)[RETH].payload)) == (0, 0)
 
 
-def test_a_queue_that_is_reported_is_told_in_the_record() -> None:
+def test_congestion_is_flagged_in_the_record() -> None:
     sink = Sink()
     sink.report_queue()
     frame = pushed(udp(), 3)
     assert [path(sink.record(frame)[1])["flags"] for _ in range(2)] == [QUEUE_WAS_FULL, 0]
 
 
-def test_what_it_tells_of_packets_in_transit_are_reports() -> None:
+def test_packets_in_transit_are_reported() -> None:
     switch = Sink(outside=())
     switch.report_queue()
     assert switch.report(pushed(udp(), 3))[1].group.node == 9
 
 
-def test_hops_that_are_missing_are_told() -> None:
+def test_missing_hops_are_reported() -> None:
     found = path(Sink().record(pushed(udp(), 3, 4, 5, hops=2))[1])
     assert (found["hops"], found["flags"]) == (2, E)
     assert [*found["stack"]["node"][:3]] == [4, 3, ABSENT]
@@ -103,7 +103,7 @@ def test_of_a_long_path_there_are_the_newest_hops() -> None:
 
 @pytest.mark.parametrize("instructions", [0xF800, 0xFD00, 0xFC01, 0x8000])
 def test_what_has_no_place_in_a_record_is_reported(instructions: int) -> None:
-    """And records leave no gap in the numbers of reports."""
+    """Records leave no gap in the numbers of reports."""
     sink, known = Sink(), pushed(udp(), 3)
     other = pushed(udp(), 3, instructions=instructions)
     sink.record(known)
@@ -126,8 +126,8 @@ def test_a_stack_of_another_kind_is_reported(at: int, value: int) -> None:
     assert [report_of(out).group.node for out in sent] == [9]
 
 
-def test_flows_that_nobody_records_are_reported() -> None:
-    """By the port that the packet had, whatever marks it."""
+def test_unrecorded_flows_are_reported() -> None:
+    """By the original port, whatever the mark."""
     for mark in (DSCP, PORT, NEW_UDP):
         sink = Sink(dst_port=5001)
         assert sink.report(pushed(udp(), 3, mark=mark))[1].group.sequence == 0
@@ -144,7 +144,7 @@ def test_answers_to_others_pass(version: str) -> None:
 
 
 def test_damaged_frames_do_no_harm() -> None:
-    """Whatever comes, reports are well formed, and records stay in the region."""
+    """For any input, reports are well formed, and records stay in the region."""
     sink, rng, records, reports = Sink(), random.Random(1), 0, 0
     for frame in [*insides(), *(pushed(udp(), *range(1, n)) for n in range(2, 8))]:
         for _ in range(40):
@@ -152,7 +152,7 @@ def test_damaged_frames_do_no_harm() -> None:
                 if port != TO_COLLECTOR:
                     assert port == OUT
                 elif out[36:38] == (4791).to_bytes(2, "big"):
-                    packet = opened(out)
+                    packet = parse_request(out)
                     records += 1
                     assert packet[RETH].length == PATH.itemsize
                     assert 0 <= packet[RETH].va - BASE <= (SLOTS - 1) * PATH.itemsize

@@ -1,7 +1,18 @@
-"""Where records go: PSNs and slots wrap, no record lies outside the region, none is left out."""
+"""Places of records: PSNs and slots wrap, no record is outside of the region, none is skipped."""
 
 import pytest
-from roce_path import BASE, FLOW, FLOW_AND_HOP, HOP, Session, Switch, nak, opened, slot_of, udp
+from roce_path import (
+    BASE,
+    FLOW,
+    FLOW_AND_HOP,
+    HOP,
+    Session,
+    Switch,
+    nak,
+    parse_request,
+    slot_of,
+    udp,
+)
 
 from collectors.roce.packets import BTH, RETH, AtomicETH
 
@@ -56,12 +67,14 @@ def test_counters_lie_in_the_region() -> None:
         switch.watch("count_packet", [1, cell])
         records = switch.records(udp())
         sent[cell] = bool(records)
-        assert [opened(each)[AtomicETH].va for each in records] == [BASE + 8 * cell] * sent[cell]
+        assert [parse_request(each)[AtomicETH].va for each in records] == [BASE + 8 * cell] * sent[
+            cell
+        ]
     assert sent == cells
 
 
 def test_a_region_beyond_32_bits_is_written_to_its_end() -> None:
-    """The address of the last slot, not that of a product of 32 bits."""
+    """The address of the last slot, not that of a 32-bit product."""
     slots, stride = 0x7FFFFFFF, 0xFFFF
     switch = Switch(Session(slots=slots, stride=stride))
     switch.record()

@@ -1,4 +1,4 @@
-"""p4src/include/routing.p4, in a router: which next hop a packet takes, and what it leaves as."""
+"""p4src/include/routing.p4 in a router: choice of next hops, and forwarded packets."""
 
 import struct
 import zlib
@@ -35,7 +35,7 @@ def test_a_hash_of_the_flow_chooses_the_next_hop(packet: Packet, ports: tuple[in
         key = [Exact(GROUP), Exact(member)]
         switch.table_add(f"{ROUTING}.next_hops", key, f"{ROUTING}.send", [0x02_99, port])
     ((port, sent),) = switch.process(1, bytes(Ether(dst="02:00:00:00:00:01") / packet), 0)
-    # Without ports, 0 is hashed: fields of a header that is not there mean nothing.
+    # Without ports, 0 is hashed: fields of an absent header are undefined.
     hashed = struct.pack(">HIIBHH", SALT, 0x0A000001, 0x0A010203, IP(bytes(packet)).proto, *ports)
     assert port == HOPS[zlib.crc32(hashed) % COUNT]
     assert Ether(sent).dst == "00:00:00:00:02:99"
@@ -43,7 +43,7 @@ def test_a_hash_of_the_flow_chooses_the_next_hop(packet: Packet, ports: tuple[in
 
 
 def routed(ip: Packet) -> list[tuple[int, bytes]]:
-    """What becomes of a packet that a router has one next hop for."""
+    """Return the sent frames for a packet and a router with one next hop for it."""
     switch = subject.switch(PROGRAM, ports=HOPS)
     switch.table_add(f"{ROUTING}.routes", ROUTE, f"{ROUTING}.send", [0x02_99, 2])
     frames: list[tuple[int, bytes]] = switch.process(1, bytes(Ether() / ip), 0)
@@ -58,7 +58,7 @@ def test_the_header_checksum_is_right(ttl: int, number: int, options: list[Packe
     assert port == 2
     expected = sent.copy()
     expected.ttl = ttl - 1
-    assert frame[14:] == bytes(expected)  # of which scapy computes the checksum anew
+    assert frame[14:] == bytes(expected)  # scapy recomputes the checksum
 
 
 def test_a_damaged_header_is_not_made_good() -> None:

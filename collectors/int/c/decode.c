@@ -1,4 +1,4 @@
-/* Telemetry Reports, 2.0 and 1.0: from datagrams to records. */
+/* Decoder of Telemetry Reports 2.0 and 1.0: from datagrams to records. */
 #include "decoder.h"
 
 enum {
@@ -6,7 +6,7 @@ enum {
     FIXED = 8, /* bytes of the main contents before the metadata */
     TO_THE_END = 0xff,
     INNER_ONLY = 0, OF_INT = 1, /* RepType */
-    NOTHING = 0, TLVS = 1, DS_EXTENSION = 2 /* InType, with those of enum first_header */
+    NOTHING = 0, TLVS = 1, DS_EXTENSION = 2 /* InType, in addition to enum first_header */
 };
 
 static void note(const struct decoder *decoder, uint32_t datagram, uint32_t offset,
@@ -18,7 +18,7 @@ static void note(const struct decoder *decoder, uint32_t datagram, uint32_t offs
         out->faults[out->faults_used++] = (struct int_fault){datagram, offset, (uint8_t)status, {0}};
 }
 
-/* The first packet among TLVs (TR, 3.3.2). */
+/* Finds the first packet among TLVs (TR, 3.3.2). */
 static enum parse_status read_tlvs(const struct decoder *decoder, struct span span,
                               struct int_report *report)
 {
@@ -58,7 +58,7 @@ static enum parse_status read_inner(const struct decoder *decoder, struct span s
     }
 }
 
-/* Adds what the reporting node says of itself, unless it said so in the packet's stack. */
+/* Adds the metadata of the reporting node, unless they are in the packet's stack. */
 static void add_local(const struct decoder *decoder, struct layout layout, const uint8_t *at,
                       struct int_report *report)
 {
@@ -82,7 +82,7 @@ static void read_drop(const uint8_t *at, struct int_report *report)
     report->reason = at[1];
 }
 
-/* A report's main contents and what is within; `at` is where the fixed part begins. */
+/* Reads a report's main contents and the packet in it; `at` is the start of the fixed part. */
 static enum parse_status read_main(const struct decoder *decoder, struct span span, unsigned words,
                               struct int_report *report)
 {
@@ -121,7 +121,7 @@ static struct int_report *begin_report(const struct decoder *decoder, const stru
     return report;
 }
 
-/* It is taken, whatever is wrong with its packet. */
+/* Adds the report, even if its packet has a parse error. */
 static void end_report(const struct decoder *decoder, struct int_group *group,
                        const struct int_report *report, uint32_t offset)
 {
@@ -130,7 +130,7 @@ static void end_report(const struct decoder *decoder, struct int_group *group,
     group->reports++;
 }
 
-/* One report of a group, `offset` bytes from its beginning; `span` is behind it then. */
+/* Reads one report of a group, `offset` bytes from its start; advances `span` past it. */
 static enum parse_status read_report(const struct decoder *decoder, struct span *span, uint32_t offset,
                                 struct int_group *group)
 {
@@ -140,7 +140,7 @@ static enum parse_status read_report(const struct decoder *decoder, struct span 
     struct span body = rest(*span, REPORT_HEADER);
     enum parse_status status = PARSE_NONE;
 
-    if (!has(body, bytes)) /* TR, 3.3: 0xff says 255 words or more, to the end */
+    if (!has(body, bytes)) /* TR, 3.3: 0xff means 255 words or more, to the end */
         return PARSE_REPORT_LENGTH;
     body = at[1] == TO_THE_END ? body : first(body, bytes);
     span->at = body.end;
@@ -184,7 +184,7 @@ static void read_group(const struct decoder *decoder, struct span span, struct i
     }
 }
 
-/* RepMdBits of 1.0 are six, in an order of their own: what is there, as bits of 2.0. */
+/* Converts the six RepMdBits of 1.0, which have another order, to those of 2.0. */
 static uint16_t bits_of_1_0(unsigned bits)
 {
     static const uint16_t in_order[] = {BIT_INTERFACES, BIT_LATENCY, BIT_QUEUE,
@@ -196,7 +196,7 @@ static uint16_t bits_of_1_0(unsigned bits)
     return (uint16_t)found;
 }
 
-/* The hop of the reporting node in the stack, if it is the last one there; else a new one. */
+/* Returns the hop of the reporting node: the last hop of the stack, or a new one. */
 static struct int_hop *own_hop(const struct decoder *decoder, struct int_report *report)
 {
     struct int_hop *last = &decoder->out->hops[decoder->out->hops_used - 1];
@@ -207,7 +207,7 @@ static struct int_hop *own_hop(const struct decoder *decoder, struct int_report 
     return add_hop(decoder, report);
 }
 
-/* TR 1.0, "Telemetry Report Header": one report a datagram, and the packet follows to the end. */
+/* TR 1.0, "Telemetry Report Header": one report per datagram; the packet follows to the end. */
 static enum parse_status read_1_0(const struct decoder *decoder, struct span span,
                              struct int_group *group)
 {
@@ -247,7 +247,8 @@ static enum parse_status read_1_0(const struct decoder *decoder, struct span spa
     return PARSE_NONE;
 }
 
-/* Tells datagrams of one number apart; never 0. Four hashes side by side: one would wait for itself. */
+/* Hash to distinguish datagrams with the same number; never 0. Four interleaved hashes: a single
+ * one would be limited by its own latency. */
 static uint16_t hash_content(struct span span)
 {
     uint64_t hash[4] = {left(span)};
@@ -286,8 +287,8 @@ static enum parse_status read_datagram(const struct decoder *decoder, struct spa
     return status;
 }
 
-/* Whether there is room for all that a datagram might have in it: a report takes a word at least, a
- * hop one, too, and each report may add one. */
+/* Whether there is room for everything that a datagram may contain: a report takes at least one
+ * word, and so does a hop; each report may add one hop. */
 static bool fits(const struct int_output *out, uint32_t bytes)
 {
     uint32_t words = bytes / 4 + 1;
@@ -297,8 +298,8 @@ static bool fits(const struct int_output *out, uint32_t bytes)
            out->faults_room - out->faults_used >= words;
 }
 
-/* Decodes as many datagrams as there is room for; returns how many that were, and sets *bytes_read to
- * their bytes. `out` must have room for one of 65,535 bytes, at least. */
+/* Decodes as many datagrams as there is room for; returns their number, and sets *bytes_read to
+ * their size. `out` must have room for at least one datagram of 65,535 bytes. */
 uint32_t int_decode(const struct int_settings *settings, const struct int_input *in,
                     struct int_output *out, uint64_t *bytes_read)
 {

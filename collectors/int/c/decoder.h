@@ -1,4 +1,4 @@
-/* The parts of the decoder, from the outside of a datagram to its inside. */
+/* Parts of the decoder, from the outermost header inwards. */
 #ifndef COLLECTORS_INT_DECODER_H
 #define COLLECTORS_INT_DECODER_H
 
@@ -10,20 +10,20 @@
 struct decoder {
     const struct int_settings *settings;
     struct int_output *out;
-    const uint8_t *bytes; /* all that were given */
+    const uint8_t *bytes; /* start of the input */
 };
 
-/* INT and Telemetry Report 2.x; 1.0, whose timestamps have 32 bits; and GEANT's 1.0: 64 bits, and
- * level 2 interfaces of 16 bits. */
+/* INT and Telemetry Report 2.x; 1.0 with 32-bit timestamps; and the 1.0 of GEANT, which has 64-bit
+ * timestamps and 16-bit level 2 interfaces. */
 enum format { FORMAT_2, FORMAT_1, FORMAT_1_LONG_TIMES };
 
-/* How long the metadata are that a bitmap stands for, and how to read them. */
+/* Format of metadata described by a bitmap. */
 struct layout {
     uint16_t bits;
     enum format format;
 };
 
-/* Which protocol a packet begins with; the numbers are those of InType (TR, 3.3). */
+/* First protocol of a packet; the numbers are those of InType (TR, 3.3). */
 enum first_header { FIRST_ETHERNET = 3, FIRST_IPV4 = 4, FIRST_IPV6 = 5 };
 
 static inline uint32_t place(const struct decoder *decoder, const uint8_t *at)
@@ -46,8 +46,8 @@ struct int_hop *add_hop(const struct decoder *decoder, struct int_report *report
 enum parse_status read_packet(const struct decoder *decoder, enum first_header first, struct span span,
                          struct int_report *report);
 
-/* A packet after its shim and INT header; `port` is 0 unless the shim has the original one, and
- * `protocol` that of the header that follows, or 0: what follows is payload. */
+/* A packet after its shim and INT header. `port` is the original port, or 0 if the shim has
+ * none; `protocol` is that of the header that follows, or 0 if payload follows. */
 struct after_int {
     struct span span;
     uint16_t port;

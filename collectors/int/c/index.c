@@ -1,14 +1,14 @@
-/* The index: flows in a table of bounded size, from which the one last seen longest ago is evicted. */
+/* Index of flows in a table of bounded size; the least recently seen flow is evicted. */
 #include <stdlib.h>
 
 #include "index_internal.h"
 
-/* The smallest power of two that is as large. */
-static uint32_t power_of_two(uint32_t least)
+/* Returns the smallest power of two that is at least `min`. */
+static uint32_t power_of_two(uint32_t min)
 {
     uint32_t power = 1;
 
-    while (power < least)
+    while (power < min)
         power *= 2;
     return power;
 }
@@ -36,7 +36,7 @@ void int_index_destroy(struct int_index *index)
     free(index);
 }
 
-/* Returns NULL where memory is short. What is not used yet takes none. */
+/* Returns NULL if memory is exhausted. Unused entries take no memory. */
 struct int_index *int_index_create(const struct int_index_config *config)
 {
     struct int_index *index = calloc(1, sizeof *index);
@@ -87,7 +87,7 @@ static uint32_t *chain_of(const struct int_index *index, const struct int_key *k
     return &index->flow_chains[hash_key(key, index->config.seed) & index->flow_mask];
 }
 
-/* Takes the flow that was last seen longest ago out; returns where it was. */
+/* Removes the least recently seen flow; returns its place. */
 static uint32_t evict(struct int_index *index)
 {
     uint32_t at = index->oldest, *link = chain_of(index, &index->flows[at].flow.key);
@@ -131,25 +131,25 @@ static void note_drop(struct int_flow *flow, const struct int_report *report)
     flow->drop_queue = report->queue;
 }
 
-/* What a report of a tracked flow tells of its packet's path: all of it, or a part. */
+/* Adds the path, or a part of it, in a report of a tracked flow. */
 static void note_reported(struct int_index *index, uint32_t at, const struct int_report *report,
                       const struct int_hop *hops)
 {
     bool is_stack = report->int_type == INT_MD && !(report->flags & REPORT_INTERMEDIATE);
     bool is_partial = report->flags & REPORT_DROPPED || report->parse_status ||
                       report->int_flags & (INT_HOPS_EXCEEDED | INT_MTU_EXCEEDED);
-    struct told told = {hops, report->hops, report->time_ns, true};
+    struct path_report reported = {hops, report->hops, report->time_ns, true};
     struct int_flow *flow = &index->flows[at].flow;
 
     if (is_stack && !is_pending(index, at, report->packet)) {
         if (is_partial)
-            note_partial(flow, told);
+            note_partial(flow, reported);
         else
-            note_path(index, flow, told);
+            note_path(index, flow, reported);
         return;
     }
     if (!report->packet)
-        note_unmatched(flow, told);
+        note_unmatched(flow, reported);
     if (!report->packet && is_partial)
         return;
     if (!add_pending(index, at, report, hops, is_partial))
@@ -171,7 +171,7 @@ static void note_report(struct int_index *index, const struct int_report *report
         note_reported(index, at, report, hops);
 }
 
-/* Takes what was decoded in. */
+/* Adds decoded reports. */
 void int_index_add(struct int_index *index, const struct int_output *decoded)
 {
     for (uint32_t i = 0; i < decoded->groups_used; i++)
@@ -185,7 +185,7 @@ void int_index_add(struct int_index *index, const struct int_output *decoded)
     }
 }
 
-/* Packets that were waited for long enough are told. */
+/* Stops waiting for further reports of old packets. */
 void int_index_settle(struct int_index *index, uint64_t now_ns)
 {
     settle_until(index, now_ns);
@@ -196,7 +196,8 @@ void int_index_counters(const struct int_index *index, struct int_index_counters
     *counters = index->counters;
 }
 
-/* Copies flows, the one seen last first, and returns how many; there is room for all that may be. */
+/* Copies flows, most recently seen first; returns their number. `flows` has room for the
+ * maximum. */
 uint32_t int_index_flows(const struct int_index *index, struct int_flow *flows)
 {
     uint32_t number = 0;
@@ -211,14 +212,14 @@ uint32_t int_index_flow_count(const struct int_index *index)
     return index->flows_used;
 }
 
-/* Copies sources, in the order in which they came first. */
+/* Copies sources in order of first appearance; returns their number. */
 uint32_t int_index_sources(const struct int_index *index, struct int_source *sources)
 {
     memcpy(sources, index->sources, index->sources_used * sizeof *sources);
     return index->sources_used;
 }
 
-/* Hands gaps out: there is room for as many events as were configured. */
+/* Returns and removes gaps; `gaps` has room for as many events as were configured. */
 uint32_t int_index_take_gaps(struct int_index *index, struct int_gap *gaps)
 {
     uint32_t number = index->gaps_used;

@@ -1,4 +1,4 @@
-/* How the index lies in memory. */
+/* Memory layout of the index. */
 #ifndef COLLECTORS_INT_INDEX_INTERNAL_H
 #define COLLECTORS_INT_INDEX_INTERNAL_H
 
@@ -7,14 +7,14 @@
 
 static const uint32_t nowhere = 0xffffffff;
 
-/* A flow in its chain of equal hashes, and in the list of all by when they were last seen. */
+/* A flow in a hash chain, and in the list of all flows ordered by last use. */
 struct flow_entry {
     struct int_flow flow;
-    uint64_t number; /* of this use of the entry */
+    uint64_t number; /* number of this use of the entry */
     uint32_t next_in_chain, newer, older;
 };
 
-/* A packet of which some nodes have told, each by itself. */
+/* A packet with separate reports by some of its nodes. */
 struct pending {
     uint64_t flow_number, time_ns;
     uint32_t entry, packet;
@@ -32,30 +32,30 @@ struct int_index {
     uint32_t *flow_chains, flow_mask; /* 2^n chains */
     uint32_t flows_used, newest, oldest;
     uint64_t next_number;
-    struct pending *pending; /* a ring, in order of the first report */
+    struct pending *pending; /* ring, ordered by first report */
     uint32_t *pending_chains, pending_mask;
     uint32_t pending_first, pending_used;
     struct int_source *sources;
-    uint16_t (*contents)[SEQUENCE_WINDOW]; /* of each source's last datagrams; 0: not known */
-    uint32_t *source_slots, source_mask; /* open addressing: nothing is ever removed */
+    uint16_t (*contents)[SEQUENCE_WINDOW]; /* hashes of each source's last datagrams; 0: unknown */
+    uint32_t *source_slots, source_mask; /* open addressing; entries are never removed */
     uint32_t sources_used;
     struct int_gap *gaps;
     struct int_change *changes;
     uint32_t gaps_used, changes_used;
 };
 
-/* The packets that a report tells of are one packet's path, or parts of it. */
-struct told {
+/* The path of a packet, or parts of it, as in reports. */
+struct path_report {
     const struct int_hop *hops;
     unsigned count;
     uint64_t time_ns;
-    bool is_whole; /* the path is neither shorter nor longer than that */
+    bool is_whole; /* the path is exactly this long */
 };
 
-void note_path(struct int_index *index, struct int_flow *flow, struct told told);
-void note_interval(struct int_index *index, struct int_flow *flow, struct told told);
-void note_unmatched(struct int_flow *flow, struct told told);
-void note_partial(struct int_flow *flow, struct told told);
+void note_path(struct int_index *index, struct int_flow *flow, struct path_report reported);
+void note_interval(struct int_index *index, struct int_flow *flow, struct path_report reported);
+void note_unmatched(struct int_flow *flow, struct path_report reported);
+void note_partial(struct int_flow *flow, struct path_report reported);
 void note_sequence(struct int_index *index, const struct int_group *group);
 bool add_pending(struct int_index *index, uint32_t entry, const struct int_report *report,
                  const struct int_hop *hops, bool is_partial);

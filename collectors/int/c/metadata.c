@@ -1,10 +1,10 @@
-/* Metadata that a bitmap says are there: of a report itself, or of a hop in a stack. */
+/* Metadata described by a bitmap: of a report, or of a hop in a stack. */
 #include "decoder.h"
 
 enum { ONES16 = 0xffff, ONES24 = 0xffffff, ONES8 = 0xff };
 static const uint32_t ones32 = 0xffffffff;
 
-/* Words of 4 bytes. Reserved bits stand for one, too (INT, 5.7). */
+/* Returns the length in 4-byte words. Reserved bits also take a word (INT, 5.7). */
 unsigned metadata_words(struct layout layout)
 {
     static const unsigned wide[] = {
@@ -17,7 +17,7 @@ unsigned metadata_words(struct layout layout)
     return words + (unsigned)__builtin_popcount(layout.bits & wide[layout.format]);
 }
 
-/* A time of 64 or 32 bits in nanoseconds; all ones, or more than fit: none. */
+/* Reads a time of 64 or 32 bits in nanoseconds; false if it is all ones or too large. */
 static bool read_time(struct layout layout, const uint8_t *at, uint64_t unit_ns, uint64_t *time_ns)
 {
     bool is_short = layout.format == FORMAT_1;
@@ -82,13 +82,13 @@ static bool read_one(const struct decoder *decoder, struct layout layout, unsign
     case BIT_EGRESS: return read_time(layout, at, unit_ns, &hop->egress_ns);
     case BIT_INTERFACES2: return read_level2(layout, at, &hop->ingress2, &hop->egress2);
     case BIT_UTILISATION: return read_word(at, &hop->utilisation);
-    case BIT_BUFFER: /* of 1.0 reserved */
+    case BIT_BUFFER: /* reserved in 1.0 */
         return !is_version1 && read_occupancy(at, &hop->buffer, &hop->buffer_occupancy);
-    default: return false; /* reserved: a later version's, or the caller's affair */
+    default: return false; /* reserved by this version, or handled by the caller */
     }
 }
 
-/* Reads metadata_words() of them. */
+/* Reads metadata_words() words. */
 void read_metadata(const struct decoder *decoder, struct layout layout, const uint8_t *at,
                    struct int_hop *hop)
 {
@@ -102,7 +102,7 @@ void read_metadata(const struct decoder *decoder, struct layout layout, const ui
     }
 }
 
-/* Room for one more hop of a report: the next towards the sink. */
+/* Adds a hop to a report: the next one towards the sink. */
 struct int_hop *add_hop(const struct decoder *decoder, struct int_report *report)
 {
     struct int_output *out = decoder->out;

@@ -1,22 +1,22 @@
-/* The packet in a report: down to its flow, and to INT where there is some. */
+/* The packet in a report: flow key, and INT headers if present. */
 #include "decoder.h"
 
 enum {
     ETHERNET = 14, IPV4 = 20, IPV6 = 40, UDP = 8, TCP = 20, VLAN_TAG = 4,
-    MAX_TAGS = 2, MAX_EXTENSIONS = 8, /* of IPv6, in a row */
+    MAX_TAGS = 2, MAX_EXTENSIONS = 8, /* maximum number of extension headers of IPv6 */
     TYPE_VLAN = 0x8100, TYPE_SERVICE_VLAN = 0x88a8, TYPE_IPV4 = 0x0800, TYPE_IPV6 = 0x86dd,
     PROTOCOL_TCP = 6, PROTOCOL_UDP = 17, PROTOCOL_SCTP = 132,
     HOP_BY_HOP = 0, ROUTING = 43, FRAGMENT = 44, OPTIONS = 60,
     PROBE_MARKER = 8,
-    PAYLOAD_HASHED = 16 /* bytes that tell packets of a flow apart, where the rest does not */
+    PAYLOAD_HASHED = 16 /* bytes hashed to distinguish packets of a flow if headers do not */
 };
 
-/* What is above IP. */
+/* Headers above IP. */
 struct above_ip {
     struct span span;
     unsigned protocol;
-    uint32_t id;     /* Identification, where there is one */
-    bool has_ports;  /* it is no later fragment */
+    uint32_t id;     /* Identification, if present */
+    bool has_ports;  /* not a later fragment */
 };
 
 uint64_t hash_key(const struct int_key *key, uint64_t seed)
@@ -30,8 +30,8 @@ uint64_t hash_key(const struct int_key *key, uint64_t seed)
     return hash;
 }
 
-/* Notes what tells this packet from others of its flow, and is the same at all nodes: neither what
- * routers change nor what INT does, nor what is there only where more of the packet was reported. */
+/* Hashes the fields that distinguish this packet in its flow and are the same at all nodes: not
+ * those that routers or INT change, nor those present only in longer reports. */
 static void note_packet(const struct above_ip *above, struct span payload, struct int_report *report)
 {
     bool is_tcp = report->key.protocol == PROTOCOL_TCP && has(above->span, 8);
@@ -46,7 +46,7 @@ static void note_packet(const struct above_ip *above, struct span payload, struc
     report->packet = (uint32_t)hash ? (uint32_t)hash : 1;
 }
 
-/* Reads ports, and finds the payload: null where the packet is cut before it. */
+/* Reads the ports and finds the payload; null if the packet is truncated before it. */
 static enum parse_status read_ports(struct above_ip *above, struct int_report *report,
                                struct span *payload)
 {
@@ -75,7 +75,7 @@ static enum parse_status read_ports(struct above_ip *above, struct int_report *r
     return PARSE_NONE;
 }
 
-/* Whether INT follows TCP or UDP, and what said so (INT, 5.6.2). */
+/* Whether INT follows TCP or UDP, and how it is marked (INT, 5.6.2). */
 static bool has_int(const struct decoder *decoder, const struct int_report *report,
                     struct span *payload, bool *by_port)
 {
@@ -83,7 +83,7 @@ static bool has_int(const struct decoder *decoder, const struct int_report *repo
 
     *by_port = settings->port && report->key.protocol == PROTOCOL_UDP &&
                report->key.destination_port == settings->port;
-    /* TR, 3.4. A report may also end behind the header, whatever came then. */
+    /* TR, 3.4. A report may also end after the header, whatever follows in the packet. */
     if (!(report->flags & REPORT_TRACKED) || !left(*payload))
         return false;
     if (*by_port)
@@ -109,7 +109,7 @@ static enum parse_status read_above(const struct decoder *decoder, struct above_
         payload = after.span;
         if (after.port)
             report->key.destination_port = after.port;
-        if (after.protocol) { /* UDP was put in front of the original header */
+        if (after.protocol) { /* a UDP header was inserted in front of the original one */
             int_status = status;
             report->key.source_port = report->key.destination_port = 0;
             above.span = after.span;
@@ -149,7 +149,7 @@ static enum parse_status read_ipv4(const struct decoder *decoder, struct span sp
     return read_above(decoder, above, report);
 }
 
-/* Goes on to what is above the extension headers (RFC 8200, 4). */
+/* Skips extension headers (RFC 8200, 4). */
 static bool skip_extensions(struct above_ip *above)
 {
     for (int i = 0; i < MAX_EXTENSIONS; i++) {
@@ -168,7 +168,7 @@ static bool skip_extensions(struct above_ip *above)
         }
         above->protocol = *above->span.at;
         above->span = rest(above->span, bytes);
-        if (!above->has_ports) /* what follows belongs to a part of the packet only */
+        if (!above->has_ports) /* the rest belongs to a fragment */
             return true;
     }
     return false;
@@ -220,7 +220,7 @@ static enum parse_status read_ethernet(const struct decoder *decoder, struct spa
     return type == TYPE_IPV6 ? read_ipv6(decoder, span, report) : PARSE_NONE;
 }
 
-/* Reads a packet, of which the span may lack the end. */
+/* Reads a packet, whose end may be missing. */
 enum parse_status read_packet(const struct decoder *decoder, enum first_header first, struct span span,
                          struct int_report *report)
 {

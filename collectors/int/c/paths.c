@@ -1,12 +1,12 @@
-/* Paths of flows, as packets tell of them, and statistics of their hops and links. */
+/* Paths of flows, and statistics of their hops and links, from reported packets. */
 #include "index_internal.h"
 
 static void add_value(struct int_statistics *statistics, int64_t value)
 {
-    if (!statistics->count || value < statistics->least)
-        statistics->least = value;
-    if (!statistics->count || value > statistics->most)
-        statistics->most = value;
+    if (!statistics->count || value < statistics->min)
+        statistics->min = value;
+    if (!statistics->count || value > statistics->max)
+        statistics->max = value;
     statistics->count++;
     statistics->sum += value;
     statistics->last = value;
@@ -20,7 +20,7 @@ static void add_hop_values(struct int_path_hop *to, const struct int_hop *hop)
         add_value(&to->occupancy, hop->occupancy);
 }
 
-/* Those of the path's first packet stand. */
+/* The interfaces of the path's first packet are kept. */
 static void note_interfaces(struct int_path_hop *to, const struct int_hop *hop)
 {
     if (hop->has & BIT_INTERFACES && !to->ingress && !to->egress) {
@@ -29,7 +29,7 @@ static void note_interfaces(struct int_path_hop *to, const struct int_hop *hop)
     }
 }
 
-/* Interfaces that were not told differ from none. */
+/* Unknown interfaces match any. */
 static bool is_same(const struct int_path_hop *known, const struct int_hop *hop)
 {
     return known->node == hop->node &&
@@ -37,13 +37,13 @@ static bool is_same(const struct int_path_hop *known, const struct int_hop *hop)
             (known->ingress == hop->ingress && known->egress == hop->egress));
 }
 
-/* Whether what is told agrees with the path, in order, but for hops that are not told of. */
-static bool is_part_of_path(const struct int_flow *flow, struct told told)
+/* Whether reported hops match the path in order; hops may be missing. */
+static bool is_part_of_path(const struct int_flow *flow, struct path_report reported)
 {
     unsigned at = 0;
 
-    for (unsigned i = 0; i < told.count; i++, at++) {
-        while (at < flow->hops && !is_same(&flow->path[at], &told.hops[i]))
+    for (unsigned i = 0; i < reported.count; i++, at++) {
+        while (at < flow->hops && !is_same(&flow->path[at], &reported.hops[i]))
             at++;
         if (at == flow->hops)
             return false;
@@ -51,70 +51,70 @@ static bool is_part_of_path(const struct int_flow *flow, struct told told)
     return true;
 }
 
-static bool has_path_in_it(const struct int_flow *flow, struct told told)
+static bool has_path_in_it(const struct int_flow *flow, struct path_report reported)
 {
     unsigned at = 0;
 
     for (unsigned i = 0; i < flow->hops; i++, at++) {
-        while (at < told.count && !is_same(&flow->path[i], &told.hops[at]))
+        while (at < reported.count && !is_same(&flow->path[i], &reported.hops[at]))
             at++;
-        if (at == told.count)
+        if (at == reported.count)
             return false;
     }
     return true;
 }
 
-/* Takes another path; nodes that stay keep their statistics, and links between two that do. */
-static void set_path(struct int_flow *flow, struct told told)
+/* Replaces the path; nodes in both keep their statistics, and so do links between two of them. */
+static void set_path(struct int_flow *flow, struct path_report reported)
 {
     struct int_path_hop before[PATH_HOPS];
     unsigned before_hops = flow->hops;
 
     memcpy(before, flow->path, sizeof before);
-    for (unsigned i = 0; i < told.count; i++) {
+    for (unsigned i = 0; i < reported.count; i++) {
         struct int_path_hop *hop = &flow->path[i];
         bool is_same_link = false;
 
-        *hop = (struct int_path_hop){.node = told.hops[i].node};
+        *hop = (struct int_path_hop){.node = reported.hops[i].node};
         for (unsigned j = 0; j < before_hops; j++) {
             if (before[j].node != hop->node)
                 continue;
             *hop = before[j];
-            is_same_link = i && j && before[j - 1].node == told.hops[i - 1].node;
+            is_same_link = i && j && before[j - 1].node == reported.hops[i - 1].node;
         }
         if (!is_same_link)
             hop->link_ns = (struct int_statistics){0};
         hop->ingress = hop->egress = 0;
     }
-    flow->hops = (uint16_t)told.count;
+    flow->hops = (uint16_t)reported.count;
 }
 
-static void note_change(struct int_index *index, struct int_flow *flow, struct told told)
+static void note_change(struct int_index *index, struct int_flow *flow, struct path_report reported)
 {
     struct int_change *change = &index->changes[index->changes_used];
 
     flow->changes++;
-    flow->changed_ns = told.time_ns;
+    flow->changed_ns = reported.time_ns;
     if (index->changes_used == index->config.events) {
         index->counters.changes_dropped++;
         return;
     }
     index->changes_used++;
-    *change = (struct int_change){.time_ns = told.time_ns, .flow = flow->flow,
-                                  .before_hops = flow->hops, .after_hops = (uint16_t)told.count};
+    *change = (struct int_change){.time_ns = reported.time_ns, .flow = flow->flow,
+                                  .before_hops = flow->hops, .after_hops = (uint16_t)reported.count};
     for (unsigned i = 0; i < flow->hops; i++)
         change->before[i] = flow->path[i].node;
-    for (unsigned i = 0; i < told.count; i++)
-        change->after[i] = told.hops[i].node;
+    for (unsigned i = 0; i < reported.count; i++)
+        change->after[i] = reported.hops[i].node;
 }
 
-/* Adds what hops tell to those of the path. Times of two neighbours make the link's. */
-static void add_values(struct int_flow *flow, struct told told)
+/* Adds the values of reported hops to the path. Times of two neighbours give the link latency. */
+static void add_values(struct int_flow *flow, struct path_report reported)
 {
     unsigned at = 0;
 
-    for (unsigned i = 0; i < told.count; i++) {
-        const struct int_hop *hop = &told.hops[i], *last = i ? hop - 1 : hop;
+    for (unsigned i = 0; i < reported.count; i++) {
+        const struct int_hop *hop = &reported.hops[i], *last = i ? hop - 1 : hop;
         unsigned from = at;
 
         while (at < flow->hops && flow->path[at].node != hop->node)
@@ -132,28 +132,28 @@ static void add_values(struct int_flow *flow, struct told told)
     }
 }
 
-/* Compares what is told with the path that is known, and takes it where it says more, or another. */
-static void take_path(struct int_index *index, struct int_flow *flow, struct told told)
+/* Compares reported hops with the known path, and replaces it if they are longer or different. */
+static void take_path(struct int_index *index, struct int_flow *flow, struct path_report reported)
 {
     bool is_same_path =
-        is_part_of_path(flow, told) && (told.count == flow->hops || !told.is_whole);
+        is_part_of_path(flow, reported) && (reported.count == flow->hops || !reported.is_whole);
 
-    if (flow->paths && !is_same_path && (told.is_whole || !has_path_in_it(flow, told)))
-        note_change(index, flow, told);
+    if (flow->paths && !is_same_path && (reported.is_whole || !has_path_in_it(flow, reported)))
+        note_change(index, flow, reported);
     if (!flow->paths || !is_same_path)
-        set_path(flow, told);
+        set_path(flow, reported);
     flow->paths++;
 }
 
-/* A packet of which all nodes told, or none is known that did not. */
-void note_path(struct int_index *index, struct int_flow *flow, struct told told)
+/* Adds a packet whose nodes have all reported, as far as is known. */
+void note_path(struct int_index *index, struct int_flow *flow, struct path_report reported)
 {
-    if (told.count > PATH_HOPS) {
+    if (reported.count > PATH_HOPS) {
         index->counters.long_paths++;
-        told.count = PATH_HOPS;
+        reported.count = PATH_HOPS;
     }
-    take_path(index, flow, told);
-    add_values(flow, told);
+    take_path(index, flow, reported);
+    add_values(flow, reported);
 }
 
 static bool is_on_path(const struct int_flow *flow, const struct int_hop *hop)
@@ -164,53 +164,54 @@ static bool is_on_path(const struct int_flow *flow, const struct int_hop *hop)
     return false;
 }
 
-static bool is_reported(struct told told, const struct int_path_hop *known)
+static bool is_reported(struct path_report reported, const struct int_path_hop *known)
 {
-    for (unsigned i = 0; i < told.count; i++)
-        if (is_same(known, &told.hops[i]))
+    for (unsigned i = 0; i < reported.count; i++)
+        if (is_same(known, &reported.hops[i]))
             return true;
     return false;
 }
 
-/* What nodes told of packets that nobody can tell apart, in some time. Each told of another packet:
- * so only where the flow begins do times say in which order nodes are. Their values are in already. */
-void note_interval(struct int_index *index, struct int_flow *flow, struct told told)
+/* Adds the reports of an interval for packets that cannot be distinguished. They are of
+ * different packets, so their times give the order of nodes only at the start of the flow. Their
+ * values have been added already. */
+void note_interval(struct int_index *index, struct int_flow *flow, struct path_report reported)
 {
     bool has_other = false, has_all = true;
 
-    for (unsigned i = 0; i < told.count; i++)
-        has_other |= !is_on_path(flow, &told.hops[i]);
+    for (unsigned i = 0; i < reported.count; i++)
+        has_other |= !is_on_path(flow, &reported.hops[i]);
     for (unsigned i = 0; i < flow->hops; i++)
-        has_all &= is_reported(told, &flow->path[i]);
+        has_all &= is_reported(reported, &flow->path[i]);
     if (flow->paths && has_other && !has_all)
-        note_change(index, flow, told);
+        note_change(index, flow, reported);
     if (!flow->paths || has_other) {
-        set_path(flow, told);
-        for (unsigned i = 0; i < told.count; i++)
-            note_interfaces(&flow->path[i], &told.hops[i]);
+        set_path(flow, reported);
+        for (unsigned i = 0; i < reported.count; i++)
+            note_interfaces(&flow->path[i], &reported.hops[i]);
     }
     flow->paths++;
 }
 
-/* What a node told of a packet that cannot be told from others: it may belong to the path, whose
+/* Adds a report of a packet that cannot be identified: its node may belong to the path, whose
  * order is known later. */
-void note_unmatched(struct int_flow *flow, struct told told)
+void note_unmatched(struct int_flow *flow, struct path_report reported)
 {
     flow->unmatched++;
-    for (unsigned i = 0; i < told.count && !flow->paths && flow->hops < PATH_HOPS; i++) {
+    for (unsigned i = 0; i < reported.count && !flow->paths && flow->hops < PATH_HOPS; i++) {
         bool is_known = false;
 
         for (unsigned j = 0; j < flow->hops; j++)
-            is_known |= flow->path[j].node == told.hops[i].node;
+            is_known |= flow->path[j].node == reported.hops[i].node;
         if (!is_known)
-            flow->path[flow->hops++].node = told.hops[i].node;
+            flow->path[flow->hops++].node = reported.hops[i].node;
     }
-    add_values(flow, told);
+    add_values(flow, reported);
 }
 
-/* A packet of whose path parts are missing, for a reason that is known. */
-void note_partial(struct int_flow *flow, struct told told)
+/* Adds a packet with a partially reported path, for a known reason. */
+void note_partial(struct int_flow *flow, struct path_report reported)
 {
     flow->partial++;
-    add_values(flow, told);
+    add_values(flow, reported);
 }

@@ -1,5 +1,5 @@
-/* Packets of which each node tells by itself (INT-XD, INT-MX): their reports put together. Those that
- * nobody can tell apart are one packet here, of number 0. */
+/* Packets with separate reports by each node (INT-XD, INT-MX): combines the reports of a packet.
+ * Indistinguishable packets of a flow are combined as packet 0. */
 #include "index_internal.h"
 
 static uint32_t *chain_of(const struct int_index *index, uint32_t entry, uint32_t packet)
@@ -25,8 +25,8 @@ bool is_pending(const struct int_index *index, uint32_t entry, uint32_t packet)
     return packet && index->pending_used && find(index, entry, packet);
 }
 
-/* Whether a hop comes before another: routers lower the TTL; where it says nothing, time does: when they
- * had the packet, or else (hosts' edges are less than a microsecond from a switch) when it left them. */
+/* Whether a hop precedes another: routers decrement the TTL. For equal TTLs compare ingress
+ * times, then egress times (a host's edge is less than a microsecond from its switch). */
 static bool is_before(const struct pending *pending, unsigned one, unsigned other)
 {
     const struct int_hop *a = &pending->hop[one], *b = &pending->hop[other];
@@ -40,7 +40,7 @@ static bool is_before(const struct pending *pending, unsigned one, unsigned othe
     return a->has & b->has & BIT_EGRESS && a->egress_ns < b->egress_ns;
 }
 
-/* By insertion: hops that nothing puts in order stay in that of arrival. */
+/* Insertion sort; hops without an order stay in order of arrival. */
 static void sort_hops(struct pending *pending)
 {
     for (unsigned i = 1; i < pending->hops; i++) {
@@ -56,12 +56,12 @@ static void sort_hops(struct pending *pending)
     }
 }
 
-/* Takes the oldest one out, and tells its flow. */
+/* Removes the oldest packet, and updates its flow. */
 static void close_oldest(struct int_index *index)
 {
     struct pending *oldest = &index->pending[index->pending_first];
     struct flow_entry *entry = &index->flows[oldest->entry];
-    struct told told = {oldest->hop, oldest->hops, oldest->time_ns, false};
+    struct path_report reported = {oldest->hop, oldest->hops, oldest->time_ns, false};
     uint64_t hash = mix(mix(index->config.seed, oldest->flow_number), oldest->packet);
     uint32_t *link = &index->pending_chains[hash & index->pending_mask];
 
@@ -74,14 +74,14 @@ static void close_oldest(struct int_index *index)
         return;
     sort_hops(oldest);
     if (!oldest->packet)
-        note_interval(index, &entry->flow, told);
+        note_interval(index, &entry->flow, reported);
     else if (oldest->is_partial)
-        note_partial(&entry->flow, told);
+        note_partial(&entry->flow, reported);
     else
-        note_path(index, &entry->flow, told);
+        note_path(index, &entry->flow, reported);
 }
 
-/* Tells the flows of all packets that were waited for long enough. */
+/* Closes all packets that have waited long enough. */
 void settle_until(struct int_index *index, uint64_t now_ns)
 {
     while (index->pending_used) {
@@ -124,7 +124,7 @@ static bool has_hop(const struct pending *pending, uint32_t node, uint8_t ttl)
     return false;
 }
 
-/* Adds a report's hops to its packet's. False: they are more than are kept. */
+/* Adds a report's hops to its packet; false if there are too many. */
 bool add_pending(struct int_index *index, uint32_t entry, const struct int_report *report,
                  const struct int_hop *hops, bool is_partial)
 {

@@ -1,8 +1,9 @@
-/* The sequence of reports, by who numbers them (TR, 3.2): what is lost between, and how often it is
- * only late. A number counts as lost when it is too old to come.
+/* Report sequence numbers per source (TR, 3.2): detects loss, and distinguishes it from late
+ * arrival. A number counts as lost when it is too old to arrive.
  *
- * Who restarts begins anew, mostly with 0. A leap back by more than the window tells that, and so does a
- * number that came already, when the datagram is another one: what a network doubles is the same. */
+ * A source that restarts usually starts at 0. A step back by more than the window indicates a
+ * restart, and so does a repeated number in a different datagram; duplicates by the network are
+ * identical. */
 #include "index_internal.h"
 
 static uint64_t *word_of(struct int_source *source, uint32_t number, uint64_t *bit)
@@ -37,7 +38,7 @@ static void note_gap(struct int_index *index, struct int_source *source, uint32_
         time_ns, source->node, first, count, source->hw_id, source->version, {0}};
 }
 
-/* The window goes on by `steps`, at most its own length: what falls out of it and did not come is lost. */
+/* Advances the window by `steps`, at most its length; numbers that leave it unreceived are lost. */
 static void advance(struct int_index *index, struct int_source *source, uint32_t steps,
                     uint64_t time_ns)
 {
@@ -68,7 +69,7 @@ static void begin(struct int_index *index, struct int_source *source, uint32_t n
     source->highest = number;
 }
 
-/* All that has not come is lost. */
+/* Counts all missing numbers as lost. */
 static void give_up(struct int_index *index, struct int_source *source, uint64_t time_ns)
 {
     uint32_t highest = source->highest;
@@ -124,7 +125,7 @@ static struct int_source *source_of(struct int_index *index, const struct int_gr
     return source;
 }
 
-/* Of a number that came already. */
+/* Whether a repeated number is in a different datagram. */
 static bool is_another(struct int_index *index, const struct int_source *source,
                        const struct int_group *group)
 {
@@ -133,7 +134,7 @@ static bool is_another(struct int_index *index, const struct int_source *source,
     return before && before != group->content;
 }
 
-/* A number behind the highest one, or that one again, within the window; false: it begins anew. */
+/* Handles a number behind the highest one, or equal to it, within the window; false: a restart. */
 static bool note_behind(struct int_index *index, struct int_source *source,
                         const struct int_group *group)
 {
@@ -163,7 +164,7 @@ void note_sequence(struct int_index *index, const struct int_group *group)
     ahead = (group->sequence - source->highest) & mask_of(source);
     behind = (source->highest - group->sequence) & mask_of(source);
     if (!source->datagrams++) {
-        /* the first one, with which the source began */
+        /* the first number of the source */
     } else if (ahead && ahead <= SEQUENCE_JUMP) {
         go_ahead(index, source, ahead, group->time_ns);
     } else if (behind >= SEQUENCE_WINDOW || !note_behind(index, source, group)) {
@@ -174,7 +175,7 @@ void note_sequence(struct int_index *index, const struct int_group *group)
     *content_of(index, source, group->sequence) = group->content;
 }
 
-/* Nothing comes any more. */
+/* Ends the input: all missing numbers are lost. */
 void int_index_end(struct int_index *index, uint64_t time_ns)
 {
     settle_until(index, ~(uint64_t)0);

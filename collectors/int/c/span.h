@@ -1,4 +1,4 @@
-/* Parts of a packet, never past its end. */
+/* Parts of a packet, with bounds. */
 #ifndef COLLECTORS_INT_SPAN_H
 #define COLLECTORS_INT_SPAN_H
 
@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What is left to be read. */
+/* The bytes still to be read. */
 struct span {
     const uint8_t *at, *end;
 };
@@ -21,13 +21,13 @@ static inline bool has(struct span span, size_t bytes)
     return left(span) >= bytes;
 }
 
-/* The first `bytes` of a span, or what there is of them. */
+/* Returns the first `bytes` of a span, or fewer if it is shorter. */
 static inline struct span first(struct span span, size_t bytes)
 {
     return has(span, bytes) ? (struct span){span.at, span.at + bytes} : span;
 }
 
-/* What follows them. */
+/* Returns what follows them. */
 static inline struct span rest(struct span span, size_t bytes)
 {
     return has(span, bytes) ? (struct span){span.at + bytes, span.end}

@@ -1,17 +1,18 @@
-/* INT headers and their stacks in packets, after TCP or UDP (INT, 5.6.2, 5.7 and 5.8). */
+/* INT headers and stacks in packets, after TCP or UDP (INT, 5.6.2, 5.7 and 5.8). */
 #include "decoder.h"
 
 enum { SHIM = 4, HEADER_WORDS = 3, HEADER_WORDS_1_0 = 2 };
 enum { NEXT_PORT = 1, NEXT_PROTOCOL = 2 }; /* NPT */
 
-/* A stack: its words, as the shim says, and what there is of it. */
+/* A stack: its length by the shim, and the available bytes. */
 struct stack {
     struct span span;
     unsigned words;
     struct layout layout;
 };
 
-/* A hop's metadata: baseline, domain specific, and the checksum complement last (INT, 5.7). */
+/* Reads a hop's metadata: baseline, domain specific, and the checksum complement last (INT,
+ * 5.7). */
 static void read_hop(const struct decoder *decoder, struct layout layout, const uint8_t *at,
                      struct int_report *report)
 {
@@ -27,8 +28,8 @@ static void read_hop(const struct decoder *decoder, struct layout layout, const 
     }
 }
 
-/* Each node puts its own in front: the source's is the last. What the source alone inserts comes
- * after that. Of a packet that was cut the oldest hops are missing. */
+/* Each node inserts its metadata in front, so the source's are last, followed by those that only
+ * the source inserts. In a truncated packet the oldest hops are missing. */
 static enum parse_status read_stack(const struct decoder *decoder, struct stack stack,
                                struct int_report *report)
 {
@@ -49,7 +50,7 @@ static enum parse_status read_stack(const struct decoder *decoder, struct stack 
     return PARSE_NONE;
 }
 
-/* What the header has beside its stack; `at` has room for it. */
+/* Reads the header without its stack. */
 static void read_header(const uint8_t *at, struct int_report *report)
 {
     report->int_version = *at >> 4;
@@ -57,7 +58,7 @@ static void read_header(const uint8_t *at, struct int_report *report)
     if (report->int_version == 1) { /* Ver(4) Rep(2) C E M */
         report->int_flags = (uint8_t)((*at & 1 ? INT_HOPS_EXCEEDED : 0) |
                                       (at[1] & 0x80 ? INT_MTU_EXCEEDED : 0));
-    } else { /* Ver(4) D E M; of MX only D */
+    } else { /* Ver(4) D E M; for MX only D */
         report->int_flags = *at >> 1 & (report->int_type == INT_MX ? INT_DISCARD : 7);
         report->int_domain = get16(at + 6);
         report->int_ds_bits = get16(at + 8);
@@ -69,10 +70,11 @@ static void read_header(const uint8_t *at, struct int_report *report)
     }
 }
 
-/* The shim: 1.0 has a Type of 8 bits, and counts itself in Length. Returns the words after it. */
+/* Reads the shim; 1.0 has an 8-bit Type, and its Length includes the shim. Returns the words
+ * after it. */
 static unsigned read_shim(const uint8_t *at, struct int_report *report)
 {
-    bool is_version1 = *at == INT_MD; /* of 2.0 on, the type lies in the upper half */
+    bool is_version1 = *at == INT_MD; /* since 2.0 the type is in the upper half */
 
     report->int_type = is_version1 ? INT_MD : *at >> 4;
     report->int_version = is_version1 ? 1 : 2; /* the header must agree */
@@ -81,7 +83,7 @@ static unsigned read_shim(const uint8_t *at, struct int_report *report)
     return at[1];
 }
 
-/* What the shim says of the packet before INT came in. NPT is 0 unless a port told of INT. */
+/* Reads the shim's fields about the original packet. NPT is 0 unless a port indicated INT. */
 static bool read_next(const uint8_t *at, bool by_port, struct int_report *report,
                       struct after_int *after)
 {
@@ -105,7 +107,7 @@ static enum format int_format(const struct decoder *decoder, const struct int_re
     return decoder->settings->long_times ? FORMAT_1_LONG_TIMES : FORMAT_1;
 }
 
-/* Reads a header and what belongs to it: `words` of them, of which the span may lack the end. */
+/* Reads a header with its stack: `words` words, whose end may be missing. */
 static enum parse_status read_int_header(const struct decoder *decoder, struct span span, unsigned words,
                                     struct int_report *report)
 {
@@ -124,7 +126,8 @@ static enum parse_status read_int_header(const struct decoder *decoder, struct s
     stack.layout = (struct layout){report->int_bits, int_format(decoder, report)};
     if (report->int_type == INT_MD)
         return read_stack(decoder, stack, report);
-    if (stack.words && !report->int_ds_bits) /* only what the source inserts may follow (INT, 5.8) */
+    if (stack.words && !report->int_ds_bits) /* only metadata inserted by the source may follow
+                                              * (INT, 5.8) */
         return PARSE_STACK;
     if (!has(stack.span, 4 * stack.words))
         return PARSE_INT_CUT;
@@ -133,7 +136,7 @@ static enum parse_status read_int_header(const struct decoder *decoder, struct s
     return PARSE_NONE;
 }
 
-/* Reads what begins with a shim. `by_port`: a UDP port said so, and NPT has a meaning. */
+/* Reads INT from the shim on. `by_port`: a UDP port indicated INT, and NPT is valid. */
 enum parse_status read_int(const struct decoder *decoder, struct span span, bool by_port,
                       struct int_report *report, struct after_int *after)
 {

@@ -1,1 +1,1 @@
-"""What the collector of INT found, for other systems: their text or their packets."""
+"""Exporters of the collector's findings to other systems."""

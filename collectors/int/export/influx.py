@@ -1,15 +1,15 @@
-"""Findings in InfluxDB's line protocol: a line for each flow, hop, source of reports, and gap."""
+"""InfluxDB line protocol: one line for each flow, hop, report source and gap."""
 
 from collections.abc import Iterator, Mapping
 
 from collectors.int.application import Findings
 from collectors.int.keys import endpoints
 
-STATISTICS = ("count", "sum", "least", "most", "last")
+STATISTICS = ("count", "sum", "min", "max", "last")
 
 
 def lines(findings: Findings, epoch_ns: int) -> Iterator[str]:
-    """Lines without line breaks; `epoch_ns` is added to the common clock's times: to Unix time."""
+    """Return lines without line breaks; `epoch_ns` converts the common clock to Unix time."""
     now_ns = findings.time_ns + epoch_ns
     for flow in findings.flows:
         tags = endpoints(flow["key"])
@@ -37,7 +37,7 @@ def lines(findings: Findings, epoch_ns: int) -> Iterator[str]:
 def _line(
     measurement: str, tags: Mapping[str, object], fields: Mapping[str, int], time_ns: int
 ) -> str:
-    """Neither names nor addresses have what would have to be escaped."""
+    """Format a line; names and addresses contain no characters to escape."""
     head = ",".join([measurement, *(f"{name}={value}" for name, value in tags.items())])
     body = ",".join(f"{name}={value}i" for name, value in fields.items())
     return f"{head} {body} {time_ns}"

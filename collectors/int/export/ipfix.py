@@ -1,4 +1,4 @@
-"""Findings as IPFIX messages (RFC 7011): a record for each flow, of IANA's information elements."""
+"""IPFIX messages (RFC 7011): one record per flow, with IANA's information elements."""
 
 import struct
 from collections.abc import Callable, Iterator
@@ -8,33 +8,34 @@ from collectors.int.application import Findings
 
 VERSION, TEMPLATE_SET = 10, 2
 LARGEST = 1400  # bytes of a message
-TEMPLATES = {4: 256, 6: 257}  # by version of IP
+TEMPLATES = {4: 256, 6: 257}  # by IP version
 MS = 1_000_000
-# Information elements: number, length, and the value of a flow with its times as (first, last) ms.
+# Information elements: number, length, and a function of a flow and its (first, last) ms.
 Element = tuple[int, int, Callable[[Any, tuple[int, int]], int]]
 _ELEMENTS: tuple[Element, ...] = (
     (7, 2, lambda flow, _: flow["key"]["source_port"]),  # sourceTransportPort
     (11, 2, lambda flow, _: flow["key"]["destination_port"]),  # destinationTransportPort
     (4, 1, lambda flow, _: flow["key"]["protocol"]),  # protocolIdentifier
-    (86, 8, lambda flow, _: flow["paths"] + flow["partial"]),  # packetTotalCount: that were told of
+    # packetTotalCount: packets with a reported path
+    (86, 8, lambda flow, _: flow["paths"] + flow["partial"]),
     (135, 8, lambda flow, _: flow["dropped"]),  # droppedPacketTotalCount
     (152, 8, lambda _, times: times[0]),  # flowStartMilliseconds
     (153, 8, lambda _, times: times[1]),  # flowEndMilliseconds
-    (10, 4, lambda flow, _: flow["path"][0]["ingress"]),  # ingressInterface: of the first node
+    (10, 4, lambda flow, _: flow["path"][0]["ingress"]),  # ingressInterface of the first node
     (14, 4, lambda flow, _: flow["path"][max(int(flow["hops"]) - 1, 0)]["egress"]),
 )
 _ADDRESSES = {4: ((8, 4), (12, 4)), 6: ((27, 16), (28, 16))}  # source and destination
 
 
 class Exporter:
-    """Makes messages of one observation domain, numbered as a transport session asks (3.1)."""
+    """Exporter of one observation domain; messages are numbered per transport session (3.1)."""
 
     def __init__(self, domain: int) -> None:
         self._domain = domain
-        self._sequence = 0  # data records so far
+        self._sequence = 0  # data records sent
 
     def messages(self, findings: Findings, epoch_ns: int) -> Iterator[bytes]:
-        """Messages for UDP, of which each has its templates; `epoch_ns` is added to all times."""
+        """Return messages for UDP, each with its templates; `epoch_ns` is added to all times."""
         export_s = (findings.time_ns + epoch_ns) // 1_000_000_000
         for version, template in TEMPLATES.items():
             flows = findings.flows[findings.flows["key"]["ip_version"] == version]
@@ -56,7 +57,7 @@ class Exporter:
 
 
 def _template(version: int, number: int) -> bytes:
-    """A template set (3.4.1)."""
+    """Return a template set (3.4.1)."""
     elements = [*_ADDRESSES[version], *(element[:2] for element in _ELEMENTS)]
     fields = b"".join(struct.pack("!HH", *element) for element in elements)
     return struct.pack("!HHHH", TEMPLATE_SET, 8 + len(fields), number, len(elements)) + fields

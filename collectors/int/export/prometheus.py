@@ -71,28 +71,28 @@ def _registry(findings: Callable[[], Findings]) -> CollectorRegistry:
 
 
 def _total_metrics(found: Findings) -> Iterator[Metric]:
-    yield CounterMetricFamily("int_datagrams", "Datagrams that came.", found.datagrams)
-    yield CounterMetricFamily("int_reports", "Reports that were read.", found.reports)
+    yield CounterMetricFamily("int_datagrams", "Received datagrams.", found.datagrams)
+    yield CounterMetricFamily("int_reports", "Decoded reports.", found.reports)
     yield _counter(
-        "int_malformed", "What was malformed, by reason.", ["reason"],
+        "int_malformed", "Malformed input, by reason.", ["reason"],
         (([status.name.lower()], count) for status, count in found.parse_errors.items()),
     )  # fmt: skip
     yield _counter(
-        "int_overflow", "What did not fit the collector's limits.", ["what"],
+        "int_overflow", "Entries beyond the limits of the collector.", ["what"],
         (([what], count) for what, count in found.overflow.items()),
     )  # fmt: skip
     yield _counter(
-        "int_drops", "Packets that nodes report as dropped.", ["node", "reason"],
+        "int_drops", "Packets reported as dropped.", ["node", "reason"],
         (
             (["other"] * 2 if kind == OTHERS else [str(number) for number in kind], count)
             for kind, count in found.drops.items()
         ),
     )  # fmt: skip
     for name, meaning in (
-        ("lost", "Numbered datagrams of a node that did not come."),
-        ("reordered", "Numbered datagrams of a node that came late."),
-        ("duplicates", "Numbered datagrams of a node that came again."),
-        ("restarts", "New beginnings of a node's numbers."),
+        ("lost", "Lost numbered datagrams of a node."),
+        ("reordered", "Late numbered datagrams of a node."),
+        ("duplicates", "Duplicate numbered datagrams of a node."),
+        ("restarts", "Restarts of a node's numbering."),
     ):
         yield _counter(
             f"int_sequence_{name}", meaning, ["node", "hw_id"],
@@ -104,33 +104,33 @@ def _total_metrics(found: Findings) -> Iterator[Metric]:
 
 
 def _flow_metrics(found: Findings) -> Iterator[Metric]:
-    yield GaugeMetricFamily("int_flows", "Flows that are kept.", len(found.flows))
+    yield GaugeMetricFamily("int_flows", "Flows in the index.", len(found.flows))
     flows = [(flow, [str(value) for value in endpoints(flow["key"]).values()])
              for flow in found.flows]  # fmt: skip
     for name, meaning in (
         ("reports", "Reports of a flow."),
-        ("paths", "Packets of a flow whose path was told."),
-        ("changes", "Changes of a flow's path."),
+        ("paths", "Packets of a flow with a reported path."),
+        ("changes", "Path changes of a flow."),
         ("dropped", "Drop reports of a flow."),
     ):
         yield _counter(
             f"int_flow_{name}", meaning, FLOW, ((labels, int(flow[name])) for flow, labels in flows)
         )
     for name, field, scale, meaning in (
-        ("int_hop_latency_seconds", "latency_ns", 10**9, "Time of a flow's packets in a node."),
-        ("int_link_latency_seconds", "link_ns", 10**9, "Time from the node before."),
-        ("int_queue_occupancy", "occupancy", 1, "Queue that a flow's packets met in a node."),
+        ("int_hop_latency_seconds", "latency_ns", 10**9, "Latency of a flow's packets in a node."),
+        ("int_link_latency_seconds", "link_ns", 10**9, "Latency from the previous node."),
+        ("int_queue_occupancy", "occupancy", 1, "Queue occupancy at a node."),
     ):
         labels = (*FLOW, "hop", "node")
         summary = SummaryMetricFamily(name, meaning, labels=labels)
-        maximum = GaugeMetricFamily(f"{name}_max", f"{meaning[:-1]}: the most.", labels=labels)
+        maximum = GaugeMetricFamily(f"{name}_max", f"{meaning[:-1]}, maximum.", labels=labels)
         for flow, values in flows:
             for position, hop in enumerate(flow["path"][: flow["hops"]]):
                 statistics = hop[field]
                 if count := int(statistics["count"]):
                     at = [*values, str(position), str(hop["node"])]
                     summary.add_metric(at, count, int(statistics["sum"]) / scale)
-                    maximum.add_metric(at, int(statistics["most"]) / scale)
+                    maximum.add_metric(at, int(statistics["max"]) / scale)
         yield summary
         yield maximum
 

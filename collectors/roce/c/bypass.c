@@ -1,6 +1,6 @@
-/* A BPF program of a few lines at tcx ingress (Linux 6.6), which comes after packet sockets and before IP.
+/* A short BPF program at tcx ingress (Linux 6.6), which runs after packet sockets and before IP.
  *
- * There all that IP and UDP would do with a RoCE frame is to drop it, at a socket that takes nothing. */
+ * IP and UDP would only drop a RoCE frame, at a socket that receives nothing. */
 #define _GNU_SOURCE
 #include "bypass.h"
 
@@ -22,7 +22,7 @@ enum {
     RESULT = 0, CONTEXT, FRAME, END /* registers */
 };
 
-/* Of a frame, the bytes at `at`, by their mask: 1, 2 or 4 of them, and as they lie there. */
+/* Comparison of 1, 2 or 4 masked bytes at `at` in a frame, in network byte order. */
 struct check {
     uint8_t size;
     int16_t at;
@@ -47,7 +47,8 @@ static struct bpf_insn *write_return(int32_t verdict, struct bpf_insn *at)
     return at;
 }
 
-/* "Drop what has `least` bytes and passes all checks." Jumps to what lets a frame go on. */
+/* Writes a program that drops frames of at least `least` bytes that pass all checks; other
+ * checks jump to the end, which lets the frame pass. */
 static uint32_t write_program(const struct check *checks, int count, int32_t least,
                               struct bpf_insn *at)
 {
@@ -108,7 +109,7 @@ static uint32_t write_ipv6(const struct roce_gid *own, struct bpf_insn *program)
 
 static int load_program(const struct roce_gid *own)
 {
-    static const uint8_t mapped[12] = {[10] = 0xff, 0xff}; /* IPv4 addresses, as GIDs */
+    static const uint8_t mapped[12] = {[10] = 0xff, 0xff}; /* IPv4 addresses as GIDs */
     struct bpf_insn program[INSTRUCTIONS];
     union bpf_attr attributes = {0};
 

@@ -1,4 +1,4 @@
-/* A responder's regions, queue pairs and completions, and the way of each frame through it. */
+/* Regions, queue pairs and completions of a responder, and the processing of a frame. */
 #include "nic_internal.h"
 
 #include <stdlib.h>
@@ -68,14 +68,16 @@ struct queue_pair *find_queue_pair(struct roce_nic *nic, uint32_t qpn)
     return qpn && pair->qpn == qpn ? pair : NULL;
 }
 
-/* Numbers go on, so that a packet for a queue pair that was closed does not meet its successor. */
+/* Numbers are not reused soon, so that a packet to a closed queue pair does not reach another
+ * one. */
 static struct queue_pair *free_place(struct roce_nic *nic)
 {
     for (uint32_t tried = 0; tried < nic->config.queue_pairs; tried++) {
         struct queue_pair *pair = place(nic, nic->next_qpn);
         uint32_t qpn = nic->next_qpn;
 
-        nic->next_qpn = qpn == PSN_MASK - 1 ? GSI + 1 : qpn + 1; /* 0xffffff is multicast's */
+        /* 0xffffff is reserved for multicast */
+        nic->next_qpn = qpn == PSN_MASK - 1 ? GSI + 1 : qpn + 1;
         if (!pair->qpn) {
             memset(pair, 0, sizeof *pair);
             pair->qpn = qpn;
@@ -127,7 +129,7 @@ uint32_t roce_expected(struct roce_nic *nic, uint32_t qpn)
     return psn;
 }
 
-/* Whether a packet is of the peer of the queue pair that it is for (IBTA, 9.6.1). */
+/* Checks that a packet is from the peer of its queue pair (IBTA, 9.6.1). */
 static enum roce_reason check_headers(const struct queue_pair *pair, const struct packet *packet,
                                       struct roce_refusal *refusal)
 {

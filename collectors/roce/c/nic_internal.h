@@ -1,13 +1,14 @@
-/* How the responder lies in memory, and its parts: packets, rules, answers. */
+/* Memory layout of the responder, and its parts: packets, rules, answers. */
 #ifndef COLLECTORS_ROCE_NIC_INTERNAL_H
 #define COLLECTORS_ROCE_NIC_INTERNAL_H
 
 #include "nic.h"
 
 enum {
-    ETHERNET = 14, GRH = 40, IPV4 = 20, IPV6 = 40, UDP = 8, BTH = 12, ICRC = 4, /* bytes of headers */
+    /* header sizes in bytes */
+    ETHERNET = 14, GRH = 40, IPV4 = 20, IPV6 = 40, UDP = 8, BTH = 12, ICRC = 4,
     PSN_MASK = 0xffffff,
-    GSI = 1 /* the queue pair of connection management */
+    GSI = 1 /* queue pair of connection management */
 };
 
 /* Opcodes without their transport (IBTA, 9.2.1). */
@@ -21,10 +22,10 @@ enum {
     RC = 0x00, UC = 0x20, UD = 0x60, TRANSPORT = 0xe0
 };
 
-/* What an opcode stands for. */
+/* Properties of an opcode. */
 enum {
     IS_REQUEST = 1, IS_WRITE = 2, IS_ATOMIC = 4, HAS_IMMEDIATE = 8,
-    BEGINS = 16, ENDS = 32, /* a message */
+    BEGINS = 16, ENDS = 32, /* of a message */
     IS_RC_ONLY = 64, IS_SEND = 128
 };
 
@@ -37,13 +38,13 @@ extern const struct operation operations[OPERATIONS];
 
 /* AETH syndromes (IBTA, 9.7.5.1) */
 enum {
-    SYNDROME_ACK = 0x1f, SYNDROME_RNR = 0x20, /* and how long to wait */
+    SYNDROME_ACK = 0x1f, SYNDROME_RNR = 0x20, /* plus the time to wait */
     NAK_SEQUENCE = 0x60, NAK_INVALID = 0x61, NAK_ACCESS = 0x62,
     RNR_WAIT = 1 /* 10 us (table 45) */
 };
 
 struct packet {
-    const uint8_t *frame, *bth, *headers, *payload; /* headers: those that follow BTH */
+    const uint8_t *frame, *bth, *headers, *payload; /* headers: those after BTH */
     struct roce_gid source, destination;
     uint32_t qpn, psn;
     uint32_t payload_length; /* without padding */
@@ -61,7 +62,7 @@ struct domain {
 };
 
 struct replay {
-    uint64_t before; /* what lay there */
+    uint64_t before; /* previous value */
     uint32_t psn;
     bool is_used;
 };
@@ -69,12 +70,12 @@ struct replay {
 struct queue_pair {
     struct roce_connection with;
     struct domain *domain;
-    uint32_t qpn; /* 0: not in use */
+    uint32_t qpn; /* 0: unused */
     uint32_t psn; /* expected */
-    uint32_t msn; /* messages that were completed */
-    uint32_t receives; /* completions that may still come */
+    uint32_t msn; /* completed messages */
+    uint32_t receives; /* completions that may still be added */
     bool is_broken, is_nak_sent, is_dropping;
-    bool is_open; /* a message was begun; the rest of it: */
+    bool is_open; /* a message has begun; the remaining fields describe it */
     uint64_t at;
     uint32_t left, written;
     uint32_t next_replay;
@@ -94,19 +95,19 @@ struct roce_nic {
     uint32_t domains_used;
     struct queue_pair *queue_pairs; /* at qpn % config.queue_pairs */
     uint32_t next_qpn;
-    struct roce_completion *completions; /* a ring with room for all that may come */
+    struct roce_completion *completions; /* ring with room for all waiting completions */
     uint64_t completions_put, completions_taken, completions_room;
-    struct roce_refusal refusals[ROCE_REFUSALS]; /* a ring */
+    struct roce_refusal refusals[ROCE_REFUSALS]; /* ring */
     uint64_t refusals_put;
-    struct management managed[ROCE_MANAGEMENT_FRAMES]; /* a ring */
+    struct management managed[ROCE_MANAGEMENT_FRAMES]; /* ring */
     uint64_t managed_put, managed_taken;
 };
 
-/* A frame: what is wrong with it goes to `refusal`. The lock is held. */
+/* Processes a frame; an error is described in `refusal`. The lock is held. */
 enum roce_reason take_frame(struct roce_nic *nic, const uint8_t *frame, uint32_t length,
                             struct roce_refusal *refusal, struct roce_reply *reply);
 
-/* The same, with the refusal kept. */
+/* The same, and stores the refusal. */
 void receive_frame(struct roce_nic *nic, const uint8_t *frame, uint32_t length, uint64_t time_ns,
                    struct roce_reply *reply);
 
@@ -117,7 +118,7 @@ struct queue_pair *find_queue_pair(struct roce_nic *nic, uint32_t qpn);
 enum roce_reason respond(struct roce_nic *nic, struct queue_pair *pair, const struct packet *packet,
                          struct roce_refusal *refusal, struct roce_reply *reply);
 
-/* What an answer says; `before` is that of an atomic operation. */
+/* Content of an answer; `before` is the previous value of an atomic operation. */
 struct answer {
     uint32_t psn;
     uint8_t opcode, syndrome;

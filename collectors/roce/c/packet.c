@@ -1,4 +1,4 @@
-/* From a frame to a packet whose iCRC is right: RoCEv1, and RoCEv2 over IPv4 and IPv6. */
+/* From a frame to a packet with a valid iCRC: RoCEv1, and RoCEv2 over IPv4 and IPv6. */
 #include "numbers.h"
 #include "crc.h"
 #include "nic_internal.h"
@@ -38,7 +38,7 @@ static uint32_t add_words(uint32_t sum, const uint8_t *bytes, uint32_t count)
     return count ? sum + ((uint32_t)*bytes << 8) : sum;
 }
 
-/* 0xffff: the sum of what is checked is right (RFC 1071). */
+/* Returns 0xffff if the sum of the checked words is right (RFC 1071). */
 static uint16_t folded(uint32_t sum)
 {
     sum = (sum & 0xffff) + (sum >> 16);
@@ -50,8 +50,9 @@ uint16_t ip_checksum(const uint8_t *header)
     return folded(add_words(0, header, IPV4));
 }
 
-/* What changes on the way counts as ones (IBTA A16.5.1, A17.3.3): of IPv4 TOS, TTL and checksum, of
- * IPv6 and a GRH traffic class, flow label and hop limit, UDP's checksum, and of BTH FECN and BECN. */
+/* Fields that change in transit count as ones (IBTA A16.5.1, A17.3.3): TOS, TTL and checksum of
+ * IPv4; traffic class, flow label and hop limit of IPv6 and GRH; UDP checksum; FECN and BECN of
+ * BTH. */
 static const struct crc_mask over_ipv4 = {{
     [1] = 0xff, [8] = 0xff, [10] = 0xff, 0xff, [IPV4 + 6] = 0xff, 0xff, [IPV4 + UDP + 4] = 0xff,
 }};
@@ -62,7 +63,7 @@ static const struct crc_mask over_grh = {{
     0x0f, 0xff, 0xff, 0xff, [7] = 0xff, [GRH + 4] = 0xff,
 }};
 
-/* The right iCRC, as a number whose first byte on the wire is the lowest. */
+/* Returns the correct iCRC; its first byte on the wire is the lowest. */
 uint32_t icrc(const uint8_t *network, const uint8_t *bth, const uint8_t *end)
 {
     const struct crc_mask *mask = &over_ipv4;
@@ -120,7 +121,7 @@ static enum roce_reason read_ipv4(const uint8_t *ip, const uint8_t **end, struct
     return read_udp(ip, ip + IPV4, ip + length, end);
 }
 
-/* An IPv6 header, or a GRH, which has its form (IBTA, 8.3). */
+/* Reads an IPv6 header, or a GRH, which has the same format (IBTA, 8.3). */
 static enum roce_reason read_ipv6(const uint8_t *ip, const uint8_t **end, struct packet *packet)
 {
     bool is_grh = packet->ethertype == ROCE_V1;
@@ -162,7 +163,7 @@ static enum roce_reason read_network(const struct roce_nic *nic, const uint8_t *
     }
 }
 
-/* Where the headers of its opcode end; what is no request of ours has none that matter. */
+/* Finds the end of the opcode's headers; only those of supported requests matter. */
 static enum roce_reason read_transport(const uint8_t *end, struct packet *packet)
 {
     const uint8_t *bth = packet->bth;

@@ -1,10 +1,10 @@
-/* The rules of a responder (IBTA, 9.6 to 9.8): which requests are carried out, and what is answered.
+/* Rules of a responder (IBTA, 9.6 to 9.8): which requests are executed, and the answers.
  *
- * Checks come in the order in which Linux's rdma_rxe has them. */
+ * The order of checks is that of Linux's rdma_rxe. */
 #include "numbers.h"
 #include "nic_internal.h"
 
-/* One request at its queue pair. */
+/* A request at its queue pair. */
 struct request {
     struct roce_nic *nic;
     struct queue_pair *pair;
@@ -36,8 +36,8 @@ static enum roce_reason note(const struct request *request, enum roce_reason rea
     return reason;
 }
 
-/* After this NAK a reliable connection is at its end; UC drops the rest of the message, silently
- * (9.9.3). */
+/* Rejects a request: after this NAK a reliable connection has failed; UC silently drops the rest
+ * of the message (9.9.3). */
 static void refuse(const struct request *request, uint8_t syndrome)
 {
     if (request->pair->with.is_reliable) {
@@ -49,14 +49,14 @@ static void refuse(const struct request *request, uint8_t syndrome)
     }
 }
 
-/* How far a PSN is ahead, within half of all (9.7.1). */
+/* Returns how far a PSN is ahead, modulo the PSN space (9.7.1). */
 static int32_t ahead(uint32_t psn, uint32_t of)
 {
     return (int32_t)((psn - of) << 8) >> 8;
 }
 
-/* 9.7.5.1.3: a write is acknowledged again, with the PSN of the last one that was carried out; an
- * atomic operation is answered as it was. */
+/* 9.7.5.1.3: a write is acknowledged again, with the last executed PSN; an atomic operation is
+ * answered as before. */
 static enum roce_reason repeat(const struct request *request)
 {
     const struct queue_pair *pair = request->pair;
@@ -99,13 +99,13 @@ static enum roce_reason check_psn(const struct request *request)
     return distance ? ROCE_GAP : ROCE_ACCEPTED;
 }
 
-/* 9.7.4.1.2: first, middle and last of a message in their order. */
+/* 9.7.4.1.2: first, middle and last of a message in order. */
 static enum roce_reason check_order(const struct request *request)
 {
     struct queue_pair *pair = request->pair;
 
     if (pair->is_open && is(request, BEGINS)) {
-        if (!pair->with.is_reliable) { /* the message before is given up (9.8.2) */
+        if (!pair->with.is_reliable) { /* the previous message is abandoned (9.8.2) */
             pair->is_open = false;
             return ROCE_ACCEPTED;
         }
@@ -118,7 +118,7 @@ static enum roce_reason check_order(const struct request *request)
     return ROCE_NOT_BEGUN;
 }
 
-/* Each waiting completion has its place in the ring, also those of queue pairs that are closed. */
+/* Each waiting completion has its place in the ring, also those of closed queue pairs. */
 static bool may_complete(const struct request *request)
 {
     const struct roce_nic *nic = request->nic;
@@ -170,7 +170,7 @@ static enum roce_reason check_memory(const struct request *request, uint64_t at,
     return reason;
 }
 
-/* 9.7.4.1.6: what a packet of a message of `left` more bytes has to have. */
+/* 9.7.4.1.6: checks the payload length of a packet of a message with `left` more bytes. */
 static enum roce_reason check_length(const struct request *request, uint32_t left)
 {
     const struct packet *packet = request->packet;
@@ -210,7 +210,7 @@ static enum roce_reason carry_out_write(const struct request *request)
     if (is(request, BEGINS)) {
         at = get64(packet->headers);
         left = get32(packet->headers + 12);
-        if (left) /* 9.7.4.1.5: of nothing neither key nor address matter */
+        if (left) /* 9.7.4.1.5: without data neither key nor address matter */
             reason = check_memory(request, at, get32(packet->headers + 8), left);
     }
     if (reason || (reason = check_length(request, left)))

@@ -1,1 +1,1 @@
-"""DTA, managed: reporters, translators and collectors from one file, up, asked and down."""
+"""DTA manager: starts reporters, translators and collectors from one file, and queries stores."""

@@ -1,8 +1,8 @@
-"""Bring up a system of Direct Telemetry Access from one file, and ask it.
+"""Start a Direct Telemetry Access (DTA) system from one file, and query it.
 
-FILE (JSON) says who reports, which switches translate and what collectors keep. All is brought up,
-its load is sent, its stores are asked, and all is taken down. --ask asks the stores of a run that
-is over, or one that is still up, from another terminal.
+FILE (JSON) describes reporters, translators and collectors. The command starts the system, sends
+its load, queries its stores and stops it. --ask queries the stores of a finished run, or of a run
+that is still up, from another terminal.
 """
 
 import argparse
@@ -10,32 +10,32 @@ import sys
 from pathlib import Path
 
 from controllers.dta.manager.configuration import Configuration, read
-from controllers.dta.manager.runner import STORES, answered, opened, run_network
+from controllers.dta.manager.runner import STORES, format_answer, open_memories, run_network
 from telemark.errors import TestbedError
 from telemark.results.files import folder
 from telemark.session import cli
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `telemark dta`; those that experiments have too mean the same."""
+    """Add the options of `telemark dta`; options shared with experiments have the same meaning."""
     parser.add_argument("file", type=Path, metavar="FILE", help="the system")
     parser.add_argument(
         "--ask", nargs=3, action="append", metavar=("COLLECTOR", "STORE", "KEY"),
-        help="ask a store of the last run in --out, of a key, a flow or a list; no run begins",
+        help="query a store of the last run in --out for a key, flow or list; starts no run",
     )  # fmt: skip
     parser.add_argument(
         "--out", type=folder, metavar="DIR",
-        help="where stores and what --keep keeps are (default: results/dta/<name of FILE>)",
+        help="directory for stores and --keep files (default: results/dta/<name of FILE>)",
     )  # fmt: skip
     parser.add_argument(
         "--interactive", action="store_true",
-        help="then keep the network up with Mininet's command line",
+        help="keep the network up with Mininet's command line",
     )  # fmt: skip
     cli.add_run_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Exit status: 0 when all was done, whatever was found; 2 for what is wrong in the file."""
+    """Return the exit status: 0 when done, whatever the answers are; 2 for an error in the file."""
     options.out = (options.out or cli.RESULTS / "dta" / options.file.stem).absolute()
     try:
         if options.time == "virtual" and options.interactive:
@@ -51,10 +51,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _ask(made: Configuration, options: argparse.Namespace) -> None:
-    memories = opened(made, options.out / STORES)
+    memories = open_memories(made, options.out / STORES)
     for collector, store, key in options.ask:
         if (collector, store) not in memories:
             known = ", ".join(" ".join(each) for each in memories)
             raise TestbedError(f"--ask {collector} {store}: expected one of {known}")
         kept = made.collectors[collector][store]
-        print(answered(kept, memories[collector, store], f"{collector} {store}", key))
+        print(format_answer(kept, memories[collector, store], f"{collector} {store}", key))

@@ -1,6 +1,6 @@
-"""The file of a DTA system, as `telemark dta` reads it: docs/dta_manager.md has every key.
+"""The file of a DTA system, as read by `telemark dta`; docs/dta_manager.md documents its keys.
 
-Whatever is wrong in it is told in one line: file, key, what is there, and what was expected.
+Errors are reported in one line: file, key, value and expected value.
 """
 
 import dataclasses
@@ -11,8 +11,8 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from collectors.dta.captures import captured
-from collectors.dta.load import Format, Keys, Load, Reports
+from collectors.dta.captures import read_reports
+from collectors.dta.load import Format, Load, Reports
 from controllers.dta.manager.stores import KINDS, KeyIncrements, StoreKind
 from controllers.dta.reporter import Reporter
 from controllers.dta.watch import Counts, Data, EventList, Postcards, ReportKind, WatchedFlow, Word
@@ -22,12 +22,12 @@ from telemark.topology.links import PROPERTIES
 from telemark.traffic.flows import Flow
 
 MOST = (1 << 64) - 1
-Link: TypeAlias = tuple[str, str, Mapping[str, Any]]  # two nodes, and properties
+Link: TypeAlias = tuple[str, str, Mapping[str, Any]]  # two nodes, and link properties
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A store of a collector, and the rate of its requests; None: there is no limit."""
+    """A store of a collector, and its maximum request rate (None: unlimited)."""
 
     kind: StoreKind
     requests_per_s: float | None = None
@@ -45,7 +45,7 @@ class Sender:
 
 @dataclass(frozen=True)
 class Question:
-    """Of a store: keys, flows or lists."""
+    """Keys, flows or lists to query from a store."""
 
     collector: str
     store: str
@@ -54,11 +54,11 @@ class Question:
 
 @dataclass(frozen=True)
 class Configuration:
-    """Nodes by their names; whoever is neither translator nor reporter is a host."""
+    """Nodes by name; a node that is neither translator nor reporter is a host."""
 
     links: Sequence[Link]
     collectors: Mapping[str, Mapping[str, Kept]]
-    translators: Mapping[str, Sequence[str]]  # their collectors
+    translators: Mapping[str, Sequence[str]]  # collectors of each translator
     reporters: Mapping[str, Reporter]
     generators: Mapping[str, Sender]
     flows: Sequence[Flow]
@@ -66,7 +66,7 @@ class Configuration:
 
     @property
     def nodes(self) -> list[str]:
-        """All of them, each once."""
+        """All nodes, without duplicates."""
         return [*dict.fromkeys(node for link in self.links for node in link[:2])]
 
     @property
@@ -75,12 +75,12 @@ class Configuration:
         return [node for node in self.nodes if node in {**self.translators, **self.reporters}]
 
     def translator_of(self, collector: str) -> str:
-        """The one that writes to it."""
+        """Return the translator that writes to a collector."""
         return next(name for name, each in self.translators.items() if collector in each)
 
 
 def read(path: Path) -> Configuration:
-    """The whole file. Raises TestbedError, in one line."""
+    """Read the whole file. Raises TestbedError, in one line."""
     document = Document.load(path)
     found = document.fields(
         {
@@ -99,7 +99,7 @@ def read(path: Path) -> Configuration:
 
 
 def fields_of(made: type, **others: Callable[[Document], Any]) -> Readers:
-    """How each field of a dataclass is read: by its type, or as it is given; None: it is not."""
+    """Return a reader for each field of a dataclass, by type or as given; None excludes it."""
     readers: dict[Any, Callable[[Document], Any]] = {
         int: _natural, int | None: _natural, bool: Document.boolean, float: Document.number,
         float | None: Document.number, str: Document.text,
@@ -109,7 +109,7 @@ def fields_of(made: type, **others: Callable[[Document], Any]) -> Readers:
 
 
 def required_of(made: type) -> list[str]:
-    """Fields without a default."""
+    """Return the fields without a default."""
     return [
         each.name for each in dataclasses.fields(made)
         if each.default is each.default_factory is dataclasses.MISSING
@@ -159,7 +159,7 @@ def _store(document: Document) -> Kept:
     of_limits = {key: found.pop(key) for key in limits if key in found}
     del found["primitive"]
     made = document.make(kind, **found)
-    # What it will be is made once, so that what cannot be is told of this file.
+    # Make the store once, so that errors are reported with the place in this file.
     document.make(lambda: made.area("", 0).store(range(1, 2)))
     return Kept(made, **of_limits)
 
@@ -222,12 +222,12 @@ def _sender(document: Document) -> Sender:
     if (capture := document.get("capture")) is not None:
         fields = document.fields({**ways, "capture": Document.text, "speed": Document.number})
         path = document.path.parent / fields["capture"]
-        return Sender(to, capture.make(captured, path, fields.get("speed", 1.0)), rate_per_s)
+        return Sender(to, capture.make(read_reports, path, fields.get("speed", 1.0)), rate_per_s)
     fields = document.fields(
         {
             **ways,
             **fields_of(
-                Load, mix=_mix, keys=lambda each: each.one_of({k.value: k for k in Keys}),
+                Load, mix=_mix,
                 format=lambda each: each.one_of({f.name.lower(): f for f in Format}),
                 lists=lambda each: range(each.natural(1 << 32, 1)),
             ),
@@ -272,7 +272,7 @@ def _questions(document: Document) -> list[Question]:
 
 
 def _keys(document: Document) -> list[str]:
-    """Texts, or numbers."""
+    """Accept text and numbers."""
     for each in document.entries():
         if not isinstance(each.value, str | int):
             each.wrong("a text or a number")
@@ -280,7 +280,7 @@ def _keys(document: Document) -> list[str]:
 
 
 def _check_places(document: Document, made: Configuration) -> None:
-    """Names are those of nodes, and of the right kind."""
+    """Check that names refer to nodes of the right kind."""
     nodes, switches = made.nodes, made.switches
     hosts = [node for node in nodes if node not in switches]
     for part, wanted, what in (
@@ -307,7 +307,7 @@ def _check_places(document: Document, made: Configuration) -> None:
 
 
 def _check_translators(document: Document, made: Configuration) -> None:
-    """Each collector has one translator, and there is one on the way of each report."""
+    """Check that each collector has one translator, and that each report passes one."""
     named = [name for names in made.translators.values() for name in names]
     for translator, names in made.translators.items():
         for name in names:
@@ -329,7 +329,7 @@ def _check_translators(document: Document, made: Configuration) -> None:
 
 
 def _check_reports(document: Document, made: Configuration) -> None:
-    """What generators send has a place, and what is asked for is there."""
+    """Check that generators and questions refer to existing stores."""
     for name, sender in made.generators.items():
         place = document["generators"][name]
         if sender.to not in made.collectors:

@@ -1,4 +1,4 @@
-"""A collector's memory, and what a translator has to know to write into it.
+"""Memory of a collector, and the parameters that a translator needs to write to it.
 
 h2 = collector("h2", "10.0.0.2", [Area(slot(1), SLOTS, partial(KeyWriteStore, 1, SLOTS))], folder)
 translator = Translator(h2.sessions, [h2.service])
@@ -17,14 +17,14 @@ from controllers.dta.stores import Store
 from controllers.dta.translator import Service, WriteSession
 from controllers.roce.queue_pair import QueuePair
 
-FIRST_PSN = 0xFFFF00  # so that numbers wrap soon
+FIRST_PSN = 0xFFFF00  # close to the wrap-around, which is thereby tested
 
 
 @dataclass(frozen=True)
 class Area:
-    """Memory of a collector, and the store that takes reports into it.
+    """Memory of a collector, and the store whose reports it holds.
 
-    `store` makes it of the sessions that it is given. `file`: in a folder; None: in memory.
+    `store` makes the store for given sessions. `file`: in a folder; None: in memory.
     """
 
     record: np.dtype[Any]
@@ -36,7 +36,7 @@ class Area:
 
 @dataclass(frozen=True)
 class Collector:
-    """An application for its host, and how its translator reaches it; sessions as of the areas."""
+    """Application of a collector's host, and its sessions and service for the translator."""
 
     responder: Responder
     sessions: Sequence[QueuePair]
@@ -47,10 +47,10 @@ def collector(
     host: str, address: str, areas: Sequence[Area], folder: Path, *,
     switch_address: str = "10.0.9.1", first_session: int = 1,
 ) -> Collector:  # fmt: skip
-    """Of a host with this IPv4 address: each area has a session of its own.
+    """Make a collector for a host with this IPv4 address; each area has its own session.
 
-    Its translator has `switch_address`, and numbers its sessions from `first_session` on. Raises
-    ValueError for stores that cannot be.
+    The translator has `switch_address`, and numbers its sessions from `first_session` on. Raises
+    ValueError for invalid stores.
     """
     numbers = range(first_session, first_session + len(areas))
     peers = [Peer(switch_address, qpn=0x10 + number, psn=FIRST_PSN) for number in numbers]

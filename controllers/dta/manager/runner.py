@@ -1,4 +1,4 @@
-"""One run of a DTA system: up, its load sent, its stores asked, and down."""
+"""One run of a DTA system: start, load, queries, stop."""
 
 import argparse
 from collections.abc import Mapping
@@ -35,17 +35,17 @@ from telemark.traffic.flows import Traffic
 EXPECTED = ("ingress", "miss", "egress")  # reports, NACKs and answers end in a switch
 LEAD_NS, SETTLE_NS = 100_000_000, 500_000_000
 CONSOLE = Console()
-STORES = "stores"  # folder in that of the results
+STORES = "stores"  # subfolder of the results
 
 
 def run_network(made: Configuration, options: argparse.Namespace, run: Run) -> int:
-    """Returns the exit status. Raises TestbedError."""
+    """Run a DTA system and return the exit status. Raises TestbedError."""
     require_minip4(run)
     folder = options.out / STORES
     make_folder(folder)
     for host, stores in made.collectors.items():
         for store in stores:
-            (folder / file_of(host, store)).unlink(missing_ok=True)  # of an earlier run
+            (folder / file_of(host, store)).unlink(missing_ok=True)  # left by an earlier run
     try:
         built = system(made, folder)
     except ValueError as error:
@@ -71,17 +71,17 @@ async def _run(made: Configuration, built: System, folder: Path, run: Run) -> No
             counted = await _events(made, built, switches)
             await _flush(built, made, switches)
             await run.clock.sleep_until(run.clock.now_ns() + SETTLE_NS)
-        memories = opened(made, folder)
+        memories = open_memories(made, folder)
         CONSOLE.print(table("Reports", ("switch", "reporter", "what", "count"), counted))
-        _tell_answers(made, memories)
-        for line in asked(made, memories):
-            _tell(line)
+        _print_answers(made, memories)
+        for line in answer_questions(made, memories):
+            _print_line(line)
     for each in running:
-        _tell(f"{each.host}: {each.result}")
+        _print_line(f"{each.host}: {each.result}")
 
 
 async def _load(made: Configuration, net: Network, run: Run) -> None:
-    """Have flows sent, and wait for what generators send."""
+    """Send the flows, and wait for the generators."""
     start_ns = run.clock.now_ns() + LEAD_NS
     async with AsyncExitStack() as stack:
         if made.flows:
@@ -96,7 +96,7 @@ async def _load(made: Configuration, net: Network, run: Run) -> None:
 
 
 async def _flush(built: System, made: Configuration, switches: Mapping[str, fy.Switch]) -> None:
-    """Have what translators gathered written, as it is."""
+    """Write the incomplete batches of translators."""
     for host, stores in built.stores.items():
         switch = switches[made.translator_of(host)]
         for service, store in stores.values():
@@ -115,7 +115,7 @@ Row = tuple[str, str, str, int]
 async def _events(
     made: Configuration, built: System, switches: Mapping[str, fy.Switch]
 ) -> list[Row]:
-    """What was counted, but zeros: switch, whose, what, and how often."""
+    """Return the nonzero counts: switch, source, event, count."""
     rows = []
     for name, each in built.translators.items():
         for number, of in enumerate([None, *each.reporters]):
@@ -129,31 +129,31 @@ async def _events(
     return rows
 
 
-def _tell(line: str) -> None:
+def _print_line(line: str) -> None:
     CONSOLE.print(line, soft_wrap=True, highlight=False, markup=False)
 
 
-def opened(made: Configuration, folder: Path) -> dict[tuple[str, str], Memory]:
-    """The memory of all stores, as it is now. Raises TestbedError where there is none."""
+def open_memories(made: Configuration, folder: Path) -> dict[tuple[str, str], Memory]:
+    """Open the memory of all stores. Raises TestbedError if a file is missing."""
     found = {}
     for host, stores in made.collectors.items():
         for store, kept in stores.items():
             path = folder / file_of(host, store)
             if not path.is_file():
-                raise TestbedError(f"no store {path}: expected that of a run, in --out")
+                raise TestbedError(f"no store {path}: expected a store file of a run in --out")
             area = kept.kind.area(path.name, 0)
             found[host, store] = Region(area.record, area.count, path).records
     return found
 
 
-def _tell_answers(made: Configuration, memories: Mapping[tuple[str, str], Memory]) -> None:
-    """What stores answer of all that generators reported to them."""
+def _print_answers(made: Configuration, memories: Mapping[tuple[str, str], Memory]) -> None:
+    """Print the answers of stores for all reports of generators."""
     rows = []
     for host, stores in made.collectors.items():
         loads = [each.load for each in made.generators.values() if each.to == host]
         reported = [
             (load, said) for load in loads if isinstance(load, Load)
-            and (said := load.reports().said) is not None
+            and (said := load.reports().fields) is not None
         ]  # fmt: skip
         for store, kept in stores.items():
             answers = kept.kind.judge(memories[host, store], reported)
@@ -164,15 +164,20 @@ def _tell_answers(made: Configuration, memories: Mapping[tuple[str, str], Memory
         CONSOLE.print(table("What was reported, and is found", columns, rows))
 
 
-def asked(made: Configuration, memories: Mapping[tuple[str, str], Memory]) -> list[str]:
-    """Answers to the questions of the file. Raises TestbedError."""
+def answer_questions(made: Configuration, memories: Mapping[tuple[str, str], Memory]) -> list[str]:
+    """Answer the questions of the file. Raises TestbedError."""
     return [
-        answered(made.collectors[each.collector][each.store], memories[each.collector, each.store],
-                 f"{each.collector} {each.store}", key)
-        for each in made.questions for key in each.keys
-    ]  # fmt: skip
+        format_answer(
+            made.collectors[each.collector][each.store],
+            memories[each.collector, each.store],
+            f"{each.collector} {each.store}",
+            key,
+        )
+        for each in made.questions
+        for key in each.keys
+    ]
 
 
-def answered(kept: Kept, memory: Memory, name: str, key: str) -> str:
-    """One of them, in a line."""
+def format_answer(kept: Kept, memory: Memory, name: str, key: str) -> str:
+    """Format one answer as a line."""
     return f"{name} {key}: {kept.kind.answer(memory, key)}"

@@ -1,4 +1,4 @@
-"""Stores as a configuration has them: their memory, what they are asked, and what they answer."""
+"""Stores in a configuration: their memory, queries and answers."""
 
 import re
 from abc import ABC, abstractmethod
@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collectors.dta.append import Reader, batch
-from collectors.dta.counters import COUNTER, Counters
 from collectors.dta.hashes import HOPS, Words, key_words
+from collectors.dta.key_increment import COUNTER, Counters
 from collectors.dta.key_write import Store, slot
-from collectors.dta.load import Load, Said
+from collectors.dta.load import Load, ReportFields
 from collectors.dta.packets import Op
-from collectors.dta.postcards import CHUNK, Postcards
-from collectors.dta.sketches import COLUMN, estimate, read
+from collectors.dta.postcarding import CHUNK, Postcards
+from collectors.dta.sketch_merge import COLUMN, estimate, read
 from controllers.dta.batching import ListStore, PostcardStore, SketchStore
 from controllers.dta.manager.fabric import Area
 from controllers.dta.stores import CounterStore, KeyWriteStore
@@ -26,45 +26,45 @@ from controllers.dta.translator import CounterSession
 from controllers.dta.watch import NODES, flow_key
 from telemark.errors import TestbedError
 
-Memory = NDArray[Any]  # the records of an area
-Reported = Iterable[tuple[Load, Said]]  # what generators sent to the collector
+Memory = NDArray[Any]  # records of an area
+Reported = Iterable[tuple[Load, ReportFields]]  # sent by generators to the collector
 
 _PROTOCOLS = {"tcp": 6, "udp": 17}
 _FLOW = re.compile(r"([\d.]+):(\d+)-([\d.]+):(\d+)/(\w+)(?:@(\d+))?")
 _KEY = "a number of up to 128 bits, or a flow as 10.0.0.1:1000-10.0.0.2:5000/udp"
-_SHOWN = 8  # entries of a list
+_SHOWN = 8  # list entries shown
 
 
 class Answers(NamedTuple):
-    """What was found of what generators reported."""
+    """Query results for the reports of generators."""
 
     asked: int
     right: int
-    other: int  # another value
+    other: int  # wrong value
     empty: int
 
 
 class StoreKind(ABC):
-    """A store of one primitive. Raises ValueError for what cannot be."""
+    """A store of one primitive. Raises ValueError for invalid parameters."""
 
-    registers = 0  # of the translator, that it has for itself
+    registers = 0  # registers of the translator that it uses alone
 
     @abstractmethod
     def area(self, file: str, first: int) -> Area:
-        """Its memory; its registers are those from `first` on."""
+        """Return its memory; its registers start at `first`."""
 
     @abstractmethod
     def judge(self, memory: Memory, reported: Reported) -> Answers | None:
-        """What it answers of all that was reported to it; None: nobody knows what is right."""
+        """Query everything that was reported to it; None if the right answers are unknown."""
 
     @abstractmethod
     def answer(self, memory: Memory, asked: str) -> str:
-        """What it says of a key, or of a list, in words. Raises TestbedError."""
+        """Answer a query for a key or a list as text. Raises TestbedError."""
 
 
 @dataclass(frozen=True)
 class KeyWrites(StoreKind):
-    """Key-Write; `copies` are those of keys that are asked for one by one."""
+    """Key-Write; `copies` is the redundancy of keys that are queried."""
 
     slots: int
     words: int = 1
@@ -77,7 +77,7 @@ class KeyWrites(StoreKind):
         return Area(slot(self.words), self.slots, store, file=file)
 
     def judge(self, memory: Memory, reported: Reported) -> Answers:
-        """See StoreKind: the last value of each key."""
+        """See StoreKind; the right answer is the last value of each key."""
         counts = []
         for load, said in reported:
             if load.words == self.words:
@@ -112,7 +112,9 @@ class KeyIncrements(StoreKind):
         return Area(COUNTER, self.rows * self.slots, store, CounterSession, file)
 
     def judge(self, memory: Memory, reported: Reported) -> Answers:
-        """See StoreKind: sums of each key. Others are above the truth."""
+        """See StoreKind; the right answer is the sum of each key, and larger answers count as
+        other.
+        """
         counts = []
         for load, said in reported:
             sent = said.key[said.opcode == Op.KEY_INCREMENT]
@@ -129,7 +131,7 @@ class KeyIncrements(StoreKind):
 
 @dataclass(frozen=True)
 class Appends(StoreKind):
-    """Append: `lists` lists."""
+    """Append to `lists` lists."""
 
     batches: int
     lists: int = 1
@@ -149,7 +151,7 @@ class Appends(StoreKind):
         return ListStore(self.entries, self.batches, self.lists, sessions[0], first)
 
     def judge(self, memory: Memory, reported: Reported) -> Answers:
-        """See StoreKind: each entry of each list, as long as its ring holds it."""
+        """See StoreKind; compares each entry that is still in its ring."""
         sent: Counter[tuple[int, int]] = Counter()
         for _, said in reported:
             chosen = said.opcode == Op.APPEND
@@ -177,7 +179,7 @@ class Appends(StoreKind):
 
 @dataclass(frozen=True)
 class Postcarding(StoreKind):
-    """Postcarding: hops report values below `values`."""
+    """Postcarding; hops report values below `values`."""
 
     slots: int
     rows: int = 4096
@@ -197,7 +199,7 @@ class Postcarding(StoreKind):
         return PostcardStore(self.slots, self.rows, sessions, first)
 
     def judge(self, memory: Memory, reported: Reported) -> Answers:
-        """See StoreKind: the last path of each key."""
+        """See StoreKind; the right answer is the last path of each key."""
         counts = []
         for load, said in reported:
             sent = said[np.flatnonzero(said.opcode == Op.POSTCARDING)]
@@ -224,7 +226,7 @@ class Postcarding(StoreKind):
 
 @dataclass(frozen=True)
 class SketchMerges(StoreKind):
-    """Sketch-Merge: sketches that `reporters` reporters count together."""
+    """Sketch-Merge; `reporters` reporters contribute to each sketch."""
 
     columns: int
     reporters: int
@@ -243,10 +245,10 @@ class SketchMerges(StoreKind):
         return SketchStore(self.columns, self.reporters, self.sketches, sessions[0], first)
 
     def judge(self, memory: Memory, reported: Reported) -> None:
-        """See StoreKind: generators send columns of random counters, of no sketch."""
+        """See StoreKind; unknown, since generators send columns of random counters."""
 
     def answer(self, memory: Memory, asked: str) -> str:
-        """See StoreKind: of each sketch."""
+        """See StoreKind; answers for each sketch."""
         if self.columns.bit_count() != 1:
             raise TestbedError(f"a sketch of {self.columns} columns: expected a power of two")
         sketches = memory.reshape(self.sketches, self.columns)
@@ -259,11 +261,11 @@ KINDS: dict[str, tuple[Op, type[StoreKind]]] = {
     "append": (Op.APPEND, Appends), "postcarding": (Op.POSTCARDING, Postcarding),
     "sketch-merge": (Op.SKETCH_MERGE, SketchMerges),
 }  # fmt: skip
-"""Primitives, as a configuration names them."""
+"""Primitives by their names in configurations."""
 
 
-def _last(said: Said, op: Op) -> tuple[Words, NDArray[np.intp]]:
-    """Keys (n, 4) of reports of a kind, each once, and which was the last report of each."""
+def _last(said: ReportFields, op: Op) -> tuple[Words, NDArray[np.intp]]:
+    """Return the distinct keys (n, 4) of reports with an opcode, and the last report of each."""
     chosen = np.flatnonzero(said.opcode == op)[::-1]
     keys, first = np.unique(said.key[chosen], axis=0, return_index=True)
     return keys, chosen[first]
@@ -279,7 +281,7 @@ def _sum(counts: Sequence[Answers]) -> Answers:
 
 
 def _key(text: str) -> Words:
-    """(1, 4). Raises TestbedError."""
+    """Parse a key: (1, 4). Raises TestbedError."""
     flow = _FLOW.fullmatch(text)
     try:
         if flow is None:

@@ -1,4 +1,4 @@
-"""A DTA system as its file describes it: its topology, and what each node of it is."""
+"""The system described by a configuration: topology, and application or program of each node."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ class Links(Topo):
     """Nodes and links of a configuration."""
 
     def build(self, made: Configuration) -> None:
-        """Called by Topo with what the constructor got."""
+        """Build the topology; called by Topo with the constructor's arguments."""
         for node in made.switches:
             self.addSwitch(node)
         for node, address in addresses(made).items():
@@ -31,31 +31,31 @@ class Links(Topo):
 
 
 def addresses(made: Configuration) -> dict[str, str]:
-    """IPv4 addresses of hosts: 10.0.0.1 and so on, in the order of their names."""
+    """Return IPv4 addresses of hosts: 10.0.0.1 and so on, in the order of their names."""
     hosts = sorted((node for node in made.nodes if node not in made.switches), key=natural)
     return {host: f"10.0.{n >> 8}.{n & 0xFF}" for n, host in enumerate(hosts, 1)}
 
 
 @dataclass(frozen=True)
 class System:
-    """What runs where."""
+    """Programs, applications and controllers by node."""
 
     programs: dict[str, str]
     collectors: dict[str, Collector]
     translators: dict[str, Translator]
-    stores: dict[str, dict[str, tuple[int, Store]]]  # of each collector: service's number, store
+    stores: dict[str, dict[str, tuple[int, Store]]]  # per collector: service number and store
     generators: dict[str, Generator]
 
 
 def system(made: Configuration, folder: Path) -> System:
-    """With stores as files in `folder`. Raises ValueError for what cannot be."""
+    """Make a system with stores as files in `folder`. Raises ValueError for invalid parameters."""
     hosts = addresses(made)
     collectors: dict[str, Collector] = {}
     translators, stores = {}, {}
     for index, (name, names) in enumerate(made.translators.items(), 1):
         sessions: list[QueuePair] = []
         services, rates = [], []
-        registers: dict[type, int] = {}  # taken by stores of a kind
+        registers: dict[type, int] = {}  # used by stores of each kind
         for host in names:
             areas = []
             for store, kept in made.collectors[host].items():
@@ -87,12 +87,12 @@ def system(made: Configuration, folder: Path) -> System:
 
 
 def file_of(collector: str, store: str) -> str:
-    """The name of a store's file."""
+    """Return the name of a store's file."""
     return f"{collector}.{store}"
 
 
 def tracked(made: Configuration, translator: str) -> list[TrackedReporter]:
-    """Whose reports a translator minds the numbers of: all that report to its collectors."""
+    """Return the reporters that a translator tracks: all that report to its collectors."""
     hosts, own = addresses(made), made.translators[translator]
     found = [
         TrackedReporter(reporter.address, reporter.number)

@@ -14,7 +14,7 @@ from collectors.dta.append import batch, tail
 from collectors.dta.hashes import HOPS, Words, hop_checksums, slots, value_codes
 from collectors.dta.key_write import Store, slot
 from collectors.dta.packets import PORT, KeyWrite
-from collectors.dta.postcards import CHUNK
+from collectors.dta.postcarding import CHUNK
 from experiments.shared.dta.reports import filled
 from experiments.shared.roce.interleaved_rounds import NAP_US, Kind
 from experiments.shared.roce.offered import NOBODYS_MAC, Datagrams, Writes

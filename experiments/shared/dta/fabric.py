@@ -17,11 +17,11 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
 from collectors.dta.hashes import HOPS, Words
+from collectors.dta.int_paths import WORDS
 from collectors.dta.key_write import slot
 from collectors.dta.packets import PORT as DTA_PORT
 from collectors.dta.packets import Op
-from collectors.dta.paths import WORDS
-from collectors.dta.postcards import CHUNK
+from collectors.dta.postcarding import CHUNK
 from collectors.roce.application import Responder, Writer
 from collectors.roce.endpoint import Peer
 from controllers.connection import connections, cpu_ports

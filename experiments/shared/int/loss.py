@@ -16,9 +16,8 @@ from controllers.ampm.records import Point
 from controllers.ampm.watch import Hop, Method
 from controllers.ampm.watch import WatchedFlow as MarkedFlow
 from controllers.connection import connection, connections, cpu_ports
-from controllers.int.access import Denied
 from controllers.int.domain import REPORT_PORT, Domain, configure, entries, node_id
-from controllers.int.watch import Instruction, Mode, WatchedFlow
+from controllers.int.watch import Denied, Instruction, Mode, WatchedFlow
 from controllers.routing import routing_entries, shortest_routes
 from experiments.shared.ampm.truth import Truth, read_truths
 from experiments.shared.int.marking import SCHEDULE, mark

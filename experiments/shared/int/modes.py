@@ -107,7 +107,7 @@ class Found:
         """That any switch told of; None: it tells of none."""
         if self.findings is None:
             return None
-        return max((int(hop["occupancy"]["most"]) for hop in self.told.values()), default=0)
+        return max((int(hop["occupancy"]["max"]) for hop in self.told.values()), default=0)
 
     @property
     def readings(self) -> int:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from collectors.int.application import Collector, Findings
 from collectors.int.decoder import Decoded, Encoding
-from collectors.int.shared import GROUP, HOP, REPORT
+from collectors.int.native import GROUP, HOP, REPORT
 from controllers.int.domain import node_id
 from experiments.shared.int.truth import SwitchTransit, around
 from telemark.apps.application import Host

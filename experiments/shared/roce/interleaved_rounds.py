@@ -31,7 +31,7 @@ from telemark.errors import InvalidRunError, TestbedError
 C_FOLDER = Path(__file__).parent / "c"
 SENDER_CORE, COLLECTOR_CORE = 0, 1
 INTERFACE, SENDERS_INTERFACE = "collector", "sender"
-NAP_US = 50  # as the responder's (collectors/roce/c/card.c)
+NAP_US = 50  # as the responder's (collectors/roce/c/raw_socket.c)
 PATIENCE_S = 2.0
 SOFTNET, BACKLOG = Path("/proc/net/softnet_stat"), 11  # frames that wait, a line for each core
 SENT_DROPPED = 11  # of the numbers of an interface in /proc/net/dev

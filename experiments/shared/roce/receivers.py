@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collectors.roce.application import FIRST_RKEY
-from collectors.roce.raw_socket_nic import Card
+from collectors.roce.raw_socket_nic import RawSocketNic
 from collectors.roce.region import Region
 from collectors.roce.softnic import SoftNic
 from experiments.shared.roce import offered
@@ -68,7 +68,7 @@ def roce(interface: str, memory: str) -> tuple[int, int, int]:
     """
     expected = np.load(memory)
     nic, region = _responder(expected)
-    card = Card(nic, interface)
+    card = RawSocketNic(nic, interface)
     print("ready", flush=True)
     sys.stdin.readline()
     received = -1

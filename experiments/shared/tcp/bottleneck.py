@@ -10,8 +10,8 @@ import finsy as fy
 import numpy as np
 from numpy.typing import NDArray
 
-from controllers.congestion import lpm_entries, probe_entry
 from controllers.connection import connections
+from controllers.forwarding import lpm_entries, probe_entry
 from experiments.shared.tcp.probes import ProbeReader, Sent, probe, read_sent, reported_by
 from experiments.shared.tcp.queue import Met, read_met
 from telemark.accounting.packet_accounting import PacketAccounting

@@ -1,6 +1,6 @@
-"""The dissector of DTA, in tshark: each field where the format has it. Skipped without tshark.
+"""The DTA dissector in tshark: each field of the format. Skipped without tshark.
 
-It was written from the format's text, as the packets in scapy were, and neither from the other.
+It was written from the specification, independently of the packets in scapy.
 """
 
 import random
@@ -22,8 +22,8 @@ from collectors.dta.packets import NACK_PORT, PORT, PROTOTYPE_PORT, PlainDTA, Sh
 
 pytestmark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 
-SOURCE = 40041  # scapy's default is that of DNS, which Wireshark believes first
-# What it must show of each of the packets in WIRE, beside their keys.
+SOURCE = 40041  # scapy's default port is that of DNS, which Wireshark would dissect
+# Expected fields for each of the packets in WIRE, in addition to their keys.
 SHOWN: dict[str, dict[str, list[str]]] = {
     "key-write": {"version": ["1"], "opcode": ["0x01"], "reporter": ["772"],
                   "sequence": ["84281096"], "immediate": ["0"], "retransmittable": ["0"],
@@ -52,9 +52,9 @@ KEYS = {"key-write": KEY_HEX, "increment": KEY_HEX, "postcard": KEY_HEX,
 def dissected(
     folder: Path, payloads: Sequence[Packet], *preferences: str, snap: int | None = None
 ) -> list[dict[str, list[str]]]:
-    """What tshark shows of the DTA in packets, by the names of its fields; and experts' messages.
+    """Return tshark's DTA fields of packets by name, and expert messages.
 
-    `snap`: bytes of a packet that were captured, or all.
+    `snap`: captured bytes per packet; None: all.
     """
     head = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02") / IP(dst="10.0.0.2")
     path = folder / "some.pcap"

@@ -1,4 +1,4 @@
-"""The generator at a host, in virtual time: a translator has all of its reports, in the end."""
+"""The generator at a host, in virtual time: a translator finally has all of its reports."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -51,10 +51,11 @@ def generated(
     rates: Sequence[Rate] = (),
     made_up: int = 0,
 ) -> dict[str, Any]:
-    """What a generator at h1 did, what the translator at s2 counted, and the memory of h2.
+    """Return the result of a generator at h1, the counters of the translator at s2, and h2's
+    memory.
 
-    In `lost_ms` after its first report the link between them loses all. h2 sends a datagram that is
-    no NACK, and then so many NACKs that nobody has a reason for, one each 0.1 ms.
+    During `lost_ms` after its first report the link between them loses all packets. h2 sends a
+    datagram that is not a NACK, and then unfounded NACKs, one each 0.1 ms.
     """
     responder = Responder("10.0.0.2", [Writer(PEER, SLOT, SLOTS)])
     session = WriteSession(1, "h2", PEER, responder.targets[0], ack_every=1)
@@ -100,7 +101,7 @@ def test_what_was_lost_is_sent_again(tmp_path: Path) -> None:
     assert (sent.last_ns - sent.first_ns, sent.max_late_ns) == (999 * 100_000, 0)
     assert told["events"]["translated"] == 1000
     assert told["events"]["recovered"] == 50
-    said = load.reports().said
+    said = load.reports().fields
     assert said is not None
     found = told["memory"][slots(said.key, 2, SLOTS)]
     assert (found["checksum"] == checksums(said.key, 31)).any(axis=0).sum() >= 950  # 1 - e^-.24, ^2
@@ -116,7 +117,7 @@ def test_what_is_kept_no_more_is_counted(tmp_path: Path) -> None:
 
 
 def test_what_a_rate_refuses_comes_back_until_there_is_room(tmp_path: Path) -> None:
-    """Not at the pace of the round trip, which would be some hundred times each."""
+    """Not once per round trip, which would be some hundred times each."""
     load = Load(50, redundancy=1, retransmittable=True, reporter=3)
     told = generated(tmp_path, Generator(load, "10.0.0.2", 10_000), (0, 0), [Rate(1, 2000)])
     sent, events = told["sent"], told["events"]
@@ -128,8 +129,9 @@ def test_what_a_rate_refuses_comes_back_until_there_is_room(tmp_path: Path) -> N
 def test_nacks_without_end_have_an_end(
     patience_ns: int, tries: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody makes up a NACK each 0.1 ms, for 150 ms: a report is sent again after a while that
-    doubles, and then no more."""
+    """With a forged NACK each 0.1 ms, for 150 ms: a report is resent after a doubling delay, and
+    finally not any more.
+    """
     monkeypatch.setattr(generator, "PATIENCE_NS", patience_ns)
     load = Load(3, retransmittable=True, reporter=3)
     told = generated(tmp_path, Generator(load, "10.0.0.2", 10_000), (0, 0), made_up=1500)
@@ -146,7 +148,7 @@ def test_captured_reports_are_sent_at_their_times(tmp_path: Path) -> None:
     captured = Reports(reports.payloads, reports.ports, None, at_ns)
     told = generated(tmp_path, Generator(captured, "10.0.0.2"), (0, 6))
     assert told["sent"].last_ns - told["sent"].first_ns == 7 * MS
-    assert (told["sent"].resent, told["sent"].left) == (0, 2)  # they were not to be sent again
+    assert (told["sent"].resent, told["sent"].left) == (0, 2)  # they were not retransmittable
     assert told["events"]["translated"] == 1
 
 
@@ -154,4 +156,4 @@ def test_the_published_append_script_writes_to_one_list_too_many(tmp_path: Path)
     load = Load(100, {Op.APPEND: 1}, format=Format.TRACKED, lists=range(5))
     told = generated(tmp_path, Generator(load, "10.0.0.2", 10_000), (0, 0))
     assert told["sent"].sent == 100
-    assert not told["memory"]["checksum"].any()  # this translator has no lists at all
+    assert not told["memory"]["checksum"].any()  # this translator has no lists

@@ -1,4 +1,4 @@
-"""The hashes of DTA: MurmurHash3 as it is published, and uses of it that are independent."""
+"""The hashes of DTA: MurmurHash3 as published, and independence of its uses."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ from collectors.dta.hashes import (
     value_codes,
 )
 
-# MurmurHash3_x86_32 in the tests of several implementations: key, seed, hash.
+# MurmurHash3_x86_32 in tests of several implementations: key, seed, hash.
 PUBLISHED = [
     (b"", 0, 0x00000000), (b"", 1, 0x514E28B7), (b"", 0xFFFFFFFF, 0x81F16F39),
     (b"\xff\xff\xff\xff", 0, 0x76293B50), (b"!Ce\x87", 0, 0xF55B516B),
@@ -27,11 +27,11 @@ PUBLISHED = [
     (b"aaaa", 0x9747B28C, 0x5A97808A), (b"abcd", 0x9747B28C, 0xF0478627),
     (256 * b"a", 0x9747B28C, 0x37405BDC),
 ]  # fmt: skip
-SMHASHER = 0xB0F57EE3  # what its author's test suite has for MurmurHash3_x86_32
+SMHASHER = 0xB0F57EE3  # the result of its author's test suite for MurmurHash3_x86_32
 
 
 def scalar(data: bytes, seed: int) -> int:
-    """MurmurHash3_x86_32 of any bytes, one number at a time: judged by SMHASHER."""
+    """Compute MurmurHash3_x86_32 of bytes, verified by SMHASHER."""
 
     def rotated(number: int, bits: int) -> int:
         return (number << bits | number >> (32 - bits)) & 0xFFFFFFFF
@@ -89,7 +89,7 @@ def test_a_key_is_its_words_the_most_significant_first() -> None:
 
 
 def test_keys_that_meet_in_one_slot_do_not_meet_in_the_others() -> None:
-    """As those of CRCs do: there all copies of two keys meet together (CRCs are affine)."""
+    """With CRCs, which are affine, all copies of two keys would collide together."""
     places = slots(random_keys(20_000, 3), 2, 1 << 8)
     meet = places[:, :-1] == places[:, 1:]
     both = np.sum(meet[0] & meet[1])
@@ -98,7 +98,7 @@ def test_keys_that_meet_in_one_slot_do_not_meet_in_the_others() -> None:
 
 
 def test_keys_that_meet_in_a_slot_have_checksums_of_their_own() -> None:
-    """As those of a CRC's other bits have not: 1 of 2^(31 - slot bits) would agree there."""
+    """With other bits of one CRC, 1 of 2^(31 - slot bits) would agree."""
     keys = random_keys(1 << 18, 4)
     places, sums = slots(keys, 1, 1 << 16)[0], checksums(keys, 16)
     order = np.argsort(places, kind="stable")
@@ -125,7 +125,7 @@ def test_memory_of_zeros_is_no_keys() -> None:
 
 
 def test_every_bit_of_each_hop_s_cover_lives() -> None:
-    """Of the published polynomials one gives words in which eight bits are always the same."""
+    """With one of the published polynomials, eight bits of each word are constant."""
     keys = np.random.default_rng(1).integers(1 << 32, size=(1000, 4), dtype=np.uint32)
     shares = np.unpackbits(hop_checksums(keys).view(np.uint8), axis=1).reshape(5, 1000, 32)
     assert (abs(shares.mean(axis=1) - 0.5) < 0.1).all()  # 6 standard deviations

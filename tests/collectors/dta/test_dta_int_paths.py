@@ -1,9 +1,9 @@
-"""Paths as INT sinks write them: what is told of long and short ones."""
+"""Paths as INT sinks write them: reported nodes of long and short paths."""
 
 import numpy as np
 import pytest
 
-from collectors.dta.paths import Flag, decode, encode
+from collectors.dta.int_paths import Flag, decode, encode
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The generator's reports: as scapy takes them apart, and as they were described."""
+"""The generator's reports, as parsed by scapy, compared with their description."""
 
 from collections import Counter
 from pathlib import Path
@@ -11,9 +11,9 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 from scapy.utils import wrpcap
 
-from collectors.dta.captures import captured, counted
+from collectors.dta.captures import read_reports, reports_of_packets
 from collectors.dta.hashes import key_words
-from collectors.dta.load import Format, Keys, Load, Reports, Said
+from collectors.dta.load import Format, Load, ReportFields, Reports
 from collectors.dta.packets import (
     DTA,
     PORT,
@@ -31,15 +31,6 @@ from collectors.dta.packets import (
     TrackedDTA,
     decode,
 )
-from collectors.dta.published import (
-    CARD,
-    FLOW_CARD,
-    PATH,
-    cards,
-    dta_load,
-    flow_cards,
-    int_paths,
-)
 from controllers.dta.watch import flow_key
 from telemark.errors import TestbedError
 
@@ -47,9 +38,9 @@ ALL_OURS: dict[Op, float] = {op: 1.0 for op in Op if op is not Op.NACK}
 BASES = {Format.OURS: DTA, Format.TRACKED: TrackedDTA, Format.PLAIN: PlainDTA}
 
 
-def said(reports: Reports) -> Said:
-    assert reports.said is not None
-    return reports.said
+def said(reports: Reports) -> ReportFields:
+    assert reports.fields is not None
+    return reports.fields
 
 
 def keys_of(reports: Reports) -> list[int]:
@@ -57,7 +48,7 @@ def keys_of(reports: Reports) -> list[int]:
 
 
 @pytest.mark.parametrize("words", [1, 3, 7])
-def test_reports_say_what_is_told_of_them(words: int) -> None:
+def test_reports_have_the_described_fields(words: int) -> None:
     load = Load(400, ALL_OURS, redundancy=3, words=words, lists=range(5, 9), addend=1 << 40,
                 immediate=True, retransmittable=True, reporter=77, first_sequence=(1 << 32) - 2,
                 hops=4, values=50, sketch=3, columns=100)  # fmt: skip
@@ -141,9 +132,8 @@ def test_keys_are_random_unless_it_is_said_otherwise() -> None:
     assert keys_of(Load(1000, seed=2).reports()) != keys_of(Load(1000).reports())
     again = Counter(keys_of(Load(4000, distinct=10).reports()))
     assert len(again) == 10
-    assert len({*again.values()}) > 1  # one after the other they would be no dice
+    assert len({*again.values()}) > 1  # not equal: keys are drawn at random
     assert all(abs(count - 400) < 5 * 19 for count in again.values())
-    assert keys_of(Load(5, keys=Keys.SEQUENTIAL, distinct=3).reports()) == [0, 1, 2, 0, 1]
     given = key_words([5, 1 << 127])
     assert keys_of(Load(2, keys=given).reports()) == [5, 1 << 127]
 
@@ -166,30 +156,6 @@ def test_what_cannot_be_sent_is_refused(fields: dict[str, Any], said_: str) -> N
         Load(**{"count": 10, **fields})
 
 
-def test_the_published_scripts_load() -> None:
-    write = dta_load(Op.KEY_WRITE, 300).reports().payloads
-    assert write[0] == bytes.fromhex("01 00 00 04 00000000 00000000")
-    assert write[260] == bytes.fromhex("01 04 00 04 00000104 00000104")
-    append = dta_load(Op.APPEND, 10).reports().payloads
-    assert [payload[6] for payload in append] == [0, 1, 2, 3, 4] * 2
-    assert append[7] == bytes.fromhex("02 07 00 00000002 00000007")
-    add = dta_load(Op.KEY_INCREMENT, 3).reports().payloads
-    assert add[2] == bytes.fromhex("03 02 00 04 00000002 0000000000000001")
-    for reports, port, dtype in (
-        (flow_cards(500), 1337, FLOW_CARD), (cards(500), 1337, CARD), (int_paths(500), 5002, PATH)
-    ):  # fmt: skip
-        assert reports.ports == [port] * 500
-        rows = np.frombuffer(b"".join(reports.payloads), dtype)
-        if "data" in (dtype.names or ()):
-            assert rows["data"].tolist() == [*range(500)]
-        else:
-            assert len(np.unique(rows["hops"])) > 2000
-            assert 1 <= rows["hops"].min() <= rows["hops"].max() <= 10**4
-        if "protocol" in (dtype.names or ()):
-            assert {*rows["protocol"]} == {1, 2}
-            assert rows["src_addr"].max() > 9 * 10**6
-
-
 def test_the_reports_of_a_capture_are_sent_as_they_were(tmp_path: Path) -> None:
     ends = Ether() / IP(src="10.0.0.1", dst="10.0.0.2")
     packets = [ends / UDP() / DTA(sequence=n) / Append(data=n) for n in range(3)]
@@ -198,7 +164,7 @@ def test_the_reports_of_a_capture_are_sent_as_they_were(tmp_path: Path) -> None:
         packet.time = time_s
     path = tmp_path / "reports.pcap"
     wrpcap(str(path), packets)
-    reports = captured(path, speed=2.0)
+    reports = read_reports(path, speed=2.0)
     assert reports.payloads == [*(bytes(p[DTA]) for p in packets[:3]), b"any"]
     assert reports.ports == [PORT, PORT, PORT, PROTOTYPE_PORT]
     assert reports.offsets_ns is not None
@@ -215,18 +181,18 @@ def test_of_each_packet_of_a_capture_a_report(tmp_path: Path) -> None:
     flow = flow_key("10.0.0.1", "10.0.0.2", (7, 8))
     other = flow_key("10.0.0.1", "10.0.0.2", (9, 10), 6)
     third = flow_key("10.0.0.3", "127.0.0.1", (0, 0), 0)
-    assert keys_of(counted(path, load)) == [flow, other, third, flow]
-    short = counted(path, Load(2, {Op.KEY_INCREMENT: 1}, format=Format.PLAIN))
+    assert keys_of(reports_of_packets(path, load)) == [flow, other, third, flow]
+    short = reports_of_packets(path, Load(2, {Op.KEY_INCREMENT: 1}, format=Format.PLAIN))
     assert keys_of(short) == [0x0A000001, 0x0A000001]
 
 
-def test_captures_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+def test_unreadable_captures_are_reported(tmp_path: Path) -> None:
     (tmp_path / "text.pcap").write_text("no capture at all, but long enough to be one")
     wrpcap(str(tmp_path / "else.pcap"), [Ether() / Raw(b"nothing")])
     wrong = {"text": "expected a pcap file", "none": "expected a pcap file",
              "else": "no DTA reports in it: expected UDP to port 40042"}  # fmt: skip
     for name, said_ in wrong.items():
         with pytest.raises(TestbedError, match=said_):
-            captured(tmp_path / f"{name}.pcap")
-    with pytest.raises(TestbedError, match="no IPv4 packets in it"):
-        counted(tmp_path / "else.pcap", Load(1))
+            read_reports(tmp_path / f"{name}.pcap")
+    with pytest.raises(TestbedError, match="no IPv4 packets in it; give a capture"):
+        reports_of_packets(tmp_path / "else.pcap", Load(1))

@@ -1,4 +1,4 @@
-"""DTA packets in scapy: each field where the format has it, and what must be dropped is refused."""
+"""DTA packets in scapy: each field of the format, and rejection of invalid packets."""
 
 import random
 
@@ -29,7 +29,7 @@ KEY = 0x0123456789ABCDEF0011223344556677
 KEY_HEX = f"{KEY:032x}"
 OURS = DTA(reporter=0x0304, sequence=0x05060708)
 TRACKED = TrackedDTA(seqnum=9, retransmittable=1)
-# Packets, with the bytes that they must be: written from the format's text, by hand.
+# Packets and their bytes, written by hand from the specification.
 WIRE: dict[str, tuple[Packet, str]] = {
     "key-write": (OURS / KeyWrite(redundancy=2, key=KEY, data=[0xA0B0C0D0]),
                   "10 01 0304 05060708 02 01 0000" + KEY_HEX + "a0b0c0d0"),
@@ -59,7 +59,7 @@ WIRE: dict[str, tuple[Packet, str]] = {
     "plain, key-write": (PlainDTA(immediate=1) / ShortKeyWrite(redundancy=2, key=5, data=[9]),
                          "01 80 02 00000005 00000009"),
 }  # fmt: skip
-# Each byte string that a translator drops unasked, with a word of why.
+# Byte strings that a translator drops, with a word of the reason.
 BAD = {
     "nothing": ("", "0 bytes"),
     "a cut header": ("10 01 0304 050607", "7 bytes"),
@@ -109,7 +109,7 @@ def test_the_port_follows_the_base_header(name: str, port: int) -> None:
     built = Ether() / IP(dst="10.0.0.1") / UDP() / WIRE[name][0]
     frame = Ether(bytes(built))
     assert frame[UDP].dport == port
-    if PlainDTA not in built:  # which cannot be told from the other one of its port
+    if PlainDTA not in built:  # cannot be distinguished from the other one of its port
         assert frame.layers() == built.layers()
 
 

@@ -1,4 +1,4 @@
-"""What a translator writes into the memory of rdma_rxe, in a virtual machine at a host."""
+"""Writes of a translator to the memory of rdma_rxe, in a virtual machine at a host."""
 
 from pathlib import Path
 from typing import Any
@@ -7,21 +7,21 @@ import numpy as np
 import pytest
 from loaded import StartExperiment
 
-from collectors.dta.counters import COUNTER, Counters
 from collectors.dta.hashes import checksums, key_words, slots
+from collectors.dta.key_increment import COUNTER, Counters
 from collectors.dta.key_write import slot
 from telemark.backends.real.vm import machine
 from telemark.sweep.plain_data import load
 
 pytestmark = pytest.mark.skipif(machine.missing() is not None, reason=str(machine.missing()))
 
-SLOTS, COUNT, COPIES = 64, 60, 2  # as the script has them
+SLOTS, COUNT, COPIES = 64, 60, 2  # as in the script
 
 HEAD = """
 from mininet.topo import Topo
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
-from collectors.dta.counters import COUNTER
+from collectors.dta.key_increment import COUNTER
 from collectors.dta.key_write import slot
 from collectors.dta.packets import DTA, KeyIncrement, KeyWrite
 from collectors.roce.endpoint import Peer, Transport
@@ -102,7 +102,7 @@ return Report(checks=[Check("done", 1, 1, 0)], samples=[{"done": 1}])
 
 
 def written(words: int) -> bytes:
-    """What the store of so many words is to hold."""
+    """Return the expected content of the store of `words` words."""
     records = np.zeros(SLOTS, slot(words))
     for n in range(COUNT):
         key = key_words([n << 64 | words])
@@ -126,4 +126,4 @@ def test_rxe_takes_what_a_translator_asks_for(
     assert all(each["sent"] == COPIES * COUNT for each in found["events"])
     assert all(each["naked"] == each["damaged"] == 0 for each in found["events"])
     assert [each["acked"] > 0 for each in found["events"]] == [True, True, False, True]
-    assert found["completions"] == COUNT  # of each third report, but those of counters
+    assert found["completions"] == COUNT  # of each third report, except for counters

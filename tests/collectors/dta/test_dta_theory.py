@@ -1,4 +1,4 @@
-"""Theory of Key-Write and Key-Increment: against values worked out otherwise, and its limits."""
+"""Theory of Key-Write and Key-Increment, compared with independent results, and its limits."""
 
 import math
 
@@ -19,7 +19,7 @@ from collectors.dta.theory import (
 )
 
 COPIES = (1, 2, 3, 4, 8)
-# By load: success of the oldest key, and of all keys in the mean, for each number of copies.
+# By load: success of the oldest key, and the mean of all keys, for each number of copies.
 TABLE = {
     0.05: "951/975 991/997 997/999 999/1000 1000/1000",
     0.10: "905/952 967/988 983/995 988/997 992/999",
@@ -28,7 +28,7 @@ TABLE = {
     0.50: "607/787 600/832 531/823 441/797 137/644",
     1.00: "368/632 252/619 142/563 071/503 003/339",
 }
-# Where one more step of copies no longer pays: of the oldest key, and in the mean.
+# Loads above which one more copy no longer pays: for the oldest key, and in the mean.
 CROSSINGS = {(1, 2): (0.481, 0.881), (2, 3): (0.281, 0.426), (3, 4): (0.200, 0.274),
              (4, 8): (0.120, 0.149)}  # fmt: skip
 
@@ -58,7 +58,7 @@ def test_published_example() -> None:
 @pytest.mark.parametrize("policy", Policy)
 @pytest.mark.parametrize("copies", range(1, 6))
 def test_an_outcome_is_that_of_all_cases(copies: int, policy: Policy) -> None:
-    """Each copy is own, taken for own, or neither: all 3^N cases, voted on one by one."""
+    """Each copy is own, mistaken for own, or neither: all 3^N cases, with explicit votes."""
     gone, match = float(overwritten(0.7, copies)), 2.0**-3
     chances = np.array([1 - gone, gone * match, gone * (1 - match)])
     right = wrong = 0.0
@@ -95,7 +95,7 @@ def test_outcomes_are_within_the_published_bounds(copies: int, bits: int) -> Non
         )
         max_wrong = gone**copies * (1 - (1 - match) ** copies)
         found = outcome(age, copies, bits, Policy.PLURALITY)
-        ties = max_wrong  # of values of none of them, which the bounds count as wrong
+        ties = max_wrong  # ties of wrong values, which the bounds count as wrong
         assert lower - 1e-12 <= found.empty <= upper + ties + 1e-12
         assert found.wrong <= max_wrong + 1e-12
 
@@ -118,16 +118,16 @@ def test_an_absent_key_is_answered_wrongly_or_not_at_all() -> None:
 
 @pytest.mark.parametrize("copies", [2, 3])
 def test_two_copies_of_one_other_key_are_as_rare_as_theory_says(copies: int) -> None:
-    """In small stores, where it happens: by whose key is in each slot."""
+    """In small stores, where it occurs, by the owner of each slot."""
     slots, stores, rng = 64, 4000, np.random.default_rng(1)
     twice = 0
     for _ in range(stores):
-        owner = np.arange(slots) + slots  # of an empty slot nobody
+        owner = np.arange(slots) + slots  # empty slots have distinct owners
         owner[rng.integers(slots, size=(slots, copies))] = np.arange(slots)[:, np.newaxis]
         asked = owner[rng.permutation(slots)[:copies]]
         twice += len(np.unique(asked)) < copies
     expected = outcome_of_absent(1.0, copies, 0, Policy.CONSENSUS, slots).wrong
-    # To first order in 1 / slots: what is left out is of the second.
+    # First order in 1 / slots; the error is of second order.
     assert twice / stores == pytest.approx(float(expected), abs=4 * math.sqrt(expected / stores))
     assert expected > 0.005
 

@@ -1,4 +1,4 @@
-"""Frames as they come to an application."""
+"""Frames in the format passed to an application."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from telemark.traffic.received import Frames
 
 
 def frames(contents: Sequence[bytes], time_ns: int = 0) -> Frames:
-    """Frames that came at one time."""
+    """Return frames that arrived at one time."""
     records = np.zeros(len(contents), ARRIVAL)
     records["time_ns"] = time_ns
     records["length"] = [len(content) for content in contents]

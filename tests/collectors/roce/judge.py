@@ -1,4 +1,4 @@
-"""The kernel's RoCE stack, rdma_rxe, as a judge: packets to queue pairs in a virtual machine."""
+"""rdma_rxe, the kernel's RoCE stack, as reference: packets to queue pairs in a virtual machine."""
 
 import contextlib
 import select
@@ -29,22 +29,22 @@ from telemark.traffic.received import Frames
 OWN_MAC, PEER_MAC = "02:00:00:00:00:01", "02:00:00:00:00:02"
 MAC_BYTES = bytes.fromhex(OWN_MAC.replace(":", ""))
 ADDRESSES = {"v2": ("10.9.0.1", "10.9.0.2"), "v2_ipv6": ("fd09::1", "fd09::2")}
-BATCH = 32  # frames; fewer than any queue on the way holds
+BATCH = 32  # frames; fewer than any queue on the path holds
 FIRST_QPN = 0x1000  # of peers; the sentinel's is one less
 
 
 @dataclass
 class Outcome:
-    """What became of a case."""
+    """Result of a case."""
 
-    answers: list[list[Answer]]  # to each step
+    answers: list[list[Answer]]  # per step
     memory: bytes
     completions: list[Completion]
     qpn: int
 
 
 class Judge:
-    """rxe in a virtual machine, and the other end of its network nic."""
+    """rxe in a virtual machine, and the other end of its network interface."""
 
     def __init__(self, machine: Machine, packets: socket.socket) -> None:
         self.machine, self.packets = machine, packets
@@ -56,14 +56,14 @@ class Judge:
         bench = _bench(FIRST_QPN - 1, "v2", Case("sentinel", ()))
         (target,) = machine.make(judged.Benches, [bench]).connected()
         self._sentinel = Session("v2", OWN_MAC, bench.peer, PEER_MAC, target)
-        self._sentinels = 0  # that were sent
+        self._sentinels = 0  # number sent
 
     def try_out(self, cases: Sequence[tuple[str, Case]]) -> list[Outcome]:
-        """What rxe does with each case, given the version of RoCE that it comes in.
+        """Return rxe's results for each case, given the version of RoCE to use.
 
-        Each has a region and a queue pair of its own, so that the first packets of all go out one
-        after the other, then the second ones. A sentinel goes behind some: its ACK says that all
-        before it were taken, since rxe takes packets in the order in which they come.
+        Each case has its own region and queue pair, so that the first packets of all cases are sent
+        together, then the second ones. A sentinel follows some of them: its ACK shows that all
+        earlier packets were processed, since rxe processes packets in order.
         """
         benches = [_bench(FIRST_QPN + i, version, case)
                    for i, (version, case) in enumerate(cases)]  # fmt: skip
@@ -81,18 +81,18 @@ class Judge:
         ]
 
     def ask(self, session: Session, frame: bytes) -> list[Answer]:
-        """The answers to a frame."""
-        return [Answer.read(session, got) for got in self.tell(frame)]
+        """Return the answers to a frame."""
+        return [Answer.read(session, got) for got in self.exchange(frame)]
 
-    def tell(self, frame: bytes) -> list[bytes]:
-        """The answers to a frame, as they come."""
+    def exchange(self, frame: bytes) -> list[bytes]:
+        """Return the raw answers to a frame."""
         self.packets.send(frame)
         return [got for _, got in self._until_sentinel()]
 
     def _send_all(
         self, sessions: Sequence[Session], cases: Sequence[Case]
     ) -> list[list[list[Answer]]]:
-        """The answers to each step of each case."""
+        """Return the answers to each step of each case."""
         found: list[list[list[Answer]]] = [[[] for _ in case.steps] for case in cases]
         for step in range(max(len(case.steps) for case in cases)):
             numbers = [i for i, case in enumerate(cases) if step < len(case.steps)]
@@ -105,7 +105,7 @@ class Judge:
         return found
 
     def _until_sentinel(self) -> Iterator[tuple[int, bytes]]:
-        """Send a sentinel, and give what comes before its ACK: to which queue pair, and what."""
+        """Send a sentinel, and yield the frames before its ACK with their queue pairs."""
         session, psn = self._sentinel, self._sentinels
         self._sentinels += 1
         self.packets.send(write(psn, b"sentinel")(session))
@@ -121,7 +121,9 @@ class Judge:
 
 
 class Rxe:
-    """rxe as the collector of a switch in this process: has what such tests ask of a SoftNic."""
+    """rxe as the collector of a switch in this process, with the methods of SoftNic that tests
+    need.
+    """
 
     def __init__(self, judge: Judge) -> None:
         self._judge = judge
@@ -130,18 +132,18 @@ class Rxe:
         self.connect = self._endpoint.connect
 
     def register(self, region: Region) -> Domain:
-        """One that is like it, in the virtual machine."""
+        """Register an equal region in the virtual machine."""
         self._regions.append(self._judge.machine.make(Region, region.record, region.count))
         domain: Domain = self._endpoint.register(self._regions[-1])
         return domain
 
     def receive(self, arrived: Frames) -> list[bytes]:
-        """The answers."""
+        """Return the answers."""
         return [answer for each in arrived
-                for answer in self._judge.tell(MAC_BYTES + each.frame[6:])]  # fmt: skip
+                for answer in self._judge.exchange(MAC_BYTES + each.frame[6:])]  # fmt: skip
 
     def memory(self) -> list[bytes]:
-        """What the regions hold."""
+        """Return the content of the regions."""
         return [self._judge.machine.call(getattr, region, "bytes").tobytes()
                 for region in self._regions]  # fmt: skip
 
@@ -151,9 +153,9 @@ def answering(
     nic: SoftNic, packets: socket.socket, manager: ConnectionManager | None = None,
     lose: Callable[[bytes], bool] = lambda _frame: False,
 ) -> Iterator[list[bytes]]:  # fmt: skip
-    """Have a responder of ours answer all that comes; gives the frames that did.
+    """Let a responder answer all frames; yields the list of frames that it answered.
 
-    With a manager, connections too; `lose` says whether an answer of its gets lost.
+    With a manager, it also answers connection requests; `lose` selects answers to drop.
     """
     came: list[bytes] = []
     ended = threading.Event()

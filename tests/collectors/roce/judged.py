@@ -1,6 +1,6 @@
-"""The part of the judge that lives in the virtual machine: a region and a queue pair for each case.
+"""The part of the judge in the virtual machine: a region and a queue pair for each case.
 
-Nothing here may import scapy, which takes long there.
+This must not import scapy, which is slow there.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from collectors.roce.verbs import Verbs
 
 
 class Bench(NamedTuple):
-    """What a case needs."""
+    """Requirements of a case."""
 
     address: str
     peer: Peer
@@ -22,11 +22,11 @@ class Bench(NamedTuple):
     access: Access
     region_access: Access
     receives: int
-    memory: bytes  # at first
+    memory: bytes  # initial content
 
 
 class Benches:
-    """All of them."""
+    """Regions and queue pairs of all cases."""
 
     def __init__(self, benches: Sequence[Bench]) -> None:
         self._endpoints: dict[tuple[str, int], Verbs] = {}
@@ -45,11 +45,11 @@ class Benches:
             ))  # fmt: skip
 
     def connected(self) -> list[Target]:
-        """What peers have to know, case by case."""
+        """Return the parameters for peers, case by case."""
         return self.targets
 
     def results(self) -> tuple[list[bytes], list[Completion]]:
-        """What the regions hold, case by case, and all completions. Closes all."""
+        """Return the content of the regions, case by case, and all completions. Closes all."""
         memory = [region.bytes.tobytes() for region in self._regions]
         endpoints = self._endpoints.values()
         completions = [each for endpoint in endpoints for each in endpoint.completions()]

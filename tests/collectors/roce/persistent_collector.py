@@ -1,5 +1,6 @@
-"""A collector to be killed: frames from standard input, answers to standard output, each with its
-length (4 bytes) before it. Usage: persistent_collector.py FILE COUNT PSN"""
+"""A collector process to be killed: frames from standard input, answers to standard output, each
+preceded by its length (4 bytes). Usage: persistent_collector.py FILE COUNT PSN
+"""
 
 import struct
 import sys

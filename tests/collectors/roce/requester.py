@@ -1,4 +1,4 @@
-"""A requester by hand: RoCE requests, right but for what a test changes, and answers read."""
+"""A manual requester: builds RoCE requests, with a test's changes, and parses answers."""
 
 import struct
 from collections.abc import Callable
@@ -41,7 +41,7 @@ class Session:
 
     @cached_property
     def network(self) -> Packet:
-        """All below BTH, of a request; built anew for each."""
+        """Return new layers below BTH of a request."""
         addresses = {"src": self.peer.address, "dst": self.target.address}
         if self.version == "v2":
             return IP(**addresses, flags="DF", id=0) / UDP(sport=UDP_SOURCE, chksum=0)
@@ -53,25 +53,25 @@ class Session:
         return GRH(sgid=source, dgid=destination)
 
     def frame(self, content: Packet) -> bytes:
-        """A request, from BTH on, as a frame."""
+        """Return a request, given from BTH on, as a frame."""
         ethernet = Ether(src=self.peer_mac, dst=self.mac)
-        content[BTH].icrc = 0  # scapy would build all a second time for it
+        content[BTH].icrc = 0  # otherwise scapy would build everything twice
         built = bytes(ethernet / self.network.copy() / content)
         return built[:-4] + icrc(built[14:-4])
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a requester is told; PSNs count from the session's first one."""
+    """Answer to a requester; PSNs are relative to the session's first one."""
 
     psn: int
     syndrome: int = 0x1F
     msn: int | None = None  # None: any
-    before: int | None = None  # of an atomic operation
+    before: int | None = None  # previous value of an atomic operation
 
     @staticmethod
     def read(session: Session, frame: bytes) -> "Answer":
-        """That of a frame; all that must be right in it is asserted."""
+        """Parse the answer in a frame; asserts its validity."""
         packet = Ether(frame)
         assert (packet.dst, packet.src) == (session.peer_mac, session.mac)
         assert frame[-4:] == icrc(frame[14:-4])
@@ -110,7 +110,7 @@ Request = Callable[[Session], bytes]
 
 def request(op: int, psn: int, *headers: Packet, data: bytes = b"", pad: int | None = None,
             ack: bool = True, **bth: Any) -> Request:  # fmt: skip
-    """One from BTH on; `psn` counts from the session's first one."""
+    """Return a request from BTH on; `psn` is relative to the session's first one."""
     padding = -len(data) & 3 if pad is None else pad
 
     def build(session: Session) -> bytes:
@@ -126,7 +126,7 @@ def request(op: int, psn: int, *headers: Packet, data: bytes = b"", pad: int | N
 
 
 def _placed(header: Packet, target: Target) -> Packet:
-    """Addresses count from the region's first byte, and R_Keys are what the right one is off by."""
+    """Convert offsets in the region to addresses, and R_Key differences to R_Keys."""
     placed = header.copy()
     if isinstance(header, (RETH, AtomicETH)):
         placed.va = (header.va + target.base) & (1 << 64) - 1
@@ -136,7 +136,7 @@ def _placed(header: Packet, target: Target) -> Packet:
 
 def write(psn: int, data: bytes, at: int = 0, *, op: int = Op.WRITE_ONLY, length: int | None = None,
           key: int = 0, immediate: int | None = None, **more: Any) -> Request:  # fmt: skip
-    """WRITE FIRST or ONLY: `at` counts from the region's start, `key` is what R_Key is off by."""
+    """Return WRITE FIRST or ONLY; `at` is an offset in the region, `key` is added to the R_Key."""
     reth = RETH(va=at & (1 << 64) - 1, rkey=key, length=len(data) if length is None else length)
     if immediate is None:
         return request(op, psn, reth, data=data, **more)
@@ -145,19 +145,19 @@ def write(psn: int, data: bytes, at: int = 0, *, op: int = Op.WRITE_ONLY, length
 
 def go_on(psn: int, data: bytes, op: int = Op.WRITE_MIDDLE, *, immediate: int | None = None,
           **more: Any) -> Request:  # fmt: skip
-    """WRITE MIDDLE or LAST."""
+    """Return WRITE MIDDLE or LAST."""
     if immediate is None:
         return request(op, psn, data=data, **more)
     return request(Op.WRITE_LAST_IMMEDIATE, psn, ImmDt(data=immediate), data=data, **more)
 
 
 def add(psn: int, at: int, addend: int, *, key: int = 0, **more: Any) -> Request:
-    """FETCH_ADD."""
+    """Return FETCH_ADD."""
     return request(Op.FETCH_ADD, psn, AtomicETH(va=at, rkey=key, swap=addend), **more)
 
 
 def swap(psn: int, at: int, compare: int, value: int, *, key: int = 0, **more: Any) -> Request:
-    """COMPARE_SWAP."""
+    """Return COMPARE_SWAP."""
     header = AtomicETH(va=at, rkey=key, swap=value, compare=compare)
     return request(Op.COMPARE_SWAP, psn, header, **more)
 
@@ -165,9 +165,9 @@ def swap(psn: int, at: int, compare: int, value: int, *, key: int = 0, **more: A
 def changed(
     build: Request, change: Callable[[bytearray, int], None], *, fix_icrc: bool = False
 ) -> Request:
-    """A request, changed as bytes: `change` gets the frame, and where BTH begins.
+    """Return a request changed as bytes: `change` gets the frame and the offset of BTH.
 
-    The iCRC is left as it was, or made right again.
+    The iCRC is kept, or recomputed.
     """
 
     def built(session: Session) -> bytes:
@@ -181,5 +181,5 @@ def changed(
 
 
 def packed(value: int) -> bytes:
-    """A 64-bit number as an atomic operation leaves it: that of the machine."""
+    """Return a 64-bit number in the byte order of atomic operations: the machine's."""
     return struct.pack("<Q", value & (1 << 64) - 1)

@@ -1,4 +1,4 @@
-"""The responder at a host: hand-made requests through two switches, and what comes back."""
+"""The responder at a host: manual requests through two switches, and the answers."""
 
 from pathlib import Path
 
@@ -35,7 +35,7 @@ def test_writers_reach_their_own_regions_and_are_answered(tmp_path: Path) -> Non
         write(0, b"secondon", 0, immediate=77)(uc),
         add(1, 0, 5)(rc),
         write(3, b"tooearly", 16)(rc),
-        write(5, b"toofar!!", 8, key=0x1000 ^ 0x1001)(uc),  # the key of the other's region
+        write(5, b"toofar!!", 8, key=0x1000 ^ 0x1001)(uc),  # key of the other region
     ]
 
     async def main(run: Run) -> Network:

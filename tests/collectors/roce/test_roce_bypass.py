@@ -1,4 +1,4 @@
-"""The kernel's IP stack gets none of a card's RoCE frames, and all others."""
+"""The kernel's IP stack gets no RoCE frames of an interface, and all others."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ from pathlib import Path
 from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
-from collectors.roce.raw_socket_nic import Card
+from collectors.roce.raw_socket_nic import RawSocketNic
 from collectors.roce.softnic import SoftNic
 
 own, peer = "02:00:00:00:00:02", "02:00:00:00:00:01"
@@ -59,7 +59,7 @@ for address, ours, others in (
     ("fd00::2", v6 / udp(), [v6 / udp(4790), other_v6 / udp()]),
 ):
     assert goes_on(ours) == 1
-    card = Card(SoftNic(address), "v0")
+    card = RawSocketNic(SoftNic(address), "v0")
     if not card.bypasses_ip:
         sys.exit("kernel without tcx")
     assert goes_on(ours) == 0

@@ -1,4 +1,6 @@
-"""The CRC of the responder, by carry-less products and by tables: the bitwise law, and zlib's."""
+"""The CRC of the responder, by carry-less products and by tables, compared with a bitwise one and
+zlib's.
+"""
 
 import ctypes
 import random
@@ -29,7 +31,7 @@ def add(request: pytest.FixtureRequest) -> Iterator[Add]:
 
 
 def by_bits(crc: int, content: bytes) -> int:
-    """What CRC-32 says of each bit."""
+    """Compute CRC-32 bit by bit."""
     for byte in content:
         crc ^= byte
         for _ in range(8):

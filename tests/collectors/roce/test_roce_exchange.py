@@ -1,4 +1,4 @@
-"""Queue pairs set up over TCP, and what hostile or foreign clients are told."""
+"""Queue pairs set up over TCP, and answers to hostile or foreign clients."""
 
 import asyncio
 import random
@@ -43,8 +43,8 @@ def test_a_target_is_leased_and_given_back() -> None:
     served(body)
 
 
-def test_nothing_follows_a_request_and_a_lease_tells_that_it_ended() -> None:
-    """What would be kept, without a bound."""
+def test_no_data_follows_a_request_and_the_end_of_a_lease_is_detected() -> None:
+    """Additional data would have to be stored without a bound."""
 
     async def body(nic: SoftNic, port: int) -> None:
         lease = await exchange.lease("127.0.0.1", port, PEER)
@@ -104,13 +104,13 @@ def test_what_is_no_request_is_refused(sent: bytes, told: str) -> None:
     served(body)
 
 
-def test_nobody_there_is_one_line() -> None:
+def test_no_collector_is_one_line() -> None:
     with pytest.raises(TestbedError, match=r"collector at 127\.0\.0\.1, port 1: "):
         asyncio.run(exchange.lease("127.0.0.1", 1, PEER))
 
 
 def test_garbage_takes_nothing_and_stops_nothing() -> None:
-    """Bytes by chance, and requests some of whose fields are by chance; none is ever answered."""
+    """Random bytes, and requests with some random fields; none is answered."""
     rng, errors = random.Random(1), []
 
     async def body(nic: SoftNic, port: int) -> None:

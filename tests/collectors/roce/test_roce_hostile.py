@@ -1,4 +1,4 @@
-"""What nobody should send: damaged frames, and messages of connection management that lie."""
+"""Hostile input: damaged frames, and false messages of connection management."""
 
 import contextlib
 import random
@@ -24,7 +24,7 @@ OFTEN = (0, 1, 0x7F, 0x80, 0xFF)
 
 
 def damaged(frame: bytes, rng: random.Random) -> bytes:
-    """Some bytes changed, cut, or added; half of them with an iCRC that is right again."""
+    """Change, cut or insert some bytes; half of the frames get a valid iCRC."""
     found = bytearray(frame)
     for _ in range(rng.choice((0, 1, 1, 2, 5))):
         found[rng.randrange(len(found))] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))
@@ -33,13 +33,13 @@ def damaged(frame: bytes, rng: random.Random) -> bytes:
     if rng.random() < 0.1:
         found += rng.randbytes(rng.randrange(2000))
     if len(found) > 60 and rng.random() < 0.5:
-        with contextlib.suppress(ValueError):  # no longer RoCE's
+        with contextlib.suppress(ValueError):  # not RoCE any more
             found[-4:] = icrc(bytes(found[14:-4]))
     return bytes(found)
 
 
 def message(session: Session, rng: random.Random) -> bytes:
-    """Of connection management: any, with ids and numbers of few, so that some are right."""
+    """Return any connection management message, with few ids, so that some are valid."""
     attribute = rng.choice([*Attribute, 0x99])
     mad = struct.pack("!BBBBHHQHHI", 1, 7, 2, 3, 0, 0, rng.randrange(4), attribute, 0, 0)
     body = bytearray(rng.randbytes(232))
@@ -54,7 +54,7 @@ def message(session: Session, rng: random.Random) -> bytes:
 
 
 def hostile(session: Session, rng: random.Random) -> Iterator[bytes]:
-    """COUNT frames."""
+    """Yield COUNT frames."""
     good = [write(n, b"record"[: n + 1])(session) for n in range(4)] + [add(4, 0, 1)(session)]
     good += [message(session, rng) for _ in range(1000)]
     for _ in range(COUNT):
@@ -82,7 +82,7 @@ def test_each_frame_is_counted_and_none_does_harm(version: str) -> None:
     assert counts.accepted.total() + counts.refused.total() == sent == COUNT
     assert len(counts.refused) > 7
     assert answers > 30
-    assert len(nic.refusals()) == 1024  # in words
+    assert len(nic.refusals()) == 1024  # as text
     manager.end()
-    for _ in range(15):  # and it has lost none of its queue pairs
+    for _ in range(15):  # no queue pair was lost
         nic.connect(domain, Peer(peer, 9, 0))

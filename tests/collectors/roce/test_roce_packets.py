@@ -1,4 +1,4 @@
-"""RoCE packets in scapy: the iCRC of packets that network cards sent, and each layer to and fro."""
+"""RoCE packets in scapy: iCRC of packets sent by NICs, building and parsing of layers."""
 
 from ipaddress import IPv6Address
 
@@ -22,7 +22,7 @@ from collectors.roce.packets import (
     icrc,
 )
 
-# IP packets with their iCRC, in public captures of ConnectX-4 Lx: a CNP, and a UC SEND ONLY.
+# IP packets with iCRC, in public captures of ConnectX-4 Lx: a CNP, and a UC SEND ONLY.
 CAPTURED = {
     "cnp": "45c2003c718c4000401191610a0011010a001201000012b7002800008100ffff4000011800000000"
     "0000000000000000000000000000000082fd002a",

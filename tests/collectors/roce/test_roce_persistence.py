@@ -1,4 +1,4 @@
-"""What was acknowledged survives SIGKILL of the collector, and its file is found again."""
+"""Acknowledged data survives SIGKILL of the collector, in a file that is reopened."""
 
 import os
 import struct
@@ -35,7 +35,7 @@ def frame(session: Session, number: int, value: int) -> bytes:
 
 
 def acknowledged(process: subprocess.Popen[bytes], session: Session) -> int | None:
-    """The PSN of the next ACK."""
+    """Return the PSN of the next ACK."""
     assert process.stdout is not None
     head = process.stdout.read(4)
     if len(head) < 4:
@@ -56,7 +56,7 @@ def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
     while (psn := acknowledged(process, session)) is not None:
         last = psn
         if psn == KILLED_AFTER:
-            process.kill()  # in the midst of its work
+            process.kill()  # during its work
     process.stdin.close()
     process.wait()
     found = Region(np.dtype("<u8"), COUNT, path).records

@@ -1,4 +1,4 @@
-"""Regions: files that stay what they are, and the layout of what lies in them."""
+"""Regions: persistent files, and the layout of their content."""
 
 import os
 from pathlib import Path
@@ -31,27 +31,27 @@ def test_a_file_has_one_collector_and_any_readers(tmp_path: Path) -> None:
     region = Region(TCP, 3, path)
     nic = SoftNic("10.0.0.2")
     nic.register(region)
-    nic.register(region)  # its own affair
+    nic.register(region)  # claimed by the same endpoint
     reader = Region(TCP, 3, path)
     region.records["sequence"][1] = 7
     assert reader.records["sequence"][1] == 7
-    with pytest.raises(TestbedError, match=r"records: another collector lets peers write to it"):
+    with pytest.raises(TestbedError, match=r"records: another collector uses it"):
         SoftNic("10.0.0.2").register(reader)
-    del nic, region  # the collector ends, and another one begins
+    del nic, region  # the collector ends, and another one starts
     SoftNic("10.0.0.2").register(reader)
 
 
 @pytest.mark.parametrize("dies", [False, True])
 def test_a_collectors_workers_do_not_keep_its_file(dies: bool, tmp_path: Path) -> None:
-    """A lock would else live as long as a process that has a copy of its descriptor."""
-    path, (told, tell), (here, there) = tmp_path / "records", os.pipe(), os.pipe()
+    """Otherwise a lock would live as long as a process with a copy of its descriptor."""
+    path, (stop_read, stop_write), (here, there) = tmp_path / "records", os.pipe(), os.pipe()
     region = Region(TCP, 3, path)
     region.claim()
     worker = os.fork()
     if not worker:
-        os.close(tell)
+        os.close(stop_write)
         os.write(there, b"!")
-        os.read(told, 1)  # lives as long as the test
+        os.read(stop_read, 1)  # lives as long as the test
         os._exit(0)
     assert os.read(here, 1)
     if dies:
@@ -60,9 +60,9 @@ def test_a_collectors_workers_do_not_keep_its_file(dies: bool, tmp_path: Path) -
     else:
         with pytest.raises(TestbedError, match="another collector"):
             Region(TCP, 3, path).claim()
-    os.close(tell)
+    os.close(stop_write)
     os.waitpid(worker, 0)
-    for descriptor in (told, here, there):
+    for descriptor in (stop_read, here, there):
         os.close(descriptor)
 
 

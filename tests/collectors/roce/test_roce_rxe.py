@@ -1,4 +1,4 @@
-"""The kernel's RoCE stack, rdma_rxe: what it makes of our packets, and as an endpoint of ours."""
+"""rdma_rxe, the kernel's RoCE stack: as receiver of our packets, and as an endpoint."""
 
 import dataclasses
 import errno
@@ -34,14 +34,14 @@ from wire import end, namespace, veth
 
 from collectors.dta.append import BATCHES
 from collectors.dta.packets import Append
-from collectors.roce.cm_peer import CmPeer
 from collectors.roce.connection_manager import Attribute, ConnectionManager
-from collectors.roce.device import checked
+from collectors.roce.device import call_verbs
 from collectors.roce.endpoint import Completion, Peer
 from collectors.roce.packets import BTH, DETH, RETH, Nak
 from collectors.roce.region import PATH, TCP, Region
 from collectors.roce.softnic import Limits, SoftNic
 from collectors.roce.verbs import Verbs
+from collectors.roce.verbs_peer import CmPeer
 from experiments.shared.roce.real_session import (
     IMMEDIATE,
     KINDS,
@@ -72,7 +72,7 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
 
 
 def wrong(case: Case, outcome: Outcome) -> list[object]:
-    """What is not as the case says."""
+    """Return the differences between a case and its outcome."""
     found: list[object] = [
         f"packet {number}: {answers}, expected {step.answer}"
         for number, (step, answers) in enumerate(zip(case.steps, outcome.answers, strict=True))
@@ -86,7 +86,7 @@ def wrong(case: Case, outcome: Outcome) -> list[object]:
 
 
 def test_rxe_gives_the_same_verdicts_but_where_the_list_says_so(judge: Judge) -> None:
-    """All in one test: a virtual machine takes longer to boot than all packets together."""
+    """All in one test: booting a virtual machine takes longer than all packets."""
     outcomes = judge.try_out(CASES)
     differs = {}
     for (version, case), outcome in zip(CASES, outcomes, strict=True):
@@ -97,7 +97,7 @@ def test_rxe_gives_the_same_verdicts_but_where_the_list_says_so(judge: Judge) ->
 
 
 def test_the_endpoint_takes_what_peers_write(judge: Judge) -> None:
-    """Its interface from end to end: a region in a file, completions, counts, what is closed."""
+    """Its interface from end to end: a region in a file, completions, counts, closing."""
     own, address = ADDRESSES["v2"]
     call, make = judge.machine.call, judge.machine.make
     endpoint, region = make(Verbs, own), make(Region, TCP, 4, Path("/tmp/records"))
@@ -128,7 +128,7 @@ def test_the_endpoint_takes_what_peers_write(judge: Judge) -> None:
     assert call(Path.read_bytes, Path("/tmp/records")) == written
 
 
-def test_an_address_that_no_device_has_is_told(judge: Judge) -> None:
+def test_an_address_without_device_is_reported(judge: Judge) -> None:
     with pytest.raises(TestbedError, match=r"no RDMA device has the address 10\.9\.0\.77"):
         judge.machine.make(Verbs, "10.9.0.77")
 
@@ -137,18 +137,18 @@ def test_an_address_that_no_device_has_is_told(judge: Judge) -> None:
     ("code", "told"),
     [(errno.ETIMEDOUT, "peer: no route, or no MAC"), (errno.ENOMEM, "peer: Cannot allocate mem")],
 )
-def test_what_verbs_refuse_is_told_in_a_line(code: int, told: str) -> None:
+def test_verbs_errors_are_one_line(code: int, told: str) -> None:
     def refuse() -> None:
         raise PyverbsRDMAError("Failed to modify QP state to RTR", code)
 
     with pytest.raises(TestbedError, match=told):
-        checked("peer", refuse)
+        call_verbs("peer", refuse)
 
 
 def test_rxe_as_a_peer_is_content_with_our_responder_and_sends_what_was_captured(
     judge: Judge,
 ) -> None:
-    """Each call returns when rxe has its answer. Some fields are of one session alone."""
+    """Each call returns after rxe has its answer. Some fields are specific to a session."""
     own, address = ADDRESSES["v2"]
     nic, region = SoftNic(address, mac=PEER_MAC), Region(np.dtype("u1"), 96)
     domain = nic.register(region, rkey=0x1000)
@@ -158,15 +158,15 @@ def test_rxe_as_a_peer_is_content_with_our_responder_and_sends_what_was_captured
     with answering(nic, judge.packets) as came:
         session.carry_out(targets)
         deadline_s = time.monotonic() + 60
-        while nic.counts().accepted.total() < len(KINDS):  # UC's are not waited for
+        while nic.counts().accepted.total() < len(KINDS):  # UC does not wait for answers
             assert time.monotonic() < deadline_s
     assert region.bytes.tobytes() == RECORD + RECORD + (1).to_bytes(8, "little")
     assert nic.counts().accepted == {"WRITE_ONLY": 2, "WRITE_ONLY_IMMEDIATE": 2, "FETCH_ADD": 1}
     sent: dict[tuple[int, int], dict[str, Any]] = {}
     for frame in came:
         packet = Ether(frame)
-        if BTH in packet and ICMP not in packet:  # which quotes one that came late
-            sent.setdefault((packet[BTH].dqpn, packet[BTH].psn), fields(frame))  # or again
+        if BTH in packet and ICMP not in packet:  # ICMP quotes a frame that arrived late
+            sent.setdefault((packet[BTH].dqpn, packet[BTH].psn), fields(frame))  # or repeated
     known = captured()
     for kind, found in zip(KINDS, sent.values(), strict=True):
         assert {name for name in found if found[name] != known[kind][name]} <= OWN, kind
@@ -174,7 +174,7 @@ def test_rxe_as_a_peer_is_content_with_our_responder_and_sends_what_was_captured
 
 
 def append(translator: Gatherer, size: int) -> NDArray[np.void]:
-    """A ring of batches of so many entries, a lap and a half."""
+    """Append to a ring of batches of `size` entries, a lap and a half."""
     memory = translator.lists(size, batches=4, count=1)
     for number in range(6 * size):
         translator.report(ours(Append(list=0, data=number + 1)))
@@ -182,7 +182,7 @@ def append(translator: Gatherer, size: int) -> NDArray[np.void]:
 
 
 def merge(translator: Gatherer) -> NDArray[np.void]:
-    """Two sketches of two reporters."""
+    """Merge two sketches of two reporters."""
     memory = translator.sketches(2)
     reporters = Reporters(translator, 2)
     for sketch in range(2):
@@ -205,7 +205,8 @@ def test_rxe_has_what_our_responder_has_of_a_translator_that_gathers(
     assert {int(Ether(frame)[RETH].length) for frame in there.sent} == lengths
     assert there.answers == []
     [memory] = rxe.memory()
-    assert memory == expected + bytes(len(expected))  # nothing behind what the translator knows
+    # nothing beyond the region configured in the translator
+    assert memory == expected + bytes(len(expected))
     assert any(expected)
 
 
@@ -229,7 +230,7 @@ def test_rxe_takes_the_paths_of_packets(judge: Judge, monkeypatch: pytest.Monkey
 
 
 def attribute(frame: bytes) -> int:
-    """Of a message of connection management; 0: it is none."""
+    """Return the attribute of a connection management message; 0 if it is none."""
     packet = Ether(frame)
     return (
         int(struct.unpack_from("!H", bytes(packet[DETH].payload), 16)[0]) if DETH in packet else 0
@@ -244,13 +245,13 @@ def test_peers_of_librdmacm_connect_write_and_leave(judge: Judge) -> None:
     lost: list[bytes] = []
 
     def lose(frame: bytes) -> bool:
-        """The first REP."""
+        """Select the first REP."""
         if attribute(frame) == Attribute.REP and not lost:
             lost.append(frame)
         return frame in lost
 
     def make_room() -> None:
-        """For another completion, when the peer was told to wait."""
+        """Take completions, after the peer got an RNR NAK."""
         deadline_s = time.monotonic() + 60
         while not nic.counts().refused["NO_RECEIVE"] and time.monotonic() < deadline_s:
             time.sleep(0.001)
@@ -258,7 +259,7 @@ def test_peers_of_librdmacm_connect_write_and_leave(judge: Judge) -> None:
 
     late, peer = (judge.machine.make(CmPeer, own) for _ in range(2))
     with answering(nic, judge.packets, manager, lose) as came:
-        late.call(address, CM_PORT)  # asks again in some seconds, while the other one goes on
+        late.call(address, CM_PORT)  # retries after some seconds, while the other one continues
         peer.call(address, CM_PORT)
         target = peer.join()
         assert (target.rkey, target.base, target.length, target.path_mtu) == (*domain, 1024)

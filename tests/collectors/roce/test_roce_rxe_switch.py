@@ -1,7 +1,7 @@
-"""A P4 switch that writes into the memory of rdma_rxe, in a virtual machine at a host.
+"""A P4 switch that writes to the memory of rdma_rxe, in a virtual machine at a host.
 
-The link between loses frames in both directions. What then lies in its memory, what it answered and
-what it completed is held against our responder, which gets the very same frames.
+The link between them loses frames in both directions. Memory, answers and completions are compared
+with those of the software responder for the same frames.
 """
 
 from pathlib import Path
@@ -129,7 +129,7 @@ return Report(checks=[Check("done", 1, 1, 0)], samples=[{"done": 1}])
 
 
 def of_queue_pair(captured: list[bytes], qpn: int) -> list[bytes]:
-    """But those that ICMP quotes, as they came late."""
+    """Select frames of a queue pair, without those quoted by ICMP for late arrival."""
     packets = [(each, Ether(each)) for each in captured]
     return [each for each, packet in packets
             if BTH in packet and ICMP not in packet and packet[BTH].dqpn == qpn]  # fmt: skip
@@ -138,7 +138,7 @@ def of_queue_pair(captured: list[bytes], qpn: int) -> list[bytes]:
 def ours(
     target: Target, peer: Peer, mac: str, requests: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> tuple[bytes, list[Completion], list[bytes]]:
-    """What our responder makes of the frames: memory, completions, answers."""
+    """Return memory, completions and answers of the software responder for the frames."""
     monkeypatch.setattr(softnic, "BASE", target.base)
     nic = softnic.SoftNic(target.address, mac=mac, first_qpn=target.qpn)
     region = Region(np.dtype("u1"), target.length)

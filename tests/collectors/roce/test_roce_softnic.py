@@ -1,4 +1,4 @@
-"""The software endpoint beside its verdicts: registering, connecting, counting, explaining."""
+"""The software endpoint beyond its verdicts: registration, connections, counters, explanations."""
 
 import os
 
@@ -16,7 +16,7 @@ PEER = Peer("10.0.0.1", qpn=7, psn=0xFFFFFF)
 MACS = ("02:00:00:00:00:02", "02:00:00:00:00:01")
 
 
-def nic(limits: Limits | None = None) -> SoftNic:
+def make_nic(limits: Limits | None = None) -> SoftNic:
     return SoftNic("10.0.0.2", mac=MACS[0], limits=limits, sanitize="SANITIZE" in os.environ)
 
 
@@ -25,109 +25,110 @@ def session(target: Target) -> Session:
 
 
 def test_each_queue_pair_reaches_the_region_of_its_domain_only() -> None:
-    card = nic()
+    nic = make_nic()
     regions = [Region(np.dtype("u1"), 64) for _ in range(2)]
-    domains = [card.register(region) for region in regions]
+    domains = [nic.register(region) for region in regions]
     assert domains[0].rkey != domains[1].rkey
-    sessions = [session(card.connect(domain, PEER)) for domain in domains]
+    sessions = [session(nic.connect(domain, PEER)) for domain in domains]
     assert sessions[0].target.qpn != sessions[1].target.qpn
     key = domains[0].rkey ^ domains[1].rkey
-    card.receive(frames([write(0, b"mine")(sessions[0]), write(0, b"evil", key=key)(sessions[1])]))
+    nic.receive(frames([write(0, b"mine")(sessions[0]), write(0, b"evil", key=key)(sessions[1])]))
     assert regions[0].bytes[:4].tobytes() == b"mine"
     assert not regions[0].bytes[4:].any()
     assert not regions[1].bytes.any()
 
 
 def test_psns_are_expected_until_the_queue_pair_breaks_or_is_closed() -> None:
-    card = nic()
-    domain = card.register(Region(np.dtype("u1"), 64))
-    first, second = (session(card.connect(domain, PEER)) for _ in range(2))
-    assert card.expected_psn(first.target.qpn) == 0xFFFFFF
-    card.receive(frames([write(0, b"good")(first), write(0, b"evil", 62)(second)]))
-    assert card.expected_psn(first.target.qpn) == 0
-    assert card.expected_psn(second.target.qpn) is None
-    card.disconnect(first.target.qpn)
-    assert card.expected_psn(first.target.qpn) is None
-    late = [write(1, b"late")(first), write(1, b"late", dqpn=0)(first)]  # 0: as free places have
-    assert card.receive(frames(late)) == []
-    assert card.counts().refused == {"BOUNDS": 1, "QUEUE_PAIR": 2}
-    assert "PSN 0: there is no queue pair 0x100" in card.refusals()[-2]
+    nic = make_nic()
+    domain = nic.register(Region(np.dtype("u1"), 64))
+    first, second = (session(nic.connect(domain, PEER)) for _ in range(2))
+    assert nic.expected_psn(first.target.qpn) == 0xFFFFFF
+    nic.receive(frames([write(0, b"good")(first), write(0, b"evil", 62)(second)]))
+    assert nic.expected_psn(first.target.qpn) == 0
+    assert nic.expected_psn(second.target.qpn) is None
+    nic.disconnect(first.target.qpn)
+    assert nic.expected_psn(first.target.qpn) is None
+    # 0: the number in free places
+    late = [write(1, b"late")(first), write(1, b"late", dqpn=0)(first)]
+    assert nic.receive(frames(late)) == []
+    assert nic.counts().refused == {"BOUNDS": 1, "QUEUE_PAIR": 2}
+    assert "PSN 0: there is no queue pair 0x100" in nic.refusals()[-2]
     with pytest.raises(TestbedError, match="there is no queue pair 0x100"):
-        card.disconnect(first.target.qpn)
+        nic.disconnect(first.target.qpn)
 
 
 def test_queue_pairs_are_as_many_as_may_be_and_numbers_do_not_come_again_at_once() -> None:
-    card = nic(Limits(queue_pairs=4))
-    domain = card.register(Region(np.dtype("u1"), 64))
-    targets = [card.connect(domain, PEER) for _ in range(4)]
+    nic = make_nic(Limits(queue_pairs=4))
+    domain = nic.register(Region(np.dtype("u1"), 64))
+    targets = [nic.connect(domain, PEER) for _ in range(4)]
     with pytest.raises(TestbedError, match="all queue pairs are in use"):
-        card.connect(domain, PEER)
-    card.disconnect(targets[1].qpn)
-    assert card.connect(domain, PEER).qpn not in {target.qpn for target in targets}
-    card.close()
-    assert card.connect(domain, PEER, transport=Transport.UC).transport is Transport.UC
+        nic.connect(domain, PEER)
+    nic.disconnect(targets[1].qpn)
+    assert nic.connect(domain, PEER).qpn not in {target.qpn for target in targets}
+    nic.close()
+    assert nic.connect(domain, PEER, transport=Transport.UC).transport is Transport.UC
 
 
 def test_completions_make_room_when_they_are_taken() -> None:
-    card = nic(Limits(queue_pairs=2, receives=2))
-    domain = card.register(Region(np.dtype("u1"), 64))
-    requester = session(card.connect(domain, PEER))
+    nic = make_nic(Limits(queue_pairs=2, receives=2))
+    domain = nic.register(Region(np.dtype("u1"), 64))
+    requester = session(nic.connect(domain, PEER))
     requests = [write(i, b"x", immediate=i) for i in range(3)]
-    card.receive(frames([request(requester) for request in requests]))
+    nic.receive(frames([request(requester) for request in requests]))
     qpn = requester.target.qpn
-    assert card.completions() == [Completion(qpn, 0, 1), Completion(qpn, 1, 1)]
-    assert card.completions() == []
-    card.receive(frames([requests[2](requester)]))
-    assert card.completions() == [Completion(qpn, 2, 1)]
-    # What waits for closed queue pairs keeps its place: others have to wait for it.
+    assert nic.completions() == [Completion(qpn, 0, 1), Completion(qpn, 1, 1)]
+    assert nic.completions() == []
+    nic.receive(frames([requests[2](requester)]))
+    assert nic.completions() == [Completion(qpn, 2, 1)]
+    # Completions of closed queue pairs keep their places: others have to wait.
     for _ in range(3):
-        again = session(card.connect(domain, PEER))
-        card.receive(frames([write(i, b"x", immediate=i)(again) for i in range(2)]))
-        card.disconnect(again.target.qpn)
-    assert len(card.completions()) == 4
-    assert card.counts().refused == {"NO_RECEIVE": 2, "GAP": 1}
+        again = session(nic.connect(domain, PEER))
+        nic.receive(frames([write(i, b"x", immediate=i)(again) for i in range(2)]))
+        nic.disconnect(again.target.qpn)
+    assert len(nic.completions()) == 4
+    assert nic.counts().refused == {"NO_RECEIVE": 2, "GAP": 1}
 
 
 def test_completions_end_where_more_come_than_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    card = nic(Limits(queue_pairs=1, receives=2))
-    requester = session(card.connect(card.register(Region(np.dtype("u1"), 64)), PEER))
-    take = card._library.roce_completions
+    nic = make_nic(Limits(queue_pairs=1, receives=2))
+    requester = session(nic.connect(nic.register(Region(np.dtype("u1"), 64)), PEER))
+    take = nic._library.roce_completions
     taken: list[list[bytes]] = []
 
     def another_comes_first(*arguments: int) -> int:
-        taken.append(card.receive(frames([write(len(taken), b"x", immediate=0)(requester)])))
+        taken.append(nic.receive(frames([write(len(taken), b"x", immediate=0)(requester)])))
         assert len(taken) == 1
         return int(take(*arguments))
 
-    monkeypatch.setattr(card._library, "roce_completions", another_comes_first)
-    assert card.completions() == [Completion(requester.target.qpn, 0, 1)]
+    monkeypatch.setattr(nic._library, "roce_completions", another_comes_first)
+    assert nic.completions() == [Completion(requester.target.qpn, 0, 1)]
 
 
 def test_padding_without_payload_and_atomics_with_one_are_refused() -> None:
-    """What rdma_rxe does not look at, and the list of verdicts therefore does not have."""
+    """rdma_rxe does not check this, so the list of verdicts omits it."""
 
     def pad(frame: bytearray, bth: int) -> None:
         frame[bth + 1] |= 0x30
 
-    card = nic()
+    nic = make_nic()
     region = Region(np.dtype("u1"), 64)
-    requester = session(card.connect(card.register(region), PEER))
+    requester = session(nic.connect(nic.register(region), PEER))
     padded = changed(write(0, b""), pad, fix_icrc=True)(requester)
-    assert card.receive(frames([padded])) == []
-    [answer] = card.receive(frames([add(0, 0, 1, data=b"more")(requester)]))
+    assert nic.receive(frames([padded])) == []
+    [answer] = nic.receive(frames([add(0, 0, 1, data=b"more")(requester)]))
     assert Answer.read(requester, answer) == Answer(0, 0x61, 0)
-    assert card.counts().refused == {"TRUNCATED": 1, "LENGTH": 1}
+    assert nic.counts().refused == {"TRUNCATED": 1, "LENGTH": 1}
     assert not region.bytes.any()
 
 
-def test_rights_of_a_region_and_what_is_wrong_are_told() -> None:
-    card = nic()
-    domain = card.register(Region(np.dtype("<u8"), 8), Access.WRITE, rkey=0x1234)
-    requester = session(card.connect(domain, PEER))
+def test_rights_of_a_region_and_errors_are_reported() -> None:
+    nic = make_nic()
+    domain = nic.register(Region(np.dtype("<u8"), 8), Access.WRITE, rkey=0x1234)
+    requester = session(nic.connect(domain, PEER))
     broken = bytearray(write(0, b"data")(requester))
     broken[-1] ^= 0xFF
-    card.receive(frames([bytes(broken), add(0, 0, 1)(requester)], time_ns=1_500_000_000))
-    icrc, access = card.refusals()
+    nic.receive(frames([bytes(broken), add(0, 0, 1)(requester)], time_ns=1_500_000_000))
+    icrc, access = nic.refusals()
     assert icrc.startswith("1.500000 s, queue pair 0x100, PSN 16777215: iCRC is 0x")
     assert access.endswith("opcode 0x14: the region does not allow it")
 
@@ -144,6 +145,6 @@ def test_what_cannot_be_is_said_in_one_line() -> None:
         SoftNic("h2")
     with pytest.raises(TestbedError, match="psn 16777216: expected 24 bits"):
         Peer("10.0.0.1", qpn=7, psn=1 << 24)
-    elsewhere = nic().register(Region(np.dtype("u1"), 64), rkey=0x1234)
-    with pytest.raises(TestbedError, match="R_Key 0x1234: registered at another endpoint"):
-        nic().connect(elsewhere, PEER)
+    elsewhere = make_nic().register(Region(np.dtype("u1"), 64), rkey=0x1234)
+    with pytest.raises(TestbedError, match="R_Key 0x1234: not registered at this endpoint"):
+        make_nic().connect(elsewhere, PEER)

@@ -11,8 +11,8 @@ from verdicts_bad import BAD
 from verdicts_good import GOOD
 
 from collectors.roce.endpoint import Peer
+from collectors.roce.native import Reason
 from collectors.roce.region import Region
-from collectors.roce.shared import Reason
 from collectors.roce.softnic import Limits, SoftNic
 
 ADDRESSES = {

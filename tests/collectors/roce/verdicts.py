@@ -1,9 +1,9 @@
-"""RoCE packets, good and bad, and what a responder has to make of them.
+"""Valid and invalid RoCE packets, and the expected reaction of a responder.
 
 One list for every responder. The verdicts are those of the InfiniBand Architecture Specification
-(volume 1, chapter 9, and its annexes A16 and A17); where it leaves something open, those of Linux's
-rdma_rxe. A case is a queue pair and a few packets; `reason` is what the software endpoint counts
-for one that is refused, and means nothing to others.
+(volume 1, chapter 9, and its annexes A16 and A17); where it is ambiguous, those of Linux's
+rdma_rxe. A case is a queue pair and a few packets; `reason` is the counter of the software endpoint
+for a rejected packet, and is ignored for other responders.
 """
 
 from collections.abc import Mapping
@@ -17,14 +17,14 @@ from collectors.roce.endpoint import WRITE_AND_ATOMIC, Access, Completion, Trans
 RC, UC = Transport.RC, Transport.UC
 LENGTH = 8192  # bytes of the region
 PATH_MTU = 1024
-ATOMICS = 16  # that a queue pair keeps the answers of (max_dest_rd_atomic)
-BEFORE = bytes((7 * i + 3) & 0xFF for i in range(LENGTH))  # what the region holds at first
+ATOMICS = 16  # stored answers per queue pair (max_dest_rd_atomic)
+BEFORE = bytes((7 * i + 3) & 0xFF for i in range(LENGTH))  # initial content of the region
 ALL = ("v1", "v2", "v2_ipv6")
 V2 = ("v2",)
 
 
 class Step(NamedTuple):
-    """A packet, what is answered to it, and the reason for which it is refused."""
+    """A packet, the expected answer, and the reason if it is rejected."""
 
     request: Request
     answer: Answer | None
@@ -33,34 +33,34 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Case:
-    """What a queue pair does, from its first packet on."""
+    """Packets of a queue pair, from the first one on."""
 
     name: str
     steps: tuple[Step, ...]
-    memory: Mapping[int, bytes] = field(default_factory=dict)  # what changes, by offset
+    memory: Mapping[int, bytes] = field(default_factory=dict)  # changed content, by offset
     completions: tuple[tuple[int, int], ...] = ()  # immediate value and length
     transport: Transport = RC
     psn: int = 1000
     access: Access = WRITE_AND_ATOMIC  # of the queue pair
     region_access: Access = WRITE_AND_ATOMIC
-    receives: int = 4  # completions that may wait
+    receives: int = 4  # maximum number of waiting completions
     versions: tuple[str, ...] = ALL
-    rxe: str = ""  # why rdma_rxe does something else, where it does
+    rxe: str = ""  # why rdma_rxe differs, if it does
 
     def after(self) -> bytes:
-        """What the region holds in the end."""
+        """Return the final content of the region."""
         memory = bytearray(BEFORE)
         for at, changed in self.memory.items():
             memory[at : at + len(changed)] = changed
         return bytes(memory)
 
     def completed(self, qpn: int) -> list[Completion]:
-        """The completions, in order."""
+        """Return the completions, in order."""
         return [Completion(qpn, *each) for each in self.completions]
 
 
 def alike(answers: list[Answer], expected: Answer | None) -> bool:
-    """The answers, as expected; how long an RNR NAK asks to wait, and credits, are free."""
+    """Compare answers with the expected one; RNR timers and credits are arbitrary."""
     if expected is None or len(answers) != 1:
         return not answers and expected is None
     found = answers[0]
@@ -71,17 +71,17 @@ def alike(answers: list[Answer], expected: Answer | None) -> bool:
 
 
 def ack(psn: int, msn: int | None = None) -> Answer:
-    """A plain ACK."""
+    """Return a plain ACK."""
     return Answer(psn, msn=msn)
 
 
 def nak(psn: int, syndrome: int, msn: int | None = None) -> Answer:
-    """A NAK."""
+    """Return a NAK."""
     return Answer(psn, syndrome, msn)
 
 
 def refused(name: str, request: Request, syndrome: int, reason: str, **more: object) -> Case:
-    """A single packet that ends the connection, and another one that is not heard any more."""
+    """Return a case with a packet that ends the connection, and another one that is ignored."""
     steps = (
         Step(request, nak(0, syndrome, msn=0), reason),
         Step(request, None, "BROKEN"),
@@ -91,5 +91,5 @@ def refused(name: str, request: Request, syndrome: int, reason: str, **more: obj
 
 def ignored(name: str, request: Request, reason: str, good: Step, memory: Mapping[int, bytes],
             **more: object) -> Case:  # fmt: skip
-    """A packet of which nobody hears, and a good one after it, as if it had not been."""
+    """Return a case with an ignored packet, and a valid one that is processed normally."""
     return Case(name, (Step(request, None, reason), good), memory, **more)  # type: ignore[arg-type]

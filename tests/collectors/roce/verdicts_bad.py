@@ -1,4 +1,4 @@
-"""Packets that a responder refuses, and those that come in the wrong order; see verdicts.py."""
+"""Packets that a responder rejects, and packets in wrong order; see verdicts.py."""
 
 from collections.abc import Callable, Iterator
 
@@ -37,7 +37,7 @@ REQUESTS: dict[str, Callable[..., Request]] = {
 
 def flipped(build: Request, at: Callable[[bytearray, int], int], bit: int = 0x01, *,
             fix_icrc: bool = False) -> Request:  # fmt: skip
-    """A request with a bit of a byte changed."""
+    """Return a request with one inverted bit."""
 
     def change(frame: bytearray, bth: int) -> None:
         frame[at(frame, bth)] ^= bit
@@ -46,7 +46,7 @@ def flipped(build: Request, at: Callable[[bytearray, int], int], bit: int = 0x01
 
 
 def not_believed() -> Iterator[Case]:
-    """Packets whose iCRC is wrong, or which are none of this queue pair: silence."""
+    """Packets with a wrong iCRC, or not of this queue pair: no answer."""
     places: dict[str, Callable[[bytearray, int], int]] = {
         "iCRC": lambda frame, bth: len(frame) - 1,
         "first byte of the iCRC": lambda frame, bth: len(frame) - 4,
@@ -69,7 +69,7 @@ def not_believed() -> Iterator[Case]:
             ("no partition", {"pkey": 0}, "PARTITION"),
         ):
             yield ignored(f"{kind}: {what}", build(**fields), reason, GOOD, GOOD_MEMORY)
-        # The last byte of source and destination, of whatever IP version.
+        # The last byte of source and destination, for any IP version.
         from_other = flipped(build(), lambda frame, bth: 29 if bth == 42 else 37, 0x80,
                              fix_icrc=True)  # fmt: skip
         yield ignored(f"{kind}: from another address", _checked(from_other), "ADDRESS", GOOD,
@@ -81,7 +81,7 @@ def not_believed() -> Iterator[Case]:
 
 
 def _checked(build: Request) -> Request:
-    """With the checksum of its IPv4 header made right again."""
+    """Recompute the checksum of the IPv4 header."""
 
     def change(frame: bytearray, bth: int) -> None:
         if bth == 42:
@@ -93,7 +93,7 @@ def _checked(build: Request) -> Request:
 
 
 def no_request() -> Iterator[Case]:
-    """Opcodes that ask for nothing here: silence."""
+    """Opcodes that are not supported requests: no answer."""
     answer = request(Op.ACKNOWLEDGE, 0, AETH(syndrome=0x1F))
     yield ignored("an ACK", answer, "OPCODE", GOOD, GOOD_MEMORY)
     for opcode in (0x0D, 0x10, 0x15, 0x18, 0x1F):
@@ -115,7 +115,7 @@ def no_request() -> Iterator[Case]:
 
 
 def cut() -> Iterator[Case]:
-    """Frames that are shorter than their headers say, or broken below BTH: silence."""
+    """Frames that are truncated, or invalid below BTH: no answer."""
     for left in (30, 45, 60, 70):
 
         def change(frame: bytearray, bth: int, left: int = left) -> None:
@@ -142,7 +142,7 @@ def cut() -> Iterator[Case]:
 
 
 def keys_and_bounds() -> Iterator[Case]:
-    """Where nobody may write: the connection ends, and nothing changes."""
+    """Forbidden addresses and keys: the connection ends, and nothing changes."""
     for kind, build in REQUESTS.items():
         for bit in (0, 8, 24, 31):
             yield refused(f"{kind}: bit {bit} of the R_Key", build(key=1 << bit), ACCESS, "KEY")
@@ -168,7 +168,7 @@ def keys_and_bounds() -> Iterator[Case]:
 
 
 def lengths() -> Iterator[Case]:
-    """Payload, RETH's length, Pad Count and opcode that do not agree."""
+    """Inconsistent payload, RETH length, Pad Count and opcode."""
     for length, data in ((5, b"evil"), (3, b"evil"), (1, b""), (100, b"evil")):
         bad = write(0, data, length=length)
         yield refused(f"{len(data)} bytes for {length}", bad, INVALID, "LENGTH")
@@ -177,7 +177,7 @@ def lengths() -> Iterator[Case]:
     over = write(0, DATA[: PATH_MTU + 4])
     yield refused("an only packet beyond the path MTU", over, INVALID, "LENGTH")
     for pad in (1, 2, 3):
-        # Four bytes and as many of padding: the payload is four bytes, its padding should be none.
+        # Four bytes and four of padding: the payload is four bytes, and should have no padding.
         bad = write(0, b"evil", pad=pad)
         yield refused(f"{pad} bytes of padding too many", bad, INVALID, "PADDING")
     missing = write(0, b"evils", pad=0)
@@ -192,7 +192,7 @@ def lengths() -> Iterator[Case]:
 
 
 def rights() -> Iterator[Case]:
-    """What the queue pair or its region may not, and what nobody may."""
+    """Rights that the queue pair, its region, or every peer lacks."""
     write_only, add_only = {"access": Access.WRITE}, {"access": Access.ATOMIC}
     yield refused("add without the right", add(0, 8, 1), INVALID, "ACCESS", **write_only)
     yield refused("swap without the right", swap(0, 8, 0, 1), INVALID, "ACCESS", **write_only)
@@ -237,7 +237,7 @@ def sequence() -> Iterator[Case]:
         GOOD,
         Step(write(2, b"late", 8), nak(1, SEQUENCE, msn=1), "GAP"),
         Step(write(3, b"more", 12), None, "GAP_AGAIN"),
-        Step(GOOD.request, ack(0, msn=1), "DUPLICATE"),  # when the NAK was lost: what is expected?
+        Step(GOOD.request, ack(0, msn=1), "DUPLICATE"),  # after a lost NAK: which PSN is expected?
         Step(write(1, b"then", 4), ack(1, msn=2)),
         Step(write(2, b"late", 8), ack(2, msn=3)),
     )
@@ -245,7 +245,7 @@ def sequence() -> Iterator[Case]:
 
 
 def replays() -> Iterator[Case]:
-    """Atomic operations that come again: the same answer, and no change."""
+    """Repeated atomic operations: the same answer, and no change."""
     once = Answer(0, msn=1, before=old(8))
     for kind, again in {"add": add(0, 8, 42), "another add": add(0, 16, 1)}.items():
         steps = (Step(add(0, 8, 42), once), Step(again, once, "DUPLICATE"))
@@ -284,9 +284,9 @@ def order() -> Iterator[Case]:
     )
     yield Case("uc: the rest of a message of which something is lost", lost, {0: DATA[:1024]},
                transport=UC)  # fmt: skip
-    anew = (Step(first, None), Step(write(1, b"anew"), None))
-    yield Case("uc: a message without its end gives way to the next", anew,
-               {0: b"anew" + DATA[4:1024]}, transport=UC,
+    new_message = (Step(first, None), Step(write(1, b"new_message"), None))
+    yield Case("uc: a message without its end gives way to the next", new_message,
+               {0: b"new_message" + DATA[4:1024]}, transport=UC,
                rxe="it waits for the rest of the first message for ever")  # fmt: skip
     gaps = tuple(Step(write(psn, bytes([i]), i), None) for i, psn in enumerate((5, 4, 0, HALF)))
     yield Case("uc: any PSN begins a message", gaps, {0: bytes(range(4))}, transport=UC)

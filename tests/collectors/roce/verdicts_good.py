@@ -1,4 +1,4 @@
-"""Packets that a responder carries out; see verdicts.py."""
+"""Packets that a responder executes; see verdicts.py."""
 
 from collections.abc import Iterator
 
@@ -11,12 +11,12 @@ DATA = bytes(range(256)) * 8
 
 
 def old(at: int) -> int:
-    """The 64-bit number that lies there at first."""
+    """Return the initial 64-bit number at an offset."""
     return int.from_bytes(BEFORE[at : at + 8], "little")
 
 
 def writes() -> Iterator[Case]:
-    """WRITE ONLY of all lengths, at all places."""
+    """WRITE ONLY of all lengths, at all alignments."""
     for length in (0, 1, 2, 3, 4, 5, 8, 44, 47, 256, 1023, PATH_MTU):
         step = Step(write(0, DATA[:length], 64), ack(0, msn=1))
         yield Case(f"write of {length} bytes", (step,), {64: DATA[:length]})
@@ -32,11 +32,11 @@ def writes() -> Iterator[Case]:
     )
     yield Case("an ACK comes where it is asked for", silent, {0: b"abcdefgh"})
     wrap = tuple(Step(write(i, bytes([i]), i), ack(i, msn=i + 1)) for i in range(4))
-    yield Case("PSNs begin anew", wrap, {0: bytes(range(4))}, psn=0xFFFFFE)
+    yield Case("PSNs wrap", wrap, {0: bytes(range(4))}, psn=0xFFFFFE)
 
 
 def header_bits() -> Iterator[Case]:
-    """What a header may have, and the network may change."""
+    """Optional header bits, and bits that the network may change."""
     for name, fields in {
         "solicited event": {"solicited": 1},
         "not migrated": {"migreq": 0},
@@ -52,7 +52,7 @@ def header_bits() -> Iterator[Case]:
         yield Case(f"uc {name}", (uc,), {0: b"abcd"}, transport=UC)
 
     def remark(frame: bytearray, bth: int) -> None:
-        if bth == 14 + 28:  # IPv4: TOS and TTL, and the checksum with them
+        if bth == 14 + 28:  # IPv4: TOS, TTL and checksum
             frame[15], frame[22] = 0x03, 9
             frame[24:26] = bytes(2)
             words = sum(int.from_bytes(frame[at : at + 2], "big") for at in range(14, 34, 2))
@@ -133,7 +133,7 @@ def atomics() -> Iterator[Case]:
 
 
 def fields_below() -> Iterator[Case]:
-    """UDP's own fields."""
+    """UDP fields."""
 
     def with_checksum(frame: bytearray, bth: int) -> None:
         udp, end = bth - 8, len(frame)
@@ -154,7 +154,7 @@ def fields_below() -> Iterator[Case]:
 
 
 def rights() -> Iterator[Case]:
-    """Queue pairs with one right only."""
+    """Queue pairs with only one right."""
     step = Step(write(0, b"abcd"), ack(0, msn=1))
     yield Case("write needs only its right", (step,), {0: b"abcd"}, access=Access.WRITE,
                versions=V2)  # fmt: skip

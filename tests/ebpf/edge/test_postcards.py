@@ -183,7 +183,7 @@ return Report([], [Check("ran", 1, 1)], metrics={
     "changes": int(told["changes"]),
     "nodes": [int(hop["node"]) for hop in path],
     "paths": int(told["paths"]), "others": int(told["unmatched"]) + int(told["partial"]),
-    "links": [[int(hop["link_ns"][n]) for n in ("count", "least", "most")] for hop in path[1:]],
+    "links": [[int(hop["link_ns"][n]) for n in ("count", "min", "max")] for hop in path[1:]],
     "ends": [int(path[0]["ingress"]), int(path[-1]["egress"])],
     "longest": float((received["received_ns"] - received["sent_ns"]).max()),
     "hosts": [topo.hosts().index(host) for host in ("h1", "h2")],

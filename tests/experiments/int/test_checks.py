@@ -13,7 +13,7 @@ import numpy as np
 from scripts import from_file, module
 from virtual_networks import virtually
 
-from collectors.int.shared import ParseStatus
+from collectors.int.native import ParseStatus
 from telemark.results.report import Check
 
 int_path, int_loss, loss = (

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scripts import module
 
-from collectors.int.shared import HOP, REPORT
+from collectors.int.native import HOP, REPORT
 
 culprit = module("experiments.shared.int.culprit")
 

@@ -1,18 +1,18 @@
-"""Ports and addresses: what p4-utils gives the same networks, found by running it."""
+"""Ports and addresses, compared with recorded results of p4-utils."""
 
 import pytest
 
 from importers.p4app.addresses import assign, assign_rest
-from importers.p4app.links import Cable, End, in_order_of_nodes, natural, number_ports
+from importers.p4app.links import End, P4AppLink, natural_key, number_ports, sort_by_nodes
 from telemark.errors import TestbedError
 
 SWITCHES = {"s1": 1, "s2": 2, "s10": 3}
 
 
-def cables(*links: str) -> list[Cable]:
-    """`h1-s1` is a link, `s1:4-s2` one by port 4."""
+def parse_links(*links: str) -> list[P4AppLink]:
+    """Return links: `h1-s1`, or `s1:4-s2` with port 4."""
     ends = [[End(*_node(part)) for part in link.split("-")] for link in links]
-    return [Cable(one, two) for one, two in ends]
+    return [P4AppLink(one, two) for one, two in ends]
 
 
 def _node(text: str) -> tuple[str, int | None]:
@@ -21,9 +21,9 @@ def _node(text: str) -> tuple[str, int | None]:
 
 
 def assigned(strategy: str, *links: str) -> tuple[dict[str, str], dict[str, str]]:
-    """The hosts' addresses with the MAC addresses of both ends, and their gateways."""
-    network = cables(*links)
-    gateways = assign(strategy, in_order_of_nodes(network), SWITCHES)
+    """Return the hosts' addresses with the MAC addresses of both ends, and their gateways."""
+    network = parse_links(*links)
+    gateways = assign(strategy, sort_by_nodes(network), SWITCHES)
     pairs = [pair for cable in network for pair in cable.ends() if pair[0].node not in SWITCHES]
     return {
         host.node: f"{host.address} {host.mac} {switch.mac}" for host, switch in pairs
@@ -66,14 +66,14 @@ def test_l3_is_a_network_for_each_host() -> None:
 
 
 def test_the_order_of_links_is_that_of_mininets_graph() -> None:
-    # web's name comes behind s1: its link is met where s1 is, before client's, which came first.
-    network = cables("s1-s2", "client-s2", "s1-web")
-    names = [(each.one.node, each.two.node) for each in in_order_of_nodes(network)]
+    # web sorts after s1: its link is visited at s1, before client's, which was listed first.
+    network = parse_links("s1-s2", "client-s2", "s1-web")
+    names = [(each.one.node, each.two.node) for each in sort_by_nodes(network)]
     assert names == [("s1", "s2"), ("s1", "web"), ("client", "s2")]
 
 
 def test_ports_are_numbered_in_the_order_of_names() -> None:
-    network = cables("s2-s10", "s1-s2:2", "h2-s2", "h10-s1", "s1-sw+")
+    network = parse_links("s2-s10", "s1-s2:2", "h2-s2", "h10-s1", "s1-sw+")
     number_ports(network, SWITCHES)
     ports = {(c.one.node, c.two.node): (c.one.port, c.two.port) for c in network}
     assert ports == {
@@ -81,15 +81,15 @@ def test_ports_are_numbered_in_the_order_of_names() -> None:
         ("s1", "sw+"): (3, None), ("s2", "s10"): (3, 1),
     }  # fmt: skip
     with pytest.raises(TestbedError, match="switch s1: port 4 is given to two links"):
-        number_ports(cables("h1-s1:4", "h2-s1:4"), SWITCHES)
+        number_ports(parse_links("h1-s1:4", "h2-s1:4"), SWITCHES)
 
 
 def test_names_are_sorted_by_their_numbers() -> None:
-    assert sorted(["s10", "s9", "a1b10", "a1b9"], key=natural) == ["a1b9", "a1b10", "s9", "s10"]
+    assert sorted(["s10", "s9", "a1b10", "a1b9"], key=natural_key) == ["a1b9", "a1b10", "s9", "s10"]
 
 
 def test_hosts_without_a_strategy_get_what_is_left() -> None:
-    network = cables("h2-s1", "h1-s1", "h3-s2", "s1-s2")
+    network = parse_links("h2-s1", "h1-s1", "h3-s2", "s1-s2")
     network[0].one.address = "10.0.0.1/24"
     network[2].one.mac = "02:00:00:00:00:01"
     assign_rest(network, SWITCHES)
@@ -116,4 +116,4 @@ def test_what_a_strategy_cannot_address(strategy: str, link: str, why: str) -> N
 
 def test_l3_has_no_more_networks_than_253_switches() -> None:
     with pytest.raises(TestbedError, match="l3: switch s254 is the 254th: expected no more than"):
-        assign("l3", cables("h1-s254"), {"s254": 254})
+        assign("l3", parse_links("h1-s254"), {"s254": 254})

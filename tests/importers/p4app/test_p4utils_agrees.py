@@ -1,4 +1,4 @@
-"""Ports, addresses, gateways and device ids are those that p4-utils gives, where it is there."""
+"""Ports, addresses, gateways and device ids, compared with p4-utils if it is installed."""
 
 import json
 import random
@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
+from importers.cli import read
 from importers.network import DescribedNetwork
-from importers.readers import read
 from telemark.backends.real.p4utils.environment import interpreter
 from telemark.errors import TestbedError
 
 NETWORKS = 100
 SWITCHES = ["s1", "s2", "s3", "s10", "s20", "a", "zz"]
 HOSTS = ["h1", "h2", "h3", "h10", "h12", "client", "server", "web", "b7", "h200"]
-# Runs in p4-utils' environment: a topology a line, and what p4-utils makes of it, or null.
+# Runs in p4-utils' environment: reads one topology per line, prints its result or null.
 THEIRS = """
 import json, sys
 from p4utils.mininetlib.network_API import NetworkAPI
@@ -60,7 +60,7 @@ for line in sys.stdin:
 
 @pytest.fixture
 def p4utils() -> str:
-    """Its interpreter."""
+    """Return its interpreter."""
     try:
         return interpreter()
     except TestbedError as error:
@@ -68,7 +68,7 @@ def p4utils() -> str:
 
 
 def topology(chance: random.Random) -> dict[str, Any]:
-    """Hosts with one link each, and links between some switches; few have ports of their own."""
+    """Return hosts with one link each, and links between some switches, few with given ports."""
     switches = chance.sample(SWITCHES, chance.randint(1, 5))
     hosts = chance.sample(HOSTS, chance.randint(1, 7))
     pairs = [(host, chance.choice(switches)) for host in hosts]
@@ -88,7 +88,7 @@ def topology(chance: random.Random) -> dict[str, Any]:
 
 
 def ours(net: DescribedNetwork, *, has_macs: bool) -> dict[str, Any]:
-    """In the words of THEIRS."""
+    """Return a network in the format of THEIRS."""
     hosts = {host.name: host for host in net.hosts}
 
     def end(node: str, port: int | None) -> list[Any]:
@@ -131,6 +131,6 @@ def test_networks_made_by_chance(p4utils: str, tmp_path: Path) -> None:
             with pytest.raises(TestbedError, match="is given to two links"):
                 read(path, None)
         else:
-            has_macs = "assignment_strategy" in made  # else they are made by chance there
+            has_macs = "assignment_strategy" in made  # otherwise p4-utils assigns random ones
             assert ours(read(path, None), has_macs=has_macs) == expected, made
     assert refused < NETWORKS / 10

@@ -1,4 +1,4 @@
-"""p4app.json: what of it becomes which part of a described network."""
+"""p4app.json: its parts and the resulting described network."""
 
 import json
 import shutil
@@ -8,14 +8,14 @@ from typing import Any
 import exercise
 import pytest
 
+from importers.cli import read
 from importers.network import DescribedNetwork, Task
-from importers.readers import read
-from importers.switch_cli.table_population import CommandScript, ProgramAlone
+from importers.switch_cli.session import CommandScript, ProgramAlone
 from telemark.errors import TestbedError
 
 
 def described() -> dict[str, Any]:
-    """h1 - s1 - s2 - h2, routed by a strategy."""
+    """Return h1 - s1 - s2 - h2, with addresses by a strategy."""
     return {
         "p4_src": "gate.p4",
         "cli": True,
@@ -51,14 +51,14 @@ def test_a_network_of_p4_utils(tmp_path: Path) -> None:
     assert h1.neighbours == {"10.1.1.1": "00:01:0a:01:01:02"}
     assert h2.neighbours == {"10.2.2.1": "00:01:0a:02:02:02"}
     s1, s2 = found.switches
-    assert (s1.device_id, s1.grpc_port, s1.fillings) == (
+    assert (s1.device_id, s1.grpc_port, s1.populations) == (
         1, 9559, [CommandScript(tmp_path / "s1-commands.txt")],
     )  # fmt: skip
-    assert (s2.device_id, s2.grpc_port, s2.fillings) == (2, 9560, [ProgramAlone()])
+    assert (s2.device_id, s2.grpc_port, s2.populations) == (2, 9560, [ProgramAlone()])
     assert s2.options == ["--cpu-port", "3", "--priority-queues", "8"]
     assert [(each.port1, each.port2) for each in found.links] == [(None, 1), (2, 2), (None, 1)]
     assert {switch.program for switch in found.switches} == {tmp_path / "gate.p4"}
-    assert found.told == []
+    assert found.messages == []
 
 
 def test_hosts_of_one_network_know_each_other(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_addresses_may_be_given(tmp_path: Path) -> None:
     assert network(tmp_path, content).hosts[0].neighbours == {}
 
 
-def test_units_of_links_are_carried_over_and_told(tmp_path: Path) -> None:
+def test_units_of_links_are_converted_and_reported(tmp_path: Path) -> None:
     content = described()
     content["topology"]["default"] = {"bw": 10, "delay": 5, "weight": 3}
     content["topology"]["links"][1].append({"loss": 0.5, "max_queue_size": 20, "delay": "7us"})
@@ -105,8 +105,8 @@ def test_units_of_links_are_carried_over_and_told(tmp_path: Path) -> None:
     assert found.links[1].properties1 == found.links[1].properties2 == {
         "rate_bps": 10_000_000, "delay_us": 7, "loss_probability": 0.005, "queue_packets": 20,
     }  # fmt: skip
-    assert found.told[:2] == [
-        "link h1 - s1: rate_bps=10000000, delay_us=5000 (not for what h1 sends)",
+    assert found.messages[:2] == [
+        "link h1 - s1: rate_bps=10000000, delay_us=5000 (not for traffic from h1)",
         "link s1 - s2: rate_bps=10000000, delay_us=7, loss_probability=0.005, queue_packets=20",
     ]
 
@@ -144,13 +144,13 @@ def test_another_program_takes_the_place_of_the_one_of_its_name(tmp_path: Path) 
     assert programs == [other, tmp_path / "second.p4"]
 
 
-def test_what_is_not_carried_over_is_told_once(tmp_path: Path) -> None:
+def test_unsupported_keys_are_reported_once(tmp_path: Path) -> None:
     content = described()
     content["mininet_module"] = {}
     for host in content["topology"]["hosts"].values():
         host["dhcp"] = True
-    told = network(tmp_path, content).told
-    assert told == ["not carried over: mininet_module", "not carried over: topology.hosts.h1.dhcp"]
+    messages = network(tmp_path, content).messages
+    assert messages == ["not supported: mininet_module", "not supported: topology.hosts.h1.dhcp"]
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_what_is_not_carried_over_is_told_once(tmp_path: Path) -> None:
         ("exec_scripts", [{}], r"exec_scripts\[0\]: .*expected 'cmd' in it"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_with_its_place(
+def test_errors_are_reported_with_their_place(
     tmp_path: Path, place: str, value: Any, why: str
 ) -> None:
     content = described()

@@ -1,4 +1,4 @@
-"""`telemark run` of a p4app.json: switches filled by scripts of commands, and scripts beside it."""
+"""`telemark run` of a p4app.json, with command scripts for switches, and other scripts."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import pytest
 
 
 def write(folder: Path, **more: Any) -> Path:
-    """h1 - s1 - h2, with routes by a script of commands, one line of which is wrong."""
+    """Return h1 - s1 - h2, with routes by a command script that has one wrong line."""
     folder.mkdir()
     shutil.copy(exercise.GATE, folder)
     (folder / "s1-commands.txt").write_text(
@@ -70,7 +70,7 @@ def test_in_real_time(tmp_path: Path) -> None:
         path,
         "h1 for each in mac begun much failing lacking; do "
         "until [ -s $each ]; do sleep 0.02; done; done\n"
-        "h1 for each in failing lacking; do "  # which have ended
+        "h1 for each in failing lacking; do "  # both have ended
         "until grep -qs State:.Z /proc/$(cat $each)/status; do sleep 0.02; done; done\n"
         "h1 ip neigh\nh1 ping -c 1 -W 5 10.1.2.2\nh1 cat mac begun much\n",
     )
@@ -80,6 +80,6 @@ def test_in_real_time(tmp_path: Path) -> None:
     assert "icmp_seq=1" in output
     assert "00:00:0a:01:02:02\nbegun\nwritten\n" in output
     assert "h1: `echo $$ > lacking; no-such-program` ended with status 127: sh: " in output
-    assert "sleep 600` ended" not in output  # it was ended on time
+    assert "sleep 600` ended" not in output  # it was terminated
     assert "`echo $$ > failing; echo no >&2; exit 3` ended with status 3: no" in output
-    assert "status 4" not in output  # the network's end is not its failure
+    assert "status 4" not in output  # the end of the network is not its failure

@@ -112,7 +112,7 @@ control CommandsEgress(
         if (hdr.probe.isValid()) {
             tagging.apply();
         }
-        // So that a copy tells which node of its group made it.
+        // The copy carries the node of its group that made it.
         if (standard_metadata.egress_rid != 0 && hdr.probe.isValid()) {
             hdr.probe.tag = (bit<8>) standard_metadata.egress_rid;
         }

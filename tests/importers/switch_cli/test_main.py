@@ -1,4 +1,4 @@
-"""simple_switch_CLI's commands, on a switch process that runs."""
+"""simple_switch_CLI commands on a running switch process."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ PROGRAM = Path(__file__).parents[2] / "telemark" / "programs" / "registers.p4"
 
 @pytest.fixture(scope="module")
 def switch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
-    """NAME HOST:PORT DEVICE_ID CONTROL of one without interfaces."""
+    """Return NAME HOST:PORT DEVICE_ID CONTROL of a switch without interfaces."""
     folder = tmp_path_factory.mktemp("switch")
     json_file, p4info, control = (folder / name for name in ("x.json", "x.txtpb", "control"))
     command = [sys.executable, "-m", "minip4.cli"]
@@ -31,7 +31,7 @@ def switch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
         process.terminate()
 
 
-def test_commands_are_carried_out_and_told(
+def test_commands_are_carried_out_and_reported(
     switch: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script = tmp_path / "s1-commands.txt"

@@ -1,12 +1,11 @@
-"""How simple_switch_CLI finds names, and how simple_switch counts handles."""
+"""Lookup of names as in simple_switch_CLI, and handles as in simple_switch."""
 
 from types import SimpleNamespace
 
 import pytest
 
+from importers.switch_cli.commands import CommandError, find
 from importers.switch_cli.handles import Handles
-from importers.switch_cli.names import find
-from importers.switch_cli.script import CommandError
 
 
 def test_a_name_may_be_cut_short_where_that_says_enough() -> None:

@@ -1,11 +1,11 @@
-"""Multicast groups and mirroring sessions by simple_switch_CLI's commands."""
+"""Multicast groups and mirroring sessions by simple_switch_CLI commands."""
 
 from pathlib import Path
 
 import pytest
 from switch_console import TO_A, Console, on_a_switch
 
-from importers.switch_cli.script import CommandError
+from importers.switch_cli.commands import CommandError
 
 
 def test_multicast_copies_to_the_nodes_of_a_group(tmp_path: Path) -> None:

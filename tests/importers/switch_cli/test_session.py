@@ -1,11 +1,11 @@
-"""Scripts of simple_switch_CLI's commands: what is wrong in them, and what goes on."""
+"""Scripts of simple_switch_CLI commands: errors, and continuation after them."""
 
 from pathlib import Path
 
 import pytest
 from switch_console import TO_A, Console, on_a_switch
 
-from importers.switch_cli.script import CommandError, read_script
+from importers.switch_cli.commands import CommandError, read_script
 
 
 @pytest.mark.parametrize(
@@ -30,8 +30,8 @@ from importers.switch_cli.script import CommandError, read_script
         ("table_add choices NoAction 0&&&0 0->1 1&&&1 => 1", "expected a mask of all bits, or of"),
         ("table_delete addresses x", "handle 'x': expected a number, 0 or more"),
         ("table_delete addresses", "1 arguments: expected table_delete TABLE HANDLE"),
-        ("mc_node_create 1 2 | 3", "P4Runtime has no such groups of ports"),
-        ("mc_node_create 1 2 2", "ports 2 2: one is given twice"),
+        ("mc_node_create 1 2 | 3", "P4Runtime has no link aggregation groups"),
+        ("mc_node_create 1 2 2", "ports 2 2: a port is given twice"),
         ("mc_node_associate 1 0", "there is no multicast group 1: there are none"),
         ("mirroring_add_mc 1 9", "there is no multicast group 9"),
         ("mirroring_add 1 600", "the switch refuses: "),
@@ -67,7 +67,7 @@ def test_a_script_goes_on_behind_what_failed(tmp_path: Path) -> None:
 
     async def body(console: Console) -> None:
         assert await console.session.run(script) == 1
-        assert console.told == [
+        assert console.messages == [
             "s1-commands.txt:5: table_add: no =>: expected one between keys and the action's "
             "parameters",
             "seen[3]= 33",
@@ -81,5 +81,5 @@ def test_a_script_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match=r"s9-commands.txt: cannot be read: No such file"):
         read_script(tmp_path / "s9-commands.txt")
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
-    with pytest.raises(CommandError, match="binary: cannot be read: it is no text"):
+    with pytest.raises(CommandError, match="binary: cannot be read: it is not text"):
         read_script(tmp_path / "binary")

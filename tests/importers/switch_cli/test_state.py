@@ -1,4 +1,4 @@
-"""Counters, registers, meters and queues by simple_switch_CLI's commands."""
+"""Counters, registers, meters and queues by simple_switch_CLI commands."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -59,10 +59,10 @@ def test_rates_of_meters_are_units_of_a_microsecond(tmp_path: Path) -> None:
         )
         await console("meter_array_set_rates by_prefix 3:1 3:1")
         assert (await console("meter_get_rates by_prefix 0"))[0].startswith("0: info rate = 3.0")
-        assert console.told == []
+        assert console.messages == []
         await console("meter_set_rates pace 0 0.0000005:1 0.00001:1")
-        assert console.told == [
-            "typed:1: rate 0.0000005:1: 0.5 a second became 1: P4Runtime has whole numbers"
+        assert console.messages == [
+            "typed:1: rate 0.0000005:1: rounded from 0.5 to 1 per second: rates are integers"
         ]
 
     on_a_switch(tmp_path, body)
@@ -72,7 +72,7 @@ def test_queues_are_set_on_one_port_or_on_all(tmp_path: Path) -> None:
     async def body(console: Console) -> None:
         set_queue: list[tuple[int, dict[str, int]]] = []
         node = SimpleNamespace(set_queue=lambda port, **given: set_queue.append((port, given)))
-        console.session = Session(console.switch, node, PORTS, console.told.append)
+        console.session = Session(console.switch, node, PORTS, console.messages.append)
         await console("set_queue_rate 1000 3\nset_queue_depth 10\nset_queue_depth 20 2 7")
         assert set_queue == [
             (3, {"rate_pps": 1000}), (1, {"depth": 10}), (2, {"depth": 10}), (3, {"depth": 10}),

@@ -1,4 +1,4 @@
-"""Table entries and action profiles by simple_switch_CLI's commands."""
+"""Table entries and action profiles by simple_switch_CLI commands."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ import finsy as fy
 import pytest
 from switch_console import TO_A, TO_B, Console, on_a_switch
 
-from importers.switch_cli.script import CommandError
+from importers.switch_cli.commands import CommandError
 
 
 def test_the_smallest_priority_wins(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_entries_are_changed_by_their_handles(tmp_path: Path) -> None:
         await console.send(TO_B)
         await console("table_delete addresses 0")
         await console.send(TO_A)
-        # The index is free again; the handle's upper bits say that it is not the same entry.
+        # The index is free again; the handle's upper bits distinguish the new entry.
         answer = await console(f"table_add addresses forward {TO_A} => 3")
         assert answer == [f"Entry has been added with handle {1 << 24}"]
         await console.send(TO_A)
@@ -122,7 +122,7 @@ def test_members_and_groups_of_a_profile(tmp_path: Path) -> None:
         ]
         await console("act_prof_create_member paths forward 2")
         found: Any = console.switch.read(fy.P4ActionProfileMember("paths"))
-        assert [member.member_id async for member in found] == [1, 2]  # 0 would stand for all
+        assert [member.member_id async for member in found] == [1, 2]  # 0 would mean all
         assert await console("act_prof_create_group paths") == [
             "Group has been created with handle 0"
         ]

@@ -1,4 +1,4 @@
-"""sX-runtime.json, written into a switch: every form of a match, and what it then holds."""
+"""sX-runtime.json written to a switch: every form of a match, and the resulting entries."""
 
 from pathlib import Path
 from typing import Any
@@ -9,9 +9,9 @@ import pytest
 from virtual_networks import virtually
 
 from controllers.connection import connection
-from importers.readers import read
+from importers.cli import read
+from importers.network import DescribedTopo
 from importers.run import fill
-from importers.topology import DescribedTopo
 from telemark.network import Network
 from telemark.session.run import Run
 
@@ -36,7 +36,7 @@ RUNTIME = {
 
 
 async def held(path: Path, run: Run) -> list[Any]:
-    """What s1 holds once it was filled."""
+    """Return the entries of s1 after it was filled."""
     described = read(path, None)
     programs = {switch.name: switch.program for switch in described.switches}
     with Network(DescribedTopo(described), run, program=programs, capture=False) as net:

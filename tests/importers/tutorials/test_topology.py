@@ -1,4 +1,4 @@
-"""topology.json of p4lang/tutorials: what is read of it, and one line for what is wrong."""
+"""topology.json of p4lang/tutorials: the resulting network, and one line per error."""
 
 import re
 from pathlib import Path
@@ -7,17 +7,17 @@ from typing import Any
 import exercise
 import pytest
 
+from importers.cli import read
 from importers.network import DescribedNetwork, Link
-from importers.readers import read
-from importers.switch_cli.table_population import CommandScript
-from importers.tutorials.programs import choose_programs
+from importers.programs import choose_programs
+from importers.switch_cli.session import CommandScript
 from importers.tutorials.runtime import RuntimeFile
 from telemark.errors import TestbedError
 from telemark.json_input import Document
 
 
 def changed(folder: Path, **parts: Any) -> DescribedNetwork:
-    """What is read of the exercise with other parts."""
+    """Return the network of the exercise with other parts."""
     return read(exercise.write(folder, exercise.topology() | parts, {}, {}), None)
 
 
@@ -76,9 +76,9 @@ def test_units_of_links(extra: list[Any], properties: dict[str, Any], tmp_path: 
     assert links == [Link("h1", "s1", None, 3), Link("s1", "s2", 7, 5, properties, properties)]
 
 
-def test_what_hosts_send_is_told_to_have_no_properties(tmp_path: Path) -> None:
-    told = changed(tmp_path, links=[["h1", "s1-p3", 5]]).told
-    assert told == ["link h1 - s1: latency 5 ms: delay_us=5000 (not for what h1 sends)"]
+def test_traffic_from_hosts_is_reported_to_have_no_properties(tmp_path: Path) -> None:
+    messages = changed(tmp_path, links=[["h1", "s1-p3", 5]]).messages
+    assert messages == ["link h1 - s1: latency 5 ms: delay_us=5000 (not for traffic from h1)"]
 
 
 def test_options_of_switches(tmp_path: Path) -> None:
@@ -87,16 +87,16 @@ def test_options_of_switches(tmp_path: Path) -> None:
     assert described.switches[0].options == ["--cpu-port", "510", "--priority-queues", "4"]
 
 
-def test_commands_of_simple_switch_cli_come_behind_the_runtime_file(tmp_path: Path) -> None:
+def test_commands_of_simple_switch_cli_follow_the_runtime_file(tmp_path: Path) -> None:
     both = {"runtime_json": "net/s1.json", "cli_input": "net/s1-commands.txt"}
     (tmp_path / "net").mkdir()
     (tmp_path / "net" / "s1-commands.txt").write_text("mirroring_add 1 2\n")
     s1, s2 = changed(tmp_path, switches={"s1": both, "s2": {}}).switches
-    assert s1.fillings == [
+    assert s1.populations == [
         RuntimeFile(Document.load(tmp_path / "net" / "s1.json")),
         CommandScript(tmp_path / "net" / "s1-commands.txt"),
     ]
-    assert s2.fillings == []
+    assert s2.populations == []
 
 
 def host(**parts: Any) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def host(**parts: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("parts", "told"),
+    ("parts", "messages"),
     [
         ({"hosts": None}, "all of it: {...}: expected 'hosts' in it"),
         ({"hosts": []}, "hosts: []: expected an object, {...}"),
@@ -143,16 +143,16 @@ def host(**parts: Any) -> dict[str, Any]:
         ({"links": [["h1", "s1-p3", 0, 1e-9]]}, "links[0]: bw 1e-09: expected Mbit/s, e.g. 100"),
     ],
 )  # fmt: skip
-def test_one_line_for_what_is_wrong(parts: dict[str, Any], told: str, tmp_path: Path) -> None:
+def test_one_line_for_what_is_wrong(parts: dict[str, Any], messages: str, tmp_path: Path) -> None:
     with pytest.raises(TestbedError) as caught:
         changed(tmp_path / "x", **parts)
     place = re.escape(f"{tmp_path}/x/net/topology.json: ")
-    assert re.match(place + ".*".join(map(re.escape, told.split("{...}"))), str(caught.value))
+    assert re.match(place + ".*".join(map(re.escape, messages.split("{...}"))), str(caught.value))
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "messages"),
     [
         (b'{"hosts": }', ":1:11: not JSON: Expecting value"),
         (b"\xff\xfe", ": not JSON: not UTF-8 text"),
@@ -160,10 +160,10 @@ def test_one_line_for_what_is_wrong(parts: dict[str, Any], told: str, tmp_path: 
         (b"9" * 5000, ": nested too deeply, or a number is too long"),
     ],
 )
-def test_what_is_no_json(content: bytes, told: str, tmp_path: Path) -> None:
+def test_what_is_no_json(content: bytes, messages: str, tmp_path: Path) -> None:
     path = tmp_path / "topology.json"
     path.write_bytes(content)
-    with pytest.raises(TestbedError, match=f"^{path}{told}"):
+    with pytest.raises(TestbedError, match=f"^{path}{messages}"):
         read(path, None)
     with pytest.raises(TestbedError, match=f"^cannot read {tmp_path}/none: No such file"):
         read(tmp_path / "none", None)
@@ -197,20 +197,20 @@ def test_which_program_a_switch_runs(
 
 
 @pytest.mark.parametrize(
-    ("files", "stems", "given", "told"),
+    ("files", "stems", "given", "messages"),
     [
         ([], {"s1": None}, None, "switch s1: no P4 program in .*: name one with --p4"),
         (["a", "b"], {"s1": None}, None, "switch s1: which of a.p4, b.p4 in .*Name it with --p4"),
         (["a"], {"s1": "b"}, None, "switch s1: no program .*/b.p4: write it, or name one"),
         (["a"], {"s1": "a"}, "none.p4", "--p4: no file /.*none.p4 or .*/none.p4"),
         (["a", "b"], {"s1": "a", "s2": "b"}, "c.p4",
-         "--p4 c.p4: the switches run a, b: expected a file of such a name"),
+         "--p4 c.p4: the switches run a, b: expected a file with that name"),
     ],
 )  # fmt: skip
 def test_programs_that_cannot_be_found(
-    files: list[str], stems: dict[str, str | None], given: str | None, told: str, tmp_path: Path
+    files: list[str], stems: dict[str, str | None], given: str | None, messages: str, tmp_path: Path
 ) -> None:
     for name in [*files, "c"] if given == "c.p4" else files:
         (tmp_path / f"{name}.p4").touch()
-    with pytest.raises(TestbedError, match=f"^{told}"):
+    with pytest.raises(TestbedError, match=f"^{messages}"):
         choose_programs(tmp_path, stems, Path(given) if given else None)

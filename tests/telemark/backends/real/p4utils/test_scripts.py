@@ -116,4 +116,4 @@ def test_what_a_script_decides_itself_is_refused(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, option: list[str]
 ) -> None:
     assert main(["run", "network.py", "--commands", "x", *option]) == 2
-    assert "expected no --time virtual, --p4 or --keep\n" in capsys.readouterr().err
+    assert "remove --time virtual, --p4 and --keep\n" in capsys.readouterr().err

@@ -1,12 +1,12 @@
-"""Key-Increment: counters of keys, in memory that switches add to: a count-min sketch.
+"""Key-Increment: counters per key in memory that switches add to, as a count-min sketch.
 
     region = Region(COUNTER, rows * slots, Path("counters"))
     counters = Counters(region.records, rows)
     counters.estimate(key_words([0x0A000001]), copies=2)
 
-A translator adds to one counter in each of `copies` rows, by FETCH ADD: nothing is lost or counted
-twice, and other keys that share a counter only make it larger. So no estimate is below the truth
-(Cormode and Muthukrishnan 2005), and theory.py says how far above it they are.
+A translator adds to one counter in each of `copies` rows, by FETCH ADD: no increment is lost or
+counted twice. Other keys that share a counter can only increase it, so no estimate is below the
+actual count (Cormode and Muthukrishnan 2005). theory.py computes the error above it.
 """
 
 from typing import Any
@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 from collectors.dta.hashes import MAX_COPIES, Words, slots
 from telemark.errors import TestbedError
 
-COUNTER = np.dtype(np.uint64)  # of the collector's byte order, as atomic operations have it
+COUNTER = np.dtype(np.uint64)  # in the collector's byte order, as atomic operations require
 
 
 class Counters:
     """Rows of counters that a translator adds to."""
 
     def __init__(self, records: NDArray[Any], rows: int) -> None:
-        """`records`: those of a Region of COUNTERs, row after row. Raises TestbedError."""
+        """`records`: a Region of COUNTERs, row by row. Raises TestbedError."""
         if not 1 <= rows <= MAX_COPIES:
             raise TestbedError(f"{rows} rows: expected 1 to {MAX_COPIES}")
         self.slots, over = divmod(len(records), rows)
@@ -35,7 +35,8 @@ class Counters:
         self._rows = records.reshape(rows, self.slots)
 
     def estimate(self, keys: Words, copies: int) -> NDArray[np.uint64]:
-        """The least of its counters, of each key (n, 4) that was added to in `copies` rows.
+        """Return the minimum over the counters of each key (n, 4), which was added in `copies`
+        rows.
 
         Raises TestbedError.
         """
@@ -44,11 +45,11 @@ class Counters:
         return counted.min(axis=0)
 
     def add(self, keys: Words, addends: NDArray[np.uint64], copies: int) -> None:
-        """What a translator does to the memory: the model of it. Raises TestbedError."""
+        """Add to the memory as a translator does: its model. Raises TestbedError."""
         for row, places in zip(self._rows, self._places(keys, copies), strict=False):
             np.add.at(row, places, addends)
 
     def _places(self, keys: Words, copies: int) -> NDArray[np.int64]:
         if not 1 <= copies <= len(self._rows):
-            raise TestbedError(f"{copies} copies: there are {len(self._rows)} rows")
+            raise TestbedError(f"{copies} copies: expected 1 to {len(self._rows)}, one per row")
         return slots(keys, copies, self.slots)

@@ -1,4 +1,4 @@
-"""Counters of Key-Increment: never below the truth, above it as theory says, and persistent."""
+"""Counters of Key-Increment: never below the actual counts, errors as in theory, persistence."""
 
 from pathlib import Path
 
@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from collectors.dta.counters import COUNTER, Counters
 from collectors.dta.hashes import key_words, slots
+from collectors.dta.key_increment import COUNTER, Counters
 from collectors.dta.theory import error_exceeds
 from collectors.roce.region import Region
 from telemark.errors import TestbedError
@@ -40,7 +40,7 @@ def test_counts_add_up_and_wrap() -> None:
     assert counters.estimate(keys[:1], 2).tolist() == [3]
 
 
-def test_the_least_of_the_rows_that_were_added_to_is_the_estimate() -> None:
+def test_the_estimate_is_the_minimum_of_the_added_rows() -> None:
     counters = counters_of(4, 1 << 4)
     keys = random_keys(200, 1)
     addends = np.arange(1, 201).astype(np.uint64)
@@ -48,12 +48,12 @@ def test_the_least_of_the_rows_that_were_added_to_is_the_estimate() -> None:
     estimates = counters.estimate(keys, 2)
     assert np.all(estimates >= addends)
     assert np.all(estimates <= counters.estimate(keys, 1))
-    assert not counters.estimate(keys, 4).any()  # two rows have nothing
+    assert not counters.estimate(keys, 4).any()  # two rows are empty
 
 
 @pytest.mark.parametrize("rows", [1, 3])
 def test_errors_are_distributed_as_theory_says(rows: int) -> None:
-    """Of keys that were never counted, over 200 sets of counters."""
+    """For keys that were never counted, over 200 sets of counters."""
     sizes = np.ceil(400 / np.arange(1, 101)).astype(np.int64)
     above = []
     for seed in range(200):
@@ -82,5 +82,5 @@ def test_what_cannot_be_is_refused_in_a_line(count: int, rows: int) -> None:
 
 
 def test_more_copies_than_rows_are_refused() -> None:
-    with pytest.raises(TestbedError, match="3 copies: there are 2 rows"):
+    with pytest.raises(TestbedError, match="3 copies: expected 1 to 2, one per row"):
         counters_of(2, 16).estimate(key_words([1]), 3)

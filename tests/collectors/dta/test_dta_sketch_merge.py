@@ -1,14 +1,14 @@
-"""Sketch-Merge's memory: counters come back by row and column, and estimate as theory says."""
+"""Sketch-Merge's memory: counters by row and column, and estimates as in theory."""
 
 import numpy as np
 
 from collectors.dta.hashes import slots
-from collectors.dta.sketches import COLUMN, ROWS, estimate, read
+from collectors.dta.sketch_merge import COLUMN, ROWS, estimate, read
 
 
 def test_columns_come_back_as_rows() -> None:
     columns = np.zeros(3, COLUMN)
-    columns[:] = np.frombuffer(bytes(range(48)), COLUMN)  # as bytes lie in memory
+    columns[:] = np.frombuffer(bytes(range(48)), COLUMN)  # memory layout in bytes
     counters = read(columns)
     assert counters.shape == (ROWS, 3)
     assert counters[:, 1].tolist() == [0x10111213, 0x14151617, 0x18191A1B, 0x1C1D1E1F]
@@ -16,7 +16,9 @@ def test_columns_come_back_as_rows() -> None:
 
 
 def test_estimates_are_never_too_low_and_few_too_high() -> None:
-    """Cormode and Muthukrishnan (2005): above the truth by more than e / w of all with e^-rows."""
+    """Cormode and Muthukrishnan (2005): overestimation by more than e / w of the total has
+    probability e^-rows.
+    """
     rng, width = np.random.default_rng(7), 64
     keys = rng.integers(1 << 32, size=(2000, 4), dtype=np.uint32)
     counts = rng.integers(1, 50, size=2000)

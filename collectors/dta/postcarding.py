@@ -1,14 +1,13 @@
-"""Postcarding: what each switch of a packet's path reported, as one chunk of memory a path.
+"""Postcarding: reports of all switches on a packet's path, in one chunk of memory per path.
 
     region = Region(CHUNK, slots, Path("paths"))
     store = Postcards(region.records, values=switch_ids, copies=2)
     paths = store.query(key_words([flow, ...]))
     paths.values[paths.is_complete]
 
-The word of hop h is g(v) xor c(key, h): the code of its value under a checksum of the key and the
-hop. Hops that reported nothing have the code BLANK. A chunk holds the path of a key if all of its
-words, with the key's checksums taken off, are codes of known values or BLANK: another key's chunk
-almost never does. Nothing else says whose chunk it is.
+The word of hop h is g(v) xor c(key, h): the code of its value, masked by a checksum of the key and
+the hop. Hops without a report have the code BLANK. A chunk belongs to a key if all of its words,
+unmasked, are codes of known values or BLANK. A chunk of another key almost never passes this test.
 """
 
 from dataclasses import dataclass
@@ -21,38 +20,38 @@ from collectors.dta.hashes import BLANK, HOPS, Words, hop_checksums, slots, valu
 from telemark.errors import TestbedError
 
 CHUNK = np.dtype([("hops", ">u4", (HOPS,)), ("zeros", ">u4", (3,))])
-"""32 bytes of a path; the zeros make its address a shift of its slot."""
+"""32 bytes per path; the zeros make the address a shift of the slot."""
 
 
 @dataclass(frozen=True)
 class Paths:
-    """What is known of the paths of n keys."""
+    """Paths of n keys."""
 
-    values: Words  # (n, 5), 0 where nothing is known
-    is_known: NDArray[np.bool_]  # (n, 5): this hop's value
+    values: Words  # (n, 5), 0 if unknown
+    is_known: NDArray[np.bool_]  # (n, 5): whether the value of this hop is known
 
     @property
     def is_found(self) -> NDArray[np.bool_]:
-        """Whether anything is known of a key: (n,)."""
+        """Whether any hop of a key is known: (n,)."""
         return self.is_known.sum(axis=1) > 0
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Hops up to the last one that is known: (n,)."""
+        """Number of hops up to the last known one: (n,)."""
         last: NDArray[np.int64] = HOPS - np.argmax(self.is_known[:, ::-1], axis=1)
         return np.where(self.is_found, last, 0)
 
     @property
     def is_complete(self) -> NDArray[np.bool_]:
-        """Whether no hop before the last known one is missing: (n,)."""
+        """Whether all hops before the last known one are known: (n,)."""
         return self.is_found & (self.is_known.sum(axis=1) == self.lengths)
 
 
 class Postcards:
-    """Chunks of `copies` slots a key, and which values hops may have."""
+    """Chunks in `copies` slots per key, and the allowed values of hops."""
 
     def __init__(self, chunks: NDArray[Any], values: ArrayLike, copies: int) -> None:
-        """`chunks`: CHUNK records, (a power of two,). `values` are all that may be reported.
+        """`chunks`: CHUNK records, (a power of two,). `values`: all values that may be reported.
 
         Raises TestbedError.
         """
@@ -62,14 +61,14 @@ class Postcards:
         codes = value_codes(known)
         if BLANK in codes:
             value = known[codes == BLANK][0]
-            raise TestbedError(f"value {value:#x} has the code of an absent hop: take another one")
+            raise TestbedError(f"value {value:#x} has the code of an absent hop; choose another")
         order = np.argsort(np.append(codes, np.uint32(BLANK)))
         self._codes = np.append(codes, np.uint32(BLANK))[order]  # ascending
-        self._values = np.append(known, np.uint32(0))[order]  # of each of them
+        self._values = np.append(known, np.uint32(0))[order]  # value of each code
         self._chunks, self._copies = chunks, copies
 
     def query(self, keys: Words) -> Paths:
-        """The path that most of a key's copies agree on; none where as many say another one."""
+        """Return the path that most copies of each key agree on; no path if two paths tie."""
         places = slots(keys, self._copies, len(self._chunks))
         codes = self._chunks["hops"][places].astype(np.uint32) ^ hop_checksums(keys).T
         index = np.minimum(np.searchsorted(self._codes, codes), len(self._codes) - 1)
@@ -77,15 +76,15 @@ class Postcards:
         values = self._values[index]  # (copies, n, 5)
         is_known = (codes != BLANK) & is_code[:, :, np.newaxis]
         accepted = is_known.any(axis=2)
-        return _agreed(np.where(is_known, values, 0), is_known, accepted)
+        return _majority(np.where(is_known, values, 0), is_known, accepted)
 
 
-def _agreed(
+def _majority(
     values: NDArray[np.uint32], is_known: NDArray[np.bool_], accepted: NDArray[np.bool_]
 ) -> Paths:
-    """Of several copies (copies, n, 5) those that most of the accepted ones (copies, n) are."""
+    """Return the paths that most accepted copies (copies, n) agree on; `values`: (copies, n, 5)."""
     alike = ((values[:, None] == values) & (is_known[:, None] == is_known)).all(axis=3)
-    votes = (alike & accepted).sum(axis=1)  # (copies, n), 0 of those that are not accepted
+    votes = (alike & accepted).sum(axis=1)  # (copies, n); 0 for copies that are not accepted
     best = votes.argmax(axis=0)
     keys = np.arange(len(best))
     rivals = (votes == votes[best, keys]) & ~alike[best, :, keys].T
@@ -95,23 +94,25 @@ def _agreed(
 
 
 def false_path(values: int) -> float:
-    """How likely a chunk of another key, or of random bits, is taken for a path of this one."""
+    """Return the probability that another key's or a random chunk passes as a path of this key."""
     return ((values + 1) / 2.0**32) ** HOPS
 
 
-def alone(flows: int, rows: int) -> float:
-    """How likely no other of `flows` concurrent flows has the same of `rows` rows of the cache.
+def alone_probability(flows: int, rows: int) -> float:
+    """Return the probability that a flow shares its cache row with none of the other `flows - 1`.
 
-    What evicts a row before it is complete is a postcard of another flow of that row.
+    `rows` is the number of cache rows. A postcard of another flow in the same row evicts the row
+    before it is complete.
     """
     return (1 - 1 / rows) ** (flows - 1)
 
 
-def alone_deviation(flows: int, rows: int) -> float:
-    """The standard deviation of how many of `flows` flows are alone in their rows.
+def alone_flows_deviation(flows: int, rows: int) -> float:
+    """Return the standard deviation of the number of flows that are alone in their cache rows.
 
-    They are not independent: whether two are alone is E[XY] = (1 - 1/r) (1 - 2/r)^(f - 2).
+    Flows are not independent: two flows are both alone with probability E[XY] = (1 - 1/r) (1 -
+    2/r)^(f - 2).
     """
-    mean = flows * alone(flows, rows)
+    mean = flows * alone_probability(flows, rows)
     pairs = flows * (flows - 1) * (1 - 1 / rows) * (1 - 2 / rows) ** (flows - 2)
     return float(np.sqrt(max(mean + pairs - mean**2, 0.0)))

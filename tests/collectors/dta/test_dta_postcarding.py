@@ -1,4 +1,4 @@
-"""Postcarding's store: paths come back as they were written, or not at all."""
+"""Postcarding's store: paths are returned as written, or not at all."""
 
 from typing import Any
 
@@ -7,11 +7,11 @@ import pytest
 from numpy.typing import NDArray
 
 from collectors.dta.hashes import BLANK, HOPS, Words, hop_checksums, key_words, slots, value_codes
-from collectors.dta.postcards import (
+from collectors.dta.postcarding import (
     CHUNK,
     Postcards,
-    alone,
-    alone_deviation,
+    alone_flows_deviation,
+    alone_probability,
     false_path,
 )
 from telemark.errors import TestbedError
@@ -31,7 +31,7 @@ def write(
     copies: int = 1,
     copy: int | None = None,
 ) -> None:
-    """As a translator would; `copy`: this one alone."""
+    """Write as a translator does; `copy`: only this one."""
     blank = [BLANK if value is None else value_codes(np.array([value], np.uint32))[0]
              for value in [*path, *[None] * (HOPS - len(path))]]  # fmt: skip
     covered = np.array(blank, np.uint32) ^ hop_checksums(key)[:, 0]
@@ -66,7 +66,7 @@ def test_a_hop_that_is_missing_is_not_known_and_the_path_not_complete() -> None:
 
 
 @pytest.mark.parametrize("fill", ["zeros", "ones", "random", "all blank"])
-def test_memory_that_nobody_wrote_holds_no_path(fill: str) -> None:
+def test_unwritten_memory_holds_no_path(fill: str) -> None:
     chunks, keys = np.zeros(1 << 8, CHUNK), some_keys(1000)
     words = chunks["hops"]
     if fill == "ones":
@@ -82,21 +82,21 @@ def test_memory_that_nobody_wrote_holds_no_path(fill: str) -> None:
 
 
 def test_a_key_does_not_get_another_ones_path() -> None:
-    """All share one slot: that of the last one written is the only one that is found."""
+    """All share one slot: only the last one written is found."""
     chunks, keys = np.zeros(1, CHUNK), some_keys(500)
     for key in keys:
         write(chunks, key[np.newaxis], [1000, 1001, 1002, 1003, 1004])
     assert np.flatnonzero(Postcards(chunks, SWITCHES, 1).query(keys).is_found).tolist() == [499]
 
 
-def test_values_that_nobody_may_report_are_no_path() -> None:
+def test_values_outside_of_the_allowed_ones_are_no_path() -> None:
     chunks, keys = np.zeros(16, CHUNK), some_keys(1)
     write(chunks, keys, [1000, 999])
     assert not Postcards(chunks, SWITCHES, 1).query(keys).is_found.any()
 
 
 def test_the_path_that_most_copies_say_is_the_answer() -> None:
-    """Copies of an older path stay where writes were lost."""
+    """Copies of an older path remain where writes were lost."""
     chunks, keys = np.zeros(1 << 16, CHUNK), some_keys(1)
     old: list[int | None] = [1000, 1001]
     new: list[int | None] = [1000, 1001, 1002]
@@ -119,7 +119,7 @@ def test_a_copy_of_gaps_is_not_like_one_whose_value_is_zero() -> None:
 
 
 def test_a_random_word_is_a_code_as_often_as_theory_says() -> None:
-    """Of so many values that it can be seen; the other four words of each chunk are right."""
+    """With enough values to observe it; the other four words of each chunk are right."""
     values, count = 1 << 22, 1 << 16
     keys, chunks = some_keys(count // 4, 2), np.zeros(count, CHUNK)
     places, first = np.unique(slots(keys, 1, count)[0], return_index=True)
@@ -135,7 +135,7 @@ def test_a_random_word_is_a_code_as_often_as_theory_says() -> None:
 def test_a_value_with_the_code_of_an_absent_hop_is_refused() -> None:
     codes = value_codes(np.arange(4, dtype=np.uint32))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("collectors.dta.postcards.BLANK", int(codes[2]))
+        patch.setattr("collectors.dta.postcarding.BLANK", int(codes[2]))
         with pytest.raises(TestbedError, match="value 0x2 has the code of an absent hop"):
             Postcards(np.zeros(4, CHUNK), range(4), 1)
 
@@ -151,13 +151,15 @@ def test_no_key_is_no_path() -> None:
 
 
 def test_how_many_flows_are_alone_is_as_theory_says() -> None:
-    """Mean and deviation of the law, against 4,000 draws: within 4 standard errors."""
+    """Mean and deviation in theory, against 4,000 draws: within 4 standard errors."""
     flows, rows, draws = 60, 64, 4000
     counts = np.array([
         np.count_nonzero(np.bincount(row) == 1)
         for row in np.random.default_rng(3).integers(rows, size=(draws, flows))
     ])  # fmt: skip
-    deviation = alone_deviation(flows, rows)
-    assert abs(counts.mean() - flows * alone(flows, rows)) < 4 * deviation / np.sqrt(draws)
+    deviation = alone_flows_deviation(flows, rows)
+    assert abs(counts.mean() - flows * alone_probability(flows, rows)) < 4 * deviation / np.sqrt(
+        draws
+    )
     assert abs(counts.std() - deviation) < 4 * deviation / np.sqrt(2 * draws)
     assert false_path((1 << 18) - 1) * 2**70 == pytest.approx(1)

@@ -1,4 +1,4 @@
-"""Append's lists: whoever reads one gets each entry once and in order, and knows what it missed."""
+"""Append's lists: a reader gets each entry once and in order, and counts missed ones."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +14,7 @@ from telemark.errors import TestbedError
 
 
 class Translator:
-    """Writes numbers that count up into a ring, batch by batch."""
+    """Writes ascending numbers into a ring, batch by batch."""
 
     def __init__(self, entries: int = 4, size: int = 8, place: Place = FIRST) -> None:
         self.ring: NDArray[Any] = np.zeros(size, batch(entries))
@@ -49,8 +49,8 @@ def test_each_entry_comes_once_and_in_order_over_laps(entries: int) -> None:
     assert (reader.lost, reader.overrun, reader.waiting) == (0, 0, 0)
 
 
-def test_a_list_that_nobody_wrote_to_is_empty() -> None:
-    """The published collector reads on, whether there is something or not."""
+def test_an_unwritten_list_is_empty() -> None:
+    """The published collector continues to read even if nothing was written."""
     reader = Reader(Translator().ring)
     assert [pulled(reader) for _ in range(20)] == [[]] * 20
     assert reader.place == FIRST
@@ -80,7 +80,7 @@ def test_several_readers_each_get_all() -> None:
 
 
 def test_what_was_overwritten_is_counted_and_not_read() -> None:
-    """The place that comes next may be half written: one batch fewer than the ring holds."""
+    """The next place may be half written: one batch fewer than the ring holds."""
     translator = Translator(4, size=8)
     reader = Reader(translator.ring)
     translator.write(2)
@@ -97,7 +97,7 @@ def test_what_was_lost_on_the_way_is_counted_and_not_waited_for() -> None:
     for arrives in (True, False, True, False, False):
         translator.write(arrives=arrives)
     assert pulled(reader) == [0, 1, 4, 5]
-    assert reader.lost == 1  # of the last two nobody knows yet
+    assert reader.lost == 1  # the last two are still unknown
     translator.write()
     assert pulled(reader) == [10, 11]
     assert (reader.lost, reader.overrun) == (3, 0)
@@ -112,11 +112,11 @@ def test_a_lap_that_was_lost_as_a_whole_is_not_read_again() -> None:
     assert pulled(reader) == []
     translator.write(1)
     assert pulled(reader) == [8]
-    assert reader.lost + reader.overrun == 5  # the first four were one too many for the ring
+    assert reader.lost + reader.overrun == 5  # the first four exceeded the ring
 
 
 class Overtaken:
-    """A ring whose translator goes on while a reader copies of it."""
+    """A ring whose translator continues while a reader copies from it."""
 
     def __init__(self, ring: NDArray[Any], goes_on: Callable[[], None]) -> None:
         self._ring, self._goes_on = ring, goes_on
@@ -131,7 +131,7 @@ class Overtaken:
 
 
 def test_what_is_overwritten_while_it_is_read_is_not_given_out() -> None:
-    """Two batches come whole, and of a third the entries, but not yet its tail."""
+    """Two batches are complete; the third has entries, but no tail yet."""
     translator = Translator(4, size=8)
     translator.write(8)
 
@@ -146,8 +146,8 @@ def test_what_is_overwritten_while_it_is_read_is_not_given_out() -> None:
 
 
 @pytest.mark.parametrize("size", [2, 3, 8])
-def test_numbers_begin_anew_after_the_last(size: int) -> None:
-    """Whose count no ring's size divides: places go on regardless."""
+def test_numbers_wrap_after_the_last(size: int) -> None:
+    """The range of numbers is no multiple of the ring size; places continue."""
     first = Place(NUMBERS - 4, 1)
     translator = Translator(2, size, first)
     reader, found = Reader(translator.ring, first), []
@@ -188,8 +188,8 @@ def test_a_reader_goes_on_where_another_one_was() -> None:
     assert pulled(Reader(translator.ring, reader.place)) == list(range(12, 20))
 
 
-def test_a_ring_that_is_written_anew_is_not_read_backwards() -> None:
-    """Whoever restarts a translator tells it the head: this one was not told."""
+def test_a_ring_that_restarts_is_not_read_backwards() -> None:
+    """After a restart without setting the head."""
     old, new = Translator(size=8), Translator(size=8)
     old.write(100)
     reader = Reader(old.ring)

@@ -1,4 +1,4 @@
-"""The collector as a process that is started by hand, and what Prometheus gets of it meanwhile."""
+"""The collector as a separate process, and Prometheus scrapes during its run."""
 
 import json
 import os
@@ -28,13 +28,14 @@ from telemark.backends.real.applications import Task
 from telemark.results.provenance import REPOSITORY
 
 LOCAL = "127.0.0.1"
-LISTEN = " 0A "  # TCP_LISTEN, of /proc/net/tcp
-TIMEOUT_S = 120.0  # of what hangs: on a busy machine all takes longer
+LISTEN = " 0A "  # TCP_LISTEN in /proc/net/tcp
+TIMEOUT_S = 120.0  # for hung processes; generous for a loaded machine
 
 
 def free_port(kind: socket.SocketKind) -> int:
-    """One of those that the kernel gives nobody who asks for any: else another test might get it
-    before it is bound again (ip_local_port_range, ip(7))."""
+    """Return a port outside of the kernel's ephemeral range (ip_local_port_range, ip(7)), which no
+    other test gets before it is bound again.
+    """
     for port in range(20_000 + os.getpid() % 10_000, 32_000):
         with suppress(OSError), socket.socket(socket.AF_INET, kind) as probe:
             probe.bind((LOCAL, port))
@@ -44,20 +45,20 @@ def free_port(kind: socket.SocketKind) -> int:
 
 @pytest.fixture
 def ports() -> tuple[int, int]:
-    """Free ones, UDP and TCP."""
+    """Return free ports, UDP and TCP."""
     return free_port(socket.SOCK_DGRAM), free_port(socket.SOCK_STREAM)
 
 
 @pytest.fixture
 def collector(ports: tuple[int, int]) -> Iterator[subprocess.Popen[str]]:
-    """One that listens there, at the default addresses."""
+    """Start a collector there, at the default addresses."""
     with started(ports) as process:
         yield process
 
 
 @contextmanager
 def started(ports: tuple[int, int], *options: str) -> Iterator[subprocess.Popen[str]]:
-    """A collector at these ports, until the context ends."""
+    """Run a collector at these ports, until the context ends."""
     command = [sys.executable, "-m", "collectors.int", "--port", str(ports[0]),
                "--metrics", str(ports[1]), "--timestamp-unit", "1", *options]  # fmt: skip
     process = subprocess.Popen(
@@ -129,7 +130,7 @@ def test_it_answers_prometheus_while_it_runs_and_says_in_the_end_what_it_found(
 def test_memory_at_the_limit_of_flows_is_what_the_documentation_says(
     collector: subprocess.Popen[str], ports: tuple[int, int]
 ) -> None:
-    """Its peak, which is that of a scrape: docs/int_collector.md."""
+    """Its peak occurs in a scrape: docs/int_collector.md."""
     page = (REPOSITORY / "docs" / "int_collector.md").read_text()
     (said_mb,) = re.findall(r"(\d+) MB while Prometheus scrapes", page)
     report, flows = alone(5, 0), Limits().flows
@@ -149,7 +150,7 @@ def test_memory_at_the_limit_of_flows_is_what_the_documentation_says(
 
 
 class Asked(SharedCollector):
-    """Somebody asks for its findings in the midst of its work."""
+    """Requests its own findings while it processes reports."""
 
     def take(self, part: Decoded) -> None:
         thread = threading.Thread(target=lambda: self.answers.append(self.findings().reports))

@@ -1,27 +1,45 @@
-"""Which P4 program each switch of an exercise runs: its sources lie in the exercise's folder."""
+"""Choice of the P4 program of each switch of an imported network."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
-from importers.override import found, replaced
 from telemark.errors import TestbedError
+
+
+def replaced_program(given: Path, names: set[str | None]) -> str | None:
+    """Return the name of the program that `given` replaces."""
+    if given.stem in names:
+        return given.stem
+    if len(names) == 1:
+        return next(iter(names))
+    known = ", ".join(sorted(name or "another one" for name in names))
+    raise TestbedError(f"--p4 {given}: the switches run {known}: expected a file with that name")
+
+
+def find_program(given: Path, folder: Path) -> Path:
+    """Return a path relative to the working directory or to the exercise's folder."""
+    tried = dict.fromkeys((given.absolute(), folder / given))  # may be the same path
+    for path in tried:
+        if path.is_file():
+            return path
+    raise TestbedError(f"--p4: no file {' or '.join(map(str, tried))}")
 
 
 def choose_programs(
     folder: Path, stems: Mapping[str, str | None], given: Path | None
 ) -> dict[str, Path]:
-    """The source of each switch's program. Raises TestbedError.
+    """Return the source of each switch's program. Raises TestbedError.
 
-    `stems` are the names that the description has for them, None where it names none: such
-    switches run the only program of the folder that nobody names. `given` takes the place of the
-    program of its name, or else of the only one.
+    `stems` are the program names in the description, or None: such a switch runs the only program
+    in the folder that no other switch names. `given` replaces the program of its name, or the only
+    one.
     """
     sources: dict[str | None, Path] = {path.stem: path for path in sorted(folder.glob("*.p4"))}
     named = {stem for stem in stems.values() if stem is not None}
     default = _default({path.stem for path in sources.values()}, named)
     names = {switch: stem or default for switch, stem in stems.items()}
     if given is not None:
-        sources[replaced(given, {*names.values()})] = found(given, folder)
+        sources[replaced_program(given, {*names.values()})] = find_program(given, folder)
     for switch, name in names.items():
         if name not in sources:
             raise TestbedError(_missing(switch, name, folder))

@@ -1,4 +1,4 @@
-"""The responder on a packet socket: two ends of a veth, in a network namespace of their own."""
+"""The responder on a packet socket: both ends of a veth pair in a network namespace."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ HERE = Path(__file__).parent
 SCRIPT = """
 import socket, subprocess, sys, time
 import numpy as np
-from collectors.roce.raw_socket_nic import Card
+from collectors.roce.raw_socket_nic import RawSocketNic
 from collectors.roce.endpoint import Completion, Peer
 from collectors.roce.region import Region
 from collectors.roce.softnic import SoftNic
@@ -27,7 +27,7 @@ peer_end.settimeout(120)
 for address, interface, told in (("10.0.0.9", "v0", "no interface of this machine"),
                                  ("10.0.0.2", "v7", "interface v7: No such device")):
     try:
-        Card(SoftNic(address), interface)
+        RawSocketNic(SoftNic(address), interface)
         sys.exit("it did not refuse")
     except TestbedError as error:
         assert told in str(error), error
@@ -36,7 +36,7 @@ nic = SoftNic("10.0.0.2", mac=macs[0])
 region = Region(np.dtype("u1"), 64)
 peer = Peer("10.0.0.1", 7, 5)
 session = Session("v2", macs[0], peer, macs[1], nic.connect(nic.register(region), peer))
-card = Card(nic, "v0")
+card = RawSocketNic(nic, "v0")
 
 def answer():
     while True:
@@ -69,7 +69,7 @@ for _ in range(2):
         assert "Network is down" in str(error), error
 card.close()
 subprocess.run(["ip", "link", "set", "v0", "up"], check=True)
-Card(nic, "v0")
+RawSocketNic(nic, "v0")
 sys.exit("and it ends, though a card is open")
 """
 

@@ -1,4 +1,4 @@
-"""Connection management, by messages made by hand (IBTA, 12.6)."""
+"""Connection management with manual messages (IBTA, 12.6)."""
 
 import struct
 from typing import Any
@@ -37,8 +37,10 @@ class Client:
         self.session = Session(version, MACS[0], Peer(peer, 7, 0), MACS[1],
                                Target(own, 1, 0, 0, 0, 0, 1024, Transport.RC))  # fmt: skip
 
-    def tell(self, attribute: int, body: bytes, qkey: int = 0x80010000) -> tuple[int, bytes] | None:
-        """Send a message; the attribute and the body of the answer, whose rest is asserted."""
+    def exchange(
+        self, attribute: int, body: bytes, qkey: int = 0x80010000
+    ) -> tuple[int, bytes] | None:
+        """Send a message; return attribute and body of the answer after checking the rest of it."""
         mad = struct.pack("!BBBBHHQHHI", 1, 7, 2, 3, 0, 0, TRANSACTION, attribute, 0, 0)
         datagram = BTH(opcode=0x64, dqpn=1, psn=3) / DETH(qkey=qkey, sqpn=1)
         frame = self.session.frame(datagram / Raw(mad + body.ljust(232, b"\0")))
@@ -67,13 +69,13 @@ def request(
     struct.pack_into("!Q", body, 8, 0x01060000 + port)
     body[32:35] = qpn
     body[43] = transport << 1
-    body[44:47] = b"\x00\x00\x09"  # what we would begin with, if we sent
+    body[44:47] = b"\x00\x00\x09"  # the first PSN of the responder, if it sent
     body[50] = mtu << 4
     return bytes(body)
 
 
 def leave(own_id: int, qpn: int) -> bytes:
-    """DREQ's body: ids, and the queue pair of ours that is to end."""
+    """Return DREQ's body: ids, and the responder's queue pair."""
     return struct.pack("!III", THEIR_ID, own_id, qpn << 8)
 
 
@@ -81,7 +83,7 @@ def leave(own_id: int, qpn: int) -> bytes:
 @pytest.mark.parametrize("transport", [0, 1])
 def test_a_peer_connects_writes_and_leaves(version: str, transport: int) -> None:
     client = Client(version)
-    answer = client.tell(REQ, request(transport=transport))
+    answer = client.exchange(REQ, request(transport=transport))
     assert answer is not None
     attribute, rep = answer
     assert attribute == REP
@@ -91,21 +93,21 @@ def test_a_peer_connects_writes_and_leaves(version: str, transport: int) -> None
     base, rkey, length = struct.unpack_from("!QIQ", rep, 36)
     assert (base, rkey, length) == (client.domain.base, client.domain.rkey, 64)
     assert client.nic.expected_psn(qpn) == psn
-    assert rep[24] > 0  # or a strict requester would send no atomic operations
-    assert rep[27] >> 5 == 7  # or one would give up where it is told to wait
+    assert rep[24] > 0  # otherwise a strict requester would send no atomic operations
+    assert rep[27] >> 5 == 7  # otherwise one would give up after RNR NAKs
     kind = Transport.UC if transport else Transport.RC
     own, peer = ADDRESSES[version]
     target = Target(own, qpn, psn, rkey, base, length, 1024, kind)
     session = Session(version, MACS[0], Peer(peer, 0x123456, psn), MACS[1], target)
-    assert client.tell(RTU, struct.pack("!II", THEIR_ID, own_id)) is None
+    assert client.exchange(RTU, struct.pack("!II", THEIR_ID, own_id)) is None
     replies = client.nic.receive(frames([write(0, b"data")(session)]))
     assert client.region.bytes[:4].tobytes() == b"data"
     assert [Ether(reply)[BTH].dqpn for reply in replies] == [0x123456] * (1 - transport)
     for other_id, other_qpn in ((own_id + 1, qpn), (own_id, qpn + 1)):  # of another connection
-        assert client.tell(DREQ, leave(other_id, other_qpn)) is None
+        assert client.exchange(DREQ, leave(other_id, other_qpn)) is None
     assert client.nic.expected_psn(qpn) is not None
-    for _ in range(2):  # as where DREP was lost
-        drep = client.tell(DREQ, leave(own_id, qpn))
+    for _ in range(2):  # as if DREP was lost
+        drep = client.exchange(DREQ, leave(own_id, qpn))
         assert drep is not None
         assert (drep[0], struct.unpack_from("!II", drep[1])) == (DREP, (own_id, THEIR_ID))
         assert client.nic.expected_psn(qpn) is None
@@ -117,19 +119,19 @@ def test_a_peer_connects_writes_and_leaves(version: str, transport: int) -> None
 def test_a_reply_that_a_peer_rejects_ends_its_connection(
     own_id_off: int | None, stays: bool
 ) -> None:
-    """None: it waited too long for REP, whose id it does not know."""
+    """None: a timeout before REP, so its id is unknown."""
     client = Client()
-    answer = client.tell(REQ, request())
+    answer = client.exchange(REQ, request())
     assert answer is not None
     own_id, qpn = struct.unpack_from("!I", answer[1])[0], int.from_bytes(answer[1][12:15], "big")
     named = 0 if own_id_off is None else own_id + own_id_off
-    assert client.tell(REJ, struct.pack("!II", THEIR_ID, named)) is None
+    assert client.exchange(REJ, struct.pack("!II", THEIR_ID, named)) is None
     assert (client.nic.expected_psn(qpn) is not None) == stays
 
 
-def test_peers_are_told_of_the_end() -> None:
+def test_peers_are_informed_of_the_end() -> None:
     client = Client()
-    answer = client.tell(REQ, request())
+    answer = client.exchange(REQ, request())
     assert answer is not None
     own_id, qpn = struct.unpack_from("!I", answer[1])[0], int.from_bytes(answer[1][12:15], "big")
     [frame] = client.manager.end()
@@ -140,21 +142,21 @@ def test_peers_are_told_of_the_end() -> None:
     assert struct.unpack_from("!II3s", told, 24) == (own_id, THEIR_ID, b"\x12\x34\x56")
     assert client.nic.expected_psn(qpn) is None
     assert client.manager.end() == []
-    assert client.tell(DREP, struct.pack("!II", THEIR_ID, own_id)) is None
+    assert client.exchange(DREP, struct.pack("!II", THEIR_ID, own_id)) is None
 
 
 def test_a_request_that_comes_again_gets_the_same_queue_pair() -> None:
     client = Client()
-    assert client.tell(REQ, request()) == client.tell(REQ, request())
+    assert client.exchange(REQ, request()) == client.exchange(REQ, request())
     assert client.nic.expected_psn(0x101) is None
 
 
 @pytest.mark.parametrize("again", [{"qpn": b"new"}, {"their_id": 0xF00D}])
-def test_a_peer_that_began_anew_has_one_queue_pair(again: dict[str, Any]) -> None:
-    """It crashed: the id, or the queue pair, that it uses now was its old connection's."""
+def test_a_restarted_peer_has_one_queue_pair(again: dict[str, Any]) -> None:
+    """It crashed: it now uses the id, or the queue pair, of its old connection."""
     client = Client(limits=Limits(queue_pairs=1))
-    assert client.tell(REQ, request()) is not None
-    answer = client.tell(REQ, request(**again))
+    assert client.exchange(REQ, request()) is not None
+    answer = client.exchange(REQ, request(**again))
     assert answer is not None
     assert answer[0] == REP
     qpn, psn = (int.from_bytes(answer[1][at : at + 3], "big") for at in (12, 20))
@@ -167,7 +169,7 @@ def test_a_peer_that_began_anew_has_one_queue_pair(again: dict[str, Any]) -> Non
 )
 def test_what_cannot_be_is_rejected(body: bytes, why: int) -> None:
     client = Client()
-    answer = client.tell(REQ, body)
+    answer = client.exchange(REQ, body)
     assert answer is not None
     assert answer[0] == REJ
     assert struct.unpack_from("!II", answer[1]) == (0, THEIR_ID)
@@ -178,20 +180,20 @@ def test_what_cannot_be_is_rejected(body: bytes, why: int) -> None:
 def test_no_queue_pair_is_left() -> None:
     client = Client(limits=Limits(queue_pairs=1))
     client.nic.connect(client.domain, Peer("10.0.0.3", 1, 1))
-    answer = client.tell(REQ, request())
+    answer = client.exchange(REQ, request())
     assert answer is not None
     assert (answer[0], struct.unpack_from("!H", answer[1], 10)) == (REJ, (1,))
 
 
 def test_other_datagrams_are_passed_over() -> None:
     client = Client()
-    assert client.tell(REQ, request(), qkey=1) is None
-    assert client.tell(0x99, request()) is None
-    assert client.tell(REJ, request()) is None
+    assert client.exchange(REQ, request(), qkey=1) is None
+    assert client.exchange(0x99, request()) is None
+    assert client.exchange(REJ, request()) is None
 
 
 def test_a_source_port_that_scapy_knows_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     guesses = [({"sport": UDP_SOURCE}, Raw), *UDP.payload_guess]  # as with DNS's port, 53
     client = Client()
     monkeypatch.setattr(UDP, "payload_guess", guesses)
-    assert client.tell(REQ, request()) is None
+    assert client.exchange(REQ, request()) is None
