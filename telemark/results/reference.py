@@ -32,8 +32,8 @@ REAL_ALONE = ("targets", *PROCESSES, *IN_THE_KERNEL)  # bmv2, too
 
 # Benchmarks are made where what they are compared with is installed, and when they are named.
 BENCHMARKS = {
-    "benchmark_switch": ["benchmarks/switch.py"],
-    "virtual": ["benchmarks/virtual.py", "--time", "virtual"],
+    "benchmark_switch": ["benchmarks/speed/switch.py"],
+    "virtual": ["benchmarks/speed/virtual.py", "--time", "virtual"],
 }
 
 

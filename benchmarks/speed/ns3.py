@@ -1,0 +1,193 @@
+"""Virtual time against ns-3: the same fabrics, flows and packets in both, one after the other.
+
+Leaf-spine fabrics of IPv4 routers as in virtual.py; ns-3 gets the same nodes, links, routes and
+flows, and both must bring every packet to its host, over as many routers. Rates are by CPU time of
+the part that simulates. It needs ns-3: Debian's, or better an optimised build of your own.
+"""
+
+import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
+
+import argparse
+import statistics
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from matplotlib.figure import Figure
+from virtual import FABRICS, LINK, RATE_PPS, Sample, add_options, flows_of, measure
+
+from benchmarks.speed.shared.ns3 import Ns3
+from telemark.errors import TestbedError
+from telemark.results import plots
+from telemark.results.report import Check, Report, Table, table
+from telemark.session import cli
+from telemark.session.run import Run
+from telemark.traffic.flows import HEADERS_BYTES, Flow
+from topologies.leaf_spine import LeafSpine
+
+SOURCE = Path(__file__).parent / "cpp" / "fabric.cc"
+LIBRARIES = ("ns3-core", "ns3-network", "ns3-internet", "ns3-point-to-point")
+HOST_LINK = (10**11, 0)  # bit/s and ns; virtual time has a plain wire there
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What ns-3 did with one fabric, and what it took."""
+
+    received: int
+    hops: int
+    set_up_s: float
+    took_s: float
+    memory_mb: float
+    has_log: int  # whether its log was compiled in: 0 or 1
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One fabric, once, in both. Rates are by CPU time, with one core."""
+
+    round: int
+    switches: int
+    packets: int
+    hops: int
+    minip4_hops_per_s: float
+    ns3_hops_per_s: float
+    times: float  # minip4's rate by ns-3's
+    minip4_memory_mb: float
+    ns3_memory_mb: float
+    minip4_set_up_s: float
+    ns3_set_up_s: float
+
+
+def outcome_of(output: str) -> Outcome:
+    """What the scenario printed: a name and a number a line. Raises TestbedError."""
+    try:
+        values = {name: float(value) for name, value in map(str.split, output.splitlines())}
+        whole = {name: int(values.pop(name)) for name in ("received", "hops", "has_log")}
+        return Outcome(**whole, **values)  # type: ignore[arg-type]
+    except (KeyError, TypeError, ValueError):
+        raise TestbedError(f"ns-3 printed what is no outcome: {output[:200]!r}") from None
+
+
+def describe(topo: LeafSpine, flows: list[Flow]) -> Iterator[str]:
+    """The lines that cpp/fabric.cc reads: nodes, links, routes, flows."""
+    numbers = {name: number for number, name in enumerate([*topo.switches(), *topo.hosts()])}
+    addresses = {host: topo.nodeInfo(host)["ip"].split("/")[0] for host in topo.hosts()}
+    yield from ("router" for _ in topo.switches())
+    yield from (f"host {addresses[host]}" for host in topo.hosts())
+    for one, other in topo.links():
+        rate_bps, delay_ns = HOST_LINK
+        if one not in addresses and other not in addresses:
+            rate_bps, delay_ns = LINK["rate_bps"], 1000 * LINK["delay_us"]
+        yield f"link {numbers[one]} {numbers[other]} {rate_bps} {delay_ns}"
+        for host, leaf in ((one, other), (other, one)):
+            if host in addresses:
+                yield f"route {numbers[host]} 0.0.0.0 0 {numbers[leaf]}"
+                yield f"route {numbers[leaf]} {addresses[host]} 32 {numbers[host]}"
+    for switch in topo.switches():
+        for prefix, next_hops in topo.routes(switch):
+            address, _, length = prefix.partition("/")
+            hops = " ".join(str(numbers[hop]) for hop in next_hops)
+            yield f"route {numbers[switch]} {address} {length} {hops}"
+    for flow in flows:
+        yield (
+            f"flow {numbers[flow.source]} {numbers[flow.destination]} {round(1e9 * flow.after_s)} "
+            f"{round(1e9 / RATE_PPS)} {flow.count} {flow.size - HEADERS_BYTES}"
+        )
+
+
+async def experiment(options: argparse.Namespace, run: Run) -> Report:
+    if options.time != "virtual":
+        raise TestbedError("this measures virtual time: add --time virtual")
+    ns3 = Ns3(run.folder, SOURCE, LIBRARIES)
+    sizes = sorted(options.switches or ([10, 100] if options.quick else FABRICS))
+    options.packets = options.packets or (30 if options.quick else 100)
+    pairs: list[Pair] = []
+    checks: list[Check] = []
+    rounds = 1 if options.quick else options.rounds
+    for number in range(rounds):
+        for switches in sizes:
+            ours, accounting = await measure(number, switches, options, run)
+            run.progress.update(f"{switches} switches in ns-3")
+            topo = LeafSpine(**FABRICS[switches], **LINK)
+            theirs = outcome_of(
+                ns3.run("\n".join(describe(topo, flows_of(topo, options, run.seed))))
+            )
+            name = f"{switches} switches, round {number + 1}"
+            checks += [
+                Check(f"{name}: packets received, of those sent", ours.packets, accounting.sent),
+                Check(f"{name}: packets received in ns-3", theirs.received, ours.packets),
+                Check(f"{name}: hops in ns-3", theirs.hops, ours.hops),
+            ]
+            pairs.append(pair(ours, theirs))
+    kind = "its log compiled in: slower" if theirs.has_log else "optimised"
+    return Report(
+        samples=[asdict(each) for each in pairs],
+        checks=checks,
+        metrics={
+            "ns-3": f"{ns3.version}, {kind}",
+            "times ns-3": {n: statistics.median(of(pairs, n, "times")) for n in sizes},
+        },
+        figure=draw(pairs),
+        caption=f"{options.flows:,} flows over a leaf-spine, in minip4 and in ns-3 {ns3.version} "
+        f"({kind}), on one core; median, least and most of {plots.count(rounds, 'round')}.",
+        tables=[summary(pairs, f"minip4 in virtual time, and ns-3 {ns3.version} ({kind})")],
+    )
+
+
+def pair(ours: Sample, theirs: Outcome) -> Pair:
+    """Both on one fabric, in one round."""
+    rate = theirs.hops / theirs.took_s
+    return Pair(
+        ours.round, ours.switches, ours.packets, ours.hops, ours.hops_per_s, rate,
+        ours.hops_per_s / rate, ours.memory_mb, theirs.memory_mb, ours.set_up_s, theirs.set_up_s,
+    )  # fmt: skip
+
+
+def of(pairs: list[Pair], switches: int, what: str) -> list[float]:
+    """A column of one size."""
+    return [getattr(each, what) for each in pairs if each.switches == switches]
+
+
+def summary(pairs: list[Pair], title: str) -> Table:
+    """Medians; of memory the least: in this process what larger fabrics took before remains."""
+    columns = ("switches", "million hops", "minip4, hops/s", "ns-3, hops/s", "times",
+               "least - most", "minip4, MB", "ns-3, MB", "set-up, s", "ns-3, s")  # fmt: skip
+    rows = []
+    for size in sorted({each.switches for each in pairs}):
+        middle = {what: statistics.median(of(pairs, size, what)) for what in
+                  ("minip4_hops_per_s", "ns3_hops_per_s", "times", "minip4_set_up_s",
+                   "ns3_set_up_s", "hops")}  # fmt: skip
+        times = of(pairs, size, "times")
+        rows.append((
+            size, middle["hops"] / 1e6, round(middle["minip4_hops_per_s"]),
+            round(middle["ns3_hops_per_s"]), middle["times"],
+            f"{min(times):.1f} - {max(times):.1f}", round(min(of(pairs, size, "minip4_memory_mb"))),
+            round(min(of(pairs, size, "ns3_memory_mb"))), middle["minip4_set_up_s"],
+            middle["ns3_set_up_s"],
+        ))  # fmt: skip
+    return table(f"{title}: CPU time of one core, medians of the rounds", columns, rows)
+
+
+def draw(pairs: list[Pair]) -> Figure:
+    """Hops a second of both, against the number of switches."""
+    figure, (axes,) = plots.figure()
+    sizes = sorted({each.switches for each in pairs})
+    for what, label in (("minip4_hops_per_s", "minip4"), ("ns3_hops_per_s", "ns-3")):
+        rates = [[rate / 1e6 for rate in of(pairs, size, what)] for size in sizes]
+        middle = [statistics.median(each) for each in rates]
+        low = [m - min(each) for m, each in zip(middle, rates, strict=True)]
+        high = [max(each) - m for m, each in zip(middle, rates, strict=True)]
+        axes.errorbar(sizes, middle, yerr=[low, high], label=label)
+    axes.set_xscale("log")
+    axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
+    axes.minorticks_off()
+    axes.set_yscale("log")
+    axes.set_xlabel("Switches")
+    axes.set_ylabel("Switch-hops (millions/s)")
+    plots.legend(axes, 2)
+    return figure
+
+
+if __name__ == "__main__":
+    cli.main(__file__, __doc__, experiment, add_options)
