@@ -1,9 +1,9 @@
-"""How does the compiler do on the programs that p4c is tested with?
+"""How many of p4c's test programs does the compiler handle correctly?
 
-Give it the folder of a p4c checkout (git clone https://github.com/p4lang/p4c; nothing there is
-built or written). Every program is compiled, from P4 to machine code. Programs for v1model that
-have an STF script run it; P4Info is held against p4c's; programs that p4c refuses must be refused,
-with a place; none may end in a traceback, hang, or give C that does not compile.
+CORPUS_DIR is a p4c checkout (git clone https://github.com/p4lang/p4c); it is only read. Every
+program is compiled from P4 to machine code. v1model programs with an STF script run it. P4Info is
+compared with p4c's. Programs that p4c rejects must be rejected with a source location. No program
+may end in a traceback, hang, or produce C that does not compile.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -39,13 +39,13 @@ NAME = "benchmark_conformance"
 
 @dataclass(frozen=True)
 class Question:
-    """What some of the programs answer. `needed`: how many of them have to do well, in percent."""
+    """A question about some of the programs; `needed` is the required share of good answers, %."""
 
     text: str
     is_asked: Callable[[Result], object]
     is_good: Callable[[Result], bool]
     needed: float | None = None
-    why: Callable[[Result], str] | None = None  # to list those that do not do well
+    why: Callable[[Result], str] | None = None  # the reason of a failure, for the list of failures
 
 
 QUESTIONS = (
@@ -64,25 +64,25 @@ QUESTIONS = (
         why=lambda r: r.reason or str(r.p4info),
     ),
     Question(
-        "  of these, of programs *-bmv2.p4",
+        "  for programs *-bmv2.p4",
         lambda r: r.p4info is not None and r.task.path.stem.endswith("-bmv2"),
         lambda r: r.p4info == "",
         needed=97,
     ),
     Question(
-        "  all, compared as text",
+        "  compared as text",
         lambda r: r.p4info is not None,
         lambda r: r.is_same_text,
     ),
     Question(
-        "programs that p4c refuses are refused",
+        "programs that p4c rejects are rejected",
         lambda r: r.task.must_be_refused,
         lambda r: r.outcome is Outcome.REFUSED,
         needed=98,
         why=lambda r: r.reason or "accepted",
     ),
     Question(
-        "  within a line of where p4c finds fault",
+        "  within one line of p4c's error",
         lambda r: r.task.must_be_refused and r.task.wanted_lines and r.line is not None,
         lambda r: any(abs((r.line or 0) - wanted) <= 1 for wanted in r.task.wanted_lines),
     ),
@@ -100,7 +100,7 @@ QUESTIONS = (
         why=lambda r: r.reason,
     ),
     Question(
-        "all programs end in a switch or in an error with its place",
+        "all programs end in a switch or in an error with a source location",
         lambda r: r.task.path.suffix == ".p4",
         lambda r: r.outcome in (Outcome.RUNS, Outcome.REFUSED),
         needed=100,
@@ -113,8 +113,8 @@ def main() -> int:
     options = arguments()
     work = select(options)
     make_folder(options.out)
-    started, origin = time.monotonic(), Origin("How many of p4c's own programs compile and run?")
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # _venv had taken it away
+    started, origin = time.monotonic(), Origin("How many of p4c's test programs compile and run?")
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # _venv had replaced it
     try:
         results = measured(work, options)
     except KeyboardInterrupt:
@@ -136,38 +136,38 @@ def arguments() -> argparse.Namespace:
     add = parser.add_argument
     add("corpus", type=Path, nargs="?", metavar="CORPUS_DIR", help="a p4c checkout")
     add("--behavioral-model", type=Path, metavar="DIR",
-        help="a behavioral-model checkout: load the BMv2 JSON of its tests, too")  # fmt: skip
-    add("--only", default="", metavar="TEXT", help="only programs with this in their path")
+        help="behavioral-model checkout: also load the BMv2 JSON of its tests")  # fmt: skip
+    add("--only", default="", metavar="TEXT", help="only programs whose path contains TEXT")
     add("--workers", type=int, default=os.cpu_count(), metavar="N",
-        help="processes side by side (default: %(default)s)")  # fmt: skip
+        help="parallel processes (default: %(default)s)")  # fmt: skip
     add("--limit", type=float, default=60, metavar="S",
-        help="a program that takes longer hangs (default: %(default)s s)")  # fmt: skip
+        help="timeout per program (default: %(default)s s)")  # fmt: skip
     add("--out", type=Path, default=REPOSITORY / "results" / NAME, metavar="DIR",
-        help=f"where the results go (default: results/{NAME})")  # fmt: skip
-    # What a summary tells of every experiment.
+        help=f"results directory (default: results/{NAME})")  # fmt: skip
+    # Parameters that every summary contains.
     parser.set_defaults(target="minip4", time="real", quick=False, seed=0)
     return parser.parse_args()
 
 
 def select(options: argparse.Namespace) -> list[Task]:
-    """What to measure; ends the script where there is nothing."""
+    """Return the tasks; exits with an error if there are none."""
     if options.corpus is None:
-        refuse("pass the folder of a p4c checkout: conformance.py CORPUS_DIR")
+        fail("CORPUS_DIR is missing: pass the folder of a p4c checkout")
     work = list(programs(options.corpus))
     if not work:
-        refuse(f"{options.corpus}: no testdata/*/*.p4 there; pass the folder of a p4c checkout")
+        fail(f"{options.corpus}: no testdata/*/*.p4; pass the folder of a p4c checkout")
     if options.behavioral_model is not None:
         found = list(json_files(options.behavioral_model))
         if not found:
-            refuse(f"{options.behavioral_model}: no BMv2 JSON in targets/*/tests/testdata there")
+            fail(f"{options.behavioral_model}: no BMv2 JSON in targets/*/tests/testdata")
         work += found
     work = [task for task in work if options.only in task.name]
     if not work:
-        refuse(f"no program has {options.only!r} in its path")
+        fail(f"--only {options.only}: no program path contains it")
     return work
 
 
-def refuse(text: str) -> NoReturn:
+def fail(text: str) -> NoReturn:
     print(f"conformance.py: error: {text}", file=sys.stderr)
     sys.exit(2)
 
@@ -182,10 +182,10 @@ def measured(work: Sequence[Task], options: argparse.Namespace) -> list[Result]:
     with Progress(*columns, transient=True) as progress:
         line = progress.add_task("", total=len(work))
 
-        def tell(result: Result) -> None:
+        def show(result: Result) -> None:
             progress.update(line, advance=1, description=result.task.path.stem[:40].ljust(40))
 
-        return measure(work, options.workers, options.limit, tell)
+        return measure(work, options.workers, options.limit, show)
 
 
 def report(results: Sequence[Result], corpus: Path, seconds: float) -> Report:
@@ -201,7 +201,7 @@ def report(results: Sequence[Result], corpus: Path, seconds: float) -> Report:
         percent = 100 * good / len(asked)
         rows.append((question.text, good, len(asked), f"{percent:.1f}"))
         if question.needed is not None:
-            # From what is needed up to all: as a Check says it.
+            # A Check has a symmetric tolerance: from `needed` to 100 %.
             middle, half = (100 + question.needed) / 2, (100 - question.needed) / 2
             checks.append(Check(f"{question.text.strip()}, %", percent, middle, half))
         if question.why is not None:
@@ -215,7 +215,7 @@ def report(results: Sequence[Result], corpus: Path, seconds: float) -> Report:
             "programs": {text.strip(): {"good": good, "of": of} for text, good, of, _ in rows},
         },
         tables=[
-            table("What did not do well", ("question", "program", "reason"), failures),
+            table("Failures", ("question", "program", "reason"), failures),
             table("Programs", ("question", "yes", "of", "%"), rows),
         ],
     )

@@ -23,7 +23,7 @@ from benchmarks.compatibility.shared.telemark_run import (
     ALL_ANSWERED,
     PINGALL,
     Expected,
-    got_through,
+    connected_runs,
     receiving,
     until,
 )
@@ -33,7 +33,7 @@ REGISTER_READ = {  # of switch s1
     "minip4": r"sh minip4 tables \1",
     "bmv2": r"sh echo register_read \1 | simple_switch_CLI --thrift-port 9091",
 }
-ETHERTYPE, IP_TOS, IP_PROTOCOL = slice(12, 14), 15, 23  # in a frame
+ETHERTYPE, IP_TOS, IP_PROTOCOL = slice(12, 14), 15, 23  # offsets in a frame
 MARK = bytes.fromhex("1234")  # the EtherType of broadcasts
 IPV4 = bytes.fromhex("0800")
 TCP, UDP = 6, 17
@@ -43,9 +43,9 @@ LINKS = [f"s1-eth{port}" for port in (2, 3, 4, 5)]  # of equal cost
 
 @dataclass(frozen=True)
 class Network:
-    """One run: its commands, and what is expected of its output.
+    """One run of a network: its commands and the expected output.
 
-    `register_read NAME`, of switch s1, and {frames} are words for p4_learning.py.
+    _commands() replaces `register_read NAME` (of switch s1) and {frames}.
     """
 
     file: str
@@ -54,7 +54,7 @@ class Network:
 
     @property
     def is_virtual(self) -> bool:
-        """Whether there is something to see without programs at hosts."""
+        """Whether the run is useful without programs at hosts."""
         return PINGALL in self.commands.splitlines()
 
 
@@ -64,44 +64,44 @@ SENT = """sh awk '/s[0-9]-eth/ {print "sent", $1, $11}' /proc/net/dev"""
 
 
 def listening(*hosts: str) -> str:
-    """The frames that come to each of the hosts are kept from now on."""
+    """Return the commands that record the frames received by these hosts."""
     begin = [f"{host} {{frames}} {host}-eth0 > $TMPDIR/{host} &" for host in hosts]
     return "\n".join([*begin, *(until("listening", host) for host in hosts)])
 
 
 def shown(*hosts: str) -> str:
-    """Print these frames, each with its host before it."""
+    """Return the command that prints the recorded frames, each after its host's name."""
     return f"sh sleep 1; cd $TMPDIR; grep . /dev/null {' '.join(hosts)}"
 
 
 def scapy(host: str, frame: str, count: int = 1, interval_s: float = 0) -> str:
-    """Send frames from a host."""
+    """Return the command that sends frames from a host."""
     send = f"sendp({frame}, iface='{host}-eth0', count={count}, inter={interval_s}, verbose=0)"
     return f'{host} python3 -c "from scapy.all import *; {send}"'
 
 
-# --- judges ----------------------------------------------------------------------------------
+# --- checks ----------------------------------------------------------------------------------
 
 
 def frames(output: str, host: str) -> list[bytes]:
-    """What came to a host."""
+    """Return the frames received by a host."""
     return [bytes.fromhex(line) for line in re.findall(rf"^{host}:([0-9a-f]+)$", output, re.M)]
 
 
 def packets(output: str, host: str, protocol: int) -> list[bytes]:
-    """Those with IPv4 and a protocol on it."""
+    """Return the received IPv4 packets with this protocol number."""
     return [frame for frame in frames(output, host)
             if frame[ETHERTYPE] == IPV4 and frame[IP_PROTOCOL] == protocol]  # fmt: skip
 
 
 def sent(output: str, interface: str) -> list[int]:
-    """How many frames went out of a switch's interface between two looks and the next."""
+    """Return the frames sent by a switch interface between consecutive readings."""
     counts = [int(count) for count in re.findall(rf"^sent {interface}: (\d+)$", output, re.M)]
     return [after - before for before, after in pairwise(counts)]
 
 
 def cells(output: str) -> dict[int, int]:
-    """A register, in minip4's words or in those of simple_switch_CLI: cells that are not 0."""
+    """Return the nonzero cells of a register, printed by minip4 or by simple_switch_CLI."""
     listed = re.search(r"^RuntimeCmd: \S+= (\d+(?:, \d+)*)$", output, re.M)
     if listed:
         return {index: int(cell) for index, cell in enumerate(listed[1].split(", ")) if cell != "0"}
@@ -114,23 +114,23 @@ def same(found: object, expected: object, what: str) -> str | None:
 
 
 def received(protocol: int, expected: int, output: str) -> str | None:
-    """So many packets came to h2."""
+    """Check the number of packets received by h2."""
     return same(len(packets(output, "h2", protocol)), expected, f"h2's of protocol {protocol}")
 
 
 def written(expected: Callable[[int], int], output: str) -> str | None:
-    """A cell of the register for each time around, and no other."""
+    """Check that exactly the cells of all recirculations are written."""
     return same(cells(output), {i: expected(i) for i in range(201)}, "cells")
 
 
 def read_back(output: str) -> str | None:
-    """The cell of the packet's ToS; and that of h2's ICMP error, which Linux derives from it."""
+    """Check the cells of the packet's ToS and of h2's ICMP error, which Linux derives from it."""
     answer = 50 & 0x1E | 0xC0  # icmp_send: IPTOS_TOS_MASK, IPTOS_PREC_INTERNETCONTROL
     return same(cells(output), {tos: tos for tos in (50, answer)}, "cells")
 
 
 def reflected(output: str) -> str | None:
-    """All came back, with their MAC addresses exchanged."""
+    """Check that all frames came back with swapped MAC addresses."""
     own = re.search(r"^h1-eth0@?\S* +\S+ +([0-9a-f:]{17})", output, re.M)
     came = re.findall(r"Info: (\S+) -> (\S+)", output)
     mac = own[1] if own else None
@@ -138,7 +138,7 @@ def reflected(output: str) -> str | None:
 
 
 def broadcasts(output: str) -> list[int]:
-    """How many came to each host."""
+    """Return the number of broadcasts received by each host."""
     return [sum(frame[ETHERTYPE] == MARK for frame in frames(output, host)) for host in HOSTS]
 
 
@@ -147,62 +147,62 @@ def flooded(expected: list[int], output: str) -> str | None:
 
 
 def flooded_alike(output: str) -> str | None:
-    """Several, and all came to all."""
+    """Check that all hosts received all of several broadcasts."""
     counts = broadcasts(output)
     return None if counts[0] > 1 and len({*counts}) == 1 else f"h1 to h4 received: {counts}"
 
 
 def spread(output: str) -> str | None:
-    """All 200 arrived, by all links, each of which has at least a tenth."""
+    """Check that all 200 packets were delivered, at least a tenth over each link."""
     counts = [sent(output, link)[-1] for link in LINKS]
     ok = sum(counts) == 200 and min(counts) >= 20
-    return None if ok else f"by the links went {counts}"
+    return None if ok else f"packets per link: {counts}"
 
 
 def in_flowlets(output: str) -> str | None:
-    """Without gaps most take one link; with gaps all links have some."""
+    """Check that most packets take one link without gaps, and all links are used with gaps."""
     dense, sparse = zip(*(sent(output, link) for link in LINKS), strict=True)
     ok = sum(dense) == sum(sparse) == 60 and max(dense) > 30 and min(sparse) > 0
-    return None if ok else f"by the links went {dense}, then {sparse}"
+    return None if ok else f"packets per link: {dense}, then {sparse}"
 
 
 def filtered(output: str) -> str | None:
-    """Of ten packets about every second one came, and then all five."""
+    """Check that about half of ten packets were received, and then all five."""
     count = len(packets(output, "h2", UDP))
     return None if 9 <= count <= 11 else f"h2 received {count}"
 
 
 def routed(output: str) -> str | None:
-    """The first packet went through s2, the second through s3, and both to h2."""
-    ways = [sent(output, interface) for interface in ("s2-eth2", "s3-eth2")]
-    wrong = same(ways, [[1, 0], [0, 1]], "from s2 and s3 went")
+    """Check that the first packet took s2, the second s3, and h2 received both."""
+    counts = [sent(output, interface) for interface in ("s2-eth2", "s3-eth2")]
+    wrong = same(counts, [[1, 0], [0, 1]], "packets from s2 and s3")
     return wrong or received(UDP, 2, output)
 
 
 def traced(output: str) -> str | None:
-    """Both switches wrote themselves into the option, the later one before the earlier."""
+    """Check that both switches added themselves to the IP option, the last switch first."""
     hops = re.findall(r"swid *= (\d+)[^=]*= \d+[^=]*portid *= (\d+)", output)
     counted = re.findall(r"count *= (\d+)", output)
     return same((counted, hops), (["2"], [("2", "1"), ("1", "2")]), "count, and switches and ports")
 
 
 def marked(output: str) -> str | None:
-    """ECN 1 before the queue builds up, 3 from then on."""
+    """Check ECN: 1 before the queue builds up, then 3."""
     seen = [frame[IP_TOS] & 3 for frame in packets(output, "h3", UDP)]
     turns = [a for a, b in zip(seen, [None, *seen], strict=False) if a != b]
     return same(turns, [1, 3], "ECN of what h3 received")
 
 
 def walled(output: str) -> str | None:
-    """TCP from inside to outside, not the other way round."""
-    return same(got_through(output), (True, False), "iperf got through")
+    """Check that TCP connects from inside to outside, but not from outside to inside."""
+    return same(connected_runs(output), (True, False), "iperf connected")
 
 
 # --- the networks ----------------------------------------------------------------------------
 
 
 def reaching(file: str, commands: str = "", *expected: Expected) -> Network:
-    """Hosts reach each other; and then more."""
+    """Return a network whose hosts ping each other before further commands."""
     return Network(file, f"{PINGALL}\n{commands}", (ALL_ANSWERED, *expected))
 
 
@@ -225,7 +225,7 @@ def several_links(file: str, sender: str) -> Network:
 
 
 def flowlets(file: str, sender: str) -> Network:
-    """No gaps, and gaps above the programs' 100 and 200 ms."""
+    """Return a network that gets packets without gaps, then with gaps above 100 and 200 ms."""
     send = [f"h1 python3 {sender} 10.0.6.2 60 {gap_s} > /dev/null" for gap_s in (0, 0.25)]
     commands = "\n".join([SENT, send[0], "sh sleep 1", SENT, send[1], "sh sleep 1", SENT])
     return reaching(file, commands, in_flowlets)
@@ -243,7 +243,7 @@ def counters(file: str, counted: str) -> Network:
 
 
 def meters(file: str) -> Network:
-    """P4Runtime has no half a packet a second: both the rate and the text's intervals doubled."""
+    """P4Runtime rates are integers, so the rate of 0.5 packets/s and the intervals are doubled."""
     frame = "Ether(src='aa:aa:aa:aa:aa:aa', dst='00:00:0a:00:00:02') / IP(dst='10.0.1.2') / UDP()"
     commands = [listening("h2"), scapy("h1", frame, 10, 0.5), "sh sleep 2",
                 scapy("h1", frame, 5, 1.2), shown("h2")]  # fmt: skip
@@ -344,13 +344,13 @@ def main() -> int:
     missing = [network.file for network in chosen if not (options.clone / network.file).is_file()]
     if missing or not chosen:
         telemark_run.parser(__doc__, "").error(
-            f"{options.clone}: expected a clone, with {', '.join(missing[:1]) or 'such a network'}"
+            f"{options.clone}: has no {', '.join(missing[:1]) or 'such network'}; pass a clone"
         )
     verdicts = []
     for network in chosen:
         verdicts.append(_verdict(network, options))
         print(f"{network.file:64} {verdicts[-1]}", flush=True)
-    return telemark_run.summed_up(verdicts, options)
+    return telemark_run.print_summary(verdicts, options)
 
 
 def _verdict(network: Network, options: argparse.Namespace) -> str:
@@ -362,7 +362,7 @@ def _verdict(network: Network, options: argparse.Namespace) -> str:
 
 
 def _commands(commands: str, target: str) -> str:
-    """With what stands for our own words."""
+    """Replace `register_read` and {frames} by the commands of the target."""
     read = re.sub(r"^register_read (\S+)$", REGISTER_READ[target], commands, flags=re.MULTILINE)
     return read.replace("{frames}", FRAMES)
 

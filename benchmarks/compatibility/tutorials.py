@@ -21,34 +21,34 @@ from benchmarks.compatibility.shared.telemark_run import (
     ALL_ANSWERED,
     PINGALL,
     Expected,
-    got_through,
+    connected_runs,
     receiving,
     until,
 )
 
 POD = "pod-topo/topology.json"
-NOTHING = "- (programs at hosts, or a controller that needs sockets)"  # a verdict
+NOTHING = "- (needs programs at hosts, or a controller with sockets)"  # a verdict
 
 
 @dataclass(frozen=True)
 class Exercise:
-    """One run: its commands, and what is expected of its output.
+    """One run of an exercise: its commands and the expected output.
 
-    `virtual` are the commands of virtual time, where there is something to do without programs at
-    hosts, and `virtually` is expected of them.
+    `virtual` are the commands in virtual time, if it is useful without programs at hosts;
+    `virtually` is their expected output.
     """
 
-    name: str  # its folder; behind a comma, which of its topologies
+    name: str  # its folder; after a comma, its topology
     commands: str
     expected: tuple[Expected, ...]
     topology: str = "topology.json"
-    program: str | None = None  # in solution/; None: the exercise's own
+    program: str | None = None  # in solution/; None: the program of the exercise
     virtual: str | None = PINGALL
     virtually: str = ALL_ANSWERED
 
 
 def tunnelled(output: str) -> str | None:
-    """h2 gets two: the message to it, and the one to h3's address through its tunnel."""
+    """Check that h2 receives the message to it and the one to h3's address through its tunnel."""
     received = re.findall(r"dst_id *= (\d+)|dst *= (10\.0\.[23]\.\d)", output)
     seen = [tunnel or address for tunnel, address in received]
     expected = ["10.0.2.2", "2", "10.0.2.2", "2", "10.0.3.3"]
@@ -61,14 +61,14 @@ def calculated(output: str) -> str | None:
 
 
 def marked(output: str) -> str | None:
-    """ECN 1 before the queue builds up, 3 while it is long, 1 again."""
+    """Check ECN: 1 before the queue builds up, 3 while it is long, then 1 again."""
     seen = re.findall(r"tos *= (0x\d+)", output)
     turns = [a for a, b in zip(seen, [None, *seen], strict=False) if a != b]
     return None if turns == ["0x1", "0x3", "0x1"] else f"tos {turns}"
 
 
 def queued(output: str) -> str | None:
-    """The queue of switch 1 was long, that of switch 2 never."""
+    """Check that the queue of switch 1 was long and that of switch 2 never was."""
     traces = re.findall(r"swid *= (\d+)\s*\|\s*\|\s*qdepth *= (\d+)", output)
     longest = {swid: max(int(d) for s, d in traces if s == swid) for swid, _ in traces}
     ok = longest.keys() == {"1", "2"} and longest["1"] > 10 and longest["2"] < 3
@@ -76,7 +76,7 @@ def queued(output: str) -> str | None:
 
 
 def utilised(output: str) -> str | None:
-    """Probes and iperf agree on the rate of the link from switch 1."""
+    """Check that probes and iperf agree on the rate of the link from switch 1."""
     rates = [float(rate) for rate in re.findall(r"Switch 1 - Port \d: ([\d.e+-]+) Mbps", output)]
     found = re.search(r"([\d.]+) ([MG])bits/sec", output)
     if not rates or found is None:
@@ -93,9 +93,9 @@ def balanced(output: str) -> str | None:
 
 
 def walled(output: str) -> str | None:
-    """TCP from inside to outside, not the other way round."""
-    through = got_through(output)
-    return None if through == (True, True, False) else f"iperf got through: {through}"
+    """Check that TCP connects from inside to outside, but not from outside to inside."""
+    connected = connected_runs(output)
+    return None if connected == (True, True, False) else f"iperf connected: {connected}"
 
 
 SEND = './send.py 10.0.2.2 "P4 is cool"'
@@ -195,18 +195,18 @@ EXERCISES = [
 
 def main() -> int:
     parser = telemark_run.parser(__doc__, "p4lang/tutorials")
-    parser.add_argument("--python", default="python3", help="for their controllers")
+    parser.add_argument("--python", default="python3", help="interpreter of the controllers")
     options = parser.parse_args()
     chosen = [each for each in EXERCISES if options.only in (None, each.name)]
     if not (options.clone / "exercises").is_dir() or not chosen:
-        parser.error(f"{options.clone}, {options.only}: expected a clone, and an exercise in it")
+        parser.error(f"{options.clone}, {options.only}: no such clone or exercise")
     verdicts = []
     for exercise in chosen:
         verdict = _verdict(exercise, options)
         print(f"{exercise.name:20} {verdict}", flush=True)
         if verdict != NOTHING:
             verdicts.append(verdict)
-    return telemark_run.summed_up(verdicts, options)
+    return telemark_run.print_summary(verdicts, options)
 
 
 def _verdict(exercise: Exercise, options: argparse.Namespace) -> str:

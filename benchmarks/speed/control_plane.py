@@ -1,9 +1,9 @@
-"""How long does the control plane keep packets waiting? The longest hold of the lock they share.
+"""How long does the control plane delay packets? The longest time that it holds the shared lock.
 
-First each operation on tables of 1,000, 10,000 and 100,000 entries, of each kind, in this process;
-then a switch that passes 100,000 packets a second while 100,000 entries are written, read and aged.
-What interrupts a virtual machine counts as CPU time of what it interrupts. It only adds: so a table
-with a long hold is measured up to three times, and of each operation the shortest one stands.
+First, each operation runs in this process on tables of 1,000, 10,000 and 100,000 entries of each
+match kind. Then a switch forwards 100,000 packets/s while 100,000 entries are written, read and
+aged. Interrupts of a virtual machine count as CPU time of the interrupted thread and only add to
+it. Therefore a table with a long hold is measured up to three times and the shortest hold counts.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -23,7 +23,7 @@ from benchmarks.speed.shared.pipeline import keys
 from benchmarks.speed.shared.switch_chain import ANY_CORE, FRAME_BYTES, Processes, received, tool
 from minip4.compiler import compile_p4
 from minip4.engine.engine import Engine
-from telemark.errors import TestbedError
+from telemark.errors import IDLE_MACHINE, TestbedError
 from telemark.results.report import Report, table
 from telemark.session import cli
 from telemark.session.run import Run
@@ -33,25 +33,25 @@ SIZES, QUICK_SIZES = (1_000, 10_000, 100_000), (1_000, 5_000)
 TABLE, ACTION, CELLS = "ControlIngress.entries", "ControlIngress.note", "ControlIngress.cells"
 PACKETS_PER_S = 100_000
 RING_FRAMES = 16_384  # of a port's receive ring: 4 MB in slots of 256 bytes
-SECONDS = 2.0  # of packets at a time, until the controller is through
-RING_US = RING_FRAMES / PACKETS_PER_S * 1e6  # for which a ring bears that nobody takes packets
-SHARE = 0.01  # of it that a hold may take
-TURNS = 3
+SECONDS = 2.0  # duration of one run of the generator, which is restarted until the end
+RING_US = RING_FRAMES / PACKETS_PER_S * 1e6  # how long the ring can buffer unread packets
+SHARE = 0.01  # the part of RING_US that a hold may take
+MAX_TRIES = 3
 
 
 class Longest(NamedTuple):
-    """The longest hold of an operation."""
+    """The longest hold of the lock by an operation."""
 
     operation: str
     table: str
     entries: int
-    us: float  # by the wall clock
-    cpu_us: float  # CPU time that a hold took, at most
-    words: int  # of memory that a hold was for, at most
+    us: float  # wall clock
+    cpu_us: float  # largest CPU time of a hold
+    words: int  # largest number of memory words that a hold was for
 
 
-class Held:
-    """The longest hold of each operation, in one table."""
+class HoldMeasurement:
+    """The longest hold of each operation on one table."""
 
     def __init__(self, kind: str, count: int, seed: int) -> None:
         self.kind, self.count = kind, count
@@ -60,7 +60,7 @@ class Held:
         self._keys = [key for key, _ in keys(kind, count, random.Random(seed))]
 
     def measure(self) -> None:
-        """Do everything once."""
+        """Run each operation once."""
         count = self.count
         self._note("insert, one by one", self._insert)
         self._note("read", lambda: self._engine.table_entries(TABLE))
@@ -108,10 +108,10 @@ class Held:
 
 
 def holds_of(kind: str, count: int, seed: int) -> list[Longest]:
-    """What Held finds, without what only one turn of several had."""
+    """Return the holds of each operation: the shortest of up to MAX_TRIES measurements."""
     rows: list[Longest] = []
-    for _ in range(TURNS):
-        held = Held(kind, count, seed)
+    for _ in range(MAX_TRIES):
+        held = HoldMeasurement(kind, count, seed)
         held.measure()
         pairs = zip(rows or held.rows, held.rows, strict=True)
         rows = [min(pair, key=lambda row: row.cpu_us) for pair in pairs]
@@ -121,7 +121,7 @@ def holds_of(kind: str, count: int, seed: int) -> list[Longest]:
 
 
 class Load:
-    """Sends packets, in a thread, until it is told to stop."""
+    """A thread that sends packets until the `with` block ends."""
 
     def __init__(self, processes: Processes) -> None:
         self.sent, self.error = 0, None
@@ -144,8 +144,11 @@ class Load:
             self.sent += self._processes.finish(process)[0]
 
 
-def at_work(run: Run, entries: int) -> tuple[int, int, dict[str, Any]]:
-    """Packets sent and lost, and the switch's counters, while a controller does everything."""
+def measure_under_load(run: Run, entries: int) -> tuple[int, int, dict[str, Any]]:
+    """Run all controller operations under load.
+
+    Returns the packets sent, the packets lost and the counters of the switch.
+    """
     with Processes(run.folder) as processes:
         switch, before = Switch(processes, run.folder), received("t")
         with Load(processes) as load:
@@ -154,16 +157,16 @@ def at_work(run: Run, entries: int) -> tuple[int, int, dict[str, Any]]:
                 act()
         counters = switch.stop()
         if switch.aged < entries:
-            raise AssertionError(f"{switch.aged} times an entry was told to be idle, of {entries}")
+            raise AssertionError(f"{switch.aged} of {entries} entries were reported as idle")
         return load.sent, load.sent - (received("t") - before), counters
 
 
 def steps(switch: Switch, entries: int) -> list[tuple[str, Callable[[], object]]]:
-    """What the controller does, in order. Entries age all the while."""
+    """Return the operations of the controller, in order. Entries age during all of them."""
 
     def read() -> None:
         if (found := switch.read()) != entries:
-            raise AssertionError(f"{found} entries read, of {entries}")
+            raise AssertionError(f"read {found} of {entries} entries")
 
     insert, change, delete = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
     return [
@@ -180,20 +183,20 @@ def steps(switch: Switch, entries: int) -> list[tuple[str, Callable[[], object]]
 
 def experiment(options: argparse.Namespace, run: Run) -> Report:
     if options.target != "minip4" or options.time != "real":
-        raise TestbedError("this benchmark is of minip4, in real time")
+        raise TestbedError("this benchmark measures minip4 in real time")
     sizes = QUICK_SIZES if options.quick else SIZES
     rows = []
     for kind in KINDS:
         for count in sizes:
             run.progress.update(f"{count:,} entries, {kind}")
             rows += holds_of(kind, count, options.seed)
-    sent, lost, counters = at_work(run, sizes[-1])
+    sent, lost, counters = measure_under_load(run, sizes[-1])
     return report(rows, sent, lost, counters["control_plane"], sizes[-1])
 
 
 def report(rows: list[Longest], sent: int, lost: int, control_plane: dict[str, Any],
            entries: int) -> Report:  # fmt: skip
-    """Holds against what the receive ring bears."""
+    """Compare the holds with the capacity of the receive ring."""
     waited_us = control_plane["packets_waited_longest_ns"] / 1e3
     work = [Longest(what, "at work", entries, hold["longest_ns"] / 1e3,
                     hold["longest_cpu_ns"] / 1e3, hold["max_words"])
@@ -201,21 +204,21 @@ def report(rows: list[Longest], sent: int, lost: int, control_plane: dict[str, A
     max_cpu_us = max(row.cpu_us for row in [*rows, *work])
     if lost and max_cpu_us < RING_US:
         raise TestbedError(
-            f"run invalid: {lost} of {sent} packets lost; the receive ring bears {RING_US:.0f} us, "
-            f"no hold had more than {max_cpu_us:.0f} us of CPU time, but the longest took "
-            f"{max(row.us for row in work):.0f} us and packets waited {waited_us:.0f} us; leave "
-            "the machine more idle"
+            f"run invalid: {lost} of {sent} packets lost; the receive ring buffers "
+            f"{RING_US:.0f} us, no hold took more than {max_cpu_us:.0f} us of CPU time, but the "
+            f"longest lasted {max(row.us for row in work):.0f} us and packets waited "
+            f"{waited_us:.0f} us; {IDLE_MACHINE}"
         )
     claims = [
         AtMost(f"packets lost of {sent:,} while {entries:,} entries are written, read and aged, "
                "at most", lost, 0),
-        AtMost("longest hold, CPU time, to what the receive ring bears at that rate, at most",
+        AtMost("longest hold (CPU time) / buffering time of the receive ring, at most",
                max(row.cpu_us for row in rows) / RING_US, SHARE),
     ]  # fmt: skip
     columns = ("operation", "table", "entries", "longest hold, us", "its CPU time at most, us",
                "words")  # fmt: skip
     waits = [("times", float(control_plane["packets_waited"])), ("longest, us", waited_us),
-             ("the receive ring bears, us", RING_US)]  # fmt: skip
+             ("buffering time of the receive ring, us", RING_US)]  # fmt: skip
     tables = [
         table("Holds", columns, [*rows, *work]),
         table("Packets that waited for the control plane", ("what", "value"), waits),

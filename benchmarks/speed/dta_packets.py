@@ -1,8 +1,8 @@
-"""Ten million reports of random keys, packet by packet: is every answer right or empty?
+"""Ten million reports with random keys through a P4 translator: is every answer correct or empty?
 
-A P4 translator takes each report, in virtual time, and makes its requests of it; the responder
-checks the iCRC of each and writes. Then memory must be that of a model, byte by byte; all keys are
-asked for, and as many that nobody reported, and the answers held against theory.
+In virtual time, a P4 translator converts each report to RDMA requests; the responder checks the
+iCRC of each request and executes it. The memory must then equal a model byte for byte. All keys are
+queried, and as many keys that were not reported, and the answers are compared with theory.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from dta_stores import BITS, Filled, asked, report, slots_for
 from mininet.topo import SingleSwitchTopo
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
+from benchmarks.speed.dta_stores import BITS, Filled, asked, report, slots_for
 from collectors.dta.hashes import Words
 from collectors.dta.key_write import Store, slot
 from collectors.dta.load import Load, Reports
@@ -38,7 +38,7 @@ from telemark.session import cli
 from telemark.session.run import Run
 
 REPORTS, QUICK_REPORTS = 10_000_000, 50_000
-SHARE = 50_000  # reports that are sent between two lines of progress
+SHARE = 50_000  # reports sent between two progress messages
 COPIES = 2
 INTERVAL_NS = 1000
 LEAD_NS, SETTLE_NS = 1_000_000, 10_000_000
@@ -47,7 +47,7 @@ FILE = "store"
 
 
 class Translated(NamedTuple):
-    """What was reported, in the order in which it was, and what the responder did."""
+    """The reports in the order of sending, and the counters of the responder."""
 
     keys: Words  # (n, 4)
     data: Words  # (n, 1)
@@ -56,7 +56,7 @@ class Translated(NamedTuple):
 
 
 def frames_of(reports: Reports) -> list[bytes]:
-    """From h1 to h2. They are of one length, so their headers are the same."""
+    """Return the frames from h1 to h2. All have one length, so their headers are equal."""
     ends = Ether(src="00:00:00:00:00:01", dst="00:00:00:00:00:02")
     ip = IP(src="10.0.0.1", dst="10.0.0.2") / UDP(sport=PORT, dport=PORT, chksum=0)
     head = bytes(ends / ip / Raw(reports.payloads[0]))[:HEADERS_BYTES]
@@ -64,7 +64,7 @@ def frames_of(reports: Reports) -> list[bytes]:
 
 
 async def translated(count: int, run: Run) -> Translated:
-    """Have so many reports sent, in shares, each key twice into the store in the run's folder."""
+    """Send `count` reports, in shares; each key is written twice to the store."""
     slots = slots_for(count)
     area = Area(slot(1), slots, partial(KeyWriteStore, 1, slots, BITS), file=FILE)
     there = collector("h2", "10.0.0.2", [area], run.folder)
@@ -95,17 +95,17 @@ async def translated(count: int, run: Run) -> Translated:
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
     if options.time == "real":
-        raise TestbedError("--time real: a machine loses some of so many: expected --time virtual")
+        raise TestbedError("--time real: would lose some of the reports; use --time virtual")
     count = QUICK_REPORTS if options.quick else REPORTS
     return reported(await translated(count, run), run)
 
 
 def reported(found: Translated, run: Run) -> Report:
-    """Memory against the model, and answers against theory."""
+    """Compare the memory with the model and the answers with theory."""
     count, slots = len(found.keys), slots_for(len(found.keys))
     memory, model = Region(slot(1), slots, run.folder / FILE), Region(slot(1), slots)
     Store(model.records, BITS).write(found.keys, found.data, COPIES)
-    rng = np.random.default_rng([run.seed, count])  # not that of the reports
+    rng = np.random.default_rng([run.seed, count])  # differs from the one of the reports
     others = rng.integers(1 << 32, size=(count, 4), dtype=np.uint32)
     made = Filled(Store(memory.records, BITS), found.keys, found.data, others, COPIES)
     answers = report([asked(made, which) for which in ("written", "absent")])

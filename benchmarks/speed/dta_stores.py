@@ -1,9 +1,9 @@
-"""Ten million random keys in a Key-Write store: is every answer right or empty, as theory says?
+"""Ten million random keys in a Key-Write store: is every answer correct or empty, as in theory?
 
-The store is filled as a translator fills it (Store.write, whose memory experiments/dta_keywrite.py
-holds against the P4 translator's). Then all keys are asked for, and as many that were never
-written. With 31 bits of checksum one of ten million may be wrong, which theory has, too. It also
-tells how many queries a second one core answers.
+The store is filled as by a translator (Store.write, which experiments/dta_keywrite.py compares with
+the P4 translator). Then all keys are queried, and as many keys that were not written. With a
+checksum of 31 bits, theory expects about one wrong answer. The benchmark also reports the rate of
+queries per core.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -26,14 +26,14 @@ from telemark.session import cli
 from telemark.session.run import Run
 
 KEYS, QUICK_KEYS = 10_000_000, 1_000_000
-LOAD = 0.6  # about: slots are a power of two
+LOAD = 0.6  # approximate: the number of slots is a power of two
 BITS = 31
 COPIES = (1, 2, 4)
-SHARE = 100_000  # keys that are asked for at a time
+SHARE = 100_000  # keys per query
 
 
 class Asked(NamedTuple):
-    """What came of queries."""
+    """Results of queries."""
 
     copies: int
     keys: str  # written or absent
@@ -44,7 +44,7 @@ class Asked(NamedTuple):
 
 
 class Filled(NamedTuple):
-    """A store and what was written to it."""
+    """A store, the entries written to it, and keys that were not written."""
 
     store: Store
     keys: Words
@@ -54,12 +54,12 @@ class Filled(NamedTuple):
 
 
 def slots_for(count: int) -> int:
-    """Of a store in which so many keys are about LOAD."""
+    """Return the slots of a store with a load of about LOAD for `count` keys."""
     return 1 << round(np.log2(count / LOAD))
 
 
 def filled(count: int, copies: int, rng: np.random.Generator) -> Filled:
-    """Of `count` random keys, at LOAD."""
+    """Fill a store with `count` random keys, at LOAD."""
     words = rng.integers(1 << 32, size=(count, 9), dtype=np.uint32)
     keys, others, data = (np.ascontiguousarray(words[:, a:b]) for a, b in ((0, 4), (4, 8), (8, 9)))
     store = Store(Region(slot(1), slots_for(count)).records, BITS)
@@ -68,7 +68,7 @@ def filled(count: int, copies: int, rng: np.random.Generator) -> Filled:
 
 
 def counted(made: Filled, which: str, first: int) -> tuple[int, int]:
-    """Right and wrong answers of a share of the keys."""
+    """Return the right and the wrong answers for a share of the keys."""
     part = slice(first, first + SHARE)
     keys = (made.keys if which == "written" else made.others)[part]
     found, data = made.store.query(keys, made.copies, Policy.PLURALITY)
@@ -77,7 +77,7 @@ def counted(made: Filled, which: str, first: int) -> tuple[int, int]:
 
 
 def asked(made: Filled, which: str) -> Asked:
-    """Ask for all keys, a share at a time."""
+    """Query all keys, one share at a time."""
     begun = time.perf_counter()
     answers = [counted(made, which, first) for first in range(0, len(made.keys), SHARE)]
     taken_s = time.perf_counter() - begun
@@ -96,7 +96,7 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 def report(rows: Sequence[Asked]) -> Report:
-    """All counts against theory."""
+    """Compare all counts with theory."""
     chances = []
     for row in rows:
         load = row.queries / slots_for(row.queries)

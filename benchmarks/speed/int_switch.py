@@ -1,8 +1,7 @@
-"""What INT costs a switch: CPU time a packet in each role, beside a router and AM-PM's switch.
+"""What does INT cost a switch? CPU time per packet in each role, and of a router and AM-PM.
 
-The same packets of 242 bytes through p4src/int/int.p4, p4src/routing/router.p4 and
-p4src/ampm/ampm.p4, in one process on one core. Absolute figures are printed, never checked: only
-ratios within the run are.
+The same packets of 242 bytes pass p4src/int/int.p4, p4src/routing/router.p4 and
+p4src/ampm/ampm.p4, in one process on one core. Only ratios within the run are checked.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -31,7 +30,7 @@ IN, OUT, TO_COLLECTOR = 1, 2, 3
 HOST, NODE = 0x020000000002, 1
 FRAMES = 1024
 INSTRUCTIONS = 0xF000  # node, ports, latency, queue: 4 words
-HOPS = (1, 2, 5)  # on the stack of packets in transit
+HOPS = (1, 2, 5)  # on the INT stack of packets in transit
 SESSION = 500
 ROUNDS, QUICK_ROUNDS = 7, 1
 ANY = Ternary(0, 0)
@@ -52,12 +51,12 @@ class Sample:
 
 
 def transit(hops: int) -> str:
-    """The name of the measurement with so many hops on the stack before."""
+    """Return the name of the measurement with `hops` earlier hops on the stack."""
     return f"INT, transit, {hops} hop{'s' * (hops > 1)} before"
 
 
 class IntSwitch:
-    """An engine of the INT program: from port 1 to port 2."""
+    """An engine with the INT program that forwards from port 1 to port 2."""
 
     def __init__(self, engine: Engine, *, inside: bool) -> None:
         self.engine = engine
@@ -76,27 +75,27 @@ class IntSwitch:
         self.engine.table_add(name, key, action, values, priority)
 
     def watch(self, dst_port: int) -> "IntSwitch":
-        """Make it the source of INT-MD for what goes to this port."""
+        """Make the switch the INT-MD source of packets to this UDP port."""
         watch = f"{ARRIVAL}.watch"
         self.add(f"{watch}.int_list", [*[ANY] * 4, Ternary(dst_port, 0xFFFF)],
                  f"{watch}.embed_data", [INSTRUCTIONS, 255, 0, 0xFFFFFFFF], 1)  # fmt: skip
         return self
 
     def report(self) -> "IntSwitch":
-        """Have it report each packet with INT."""
+        """Report each packet with INT."""
         reports = f"{DEPARTURE}.packet.flow_reports"
         self.engine.table_set_default(f"{reports}.flow_reports", f"{reports}.report_all", [])
         self.engine.mirror_set(SESSION, [(TO_COLLECTOR, 0)])
         return self
 
     def passed(self, frames: Sequence[bytes]) -> list[bytes]:
-        """The frames as they leave."""
+        """Return the forwarded frames."""
         return [out for frame in frames for port, out in self.engine.process(IN, frame, 0)
                 if port == OUT]  # fmt: skip
 
 
 def int_roles(frames: list[bytes]) -> dict[str, Repeat]:
-    """INT's switch in each role."""
+    """Return the INT switch in each role."""
     engine = Engine(compile_p4(P4SRC / "int" / "int.p4").bmv2_json)
 
     def switch(*, inside: bool = True) -> IntSwitch:

@@ -1,8 +1,8 @@
-"""Does the line carry 100,000 small packets a second, and what does each switch pay for one?
+"""Does a line of switches sustain 100,000 small packets/s, and what does each packet cost?
 
 h1 sends a paced flow to h2 over a line of switches that run an AM-PM program. Every packet must
-arrive, the books must balance, and no kernel may have dropped anything. A switch's cost is the CPU
-time of its data plane's thread, the kernel's work for it included, by packets that it received.
+arrive, the packet accounting must balance, and no kernel may drop a packet. The cost of a switch is
+the CPU time of its data-plane thread, including kernel time, per received packet.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -26,17 +26,17 @@ from telemark.session.run import Run
 from telemark.traffic.flows import Flow, FlowRecord, Traffic
 from topologies.line import Line
 
-START_NS = 500_000_000  # for the senders to get ready
+START_NS = 500_000_000  # lead time for the senders
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rate", type=cli.positive_int, default=100_000, metavar="PPS",
-        help="packets a second (default: %(default)s)",
+        help="packets/s (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
         "--size", type=cli.positive_int, default=64, metavar="BYTES",
-        help="length of a frame, without its check sequence (default: %(default)s)",
+        help="frame length without FCS (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
         "--seconds", type=cli.positive_int, metavar="S", help="duration (default: 10)"
@@ -47,16 +47,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--program", default="p4src/ampm/ampm.p4", metavar="P4",
-        help="what the switches run (default: %(default)s)",
+        help="P4 program of the switches (default: %(default)s)",
     )  # fmt: skip
-    parser.add_argument(
-        "--capture", action="store_true", help="have every switch capture all ports, too"
-    )
+    parser.add_argument("--capture", action="store_true", help="capture all ports of all switches")
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What one switch did, and what it took."""
+    """Packets and CPU time of one switch."""
 
     switch: str
     packets: int  # received
@@ -78,7 +76,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 async def fill_tables(net: Network) -> None:
-    """Have every switch forward to both hosts."""
+    """Install forwarding entries to both hosts in all switches."""
     for name in net.topo.switches():
         switch = net.switch(name)
         settings = fy.SwitchOptions(
@@ -90,14 +88,14 @@ async def fill_tables(net: Network) -> None:
 
 @contextlib.asynccontextmanager
 async def countdown(run: Run, seconds: int) -> AsyncIterator[None]:
-    """Tell the time that is left, while the traffic flows."""
+    """Show the remaining time while the traffic flows."""
 
-    async def tell() -> None:
+    async def show_time() -> None:
         for left in range(seconds, 0, -1):
             run.progress.update(f"sending: {left} s left")
             await asyncio.sleep(1)
 
-    task = asyncio.create_task(tell())
+    task = asyncio.create_task(show_time())
     try:
         yield
     finally:
@@ -105,7 +103,7 @@ async def countdown(run: Run, seconds: int) -> AsyncIterator[None]:
 
 
 def report(net: Network, record: FlowRecord, accounting: PacketAccounting) -> Report:
-    """Hold what arrived against what was sent, and tell the cost."""
+    """Compare received with sent packets and report the cost per switch."""
     costs = [cost_of(net, name) for name in net.topo.switches()]
     latency_us = (record.received["received_ns"] - record.received["sent_ns"]) / 1000
     p50, p99, worst = (float(np.percentile(latency_us, q)) for q in (50, 99, 100))
@@ -118,7 +116,7 @@ def report(net: Network, record: FlowRecord, accounting: PacketAccounting) -> Re
     )
     by_switch = table(
         "Cost by switch",
-        ("switch", "packets", "CPU, ns a packet", "CPU, % of a core"),
+        ("switch", "packets", "CPU, ns/packet", "CPU, % of a core"),
         [(c.switch, c.packets, c.cpu_ns_per_packet, 100 * c.cpu_s / span_s) for c in costs],
     )
     return Report(
@@ -127,7 +125,7 @@ def report(net: Network, record: FlowRecord, accounting: PacketAccounting) -> Re
             Check("packets sent", sent, record.flow.count),
             Check("packets lost", sent - received, 0),
             Check(
-                "packets that kernels dropped at the switches",
+                "packets dropped by the kernel at switches",
                 sum(c.kernel_drops for c in costs),
                 0,
             ),
@@ -143,7 +141,7 @@ def report(net: Network, record: FlowRecord, accounting: PacketAccounting) -> Re
 
 
 def cost_of(net: Network, name: str) -> Cost:
-    """What one switch did, once the network has ended."""
+    """Return the cost of one switch; the network must have ended."""
     counters = net.counters[name]
     packets = counters["engine"]["received"]
     cpu_ns = counters["driver"]["cpu_ns"]

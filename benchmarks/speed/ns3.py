@@ -1,8 +1,8 @@
-"""Virtual time against ns-3: the same fabrics, flows and packets in both, one after the other.
+"""Virtual time compared with ns-3: the same fabrics, flows and packets.
 
-Leaf-spine fabrics of IPv4 routers as in virtual.py; ns-3 gets the same nodes, links, routes and
-flows, and both must bring every packet to its host, over as many routers. Rates are by CPU time of
-the part that simulates. It needs ns-3: Debian's, or better an optimised build of your own.
+Leaf-spine fabrics of IPv4 routers as in virtual.py. ns-3 gets the same nodes, links, routes and
+flows; both must deliver every packet over the same number of routers. Rates are per CPU time of the
+simulation. The benchmark needs ns-3: Debian's package, or better your own optimised build.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from matplotlib.figure import Figure
-from virtual import FABRICS, LINK, RATE_PPS, Sample, add_options, flows_of, measure
 
 from benchmarks.speed.shared.ns3 import Ns3
+from benchmarks.speed.virtual import FABRICS, LINK, RATE_PPS, Sample, add_options, flows_of, measure
 from telemark.errors import TestbedError
 from telemark.results import plots
 from telemark.results.report import Check, Report, Table, table
@@ -27,24 +27,24 @@ from topologies.leaf_spine import LeafSpine
 
 SOURCE = Path(__file__).parent / "cpp" / "fabric.cc"
 LIBRARIES = ("ns3-core", "ns3-network", "ns3-internet", "ns3-point-to-point")
-HOST_LINK = (10**11, 0)  # bit/s and ns; virtual time has a plain wire there
+HOST_LINK = (10**11, 0)  # bit/s and ns; in virtual time, host links have no rate
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What ns-3 did with one fabric, and what it took."""
+    """Results of ns-3 for one fabric."""
 
     received: int
     hops: int
     set_up_s: float
     took_s: float
     memory_mb: float
-    has_log: int  # whether its log was compiled in: 0 or 1
+    has_log: int  # 1 if logging was compiled in, else 0
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One fabric, once, in both. Rates are by CPU time, with one core."""
+    """One run of one fabric in both simulators. Rates are per CPU time of one core."""
 
     round: int
     switches: int
@@ -52,7 +52,7 @@ class Pair:
     hops: int
     minip4_hops_per_s: float
     ns3_hops_per_s: float
-    times: float  # minip4's rate by ns-3's
+    times: float  # rate of minip4 / rate of ns-3
     minip4_memory_mb: float
     ns3_memory_mb: float
     minip4_set_up_s: float
@@ -60,17 +60,17 @@ class Pair:
 
 
 def outcome_of(output: str) -> Outcome:
-    """What the scenario printed: a name and a number a line. Raises TestbedError."""
+    """Parse the output of the scenario: a name and a number per line. Raises TestbedError."""
     try:
         values = {name: float(value) for name, value in map(str.split, output.splitlines())}
         whole = {name: int(values.pop(name)) for name in ("received", "hops", "has_log")}
         return Outcome(**whole, **values)  # type: ignore[arg-type]
     except (KeyError, TypeError, ValueError):
-        raise TestbedError(f"ns-3 printed what is no outcome: {output[:200]!r}") from None
+        raise TestbedError(f"ns-3: cannot parse its output: {output[:200]!r}") from None
 
 
 def describe(topo: LeafSpine, flows: list[Flow]) -> Iterator[str]:
-    """The lines that cpp/fabric.cc reads: nodes, links, routes, flows."""
+    """Yield the input lines of cpp/fabric.cc: nodes, links, routes, flows."""
     numbers = {name: number for number, name in enumerate([*topo.switches(), *topo.hosts()])}
     addresses = {host: topo.nodeInfo(host)["ip"].split("/")[0] for host in topo.hosts()}
     yield from ("router" for _ in topo.switches())
@@ -98,7 +98,7 @@ def describe(topo: LeafSpine, flows: list[Flow]) -> Iterator[str]:
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
     if options.time != "virtual":
-        raise TestbedError("this measures virtual time: add --time virtual")
+        raise TestbedError("this benchmark measures virtual time: add --time virtual")
     ns3 = Ns3(run.folder, SOURCE, LIBRARIES)
     sizes = sorted(options.switches or ([10, 100] if options.quick else FABRICS))
     options.packets = options.packets or (30 if options.quick else 100)
@@ -115,12 +115,12 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
             )
             name = f"{switches} switches, round {number + 1}"
             checks += [
-                Check(f"{name}: packets received, of those sent", ours.packets, accounting.sent),
+                Check(f"{name}: packets received", ours.packets, accounting.sent),
                 Check(f"{name}: packets received in ns-3", theirs.received, ours.packets),
                 Check(f"{name}: hops in ns-3", theirs.hops, ours.hops),
             ]
             pairs.append(pair(ours, theirs))
-    kind = "its log compiled in: slower" if theirs.has_log else "optimised"
+    kind = "with logging compiled in: slower" if theirs.has_log else "optimised"
     return Report(
         samples=[asdict(each) for each in pairs],
         checks=checks,
@@ -129,14 +129,15 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
             "times ns-3": {n: statistics.median(of(pairs, n, "times")) for n in sizes},
         },
         figure=draw(pairs),
-        caption=f"{options.flows:,} flows over a leaf-spine, in minip4 and in ns-3 {ns3.version} "
-        f"({kind}), on one core; median, least and most of {plots.count(rounds, 'round')}.",
-        tables=[summary(pairs, f"minip4 in virtual time, and ns-3 {ns3.version} ({kind})")],
+        caption=f"{options.flows:,} flows over a leaf-spine fabric, in minip4 and ns-3 "
+        f"{ns3.version} ({kind}), on one core; median, minimum and maximum of "
+        f"{plots.count(rounds, 'round')}.",
+        tables=[summary(pairs, f"minip4 in virtual time and ns-3 {ns3.version} ({kind})")],
     )
 
 
 def pair(ours: Sample, theirs: Outcome) -> Pair:
-    """Both on one fabric, in one round."""
+    """Combine the results of both simulators for one fabric in one round."""
     rate = theirs.hops / theirs.took_s
     return Pair(
         ours.round, ours.switches, ours.packets, ours.hops, ours.hops_per_s, rate,
@@ -145,14 +146,14 @@ def pair(ours: Sample, theirs: Outcome) -> Pair:
 
 
 def of(pairs: list[Pair], switches: int, what: str) -> list[float]:
-    """A column of one size."""
+    """Return the values of one column for one size."""
     return [getattr(each, what) for each in pairs if each.switches == switches]
 
 
 def summary(pairs: list[Pair], title: str) -> Table:
-    """Medians; of memory the least: in this process what larger fabrics took before remains."""
+    """Return a table of medians; memory is the minimum, before larger fabrics ran."""
     columns = ("switches", "million hops", "minip4, hops/s", "ns-3, hops/s", "times",
-               "least - most", "minip4, MB", "ns-3, MB", "set-up, s", "ns-3, s")  # fmt: skip
+               "min - max", "minip4, MB", "ns-3, MB", "set-up, s", "ns-3, s")  # fmt: skip
     rows = []
     for size in sorted({each.switches for each in pairs}):
         middle = {what: statistics.median(of(pairs, size, what)) for what in
@@ -166,11 +167,11 @@ def summary(pairs: list[Pair], title: str) -> Table:
             round(min(of(pairs, size, "ns3_memory_mb"))), middle["minip4_set_up_s"],
             middle["ns3_set_up_s"],
         ))  # fmt: skip
-    return table(f"{title}: CPU time of one core, medians of the rounds", columns, rows)
+    return table(f"{title}: per CPU time of one core, medians of the rounds", columns, rows)
 
 
 def draw(pairs: list[Pair]) -> Figure:
-    """Hops a second of both, against the number of switches."""
+    """Draw the hop rates of both simulators against the number of switches."""
     figure, (axes,) = plots.figure()
     sizes = sorted({each.switches for each in pairs})
     for what, label in (("minip4_hops_per_s", "minip4"), ("ns3_hops_per_s", "ns-3")):
@@ -184,7 +185,7 @@ def draw(pairs: list[Pair]) -> Figure:
     axes.minorticks_off()
     axes.set_yscale("log")
     axes.set_xlabel("Switches")
-    axes.set_ylabel("Switch-hops (millions/s)")
+    axes.set_ylabel("Switch-hop rate (millions/s)")
     plots.legend(axes, 2)
     return figure
 

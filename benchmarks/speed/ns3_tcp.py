@@ -1,8 +1,8 @@
-"""TCP of virtual time beside ns-3's: the same bottleneck, flows and losses' probability in both.
+"""TCP in virtual time compared with ns-3's TCP: same bottleneck, flows and loss probability.
 
-A link with a queue of 0.25 to 2 times delay x rate, ten flows on one link, and losses at random.
-Where the queue decides, both must carry as much; what random losses leave is told, each model's
-own. It needs ns-3: apt install libns3-dev.
+A link with a queue of 0.25 to 2 BDP, ten flows on one link, and random losses. With a queue, the
+goodput of both must agree; with random losses, it is only reported, since it depends on the model.
+The benchmark needs ns-3: apt install libns3-dev.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -33,16 +33,16 @@ from telemark.traffic.tcp import TcpFlow, TcpRecord
 SOURCE = Path(__file__).parent / "cpp" / "bottleneck.cc"
 LIBRARIES = ("ns3-core", "ns3-network", "ns3-internet", "ns3-point-to-point", "ns3-applications")
 ROUTER = "p4src/routing/router.p4"
-VARIANTS = {"reno": "TcpLinuxReno", "cubic": "TcpCubic"}  # ns-3's that count segments as Linux does
-SEGMENT_BYTES, FRAME_BYTES, NS3_FRAME_BYTES = 1448, 1514, 1502  # Ethernet's header, or PPP's
-SETTLED_S, BETWEEN_S = 10.0, 0.1  # from when on it counts; between the flows' beginnings
-RATE_BPS, DELAY_US = 20_000_000, 15_000  # of the queues' link, each way
+VARIANTS = {"reno": "TcpLinuxReno", "cubic": "TcpCubic"}  # ns-3 classes that count as Linux does
+SEGMENT_BYTES, FRAME_BYTES, NS3_FRAME_BYTES = 1448, 1514, 1502  # with Ethernet or PPP header
+SETTLED_S, BETWEEN_S = 10.0, 0.1  # start of the measurement; interval between starts of flows
+RATE_BPS, DELAY_US = 20_000_000, 15_000  # of the bottleneck with a queue; one-way delay
 WITHIN, FAIR = 0.02, 0.95
 
 
 @dataclass(frozen=True)
 class Link:
-    """A bottleneck, and how many flows share it."""
+    """A bottleneck and the number of flows that share it."""
 
     name: str
     rate_bps: int
@@ -53,7 +53,7 @@ class Link:
 
     @property
     def goodput_bps(self) -> float:
-        """Of a full link."""
+        """Goodput of a fully used link."""
         return self.rate_bps * SEGMENT_BYTES / FRAME_BYTES
 
 
@@ -67,7 +67,7 @@ LOSSES = [Link(f"{100 * loss:g} % lost", 10**8, 10_000, 1000, loss)
 
 @dataclass(frozen=True)
 class Sample:
-    """What flows got of one link in both, of what it carries; their fairness is Jain's index."""
+    """Share of one link's capacity used in both simulators, and Jain's fairness index."""
 
     link: str
     congestion: str
@@ -75,12 +75,12 @@ class Sample:
     ns3: float
     minip4_fairness: float
     ns3_fairness: float
-    minip4_constant: float  # segments a round trip (without queue) times the root of what is lost
+    minip4_constant: float  # segments per RTT (without queue) * sqrt(loss probability)
     ns3_constant: float
 
 
 class Bottleneck(Topo):
-    """h1 - s1 - h2: the link to h2 is slow."""
+    """h1 - s1 - h2 with a slow link to h2."""
 
     def build(self, link: Link) -> None:
         switch = self.addSwitch("s1")
@@ -94,36 +94,36 @@ class Bottleneck(Topo):
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seconds", type=cli.seconds, metavar="S",
-        help="that are measured (default: 200; 30 with --quick)",
+        help="duration of the measurement (default: 200; 30 with --quick)",
     )  # fmt: skip
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
     if options.time != "virtual":
-        raise TestbedError("this is about virtual time: add --time virtual")
+        raise TestbedError("this benchmark measures virtual time: add --time virtual")
     ns3 = Ns3(run.folder, SOURCE, LIBRARIES)
     seconds = options.seconds or (30.0 if options.quick else 200.0)
     samples = []
     for link in (*QUEUES, SHARED, *LOSSES):
         for kind in VARIANTS:
-            ours = await got(link, kind, seconds, run)
+            ours = await measure(link, kind, seconds, run)
             run.progress.update(f"{link.name}, {kind}, in ns-3")
-            said = ns3.run("\n".join(describe(link, kind, seconds, run.seed)))
-            samples.append(sample(link, kind, ours, got_of(said, seconds)))
+            output = ns3.run("\n".join(describe(link, kind, seconds, run.seed)))
+            samples.append(sample(link, kind, ours, parse_goodputs(output, seconds)))
     return Report(
         samples=[asdict(each) for each in samples],
         checks=checks(samples),
         metrics={"ns-3": ns3.version},
         figure=draw(samples),
         caption=f"{seconds:g} s of TCP in minip4's virtual time and in ns-3 {ns3.version}. "
-        "(a) Of a full link, with queues in units of delay x rate. (b) Segments a round trip times "
-        "the square root of what is lost.",
+        "(a) Share of the link capacity, with queues in units of the BDP. (b) Segments per RTT "
+        "times the square root of the loss probability.",
         tables=[summary(samples, ns3.version)],
     )
 
 
-async def got(link: Link, kind: str, seconds: float, run: Run) -> list[float]:
-    """Bits a second of each flow, in minip4."""
+async def measure(link: Link, kind: str, seconds: float, run: Run) -> list[float]:
+    """Return the goodput of each flow in minip4, in bit/s."""
     name = f"{link.name} {kind}".replace(" ", "-").replace("%", "percent")
     last_s = SETTLED_S + seconds
     flows = [
@@ -140,15 +140,18 @@ async def got(link: Link, kind: str, seconds: float, run: Run) -> list[float]:
     for number in range(link.flows):
         record = records[number]
         assert isinstance(record, TcpRecord)
-        came_s = (record.received["time_ns"].astype(np.int64) - traffic.start_ns) / 1e9
-        at = np.searchsorted(came_s, [SETTLED_S, last_s])
+        received_s = (record.received["time_ns"].astype(np.int64) - traffic.start_ns) / 1e9
+        at = np.searchsorted(received_s, [SETTLED_S, last_s])
         before, after = np.append(0, record.received["bytes"])[at]
         found.append(8 * float(after - before) / seconds)
     return found
 
 
 def describe(link: Link, kind: str, seconds: float, seed: int) -> Iterator[str]:
-    """The lines that cpp/bottleneck.cc reads. Its link takes as long for a shorter frame."""
+    """Yield the input lines of cpp/bottleneck.cc.
+
+    The rate is scaled so that ns-3's shorter frames have the same transmission time.
+    """
     rate_bps = round(link.rate_bps * NS3_FRAME_BYTES / FRAME_BYTES)
     yield (
         f"link {rate_bps} {1000 * link.delay_us} {link.queue_packets} {link.loss_probability} "
@@ -159,16 +162,16 @@ def describe(link: Link, kind: str, seconds: float, seed: int) -> Iterator[str]:
     yield f"measure {round(1e9 * SETTLED_S)} {round(1e9 * (SETTLED_S + seconds))}"
 
 
-def got_of(output: str, seconds: float) -> list[float]:
-    """Bits a second of each flow, by what the scenario printed. Raises TestbedError."""
+def parse_goodputs(output: str, seconds: float) -> list[float]:
+    """Return the goodput of each flow in bit/s from the scenario's output. Raises TestbedError."""
     try:
         return [8 * int(line.split()[1]) / seconds for line in output.splitlines()]
     except (IndexError, ValueError):
-        raise TestbedError(f"ns-3 printed what is no outcome: {output[:200]!r}") from None
+        raise TestbedError(f"ns-3: cannot parse its output: {output[:200]!r}") from None
 
 
 def sample(link: Link, kind: str, ours: list[float], theirs: list[float]) -> Sample:
-    """One link in both."""
+    """Combine the results of both simulators for one link."""
     rtt_s = 2 * link.delay_us / 1e6
     to_constant = rtt_s / 8 / SEGMENT_BYTES * sqrt(link.loss_probability)
     return Sample(
@@ -183,9 +186,9 @@ def fairness(rates: list[float]) -> float:
 
 
 def checks(samples: list[Sample]) -> list[Check]:
-    """Where a queue decides, both are alike; each shares a link fairly."""
+    """Check that both agree on links with a queue and that ten flows share a link fairly."""
     names = [link.name for link in (*QUEUES, SHARED)]
-    alike = [Check(f"{s.link}, {s.congestion}: share of the link, minip4 by ns-3",
+    alike = [Check(f"{s.link}, {s.congestion}: share of the link, minip4 / ns-3",
                    s.minip4 / s.ns3, 1, WITHIN) for s in samples if s.link in names]  # fmt: skip
     fair = [AtLeast(f"{s.link}, {s.congestion}: Jain's index", s.minip4_fairness, FAIR)
             for s in samples if s.link == SHARED.name]  # fmt: skip
@@ -193,16 +196,16 @@ def checks(samples: list[Sample]) -> list[Check]:
 
 
 def summary(samples: list[Sample], version: str) -> Table:
-    """A row for each link and variant."""
-    columns = ("link", "TCP", "minip4", "ns-3", "by ns-3", "Jain's index", "ns-3's", "constant",
-               "ns-3's constant")  # fmt: skip
+    """Return a table with a row per link and variant."""
+    columns = ("link", "TCP", "minip4", "ns-3", "minip4 / ns-3", "Jain's index", "Jain's, ns-3",
+               "constant", "constant, ns-3")  # fmt: skip
     rows = [(s.link, s.congestion, s.minip4, s.ns3, s.minip4 / s.ns3, s.minip4_fairness,
              s.ns3_fairness, s.minip4_constant, s.ns3_constant) for s in samples]  # fmt: skip
-    return table(f"Shares of a full link: minip4, and ns-3 {version}", columns, rows)
+    return table(f"Share of the link capacity: minip4 and ns-3 {version}", columns, rows)
 
 
 def draw(samples: list[Sample]) -> Figure:
-    """Left: of a full link, by queue. Right: the constant of the square-root law, by loss."""
+    """Draw the share of the link by queue (left) and the square-root-law constant (right)."""
     figure, (left, right) = plots.figure(2)
     for kind in VARIANTS:
         ours = [s for s in samples if s.congestion == kind]
@@ -213,7 +216,7 @@ def draw(samples: list[Sample]) -> Figure:
                 label = f"{kind}, {simulator.replace('ns3', 'ns-3')}"
                 axes.plot(names, [getattr(s, simulator + what) for s in these], style, label=label)
     left.set_ylabel("Share of the link")
-    right.set_ylabel("Segments a round trip x sqrt(loss)")
+    right.set_ylabel("Segments per RTT x sqrt(loss)")
     right.set_ylim(bottom=0)
     for axes in (left, right):
         axes.tick_params("x", rotation=30)

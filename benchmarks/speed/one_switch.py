@@ -1,7 +1,7 @@
-"""What does one switch cost in virtual time? As many packets as P4sim's artifact sends through one.
+"""What does one switch cost in virtual time? The same number of packets as in P4sim's artifact.
 
-Between two hosts, with a link of 10 Gbit/s each; by CPU time, with the source and the receiver.
-P4sim (bmv2 inside ns-3) published 1,743 s for that, of a debug build: compare it with care.
+One switch connects two hosts over links of 10 Gbit/s. The cost is CPU time, including source and
+receiver. P4sim (bmv2 inside ns-3) published 1,743 s for its debug build: compare with care.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -38,7 +38,7 @@ class OneSwitch(Topo):
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
     if options.time != "virtual":
-        raise TestbedError("this measures virtual time: add --time virtual")
+        raise TestbedError("this benchmark measures virtual time: add --time virtual")
     packets = QUICK_PACKETS if options.quick else PACKETS
     samples = [await measure(number, packets, run) for number in range(ROUNDS)]
     took_s = [float(sample["cpu_s"]) for sample in samples]
@@ -48,12 +48,12 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         checks=[Check(f"round {sample['round']}: packets lost", packets - sample["received"], 0)
                 for sample in samples],
         metrics={"median CPU time, s": statistics.median(took_s)},
-        tables=[table("Through one switch", ("packets", "CPU s, median", "least", "most"), rows)],
+        tables=[table("Through one switch", ("packets", "CPU s, median", "min", "max"), rows)],
     )  # fmt: skip
 
 
 async def measure(number: int, packets: int, run: Run) -> dict[str, int | float]:
-    """A sample: what it took, once the network is there."""
+    """Return a sample: the CPU time after the network was set up."""
     with Network(OneSwitch(), run, program=ROUTER, name=f"round-{number}", capture=False) as net:
         async with connections(net) as switches:
             await switches["s1"].write([+entry for entry in routing_entries(net, "s1", [])])

@@ -1,9 +1,9 @@
-"""Ten million records over RoCE, as fast as they go: does memory hold exactly those not lost?
+"""Ten million records over RoCE at full speed: does memory hold exactly the delivered records?
 
-A sender writes numbered records over a veth to the RoCE responder in software (UC), each into a
-slot of its own; of one in a thousand a bit is wrong, which the iCRC has to tell. Then the whole
-region is compared: each record that was counted neither as refused, by the responder, nor as
-dropped, by the kernel, has to lie in its slot byte for byte, and all other slots have to be empty.
+A sender writes numbered records over a veth pair to the software RoCE responder (UC), each to its
+own slot. One in a thousand has a bit error, which the iCRC must detect. Then the whole region is
+compared: each record that was neither refused by the responder nor dropped by the kernel must be in
+its slot byte for byte, and all other slots must be empty.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -31,32 +31,32 @@ from collectors.roce.raw_socket_nic import Card
 from collectors.roce.region import TCP, Region
 from collectors.roce.softnic import SoftNic
 from minip4.native.build import program
-from telemark.errors import TestbedError
+from telemark.errors import IDLE_MACHINE, TestbedError
 from telemark.results.report import Check, Report, table
 from telemark.session import cli
 from telemark.session.run import Run
 
 RECORDS, QUICK_RECORDS = 10_000_000, 100_000
-SHARE = 1_000_000  # records that are sent, and compared, between two lines of progress
+SHARE = 1_000_000  # records sent, or compared, between two progress messages
 SPOILED_EVERY = 1000
 COLLECTOR, WRITER = "10.66.0.2", Peer("10.66.0.1", qpn=0x100, psn=0)
 MACS = {"collector": "02:00:00:00:00:02", "sender": "02:00:00:00:00:01"}
-FACTORS = np.arange(1, TCP.itemsize // 2, 2, dtype=np.uint32)  # of a record's words: as in number.c
-PATIENCE_S = 2.0  # without a further frame: what was not counted by then is lost
-MOST_DROPPED = 0.9
+FACTORS = np.arange(1, TCP.itemsize // 2, 2, dtype=np.uint32)  # of a record's words, see number.c
+IDLE_TIMEOUT_S = 2.0  # without a further frame: the missing records are lost
+MAX_DROPPED = 0.9
 NO_IPV6 = Path("/proc/sys/net/ipv6/conf/default/disable_ipv6")
 
 
-class Held(NamedTuple):
-    """What slots of the region hold."""
+class SlotCounts(NamedTuple):
+    """The number of slots by content."""
 
     right: int  # their own record, byte for byte
     empty: int
     wrong: int  # anything else
 
     @classmethod
-    def by(cls, slots: NDArray[Any], first: int) -> "Held":
-        """Held by slots, shape (n,) of TCP, of the records `first` and those after it."""
+    def count(cls, slots: NDArray[Any], first: int) -> "SlotCounts":
+        """Count slots, an array of TCP of shape (n,), of record `first` and those after it."""
         words = slots.view(">u4").reshape(len(slots), -1)
         numbers = np.arange(first, first + len(slots), dtype=np.uint32)
         is_empty = ~words.any(axis=1)
@@ -66,14 +66,14 @@ class Held(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of the records."""
+    """The number of records by outcome."""
 
     sent: int
-    spoiled: int
-    accepted: int  # by the responder's count, as the next two
-    refused: int  # by their iCRC
+    spoiled: int  # sent with a bit error
+    accepted: int  # counted by the responder, as the next two
+    refused: int  # wrong iCRC
     refused_else: int
-    dropped: int  # by the kernel: the packet socket's ring was full, or the veth's queue
+    dropped: int  # by the kernel: ring of the packet socket or queue of the veth was full
     right: int
     empty: int
     wrong: int
@@ -81,7 +81,7 @@ class Outcome(NamedTuple):
 
 
 class Sender:
-    """The process that sends."""
+    """The process that sends records."""
 
     def __init__(self, template: Path) -> None:
         path = program([FOLDER / "c" / "number.c", C_FOLDER / "crc.c"], include=[C_FOLDER])
@@ -99,7 +99,7 @@ class Sender:
         self._process.communicate()
 
     def send(self, first: int, count: int) -> None:
-        """Records from `first` on; back when the last one is out. Raises TestbedError."""
+        """Send `count` records from `first` on and wait for the last. Raises TestbedError."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{first} {count}\n")
         self._process.stdin.flush()
@@ -108,11 +108,11 @@ class Sender:
     def _await_word(self, word: str) -> None:
         assert self._process.stdout is not None
         if self._process.stdout.readline().strip() != word:
-            raise TestbedError("the sender of records failed")
+            raise TestbedError("record sender: failed")
 
 
 def write_template(path: Path, target: Target) -> None:
-    """The frame of record 0, but for the record and the iCRC."""
+    """Write the frame of record 0 without the record and the iCRC."""
     header = RETH(va=target.base, rkey=target.rkey, length=TCP.itemsize)
     bth = BTH(opcode=Op.WRITE_ONLY | UC, dqpn=target.qpn, icrc=0)
     ip = IP(src=WRITER.address, dst=COLLECTOR, flags="DF") / UDP(sport=49152, chksum=0)
@@ -122,7 +122,7 @@ def write_template(path: Path, target: Target) -> None:
 
 @contextmanager
 def veth() -> Iterator[None]:
-    """From "sender" to "collector", where the kernel says nothing by itself."""
+    """Set up a veth pair "sender" - "collector" on which the kernel sends no packets."""
     if NO_IPV6.exists():
         NO_IPV6.write_text("1")
     run(f"ip link add collector address {MACS['collector']} type veth "
@@ -137,7 +137,7 @@ def veth() -> Iterator[None]:
 
 
 def counted(nic: SoftNic, card: Card) -> tuple[int, int, int, int]:
-    """Accepted, refused by iCRC, refused by else, and dropped, so far."""
+    """Return the records accepted, refused by iCRC, refused otherwise and dropped so far."""
     counts = nic.counts()
     refused = counts.refused["ICRC"]
     between = json.loads(run("ip -j -s link show sender"))[0]["stats64"]["tx"]["dropped"]
@@ -146,17 +146,17 @@ def counted(nic: SoftNic, card: Card) -> tuple[int, int, int, int]:
 
 
 def await_all(nic: SoftNic, card: Card, sent: int) -> tuple[int, int, int, int]:
-    """counted(), when all that was sent is, or nothing more comes."""
+    """Return counted() when all sent records are counted, or no more arrive."""
     before, changed_s = (-1, -1, -1, -1), time.monotonic()
-    while sum(now := counted(nic, card)) != sent and time.monotonic() < changed_s + PATIENCE_S:
+    while sum(now := counted(nic, card)) != sent and time.monotonic() < changed_s + IDLE_TIMEOUT_S:
         if now != before:
             before, changed_s = now, time.monotonic()
         time.sleep(0.01)
     return now
 
 
-def offered(count: int, run: Run) -> Outcome:
-    """Send so many records, and look at the region. Raises TestbedError."""
+def send_records(count: int, run: Run) -> Outcome:
+    """Send `count` records and compare the region. Raises TestbedError."""
     region = Region(TCP, count)
     nic = SoftNic(COLLECTOR, mac=MACS["collector"])
     target = nic.connect(nic.register(region), WRITER, transport=Transport.UC)
@@ -173,7 +173,7 @@ def offered(count: int, run: Run) -> Outcome:
     held = []
     for first in range(0, count, SHARE):
         run.progress.update(f"comparing {count:,} slots, from {first:,} on")
-        held.append(Held.by(region.records[first : first + SHARE], first))
+        held.append(SlotCounts.count(region.records[first : first + SHARE], first))
     right, empty, wrong = (sum(each) for each in zip(*held, strict=True))
     return Outcome(count, len(range(0, count, SPOILED_EVERY)), *counts, right, empty, wrong,
                    counts[0] / taken_s)  # fmt: skip
@@ -181,16 +181,16 @@ def offered(count: int, run: Run) -> Outcome:
 
 def experiment(options: argparse.Namespace, run: Run) -> Report:
     if options.time == "virtual":
-        raise TestbedError("--time virtual: full speed is of real time alone")
-    return report(offered(QUICK_RECORDS if options.quick else RECORDS, run))
+        raise TestbedError("--time virtual: this benchmark measures real time; use --time real")
+    return report(send_records(QUICK_RECORDS if options.quick else RECORDS, run))
 
 
 def report(found: Outcome) -> Report:
-    """The region against what was counted. Raises TestbedError where hardly a record came."""
-    if found.dropped > MOST_DROPPED * found.sent:
+    """Compare the region with the counters. Raises TestbedError if most records were dropped."""
+    if found.dropped > MAX_DROPPED * found.sent:
         raise TestbedError(
             f"run invalid: the kernel dropped {found.dropped / found.sent:.0%} of the records; "
-            "leave the machine more idle"
+            f"{IDLE_MACHINE}"
         )
     kept = found.sent - found.refused - found.refused_else - found.dropped
     columns = ("sent", "spoiled", "refused", "dropped", "in their slots", "empty", "wrong",
@@ -200,11 +200,10 @@ def report(found: Outcome) -> Report:
     return Report(
         samples=[found._asdict()],
         checks=[
-            Check("records in their slots, of those neither dropped nor refused", found.right,
-                  kept),
-            Check("of which the responder says that it wrote them", found.accepted, found.right),
-            Check("slots that hold anything else", found.wrong, 0),
-            Check("frames refused that were not spoiled",
+            Check("records in their slots", found.right, kept),
+            Check("records counted by the responder", found.accepted, found.right),
+            Check("slots with wrong content", found.wrong, 0),
+            Check("frames refused without a bit error",
                   found.refused_else + max(0, found.refused - found.spoiled), 0),
         ],
         tables=[table("Records and slots", columns, [row])],

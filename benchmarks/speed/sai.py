@@ -1,8 +1,8 @@
-"""How fast is a router in the shape of SAI, with full tables?
+"""How fast is a router with the structure of SAI and full tables?
 
-10,000 routes and 500 ternary entries, written by a P4Runtime controller; every packet passes two
-ACLs, the longest prefix, a group of 16 next hops (or none), next hop, router interface and
-neighbor. `p4/sai_router.p4` has this structure; with --program, a copy of SAI's own program is
+A P4Runtime controller writes 10,000 routes and 500 ternary entries. Every packet passes two ACLs,
+the LPM table, a group of 16 next hops (or none), and the tables of next hops, router interfaces and
+neighbors. `p4/sai_router.p4` has this structure; with --program, a copy of SAI's own program is
 measured (sonic-pins, sai_p4/instantiations/google/middleblock.p4), with its P4Info.
 """
 
@@ -38,8 +38,8 @@ from benchmarks.speed.shared.switch_chain import (
     ROUTER,
     SWITCH_CORE,
     TRAIN,
+    Chain,
     Processes,
-    Row,
     compile_router,
     tool,
 )
@@ -50,7 +50,7 @@ from minip4.runtime.service.pipeline import Pipeline
 from minip4.runtime.service.turns import Turns
 from minip4.runtime.status import StatusError
 from minip4.runtime.switch import control
-from telemark.errors import TestbedError
+from telemark.errors import IDLE_MACHINE, TestbedError
 from telemark.results.report import Check, Report, table
 from telemark.session import cli
 from telemark.session.run import Run
@@ -65,17 +65,17 @@ WRITE_CHUNK = 1000
 
 Repeat = Callable[[int], object]
 
-logging.getLogger("finsy").setLevel(logging.ERROR)  # it warns that the switch has no gNMI
+logging.getLogger("finsy").setLevel(logging.ERROR)  # hides its warning that gNMI is missing
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--program", type=Path, default=OWN, metavar="P4",
-        help="a program of SAI's (default: benchmarks/speed/p4/sai_router.p4)",
+        help="a SAI program (default: benchmarks/speed/p4/sai_router.p4)",
     )  # fmt: skip
     parser.add_argument(
         "--p4info", type=Path, metavar="FILE",
-        help="its P4Info, as text (default: as minip4 compiles it)",
+        help="its P4Info as text (default: compiled by minip4)",
     )  # fmt: skip
 
 
@@ -89,7 +89,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Flow:
-    """What a paced sender sent through the switch, and what the switch did with it."""
+    """Frames of a paced sender, and the counters of the switch."""
 
     sent: int
     arrived: int
@@ -116,7 +116,7 @@ class Benchmark:
     def take(self) -> None:
         """Measure everything."""
         compile_router(self.run.folder)
-        tool("generate")  # compiled now, not within a measurement
+        tool("generate")  # compile before the measurement
         pipelines = {f"SAI, to {leads}": self._pipeline(leads) for leads in LEADS}
         pipelines["IPv4 router, 10,000 routes"] = self._router()
         for number in range(self._rounds):
@@ -124,19 +124,19 @@ class Benchmark:
             for name, repeat in pipelines.items():
                 cost = cost_ns(repeat, FRAMES, 20 if self._rounds == 1 else 100)
                 self.samples.append(Sample(f"pipeline, {name}", "ns", cost, number))
-            with self._row(ROUTER) as row:
-                self._saturate("IPv4 router, 10 routes", row, number)
+            with self._chain(ROUTER) as chain:
+                self._saturate("IPv4 router, 10 routes", chain, number)
             for leads in LEADS:
-                with self._row(SAI, "--control", str(self._control)) as row:
+                with self._chain(SAI, "--control", str(self._control)) as chain:
                     asyncio.run(self._fill(leads))
-                    kpps = self._pace(row)
+                    kpps = self._pace(chain)
                     self.samples.append(
                         Sample(f"64 B, paced, SAI, to {leads}", "kpps", kpps, number)
                     )
-                    self._saturate(f"SAI, to {leads}", row, number)
+                    self._saturate(f"SAI, to {leads}", chain, number)
 
     def _pipeline(self, leads: str) -> Repeat:
-        """An engine with full tables, which forwards FRAMES frames."""
+        """Return a function that forwards FRAMES frames with an engine with full tables."""
         engine = Engine(self._program)
         schema = fy.P4Schema(self._p4info)
         try:
@@ -145,14 +145,14 @@ class Benchmark:
             turns = Turns(has_pauses=False)
             for error in filter(None, asyncio.run(pipeline.write(updates, 0, turns))):
                 raise error
-        except (StatusError, ValueError) as error:  # finsy's, of names that are not there
-            raise TestbedError(f"the program is none in SAI's shape: {error}") from error
+        except (StatusError, ValueError) as error:  # finsy: unknown names
+            raise TestbedError(f"the program does not have SAI's structure: {error}") from error
         rng = random.Random(self._seed)
         frames = [frame(NETWORK | rng.getrandbits(32 - NETWORK_LENGTH)) for _ in range(FRAMES)]
         return repeat_forwarded(engine, frames)
 
     def _router(self) -> Repeat:
-        """benchmarks/speed/p4/ipv4_lpm.p4 with as many routes, for comparison."""
+        """Return the baseline: benchmarks/speed/p4/ipv4_lpm.p4 with the same number of routes."""
         engine = Engine(compile_p4(OWN.parent / f"{ROUTER}.p4").bmv2_json)
         rng = random.Random(self._seed)
         routes = keys("lpm", 10_000, rng)
@@ -168,7 +168,7 @@ class Benchmark:
         return entries(leads, translated=translated, seed=self._seed)
 
     async def _fill(self, leads: str) -> None:
-        """What a controller does: push the program and write its tables."""
+        """Push the program and write its tables, as a controller does."""
         settings = fy.SwitchOptions(p4info=self._info_path(), p4blob=self._blob)
         async with fy.Switch("sai", ADDRESS, settings) as switch:
             updates = [+entry for entry in self._entries(leads)]
@@ -180,65 +180,64 @@ class Benchmark:
         path.write_text(str(self._p4info))
         return path
 
-    def _saturate(self, measure: str, row: Row, number: int) -> None:
+    def _saturate(self, measure: str, chain: Chain, number: int) -> None:
         for train, kind in ((TRAIN, "trains"), (1, "singles")):
-            kpps = row.delivered_pps(0, self._seconds, train) / 1e3
+            kpps = chain.delivered_pps(0, self._seconds, train) / 1e3
             self.samples.append(Sample(f"64 B, {kind}, {measure}", "kpps", kpps, number))
 
-    def _pace(self, row: Row) -> float:
-        """Send 100 kpps, of which none may be lost; return the kpps that arrived."""
+    def _pace(self, chain: Chain) -> float:
+        """Send 100 kpps without loss; return the received kpps."""
         before = received_and_sent(control.call(self._control, "counters"))
-        sent, arrived, duration_ns = row.deliver(LOSSLESS_PPS, self._seconds, 1)
+        sent, arrived, duration_ns = chain.deliver(LOSSLESS_PPS, self._seconds, 1)
         counters = control.call(self._control, "counters")
         dropped_by_kernel = sum(sum(port["kernel"].values()) for port in counters["ports"].values())
         if dropped_by_kernel:
             raise TestbedError(
-                f"run invalid: the kernel dropped packets ({dropped_by_kernel}); leave the machine "
-                "more idle"
+                f"run invalid: the kernel dropped {dropped_by_kernel} packets; {IDLE_MACHINE}"
             )
         now = received_and_sent(counters)
         if now[0] - before[0] != sent:
             raise TestbedError(
-                f"run invalid: of {sent} frames {now[0] - before[0]} came to the switch; leave the "
-                "machine more idle"
+                f"run invalid: the switch received {now[0] - before[0]} of {sent} frames; "
+                f"{IDLE_MACHINE}"
             )
         self.flows.append(Flow(sent, arrived, counters))
         return arrived * 1e6 / duration_ns
 
     @contextmanager
-    def _row(self, program: str, *options: str) -> Iterator[Row]:
+    def _chain(self, program: str, *options: str) -> Iterator[Chain]:
         with Processes(self.run.folder) as processes:
             given = ("--grpc-server-addr", ADDRESS, *options)
-            row = Row(MINIP4, 1, SWITCH_CORE, processes, {}, program=program, options=given)
+            chain = Chain(MINIP4, 1, SWITCH_CORE, processes, {}, program=program, options=given)
             try:
-                yield row
+                yield chain
             finally:
-                row.remove()
+                chain.remove()
 
 
 def repeat_forwarded(engine: Engine, frames: list[bytes]) -> Repeat:
-    """Has an engine process frames, so many times. Raises TestbedError when it drops one."""
+    """Return a function that processes the frames n times. Raises TestbedError on a drop."""
     for each in frames[:100]:
         if [port for port, _ in engine.process(1, each, 0)] != [OUT_PORT]:
-            raise TestbedError("the program is none in SAI's shape: it does not forward")
+            raise TestbedError("the program does not have SAI's structure: it does not forward")
     return lambda rounds: engine.repeat(1, frames, rounds, 0)
 
 
 def received_and_sent(counters: dict[str, Any]) -> tuple[int, int]:
-    """Frames that port 1 took in, and that port 2 gave out."""
+    """Return the frames received by port 1 and sent by port 2."""
     ports = counters["ports"]
     return ports["1"]["received_packets"], ports["2"]["transmitted_packets"]
 
 
 def accounting_mismatch(counters: dict[str, Any]) -> int:
-    """Packets of which the switch does not say where they went."""
+    """Return the number of packets that the switch's counters do not account for."""
     engine = dict(counters["engine"])
     taken_in = engine.pop("received") + engine.pop("replicas")
     return taken_in - sum(engine.values())
 
 
 def read_p4info(path: Path) -> p4i.P4Info:
-    """P4Info in protobuf's text format. Raises TestbedError."""
+    """Read P4Info in protobuf text format. Raises TestbedError."""
     try:
         p4info: p4i.P4Info = text_format.Parse(path.read_text(), p4i.P4Info())
     except (OSError, UnicodeDecodeError, text_format.ParseError) as error:
@@ -248,14 +247,14 @@ def read_p4info(path: Path) -> p4i.P4Info:
 
 def experiment(options: argparse.Namespace, run: Run) -> Report:
     if options.target == "bmv2" or options.time != "real":
-        raise TestbedError("this benchmark is of minip4, in real time")
+        raise TestbedError("this benchmark measures minip4 in real time")
     benchmark = Benchmark(options, run)
     benchmark.take()
     return report(options.program.name, benchmark.samples, benchmark.flows)
 
 
 def report(program: str, samples: list[Sample], flows: list[Flow]) -> Report:
-    """Compare rounds; and hold what arrived against what was sent."""
+    """Compare the pipelines within rounds, and received with sent packets."""
     grouped: dict[tuple[str, str], list[float]] = {}
     for sample in samples:
         grouped.setdefault((sample.measure, sample.unit), []).append(sample.value)
@@ -269,13 +268,13 @@ def report(program: str, samples: list[Sample], flows: list[Flow]) -> Report:
         metrics={measure: statistics.median(values) for (measure, _), values in grouped.items()},
         tables=[
             table(f"{program}: 10,000 routes, 500 ternary entries; 64 B with Ethernet header",
-                  ("measure", "median", "least", "most", "unit"), rows),
+                  ("measure", "median", "min", "max", "unit"), rows),
         ],
     )  # fmt: skip
 
 
 def checks(found: dict[str, list[float]], flows: list[Flow]) -> list[Check]:
-    """The claims: that nothing was lost, and ratios within each round. Raises TestbedError."""
+    """Return the claims: no loss, and ratios within each round. Raises TestbedError."""
     claims: list[Check] = []
     for leads in LEADS:
         claims += [
@@ -291,7 +290,7 @@ def checks(found: dict[str, list[float]], flows: list[Flow]) -> list[Check]:
     return [
         *claims,
         Check("paced: packets lost", sum(flow.sent - flow.arrived for flow in flows), 0),
-        Check("paced: packets out of the switch's books",
+        Check("paced: packets not accounted for by the switch",
               sum(abs(accounting_mismatch(flow.counters)) for flow in flows), 0),
     ]  # fmt: skip
 

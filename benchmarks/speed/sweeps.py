@@ -1,10 +1,10 @@
-"""How much sooner is an experiment of many seeds done when its runs are side by side?
+"""How much faster is an experiment with many seeds if its runs are parallel?
 
-Experiments in virtual time are started as users start them, with one process and with as many as
-there are cores, in turns; their samples must be the same bytes. By the wall clock, from the start
-to the end of the command: so the machine must be quiet. Cores may share memory and more, and what
-is none of runs takes one core. So what could be reached is measured, too: by as many commands of
-one process at once, with nothing in common, and by one that has nothing left to run.
+Experiments in virtual time are started as users start them, alternately with one process and with
+one per core; their samples must be the same bytes. The wall time of the whole command counts, so
+the machine must be idle. Cores share caches and memory, and only the runs are parallel. Therefore
+the best possible time is measured, too: with that number of independent commands in parallel, and
+with a command whose runs are all cached.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -31,42 +31,42 @@ from telemark.session import cli
 from telemark.session.run import Run
 from telemark.sweep import options as sweeps
 
-EXPERIMENTS = ("ampm_loss", "ampm_delay", "ampm_reordering")  # those of ten seeds
+EXPERIMENTS = ("ampm_loss", "ampm_delay", "ampm_reordering")  # with ten seeds each
 FOLDER = REPOSITORY / "experiments"
 CLAIMED = 2  # processes
-OVER = 0.05  # of the time of one process: for sharing out, and for a last run that one core does
+OVERHEAD = 0.05  # of the time of one process: for scheduling, and for a last run on one core
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--only", choices=EXPERIMENTS, nargs="+", default=[*EXPERIMENTS], metavar="NAME",
-        help=f"of {', '.join(EXPERIMENTS)} (default: all)",
+        help=f"experiments to run: {', '.join(EXPERIMENTS)} (default: all)",
     )  # fmt: skip
     parser.add_argument(
         "--rounds", type=cli.positive_int, default=3, metavar="N",
-        help="times that each is run, in turns (default: %(default)s)",
+        help="runs of each experiment (default: %(default)s)",
     )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What one experiment took, once."""
+    """One run of one experiment."""
 
     experiment: str
     round: int
     jobs: int
     wall_s: float
     digest: str  # of its samples
-    at_once: int = 1  # such commands, with nothing in common
-    is_kept: bool = False  # all its runs were done: it loads modules, checks and draws
+    at_once: int = 1  # independent commands in parallel
+    is_kept: bool = False  # all runs were cached: the command loads modules, checks and draws
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
     if options.time != "virtual":
-        raise TestbedError("this measures virtual time: add --time virtual")
+        raise TestbedError("this benchmark measures virtual time: add --time virtual")
     jobs = sweeps.jobs(options)
     if jobs == 1:
-        raise TestbedError("one core has nothing side by side: say --jobs 2, for what it is worth")
+        raise TestbedError("one process has no parallel runs; use --jobs 2 or more")
     rounds = 1 if options.quick else options.rounds
     names = options.only[:1] if options.quick else options.only
     samples = [
@@ -88,7 +88,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         checks=[Check("results that are not the same bytes", others, 0), *promised],
         figure=draw(samples, names, jobs),
         caption=f"Wall time of experiments with ten seeds, with 1 and {jobs} processes: median, "
-        f"least and most of {plots.count(rounds, 'round')}.",
+        f"minimum and maximum of {plots.count(rounds, 'round')}.",
         tables=[summary(samples, names), claims_table(promised)],
     )
 
@@ -96,7 +96,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 def measure(
     name: str, number: int, jobs: int, folder: Path, *, quick: bool, is_kept: bool = False
 ) -> Sample:
-    """Run an experiment, all anew; or once more, with all that it kept."""
+    """Run an experiment without cached runs, or with all runs cached (`is_kept`)."""
     out = folder / name
     command = [sys.executable, str(FOLDER / f"{name}.py"), "--time=virtual", f"--jobs={jobs}",
                f"--out={out}"]  # fmt: skip
@@ -106,13 +106,13 @@ def measure(
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     wall_s = time.perf_counter() - began
     if done.returncode != cli.PASSED:
-        raise TestbedError(f"{name} ended with {done.returncode}: {done.stderr.strip()}")
+        raise TestbedError(f"{name}: exit status {done.returncode}: {done.stderr.strip()}")
     digest = hashlib.sha256((out / "samples.csv").read_bytes()).hexdigest()
     return Sample(name, number, jobs, wall_s, digest[:16], is_kept=is_kept)
 
 
 def apart(name: str, number: int, count: int, folder: Path, *, quick: bool) -> Sample:
-    """So many of it at once, each with one process and a folder: until the last ends."""
+    """Run `count` independent commands in parallel, each with one process, until the last ends."""
 
     def one(of: int) -> Sample:
         return measure(name, number, 1, folder / f"apart-{of}", quick=quick)
@@ -124,7 +124,7 @@ def apart(name: str, number: int, count: int, folder: Path, *, quick: bool) -> S
 
 
 def walls_s(samples: list[Sample], name: str, *, alone: bool) -> list[float]:
-    """Of each round: with one process, or with all."""
+    """Return the wall time in each round, with one process (`alone`) or with all."""
     return [
         s.wall_s
         for s in samples
@@ -133,8 +133,10 @@ def walls_s(samples: list[Sample], name: str, *, alone: bool) -> list[float]:
 
 
 def min_shares(samples: list[Sample], name: str) -> list[float]:
-    """What it could take of the time, in each round: runs as commands apart, a core's part of
-    several; and what is none of runs on one core (Amdahl's law)."""
+    """Return the smallest possible share of the time in each round (Amdahl's law).
+
+    Runs take the share that independent commands take per core; the rest stays on one core.
+    """
     several = [s for s in samples if s.experiment == name and s.at_once > 1]
     kept = [s.wall_s for s in samples if s.experiment == name and s.is_kept]
     found = []
@@ -145,7 +147,7 @@ def min_shares(samples: list[Sample], name: str) -> list[float]:
 
 
 def shares(samples: list[Sample], name: str) -> list[float]:
-    """What runs side by side take of the time of runs one after the other, in each round."""
+    """Return the time of parallel runs divided by that of sequential runs, in each round."""
     pairs = zip(
         walls_s(samples, name, alone=False), walls_s(samples, name, alone=True), strict=True
     )
@@ -153,26 +155,26 @@ def shares(samples: list[Sample], name: str) -> list[float]:
 
 
 def claims(samples: list[Sample], names: list[str]) -> list[Check]:
-    """Each experiment's share beside what the machine lets it be, round by round.
+    """Compare each experiment's share with the smallest possible one, per round.
 
     Raises TestbedError.
     """
     return [
         AtMost.of_rounds(
-            f"{name}: share of the time with {CLAIMED} processes, over what could be, at most",
-            over_least(samples, name), OVER)
+            f"{name}: share of the time with {CLAIMED} processes, above the minimum, at most",
+            excess_shares(samples, name), OVERHEAD)
         for name in names
     ]  # fmt: skip
 
 
-def over_least(samples: list[Sample], name: str) -> list[float]:
-    """How much more of the time runs side by side take than they could, in each round."""
+def excess_shares(samples: list[Sample], name: str) -> list[float]:
+    """Return the share of the time above the smallest possible one, in each round."""
     pairs = zip(shares(samples, name), min_shares(samples, name), strict=True)
     return [share - least for share, least in pairs]
 
 
 def summary(samples: list[Sample], names: list[str]) -> Table:
-    """A row for each experiment: medians, and least and most."""
+    """Return a table of medians, minima and maxima per experiment."""
     rows = []
     for name in names:
         found = [walls_s(samples, name, alone=True), walls_s(samples, name, alone=False),
@@ -180,13 +182,13 @@ def summary(samples: list[Sample], names: list[str]) -> Table:
                  shares(samples, name), min_shares(samples, name)]  # fmt: skip
         rows.append((name, *(f"{statistics.median(x):.2f} ({min(x):.2f} to {max(x):.2f})"
                              for x in found)))  # fmt: skip
-    columns = ("experiment", "one process, s", "side by side, s", "all kept, s", "share",
-               "could be")  # fmt: skip
-    return table("Wall time: median (least to most)", columns, rows)
+    columns = ("experiment", "one process, s", "parallel, s", "all cached, s", "share",
+               "min share")  # fmt: skip
+    return table("Wall time: median (min to max)", columns, rows)
 
 
 def draw(samples: list[Sample], names: list[str], jobs: int) -> Figure:
-    """Two bars for each experiment."""
+    """Draw two bars per experiment."""
     figure, (axes,) = plots.figure()
     places = np.arange(len(names))
     for number, (alone, label) in enumerate(((True, "1 process"), (False, f"{jobs} processes"))):

@@ -1,8 +1,7 @@
-"""How fast is minip4? The same packets through it, a plain forwarder, bmv2, and no switch at all.
+"""How fast is minip4? The same packets through minip4, a plain forwarder, bmv2, and no switch.
 
-One IPv4 program, compiled once, runs on minip4 and on bmv2's simple_switch and simple_switch_grpc
-where they are installed. Samples are taken in rounds, each switch once a round, and compared
-within rounds. Absolute figures are printed, never checked: only ratios within the run are.
+One IPv4 program, compiled once, runs on minip4 and, if installed, on bmv2's simple_switch and
+simple_switch_grpc. Each round measures each switch once. Only ratios within rounds are checked.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.speed.shared.claims import AtLeast, AtMost, ratios
 from benchmarks.speed.shared.pipeline import BY_HAND, Pipelines
-from benchmarks.speed.shared.startup import first_packet_s, libraries_alone
+from benchmarks.speed.shared.startup import first_packet_s, measure_libraries
 from benchmarks.speed.shared.switch_chain import (
     ANY_CORE,
     BMV2,
@@ -29,8 +28,8 @@ from benchmarks.speed.shared.switch_chain import (
     NO_SWITCH,
     SWITCH_CORE,
     TRAIN,
+    Chain,
     Processes,
-    Row,
     compile_router,
     find_bmv2,
     resident_mb,
@@ -47,16 +46,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ANY_PACE = 0
-# An unpaced sender starves bmv2: of several paces, the best counts. The others take what comes.
+# An unpaced sender starves bmv2, so the best of several paces counts. Other switches need none.
 PACES = {BMV2[0]: (60_000, 80_000, 100_000, 130_000), BMV2[1]: (60_000, 80_000, 100_000, 130_000)}
 CHAIN_PACES = {BMV2[0]: (25_000, 35_000, 50_000, 70_000), BMV2[1]: (25_000, 35_000, 50_000),
                MINIP4: (ANY_PACE, 250_000, 350_000, 450_000, 550_000)}  # fmt: skip
 LATENCY_PACE = 80_000
 SATURATED = "64 B, saturated"  # in trains, as flows send
-RIVALLED = (SATURATED, "64 B, chain of three", "TCP, one stream")  # what all can do
+COMPARED = (SATURATED, "64 B, chain of three", "TCP, one stream")  # measured for all switches
 SINGLES = "64 B, saturated, no two in a row alike"
 LATENCY = "latency at 80 kpps"
-OWN_LATENCY = "latency at 80 kpps, real-time priority"  # no wait for a core counts
+OWN_LATENCY = "latency at 80 kpps, real-time priority"  # without waiting for a core
 COLD, WARM = "source to first packet, cold", "source to first packet, warm"
 PYTHON = "Python and gRPC alone"
 ROUNDS, QUICK_ROUNDS = 5, 1
@@ -95,9 +94,9 @@ class Benchmark:
         """Measure everything."""
         compile_router(self.run.folder)
         for name in ("generate", "forward", "latency", "tcp"):
-            tool(name)  # compiled now, not within a measurement
-        with self.row(MINIP4, 1):
-            pass  # the same
+            tool(name)  # compile before the measurement
+        with self.chain(MINIP4, 1):
+            pass  # compile before the measurement
         pipelines = Pipelines(self._seed)
         for number in range(self._rounds):
             self._round(number, pipelines)
@@ -106,89 +105,89 @@ class Benchmark:
         def add(measure: str, unit: str, switch: str, value: float) -> None:
             self.samples.append(Sample(measure, unit, switch, value, number))
 
-        def tell(what: str) -> None:
+        def show(what: str) -> None:
             self.run.progress.update(f"round {number + 1} of {self._rounds}: {what}")
 
-        tell("pipelines alone")
+        show("pipelines alone")
         costs = pipelines.measure(20 if self._rounds == 1 else 100)
         for (name, kind), cost_ns in costs.items():
             add(f"pipeline, {name}", "ns", kind, cost_ns)
         for kind in (NO_SWITCH, FORWARDER, MINIP4, *self.bmv2):
-            tell(f"64 B through {kind}")
-            with self.row(kind, 0 if kind == NO_SWITCH else 1) as row:
-                add(SATURATED, "kpps", kind, self._best(row, PACES, TRAIN))
-                add(SINGLES, "kpps", kind, self._best(row, PACES, 1))
+            show(f"64 B through {kind}")
+            with self.chain(kind, 0 if kind == NO_SWITCH else 1) as chain:
+                add(SATURATED, "kpps", kind, self._best(chain, PACES, TRAIN))
+                add(SINGLES, "kpps", kind, self._best(chain, PACES, 1))
                 if kind == MINIP4:
-                    add("memory", "MB", kind, resident_mb(row.switches[0]))
-                self._latency(LATENCY, row, add)
+                    add("memory", "MB", kind, resident_mb(chain.switches[0]))
+                self._latency(LATENCY, chain, add)
                 if kind == MINIP4:
-                    row.run_at_once()
-                    self._latency(OWN_LATENCY, row, add)
+                    chain.set_realtime_priority()
+                    self._latency(OWN_LATENCY, chain, add)
         for kind in (MINIP4, *self.bmv2):
-            tell(f"64 B through three of {kind}")
-            with self.row(kind, 3, ANY_CORE) as row:
-                add("64 B, chain of three", "kpps", kind, self._best(row, CHAIN_PACES, TRAIN))
+            show(f"64 B through three of {kind}")
+            with self.chain(kind, 3, ANY_CORE) as chain:
+                add("64 B, chain of three", "kpps", kind, self._best(chain, CHAIN_PACES, TRAIN))
         for kind in (NO_SWITCH, MINIP4, *self.bmv2):
-            tell(f"TCP through {kind}")
-            with self.row(kind, 0 if kind == NO_SWITCH else 1) as row:
-                add("TCP, one stream", "Gbit/s", kind, gbps(row, self._seconds * 2))
-        self._starts(tell, add)
+            show(f"TCP through {kind}")
+            with self.chain(kind, 0 if kind == NO_SWITCH else 1) as chain:
+                add("TCP, one stream", "Gbit/s", kind, gbps(chain, self._seconds * 2))
+        self._measure_startup(show, add)
 
-    def _latency(self, measure: str, row: Row, add: Add) -> None:
-        for name, value in zip(("p50", "p99", "largest"), latency_us(row, self._seconds),
+    def _latency(self, measure: str, chain: Chain, add: Add) -> None:
+        for name, value in zip(("p50", "p99", "largest"), latency_us(chain, self._seconds),
                                strict=True):  # fmt: skip
-            add(f"{measure}, {name}", "us", row.kind, value)
+            add(f"{measure}, {name}", "us", chain.kind, value)
 
-    def _starts(self, tell: Callable[[str], None], add: Add) -> None:
+    def _measure_startup(self, show: Callable[[str], None], add: Add) -> None:
         with Processes(self.run.folder) as processes:
-            took_s, memory_mb = libraries_alone(processes)
+            took_s, memory_mb = measure_libraries(processes)
             add(WARM, "s", PYTHON, took_s)
             add("memory", "MB", PYTHON, memory_mb)
         with tempfile.TemporaryDirectory(dir=self.run.folder) as cache:
             for measure in (COLD, WARM):
-                tell(measure)
+                show(measure)
                 with Processes(self.run.folder) as processes:
                     took_s = first_packet_s(processes, Path(cache))
                 add(measure, "s", MINIP4, took_s)
 
-    def _best(self, row: Row, paces: Mapping[str, tuple[int, ...]], train: int) -> float:
-        """kpps delivered at the pace that is best for this switch."""
+    def _best(self, chain: Chain, paces: Mapping[str, tuple[int, ...]], train: int) -> float:
+        """Return the delivered kpps at the best pace for this switch."""
         return max(
-            row.delivered_pps(pace, self._seconds, train) / 1e3
-            for pace in paces.get(row.kind, (ANY_PACE,))
+            chain.delivered_pps(pace, self._seconds, train) / 1e3
+            for pace in paces.get(chain.kind, (ANY_PACE,))
         )
 
     @contextmanager
-    def row(self, kind: str, count: int, core: int = SWITCH_CORE) -> Iterator[Row]:
+    def chain(self, kind: str, count: int, core: int = SWITCH_CORE) -> Iterator[Chain]:
         with Processes(self.run.folder) as processes:
-            row = Row(kind, count, core, processes, self.bmv2)
+            chain = Chain(kind, count, core, processes, self.bmv2)
             try:
-                yield row
+                yield chain
             finally:
-                row.remove()
+                chain.remove()
 
 
-def latency_us(row: Row, seconds: float) -> tuple[float, float, float]:
-    """One-way delays: median, 99th percentile, largest."""
+def latency_us(chain: Chain, seconds: float) -> tuple[float, float, float]:
+    """Return one-way delays: median, 99th percentile, maximum."""
     command = [tool("latency"), "g", "t", LATENCY_PACE, seconds, FRAME_BYTES, GENERATOR_CORE]
-    probe = row.processes.start([str(word) for word in command])
-    _sent, _received, p50, p99, largest = row.processes.finish(probe)
+    probe = chain.processes.start([str(word) for word in command])
+    _sent, _received, p50, p99, largest = chain.processes.finish(probe)
     return p50 / 1e3, p99 / 1e3, largest / 1e3
 
 
 def experiment(options: argparse.Namespace, run: Run) -> Report:
     if options.target != "minip4" or options.time != "real":
-        raise TestbedError("this benchmark is of minip4, in real time")
+        raise TestbedError("this benchmark measures minip4 in real time")
     benchmark = Benchmark(options, run)
     benchmark.take()
     return report(benchmark.samples, tuple(benchmark.bmv2))
 
 
-Found = dict[tuple[str, str], list[float]]  # each round's value, of a measure of a switch
+Found = dict[tuple[str, str], list[float]]  # (measure, switch) -> value in each round
 
 
 def report(samples: list[Sample], bmv2: tuple[str, ...]) -> Report:
-    """Compare rounds."""
+    """Compare the switches within rounds."""
     grouped: dict[tuple[str, str, str], list[float]] = {}
     for sample in samples:
         grouped.setdefault((sample.measure, sample.switch, sample.unit), []).append(sample.value)
@@ -198,7 +197,7 @@ def report(samples: list[Sample], bmv2: tuple[str, ...]) -> Report:
          ratio_to_minip4(found, measure, switch))
         for (measure, switch, unit), values in grouped.items()
     ]  # fmt: skip
-    columns = ("measure", "switch", "median", "least", "most", "unit", "minip4 to it")
+    columns = ("measure", "switch", "median", "min", "max", "unit", "minip4 / switch")
     rounds = max(sample.round for sample in samples) + 1
     return Report(
         samples=[asdict(sample) for sample in samples],
@@ -206,13 +205,13 @@ def report(samples: list[Sample], bmv2: tuple[str, ...]) -> Report:
         metrics={f"{measure}: {switch}": statistics.median(values)
                  for (measure, switch), values in found.items()},
         figure=figure(grouped),
-        caption="minip4 and others, with the same packets in one run; median, least and most of "
-        f"{plots.count(rounds, 'round')}. (a) {RIVALLED[0]}. (b) {RIVALLED[1]}. (c) {RIVALLED[2]}.",
+        caption="minip4 and other switches with the same packets; median, minimum and maximum of "
+        f"{plots.count(rounds, 'round')}. (a) {COMPARED[0]}. (b) {COMPARED[1]}. (c) {COMPARED[2]}.",
         tables=[
-            table("64 B with Ethernet header; bmv2's queues: 64 packets; minip4: as short"
-                  " (none builds up without a rate)", columns, rows),
-            table(f"{SATURATED}: minip4, times the best of bmv2's two rows",
-                  ("switch", "times", "least - most of the rounds"), times_bmv2(samples, bmv2)),
+            table("64 B with Ethernet header; queues of bmv2: 64 packets; of minip4: empty, since"
+                  " its ports have no rate", columns, rows),
+            table(f"{SATURATED}: minip4 / the better of bmv2's two rows",
+                  ("switch", "ratio", "min - max of the rounds"), times_bmv2(samples, bmv2)),
         ],
     )  # fmt: skip
 
@@ -225,7 +224,7 @@ def ratio_to_minip4(found: Found, measure: str, switch: str) -> str:
 
 
 def checks(found: Found, bmv2: tuple[str, ...]) -> list[Check]:
-    """The claims; those against bmv2 where it took part. Raises TestbedError."""
+    """Return the claims, including those about bmv2 if it was measured. Raises TestbedError."""
 
     def own(measure: str) -> list[float]:
         return found[measure, MINIP4]
@@ -266,10 +265,10 @@ def checks(found: Found, bmv2: tuple[str, ...]) -> list[Check]:
 
 
 def times_bmv2(samples: list[Sample], bmv2: tuple[str, ...]) -> list[tuple[str, float, str]]:
-    """A saturated switch's rate by that of each bmv2 in the row where this did better.
+    """Return the saturated rate of minip4 divided by the better of the two rates of each bmv2.
 
-    Of the medians, and the least and most of the rounds. It is told, not promised: with what else
-    runs on a machine it changes more than anything here, since bmv2 has several threads.
+    Ratio of the medians, and the range of the rounds. It is reported, not checked: bmv2 has several
+    threads, so the ratio depends on other load more than any other value.
     """
 
     def rates(measure: str, kind: str) -> list[float]:
@@ -286,9 +285,9 @@ def times_bmv2(samples: list[Sample], bmv2: tuple[str, ...]) -> list[tuple[str, 
 
 
 def figure(grouped: dict[tuple[str, str, str], list[float]]) -> "Figure":
-    """Each measure that has rivals: bars of medians, with least and most."""
-    drawn, panels = plots.figure(len(RIVALLED), height_in=1.9)
-    for measure, axes in zip(RIVALLED, panels, strict=True):
+    """Draw bars of the medians of each compared measure, with minimum and maximum."""
+    drawn, panels = plots.figure(len(COMPARED), height_in=1.9)
+    for measure, axes in zip(COMPARED, panels, strict=True):
         taken = [(k[1], k[2], values) for k, values in grouped.items() if k[0] == measure]
         for place, (switch, _, values) in enumerate(taken):
             middle = statistics.median(values)

@@ -1,11 +1,11 @@
-"""TCP of virtual time beside the kernel's: the same network, the same losses packet by packet.
+"""TCP in virtual time compared with the kernel's TCP: same network, same losses packet by packet.
 
-Each flow has two hosts and links of its own, which lose segments at random; others fill a queue as
-long as the link. First in real time, where the hosts' kernel speaks TCP, then in virtual time.
-Compared are goodput, and segments a round trip: goodput times the round trip that TCP measured,
-which a machine that is late makes longer. What waited in a machine that stood still goes on all at
-once, and a short queue has no room for it: in real time all runs at real-time priority, datagrams
-beside the flows tell how many came late, and where too many did, the run is invalid.
+Each flow has its own two hosts and links. Links either lose segments at random or have a short
+queue. Flows run first in real time with the kernel's TCP, then in virtual time. The benchmark
+compares goodput, and segments per round trip: goodput times the measured round-trip time, which a
+loaded machine increases. If a machine stalls, delayed packets leave as a burst that overflows a
+short queue. Therefore all processes have real-time priority in real time, and probe datagrams
+measure how many packets are late; with too many late probes the run is invalid.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -24,7 +24,7 @@ from mininet.topo import Topo
 from controllers.connection import connection
 from controllers.routing import routing_entries
 from telemark.backends.virtual.clock import VirtualClock
-from telemark.errors import TestbedError
+from telemark.errors import IDLE_MACHINE, TestbedError
 from telemark.network import Network
 from telemark.results import plots
 from telemark.results.report import Check, Report, Table, table
@@ -37,16 +37,16 @@ ROUTER = "p4src/routing/router.p4"
 KINDS = ("reno", "cubic")
 SEGMENT_BYTES = 1448
 SETTLED_S = 2.0  # slow start is over
-WITHIN = 0.05  # how far from one the ratio may be
-LATE = 0.06  # round trips longer by more in real time: then goodput tells of the machine
+WITHIN = 0.05  # tolerance of the ratio 1
+LATE = 0.06  # if real round trips are longer by more, goodput depends on the machine
 PROBES_PPS, PROBES_DELAY_US = 1000, 15_000
-LATE_PROBE_NS = 1_000_000  # later than the link says: one and a half segments of the slower links
-MOST_LATE = 0.01  # of the probes: with seven times as many a short queue carried a seventh less
+LATE_PROBE_NS = 1_000_000  # delay above the link's: 1.5 segment times of the slower links
+MAX_LATE = 0.01  # share of the probes; with 0.07, the goodput over a short queue was 1/7 lower
 
 
 @dataclass(frozen=True)
-class Way:
-    """What data meet on their way, and what their acknowledgements do."""
+class PathProfile:
+    """The properties of a path: rate, delay, queue and loss of data; delay of acknowledgements."""
 
     name: str
     rate_bps: int
@@ -55,25 +55,25 @@ class Way:
     loss_probability: float = 0.0
 
 
-WAYS = (
-    *(Way(f"{100 * loss:g} % lost", 10**8, 10_000, 1000, loss)
+PATHS = (
+    *(PathProfile(f"{100 * loss:g} % lost", 10**8, 10_000, 1000, loss)
       for loss in (0.001, 0.005, 0.01, 0.02)),
-    *(Way(f"queue of {share:g} BDP", 20_000_000, 15_000, round(50 * share))
+    *(PathProfile(f"queue of {share:g} BDP", 20_000_000, 15_000, round(50 * share))
       for share in (0.25, 0.5, 1, 2)),
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Case:
-    """One flow."""
+    """A path and a congestion control algorithm."""
 
-    way: Way
+    path: PathProfile
     congestion: str
 
 
 @dataclass(frozen=True)
-class Got:
-    """What one flow got, once it had settled."""
+class FlowGoodput:
+    """Goodput, round-trip time and retransmissions of one flow after slow start."""
 
     goodput_bps: float
     rtt_ms: float
@@ -81,36 +81,36 @@ class Got:
 
     @property
     def window(self) -> float:
-        """Segments a round trip."""
+        """Segments per round trip."""
         return self.goodput_bps * self.rtt_ms / 8000 / SEGMENT_BYTES
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One flow in both kinds of time."""
+    """One flow in real and virtual time."""
 
-    way: str
+    path: str
     congestion: str
     real_bps: float
     virtual_bps: float
-    goodput: float  # virtual by real; so is what follows
+    goodput: float  # virtual / real, as in the following fields
     window: float
     rtt: float
     retransmitted: float
 
 
 class Star(Topo):
-    """One switch: a0 to b0, a1 to b1, ..., p to q; links behave towards the hosts."""
+    """One switch: a0 to b0, a1 to b1, ..., p to q; links have loss and queues towards hosts."""
 
     def build(self, cases: Sequence[Case]) -> None:
         switch = self.addSwitch("s1")
         for number, case in enumerate(cases):
-            way = case.way
-            back = {"delay_us": way.delay_us, "queue_packets": 1000}
+            path = case.path
+            back = {"delay_us": path.delay_us, "queue_packets": 1000}
             self.addLink(self.addHost(f"a{number}"), switch, **back)
-            there = {**back, "rate_bps": way.rate_bps, "queue_packets": way.queue_packets,
-                     "loss_probability": way.loss_probability}  # fmt: skip
-            self.addLink(self.addHost(f"b{number}"), switch, **there)
+            forward = {**back, "rate_bps": path.rate_bps, "queue_packets": path.queue_packets,
+                       "loss_probability": path.loss_probability}  # fmt: skip
+            self.addLink(self.addHost(f"b{number}"), switch, **forward)
         for probing in "pq":
             self.addLink(self.addHost(probing), switch, delay_us=PROBES_DELAY_US)
 
@@ -118,30 +118,32 @@ class Star(Topo):
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seconds", type=cli.seconds, metavar="S",
-        help="of each flow (default: 60; 12 with --quick)",
+        help="duration of each flow (default: 60; 12 with --quick)",
     )  # fmt: skip
     parser.add_argument(
         "--flows", type=cli.positive_int, default=3, metavar="N",
-        help="of each kind, with losses of their own (default: %(default)s)",
+        help="flows per case, each with its own losses (default: %(default)s)",
     )  # fmt: skip
 
 
 def experiment(options: argparse.Namespace, run: Run) -> Report:
     if options.time != "real":
-        raise TestbedError("this measures the kernel's TCP: it takes --time real, and root")
+        raise TestbedError("this benchmark measures the kernel's TCP: use --time real, as root")
     seconds = options.seconds or (12.0 if options.quick else 60.0)
     if seconds <= SETTLED_S:
-        raise TestbedError(f"--seconds {seconds:g}: flows settle in {SETTLED_S:g}")
+        raise TestbedError(
+            f"--seconds {seconds:g}: must exceed {SETTLED_S:g}, the time of slow start"
+        )
     folder = run.folder / "virtual"
     folder.mkdir()
     samples = []
     late = {}
-    for number, way in enumerate(WAYS):  # not all at once: that is more than a core can carry
-        name = f"way{number}"
-        cases = [Case(way, kind) for kind in KINDS for _ in range(options.flows)]
-        with before_others():
+    for number, path in enumerate(PATHS):  # sequentially: all would overload a core
+        name = f"way{number}"  # part of the seed of losses
+        cases = [Case(path, kind) for kind in KINDS for _ in range(options.flows)]
+        with realtime_priority():
             real, probes = run.clock.run(transfer(name, run, cases, seconds))
-        late[way.name] = late_share(probes)
+        late[path.name] = late_share(probes)
         clock = VirtualClock()
         alike = replace(run, clock=clock, folder=folder)
         virtual, _ = clock.run(transfer(name, alike, cases, seconds))
@@ -152,17 +154,17 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
         checks=checks(samples),
         figure=draw(samples),
         metrics={"late probes": late},
-        caption=f"Virtual time over real time, {seconds:g} s of {options.flows} flows each: mean, "
-        "least and most.",
+        caption=f"Virtual time / real time, {seconds:g} s of {options.flows} flows each: mean, "
+        "minimum and maximum.",
         tables=[summary(samples)],
     )
 
 
 @contextmanager
-def before_others() -> Iterator[None]:
-    """Let what is started meanwhile run before all that does not ask for it (sched(7)).
+def realtime_priority() -> Iterator[None]:
+    """Give real-time priority (sched(7)) to processes started in the `with` block.
 
-    Raises TestbedError where that is not allowed.
+    Raises TestbedError if the machine does not allow it.
     """
     try:
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
@@ -176,8 +178,8 @@ def before_others() -> Iterator[None]:
 
 async def transfer(
     name: str, run: Run, cases: Sequence[Case], seconds: float
-) -> tuple[list[Got], FlowRecord]:
-    """All flows at once, and the probes. The name and the seed say which frames links lose."""
+) -> tuple[list[FlowGoodput], FlowRecord]:
+    """Run all flows and the probes. The name and the seed determine which frames links lose."""
     with Network(Star(cases), run, program=ROUTER, name=name, capture=False) as net:
         async with connection(net, "s1") as controller:
             await controller.write([+entry for entry in routing_entries(net, "s1", [])])
@@ -189,19 +191,19 @@ async def transfer(
         probes = Flow(len(flows), "p", "q", PROBES_PPS, round(PROBES_PPS * seconds))
         async with Traffic(net, [*flows, probes]) as traffic:
             records = await traffic.finish()
-    fared = [got(records[number], seconds) for number in range(len(cases))]  # type: ignore[arg-type]
-    return fared, records[probes.id]  # type: ignore[return-value]
+    goodputs = [goodput_of(records[number], seconds) for number in range(len(cases))]  # type: ignore[arg-type]
+    return goodputs, records[probes.id]  # type: ignore[return-value]
 
 
 def late_share(probes: FlowRecord) -> float:
-    """Of the probes, those that took longer than their link says, or never came."""
+    """Return the share of probes that were late or lost."""
     took_ns = probes.received["received_ns"] - probes.received["sent_ns"]
     in_time = took_ns <= 1000 * PROBES_DELAY_US + LATE_PROBE_NS
     return 1 - float(np.count_nonzero(in_time)) / len(probes.sent)
 
 
-def got(record: TcpRecord, seconds: float) -> Got:
-    """Of the time in which the flow had settled, and was still sending."""
+def goodput_of(record: TcpRecord, seconds: float) -> FlowGoodput:
+    """Evaluate a flow between the end of slow start and the end of sending."""
 
     def since_s(times_ns: np.ndarray) -> np.ndarray:
         return (times_ns.astype(np.int64) - record.began_ns) / 1e9
@@ -211,90 +213,94 @@ def got(record: TcpRecord, seconds: float) -> Got:
     at_s = since_s(record.progress["time_ns"])
     rtt_us = record.progress["rtt_us"][(at_s >= SETTLED_S) & (at_s < seconds)]
     goodput_bps = 8e9 * float(np.ptp(received["bytes"])) / float(np.ptp(received["time_ns"]))
-    return Got(goodput_bps, float(rtt_us.mean()) / 1000, record.retransmitted_segments)
+    return FlowGoodput(goodput_bps, float(rtt_us.mean()) / 1000, record.retransmitted_segments)
 
 
-def sample(case: Case, real: Got, virtual: Got) -> Sample:
-    """Both kinds of time of one flow."""
+def sample(case: Case, real: FlowGoodput, virtual: FlowGoodput) -> Sample:
+    """Compare virtual with real time for one flow."""
     return Sample(
-        case.way.name, case.congestion, real.goodput_bps, virtual.goodput_bps,
+        case.path.name, case.congestion, real.goodput_bps, virtual.goodput_bps,
         virtual.goodput_bps / real.goodput_bps, virtual.window / real.window,
         virtual.rtt_ms / real.rtt_ms, virtual.retransmitted / real.retransmitted,
     )  # fmt: skip
 
 
 def reject_if_late(samples: list[Sample], late: Mapping[str, float]) -> None:
-    """Raise TestbedError where the machine made round trips longer than TCP's differences are, or
-    stood still too often; `late` is each way's share of probes that were."""
-    if max(late.values()) > MOST_LATE:
+    """Raise TestbedError if the machine delayed round trips or stalled too often.
+
+    `late` is the share of late probes on each path.
+    """
+    if max(late.values()) > MAX_LATE:
         raise TestbedError(
             f"run invalid: {max(late.values()):.1%} of the probes were late by over "
-            f"{LATE_PROBE_NS / 1e6:g} ms; leave the machine more idle"
+            f"{LATE_PROBE_NS / 1e6:g} ms; {IDLE_MACHINE}"
         )
     worst = min(samples, key=lambda each: each.rtt)
     if worst.rtt < 1 - LATE:
         raise TestbedError(
-            f"run invalid: {worst.way}, {worst.congestion}: round trips took "
-            f"{1 / worst.rtt - 1:.0%} longer in real time than the network says; leave the machine "
-            "more idle"
+            f"run invalid: {worst.path}, {worst.congestion}: round trips took "
+            f"{1 / worst.rtt - 1:.0%} longer in real time than in virtual time; {IDLE_MACHINE}"
         )
 
 
 def group_by_case(samples: list[Sample]) -> dict[tuple[str, str], list[Sample]]:
-    """Flows alike, in order."""
+    """Group the flows by path and congestion control, in order."""
     cases: dict[tuple[str, str], list[Sample]] = {}
     for each in samples:
-        cases.setdefault((each.way, each.congestion), []).append(each)
+        cases.setdefault((each.path, each.congestion), []).append(each)
     return cases
 
 
 def checks(samples: list[Sample]) -> list[Check]:
-    """Of segments a round trip: goodput also has what the machine took away.
+    """Check segments per round trip: goodput also depends on the load of the machine.
 
-    Raises TestbedError where flows alike are not alike enough to tell.
+    Raises TestbedError if the flows of a case differ too much.
     """
     return [
-        agreed(f"{way}, {kind}: segments a round trip, virtual by real",
+        check_mean(f"{path}, {kind}: segments per round trip, virtual / real",
                [each.window for each in ours])
-        for (way, kind), ours in group_by_case(samples).items()
+        for (path, kind), ours in group_by_case(samples).items()
     ]  # fmt: skip
 
 
-def agreed(name: str, found: Sequence[float]) -> Check:
-    """The mean decides; if it is off, only where each flow is, on the same side."""
+def check_mean(name: str, found: Sequence[float]) -> Check:
+    """Check the mean; it fails only if each flow is out of tolerance on the same side.
+
+    Raises TestbedError if the mean is out of tolerance and the flows disagree.
+    """
     check = Check(name, statistics.mean(found), 1, WITHIN)
     if not check.passed and min(found) <= 1 + WITHIN and max(found) >= 1 - WITHIN:
         raise TestbedError(
-            f"run invalid: {name}: {min(found):.3f} to {max(found):.3f} in flows alike, whose mean "
-            "would be off; leave the machine more idle, or give more --seconds"
+            f"run invalid: {name}: {min(found):.3f} to {max(found):.3f} in flows of one case, mean "
+            f"out of tolerance; {IDLE_MACHINE}, or increase --seconds"
         )
     return check
 
 
 def summary(samples: list[Sample]) -> Table:
-    """Means of the flows alike; least and most of goodput."""
-    columns = ("way", "TCP", "real, Mbit/s", "virtual, Mbit/s", "goodput, ratio", "least - most",
-               "segments a round trip", "round trip", "sent again")  # fmt: skip
+    """Return a table of the means of each case, with the range of goodput."""
+    columns = ("path", "TCP", "real, Mbit/s", "virtual, Mbit/s", "goodput, ratio", "min - max",
+               "segments/RTT", "RTT", "retransmitted")  # fmt: skip
     rows = []
-    for (way, kind), ours in group_by_case(samples).items():
+    for (path, kind), ours in group_by_case(samples).items():
         mean = {what: statistics.mean(getattr(each, what) for each in ours) for what in
                 ("real_bps", "virtual_bps", "goodput", "window", "rtt",
                  "retransmitted")}  # fmt: skip
         ratios = [each.goodput for each in ours]
         rows.append((
-            way, kind, mean["real_bps"] / 1e6, mean["virtual_bps"] / 1e6, mean["goodput"],
+            path, kind, mean["real_bps"] / 1e6, mean["virtual_bps"] / 1e6, mean["goodput"],
             f"{min(ratios):.3f} - {max(ratios):.3f}", mean["window"], mean["rtt"],
             mean["retransmitted"],
         ))  # fmt: skip
-    return table("TCP in virtual time by the kernel's: ratios within flows", columns, rows)
+    return table("TCP in virtual time / the kernel's TCP: ratios within flows", columns, rows)
 
 
 def draw(samples: list[Sample]) -> Figure:
-    """Ratios of goodput and of segments a round trip, for each way."""
+    """Draw the ratios of goodput and of segments per round trip, for each path."""
     figure, axes = plots.figure(2)
-    names = [way.name for way in WAYS]
+    names = [path.name for path in PATHS]
     for plot, what, label in zip(
-        axes, ("goodput", "window"), ("Goodput", "Segments a round trip"), strict=True
+        axes, ("goodput", "window"), ("Goodput", "Segments per RTT"), strict=True
     ):
         for shift, kind in zip((-0.1, 0.1), KINDS, strict=True):
             ratios = [[getattr(each, what) for each in group_by_case(samples)[name, kind]]

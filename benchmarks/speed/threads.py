@@ -1,9 +1,8 @@
-"""What do several threads bring to one network in virtual time, and what limits it?
+"""How much faster is one network in virtual time on several threads, and what limits it?
 
-Flows cross leaf-spine fabrics of IPv4 routers, on one thread and on several, in turns; what is
-recorded must be the same bytes. Rates are by the wall clock, so that the machine must be quiet.
-Cores may share memory and more: what they can reach at most is told by as many runs of one thread
-at once, with nothing in common.
+Flows cross leaf-spine fabrics of IPv4 routers, alternately on one thread and on several; the
+records must be the same bytes. Rates are per wall time, so the machine must be idle. Cores share
+caches and memory: independent one-thread runs in parallel show the largest possible speed-up.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -27,14 +26,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.console import Console
-from virtual import FABRICS, RATE_PPS, ROUTER, flows_of, resident_mb
 
 from benchmarks.speed.shared.claims import AtLeast, AtMost, claims_table
+from benchmarks.speed.virtual import FABRICS, RATE_PPS, ROUTER, flows_of, resident_mb
 from controllers.connection import connection
 from controllers.routing import routing_entries
 from minip4.simulator.virtual import Partition
 from telemark.backends.virtual.network import VirtualBackend
-from telemark.errors import TestbedError
+from telemark.errors import IDLE_MACHINE, TestbedError
 from telemark.network import Network
 from telemark.results import plots
 from telemark.results.report import Check, Report, Table, table
@@ -47,17 +46,17 @@ from topologies.leaf_spine import LeafSpine
 SIZES = {**FABRICS, 10_000: {"pods": 100, "leaves": 93, "spines": 5, "cores": 40}}
 RATE_BPS, DELAY_US, DELAYS_US = 10**11, 10.0, (1.0, 3.0, 10.0, 30.0, 100.0)
 CLAIMED = 1000  # switches, with links of DELAY_US
-TIMES = 1.7  # as fast as one thread, or more
-HAD_CORES = 0.95  # of the time: threads wait for each other, so what one waits for a core all do
+MIN_SPEED_UP = 1.7
+HAD_CORES = 0.95  # of the time: threads wait for each other, so a wait for a core delays all
 WORKER = "minip4-virtual"  # the name of the simulator's threads
 MEMORY_MB = 8000
-MOST_IDS = 50_000  # of flows that begin together: they have 16 bits, and ports likewise
+MAX_FLOWS = 50_000  # per batch: flow ids and ports have 16 bits
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--switches", type=int, choices=SIZES, nargs="+", metavar="N", default=[10, 100, CLAIMED],
-        help=f"sizes to run, of {', '.join(map(str, SIZES))} (default: 10 100 {CLAIMED})",
+        help=f"fabric sizes: {', '.join(map(str, SIZES))} (default: 10 100 {CLAIMED})",
     )  # fmt: skip
     parser.add_argument(
         "--flows", type=cli.positive_int, default=10_000, metavar="N",
@@ -65,11 +64,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--packets", type=cli.positive_int, default=30, metavar="N",
-        help="of each flow (default: %(default)s)",
+        help="packets per flow (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
         "--rounds", type=cli.positive_int, default=3, metavar="N",
-        help="times that each is run, in turns (default: %(default)s)",
+        help="runs of each size (default: %(default)s)",
     )  # fmt: skip
 
 
@@ -82,7 +81,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Sample:
-    """What one fabric took, once."""
+    """One run of one fabric."""
 
     round: int
     switches: int
@@ -91,13 +90,13 @@ class Sample:
     events: int
     wall_s: float
     cpu_s: float  # of all threads
-    waited: float  # share of the threads' time in which they waited for each other
-    busiest: float  # events of the partition with the most, to the mean
-    crossed: float  # frames between partitions, an event
-    at_once: float  # share of events that were done while all threads ran
-    memory_mb: float  # of the whole process, until then
-    digest: str  # of all that was recorded and counted
-    apart: int = 1  # such runs at once, with nothing in common
+    waited: float  # share of the threads' time spent waiting for each other
+    busiest: float  # events of the busiest partition / mean
+    crossed: float  # frames between partitions per event
+    at_once: float  # share of events processed while all threads ran
+    memory_mb: float  # of the whole process, so far
+    digest: str  # of all records and counters
+    apart: int = 1  # independent runs in parallel
     core_share: float = 1.0  # running time / (running + run-queue wait), of the worst thread
     preemptions: int = 0  # involuntary context switches of all threads
 
@@ -108,7 +107,7 @@ class Sample:
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
     if options.time != "virtual":
-        raise TestbedError("this measures virtual time: add --time virtual")
+        raise TestbedError("this benchmark measures virtual time: add --time virtual")
     threads = max(2, options.threads)
     sizes = [10] if options.quick else sorted(options.switches)
     cases = [(switches, DELAY_US) for switches in sizes]
@@ -133,12 +132,12 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         raise
     return Report(
         samples=[asdict(sample) for sample in samples],
-        checks=[Check("runs with other results than the last", len(others), 0), *promised],
+        checks=[Check("runs with different results", len(others), 0), *promised],
         figure=draw(samples, threads),
         caption=f"Virtual time on 1 and {threads} threads: {options.flows:,} flows over a "
-        f"leaf-spine; median, least and most of {plots.count(options.rounds, 'round')}. "
-        f"(a) Events a second of wall time, links of {DELAY_US:g} us. (b) Speed-up, and what "
-        f"threads waited, against links' delay.",
+        f"leaf-spine fabric; median, minimum and maximum of {plots.count(options.rounds, 'round')}."
+        f" (a) Events per second of wall time, links of {DELAY_US:g} us. (b) Speed-up and waiting "
+        "time of threads against link delay.",
         tables=[summary(samples), claims_table(promised)],
     )
 
@@ -146,7 +145,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 async def side_by_side(
     number: int, case: Case, count: int, options: argparse.Namespace, run: Run
 ) -> list[Sample]:
-    """So many runs at once, each in a process of its own."""
+    """Run `count` independent processes in parallel."""
     alone = replace(run, sweep_options=SweepOptions(jobs=count, again=True))
     samples = await sweep(measure, [(number, case, options)] * count, alone)
     return [replace(sample, apart=count) for sample in samples]
@@ -200,7 +199,7 @@ async def measure(number: int, case: Case, options: argparse.Namespace, run: Run
 
 @dataclass(frozen=True)
 class Scheduling:
-    """What the kernel counts for a thread: proc(5), schedstat and status."""
+    """The kernel's counters of a thread: proc(5), schedstat and status."""
 
     running_ns: int
     waiting_ns: int  # runnable, but another thread has the core
@@ -223,8 +222,10 @@ def scheduling() -> dict[int, Scheduling]:
 def contention(
     before: Mapping[int, Scheduling], after: Mapping[int, Scheduling]
 ) -> tuple[float, int]:
-    """Return the share of time for which the worst thread had a core, of that in which it could
-    run, and the involuntary context switches of all threads."""
+    """Return the core share of the worst thread and the preemptions of all threads.
+
+    The core share is the running time divided by the time in which the thread was runnable.
+    """
     share, preemptions = 1.0, 0
     for thread in before.keys() & after.keys():
         old, new = before[thread], after[thread]
@@ -236,10 +237,10 @@ def contention(
 
 
 def batches(topo: LeafSpine, options: argparse.Namespace, seed: int) -> Iterator[list[Flow]]:
-    """Flows between random hosts, so many at a time as have ids; ports count at each host."""
+    """Yield flows between random hosts in batches of MAX_FLOWS; ports are numbered per host."""
     ports: Counter[str] = Counter()
-    for first in range(0, options.flows, MOST_IDS):
-        count = min(MOST_IDS, options.flows - first)
+    for first in range(0, options.flows, MAX_FLOWS):
+        count = min(MAX_FLOWS, options.flows - first)
         some = argparse.Namespace(flows=count, packets=options.packets)
         flows = flows_of(topo, some, seed + first)
         for number, flow in enumerate(flows):
@@ -253,7 +254,7 @@ def waited(partitions: list[Partition], wall_s: float) -> float:
 
 
 def digest(records: Iterable[object], counters: Mapping[str, object], start_ns: int) -> str:
-    """Of all that is known afterwards; times count from the start."""
+    """Return a digest of all records and counters; times are relative to the start."""
     made = hashlib.sha256(json.dumps(counters, sort_keys=True).encode())
     for record in records:
         assert isinstance(record, FlowRecord)
@@ -268,15 +269,14 @@ def select(samples: Iterable[Sample], *, apart: int = 1, **what: float) -> list[
 
 
 def speed_ups(samples: list[Sample], switches: int, delay_us: float) -> list[float]:
-    """Of each round: what is in the machine's way is in that of both."""
+    """Return the speed-up in each round: a disturbance of a round affects both runs."""
     ours = select(samples, switches=switches, delay_us=delay_us)
     pairs = zip(select(ours, threads=1), [s for s in ours if s.threads > 1], strict=True)
     return [one.wall_s / several.wall_s for one, several in pairs]
 
 
 def max_times(samples: list[Sample], switches: int, delay_us: float, apart: int) -> list[float]:
-    """What the machine lets so many threads reach at most, in each round: by runs apart, until the
-    last of them ends."""
+    """Return the largest possible speed-up in each round: that of `apart` independent runs."""
     where: dict[str, Any] = {"switches": switches, "delay_us": delay_us, "threads": 1}
     return [
         apart * one.wall_s
@@ -286,14 +286,14 @@ def max_times(samples: list[Sample], switches: int, delay_us: float, apart: int)
 
 
 def claims(samples: list[Sample]) -> list[Check]:
-    """What is promised of the sizes that were run. Raises TestbedError."""
+    """Return the claims about the measured sizes. Raises TestbedError."""
     checks: list[Check] = []
     if select(samples, switches=CLAIMED):
         times = speed_ups(samples, CLAIMED, DELAY_US)
         reject_if_shared(samples, times)
         checks.append(
             AtLeast.of_rounds(f"{CLAIMED:,} switches, links of {DELAY_US:g} us: times as fast as "
-                              "one thread, at least", times, TIMES)
+                              "one thread, at least", times, MIN_SPEED_UP)
         )  # fmt: skip
     memory = max(sample.memory_mb for sample in samples)
     return [*checks, AtMost("memory, MB, at most", memory, MEMORY_MB)]
@@ -302,10 +302,10 @@ def claims(samples: list[Sample]) -> list[Check]:
 def reject_if_shared(samples: list[Sample], times: list[float]) -> None:
     """Raise TestbedError if threads are too slow and the machine explains it.
 
-    Either runs of one thread, alone or apart, did not have a core each, or a thread of the parallel
-    runs waited for its core. The scheduler tells the second: one-thread runs do not use that core.
+    Either runs of one thread did not have a core each, or a thread of the parallel runs waited for
+    its core. The scheduler's counters show the latter: one-thread runs do not use that core.
     """
-    if statistics.median(times) >= TIMES:
+    if statistics.median(times) >= MIN_SPEED_UP:
         return
     parallel = [s for s in select(samples, switches=CLAIMED, delay_us=DELAY_US) if s.threads > 1]
     share = statistics.median(s.core_share for s in parallel)
@@ -316,19 +316,19 @@ def reject_if_shared(samples: list[Sample], times: list[float]) -> None:
             f"run invalid: {statistics.median(times):.2f} times as fast as one thread, but a "
             f"thread had a core for {share:.0%} of the time in which it could run "
             f"({preemptions:g} involuntary context switches per run, {at_once:.0%} of events in "
-            "parallel); leave the machine more idle"
+            f"parallel); {IDLE_MACHINE}"
         )
     had = statistics.median(s.cpu_s / s.wall_s for s in samples if s.threads == 1)
     if had < HAD_CORES:
         raise TestbedError(
             f"run invalid: {statistics.median(times):.2f} times as fast as one thread, but one "
-            f"thread had a core for {had:.0%} of its time; leave the machine more idle"
+            f"thread had a core for {had:.0%} of its time; {IDLE_MACHINE}"
         )
 
 
 def summary(samples: list[Sample]) -> Table:
-    columns = ("switches", "delay, us", "threads", "events/s", "least - most", "times one thread",
-               "waited, %", "busiest/mean", "crossed, %", "at once, %", "had a core, %",
+    columns = ("switches", "delay, us", "threads", "events/s", "min - max", "speed-up",
+               "waited, %", "busiest/mean", "crossed, %", "parallel, %", "had a core, %",
                "memory, MB")  # fmt: skip
     rows = []
     for switches, delay_us, threads, apart in sorted(
@@ -342,7 +342,7 @@ def summary(samples: list[Sample]) -> Table:
         elif apart > 1:
             times = statistics.median(max_times(samples, switches, delay_us, apart))
         rows.append((
-            switches, delay_us, f"{apart} runs apart" if apart > 1 else str(threads),
+            switches, delay_us, f"{apart} independent runs" if apart > 1 else str(threads),
             round(statistics.median(rates)),
             f"{min(rates):,.0f} - {max(rates):,.0f}", times,
             *(100 * statistics.median(getattr(s, what) for s in ours) if what != "busiest"
@@ -354,7 +354,7 @@ def summary(samples: list[Sample]) -> Table:
 
 
 def draw(samples: list[Sample], threads: int) -> Figure:
-    """Left: events a second against switches. Right: speed-up and waiting against delay."""
+    """Draw the event rate against switches (left), speed-up and waiting against delay (right)."""
     figure, (left, right) = plots.figure(2)
     sizes = sorted({sample.switches for sample in samples})
     for count in (1, threads):
@@ -366,28 +366,28 @@ def draw(samples: list[Sample], threads: int) -> Figure:
     left.set_xticks(sizes, [f"{size:,}" for size in sizes])
     left.minorticks_off()
     left.set_xlabel("Switches")
-    left.set_ylabel("Million events a second")
+    left.set_ylabel("Event rate (millions/s)")
     left.set_ylim(bottom=0)
     plots.legend(left, 2)
     shown = CLAIMED if CLAIMED in sizes else sizes[-1]
     delays = sorted({sample.delay_us for sample in select(samples, switches=shown)})
     spread(right, delays, [speed_ups(samples, shown, delay) for delay in delays],
-           label=f"times one thread, {shown:,} switches")  # fmt: skip
+           label=f"speed-up, {shown:,} switches")  # fmt: skip
     waits = [[s.waited for s in
               select(samples, switches=shown, delay_us=delay, threads=threads)]
              for delay in delays]  # fmt: skip
-    spread(right, delays, waits, label="share of time that threads waited")
+    spread(right, delays, waits, label="share of time spent waiting")
     right.set_xscale("log")
     right.set_xticks(delays, [f"{delay:g}" for delay in delays])
     right.minorticks_off()
-    right.set_xlabel("Delay of links (µs)")
+    right.set_xlabel("Link delay (µs)")
     right.set_ylim(bottom=0)
     plots.legend(right, 1)
     return figure
 
 
 def spread(axes: Axes, xs: list[int] | list[float], of_each: list[list[float]], label: str) -> None:
-    """Medians, least and most."""
+    """Draw medians with minimum and maximum."""
     middle = [statistics.median(values) for values in of_each]
     low = [m - min(values) for m, values in zip(middle, of_each, strict=True)]
     high = [max(values) - m for m, values in zip(middle, of_each, strict=True)]

@@ -1,9 +1,9 @@
-"""How fast is virtual time, and how large may a network be? Leaf-spine fabrics of IPv4 routers.
+"""How fast is virtual time, and how large can a network be? Leaf-spine fabrics of IPv4 routers.
 
-The same 10,000 flows cross fabrics of 10 to 1,000 switches, all of three tiers, whose controller
-fills their tables over P4Runtime. A switch-hop is one packet through one switch: parsed, routed,
-queued, over a link to the next node. Sizes are run in turns, and medians of the rounds count. Rates
-are by CPU time; but what else runs on the machine still takes cache and memory away.
+The same 10,000 flows cross three-tier fabrics of 10 to 1,000 switches, whose controller fills the
+tables over P4Runtime. A switch-hop is one packet through one switch: parsed, routed, queued, and
+sent over a link to the next node. Sizes alternate in each round; medians of the rounds count. Rates
+are per CPU time; other load on the machine still competes for cache and memory.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -49,32 +49,32 @@ FABRICS = {
 }
 ROUTER = "p4src/routing/router.p4"
 LINK = {"rate_bps": 10**11, "delay_us": 5}
-RATE_PPS = 100  # of each flow
+RATE_PPS = 100  # per flow
 ROUNDS, QUICK_ROUNDS = 5, 1
-LOAD, FRAME_BYTES, LINE_BPS = 0.5, 1000, 10**9  # of the queue that is held against theory
+LOAD, FRAME_BYTES, LINE_BPS = 0.5, 1000, 10**9  # of the queue that is compared with theory
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--switches", type=int, choices=FABRICS, nargs="+", metavar="N",
-        help=f"sizes to run, of {', '.join(map(str, FABRICS))} (default: all)",
+        help=f"fabric sizes: {', '.join(map(str, FABRICS))} (default: all)",
     )  # fmt: skip
     parser.add_argument(
         "--flows", type=cli.positive_int, default=10_000, metavar="N",
         help="flows between random hosts (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
-        "--packets", type=cli.positive_int, metavar="N", help="of each flow (default: 100)"
+        "--packets", type=cli.positive_int, metavar="N", help="packets per flow (default: 100)"
     )
     parser.add_argument(
         "--rounds", type=cli.positive_int, default=ROUNDS, metavar="N",
-        help="times that each size is run, in turns (default: %(default)s; 1 with --quick)",
+        help="runs of each size (default: %(default)s; 1 with --quick)",
     )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What one fabric took, once. Rates and costs are by CPU time, with one core."""
+    """One run of one fabric. Rates and costs are per CPU time of one core."""
 
     round: int
     switches: int
@@ -89,7 +89,7 @@ class Sample:
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
     if options.time != "virtual":
-        raise TestbedError("this measures virtual time: add --time virtual")
+        raise TestbedError("this benchmark measures virtual time: add --time virtual")
     sizes = sorted(options.switches or ([10, 100] if options.quick else FABRICS))
     options.packets = options.packets or (30 if options.quick else 100)
     alone, alone_ns = router_alone(), []
@@ -110,13 +110,13 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         samples=[asdict(sample) for sample in samples],
         checks=[*checks, *promised],
         metrics={
-            "median ns a hop": {n: median(samples, n, "ns_per_hop") for n in sizes},
-            "median ns a packet in the pipeline alone": statistics.median(alone_ns),
+            "median ns per hop": {n: median(samples, n, "ns_per_hop") for n in sizes},
+            "median ns per packet, pipeline alone": statistics.median(alone_ns),
         },
         figure=draw(samples),
-        caption=f"Virtual time: {options.flows:,} flows over a leaf-spine, on one core; median, "
-        f"least and most of {plots.count(rounds, 'round')}. (a) Events and switch-hops. "
-        "(b) Memory.",
+        caption=f"Virtual time: {options.flows:,} flows over a leaf-spine fabric, on one core; "
+        f"median, minimum and maximum of {plots.count(rounds, 'round')}. (a) Rate of events and "
+        "switch-hops. (b) Memory.",
         tables=[summary(samples), claims_table(promised)],
     )
 
@@ -151,7 +151,7 @@ async def measure(
 
 
 class Line(Topo):
-    """Two hosts, and one switch with a slow link to the second."""
+    """Two hosts and one switch with a slow link to the second host."""
 
     def build(self) -> None:
         switch = self.addSwitch("s1")
@@ -160,7 +160,10 @@ class Line(Topo):
 
 
 async def queueing(options: argparse.Namespace, run: Run) -> Check:
-    """The mean wait of M/D/1 (Pollaczek and Khinchine): load / (2 (1 - load)) services."""
+    """Compare the mean waiting time with M/D/1 (Pollaczek-Khinchine).
+
+    It is load / (2 (1 - load)) service times.
+    """
     count, service_ns = (10**5 if options.quick else 10**6), FRAME_BYTES * 8 * 1e9 / LINE_BPS
     with Network(Line(), run, program=ROUTER, name="queue", capture=False) as net:
         async with connection(net, "s1") as controller:
@@ -170,16 +173,16 @@ async def queueing(options: argparse.Namespace, run: Run) -> Check:
         async with Traffic(net, [flow], run.clock.now_ns()) as traffic:
             received = (await traffic.finish())[1].received
     if len(received) < count:
-        raise TestbedError(f"M/D/1: {count - len(received)} packets were lost")
+        raise TestbedError(f"M/D/1 queue: lost {count - len(received)} packets")
     wait_ns = np.mean(received["received_ns"] - received["sent_ns"]) - service_ns
     expected_ns = LOAD / (2 * (1 - LOAD)) * service_ns
     off = 100 * abs(wait_ns / expected_ns - 1)
-    # Means of fewer packets are further off, by chance.
-    return AtMost("mean wait of M/D/1: % off the formula, at most", off, 3 if options.quick else 1)
+    # The mean of fewer packets has a larger random error.
+    return AtMost("mean M/D/1 waiting time: error, %, at most", off, 3 if options.quick else 1)
 
 
 def flows_of(topo: LeafSpine, options: argparse.Namespace, seed: int) -> list[Flow]:
-    """Flows between random pairs of hosts, that begin at random within one packet's time."""
+    """Return flows between random pairs of hosts, with random starts within one packet interval."""
     rng = np.random.default_rng(seed)
     hosts = topo.hosts()
     pairs = [rng.choice(len(hosts), 2, replace=False) for _ in range(options.flows)]
@@ -191,7 +194,7 @@ def flows_of(topo: LeafSpine, options: argparse.Namespace, seed: int) -> list[Fl
 
 
 def resident_mb() -> float:
-    """Memory of this process, in 10^6 bytes: /proc/self/statm, see proc(5)."""
+    """Return the memory of this process in MB (10^6 bytes): /proc/self/statm, see proc(5)."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
@@ -201,24 +204,24 @@ def median(samples: list[Sample], switches: int, what: str) -> float:
 
 
 def memory_mb(samples: list[Sample], switches: int) -> float:
-    """Of the first round: later, what larger fabrics needed before is still there."""
+    """Return the minimum: later rounds still hold the memory of larger fabrics."""
     return min(sample.memory_mb for sample in samples if sample.switches == switches)
 
 
 def router_alone() -> Callable[[int], object]:
-    """Has the routers' pipeline alone process FRAMES packets, as often as it is told."""
+    """Return a function that has the router's pipeline process FRAMES packets n times."""
     engine = Engine(compile_p4(ROUTER).bmv2_json)
     routing = "RouterIngress.routing"
     engine.table_add(f"{routing}.routes", [Lpm(0x0A000000, 8)], f"{routing}.send", [2, 2])
     frames = [frame(0x0A000000 + number) for number in range(FRAMES)]
-    assert all(engine.process(1, each, 0) for each in frames[:100])  # they are forwarded
+    assert all(engine.process(1, each, 0) for each in frames[:100])  # forwarded
     return lambda rounds: engine.repeat(1, frames, rounds, 0)
 
 
 def claims(samples: list[Sample], alone_ns: Sequence[float]) -> list[Check]:
-    """What is promised. Costs are compared within rounds: what disturbs one disturbs both.
+    """Return the claims. Costs are compared within rounds, which a disturbance affects equally.
 
-    `alone_ns` is what the pipeline alone took for a packet in each round. Raises TestbedError.
+    `alone_ns` is the cost of the pipeline alone per packet in each round. Raises TestbedError.
     """
     sizes = sorted({sample.switches for sample in samples})
     smallest, largest = sizes[0], sizes[-1]
@@ -228,17 +231,17 @@ def claims(samples: list[Sample], alone_ns: Sequence[float]) -> list[Check]:
 
     memory = memory_mb(samples, largest) / memory_mb(samples, smallest)
     return [
-        AtMost.of_rounds(f"cost of a hop, {smallest} switches, to the pipeline alone, at most",
+        AtMost.of_rounds(f"cost per hop, {smallest} switches / pipeline alone, at most",
                          ratios(small_ns, alone_ns), 6),
-        AtMost.of_rounds(f"cost of a hop, {largest} switches to {smallest}, at most",
+        AtMost.of_rounds(f"cost per hop, {largest} switches / {smallest} switches, at most",
                          ratios(large_ns, small_ns), 1.5),
-        AtMost(f"memory, {largest} switches to {smallest}, at most", memory, 3),
+        AtMost(f"memory, {largest} switches / {smallest} switches, at most", memory, 3),
     ]  # fmt: skip
 
 
 def summary(samples: list[Sample]) -> Table:
-    columns = ("switches", "set-up, s", "hops/packet", "hops/s", "events/s", "ns a hop",
-               "least - most", "memory, MB")  # fmt: skip
+    columns = ("switches", "set-up, s", "hops/packet", "hops/s", "events/s", "ns/hop",
+               "min - max", "memory, MB")  # fmt: skip
     rows = []
     for size in sorted({sample.switches for sample in samples}):
         ours = [sample for sample in samples if sample.switches == size]
@@ -255,7 +258,7 @@ def summary(samples: list[Sample]) -> Table:
 
 
 def draw(samples: list[Sample]) -> Figure:
-    """Left: events a second. Right: memory. Both against the number of switches."""
+    """Draw the rate of events (left) and the memory (right) against the number of switches."""
     figure, (left, right) = plots.figure(2)
     switches = sorted({sample.switches for sample in samples})
     for what, label in (("events_per_s", "events"), ("hops_per_s", "switch-hops")):
@@ -264,7 +267,7 @@ def draw(samples: list[Sample]) -> Figure:
         low = [m - min(values) for m, values in zip(middle, of_sizes, strict=True)]
         high = [max(values) - m for m, values in zip(middle, of_sizes, strict=True)]
         left.errorbar(switches, middle, yerr=[low, high], label=label)
-    left.set_ylabel("Millions a second")
+    left.set_ylabel("Rate (millions/s)")
     left.set_ylim(bottom=0)
     plots.legend(left, 2)
     right.plot(switches, [memory_mb(samples, size) for size in switches])

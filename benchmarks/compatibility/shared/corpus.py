@@ -30,15 +30,15 @@ _OWN_ARCHITECTURE = re.compile(r"\bpackage\s+V1Switch\b")
 
 
 class Outcome(enum.Enum):
-    """How far a program came."""
+    """The last stage that a program reached."""
 
-    RUNS = "compiled, and its C too"
-    REFUSED = "refused with a located error"
-    UNLOCATED = "refused with an error that tells no place"
-    C_ERROR = "compiled, but the C compiler refused its C"
+    RUNS = "compiled to machine code"
+    REFUSED = "rejected with a source location"
+    UNLOCATED = "rejected without a source location"
+    C_ERROR = "compiled to C that the C compiler rejected"
     TRACEBACK = "ended in a traceback"
-    HUNG = "took too long"
-    DIED = "killed the process"
+    HUNG = "timed out"
+    DIED = "crashed the process"
 
 
 ROBUST = (Outcome.RUNS, Outcome.REFUSED)
@@ -46,7 +46,7 @@ ROBUST = (Outcome.RUNS, Outcome.REFUSED)
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One P4 program, or one BMv2 JSON that p4c made, and what to hold it against."""
+    """One P4 program, or one BMv2 JSON made by p4c, and the expected results."""
 
     name: str
     path: Path
@@ -54,7 +54,7 @@ class Task:
     must_be_refused: bool = False
     script: Path | None = None  # STF
     golden: Path | None = None  # P4Info
-    wanted_lines: tuple[int, ...] = ()  # where p4c finds fault
+    wanted_lines: tuple[int, ...] = ()  # of p4c's errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +69,17 @@ class Result:
 
 
 def programs(p4c: Path) -> Iterator[Task]:
-    """All programs that a p4c checkout is tested with."""
+    """Yield all test programs of a p4c checkout."""
     testdata = p4c / "testdata"
     for path in sorted(testdata.glob("*/**/*.p4")):
         top = path.relative_to(testdata).parts[0]
-        if top.endswith("_outputs"):  # what p4c prints between its passes
+        if top.endswith("_outputs"):  # p4c's output between its passes
             continue
         text = path.read_text(errors="replace")
         is_v1model = bool(_V1MODEL.search(text)) and not _OWN_ARCHITECTURE.search(text)
         outputs = testdata / f"{top}_outputs" / path.relative_to(testdata / top).parent
         golden = outputs / f"{path.name}.p4info.txtpb"
-        # Without output of p4c it is but a part of a program.
+        # Without output of p4c, the file is only a part of a program.
         is_good = is_v1model and top == "p4_16_samples" and (outputs / path.name).exists()
         yield Task(
             str(path.relative_to(testdata)),
@@ -93,13 +93,13 @@ def programs(p4c: Path) -> Iterator[Task]:
 
 
 def json_files(behavioral_model: Path) -> Iterator[Task]:
-    """The BMv2 JSON, most of it made by p4c, that behavioral-model's switches are tested with."""
+    """Yield the BMv2 JSON files, most made by p4c, of behavioral-model's tests."""
     for path in sorted(behavioral_model.glob("targets/simple_switch*/tests/testdata/*.json")):
         yield Task(str(path.relative_to(behavioral_model)), path)
 
 
 def _must_be_refused(folder: str, text: str, is_v1model: bool) -> bool:
-    """Whether p4c refuses it for what is wrong in P4-16 or v1model, not for another target."""
+    """Whether p4c rejects it for an error in P4-16 or v1model, not for another target."""
     if folder == "p4_16_bmv_errors":
         return is_v1model
     included = re.findall(r'#\s*include\s*[<"]([^>"]+)', text)
@@ -119,23 +119,23 @@ def _lines(messages: Path, program: str) -> tuple[int, ...]:
 
 
 def measure(
-    work: Sequence[Task], workers: int, limit_s: float, tell: Callable[[Result], None]
+    work: Sequence[Task], workers: int, limit_s: float, show: Callable[[Result], None]
 ) -> list[Result]:
-    """Do all tasks, `workers` at a time; `tell` hears of each as it ends."""
+    """Run all tasks, `workers` in parallel; call `show` with each result."""
     _PROCESSES.set_forkserver_preload([__name__])
     results = []
     with ThreadPoolExecutor(workers) as threads:
         try:
             for done in as_completed([threads.submit(_in_a_process, t, limit_s) for t in work]):
                 results.append(done.result())
-                tell(results[-1])
+                show(results[-1])
         finally:
-            threads.shutdown(cancel_futures=True)  # when interrupted: not all the rest first
+            threads.shutdown(cancel_futures=True)  # if interrupted, skip the remaining tasks
     return sorted(results, key=lambda result: result.task.name)
 
 
 def _in_a_process(task: Task, limit_s: float) -> Result:
-    """A program may hang or kill the process that has it."""
+    """Run a task in its own process: a program may hang or crash it."""
     ours, theirs = _PROCESSES.Pipe(duplex=False)
     process = _PROCESSES.Process(target=_send, args=(task, theirs), daemon=True)
     process.start()
@@ -157,11 +157,11 @@ def _in_a_process(task: Task, limit_s: float) -> Result:
 def _send(task: Task, connection: Connection) -> None:
     try:
         result = _json_result(task) if task.path.suffix == ".json" else _program_result(task)
-    except Exception as error:  # whatever is wrong with the product: a result, too
+    except Exception as error:  # any error in the product is a result
         place = traceback.extract_tb(error.__traceback__)[-1]
         reason = f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
         result = Result(task, Outcome.TRACEBACK, " ".join(reason.split())[:300])
-    with contextlib.suppress(BrokenPipeError):  # interrupted: nobody waits for it any more
+    with contextlib.suppress(BrokenPipeError):  # interrupted: the reader has exited
         connection.send(result)
 
 
@@ -209,7 +209,7 @@ def _run_script(engine: Engine, script: Path) -> str:
 
 
 def _compare(message: p4i.P4Info, golden: Path | None) -> tuple[str | None, bool]:
-    """The first difference from the golden file (None without one), and whether texts are equal."""
+    """Return the first difference from the golden file (None without one), and text equality."""
     if golden is None:
         return None, False
     text = golden.read_text()

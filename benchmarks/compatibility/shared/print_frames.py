@@ -1,4 +1,4 @@
-"""Prints the frames that come to an interface, in hex, a line each, from when it says `listening`.
+"""Print `listening`, then each frame received by an interface as a line of hex digits.
 
 Usage: python3 print_frames.py INTERFACE
 """
@@ -7,7 +7,7 @@ import socket
 import sys
 
 ETH_P_ALL = 3
-PACKET_OUTGOING = 4  # linux/if_packet.h: what this machine sent itself
+PACKET_OUTGOING = 4  # linux/if_packet.h: sent by this machine
 
 with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL)) as interface:
     interface.bind((sys.argv[1], 0))

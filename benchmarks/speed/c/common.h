@@ -1,4 +1,4 @@
-/* What the benchmark's programs share: packet sockets, the clock, and pinning to a core. */
+/* Shared by the benchmark programs: packet sockets, the clock, and pinning to a core. */
 #ifndef COMMON_H
 #define COMMON_H
 

@@ -1,5 +1,5 @@
-/* forward IN OUT CORE: the plainest forwarder, no P4: TPACKET_V2 ring, memory copy, sendmmsg().
- * It never sleeps: the core is its own. */
+/* forward IN OUT CORE: a minimal forwarder without P4: TPACKET_V2 ring, memory copy, sendmmsg().
+ * It never sleeps and needs a core of its own. */
 #define _GNU_SOURCE
 #include "common.h"
 

@@ -1,6 +1,6 @@
 /* generate INTERFACE PACKETS_PER_S SECONDS BYTES CORE TRAIN: IPv4/UDP frames to random addresses in
- * 10.0.0.0/12, TRAIN frames to each, at a pace (it sleeps in between) or (0) as fast as they go.
- * Trains are cut apart by the kernel (GSO), which makes a sender of frames twice as fast. */
+ * 10.0.0.0/12, TRAIN frames to each, paced (with sleeps) or, with 0, at the maximum rate. The kernel
+ * segments trains (GSO), which doubles the maximum rate. */
 #define _GNU_SOURCE
 #include "common.h"
 
@@ -15,7 +15,7 @@ enum { NAP_NS = 5000, BATCH = 64, MAX_TRAIN = 64, GSO_UDP_L4 = 5 /* since Linux 
 static struct virtio_net_hdr offload; /* all 0: a frame as it is */
 static uint8_t payloads[MAX_TRAIN * MAX_FRAME];
 
-/* Makes each frame the first of a train, whose checksums are the kernel's business. */
+/* Make each frame the first of a train; the kernel computes the checksums. */
 static void make_trains(unsigned length, unsigned train)
 {
     unsigned payload = length - HEADERS, size = 8 + train * payload;

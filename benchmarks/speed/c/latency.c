@@ -1,6 +1,6 @@
-/* latency OUT IN PACKETS_PER_S SECONDS BYTES CORE: sends frames at a pace and receives them again,
- * in one thread that never sleeps, so that no wait for a core counts but the switch's own. Prints
- * how many it sent and received, and the 50th and 99th percentile and the largest delay in ns. */
+/* latency OUT IN PACKETS_PER_S SECONDS BYTES CORE: sends paced frames and receives them again, in one
+ * thread that never sleeps, so that only the switch may wait for a core. Prints the number of sent and
+ * received frames, and the 50th percentile, 99th percentile and maximum of the delay in ns. */
 #define _GNU_SOURCE
 #include "common.h"
 
@@ -18,7 +18,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Of other frames, such as the kernel's own, none counts. */
+/* Whether the frame was sent by this program and not, for example, by the kernel. */
 static int is_ours(const struct tpacket2_hdr *slot, unsigned length)
 {
     static const uint8_t ipv4_type[] = {8, 0};

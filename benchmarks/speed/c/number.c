@@ -1,11 +1,11 @@
-/* number INTERFACE FILE SPOILED_EVERY: RoCEv2 WRITE ONLY of records with a number in them, as fast as
- * they go. FILE is a frame as that of record 0 should be, but for the record and the iCRC.
+/* number INTERFACE FILE SPOILED_EVERY: sends numbered records by RoCEv2 WRITE ONLY at the maximum rate.
+ * FILE is the frame of record 0 without the record and the iCRC.
  *
- * Record n goes to the slot n. Its eleven words are 1, 3, 5, ... 21 times n + 1. Of one in SPOILED_EVERY
- * a bit of the record is turned after the iCRC was made, which the receiver has to refuse.
+ * Record n goes to slot n. Its eleven words are 1, 3, 5, ... 21 times n + 1. In one of SPOILED_EVERY
+ * records a bit is flipped after the iCRC was computed; the receiver must refuse it.
  *
- * Says "ready"; for each line "FIRST COUNT" from standard input it sends those records, and says
- * "sent"; it ends with its input. */
+ * Prints "ready". For each line "FIRST COUNT" on standard input it sends these records and prints
+ * "sent". It ends at the end of its input. */
 #define _GNU_SOURCE
 #include "common.h"
 
@@ -20,7 +20,7 @@ enum {
     FRAME = RECORD_AT + RECORD + 4, BURST = 64, BUFFER = 4 << 20
 };
 
-/* Fields that change on the way count as ones (IBTA A17.3.3): from the IP header on. */
+/* Variant fields count as ones (IBTA A17.3.3); offsets from the IP header. */
 static const struct crc_mask masked = {{
     [1] = 0xff, [8] = 0xff, [10] = 0xff, 0xff, [26] = 0xff, 0xff, [32] = 0xff,
 }};

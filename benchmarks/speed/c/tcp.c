@@ -1,5 +1,5 @@
-/* One TCP stream: `tcp` takes one connection at port 5001 and prints the bytes that came and the ns
- * that they took; `tcp ADDRESS SECONDS` connects there and sends as fast as it goes. */
+/* One TCP stream: `tcp` accepts one connection on port 5001 and prints the received bytes and the
+ * duration in ns; `tcp ADDRESS SECONDS` connects to it and sends at the maximum rate. */
 #define _GNU_SOURCE
 #include "common.h"
 

@@ -1,11 +1,11 @@
-/* TCP over one slow link in ns-3, as benchmarks/speed/ns3_tcp.py describes it on standard input. Lines are
+/* TCP over one slow link in ns-3, described by benchmarks/speed/ns3_tcp.py on standard input. Lines are
  *
- *     link RATE_BPS DELAY_NS QUEUE_PACKETS LOSS SEED     a delay each way; LOSS: a probability, of data
+ *     link RATE_BPS DELAY_NS QUEUE_PACKETS LOSS SEED     one-way delay; LOSS: probability, of data only
  *     flow VARIANT START_NS                              such as TcpCubic; it sends until the end
  *     measure FROM_NS UNTIL_NS
  *
- * Prints what became of it, a name and a number a line: for each flow the bytes that were received
- * between FROM and UNTIL. Sender - router - receiver: the queue is the router's, without queue discs.
+ * Prints the results, a name and a number per line: for each flow the bytes received between FROM and
+ * UNTIL. Sender - router - receiver: the queue is in the router, without queue discs.
  */
 #include <cstdint>
 #include <iostream>
@@ -29,7 +29,7 @@ constexpr uint32_t SEGMENT = 1448, BUFFER = 1 << 23; // bytes
 constexpr uint16_t FIRST_PORT = 5000;
 const char *const FAST = "100Gbps";
 
-/* What a flow's receiver counts. */
+/* The counter of a flow's receiver. */
 struct Count {
     Time from, until;
     uint64_t bytes = 0;
@@ -41,7 +41,7 @@ struct Count {
     }
 };
 
-/* As minip4's hosts, where ns-3 leaves the choice. */
+/* Configure ns-3 like minip4's hosts. */
 void Configure() {
     Config::SetDefault("ns3::TcpSocket::SegmentSize", UintegerValue(SEGMENT));
     Config::SetDefault("ns3::TcpSocket::InitialCwnd", UintegerValue(10));
@@ -73,7 +73,7 @@ public:
         else if (what == "measure")
             Measure(words);
         if (words.fail() || !(words >> std::ws).eof())
-            throw std::runtime_error("what is this line? " + line);
+            throw std::runtime_error("cannot parse the line: " + line);
     }
 
     void Run() {

@@ -6,9 +6,9 @@
  *     route NODE ADDRESS LENGTH NEIGHBOUR...     to one of these: a pair of hosts keeps to its own
  *     flow HOST HOST START_NS GAP_NS COUNT BYTES      BYTES: of the UDP payload
  *
- * Prints what became of it, a name and a number a line. All that a router of ns-3 can do without is
- * left out: queue discs, flow control, IPv6, ARP, checksums. Routes are found by hashing, where
- * ns-3's own protocols walk through lists, which would cost it most in large fabrics.
+ * Prints the results, a name and a number per line. Features that a router of ns-3 does not need are
+ * disabled: queue discs, flow control, IPv6, ARP, checksums. Routes are looked up by hashing; ns-3's
+ * own protocols search lists, which would dominate its cost in large fabrics.
  */
 #include <sys/resource.h>
 #include <unistd.h>
@@ -262,8 +262,7 @@ double ResidentMb() {
     return 1e-6 * static_cast<double>(pages) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
 }
 
-/* End, and return whether ns-3 logs it where asked to: a log that was compiled in costs time even
- * where nobody asks. */
+/* End the simulation; return whether logging was compiled in: it costs time even if disabled. */
 bool DestroyWithLog() {
     auto components = LogComponent::GetComponentList();
     auto simulator = components->find("Simulator");

@@ -1,4 +1,4 @@
-"""What a controller does to one switch at work: writes, reads and lets age, over P4Runtime."""
+"""A P4Runtime controller that writes, reads and ages the entries of one switch under load."""
 
 import json
 import os
@@ -19,9 +19,9 @@ from telemark.errors import TestbedError
 
 SOURCE = Path(__file__).parents[1] / "p4" / "control_plane.p4"
 PACKETS_CORE, CONTROL_CORE = 1, 0
-MANY = 1000  # updates in a request that is not atomic
+CHUNK = 1000  # updates per request that is not atomic
 TIMEOUT_NS = 1_000_000_000
-IDLE_S = 30  # more than any machine takes to tell of entries whose time is over
+IDLE_S = 30  # longer than any machine needs to report all expired entries
 
 
 class Switch:
@@ -42,11 +42,11 @@ class Switch:
                    "--grpc-server-addr", "127.0.0.1:29559",
                    "--counters", str(self._counters)]  # fmt: skip
         self.process = processes.start_ready(command)
-        _place(self.process.pid)
+        _pin_threads(self.process.pid)
         options = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1))
         self._channel = grpc.insecure_channel("127.0.0.1:29559", options=options)
         self._stub = p4r_grpc.P4RuntimeStub(self._channel)
-        self.aged = 0  # times that an entry was told to be idle
+        self.aged = 0  # idle notifications received
         self._requests: queue.SimpleQueue[p4r.StreamMessageRequest | None] = queue.SimpleQueue()
         self._become_primary()
         p4info = program.p4info
@@ -71,9 +71,9 @@ class Switch:
     def write(
         self, kind: p4r.Update.Type.ValueType, count: int, port: int, *, atomic: bool
     ) -> None:
-        """Insert, modify or delete `count` entries: in one atomic request, or in many."""
+        """Insert, modify or delete `count` entries: in one atomic request, or in several."""
         updates = [p4r.Update(type=kind, entity=self._entry(i, port)) for i in range(count)]
-        size = count if atomic else MANY
+        size = count if atomic else CHUNK
         atomicity = (
             p4r.WriteRequest.DATAPLANE_ATOMIC if atomic else p4r.WriteRequest.CONTINUE_ON_ERROR
         )
@@ -82,12 +82,12 @@ class Switch:
             self._write(part, atomicity)
 
     def read(self) -> int:
-        """Read all entries with their counts; return how many there are."""
+        """Read all entries with their counters; return the number of entries."""
         asked = p4r.TableEntry(table_id=self._table, counter_data=p4r.CounterData())
         return sum(1 for _ in self._read(p4r.Entity(table_entry=asked)))
 
     def count_cells(self) -> int:
-        """Write all cells of the counter, and read them; return how many there are."""
+        """Write and read all cells of the counter; return the number of cells."""
         all_cells = p4r.Entity(counter_entry=p4r.CounterEntry(counter_id=self._counter))
         zero = p4r.Entity()
         zero.CopyFrom(all_cells)
@@ -98,19 +98,19 @@ class Switch:
         return sum(1 for _ in self._read(all_cells))
 
     def await_idle(self, times: int) -> None:
-        """Wait until entries were told to be idle so often, or for IDLE_S."""
+        """Wait for `times` idle notifications, but at most IDLE_S seconds."""
         deadline_s = time.monotonic() + IDLE_S
         while self.aged < times and time.monotonic() < deadline_s:
             time.sleep(0.1)
 
     def stop(self) -> dict[str, Any]:
-        """End the switch; return its counters."""
+        """Terminate the switch and return its counters."""
         self._requests.put(None)
         self._listener.join()
         self._channel.close()
         self.process.terminate()
         if self.process.wait(timeout=60):
-            raise TestbedError(f"{MINIP4} ended with status {self.process.returncode}")
+            raise TestbedError(f"{MINIP4}: exit status {self.process.returncode}")
         counters: dict[str, Any] = json.loads(self._counters.read_text())
         return counters
 
@@ -137,9 +137,11 @@ class Switch:
         return entity
 
 
-def _place(pid: int) -> None:
-    """The thread of packets on one core, Python on the other; both before what else runs there: a
-    thread that loses its core with the lock in its hands would tell of the machine."""
+def _pin_threads(pid: int) -> None:
+    """Pin the packet thread to one core and Python to the other, both at real-time priority.
+
+    If a thread lost its core while it holds the lock, the hold would include other load.
+    """
     for task in Path(f"/proc/{pid}/task").iterdir():
         is_packets = (task / "comm").read_text().strip() == "minip4-ports"
         os.sched_setscheduler(int(task.name), os.SCHED_RR, os.sched_param(1))

@@ -9,14 +9,14 @@ from pathlib import Path
 from telemark.errors import TestbedError
 
 FLAGS = ("-O3", "-march=native", "-DNDEBUG", "-Wall", "-Wextra", "-Werror")
-STANDARDS = ("c++23", "c++17")  # what headers of new versions need, and what those of old ones bear
+STANDARDS = ("c++23", "c++17")  # required by new versions of ns-3, supported by old ones
 
 
 class Ns3:
-    """The installed ns-3, and a scenario of ours compiled against it."""
+    """The installed ns-3 with one compiled scenario."""
 
     def __init__(self, folder: Path, source: Path, libraries: Sequence[str]) -> None:
-        """Raises TestbedError where something is missing, or the scenario does not compile."""
+        """Compile the scenario. Raises TestbedError if that fails or ns-3 is missing."""
         self.version = _pkg_config("--modversion", libraries[0])
         self.program = folder / source.stem
         flags = _flags(libraries)
@@ -34,7 +34,10 @@ class Ns3:
         raise TestbedError(f"{source.name} does not compile with ns-3 {self.version}: {wrong}")
 
     def run(self, description: str) -> str:
-        """Simulate what its standard input says; return what it prints. Raises TestbedError."""
+        """Run the scenario with `description` on its standard input; return its output.
+
+        Raises TestbedError if it fails.
+        """
         done = subprocess.run(
             [self.program], input=description, capture_output=True, text=True, check=False
         )
@@ -45,7 +48,7 @@ class Ns3:
 
 
 def _flags(libraries: Sequence[str]) -> list[str]:
-    """For the compiler. What is a path, and no option, is what ns-3 itself was linked with."""
+    """Return the compiler options; paths are the libraries that ns-3 itself was linked with."""
     words = shlex.split(_pkg_config("--cflags", "--libs", *libraries))
     folders = [word[2:] for word in words if word.startswith("-L")]
     return [
@@ -61,7 +64,7 @@ def _pkg_config(*words: str) -> str:
         if done.returncode == 0:
             return done.stdout.strip()
     raise TestbedError(
-        "ns-3 was not found by pkg-config: apt install libns3-dev pkg-config g++, or, for a fair"
-        " comparison, install one that was configured with --build-profile=optimized, and have"
-        " PKG_CONFIG_PATH name its lib/pkgconfig"
+        "ns-3 was not found by pkg-config: apt install libns3-dev pkg-config g++; for a fair"
+        " comparison, install one configured with --build-profile=optimized and add its"
+        " lib/pkgconfig to PKG_CONFIG_PATH"
     )

@@ -1,6 +1,6 @@
-"""What the pipeline alone costs: Engine.repeat() with random keys, in CPU time of this thread.
+"""Cost of the pipeline alone: Engine.repeat() with random keys, in CPU time of this thread.
 
-Beside it, what C written by hand takes for the same work: what an engine's cost is held against.
+The baseline is C written by hand that does the same work.
 """
 
 import ctypes
@@ -24,7 +24,7 @@ BITS = 32
 
 
 def frame(address: int, source_port: int = 1000, payload: bytes = b"") -> bytes:
-    """An IPv4/UDP frame of 64 bytes to `address`, with its checksum."""
+    """Return an IPv4/UDP frame of 64 bytes to `address`, with a valid IP checksum."""
     udp_port = 5000 if payload else 2000
     udp = struct.pack("!4H", source_port, udp_port, FRAME_BYTES - 34, 0) + payload
     head = struct.pack("!BBHHHBBHII", 0x45, 0, FRAME_BYTES - 14, 0, 0, 64, 17, 0,
@@ -39,7 +39,7 @@ def frame(address: int, source_port: int = 1000, payload: bytes = b"") -> bytes:
 
 
 def keys(kind: str, count: int, rng: random.Random) -> list[tuple[MatchKey, int]]:
-    """Different random keys, each with an address that it matches."""
+    """Return different random keys, each with an address that it matches."""
     found: dict[MatchKey, int] = {}
     while len(found) < count:
         address = rng.getrandbits(BITS)
@@ -55,15 +55,15 @@ def keys(kind: str, count: int, rng: random.Random) -> list[tuple[MatchKey, int]
 
 
 def cost_ns(run: Callable[[int], object], packets: int, rounds: int) -> float:
-    """CPU time a packet, where `run` has so many packets processed as often as it is told."""
-    run(1)  # warm
+    """Return the CPU time per packet; `run(n)` processes `packets` packets n times."""
+    run(1)  # warm-up
     start_ns = time.thread_time_ns()
     run(rounds)
     return (time.thread_time_ns() - start_ns) / (rounds * packets)
 
 
 class ByHand:
-    """c/by_hand.c, with these prefixes."""
+    """The handwritten router in c/by_hand.c, with a list of prefixes."""
 
     def __init__(self, prefixes: Sequence[Lpm]) -> None:
         with shared_object([PROGRAMS.parent / "c" / "by_hand.c"]) as path:
@@ -75,20 +75,20 @@ class ByHand:
         self._count = len(prefixes)
 
     def process(self, frame: bytes) -> bytes | None:
-        """The frame that leaves, if one does."""
+        """Return the forwarded frame; None if it is dropped."""
         out = ctypes.create_string_buffer(len(frame))
         left = self._library.by_hand(self._prefixes, self._count, frame, len(frame), out)
         return out.raw if left else None
 
     def repeat(self, frames: Sequence[bytes], rounds: int) -> int:
-        """Run frames of one length `rounds` times; return how many left."""
+        """Process frames of one length `rounds` times; return the number of forwarded frames."""
         joined = b"".join(frames)
         repeat = self._library.by_hand_repeat
         return int(repeat(self._prefixes, self._count, joined, len(frames[0]), len(frames), rounds))
 
 
 class Pipelines:
-    """What is measured, by name and kind: engines, and the work of one of them by hand."""
+    """The measured pipelines, by name and kind: engines, and the handwritten router."""
 
     def __init__(self, seed: int) -> None:
         self._runs: dict[tuple[str, str], Callable[[int], object]] = {}
@@ -99,7 +99,7 @@ class Pipelines:
         self._add_telemetry(random.Random(seed))
 
     def measure(self, rounds: int) -> dict[tuple[str, str], float]:
-        """ns a packet of each."""
+        """Return the CPU time per packet of each pipeline, in ns."""
         return {each: cost_ns(run, FRAMES, rounds) for each, run in self._runs.items()}
 
     def _add(self, kind: str, count: int, rng: random.Random) -> None:
@@ -124,5 +124,5 @@ class Pipelines:
             for _ in range(FRAMES)
         ]
         grown = [len(out[0][1]) for each in frames[:100] if (out := engine.process(1, each, 0))]
-        assert grown == [FRAME_BYTES + 4 * 9] * 100  # all instructions were followed
+        assert grown == [FRAME_BYTES + 4 * 9] * 100  # all INT instructions were executed
         self._runs["telemetry", MINIP4] = lambda rounds: engine.repeat(1, frames, rounds, 0)

@@ -1,6 +1,6 @@
-"""From P4 source to the first packet: compile, start a switch, send until one comes through.
+"""Time from P4 source to the first forwarded packet: compile, start a switch, send packets.
 
-Beside it, what Python and its libraries alone take: a switch is held against that.
+The baseline is the start of Python with the libraries that a switch imports.
 """
 
 import os
@@ -17,8 +17,8 @@ ETH_P_ALL = 3
 LIBRARIES = "import asyncio, grpc, time; from finsy.proto import p4r_grpc"  # of a switch's server
 
 
-def libraries_alone(processes: Processes) -> tuple[float, float]:
-    """Seconds until a Python has imported these, and its memory then, in MB."""
+def measure_libraries(processes: Processes) -> tuple[float, float]:
+    """Return the time until Python has imported LIBRARIES, in seconds, and its memory in MB."""
     start_s = time.monotonic()
     script = f"{LIBRARIES}; print('ready', flush=True); time.sleep(600)"
     python = processes.start_ready([sys.executable, "-c", script])
@@ -26,7 +26,7 @@ def libraries_alone(processes: Processes) -> tuple[float, float]:
 
 
 def first_packet_s(processes: Processes, cache: Path) -> float:
-    """Seconds, with the given folder for compiled code."""
+    """Return the time to the first packet, in seconds; `cache` is the folder of compiled code."""
     run("ip link add name g type veth peer name a")
     run("ip link add name b type veth peer name t")
     for name in ("g", "a", "b", "t"):

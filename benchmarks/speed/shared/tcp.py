@@ -1,4 +1,4 @@
-"""One TCP stream between two namespaces, through a row of switches."""
+"""Goodput of one TCP stream between two namespaces, through a chain of switches."""
 
 import subprocess
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from benchmarks.speed.shared.switch_chain import (
     GENERATOR_CORE,
     SWITCH_CORE,
-    Row,
+    Chain,
     await_true,
     run,
     tool,
@@ -16,16 +16,17 @@ from telemark.errors import TestbedError
 HOSTS = (("g", "192.168.1.1", "02:00:00:00:00:01"), ("t", "10.0.0.2", "02:00:00:00:00:02"))
 
 
-def gbps(row: Row, seconds: float) -> float:
-    """What one stream carries, MTU 1500, offloads off.
+def gbps(chain: Chain, seconds: float) -> float:
+    """Return the goodput of one stream in Gbit/s, with an MTU of 1500 and without offloads.
 
-    The sender and both hosts' protocols have the generator's core, the receiver the switch's.
+    The sender and the protocol stacks of both hosts run on the generator's core, the receiver on
+    the switch's core.
     """
-    processes = row.processes
+    processes = chain.processes
     pids = []
     for (interface, address, mac), (_, peer, peer_mac) in zip(HOSTS, HOSTS[::-1], strict=True):
         holder = processes.start(["unshare", "--net", "sleep", "600"])
-        await_true(lambda pid=holder.pid: _is_apart(pid), "a namespace")  # type: ignore[misc]
+        await_true(lambda pid=holder.pid: _is_isolated(pid), "a namespace")  # type: ignore[misc]
         pids.append(holder.pid)
         run(f"ip link set dev {interface} netns {holder.pid}")
         inside = f"nsenter --net=/proc/{holder.pid}/ns/net "
@@ -44,12 +45,12 @@ def gbps(row: Row, seconds: float) -> float:
     return received_bytes * 8 / took_ns
 
 
-def _is_apart(pid: int) -> bool:
+def _is_isolated(pid: int) -> bool:
     return Path(f"/proc/{pid}/ns/net").readlink() != Path("/proc/self/ns/net").readlink()
 
 
 def _receive_on(core: int, pid: int, interface: str) -> None:
-    """Have a core do the protocol work for what arrives (RPS); else the switch's own would."""
+    """Process received packets on `core` (RPS); by default the switch's core would do it."""
     file = f"/sys/class/net/{interface}/queues/rx-0/rps_cpus"
     script = f"mount -t sysfs sysfs /sys && echo {1 << core:x} > {file}"  # of this namespace
     done = subprocess.run(

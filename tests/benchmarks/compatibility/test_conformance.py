@@ -62,7 +62,7 @@ def test_all_is_well(corpus: Path, tmp_path: Path) -> None:
         "P4Info equals p4c's": (1, 1),
         "of these, of programs *-bmv2.p4": (1, 1),
         "all, compared as text": (1, 1),
-        "programs that p4c refuses are refused": (1, 1),
+        "programs that p4c rejects are rejected": (1, 1),
         "v1model programs that p4c compiles are compiled": (1, 1),
         "all programs end in a switch or in an error with its place": (2, 2),
     }
@@ -79,7 +79,7 @@ def test_differences_are_found_and_listed(corpus: Path, tmp_path: Path) -> None:
     found = answers(out)
     assert found["STF scripts of v1model programs pass"] == (0, 1)
     assert found["P4Info equals p4c's"] == (0, 1)
-    assert found["programs that p4c refuses are refused"] == (0, 1)
+    assert found["programs that p4c rejects are rejected"] == (0, 1)
     assert "expected 03, got 02" in " ".join(done.stdout.split())
 
 
@@ -87,12 +87,12 @@ def test_differences_are_found_and_listed(corpus: Path, tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         ([], "pass the folder of a p4c checkout"),
-        (["/nowhere"], "/nowhere: no testdata/*/*.p4 there"),
-        (["{corpus}", "--only", "nothing"], "no program has 'nothing' in its path"),
+        (["/nowhere"], "/nowhere: no testdata/*/*.p4; pass"),
+        (["{corpus}", "--only", "nothing"], "--only nothing: no program path contains it"),
         (["{corpus}", "--behavioral-model", "/nowhere"], "/nowhere: no BMv2 JSON"),
     ],
 )
-def test_wrong_folders_are_told_in_a_line(corpus: Path, arguments: list[str], message: str) -> None:
+def test_wrong_folders_are_reported_in_one_line(corpus: Path, arguments: list[str], message: str) -> None:
     done = run(*(a.format(corpus=corpus) for a in arguments))
     assert done.returncode == 2
     assert message in done.stderr

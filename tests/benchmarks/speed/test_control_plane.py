@@ -51,7 +51,7 @@ def test_what_one_turn_alone_had_is_no_hold_of_the_operation(
 ) -> None:  # fmt: skip
     numbers = count()
 
-    class Held:
+    class HoldMeasurement:
         def __init__(self, kind: str, entries: int, _seed: int) -> None:
             pair = cpu_us[next(numbers)]
             self.rows = [control_plane.Longest(what, kind, entries, 0.0, us, 1)
@@ -60,7 +60,7 @@ def test_what_one_turn_alone_had_is_no_hold_of_the_operation(
         def measure(self) -> None:
             pass
 
-    monkeypatch.setattr(control_plane, "Held", Held)
+    monkeypatch.setattr(control_plane, "HoldMeasurement", HoldMeasurement)
     rows = control_plane.holds_of("exact", 10, 1)
     assert tuple(row.cpu_us for row in rows) == found
     assert next(numbers) == turns

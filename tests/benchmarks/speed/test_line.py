@@ -16,7 +16,7 @@ def run(out: Path, *options: str) -> subprocess.CompletedProcess[str]:
 def test_a_slow_line_loses_nothing_and_tells_its_cost(tmp_path: Path) -> None:
     done = run(tmp_path, "--rate", "10000")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "CPU, ns a packet" in done.stdout
+    assert "CPU, ns/packet" in done.stdout
     summary = json.loads((tmp_path / "summary.json").read_text())
     costs = summary["metrics"]["cpu_ns_per_packet"]
     assert costs.keys() == {"s1", "s2", "s3"}

@@ -60,7 +60,7 @@ def test_what_ns3_says_is_read(ns3: ModuleType) -> None:
     ["", "received 10\n", OUTPUT + "more 1\n", OUTPUT.replace("43", "many"), OUTPUT + "hops\n"],
 )
 def test_what_is_no_outcome_is_refused(ns3: ModuleType, output: str) -> None:
-    with pytest.raises(TestbedError, match="ns-3 printed what is no outcome"):
+    with pytest.raises(TestbedError, match="ns-3: cannot parse its output"):
         ns3.outcome_of(output)
 
 

@@ -29,9 +29,9 @@ def test_a_link_is_told_whole(ns3_tcp: ModuleType) -> None:
 
 
 def test_what_ns3_says_is_read(ns3_tcp: ModuleType) -> None:
-    assert ns3_tcp.got_of("received_0 300\nreceived_1 150\n", 2.0) == [1200, 600]
-    with pytest.raises(TestbedError, match="ns-3 printed what is no outcome"):
-        ns3_tcp.got_of("received_0 many\n", 2.0)
+    assert ns3_tcp.parse_goodputs("received_0 300\nreceived_1 150\n", 2.0) == [1200, 600]
+    with pytest.raises(TestbedError, match="ns-3: cannot parse its output"):
+        ns3_tcp.parse_goodputs("received_0 many\n", 2.0)
 
 
 def test_a_sample_is_of_what_the_link_carries(ns3_tcp: ModuleType) -> None:

@@ -45,7 +45,7 @@ def test_a_short_run_measures_everything(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        (("--program", str(FOLDER / "p4" / "ipv4_lpm.p4")), "is none in SAI's shape: "),
+        (("--program", str(FOLDER / "p4" / "ipv4_lpm.p4")), "does not have SAI's structure: "),
         (("--program", "/none.p4"), "/none.p4"),
         (("--p4info", "/none.txtpb"), "--p4info /none.txtpb: expected P4Info as text: "),
     ],

@@ -47,7 +47,7 @@ def test_an_experiment_is_run_anew_with_so_many_processes(
     assert (both.at_once, both.jobs) == (2, 1)
     assert (tmp_path / "apart-1" / "one" / "samples.csv").exists()
     (tmp_path / "one.py").write_text(FAKE % 1)
-    with pytest.raises(TestbedError, match="one ended with 1"):
+    with pytest.raises(TestbedError, match="one: exit status 1"):
         sweeps.measure("one", 0, 1, tmp_path, quick=True)
 
 

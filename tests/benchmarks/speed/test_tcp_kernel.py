@@ -25,11 +25,11 @@ def tcp_kernel(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def test_it_takes_real_time(tmp_path: Path) -> None:
     done = loaded.run(SCRIPT, "--time", "virtual", "--out", str(tmp_path))
     assert done.returncode == 2
-    assert "it takes --time real" in done.stderr.splitlines()[-1]
+    assert "use --time real" in done.stderr.splitlines()[-1]
 
 
-def test_what_a_flow_got_is_of_its_settled_time(tcp_kernel: ModuleType) -> None:
-    """From 2 to 4 s a segment each 10 ms, and a round trip of 20; before and after, others."""
+def test_goodput_is_that_after_slow_start(tcp_kernel: ModuleType) -> None:
+    """From 2 to 4 s: a segment every 10 ms and an RTT of 20 ms; other values before and after."""
     seconds = np.arange(0, 6, 0.01)
     steps = np.where((seconds > 2) & (seconds < 4), 1448, 9000)
     received = np.zeros(len(seconds), RECEIVED)
@@ -39,17 +39,17 @@ def test_what_a_flow_got_is_of_its_settled_time(tcp_kernel: ModuleType) -> None:
     progress["time_ns"] = received["time_ns"]
     progress["rtt_us"] = np.where((seconds >= 2) & (seconds < 4), 20_000, 90_000)
     flow = TcpFlow(1, "h1", "h2", duration_s=4)
-    found = tcp_kernel.got(TcpRecord(flow, progress, received, np.zeros(0, ANSWERS)), 4.0)
+    found = tcp_kernel.goodput_of(TcpRecord(flow, progress, received, np.zeros(0, ANSWERS)), 4.0)
     assert found.rtt_ms == pytest.approx(20)
     assert found.window == pytest.approx(2)
 
 
 @pytest.mark.parametrize(("rtt_ms", "is_refused"), [(20.8, False), (21.6, True)])
-def test_a_machine_that_is_late_makes_a_run_invalid(
+def test_a_slow_machine_makes_a_run_invalid(
     rtt_ms: float, is_refused: bool, tcp_kernel: ModuleType
 ) -> None:
-    case = tcp_kernel.Case(tcp_kernel.WAYS[0], "reno")
-    real, virtual = tcp_kernel.Got(1e7, rtt_ms, 9), tcp_kernel.Got(1.02e7, 20.0, 10)
+    case = tcp_kernel.Case(tcp_kernel.PATHS[0], "reno")
+    real, virtual = tcp_kernel.FlowGoodput(1e7, rtt_ms, 9), tcp_kernel.FlowGoodput(1.02e7, 20.0, 10)
     samples = [tcp_kernel.sample(case, real, virtual)]
     (window,) = tcp_kernel.checks(samples)
     assert samples[0].goodput == pytest.approx(1.02)
@@ -61,8 +61,8 @@ def test_a_machine_that_is_late_makes_a_run_invalid(
         tcp_kernel.reject_if_late(samples, {"": 0.0})
 
 
-def test_a_machine_that_stood_still_makes_a_run_invalid(tcp_kernel: ModuleType) -> None:
-    """Of a thousand probes 17 took 1.1 ms longer than their link, and ten never came."""
+def test_a_machine_that_stalled_makes_a_run_invalid(tcp_kernel: ModuleType) -> None:
+    """17 of 1,000 probes took 1.1 ms longer than their link, ten were lost."""
     sent, received = np.zeros(1000, flows.SENT), np.zeros(990, flows.RECEIVED)
     sent["sent_ns"] = 10**9 + 10**6 * np.arange(1000)
     received["sequence"], received["sent_ns"] = np.arange(10, 1000), sent["sent_ns"][10:]
@@ -72,18 +72,18 @@ def test_a_machine_that_stood_still_makes_a_run_invalid(tcp_kernel: ModuleType) 
         flows.FlowRecord(flows.Flow(1, "p", "q", 1000, 1000), sent, received, 0, 0, 0, 0)
     )
     assert late == pytest.approx(0.027)
-    case = tcp_kernel.Case(tcp_kernel.WAYS[0], "reno")
-    same = tcp_kernel.Got(1e7, 20.0, 9)
+    case = tcp_kernel.Case(tcp_kernel.PATHS[0], "reno")
+    same = tcp_kernel.FlowGoodput(1e7, 20.0, 9)
     samples = [tcp_kernel.sample(case, same, same)]
     with pytest.raises(TestbedError, match=r"run invalid: 2\.7% of the probes were late"):
         tcp_kernel.reject_if_late(samples, {"a": 0.0, "b": late})
     tcp_kernel.reject_if_late(samples, {"a": 0.0, "b": 0.01})
 
 
-def test_flows_that_are_not_alike_decide_nothing(tcp_kernel: ModuleType) -> None:
-    assert not tcp_kernel.agreed("", [1.06, 1.1]).passed
-    assert not tcp_kernel.agreed("", [0.9, 0.94]).passed
-    assert tcp_kernel.agreed("", [0.9, 1.06]).passed
+def test_flows_that_disagree_are_no_failure(tcp_kernel: ModuleType) -> None:
+    assert not tcp_kernel.check_mean("", [1.06, 1.1]).passed
+    assert not tcp_kernel.check_mean("", [0.9, 0.94]).passed
+    assert tcp_kernel.check_mean("", [0.9, 1.06]).passed
     for found in ([0.96, 1.2], [0.9, 0.96], [0.8, 1.06]):
-        with pytest.raises(TestbedError, match=r"run invalid: .*in flows alike"):
-            tcp_kernel.agreed("", found)
+        with pytest.raises(TestbedError, match=r"run invalid: .*in flows of one case"):
+            tcp_kernel.check_mean("", found)

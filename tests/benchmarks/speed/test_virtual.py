@@ -29,7 +29,7 @@ def test_fabrics_deliver_every_packet(tmp_path: Path) -> None:
         assert int(row["packets"]) == 5000
         # Two leaves and a spine within a pod; to another pod a core and another spine, too.
         assert 4 * 5000 < int(row["hops"]) < 5 * 5000
-    assert "mean wait of M/D/1" in done.stdout
+    assert "mean M/D/1 waiting time" in done.stdout
     assert "holds" in done.stdout
 
 
@@ -63,5 +63,5 @@ def test_claims_are_ratios(
     assert {number for number, check in enumerate(checks) if not check.passed} == broken
     checks = virtual.claims(samples, [24 * slower] * 3)  # a hop takes six times that
     assert not checks[0].passed
-    with pytest.raises(TestbedError, match=r"run invalid: cost of a hop, 10 .* in 3 rounds"):
+    with pytest.raises(TestbedError, match=r"run invalid: cost per hop, 10 .* in 3 rounds"):
         virtual.claims(samples, [24 * slower, 50 * slower, 24 * slower])
