@@ -15,17 +15,17 @@ POSSIBLE = Path("/sys/devices/system/cpu/possible")
 class Buffers:
     """All maps that have two buffers for each processor.
 
-    `maps`: by name, (processors, 2, entries); `states`: of the dice of each processor.
+    `maps`: by name, (processors, 2, entries); `states`: the generator state of each processor.
     """
 
     def __init__(self, loaded: ProgramObject, names: Mapping[str, int], seed: int) -> None:
-        """`names` has the maps with buffers, and "dice"; as they were loaded, so is `seed`."""
+        """`names` has the maps with buffers, and "rng_states"; as they were loaded, so is `seed`."""
         processors = possible_processors()
         self.maps: dict[str, NDArray[Any]] = {
             name: loaded.maps[name].mapped().reshape(processors, 2, -1)
-            for name in names if name != "dice"
+            for name in names if name != "rng_states"
         }  # fmt: skip
-        self.states: NDArray[np.uint64] = loaded.maps["dice"].mapped()
+        self.states: NDArray[np.uint64] = loaded.maps["rng_states"].mapped()
         self.states[:] = np.random.default_rng([seed, processors]).integers(
             1 << 63, size=processors
         )

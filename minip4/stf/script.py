@@ -40,12 +40,12 @@ MAX_LINES = 20  # of the trace of a packet that is never done
 class StfError(Minip4Error):
     """A script that cannot be read or run: file, line, what is wrong.
 
-    `told` is how the trace of the packet begins that it is about, of a traced engine.
+    `trace` is the trace of the packet so far, if the engine is traced.
     """
 
-    def __init__(self, text: str, told: str = "") -> None:
+    def __init__(self, text: str, trace: str = "") -> None:
         super().__init__(text)
-        self.told = told
+        self.trace = trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,12 +139,12 @@ class StfRun:
         except ValueError as error:
             raise self._error(str(error)) from error
 
-    def _error(self, text: str, told: str = "") -> StfError:
-        return StfError(f"{self.name}:{self._line}: error: {text}", told)
+    def _error(self, text: str, trace: str = "") -> StfError:
+        return StfError(f"{self.name}:{self._line}: error: {text}", trace)
 
     def _fail(self, text: str, line: int, packet: int = 0) -> None:
-        told = self._traces.pop(packet, "")  # once, for the first failure
-        self._failures.append(f"{self.name}:{line}: {text}" + (f"\n{told}" if told else ""))
+        trace = self._traces.pop(packet, "")  # once, for the first failure
+        self._failures.append(f"{self.name}:{line}: {text}" + (f"\n{trace}" if trace else ""))
 
     # --- commands --------------------------------------------------------------------------
 

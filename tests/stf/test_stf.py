@@ -184,7 +184,7 @@ def test_json_that_is_no_program_is_refused_as_the_switch_does(
     script.write_text("")
     for arguments in (["test", str(program), str(script)], ["switch", str(program)]):
         assert main(arguments) == 2
-        assert "e.json: expected BMv2 JSON: its root is no object" in capsys.readouterr().err
+        assert "e.json: expected BMv2 JSON, whose root is an object" in capsys.readouterr().err
 
 
 def test_a_packet_that_goes_round_for_ever_is_told_from_its_start(

@@ -1,4 +1,4 @@
-/* State beside the tables: registers, counters, meters, action profiles, value sets, dice. */
+/* State beside the tables: registers, counters, meters, action profiles, value sets, pseudo-random numbers. */
 #include "state.h"
 
 #include <inttypes.h>
@@ -91,7 +91,7 @@ void program_log(const char *text, unsigned count, const uint64_t *values)
     funlockfile(stderr);
 }
 
-/* --- dice: xoshiro256** seeded by splitmix64 (Blackman and Vigna, 2021) ---------------------- */
+/* --- pseudo-random numbers: xoshiro256** seeded by splitmix64 (Blackman and Vigna, 2021) ------------  */
 
 static uint64_t rotate(uint64_t x, int bits)
 {
@@ -111,7 +111,7 @@ void random_seed(uint64_t state[4], uint64_t seed)
 /* Uniform over low..high, both included. */
 uint64_t random_between(uint64_t state[4], uint64_t low, uint64_t high)
 {
-    uint64_t roll = rotate(state[1] * 5, 7) * 9, t = state[1] << 17;
+    uint64_t number = rotate(state[1] * 5, 7) * 9, t = state[1] << 17;
     state[2] ^= state[0];
     state[3] ^= state[1];
     state[1] ^= state[2];
@@ -119,7 +119,7 @@ uint64_t random_between(uint64_t state[4], uint64_t low, uint64_t high)
     state[2] ^= t;
     state[3] = rotate(state[3], 45);
     uint64_t span = high - low + 1;
-    return span ? low + (uint64_t)((u128)roll * span >> 64) : roll;
+    return span ? low + (uint64_t)((u128)number * span >> 64) : number;
 }
 
 /* --- action profiles ------------------------------------------------------------------------- */

@@ -180,7 +180,7 @@ static void make_engine(struct engine *engine, const struct options *options)
         fail("memory");
     for (uint16_t i = 0; i < 2; i++) {
         struct link_config config = options->link;
-        config.seed += i; /* each direction has dice of its own */
+        config.seed += i; /* each direction has its own random numbers */
         engine->direction[i] = (struct direction){
             .engine = engine,
             .out = !i,

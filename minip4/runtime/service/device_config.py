@@ -31,7 +31,7 @@ def decode(blob: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise invalid(f"p4_device_config: expected BMv2 JSON: {error}") from error
     if not isinstance(program, dict):
-        raise invalid("p4_device_config: expected BMv2 JSON: its root is no object")
+        raise invalid("p4_device_config: expected BMv2 JSON, whose root is an object")
     return program
 
 

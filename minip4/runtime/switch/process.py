@@ -47,7 +47,7 @@ def run_switch(options: SwitchOptions) -> int:
     except (ValueError, RecursionError) as error:
         raise Minip4Error(f"{options.program}: expected BMv2 JSON: {error}") from error
     if not isinstance(program, dict):
-        raise Minip4Error(f"{options.program}: expected BMv2 JSON: its root is no object")
+        raise Minip4Error(f"{options.program}: expected BMv2 JSON, whose root is an object")
     hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))  # some four files a port
     p4info = None if options.p4info is None else _read_p4info(options.p4info)

@@ -35,7 +35,7 @@ struct link {
     uint64_t rate_bps, free_at_ns;
     uint64_t wire_remainder; /* bits x 1e9 modulo the rate, carried over: the rate is exact */
     uint64_t delay_ns : 62;
-    uint64_t has_dice : 1;   /* else all frames go the same way */
+    uint64_t is_random : 1;   /* else all frames go the same way */
     uint64_t is_passed : 1;  /* by link_pass(): all that was not lost counts as delivered */
     uint64_t last_due_ns;    /* of the frames that keep their order */
     uint64_t sent_packets, sent_bytes;
