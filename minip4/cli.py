@@ -16,8 +16,14 @@ _COMMANDS = {
     "compile": ("minip4.compiler.cli", "compile a P4 program to BMv2 JSON and P4Info"),
     "switch": ("minip4.runtime.switch.cli", "run a program as a switch with a P4Runtime server"),
     "test": ("minip4.stf.cli", "run STF tests of a program"),
-    "tables": ("minip4.runtime.client.tables", "show table entries, counters and registers of a running switch"),
-    "control": ("minip4.runtime.client.control", "change links and queues of a running switch, show its counters"),
+    "tables": (
+        "minip4.runtime.client.tables",
+        "show table entries, counters and registers of a running switch",
+    ),
+    "control": (
+        "minip4.runtime.client.control",
+        "change links and queues of a running switch, show its counters",
+    ),
     "link": ("minip4.link.cli", "emulate a link with rate, delay and loss between two interfaces"),
 }
 

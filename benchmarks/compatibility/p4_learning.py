@@ -3,7 +3,7 @@
     sudo python benchmarks/compatibility/p4_learning.py CLONE [--target bmv2] [--time virtual]
 
 CLONE is a clone of p4-learning. Each network is run by `telemark run` with a script of the commands
-that its README tells people to type; in virtual time, with pings only. On bmv2, simple_switch_CLI
+of its README; in virtual time, with pings only. On bmv2, simple_switch_CLI
 reads the registers. Exit status 1 if the output of a network is not what its README describes.
 """
 

@@ -5,7 +5,7 @@
 
 CLONE is a clone of p4lang/tutorials; PYTHON is an interpreter with the modules that its controllers
 import (p4runtime-shell 0.0.6, and p4.tmp.p4config_pb2 of p4lang/PI). Each exercise is run by
-`telemark run` with a script of the commands that its README tells people to type. Exit status 1 if
+`telemark run` with a script of the commands of its README. Exit status 1 if
 the output of an exercise is not what its README describes.
 """
 

@@ -1,8 +1,8 @@
-"""The DDoS filter: its rules put into maps, and counted.
+"""The DDoS filter: writes its rules to maps and reads their counters.
 
-A packet's rule is the most specific: of tuples those whose mask has the most bits come first, then
-the longest prefix of the source, then the destination's port, then the source's. Where a map is
-full, the rules that are there stay, and the next one is refused and counted.
+The most specific rule matches a packet: tuples with more mask bits come first, then the longest
+source prefix, then the destination port, then the source port. If a map is full, existing rules
+stay and further rules are rejected and counted.
 """
 
 import secrets
@@ -92,7 +92,7 @@ class Filter:
         return {rule: (int(packets[at]), int(size[at])) for rule, at in self._numbers.items()}
 
     def counts(self) -> dict[str, int]:
-        """Packets by what became of them."""
+        """Return the number of packets by outcome."""
         counts = self._maps["counts"].read()[0]
         return {name: int(counts[name].sum()) for name in counts.dtype.names}
 

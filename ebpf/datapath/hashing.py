@@ -1,4 +1,4 @@
-"""The hash of hash.h, of many flows at once."""
+"""The hash of hash.h for arrays of flows."""
 
 import numpy as np
 from numpy.typing import NDArray

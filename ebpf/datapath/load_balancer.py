@@ -1,4 +1,4 @@
-"""The load balancer: services, their reals, and Maglev's tables, changed while packets flow."""
+"""The load balancer: services, their reals and Maglev tables, which can change under traffic."""
 
 import os
 from collections.abc import Mapping
@@ -84,7 +84,7 @@ class LoadBalancer:
         return {name: (int(packets[at]), int(size[at])) for name, at in there.items()}
 
     def counts(self) -> dict[str, int]:
-        """Packets by what became of them."""
+        """Return the number of packets by outcome."""
         counts = self._maps["counts"].read()[0]
         return {name: int(counts[name].sum()) for name in counts.dtype.names}
 

@@ -1,7 +1,7 @@
-"""Maglev's consistent hashing: the table of a load balancer, in which each real has as many places.
+"""Maglev's consistent hashing: a lookup table in which each real has the same number of slots.
 
 Eisenbud et al., "Maglev: A Fast and Reliable Software Network Load Balancer" (NSDI 2016), 3.4: each
-real has an order of preference over all places, and in turns they take the first that is free.
+real has a permutation of all slots as preference list; in turns, each takes its first free slot.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""The router: which devices are its ports. Its routes and neighbours are the kernel's own."""
+"""The router: configures its ports. Routes and neighbours are those of the kernel."""
 
 import fcntl
 import socket
@@ -34,7 +34,7 @@ class Router:
             devices[index] = device[0]
 
     def counts(self) -> dict[str, int]:
-        """Packets by what became of them."""
+        """Return the number of packets by outcome."""
         counts = self._maps["counts"].read()[0]
         return {name: int(counts[name].sum()) for name in counts.dtype.names}
 

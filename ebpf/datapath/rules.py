@@ -1,4 +1,4 @@
-"""Rules of the DDoS filter: what they match, and how they look in its maps."""
+"""Rules of the DDoS filter: their match fields and their format in maps."""
 
 import socket
 from dataclasses import dataclass, field, fields

@@ -1,4 +1,4 @@
-"""Alternate marking at a host's edge: one device, whose packets ampm.bpf.c marks and counts."""
+"""Alternate marking at a host edge: ampm.bpf.c marks and counts the packets of one device."""
 
 from __future__ import annotations
 

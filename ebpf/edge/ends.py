@@ -1,4 +1,4 @@
-"""Programs at both ends of tc of a device, whichever network namespace that is in."""
+"""Programs at tc ingress and egress of a device in any network namespace."""
 
 import os
 import socket

@@ -1,8 +1,8 @@
-"""INT-XD at a host's edge: Telemetry Reports v2.0 of what leaves by a device and arrives there.
+"""INT-XD at a host edge: Telemetry Reports v2.0 of packets that leave or arrive at a device.
 
-The kernel says what it saw of a packet (postcards.bpf.c); a thread of this process writes the
-report and sends it, from the device's network namespace. One report a datagram, numbered by the
-kernel: one that did not come through is a gap to the collector, wherever it was lost.
+The kernel program (postcards.bpf.c) records packets; a thread of this process writes the reports
+and sends them from the device's network namespace. Each datagram has one report, numbered by the
+kernel: the collector detects every lost report as a gap.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ it is one point."""
 
 
 class Postcard(NamedTuple):
-    """What the kernel tells of a packet."""
+    """The kernel's record of a packet."""
 
     sequence: int
     time_us: int
@@ -63,14 +63,14 @@ class Postcard(NamedTuple):
             INGRESS_TIME: struct.pack(">Q", time_us),
             EGRESS_TIME: struct.pack(">Q", time_us),
         }
-        told = {bit: data for bit, data in known.items() if self.instructions & bit}
-        metadata = b"".join(told.values())
+        selected = {bit: data for bit, data in known.items() if self.instructions & bit}
+        metadata = b"".join(selected.values())
         words = FIXED_WORDS + (len(metadata) + len(self.inner)) // 4
         numbered = VERSION << 28 | self.direction << 22 | self.sequence % (1 << 22)
         kind = INT << 4 | INNER_TYPES[self.version]
         return (
             struct.pack(">IIBBBB", numbered, node, kind, words, len(metadata) // 4, TRACKED)
-            + struct.pack(">HHHH", sum(told), 0, 0, 0) + metadata + self.inner
+            + struct.pack(">HHHH", sum(selected), 0, 0, 0) + metadata + self.inner
         )  # fmt: skip
 
 
@@ -120,7 +120,7 @@ class PostcardEdge:
         self.close()
 
     def close(self) -> None:
-        """Take the programs off the device, and send what they told of before."""
+        """Detach the programs from the device and send the remaining reports."""
         self._open.close()
 
     def watch(self, flows: Mapping[Key, Mapping[str, int]]) -> None:
@@ -140,7 +140,7 @@ class PostcardEdge:
     def _send(self, record: bytes) -> None:
         try:
             self._socket.send(Postcard.of(record).report(self._node))
-        except OSError:  # nobody listens, no route, no memory: as a switch, it does not try again
+        except OSError:  # no listener, route or memory: like a switch, it does not retry
             self.unsent += 1
 
     def _work(self) -> None:

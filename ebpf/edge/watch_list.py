@@ -1,4 +1,4 @@
-"""The watch list of a host's edge: keys of flows, and which of them a packet has (watch_list.h)."""
+"""The watch list of a host edge: flow keys that packets are compared with (watch_list.h)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
-"""BTF, the types that clang writes beside BPF: read, and carried over to numpy's.
+"""BTF, the type information that clang adds to BPF objects, converted to numpy types.
 
-The format is that of Linux' Documentation/bpf/btf.rst.
+The format is described in Linux' Documentation/bpf/btf.rst.
 """
 
 import struct
@@ -117,7 +117,7 @@ class Types:
 
 
 def _enumeration(kind: _Type) -> np.dtype[Any]:
-    """Of clang 14's only the values tell whether it is signed, as it sets no flag."""
+    """Return the type of an enumeration; clang 14 sets no sign flag, so the values decide."""
     negative = kind.kind == ENUM and any(value >> 31 for _, value, _ in kind.members)
     return np.dtype(f"{'i' if kind.is_flagged or negative else 'u'}{kind.size}")
 

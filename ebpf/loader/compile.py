@@ -1,4 +1,4 @@
-"""C to BPF: by clang, once for each content."""
+"""Compile C to BPF with clang, once per content."""
 
 import hashlib
 import os

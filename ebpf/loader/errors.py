@@ -1,4 +1,4 @@
-"""The error of the loader, and what the kernel's refusals mean."""
+"""The error of the loader, with explanations of the kernel's error codes."""
 
 import errno
 import os

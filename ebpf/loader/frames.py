@@ -1,4 +1,4 @@
-"""Packets for programs without a sender: BPF_PROG_TEST_RUN, plain and with live frames."""
+"""Run programs on packets without a sender: BPF_PROG_TEST_RUN, plain and with live frames."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def run(
 ) -> Tried:
     """Run a program `repeat` times, with a frame, or with many in turns (see run_live).
 
-    Nothing happens beside what it does itself: its verdict is told. To an XDP program packets come
-    from device `ingress`, or else from the loopback's. Raises LoadError.
+    The verdict has no effect; it is returned. An XDP program sees packets from the device
+    `ingress`, or from the loopback device. Raises LoadError.
     """
     one, many = _split(frames)
     with _with_table(program, many) as ready:
@@ -167,7 +167,7 @@ def _split(frames: bytes | Sequence[bytes]) -> tuple[bytes, Sequence[bytes]]:
 
 @contextmanager
 def _with_table(program: Program, frames: Sequence[bytes], restored: int = 0) -> Iterator[Program]:
-    """The program after one that writes each packet anew, where there is something to write."""
+    """Yield the program, preceded by one that rewrites each packet if there are frames to write."""
     if not frames:
         yield program
         return

@@ -1,7 +1,7 @@
-"""The places of a device where programs are attached: XDP, and tc's ingress and egress.
+"""The hooks of a device where programs are attached: XDP, tc ingress and tc egress.
 
-Each has its programs in an order. Links hold them, which go with the process; clsact, for kernels
-before 6.6, has none.
+Each hook has an ordered list of programs. BPF links hold them and end with the process; clsact, for
+kernels before 6.6, has no links.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Xdp:
     def _lead(self, at: int, program: Program | None) -> None:
         """Have packets come to a program, in the place `at`, by one step. Raises LoadError."""
         if at:
-            chain.hand_on(self.places[at - 1].program, program)
+            chain.set_next(self.places[at - 1].program, program)
         elif program is None:
             os.close(self._link)
         else:

@@ -1,4 +1,4 @@
-"""System calls that Debian 12's libbpf has not: links at tcx, and RCU's grace period."""
+"""System calls that Debian 12's libbpf lacks: tcx links and the RCU grace period."""
 
 import ctypes
 import errno

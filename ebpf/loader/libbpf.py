@@ -1,4 +1,4 @@
-"""libbpf, as ctypes: the functions that the loader calls, and the structures that they take."""
+"""ctypes bindings of libbpf: the functions and structures that the loader uses."""
 
 import ctypes
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Programs attached to devices, in an order, until close() or until this process ends."""
+"""Attach programs to devices, in order, until close() or until this process ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Maps of a loaded program, read and written as numpy arrays by the types of its C."""
+"""Maps of a loaded program, read and written as numpy arrays with its C types."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Map:
         return self._looked_up(key, 0)
 
     def locked(self, key: Any) -> Any:
-        """The same of a value that has a `struct bpf_spin_lock`: as it is while nobody holds it."""
+        """Return a value with a `struct bpf_spin_lock`, read while the lock is free."""
         return self._looked_up(key, LOCKED)
 
     def __setitem__(self, key: Any, value: Any) -> None:

@@ -1,4 +1,4 @@
-"""Network namespaces: a thread in another one, for what has to be done there."""
+"""Network namespaces: run a function in a thread in another namespace."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""Ring buffers: what programs hand to user space, one record after the other."""
+"""Ring buffers: records from programs to user space."""
 
 import ctypes
 from collections.abc import Callable

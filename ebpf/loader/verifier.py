@@ -1,4 +1,4 @@
-"""The verifier's log, shortened to what matters: its reason, and the line of C."""
+"""Shorten the verifier's log to its reason and the line of C code."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Buffers of eBPF programs (include/windows.h): read and cleared by turns, no packet lost."""
+"""Double buffers of eBPF programs (include/windows.h): read and cleared without packet loss."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +19,7 @@ class Buffers:
     """
 
     def __init__(self, loaded: ProgramObject, names: Mapping[str, int], seed: int) -> None:
-        """`names` has the maps with buffers, and "rng_states"; as they were loaded, so is `seed`."""
+        """`names` are the maps with buffers, and "rng_states"; `seed` initializes these."""
         processors = possible_processors()
         self.maps: dict[str, NDArray[Any]] = {
             name: loaded.maps[name].mapped().reshape(processors, 2, -1)

@@ -1,4 +1,4 @@
-"""The statistics in the kernel: loaded with what is to be counted, and read window by window."""
+"""The statistics program: loaded with the selected statistics, read window by window."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Detects threats, window by window, from what threats.bpf.c keeps of packets."""
+"""Detect threats, window by window, from the statistics of threats.bpf.c."""
 
 from __future__ import annotations
 

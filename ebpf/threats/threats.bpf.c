@@ -1,7 +1,7 @@
-/* What tells threats apart, of each packet once, at XDP and at tc: who opens how much to how many.
+/* Statistics for threat detection, once per packet, at XDP and tc: the connections that hosts open.
  *
- * Heavy pairs of hosts are HeavyKeeper's. Suspects are hosts, and pairs, that open connections or
- * have answers of services that amplify: each with its packets, and a bitmap of whom it concerns. */
+ * HeavyKeeper finds heavy pairs of hosts. Suspects are hosts and pairs that open connections or get
+ * answers of amplifying services: each has a packet count and a bitmap of its peers. */
 #include "chain.h"
 #include "flows.h"
 

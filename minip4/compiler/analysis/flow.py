@@ -103,7 +103,7 @@ class Flow(ExpressionFlow):
                     s.unset.discard(value)
 
     def parser(self, d: syntax.ParserDeclaration) -> None:
-        """Goes round until nothing new is found out of any state, and then tells what it sees."""
+        """Iterate over the states until a fixed point is reached, then report warnings."""
         start = next(state for state in d.states if state.name == "start")
         before: dict[syntax.State, State | None] = {start: self.entered(d.parameters, d.locals)}
         order = {state: i for i, state in enumerate(_forward_order(start))}

@@ -261,7 +261,7 @@ class Declarations:
 
 
 def check_control_plane_names(declarations: list[syntax.Declaration]) -> None:
-    """Refuses two tables, actions or instances that the control plane cannot tell apart."""
+    """Reject tables, actions or instances with the same control-plane name."""
     seen: dict[tuple[type, str], syntax.Declaration] = {}
     for d in declarations:
         if isinstance(d, (syntax.Table, syntax.Action, syntax.Instantiation)):

@@ -118,7 +118,7 @@ class FieldList:
 
 @dataclass(slots=True)
 class Digest:
-    """What a digest tells the controller; `id` from 1."""
+    """A digest to the controller; `id` counts from 1."""
 
     id: int
     name: str

@@ -61,5 +61,5 @@ def invalidate(context: Context, place: places.Place, source: syntax.Source) -> 
     elif isinstance(place, places.Stack):
         for element in place.elements:
             invalidate(context, element, source)
-        if context.block == "parser":  # elsewhere nobody sees nextIndex
+        if context.block == "parser":  # nextIndex is visible in parsers only
             context.emit(ir.PopFront(source, place.declared, len(place.elements)))

@@ -1,7 +1,7 @@
-"""Lowers calls of functions, actions, controls and parsers by putting their bodies in place.
+"""Lower calls of functions, actions, controls and parsers by inlining their bodies.
 
-Parameters stand for the arguments' own storage where copying in and out (6.8) cannot be told
-from that; elsewhere they get temporaries.
+Parameters alias the storage of their arguments if this is indistinguishable from copying in and out
+(6.8); otherwise they are temporaries.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ struct place {
 };
 
 enum change_flags {
-    CHANGE_OWNS = 1,  /* the bytes begin with a pointer to memory of malloc(): what is replaced is freed */
-    CHANGE_UNSEEN = 2 /* no packet can tell when it happens: it need not be part of a batch's one step */
+    CHANGE_OWNS = 1,  /* the bytes begin with a pointer from malloc(): the replaced memory is freed */
+    CHANGE_UNSEEN = 2 /* not visible to packets: it need not be part of a batch's atomic step */
 };
 
 /* Puts `size` bytes, `count` times in a row, in place: now, or as part of the batch under way. Returns 0

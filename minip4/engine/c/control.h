@@ -82,8 +82,8 @@ int engine_replicas_set(struct engine *e, bool is_session, uint32_t number,
                         const uint16_t *replicas, uint32_t count, uint32_t truncate_to);
 int engine_replicas_delete(struct engine *e, bool is_session, uint32_t number);
 
-/* Takes the trace's events out (see trace.h; 65,536 words are all there can be), and tells how many
- * packets and how many events were left out since the beginning. In builds with MINIP4_TRACE. */
+/* Removes the trace's events (see trace.h; at most 65,536 words); `left_out` is the number of packets
+ * and events omitted since the beginning. In builds with MINIP4_TRACE. */
 uint32_t engine_trace_read(struct engine *e, uint64_t *words, uint32_t room, uint64_t left_out[2]);
 
 /* Takes up to `room` digests out, the oldest first. */

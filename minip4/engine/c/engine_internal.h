@@ -91,7 +91,7 @@ struct engine {
     struct fifo again;         /* resubmitted and recirculated: to be parsed next */
     uint8_t *scratch;          /* one parsed packet */
     struct replicas **groups, **sessions; /* NULL until the first is set */
-    struct digest_sample *digests;        /* NULL until the first is to be told */
+    struct digest_sample *digests;        /* NULL until the first digest */
     uint32_t digest_first, digest_count;
     uint64_t digests_lost;
     struct fifo collected;     /* frames that left, for tests */

@@ -49,7 +49,7 @@ void lock_give(struct lock *lock, uint64_t words)
     uint64_t ns = now_ns(CLOCK_MONOTONIC) - lock->since_ns;
     hold->count++;
     hold->longest_ns = larger(hold->longest_ns, ns);
-    if (ns > hold->longest_cpu_ns) { /* its CPU time may be: a system call tells, while packets wait */
+    if (ns > hold->longest_cpu_ns) { /* its CPU time may be larger: reading it is a system call */
         uint64_t cpu_ns = now_ns(CLOCK_THREAD_CPUTIME_ID) - lock->since_cpu_ns;
         hold->longest_cpu_ns = larger(hold->longest_cpu_ns, cpu_ns);
     }

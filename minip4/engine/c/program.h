@@ -23,9 +23,9 @@ enum instance_type {
 };
 
 enum {
-    SESSION_SET = 0x10000,   /* bit that tells a clone to session 0 from no clone */
-    MAX_PARSER_STEPS = 1024, /* states that one packet may pass through before ParserTimeout */
-    MAX_LOOP_STEPS = 1 << 16, /* turns of loops that one packet may make in a pipeline and its actions */
+    SESSION_SET = 0x10000,   /* distinguishes a clone to session 0 from no clone */
+    MAX_PARSER_STEPS = 1024, /* states per packet before ParserTimeout */
+    MAX_LOOP_STEPS = 1 << 16, /* loop iterations per packet in a pipeline and its actions */
     DIGEST_MAX_WORDS = 32
 };
 

@@ -32,8 +32,8 @@ void array_destroy(struct array *array, uint32_t count)
 
 /* --- meters ---------------------------------------------------------------------------------- */
 
-/* Counts from the last time on, not from zero: at a high rate that would be more than a word holds.
- * After the clock was set back, or came round to zero, it begins anew. */
+/* Counts from the last update, not from zero: at a high rate that would overflow a word. If the clock
+ * was set back or wrapped around, it starts from scratch. */
 static void fill(struct bucket *b, uint64_t now_us)
 {
     double gained = b->fraction;

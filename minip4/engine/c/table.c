@@ -13,8 +13,7 @@ static const uint64_t *slot_key(const struct table *t, const uint64_t *slot)
     return slot + 1 + t->spec->data_words;
 }
 
-/* The hash under which an entry stands in the index. Entries of ternary tables are told apart by
- * mask and priority too. */
+/* The hash of an entry in the index. In ternary tables it includes mask and priority. */
 static uint64_t entry_hash(const struct table *t, const uint64_t *key, const uint64_t *mask,
                            uint32_t prefix, int32_t priority)
 {

@@ -5,8 +5,8 @@
 #include <stdint.h>
 
 /* Between what the wall clock is ahead of the common one. The kernel runs both at one rate, also while
- * it is slewed: the difference stays as it is until somebody sets the wall clock. So what readings say
- * of it is narrowed down to some nanoseconds, and one that contradicts the earlier ones starts anew.
+ * it is slewed: the difference stays constant until the wall clock is set. So what readings say
+ * of it is narrowed down to some nanoseconds, and one that contradicts the earlier ones restarts this.
  * All zero: nothing is known yet. */
 struct wall_clock {
     int64_t min_ns, max_ns;

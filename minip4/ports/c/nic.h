@@ -19,9 +19,9 @@ struct nic {
     unsigned slot;
     unsigned queued;
     struct capture *sending, *sent; /* NULL: not captured */
-    bool down; /* told, until a frame passes again */
+    bool down; /* reported, until a frame passes again */
     bool gone;
-    bool reported_checksum, reported_too_long, reported_not_sent; /* each is told once */
+    bool reported_checksum, reported_too_long, reported_not_sent; /* each is reported once */
     struct nic_counters counters;
     char name[IF_NAMESIZE];
     struct packet *packets[NIC_BATCH];

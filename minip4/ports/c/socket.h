@@ -26,7 +26,7 @@ struct nic;
 /* One of so many nics, which share the memory of rings. NULL: errno says why. */
 struct nic *nic_open(const char *interface, unsigned nics);
 /* Goes over to an interface that has the name of the old one, which was deleted; counters run on.
- * Where that fails the old nic comes back, and it is told. */
+ * If that fails, the old nic stays and the failure is reported. */
 struct nic *nic_reopen(struct nic *old, unsigned nics);
 void nic_close(struct nic *nic);
 

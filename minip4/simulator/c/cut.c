@@ -73,7 +73,7 @@ static void join(struct plan *plan, uint32_t a, uint32_t b)
     plan->unit[a > b ? a : b] = a > b ? b : a;
 }
 
-/* What a node has to do: as it was until now, or as its wires tell. */
+/* The work of a node: measured so far, or estimated from its wires. */
 static uint64_t work_of(const struct node *node, bool is_known)
 {
     uint64_t work = 1;
@@ -260,8 +260,8 @@ static struct partition *first_to_come(const struct virtual *v, const uint32_t *
     return found;
 }
 
-/* What is due at this instant, in the order in which it came: applications and controllers are told in that
- * order, though none knew yet, when it came, that it would stop the network. */
+/* Events due at this instant, in order of arrival: applications and controllers are notified in that order,
+ * although on arrival it was not known that they would stop the network. */
 static bool move_arrivals(struct virtual *v)
 {
     uint32_t left[VIRTUAL_MAX_THREADS];

@@ -1,7 +1,7 @@
 /* Partitions of one network on several threads, without a common clock (conservative: Chandy, Misra, Bryant).
- * Each partition tells how far it has come. What it sends to another is on its way for at least the delay
- * of the links between them, its lookahead: so the other may do all that is due before the sum of both.
- * Since events have an order that does not depend on partitions, results are those of one thread. */
+ * Each partition publishes its time. Its frames to another partition take at least the delay of the links
+ * between them, the lookahead: so the other may process all events before the sum of both. Since the order
+ * of events does not depend on partitions, results equal those of one thread. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdlib.h>

@@ -92,7 +92,7 @@ static inline uint64_t time_least(uint64_t a, uint64_t b)
 }
 
 /* partition.c */
-/* Has another partition tell controllers and applications of what came. */
+/* Has another partition notify controllers and applications of received packets. */
 void partition_hand_over(struct partition *from, struct partition *to);
 
 /* clocks.c */

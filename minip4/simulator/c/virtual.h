@@ -66,7 +66,7 @@ void virtual_partition(const struct virtual *v, uint32_t number, struct virtual_
  * virtual_set_engine(). Returns 0, or -1 with errno set. */
 int virtual_capture(struct virtual *v, uint32_t node, uint16_t port, int what, const char *path,
                     uint32_t snaplen);
-/* Looks anew when a switch is due: after its links or queues were changed. */
+/* Recomputes when a switch is due, after its links or queues were changed. */
 void virtual_refresh(struct virtual *v, uint32_t node);
 /* Frames that a port has sent and that did not come out of its link yet, which its engine counts as
  * delivered. */
@@ -109,7 +109,7 @@ struct virtual_host_counters {
     uint64_t other_addresses;  /* not for this host's MAC or IP address */
     uint64_t header_errors;    /* ARP, and IPv4 headers: malformed, or with a wrong checksum */
     uint64_t checksum_errors;  /* UDP, TCP or ICMP: a wrong checksum or length */
-    uint64_t unclaimed;        /* for a protocol or port that nobody listens to */
+    uint64_t unclaimed;        /* for a protocol or port without a listener */
 };
 void virtual_host_counters(struct virtual *v, uint32_t node, struct virtual_host_counters *out);
 /* Copies the first frame that a host counted in header_errors or checksum_errors into `room`, of

@@ -199,7 +199,7 @@ struct partition {
     struct packet_pool *pool;
     uint16_t number;
     bool is_short; /* of memory: something was lost, and the run is over */
-    bool may_stop; /* a controller or an application may be told of something here */
+    bool may_stop; /* a controller or an application may be notified here */
     /* Events, by kind: at the same time the earlier kind comes first. */
     struct flights flights; /* frames that come out of a link */
     struct events wakes;    /* switches with work; `what` is a node, which may not be due any more */
@@ -263,7 +263,7 @@ bool virtual_is_short(const struct virtual *v);
 struct partition *partition_create(struct virtual *v, uint16_t number);
 /* That of the first event that is due; its time is UINT64_MAX when there is none. */
 struct moment partition_moment(struct partition *p);
-/* VIRTUAL_CONTROL or VIRTUAL_INBOX: somebody is to be told of something. Else VIRTUAL_REACHED. */
+/* VIRTUAL_CONTROL or VIRTUAL_INBOX: a controller or application must be notified. Else VIRTUAL_REACHED. */
 static inline enum virtual_stop partition_stop(const struct partition *p)
 {
     if (p->first_control && !p->number)
@@ -322,7 +322,7 @@ enum virtual_stop partition_run(struct partition *p, uint64_t until_ns, uint64_t
 uint64_t partition_next_ns(struct partition *p);
 
 /* cut.c */
-/* Cuts the network anew, while nothing runs. False: memory is short. */
+/* Partitions the network again, while no thread runs. False: out of memory. */
 bool virtual_cut(struct virtual *v);
 /* Whether a node's links have become shorter than the network's cut allows. */
 bool virtual_is_nearer(const struct virtual *v, const struct node *node);

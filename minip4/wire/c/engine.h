@@ -1,6 +1,6 @@
-/* The engine: one P4 switch as a state machine. It has no clock and does no I/O: whoever drives it
- * (packet sockets in real time, an event queue in virtual time, a test) brings frames and says what
- * time it is. All calls on one engine come from one thread at a time: see engine_lock(). */
+/* The engine: one P4 switch as a state machine. It has no clock and does no I/O: its driver (packet
+ * sockets in real time, an event queue in virtual time, a test) passes frames and the current time.
+ * Calls on one engine come from one thread at a time, see engine_lock(). */
 #ifndef MINIP4_ENGINE_H
 #define MINIP4_ENGINE_H
 
@@ -24,7 +24,7 @@ struct engine_driver {
      * or NULL. */
     void (*tap)(void *user, enum engine_tap tap, uint16_t port, const struct packet *packet,
                 uint64_t now_ns);
-    /* Told of each frame that a link lost; or NULL. */
+    /* Called for each frame that a link lost; or NULL. */
     void (*link_drop)(void *user, uint16_t port, uint64_t now_ns, const uint8_t *frame,
                       uint32_t length);
     /* A digest or another notification waits (engine_digest_*); or NULL. */
@@ -54,9 +54,9 @@ void engine_set_port(struct engine *engine, uint16_t port, bool is_up);
 void engine_set_clock(struct engine *engine, int64_t offset_us, int32_t drift_ppb,
                       uint64_t since_ns);
 
-/* Takes a frame in at a port; owns the packet. It arrived at arrived_ns, which the program and TAP_IN
- * are told, and is handled now: until now it waited for the switch. `now_ns` never goes back between
- * calls, and is not before arrived_ns. */
+/* Receives a frame at a port; owns the packet. It arrived at arrived_ns, the time that the program and
+ * TAP_IN see, and is processed now: in between it waited for the switch. `now_ns` never decreases between
+ * calls and is not before arrived_ns. */
 void engine_receive(struct engine *engine, uint16_t port, struct packet *packet,
                     uint64_t arrived_ns, uint64_t now_ns);
 /* Brings what a frame that comes in at this port will need into the cache. */

@@ -15,16 +15,16 @@ struct link_config {
     double loss;          /* probability that a frame is lost, 0..1, drawn for each frame */
     double reorder;       /* probability that a frame is held back, 0..1, drawn for each frame ... */
     uint64_t reorder_ns;  /* ... for so much longer, while later frames overtake it */
-    uint64_t seed;        /* the dice: same seed, same frames lost, whatever the other settings */
+    uint64_t seed;        /* same seed: same frames lost, regardless of other settings */
 };
 
 struct link_counters {
     uint64_t sent_packets, sent_bytes;           /* handed to the link */
     uint64_t delivered_packets, delivered_bytes; /* came out at the far end */
-    uint64_t lost_packets, lost_bytes;           /* dropped by the dice */
+    uint64_t lost_packets, lost_bytes;           /* dropped at random */
 };                                               /* sent = delivered + lost + in flight */
 
-/* Told of each frame that the link lost; must copy what it keeps. */
+/* Called for each frame that the link lost; must copy the frame to keep it. */
 typedef void (*link_drop_fn)(void *user, uint64_t now_ns, const uint8_t *frame, uint32_t length);
 /* Given each frame, and the exact time at which it comes out; owns it from then on. */
 typedef void (*link_deliver_fn)(void *user, struct packet *packet, uint64_t now_ns);
@@ -35,7 +35,7 @@ struct link {
     uint64_t rate_bps, free_at_ns;
     uint64_t wire_remainder; /* bits x 1e9 modulo the rate, carried over: the rate is exact */
     uint64_t delay_ns : 62;
-    uint64_t is_random : 1;   /* else all frames go the same way */
+    uint64_t is_random : 1;   /* 0: all frames are treated alike */
     uint64_t is_passed : 1;  /* by link_pass(): all that was not lost counts as delivered */
     uint64_t last_due_ns;    /* of the frames that keep their order */
     uint64_t sent_packets, sent_bytes;
@@ -51,7 +51,7 @@ void link_close(struct link *link);
 struct link *link_create(const struct link_config *config, struct packet_pool *pool,
                          link_deliver_fn deliver, link_drop_fn drop, void *user);
 void link_destroy(struct link *link);
-/* Holds for frames sent from now on; a new seed starts the dice anew. */
+/* Applies to frames sent from now on; a new seed restarts the pseudo-random numbers. */
 void link_configure(struct link *link, const struct link_config *config);
 
 /* The time from which the transmitter is free: a queue before the link sends no earlier. One that

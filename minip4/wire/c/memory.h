@@ -21,7 +21,7 @@ void *memory_reserve(size_t size);
 /* Gives back either. */
 void memory_give_sparse(void *start, size_t size);
 
-/* Gives all that was taken back, at once; nobody may use any of it later. */
+/* Frees all allocated memory in one step; it must not be used afterwards. */
 void memory_release(void);
 
 #endif

@@ -19,7 +19,7 @@ enum {
     ALIGNMENT = 16,
     GUARD = 64,          /* between the parts of a slot; poisoned where AddressSanitizer watches */
     SLAB_PACKETS = 64,   /* some 700 KB of addresses, of which only the touched pages cost memory */
-    MAX_PACKETS = 1 << 16 /* half a second of link at 130,000 packets a second */
+    MAX_PACKETS = 1 << 16 /* half a second of link delay at 130,000 packets/s */
 };
 
 /* Packets that are allocated together. */
@@ -39,7 +39,7 @@ struct packet_pool {
     struct packet_pool *first;   /* of those that share a limit; often the pool itself */
     _Atomic uint64_t packets;    /* in use, or to be used: the first pool's count */
     uint64_t max_packets;        /* likewise */
-    bool *is_short;   /* NULL: nobody wants to know */
+    bool *is_short;   /* NULL: not reported */
     unsigned fresh;   /* slots of the newest slab that were never handed out */
     struct slab *newest;
 };

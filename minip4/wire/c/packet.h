@@ -12,13 +12,13 @@ enum {
 };
 
 struct packet {
-    struct packet *next; /* for whoever owns it: free list, queue, batch */
+    struct packet *next; /* for the owner: free list, queue, batch */
     uint8_t *data;       /* the frame's first byte; lies in buffer */
     uint32_t length;     /* bytes of the frame */
-    uint32_t source, hops; /* for whoever made it; 0 at first */
+    uint32_t source, hops; /* for the creator; 0 at first */
     uint32_t phv_size;   /* bytes of: */
     uint8_t *phv;        /* parsed headers and metadata, in the layout of the generated code */
-    uint64_t time_ns;    /* for whoever owns it: when it is due */
+    uint64_t time_ns;    /* for the owner: when it is due */
     uint8_t buffer[];
 };
 
@@ -27,7 +27,7 @@ struct packet_pool;
 
 /* NULL when memory is short. */
 struct packet_pool *packet_pool_create(uint32_t phv_size);
-/* Frees every packet of the pool, whoever owns it. */
+/* Frees every packet of the pool, regardless of its owner. */
 void packet_pool_destroy(struct packet_pool *pool);
 void packet_pool_set_limit(struct packet_pool *pool, uint64_t packets);
 /* From now on *is_short becomes true when packet_take() has none to give. */

@@ -170,11 +170,11 @@ def test_another_pipeline_has_other_dice_behind_the_links_by_the_seed(
     for _ in range(2):
         sent["link"]["sent_packets"] = 0
         target = Target("--link", "2:loss_probability=0.5,seed=7")
-        target.settings.apply_anew(target.dataplane, target.dataplane)
+        target.settings.reapply(target.dataplane, target.dataplane)
         sent["link"]["sent_packets"] = 1
-        target.settings.apply_anew(target.dataplane, target.dataplane)
+        target.settings.reapply(target.dataplane, target.dataplane)
         target.ask(call="set_link", port=2, delay_us=10)
-        target.settings.apply_anew(target.dataplane, target.dataplane)
+        target.settings.reapply(target.dataplane, target.dataplane)
         target.ask(call="set_link", port=2, seed=5)
     assert seeds[:6] == seeds[6:]
     assert seeds[:2] == [7, 7], "before any traffic they are as they were"
