@@ -55,7 +55,7 @@ class SlotCounts(NamedTuple):
     wrong: int  # anything else
 
     @classmethod
-    def count(cls, slots: NDArray[Any], first: int) -> "SlotCounts":
+    def of_slots(cls, slots: NDArray[Any], first: int) -> "SlotCounts":
         """Count slots, an array of TCP of shape (n,), of record `first` and those after it."""
         words = slots.view(">u4").reshape(len(slots), -1)
         numbers = np.arange(first, first + len(slots), dtype=np.uint32)
@@ -173,7 +173,7 @@ def send_records(count: int, run: Run) -> Outcome:
     held = []
     for first in range(0, count, SHARE):
         run.progress.update(f"comparing {count:,} slots, from {first:,} on")
-        held.append(SlotCounts.count(region.records[first : first + SHARE], first))
+        held.append(SlotCounts.of_slots(region.records[first : first + SHARE], first))
     right, empty, wrong = (sum(each) for each in zip(*held, strict=True))
     return Outcome(count, len(range(0, count, SPOILED_EVERY)), *counts, right, empty, wrong,
                    counts[0] / taken_s)  # fmt: skip

@@ -103,7 +103,7 @@ def _match(table: m.Table, k: m.KeyField, text: str | None) -> MatchKey:
             return Lpm(value, int(text.split("/")[1], 0))
         length = mask.bit_count()
         if mask != prefix_mask(k.width, length):
-            raise ValueError(f"table {table.name}, {k.name}: {text!r} is no prefix")
+            raise ValueError(f"table {table.name}, {k.name}: {text!r} is not a prefix")
         return Lpm(value, length)
     return Ternary(value, mask)
 

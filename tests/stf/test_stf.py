@@ -110,7 +110,7 @@ MALFORMED = {
     "no value for a key": ("add t first drop()", "'first': expected FIELD:VALUE"),
     "a quote without its end": ('add "t first:1 drop()', "bad.stf:1: error: add"),
     "quotes around what is not there": ('add "t" "nope":1 "drop"()', "key of table I.t 'nope'"),
-    "a wildcard that is no prefix": ("add t c:0x0*0* drop()", "is no prefix"),
+    "a wildcard that is not a prefix": ("add t c:0x0*0* drop()", "is not a prefix"),
 }
 
 

@@ -128,7 +128,7 @@ class Profiles:
             self._dataplane.member_delete(one_shot.profile.name, member)
 
     def exchange_one_shot(self, new: OneShot | None, old: OneShot | None) -> None:
-        """Restore the old action set after the engine has rolled back."""
+        """Restore the old action set after a rollback of the engine."""
         if new is not None:
             self._one_shots.pop((new.profile.name, new.group), None)
         if old is not None:
@@ -151,7 +151,10 @@ class Profiles:
         return any(members.watched(member, self._ports) == port for member in watchers)
 
     def state(self) -> Iterator[p4r.Update]:
-        """Return the updates that recreate this state in an empty pipeline, members before groups."""
+        """Return the updates that recreate this state in an empty pipeline.
+
+        Members come before groups.
+        """
         for number in self._members:
             entity = p4r.Entity(action_profile_member=self._encode_member(number))
             yield p4r.Update(type=INSERT, entity=entity)

@@ -50,7 +50,7 @@ def test_a_short_run_is_off_by_nothing(tmp_path: Path) -> None:
 
 def outcome(module: ModuleType, slots: NDArray[np.uint8], **counts: int) -> list[bool]:
     """Which checks pass, of a region with these slots."""
-    held = module.SlotCounts.count(slots.reshape(-1).view(module.TCP), FIRST)
+    held = module.SlotCounts.of_slots(slots.reshape(-1).view(module.TCP), FIRST)
     told = {"accepted": COUNT - 6, "refused": 5, "refused_else": 0, "dropped": 1} | counts
     found = module.Outcome(sent=COUNT, spoiled=5, records_per_s=1e6, **told, **held._asdict())
     return [check.passed for check in module.report(found).checks]

@@ -43,13 +43,13 @@ REFUSED = {
         },
         "for action_run in another",
     ),
-    "mask that is no prefix": (
+    "mask that is not a prefix": (
         {
             "locals": ACTION + "table t { key = { h.d.a : lpm; } actions = { none; }"
             " default_action = none(); const entries = { 1 &&& 5 : none(); } }",
             "ingress": "t.apply();",
         },
-        "is no prefix",
+        "is not a prefix",
     ),
     "a counter attached twice": (
         {
