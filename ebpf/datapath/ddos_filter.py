@@ -45,7 +45,7 @@ class Filter:
         """Put one more rule in force. Raises FilterFull; ValueError where one matches the same."""
         bank = self._banks[self._current]
         if rule in self._numbers:
-            raise ValueError(f"there is a rule already that matches the same as {rule}")
+            raise ValueError(f"a rule with the same match as {rule} exists")
         if rule.kind is Kind.TUPLE and rule.mask not in bank.masks:
             self.replace([*self._numbers, rule])  # its mask has a place between others
             return

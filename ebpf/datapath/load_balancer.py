@@ -59,7 +59,7 @@ class LoadBalancer:
         before = self._reals.get(service, {})
         coming = [name for name in reals if name not in before]
         if service not in self._numbers and len(self._numbers) == MAX_SERVICES:
-            raise LoadError(f"no room for a service more: expected {MAX_SERVICES} at most")
+            raise LoadError(f"no room for another service: expected {MAX_SERVICES} at most")
         if not reals or len(coming) > len(self._free):
             raise LoadError(f"{len(reals)} reals: expected 1 to {len(self._free) + len(before)}")
         now = {name: before[name] if name in before else self._added(reals[name]) for name in reals}

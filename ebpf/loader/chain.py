@@ -18,11 +18,11 @@ _kept: dict[ProgramObject, int] = {}  # of those with another after them: or the
 
 
 def enter(program: Program, following: Program | None) -> None:
-    """Begin to use a program, with another after it or none. Raises LoadError."""
+    """Begin to use a program, followed by another one or none. Raises LoadError."""
     if program.whole in _kept or (following and _uses[program.whole]):
         raise LoadError(
-            f"program {program.name} is at several devices: to have another after it at one, "
-            "load it once for each"
+            f"program {program.name}: attached to several devices and followed by another "
+            "program; load it once per device"
         )
     set_next(program, following)
     _uses[program.whole] += 1
@@ -50,13 +50,13 @@ def set_next(program: Program, following: Program | None) -> None:
         return
     if NEXT not in whole.maps:
         raise LoadError(
-            f"program {program.name} cannot have another after it, as it hands nothing on: "
-            "pass_on() of ebpf/include/chain.h does"
+            f"program {program.name}: cannot be followed by another program; it must call "
+            "pass_on() of ebpf/include/chain.h"
         )
     if _uses[whole] > 1:
         raise LoadError(
-            f"program {program.name} is at several devices: to have another after it at one, "
-            "load it once for each"
+            f"program {program.name}: attached to several devices and followed by another "
+            "program; load it once per device"
         )
     whole.maps[NEXT][0] = following.fd
     if whole not in _kept:

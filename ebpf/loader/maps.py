@@ -106,7 +106,7 @@ class Map:
         waits for those. The new map's `fd` is the caller's to close. Raises LoadError.
         """
         if self.inner is None:
-            raise LoadError(f"map {self.name} is no map of maps that its C declares")
+            raise LoadError(f"map {self.name} is not a map of maps of its C code")
         like = self.inner
         fd = library().bpf_map_create(
             like.kind, like.name.encode()[:LONGEST_NAME], like.key.itemsize, like.value.itemsize,

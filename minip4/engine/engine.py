@@ -57,7 +57,7 @@ class Engine(TableControl, ProfileControl, StateControl, PortControl):
         self.library = library
         created = self.library.engine_create(None, seed % 2**64)
         if not created:
-            raise EngineError("memory is short: the program's tables and registers do not fit")
+            raise EngineError("out of memory: the program's tables and registers do not fit")
         self.handle = ctypes.c_void_p(created)
         self._is_open = False
         self._frame = (ctypes.c_uint8 * FRAME_ROOM)()
@@ -86,7 +86,7 @@ class Engine(TableControl, ProfileControl, StateControl, PortControl):
                 due = self.library.engine_advance(self.handle, due)
                 if due == 2**64 - 1:
                     return self._taken()
-        raise EngineError(f"packets go round in the switch for ever (since {time_ns} ns)")
+        raise EngineError(f"packets circulate in the switch endlessly (since {time_ns} ns)")
 
     def _taken(self) -> list[tuple[int, bytes]]:
         taken: list[tuple[int, bytes]] = []

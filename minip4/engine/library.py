@@ -148,7 +148,7 @@ _ERRORS: dict[int, tuple[type[EngineError], str]] = {
     -1: (NotFound, "there is no such entry"),
     -2: (AlreadyExists, "there is one with this key already"),
     -3: (TableFull, "it is full: it holds as many entries as it was declared to"),
-    -4: (EngineError, "memory is short"),
+    -4: (EngineError, "out of memory"),
     -5: (InvalidArgument, "not valid"),
 }
 

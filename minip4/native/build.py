@@ -135,7 +135,7 @@ class _Call:
     def _fail(self, built: Path, command: Sequence[str], errors: str) -> None:
         if self.text and any(sign in errors for sign in OVER_LIMITS):
             raise OverLimits(
-                f"{command[0]} cannot translate the program within {MAX_CPU_S} s of processor "
+                f"{command[0]} cannot compile the program within {MAX_CPU_S} s of processor "
                 f"time, {MAX_MEMORY_KB} KB of memory and {MAX_FRAME_BYTES} bytes "
                 "of stack a function"
             )

@@ -37,8 +37,8 @@ def held(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
             is_new = True
     except OSError as error:
         raise ToolchainError(
-            f"{path.parent}: what cc builds cannot be kept there ({error.strerror}): "
-            "set XDG_CACHE_HOME to a folder that may be written"
+            f"{path.parent}: cannot store compiled code ({error.strerror}): "
+            "set XDG_CACHE_HOME to a writable folder"
         ) from error
     try:
         if is_new:

@@ -15,7 +15,7 @@ class Handle:
     def pointer(self) -> ctypes.c_void_p:
         """The pointer. Raises EngineError for a network that has ended."""
         if self._pointer is None:
-            raise EngineError("the network has ended: ask it inside its `with` block")
+            raise EngineError("the network has ended: use it inside its `with` block")
         return self._pointer
 
     def take(self) -> ctypes.c_void_p | None:

@@ -42,7 +42,7 @@ class Inboxes(Caller):
     def send_frame(self, host: int, frame: bytes) -> None:
         """Send a frame from a host now."""
         if not self._library.virtual_send_frame(self._handle, host, frame, len(frame)):
-            raise EngineError("a frame is too long, or memory is short")
+            raise EngineError("a frame is too long, or out of memory")
 
     def send_datagram(
         self, host: int, port: int, to: tuple[str, str, int], payload: bytes, tos: int = 0
@@ -57,9 +57,9 @@ class Inboxes(Caller):
         if not self._library.virtual_send_datagram(
             self._handle, host, to_mac, to_address, port, to_port, tos, payload, len(payload)
         ):
-            raise EngineError("a datagram is too long, or memory is short")
+            raise EngineError("a datagram is too long, or out of memory")
 
     def _opened(self, number: int) -> int:
         if number == NONE:
-            raise InvalidArgument("it is taken, or memory is short")
+            raise InvalidArgument("it is taken, or out of memory")
         return number

@@ -71,7 +71,7 @@ class Connections(Caller):
         if number == NONE:
             raise InvalidArgument(
                 f"there is a connection from TCP port {spec.source_port} to "
-                f"{spec.destination_port} already, or memory is short"
+                f"{spec.destination_port} already, or out of memory"
             )
         return int(number)
 
@@ -97,5 +97,5 @@ class Connections(Caller):
     def _result(self, connection: int) -> Result:
         result = Result()
         if not self._library.virtual_tcp_result(self._handle, connection, byref(result)):
-            raise EngineError("memory is short: segments were lost for it")
+            raise EngineError("out of memory: segments were lost")
         return result

@@ -100,7 +100,7 @@ class Virtual(Caller):
         library = _loaded(sanitize=sanitize)
         created = library.virtual_create(now_ns, threads)
         if not created:
-            raise EngineError("memory or threads are short for a virtual network")
+            raise EngineError("out of memory or threads for a virtual network")
         self._threads = threads
         super().__init__(library, Handle(created))
         self.inboxes = Inboxes(self._library, self._network)
@@ -189,7 +189,7 @@ class Virtual(Caller):
     def connect(self, node: int, port: int, other: int, other_port: int) -> None:
         """Connect two ports by a wire; before the switches get their engines."""
         if not self._library.virtual_connect(self._handle, node, port, other, other_port):
-            raise EngineError("no wire: memory is short, or a host has another port than 0")
+            raise EngineError("cannot connect: out of memory, or a host port other than 0")
         for at, number in ((node, port), (other, other_port)):
             self._ports.setdefault(at, []).append(number)
 
@@ -224,7 +224,7 @@ class Virtual(Caller):
             self._handle, switch, engine.handle, byref(calls), may_notify
         ):
             engine.close()
-            raise EngineError("memory is short for a switch")
+            raise EngineError("out of memory for a switch")
         old = self._engines.get(switch)
         self._engines[switch] = engine
         if old is not None:
@@ -265,7 +265,7 @@ class Virtual(Caller):
         return frames
 
     def cpu_send(self, switch: int, frame: bytes) -> bool:
-        """Receive a frame at the CPU port; False if it is too long or memory is short."""
+        """Receive a frame at the CPU port; False if it is too long or out of memory."""
         return self._library.virtual_cpu_write(self._handle, switch, frame, len(frame)) == 0
 
     # --- hosts -----------------------------------------------------------------------------
@@ -299,14 +299,14 @@ class Virtual(Caller):
         if number == NONE:
             raise InvalidArgument(
                 f"flow {spec.id}: UDP port {spec.destination_port} of its destination is taken, "
-                "or memory is short"
+                "or out of memory"
             )
         return int(number)
 
     def flow_result(self, flow: int) -> FlowResult:
         result = shared.FlowResult()
         if not self._library.virtual_flow_result(self._handle, flow, byref(result)):
-            raise EngineError("memory is short: datagrams were lost for it")
+            raise EngineError("out of memory: datagrams were lost")
         return FlowResult(
             copied(result.sent, result.sent_count, SENT),
             copied(result.received, result.received_count, RECEIVED),
@@ -332,7 +332,7 @@ class Virtual(Caller):
 
     def _number(self, number: int) -> int:
         if number == NONE:
-            raise EngineError("memory is short for another node")
+            raise EngineError("out of memory for another node")
         return int(number)
 
 

@@ -30,7 +30,7 @@ def split(line: str) -> list[str]:
     """Split a line into words without its comment; quoted blanks and `#` are part of a name."""
     tokens = _TOKEN.findall(line)
     if any(quote for _, quote in tokens):
-        raise ValueError(f"{line.strip()}: a quote without its end")
+        raise ValueError(f"{line.strip()}: unterminated quote")
     return [word for word, _ in tokens if word]
 
 

@@ -113,7 +113,7 @@ class StfRun:
             try:
                 command(self, words[1:])
             except IndexError as error:
-                raise self._error(f"{words[0]}: too few words") from error
+                raise self._error(f"{words[0]}: missing arguments") from error
             except (EngineError, ValueError) as error:
                 raise self._error(str(error)) from error
 

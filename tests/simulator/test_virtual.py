@@ -72,7 +72,7 @@ def test_frames_beyond_the_memory_end_the_run() -> None:
     line.virtual.send_frames(line.hosts[0], [START_NS + 10**6] * 2, [bytes(60)] * 2)
     assert line.virtual.run(START_NS + 10**9) is Stop.SHORT
     assert line.virtual.run(START_NS + 10**9) is Stop.SHORT
-    with pytest.raises(EngineError, match="memory is short"):
+    with pytest.raises(EngineError, match="out of memory"):
         line.virtual.flow_result(flow)
     line.virtual.close()
 
@@ -286,6 +286,6 @@ def test_a_network_that_has_ended_is_not_asked(ask: Callable[[Virtual], object])
     """Its memory is another's by then."""
     line = Line({})
     line.virtual.close()
-    with pytest.raises(EngineError, match="the network has ended: ask it inside its `with` block"):
+    with pytest.raises(EngineError, match="the network has ended: use it inside its `with` block"):
         ask(line.virtual)
     line.virtual.close()

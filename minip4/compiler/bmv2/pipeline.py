@@ -271,8 +271,8 @@ class _Graph:
             if by_hit and "__HIT__" not in node["next_tables"]:
                 if len({*node["next_tables"].values(), node["base_default_next"]}) > 1:
                     raise P4Error(
-                        f"table {t.name} is used with hit or miss in one place and with action_run in "
-                        "another",
+                        f"table {t.name} is used with hit or miss in one place and with "
+                        "action_run in another",
                         t.source,
                     )
                 anywhere = node["base_default_next"]

@@ -143,7 +143,7 @@ void traffic_enqueue(struct engine *e, uint16_t port, struct packet *packet);
 /* Enqueues, or sends at once where nothing would keep the packet; the caller has done with it. */
 void traffic_forward(struct engine *e, uint16_t port, struct packet *packet);
 void traffic_transmit(struct engine *e, struct port *port, struct packet *packet);
-/* False when memory is short. */
+/* False when out of memory. */
 bool traffic_make_link(struct port *port, const struct link_config *config);
 /* After what waits at a port, its link, its rates or whether it is up have changed. */
 void traffic_settle(struct engine *e, struct port *port);

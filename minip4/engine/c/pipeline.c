@@ -4,7 +4,7 @@
 
 #include "engine_internal.h"
 
-/* A copy of the frame; NULL: memory is short, and the copy counts as dropped. */
+/* A copy of the frame; NULL: out of memory, and the copy counts as dropped. */
 static struct packet *copy_frame(struct engine *e, struct packet *packet)
 {
     struct packet *copy = packet_take(e->pool);

@@ -214,7 +214,7 @@ class Expressions:
     def _stack_index(self, e: m.Op) -> str:
         stack = e.args[0]
         if not isinstance(stack, m.StackRef | m.UnionStackRef):
-            raise NotSupported(f"{e.op} of something that is no stack {e.where}")
+            raise NotSupported(f"{e.op} of a value that is not a stack {e.where}")
         counter = self.layout.counter(stack.stack)
         return f"(uint64_t){counter}" if e.op == "size_stack" else f"last_index({counter})"
 

@@ -196,7 +196,7 @@ class Statements(StateStatements):
             return self.layout.counter(e.stack), [e.stack.array]
         if isinstance(e, m.UnionStackRef):
             return self.layout.counter(e.stack), list(e.stack.columns.values())
-        raise NotSupported("push or pop of something that is no stack")
+        raise NotSupported("push or pop of a value that is not a stack")
 
     def shift(self, p: m.Primitive, *, is_push: bool) -> Lines:
         """push_front and pop_front as P4-16 defines them."""

@@ -33,7 +33,7 @@ class PortControl(Core):
         with self.locked():
             self.library.engine_catch_up(self.handle, self.clock())  # what was due before
             if not self.library.engine_set_link(self.handle, port, ctypes.byref(config)):
-                raise EngineError(f"link of port {port}: memory is short")
+                raise EngineError(f"link of port {port}: out of memory")
 
     def set_priorities(self, count: int) -> None:
         """Set the number of queues per port."""

@@ -37,7 +37,7 @@ class ProfileControl(Core):
         """Add an empty group; return its number."""
         p = named(self.program.profiles, profile, "action profile")
         if p.algorithm is None:
-            raise InvalidArgument(f"action profile {profile} is no selector: it has no groups")
+            raise InvalidArgument(f"action profile {profile} is not a selector: it has no groups")
         with self.locked():
             result = self.library.engine_group_add(self.handle, p.index)
         return check(result, f"action profile {profile}")

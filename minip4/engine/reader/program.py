@@ -42,7 +42,7 @@ def only_good_json() -> Iterator[None]:
             RecursionError) as error:  # fmt: skip
         what = f"{error.args[0]!r}" if isinstance(error, KeyError) else "some member"
         raise InvalidArgument(
-            f"not BMv2 JSON as p4c writes it: {what} is missing or odd"
+            f"not BMv2 JSON as p4c writes it: {what} is missing or invalid"
         ) from error
 
 

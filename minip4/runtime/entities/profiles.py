@@ -206,7 +206,7 @@ class Profiles:
         self, what: str, profile: str, number: _Number, action: Action, params: list[int]
     ) -> Undo:
         if number in self._members:
-            raise StatusError(Code.ALREADY_EXISTS, f"{what}: it exists")
+            raise StatusError(Code.ALREADY_EXISTS, f"{what}: already exists")
         with engine_calls(what):
             handle = self._dataplane.member_add(profile, action.name, params)
         self._members[number] = _Member(handle, action, params)
@@ -234,7 +234,7 @@ class Profiles:
     ) -> Undo:
         number = (profile.id, message.group_id)
         if number in self._groups:
-            raise StatusError(Code.ALREADY_EXISTS, f"{what}: it exists")
+            raise StatusError(Code.ALREADY_EXISTS, f"{what}: already exists")
         handles = self._handles(profile, message)
         with engine_calls(what):
             handle = self._dataplane.group_add(profile.name)
@@ -307,12 +307,12 @@ class Profiles:
 
     def _find_member(self, what: str, number: _Number) -> _Member:
         if number not in self._members:
-            raise not_found(f"{what}: it does not exist")
+            raise not_found(f"{what}: does not exist")
         return self._members[number]
 
     def _find_group(self, what: str, number: _Number) -> _Group:
         if number not in self._groups:
-            raise not_found(f"{what}: it does not exist")
+            raise not_found(f"{what}: does not exist")
         return self._groups[number]
 
     def _check_profile(self, profile: int) -> None:

@@ -81,9 +81,9 @@ class Replication:
     ) -> Undo:
         old = known.get(number)
         if kind == INSERT and old is not None:
-            raise StatusError(Code.ALREADY_EXISTS, f"{what}: it exists")
+            raise StatusError(Code.ALREADY_EXISTS, f"{what}: already exists")
         if kind != INSERT and old is None:
-            raise not_found(f"{what}: it does not exist")
+            raise not_found(f"{what}: does not exist")
         with engine_calls(what):
             self._set(known, number, None if kind == DELETE else message)
         return lambda: _keep(known, number, old)

@@ -188,9 +188,9 @@ class Tables:
         if kind != MODIFY:
             raise invalid(f"{what}: it can only be modified (MODIFY without an action resets it)")
         if message.match or message.priority or message.idle_timeout_ns:
-            raise invalid(f"{what}: it takes no match fields, no priority and no idle timeout")
+            raise invalid(f"{what}: must not have match fields, priority or idle timeout")
         if table.const_default_action:
-            raise denied(f"{what}: it is const in the program")
+            raise denied(f"{what}: const in the program")
         if not message.HasField("action"):
             return lambda: self._set_default(table, None)
         if message.action.WhichOneof("type") != "action":

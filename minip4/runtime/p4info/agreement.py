@@ -59,4 +59,6 @@ def _check_number(what: str, unit: str, there: int, here: int) -> None:
 
 
 def _disagree(message: str) -> StatusError:
-    return invalid(f"P4Info and BMv2 JSON (p4_device_config) are of different programs: {message}")
+    return invalid(
+        f"P4Info and BMv2 JSON (p4_device_config) belong to different programs: {message}"
+    )

@@ -96,7 +96,7 @@ class Device(Generic[D]):
                     self._commit()
                 return
             if action not in SetRequest.Action.values() or action == SetRequest.UNSPECIFIED:
-                raise invalid(f"action {action} is none of SetForwardingPipelineConfig's")
+                raise invalid(f"action {action} is not an action of SetForwardingPipelineConfig")
             pipeline = await self._build(config)
             async with self.access:
                 self._put_in_place(action, pipeline)

@@ -32,7 +32,7 @@ def channel_credentials(
     if cacert is not None:
         _check_authority(context, cacert)
     if (cert is None) != (key is None):
-        raise Minip4Error("a client's certificate and its private key go together")
+        raise Minip4Error("a client certificate needs its private key and vice versa")
     if cert is not None and key is not None:
         _check_pair(context, cert, key)
     return grpc.ssl_channel_credentials(

@@ -128,7 +128,7 @@ def _remove_stale(path: Path) -> None:
     except OSError:
         return
     if not is_socket:
-        raise Minip4Error(f"--control {path}: there is a file of this name")
+        raise Minip4Error(f"--control {path}: a file of this name exists")
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(DEADLINE_S)
         try:
@@ -136,4 +136,4 @@ def _remove_stale(path: Path) -> None:
         except ConnectionRefusedError:
             path.unlink(missing_ok=True)
             return
-    raise Minip4Error(f"--control {path}: another switch listens there")
+    raise Minip4Error(f"--control {path}: another switch listens on it")

@@ -113,8 +113,8 @@ class SwitchOptions:
             raise Minip4Error("--grpc-server-ssl needs --grpc-server-cert and --grpc-server-key")
         if (self.grpc_server_cacert is not None) != self.grpc_server_with_client_auth:
             raise Minip4Error(
-                "--grpc-server-cacert and --grpc-server-with-client-auth go together: clients must "
-                "then have a certificate of that authority"
+                "--grpc-server-cacert and --grpc-server-with-client-auth need each other: clients "
+                "must then have a certificate of that CA"
             )
 
 

@@ -53,7 +53,9 @@ def run_switch(options: SwitchOptions) -> int:
     p4info = None if options.p4info is None else _read_p4info(options.p4info)
     _check_address(options.grpc_server_addr)
     if options.counters is not None and not options.counters.parent.is_dir():
-        raise Minip4Error(f"--counters {options.counters}: {options.counters.parent} is no folder")
+        raise Minip4Error(
+            f"--counters {options.counters}: {options.counters.parent} is not a folder"
+        )
     return asyncio.run(_Switch(options).run(program, blob, p4info))
 
 

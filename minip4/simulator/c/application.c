@@ -76,7 +76,7 @@ void inboxes_free(struct virtual *v)
     free(v->inbox);
 }
 
-/* NULL: memory is short. It is there to stay once v->inboxes counts it. */
+/* NULL: out of memory. It is there to stay once v->inboxes counts it. */
 static struct inbox *make_inbox(struct virtual *v)
 {
     if (!virtual_room(&v->inbox, v->inboxes, &v->inbox_room, sizeof(struct inbox *)))

@@ -33,7 +33,7 @@ static void pack(struct message *message, const struct packet *packet)
     memcpy(message->frame, packet->data, packet->length);
 }
 
-/* NULL: memory is short. */
+/* NULL: out of memory. */
 static struct packet *unpack(const struct message *message, struct packet_pool *pool)
 {
     struct packet *packet = packet_take(pool);

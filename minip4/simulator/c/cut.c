@@ -174,7 +174,7 @@ static void grow(struct plan *plan, const uint32_t *first_edge, const uint32_t *
         take(plan, unit, (uint16_t)(v->partitions - 1), first_edge, next_edge);
 }
 
-/* False: memory is short. */
+/* False: out of memory. */
 static bool share_out(struct plan *plan)
 {
     const struct virtual *v = plan->v;
@@ -275,7 +275,7 @@ static bool move_arrivals(struct virtual *v)
     return is_done;
 }
 
-/* False: memory is short. */
+/* False: out of memory. */
 static bool move_all(struct virtual *v)
 {
     bool is_done = virtual_sort(v);
@@ -315,7 +315,7 @@ static bool connect_partitions(struct virtual *v)
     return true;
 }
 
-/* False: memory is short. */
+/* False: out of memory. */
 static bool apply(struct plan *plan)
 {
     struct virtual *v = plan->v;

@@ -21,7 +21,7 @@ struct events {
     int (*tie)(const struct events *events, uint32_t a, uint32_t b);
 };
 
-/* False: memory is short. */
+/* False: out of memory. */
 bool events_add(struct events *events, struct event event);
 void events_remove_first(struct events *events);
 /* Removes the first event, and adds another. */

@@ -146,7 +146,7 @@ static void wake_at(struct node *node, uint64_t due_ns)
         node->partition->is_short = true;
 }
 
-/* NULL: memory is short. */
+/* NULL: out of memory. */
 static const struct virtual_calls *keep_calls(struct virtual *v, const struct virtual_calls *calls)
 {
     struct program_calls *of_program = v->programs;

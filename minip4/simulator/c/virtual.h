@@ -38,7 +38,7 @@ struct packet_pool *virtual_pool(struct virtual *v);
 uint64_t virtual_max_packets(void);
 uint64_t virtual_now(const struct virtual *v);
 
-/* Nodes are numbered in the order in which they are added; VIRTUAL_NONE: memory is short. */
+/* Nodes are numbered in the order in which they are added; VIRTUAL_NONE: out of memory. */
 uint32_t virtual_add_switch(struct virtual *v, uint16_t cpu_port);
 /* `mtu`: bytes of the longest IP packet that it takes; the simulator's user sees to what it sends. */
 uint32_t virtual_add_host(struct virtual *v, const uint8_t mac[6], uint32_t address, uint32_t mtu);
@@ -46,7 +46,7 @@ uint32_t virtual_add_host(struct virtual *v, const uint8_t mac[6], uint32_t addr
 bool virtual_connect(struct virtual *v, uint32_t node, uint16_t port, uint32_t other,
                      uint16_t other_port);
 /* Gives a switch an engine, or another one: its ports are those that are connected by now. `may_notify`:
- * its program has digests. False: memory is short. */
+ * its program has digests. False: out of memory. */
 bool virtual_set_engine(struct virtual *v, uint32_t node, struct engine *engine,
                         const struct virtual_calls *calls, bool may_notify);
 /* Has a node run by a partition, with all that it cannot be apart from, unless that may stop the network.
@@ -200,7 +200,7 @@ void virtual_remove_tcp(struct virtual *v, uint32_t connection);
 /* --- applications at hosts -------------------------------------------------------------------- */
 
 /* Opens an inbox for the datagrams to a UDP port of a host, or for all frames that come to it, which
- * then answers nothing any more. VIRTUAL_NONE: it is taken, or memory is short. */
+ * then answers nothing any more. VIRTUAL_NONE: it is taken, or out of memory. */
 uint32_t virtual_open_udp(struct virtual *v, uint32_t node, uint16_t port);
 uint32_t virtual_open_frames(struct virtual *v, uint32_t node);
 /* The next inbox that was empty and is no longer; VIRTUAL_NONE: no more. */

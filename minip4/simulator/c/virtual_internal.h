@@ -259,7 +259,7 @@ bool virtual_room(void *array, uint32_t count, uint32_t *room, size_t size);
 bool virtual_is_short(const struct virtual *v);
 
 /* partition.c */
-/* NULL: memory is short. */
+/* NULL: out of memory. */
 struct partition *partition_create(struct virtual *v, uint16_t number);
 /* That of the first event that is due; its time is UINT64_MAX when there is none. */
 struct moment partition_moment(struct partition *p);
@@ -276,7 +276,7 @@ void partition_free(struct partition *p);
 bool flights_make_room(struct flights *flights);
 void flights_free(struct flights *flights);
 
-/* Both here, since each hop does them. False: memory is short, and the packet is still its owner's. */
+/* Both here, since each hop does them. False: out of memory, and the packet is still its owner's. */
 static inline bool flights_add(struct flights *flights, const struct arrival *arrival, uint64_t due_ns)
 {
     if (flights->count == flights->room && !flights_make_room(flights))
@@ -302,7 +302,7 @@ static inline struct arrival flights_take(struct flights *flights)
 /* Hands a frame to whatever is plugged in at a port, at `due_ns`, which is not before now; owns the
  * packet. */
 void virtual_put_on_wire(struct node *from, uint16_t port, struct packet *packet, uint64_t due_ns);
-/* Has a frame arrive at a node of a partition, at `due_ns` or now. False: memory is short. */
+/* Has a frame arrive at a node of a partition, at `due_ns` or now. False: out of memory. */
 bool partition_put(struct partition *p, const struct arrival *arrival, uint64_t due_ns);
 /* Takes the first frame that arrives now. */
 static inline struct arrival partition_take_arrival(struct partition *p)

@@ -33,7 +33,7 @@ struct engine_driver {
 
 struct engine;
 
-/* NULL when memory is short. All ports are down at first. */
+/* NULL when out of memory. All ports are down at first. */
 struct engine *engine_create(const struct engine_driver *driver, uint64_t seed);
 void engine_destroy(struct engine *engine);
 struct packet_pool *engine_pool(struct engine *engine);

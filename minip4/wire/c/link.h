@@ -42,12 +42,12 @@ struct link {
     struct link_rest *rest;
 };
 
-/* False when memory is short. */
+/* False when out of memory. */
 bool link_open(struct link *link, const struct link_config *config, struct packet_pool *pool,
                link_deliver_fn deliver, link_drop_fn drop, void *user);
 /* Gives the frames in flight back to the pool. */
 void link_close(struct link *link);
-/* The same with memory of its own. NULL when memory is short. */
+/* The same with memory of its own. NULL when out of memory. */
 struct link *link_create(const struct link_config *config, struct packet_pool *pool,
                          link_deliver_fn deliver, link_drop_fn drop, void *user);
 void link_destroy(struct link *link);

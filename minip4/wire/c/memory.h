@@ -7,11 +7,11 @@
 
 enum { CACHE_LINE = 64 };
 
-/* Zeros, aligned to a cache line; NULL when memory is short. */
+/* Zeros, aligned to a cache line; NULL when out of memory. */
 void *memory_take(size_t size);
 /* `size` as it was asked for; NULL is ignored. */
 void memory_give(void *start, size_t size);
-/* Like realloc(): what is new is zero; NULL: memory is short, and `start` is as it was. */
+/* Like realloc(): what is new is zero; NULL: out of memory, and `start` is as it was. */
 void *memory_resize(void *start, size_t old_size, size_t size);
 
 /* Zeros on pages of their own, of which those that are touched cost memory; NULL when it is short. */

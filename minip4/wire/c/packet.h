@@ -25,7 +25,7 @@ struct packet {
 /* Packets of one size, at most 65,536 at first; not thread-safe: one pool for each thread. */
 struct packet_pool;
 
-/* NULL when memory is short. */
+/* NULL when out of memory. */
 struct packet_pool *packet_pool_create(uint32_t phv_size);
 /* Frees every packet of the pool, regardless of its owner. */
 void packet_pool_destroy(struct packet_pool *pool);
@@ -33,7 +33,7 @@ void packet_pool_set_limit(struct packet_pool *pool, uint64_t packets);
 /* From now on *is_short becomes true when packet_take() has none to give. */
 void packet_pool_tell(struct packet_pool *pool, bool *is_short);
 /* Another pool for another thread, as wide as the first: packets may be taken from the one and given to the
- * other, and the limit is one for both. NULL when memory is short. */
+ * other, and the limit is one for both. NULL when out of memory. */
 struct packet_pool *packet_pool_another(struct packet_pool *pool);
 /* Makes such a pool as wide as the first. */
 void packet_pool_match(struct packet_pool *pool, const struct packet_pool *first);
@@ -44,11 +44,11 @@ struct packet *packet_lend(struct packet_pool *pool);
 void packet_pool_widen(struct packet_pool *pool, uint32_t phv_size);
 
 /* An empty packet (length 0, data after PACKET_ROOM, phv of any content, aligned to 16 bytes), or
- * NULL when memory is short. */
+ * NULL when out of memory. */
 struct packet *packet_take(struct packet_pool *pool);
 void packet_give(struct packet_pool *pool, struct packet *packet);
 /* Gives a packet back and returns another with the same frame, and with the phv that packets have now.
- * NULL: memory is short, and the packet is still its owner's. */
+ * NULL: out of memory, and the packet is still its owner's. */
 struct packet *packet_exchange(struct packet_pool *pool, struct packet *packet);
 /* Moves a frame, of at most PACKET_MAX_FRAME bytes, so that there is PACKET_ROOM again for headers that
  * grow. */

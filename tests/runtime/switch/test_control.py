@@ -118,7 +118,7 @@ def test_over_the_socket(target: Target, tmp_path: Path) -> None:
 
     async def scene() -> None:
         await target.server.start(path)
-        with pytest.raises(Minip4Error, match="another switch listens there"):
+        with pytest.raises(Minip4Error, match="another switch listens on it"):
             await ControlServer(target, target.settings).start(path)
         assert path.stat().st_mode & 0o777 == 0o600
         assert await asyncio.to_thread(call, path, "counters") == {"made": "up"}
