@@ -1,4 +1,4 @@
-/* A plain fuzzer for where there is no libFuzzer: mutates seeds, without feedback, by a seeded pseudo-random generator.
+/* A simple fuzzer for machines without libFuzzer: mutates seeds at random, without feedback.
  *
  * mutate SECONDS SEED CORPUS... : the last input lies in ./last-input while it runs. */
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* Fuzzes the RoCE responder: frames from a file, changed at random, to queue pairs of both kinds.
  *
  * Usage: roce_responder FRAMES SEED COUNT. FRAMES has of each frame its length (32 bits) and its bytes.
- * Only what is accepted may change memory; an answer has a right iCRC. Prints what became of frames:
+ * Only what is accepted may change memory; an answer has a right iCRC. Prints the outcome of frames:
  * accepted, answered, then how many each reason refused. */
 #include <stdio.h>
 #include <stdlib.h>

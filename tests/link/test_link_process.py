@@ -1,4 +1,4 @@
-"""`minip4 link` between two veth pairs: books that balance, the drop log, and bad options."""
+"""`minip4 link` between two veth pairs: packet accounting, the drop log, and bad options."""
 
 import json
 import random

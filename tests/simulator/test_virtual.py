@@ -198,10 +198,10 @@ def test_a_host_answers_pings(tmp_path: Path) -> None:
     [
         (Ether(src=MAC[0], dst="00:00:00:00:00:09") / IP(dst=ADDRESS[1]), "other_addresses"),
         (ETHER / IP(dst="10.0.0.9") / UDP(), "other_addresses"),
-        (TO_H2 / UDP(dport=9) / b"nobody", "unclaimed"),
-        (TO_H2 / UDP(dport=9, chksum=1) / b"nobody", "checksum_errors"),
-        (TO_H2 / UDP(dport=9, len=4) / b"nobody", "checksum_errors"),
-        (TO_H2 / UDP(dport=9, len=400) / b"nobody", "checksum_errors"),
+        (TO_H2 / UDP(dport=9) / b"closed", "unclaimed"),
+        (TO_H2 / UDP(dport=9, chksum=1) / b"closed", "checksum_errors"),
+        (TO_H2 / UDP(dport=9, len=4) / b"closed", "checksum_errors"),
+        (TO_H2 / UDP(dport=9, len=400) / b"closed", "checksum_errors"),
         (TO_H2 / ICMP(chksum=1), "checksum_errors"),
         (ETHER / IP(src=ADDRESS[0], dst=ADDRESS[1], chksum=1) / UDP(), "header_errors"),
         (ETHER / IP(src=ADDRESS[0], dst=ADDRESS[1], len=900) / UDP(), "header_errors"),
@@ -221,7 +221,7 @@ def test_what_a_host_does_not_take_is_counted(frame: Packet, counter: str, tmp_p
 
 
 def test_runts_do_no_harm(tmp_path: Path) -> None:
-    whole = bytes(TO_H2 / UDP(dport=9) / b"nobody")
+    whole = bytes(TO_H2 / UDP(dport=9) / b"closed")
     cut = [whole[:length] for length in range(len(whole))]
     _, counters = exchanged(tmp_path, *cut)
     assert counters["received"] == len(cut)

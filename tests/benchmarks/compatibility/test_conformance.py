@@ -92,7 +92,9 @@ def test_differences_are_found_and_listed(corpus: Path, tmp_path: Path) -> None:
         (["{corpus}", "--behavioral-model", "/nowhere"], "/nowhere: no BMv2 JSON"),
     ],
 )
-def test_wrong_folders_are_reported_in_one_line(corpus: Path, arguments: list[str], message: str) -> None:
+def test_wrong_folders_are_reported_in_one_line(
+    corpus: Path, arguments: list[str], message: str
+) -> None:
     done = run(*(a.format(corpus=corpus) for a in arguments))
     assert done.returncode == 2
     assert message in done.stderr

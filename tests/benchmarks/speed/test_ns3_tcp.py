@@ -1,4 +1,4 @@
-"""benchmarks/speed/ns3_tcp.py: what it tells ns-3, and what it takes from it."""
+"""Benchmark ns3_tcp.py: its input for ns-3, and the parsing of its output."""
 
 from pathlib import Path
 from types import ModuleType

@@ -54,7 +54,7 @@ def test_a_short_run_measures_everything(tmp_path: Path) -> None:
     assert all(check["passed"] for check in checks if check["name"].startswith("memory"))
 
 
-def test_a_switch_that_is_no_file_is_told(tmp_path: Path) -> None:
+def test_a_missing_switch_is_reported(tmp_path: Path) -> None:
     arguments = ("--out", str(tmp_path), "--simple-switch", "/none")
     done = loaded.run(FOLDER / "switch.py", *arguments)
     assert done.returncode == 2

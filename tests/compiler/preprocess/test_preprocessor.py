@@ -71,7 +71,7 @@ LONG_STRINGS = {
 
 @pytest.mark.parametrize("name", LONG_STRINGS)
 def test_strings_that_span_lines(tmp_path: Path, name: str) -> None:
-    """As GNU cpp leaves them to p4c: each was held against it."""
+    """The same as GNU cpp's output to p4c; each case was compared with it."""
     source, expected = LONG_STRINGS[name]
     assert " ".join(texts(tmp_path, source)) == expected
 

@@ -221,7 +221,9 @@ def test_who_hands_nothing_on_has_nobody_after_it(
     passing.write_text(passing.read_text().replace('"chain.h"', headers))
     whole = load(passing)
     with attach_xdp(whole.programs["passes"], veth[1], order=1):
-        with pytest.raises(LoadError, match=r"passes: cannot be followed by another program; .* pass_on\(\)"):
+        with pytest.raises(
+            LoadError, match=r"passes: cannot be followed by another program; .* pass_on\(\)"
+        ):
             attach_xdp(last.programs["at_xdp"], veth[1], order=2)
         with attach_xdp(last.programs["at_xdp"], veth[1], order=0):
             arrive(loaded, veth)

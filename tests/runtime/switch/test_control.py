@@ -162,7 +162,7 @@ def test_counters_for_a_reader() -> None:
 def test_another_pipeline_has_other_dice_behind_the_links_by_the_seed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Both kinds of time set them so; and a link that changes goes on with its dice."""
+    """Real and virtual time apply them alike; a changed link continues its random numbers."""
     seeds = []
     sent = {"link": {"sent_packets": 0}}
     monkeypatch.setattr(Engine, "set_link", lambda *_, seed, **rest: seeds.append(seed))
