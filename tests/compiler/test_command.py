@@ -115,7 +115,7 @@ def test_an_unknown_table_property_is_no_error(
     ("arguments", "message"),
     [
         (["{program}"], "error: "),  # VALUE is not defined
-        (["{program}", "-DVALUE=1", "--p4runtime-files", "x.pb"], "unknown kind of P4Info file"),
+        (["{program}", "-DVALUE=1", "--p4runtime-files", "x.pb"], "unknown type of P4Info file"),
         (["{program}", "-DVALUE=1", "-o", "/nowhere/x.json"], "/nowhere/x.json: cannot write"),
         (["missing.p4"], "missing.p4"),
     ],

@@ -204,7 +204,7 @@ AT_TOP = [
     ),
     ("extern E { void f(); } control C() { §E() e; apply { } }", "extern 'E' has no constructor"),
     ("§counter(16) c;", "'counter' takes 2 argument(s), 1 given"),
-    ("§register(16) c;", "type argument T cannot be found"),
+    ("§register(16) c;", "type argument T cannot be inferred"),
     ("counter(16, §1) c;", "argument 'type' is an integer without a width"),
     ("package P(bit<8> x); §Q() p;", "'Q' is not declared"),
     ("§frobnicate", "unexpected 'frobnicate'"),
