@@ -49,7 +49,7 @@ static void fill(struct bucket *b, uint64_t now_us)
     b->fraction = gained - (double)(uint64_t)gained;
 }
 
-/* As simple_switch does: the higher rate first, and only a packet that it allows is charged. */
+/* As in simple_switch: the higher rate is checked first, and only packets within it are charged. */
 static unsigned charge(struct meter *meter, uint64_t now_us, uint64_t amount)
 {
     if (!meter->is_configured)

@@ -1,6 +1,6 @@
-/* Match tables. An entry lies in a slot of words: [0] action, kind and prefix length, then the
- * action's data, the key, for ternary tables the mask, then counters and the time of the last hit.
- * Lookups are inline, so that the generated code's constants (words of key and data) unroll them. */
+/* Match tables. An entry is a slot of words: [0] action, kind and prefix length, then the action's data, the
+ * key, for ternary tables the mask, then counters and the time of the last hit. Lookups are inline, so that
+ * constants of the generated code (words of key and data) unroll them. */
 #ifndef MINIP4_TABLE_H
 #define MINIP4_TABLE_H
 
@@ -9,7 +9,7 @@
 
 enum table_kind { TABLE_EXACT, TABLE_LPM, TABLE_TERNARY };
 
-/* What an entry leads to, in the upper half of slot word 0. */
+/* The kind of an entry's target, in the upper half of slot word 0. */
 enum entry_kind { ENTRY_ACTION, ENTRY_MEMBER, ENTRY_GROUP };
 
 enum { NO_ACTION = UINT32_MAX };

@@ -12,7 +12,7 @@ struct nic_counters {
     uint64_t received_packets, received_bytes;
     uint64_t receive_kernel_drops; /* the ring or the socket's memory was full */
     uint64_t receive_too_long;     /* longer than PACKET_MAX_FRAME */
-    uint64_t receive_memory_drops; /* no packet buffer to be had */
+    uint64_t receive_memory_drops; /* no packet buffer available */
     uint64_t unfinished_checksums; /* received although the sender left the checksum to hardware */
     uint64_t transmitted_packets, transmitted_bytes;
     uint64_t transmit_kernel_drops; /* ENOBUFS or EAGAIN, and again when retried */

@@ -53,8 +53,8 @@ struct link_rest {
     link_deliver_fn deliver;
     link_drop_fn drop;
     void *user;
-    /* Held-back frames have a line of their own: all are held back for the same time, so each line
-     * stays in order by itself, and no line needs sorting. */
+    /* Held-back frames have a separate line: all are held back for the same time, so each line stays in order
+     * and needs no sorting. */
     struct delay_line straight, held_back;
     uint64_t last_held_ns;             /* as last_due_ns, of those held back */
     struct rng loss, jitter, reorder; /* separate: jitter does not change which frames are lost */
@@ -165,7 +165,7 @@ const struct link_counters *link_counters(struct link *link)
     return counters;
 }
 
-/* Puts the frame on the wire; returns when its last bit has left. */
+/* Transmits the frame; returns when its last bit has left. */
 static uint64_t transmit(struct link *link, uint32_t length, uint64_t now_ns)
 {
     uint64_t rate_bps = link->rate_bps;
@@ -198,8 +198,8 @@ static void lose(struct link *link, struct packet *packet, uint64_t now_ns)
     packet_give(link->rest->pool, packet);
 }
 
-/* Sends a frame: true, with its due time in packet->time_ns, and whether it was held back; false
- * when it was lost, and is gone. */
+/* Sends a frame: true, with its due time in packet->time_ns and whether it was held back; false if it was lost
+ * and freed. */
 static bool pass(struct link *link, struct packet *packet, uint64_t now_ns, bool *is_held_back)
 {
     uint64_t due_ns = transmit(link, packet->length, now_ns) + link->delay_ns;
@@ -241,7 +241,7 @@ void link_send(struct link *link, struct packet *packet, uint64_t now_ns)
     line->last = packet;
 }
 
-/* The line whose first frame is due first; NULL: nothing is in flight. */
+/* The line whose first frame is due first; NULL: no frame is in flight. */
 static struct delay_line *next_line(struct link *link)
 {
     struct packet *straight = link->rest->straight.first, *held_back = link->rest->held_back.first;
