@@ -17,7 +17,7 @@ MAX_SERVICES, MAX_REALS = 64, 4096  # as in load_balancer.bpf.c
 
 @dataclass(frozen=True)
 class Service:
-    """What clients connect to."""
+    """The address, port and protocol that clients connect to."""
 
     address: IPv4Address | IPv6Address
     port: int
@@ -25,7 +25,7 @@ class Service:
 
     @property
     def key(self) -> bytes:
-        """As the program's maps have it."""
+        """Return the key in the program's maps."""
         mapped = MAPPED if self.address.version == 4 else 0
         return (
             (int(self.address) | mapped).to_bytes(16, "big")
@@ -34,9 +34,9 @@ class Service:
 
 
 class LoadBalancer:
-    """Services of a loaded balancer; one LoadBalancer writes to a program's maps, and no other.
+    """The services of a loaded balancer. No other LoadBalancer may write to the same maps.
 
-    Load it with the constant `balancer_mac`, the address of the device that it is attached to.
+    Load the program with the constant `balancer_mac`, the address of its device.
     """
 
     def __init__(self, loaded: ProgramObject) -> None:
@@ -50,11 +50,11 @@ class LoadBalancer:
         self._next_id = 1
 
     def serve(self, service: Service, reals: Mapping[str, bytes]) -> None:
-        """Have a service's connections go to these reals, MAC addresses by names, from now on.
+        """Set the reals of a service, MAC addresses by name.
 
-        Reals that it had and that are not among these get no new connection, and keep those they
-        have until remove(). A packet sees the old table or the new one, whole. Raises LoadError
-        where there is no room.
+        Previous reals that are not among them get no new connections and keep existing ones until
+        remove(). A packet sees either the old or the new table. Raises LoadError if there is no
+        room.
         """
         before = self._reals.get(service, {})
         coming = [name for name in reals if name not in before]
@@ -69,7 +69,7 @@ class LoadBalancer:
         self._reals[service] = now
 
     def remove(self, service: Service, name: str) -> None:
-        """Have a real that serve() left out go: its connections move. Raises KeyError."""
+        """Remove a real that serve() has left out; its connections move. Raises KeyError."""
         place = self._leaving[service].pop(name)
         self._maps["reals"][place] = np.zeros_like(self._maps["reals"][place])
         self._maps["tables"][self._numbers[service]] = self._tables[service].fd  # the kernel waits
@@ -77,7 +77,7 @@ class LoadBalancer:
         self._free.append(place)
 
     def sent(self, service: Service) -> dict[str, tuple[int, int]]:
-        """Packets and bytes that went to each real, of those that leave, too."""
+        """Return packets and bytes sent to each real, including removed ones."""
         sent = self._maps["sent"].read()
         packets, size = sent["packets"].sum(axis=1), sent["bytes"].sum(axis=1)
         there = {**self._leaving[service], **self._reals[service]}
@@ -89,7 +89,7 @@ class LoadBalancer:
         return {name: int(counts[name].sum()) for name in counts.dtype.names}
 
     def forgotten(self) -> int:
-        """Connections that had to make room for others: those remembered that are not there."""
+        """Return the number of connections evicted from the connection table."""
         return self.counts()["remembered"] - len(self._maps["flows"].read())
 
     def _added(self, mac: bytes) -> int:

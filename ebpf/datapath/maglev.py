@@ -14,11 +14,11 @@ PLACES = 65537  # the paper's smaller table: a prime, so that each skip leads to
 
 
 def table(names: Sequence[str], places: int = PLACES) -> NDArray[np.int64]:
-    """Of each place the index of the real that has it.
+    """Return the index of the real of each slot.
 
-    Real i counts places from its offset in steps of its skip, both by its name alone: so most
-    places stay where they are when another real comes or goes. `places` is a prime, above
-    len(names).
+    The preference list of real i starts at its offset, in steps of its skip, both derived from its
+    name: so most slots keep their real when another one is added or removed. `places` is a prime
+    above len(names).
     """
     offsets, skips = zip(*(_order(name, places) for name in names), strict=True)
     owners = [-1] * places

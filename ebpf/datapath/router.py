@@ -15,7 +15,7 @@ SIOCGIFHWADDR = 0x8927
 
 
 class Router:
-    """A loaded router between devices of this network namespace, which are to forward IP."""
+    """A loaded router between devices of this network namespace with IP forwarding enabled."""
 
     def __init__(self, loaded: ProgramObject, ports: Sequence[str]) -> None:
         self.program = loaded.programs["router"]
@@ -40,7 +40,7 @@ class Router:
 
 
 def mac_of(device: str) -> bytes:
-    """The MAC address of a device of this network namespace."""
+    """Return the MAC address of a device of this network namespace."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         request = struct.pack("16s16x", device.encode())
         return fcntl.ioctl(any_socket, SIOCGIFHWADDR, request)[18:24]

@@ -46,7 +46,7 @@ class Postcard(NamedTuple):
 
     @classmethod
     def of(cls, record: bytes) -> Postcard:
-        """Of the ring buffer's bytes."""
+        """Parse a record of the ring buffer."""
         sequence, time_us, direction, instructions, device, size, version = POSTCARD.unpack_from(
             record
         )
@@ -54,8 +54,10 @@ class Postcard(NamedTuple):
         return cls(sequence, time_us, direction, instructions, device, version, inner)
 
     def report(self, node: int) -> bytes:
-        """The datagram: group header and individual report (sections 3.2 and 3.3 of the
-        specification). The interface 0 is the host itself."""
+        """Return the datagram: group header and individual report (specification, 3.2 and 3.3).
+
+        The interface 0 is the host itself.
+        """
         time_us = self.time_us % (1 << 48)
         ends = (0, self.device) if self.direction == LEAVING else (self.device, 0)
         known = {
@@ -75,10 +77,10 @@ class Postcard(NamedTuple):
 
 
 class PostcardEdge:
-    """Reports packets of watched flows at a device, until close() or until this process ends.
+    """Reports packets of watched flows at a device, until close() or the end of this process.
 
-    `node` is its number in reports, `collector` an IPv4 address and UDP port. `namespace`: the
-    device's, as `/proc/PID/ns/net`; None: this thread's. Its clock is CLOCK_MONOTONIC, in
+    `node` is its number in reports, `collector` an IPv4 address and UDP port. `namespace`: that of
+    the device, as `/proc/PID/ns/net`; None: this thread's. Its clock is CLOCK_MONOTONIC, in
     microseconds. Raises LoadError.
     """
 
@@ -124,17 +126,20 @@ class PostcardEdge:
         self._open.close()
 
     def watch(self, flows: Mapping[Key, Mapping[str, int]]) -> None:
-        """Report these flows, and no others: `priority`, `share` (of 2^32 - 1) and `instructions`
-        of each, as in postcards.bpf.c. Raises LoadError."""
+        """Report exactly these flows.
+
+        `priority`, `share` (of 2^32 - 1) and `instructions` of each are as in postcards.bpf.c.
+        Raises LoadError.
+        """
         self._list.put(flows)
 
     def kinds(self) -> dict[str, int]:
-        """Packets by their kind (watch_list.py); each that came by, in or out, is of one."""
+        """Return the packets in both directions by kind (watch_list.py); each has one kind."""
         return self._list.kinds()
 
     @property
     def without_room(self) -> int:
-        """Packets that were not reported, since this process was behind by a whole buffer."""
+        """Return the packets not reported because the ring buffer was full."""
         return int(self._shared["without_room"])
 
     def _send(self, record: bytes) -> None:

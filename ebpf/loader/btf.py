@@ -35,7 +35,7 @@ class _Type:
 
 
 class Types:
-    """All types of an object file, by their numbers."""
+    """All types of an object file by number."""
 
     def __init__(self, raw: bytes) -> None:
         magic, _, _, length, types_at, types_size, names_at, names_size = struct.unpack_from(
@@ -50,9 +50,9 @@ class Types:
             at = self._read(raw, at)
 
     def dtype(self, number: int) -> np.dtype[Any]:
-        """A type as numpy's: structures by their fields, typedefs __be16.. in network order.
+        """Return a type as a numpy dtype: structures by field, typedefs __be16.. in network order.
 
-        Raises LoadError for what numpy has not: bit fields.
+        Raises LoadError for types that numpy lacks: bit fields.
         """
         kind = self._types[number]
         if kind.kind in NAMES_ONLY:

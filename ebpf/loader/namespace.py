@@ -13,7 +13,7 @@ OWN = "/proc/thread-self/ns/net"
 
 @contextmanager
 def entered(namespace: int) -> Iterator[None]:
-    """This thread is in a network namespace, given by a file descriptor. Raises LoadError."""
+    """Enter a network namespace in this thread, given by a file descriptor. Raises LoadError."""
     before = os.open(OWN, os.O_RDONLY)
     try:
         _enter(namespace)

@@ -13,7 +13,7 @@ POSSIBLE = Path("/sys/devices/system/cpu/possible")
 
 
 class Buffers:
-    """All maps that have two buffers for each processor.
+    """All maps with two buffers per processor.
 
     `maps`: by name, (processors, 2, entries); `states`: the generator state of each processor.
     """
@@ -33,9 +33,9 @@ class Buffers:
         self._grace = loaded.maps["grace"]
 
     def flip(self) -> dict[str, NDArray[Any]]:
-        """What was kept since the last time, by map, (processors, entries); and clear it.
+        """Return and clear the data since the last call, by map, (processors, entries).
 
-        Each packet since then is in it once, and no other. Takes the kernel's grace period, some
+        Each packet since then is included exactly once. Takes the kernel's grace period, some
         milliseconds.
         """
         number = self._active.mapped()
@@ -49,5 +49,5 @@ class Buffers:
 
 
 def possible_processors() -> int:
-    """One more than the greatest number that a processor of this machine may have."""
+    """Return the largest possible processor number of this machine plus one."""
     return int(POSSIBLE.read_text().replace("-", ",").split(",")[-1]) + 1
