@@ -14,7 +14,7 @@ if [[ ${1:-} == --check ]]; then
         -Iminip4/wire/c -Iminip4/ports/c -Iminip4/engine/c -Iminip4/simulator/c -Icollectors/c \
         -Icollectors/roce/c \
         telemark/backends/real/c/*.c minip4/*/c/*.c collectors/*/c/*.c experiments/shared/*/c/*.c \
-        benchmarks/c/*.c
+        benchmarks/speed/c/*.c
     .venv/bin/python -m ebpf.loader ebpf/*/*.bpf.c experiments/shared/*/*.bpf.c
     .venv/bin/python -m pytest tests/test_imports.py
     exit

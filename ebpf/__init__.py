@@ -1,4 +1,4 @@
-"""XDP and eBPF: programs that run in the kernel of a host, and what loads and reads them."""
+"""XDP and eBPF programs that run in a host's kernel, their loader and their readers."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The `minip4` command: `minip4 compile|switch|tables|test|link ...`, each a module of its own."""
+"""The `minip4` command and its subcommands, each in its own module."""
 
 from __future__ import annotations
 
@@ -10,27 +10,33 @@ from typing import NoReturn
 
 from minip4.errors import Minip4Error
 
-# Each module has add_arguments(parser) and run(args) -> exit status. Only the one that is asked
-# for is imported.
+# Each module has add_arguments(parser) and run(args) -> exit status. Only the module of the
+# requested subcommand is imported.
 _COMMANDS = {
-    "compile": ("minip4.compiler.cli", "a P4 program to BMv2 JSON and P4Info"),
+    "compile": ("minip4.compiler.cli", "compile a P4 program to BMv2 JSON and P4Info"),
     "switch": ("minip4.runtime.switch.cli", "run a program as a switch with a P4Runtime server"),
     "test": ("minip4.stf.cli", "run STF tests of a program"),
-    "tables": ("minip4.runtime.client.tables", "what a running switch holds: entries, counts"),
-    "control": ("minip4.runtime.client.control", "change links and queues of a running switch"),
-    "link": ("minip4.link.cli", "a link with rate, delay and loss between two interfaces"),
+    "tables": (
+        "minip4.runtime.client.tables",
+        "show table entries, counters and registers of a running switch",
+    ),
+    "control": (
+        "minip4.runtime.client.control",
+        "change links and queues of a running switch, show its counters",
+    ),
+    "link": ("minip4.link.cli", "emulate a link with rate, delay and loss between two interfaces"),
 }
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, without the usage before it."""
+    """A parser that reports errors in one line, without the usage."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: error: {message} (see --help)\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status: that of the command, or 2 for what the user has to mend."""
+    """Run a subcommand; return its exit status, or 2 for a usage or environment error."""
     arguments = sys.argv[1:] if arguments is None else arguments
     parser = _Parser(prog="minip4", description="A P4 software switch.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
@@ -40,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             module = importlib.import_module(module_name)
             module.add_arguments(subparser)
             subparser.set_defaults(run=module.run)
-    # As p4c has it, a kind follows in the same word: `--Wdisable x.p4` has none.
+    # As in p4c, `--Wdisable` takes a value only in the same word: `--Wdisable x.p4` has none.
     args = parser.parse_args(["--Wdisable=" if a == "--Wdisable" else a for a in arguments])
     try:
         return int(args.run(args))

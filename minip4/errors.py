@@ -1,11 +1,11 @@
-"""Errors that minip4 shows its user as one clear line, with exit status 2."""
+"""Errors that minip4 reports in one line, with exit status 2."""
 
 
 class Minip4Error(Exception):
-    """What went wrong, where, what was expected, and how to mend it, in one line."""
+    """An error of the user or the environment: object, problem and remedy in one line."""
 
-    has_place = False  # the text begins with the place in a file that it speaks of
+    has_place = False  # the text begins with a source location
 
 
 class ToolchainError(Minip4Error):
-    """The C compiler is missing, or it refused code that was generated."""
+    """The C compiler is missing, or it rejected generated code."""

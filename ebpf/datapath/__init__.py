@@ -1,1 +1,1 @@
-"""Programs that decide on packets at XDP: dropped, forwarded, shared out, filtered by rules."""
+"""XDP programs that drop, forward, load-balance or filter packets."""

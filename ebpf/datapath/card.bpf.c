@@ -1,7 +1,7 @@
 /* A card that a flood arrives at, at a pace, and whose ring has room for so many frames.
  *
- * Live frames come as fast as they can: those that are due arrive, others are dropped at once. What is due
- * waits in the ring; what finds it full is lost, be it the flood's or somebody else's. */
+ * Live frames come at the maximum rate: frames that are due arrive, others are dropped immediately. Due
+ * frames wait in the ring; frames of the flood and of other senders are lost if it is full. */
 #include "chain.h"
 
 #include <linux/pkt_cls.h>
@@ -9,7 +9,7 @@
 enum { PS_A_NS = 1000 };
 
 const volatile __u32 ring = 4096; /* frames */
-const volatile __u32 nowhere;     /* a device whose frames nobody takes */
+const volatile __u32 nowhere;     /* a device whose frames are discarded */
 
 volatile __u64 interval_ps; /* between frames of the flood */
 volatile __u64 length_ns;   /* after which none is due */
@@ -43,7 +43,7 @@ int arrives(struct xdp_md *packet)
     return pass_on(packet);
 }
 
-/* Where others' frames leave for the card. Silently: a sender that is told would send again at once. */
+/* Frames of other senders to the card. Drops are silent: a notified sender would retransmit immediately. */
 SEC("tc")
 int is_sent(struct __sk_buff *packet)
 {

@@ -1,8 +1,8 @@
-"""The DDoS filter: its rules put into maps, and counted.
+"""The DDoS filter: writes its rules to maps and reads their counters.
 
-A packet's rule is the most specific: of tuples those whose mask has the most bits come first, then
-the longest prefix of the source, then the destination's port, then the source's. Where a map is
-full, the rules that are there stay, and the next one is refused and counted.
+The most specific rule matches a packet: tuples with more mask bits come first, then the longest
+source prefix, then the destination port, then the source port. If a map is full, existing rules
+stay and further rules are rejected and counted.
 """
 
 import secrets
@@ -19,11 +19,11 @@ SOURCE = "ebpf/datapath/ddos_filter.bpf.c"
 
 
 class FilterFull(LoadError):
-    """A rule for which a map has no room."""
+    """A rule that does not fit into a map."""
 
 
 class Filter:
-    """Rules of a loaded filter. One Filter writes to a program's maps, and no other."""
+    """The rules of a loaded filter. No other Filter may write to the same program's maps."""
 
     def __init__(self, loaded: ProgramObject) -> None:
         self.program = loaded.programs["ddos_filter"]
@@ -38,14 +38,14 @@ class Filter:
 
     @property
     def rules(self) -> list[Rule]:
-        """Those in force."""
+        """The rules in force."""
         return [*self._numbers]
 
     def add(self, rule: Rule) -> None:
-        """Put one more rule in force. Raises FilterFull; ValueError where one matches the same."""
+        """Add a rule. Raises FilterFull, or ValueError if a rule with the same match exists."""
         bank = self._banks[self._current]
         if rule in self._numbers:
-            raise ValueError(f"there is a rule already that matches the same as {rule}")
+            raise ValueError(f"a rule with the same match as {rule} exists")
         if rule.kind is Kind.TUPLE and rule.mask not in bank.masks:
             self.replace([*self._numbers, rule])  # its mask has a place between others
             return
@@ -55,7 +55,7 @@ class Filter:
         self._tell(self._current, self._numbers)
 
     def remove(self, rule: Rule) -> None:
-        """Take a rule out of force, with its counts. Raises KeyError where there is none."""
+        """Remove a rule and its counters. Raises KeyError if there is none."""
         number = self._numbers.pop(rule)
         self._banks[self._current].take_out([rule])
         self._tell(self._current, self._numbers)
@@ -63,9 +63,9 @@ class Filter:
         self._release([number])
 
     def replace(self, rules: Iterable[Rule]) -> None:
-        """Put a whole set of rules in the place of the old: each packet sees one of the two.
+        """Replace all rules: each packet sees either the old or the new set.
 
-        Rules of both keep their counts. Raises FilterFull, and then all stays as it was.
+        Rules in both sets keep their counters. Raises FilterFull without any change.
         """
         wanted = dict.fromkeys(rules)
         masks = _masks(wanted)
@@ -86,13 +86,13 @@ class Filter:
         self._release(gone)
 
     def hits(self) -> dict[Rule, tuple[int, int]]:
-        """Packets and bytes that each rule decided on."""
+        """Return packets and bytes matched by each rule."""
         hits = self._maps["hits"].read()
         packets, size = hits["packets"].sum(axis=1), hits["bytes"].sum(axis=1)
         return {rule: (int(packets[at]), int(size[at])) for rule, at in self._numbers.items()}
 
     def counts(self) -> dict[str, int]:
-        """Packets by what became of them."""
+        """Return the number of packets by outcome."""
         counts = self._maps["counts"].read()[0]
         return {name: int(counts[name].sum()) for name in counts.dtype.names}
 
@@ -105,17 +105,17 @@ class Filter:
             )
 
     def _tell(self, bank: int, rules: Iterable[Rule]) -> None:
-        """Tell the program which kinds of rules a bank has."""
+        """Set the kinds of rules of a bank in the program."""
         kinds = {rule.kind for rule in rules}
         masks = len(self._banks[bank].masks)
         self._shared["used"][bank] = (masks, Kind.PREFIX in kinds, Kind.PORT in kinds)
 
     def _wait_for_packets(self) -> None:
-        """Return when no packet uses what was taken out: a change of a map of maps waits for it."""
+        """Wait until no packet uses removed rules: a change of a map of maps waits for it."""
         self._maps["masks"][self._current] = self._maps[f"masks_{self._current}"].fd
 
     def _release(self, numbers: Sequence[int]) -> None:
-        """Let other rules have these numbers, which no packet counts for any more."""
+        """Release numbers of rules that no packet counts any more."""
         hits = self._maps["hits"]
         for number in numbers:
             hits[number] = np.zeros_like(hits[number])
@@ -123,7 +123,7 @@ class Filter:
 
 
 class _Bank:
-    """One of the two sets of maps; `masks` are those of its tuples, in their order."""
+    """One of the two sets of maps; `masks` are those of its tuples, in order."""
 
     def __init__(self, maps: Mapping[str, Map], number: int) -> None:
         self.masks: list[bytes] = []
@@ -135,13 +135,13 @@ class _Bank:
         }
 
     def set_masks(self, masks: Sequence[bytes]) -> None:
-        """Of a bank without rules."""
+        """Set the masks of an empty bank."""
         self.masks = [*masks]
         for index, mask in enumerate(masks):
             self._masks[index] = np.frombuffer(mask, self._masks.value)[0]
 
     def put(self, numbers: Mapping[Rule, int]) -> None:
-        """Rules by their numbers; the masks of their tuples are there."""
+        """Add rules by number; the masks of their tuples must exist."""
         for kind, into in self._keyed.items():
             of = {rule: number for rule, number in numbers.items() if rule.kind is kind}
             entries = np.zeros(len(of), [("key", into.key), ("value", into.value)])
@@ -153,7 +153,7 @@ class _Bank:
                 self._put_port(rule, rule.numbered(number))
 
     def take_out(self, rules: Iterable[Rule]) -> None:
-        """Rules that are in it."""
+        """Remove rules."""
         for rule in rules:
             if rule.kind is Kind.PORT:
                 self._put_port(rule, 0)
@@ -176,6 +176,6 @@ class _Bank:
 
 
 def _masks(rules: Iterable[Rule]) -> list[bytes]:
-    """Those of all tuples: with the most bits first, since the first one found decides."""
+    """Return the masks of all tuples, most bits first, since the first match decides."""
     masks = {rule.mask for rule in rules if rule.kind is Kind.TUPLE}
     return sorted(masks, key=lambda mask: (-int.from_bytes(mask, "big").bit_count(), mask))

@@ -1,11 +1,11 @@
-"""The hash of hash.h, of many flows at once."""
+"""The hash of hash.h for arrays of flows."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 
 def murmur3(words: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """MurmurHash3, 32 bits, of each row of words: (n, words) to (n,)."""
+    """Return the 32-bit MurmurHash3 of each row of words: (n, words) to (n,)."""
     hashes = np.zeros(len(words), np.uint32)
     with np.errstate(over="ignore"):
         for column in words.T.astype(np.uint32):

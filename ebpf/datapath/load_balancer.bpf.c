@@ -137,7 +137,7 @@ static __always_inline struct real *by_table(__u32 table, const struct flow *flo
     return bpf_map_lookup_elem(&reals, owner);
 }
 
-// Where the packets of a connection go. One that begins anew (SYN) has no past.
+// The real of a connection's packets. A SYN starts a new connection, so earlier state is ignored.
 static __always_inline struct real *chosen(struct counts *count, __u32 table,
                                            const struct flow *flow, __u8 tcp_flags, __u32 *number)
 {

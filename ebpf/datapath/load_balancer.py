@@ -1,4 +1,4 @@
-"""The load balancer: services, their reals, and Maglev's tables, changed while packets flow."""
+"""The load balancer: services, their reals and Maglev tables, which can change under traffic."""
 
 import os
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ MAX_SERVICES, MAX_REALS = 64, 4096  # as in load_balancer.bpf.c
 
 @dataclass(frozen=True)
 class Service:
-    """What clients connect to."""
+    """The address, port and protocol that clients connect to."""
 
     address: IPv4Address | IPv6Address
     port: int
@@ -25,7 +25,7 @@ class Service:
 
     @property
     def key(self) -> bytes:
-        """As the program's maps have it."""
+        """Return the key in the program's maps."""
         mapped = MAPPED if self.address.version == 4 else 0
         return (
             (int(self.address) | mapped).to_bytes(16, "big")
@@ -34,9 +34,9 @@ class Service:
 
 
 class LoadBalancer:
-    """Services of a loaded balancer; one LoadBalancer writes to a program's maps, and no other.
+    """The services of a loaded balancer. No other LoadBalancer may write to the same maps.
 
-    Load it with the constant `balancer_mac`, the address of the device that it is attached to.
+    Load the program with the constant `balancer_mac`, the address of its device.
     """
 
     def __init__(self, loaded: ProgramObject) -> None:
@@ -50,16 +50,16 @@ class LoadBalancer:
         self._next_id = 1
 
     def serve(self, service: Service, reals: Mapping[str, bytes]) -> None:
-        """Have a service's connections go to these reals, MAC addresses by names, from now on.
+        """Set the reals of a service, MAC addresses by name.
 
-        Reals that it had and that are not among these get no new connection, and keep those they
-        have until remove(). A packet sees the old table or the new one, whole. Raises LoadError
-        where there is no room.
+        Previous reals that are not among them get no new connections and keep existing ones until
+        remove(). A packet sees either the old or the new table. Raises LoadError if there is no
+        room.
         """
         before = self._reals.get(service, {})
         coming = [name for name in reals if name not in before]
         if service not in self._numbers and len(self._numbers) == MAX_SERVICES:
-            raise LoadError(f"no room for a service more: expected {MAX_SERVICES} at most")
+            raise LoadError(f"no room for another service: expected {MAX_SERVICES} at most")
         if not reals or len(coming) > len(self._free):
             raise LoadError(f"{len(reals)} reals: expected 1 to {len(self._free) + len(before)}")
         now = {name: before[name] if name in before else self._added(reals[name]) for name in reals}
@@ -69,7 +69,7 @@ class LoadBalancer:
         self._reals[service] = now
 
     def remove(self, service: Service, name: str) -> None:
-        """Have a real that serve() left out go: its connections move. Raises KeyError."""
+        """Remove a real that serve() has left out; its connections move. Raises KeyError."""
         place = self._leaving[service].pop(name)
         self._maps["reals"][place] = np.zeros_like(self._maps["reals"][place])
         self._maps["tables"][self._numbers[service]] = self._tables[service].fd  # the kernel waits
@@ -77,19 +77,19 @@ class LoadBalancer:
         self._free.append(place)
 
     def sent(self, service: Service) -> dict[str, tuple[int, int]]:
-        """Packets and bytes that went to each real, of those that leave, too."""
+        """Return packets and bytes sent to each real, including removed ones."""
         sent = self._maps["sent"].read()
         packets, size = sent["packets"].sum(axis=1), sent["bytes"].sum(axis=1)
         there = {**self._leaving[service], **self._reals[service]}
         return {name: (int(packets[at]), int(size[at])) for name, at in there.items()}
 
     def counts(self) -> dict[str, int]:
-        """Packets by what became of them."""
+        """Return the number of packets by outcome."""
         counts = self._maps["counts"].read()[0]
         return {name: int(counts[name].sum()) for name in counts.dtype.names}
 
     def forgotten(self) -> int:
-        """Connections that had to make room for others: those remembered that are not there."""
+        """Return the number of connections evicted from the connection table."""
         return self.counts()["remembered"] - len(self._maps["flows"].read())
 
     def _added(self, mac: bytes) -> int:

@@ -1,7 +1,7 @@
-"""Maglev's consistent hashing: the table of a load balancer, in which each real has as many places.
+"""Maglev's consistent hashing: a lookup table in which each real has the same number of slots.
 
 Eisenbud et al., "Maglev: A Fast and Reliable Software Network Load Balancer" (NSDI 2016), 3.4: each
-real has an order of preference over all places, and in turns they take the first that is free.
+real has a permutation of all slots as preference list; in turns, each takes its first free slot.
 """
 
 import hashlib
@@ -14,11 +14,11 @@ PLACES = 65537  # the paper's smaller table: a prime, so that each skip leads to
 
 
 def table(names: Sequence[str], places: int = PLACES) -> NDArray[np.int64]:
-    """Of each place the index of the real that has it.
+    """Return the index of the real of each slot.
 
-    Real i counts places from its offset in steps of its skip, both by its name alone: so most
-    places stay where they are when another real comes or goes. `places` is a prime, above
-    len(names).
+    The preference list of real i starts at its offset, in steps of its skip, both derived from its
+    name: so most slots keep their real when another one is added or removed. `places` is a prime
+    above len(names).
     """
     offsets, skips = zip(*(_order(name, places) for name in names), strict=True)
     owners = [-1] * places

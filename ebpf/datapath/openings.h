@@ -17,7 +17,7 @@ volatile __u32 opening_seed; // drawn by user space, so that senders cannot choo
 
 struct opening {
     __u64 seen_ns; // the kernel's monotonic clock; 0: free
-    __u32 mark;    // tells openings in the same place apart
+    __u32 mark;    // distinguishes openings in the same slot
     __u32 zero;
 };
 

@@ -28,7 +28,7 @@ struct { // by ifindex
     __type(value, struct device);
 } devices SEC(".maps");
 
-// Packets by what became of them: the first two end here, all others go on to the kernel.
+// Packets by outcome: the first two end here, all others are passed to the kernel.
 struct counts {
     __u64 forwarded;
     __u64 blackholed;

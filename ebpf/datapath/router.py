@@ -1,4 +1,4 @@
-"""The router: which devices are its ports. Its routes and neighbours are the kernel's own."""
+"""The router: configures its ports. Routes and neighbours are those of the kernel."""
 
 import fcntl
 import socket
@@ -15,7 +15,7 @@ SIOCGIFHWADDR = 0x8927
 
 
 class Router:
-    """A loaded router between devices of this network namespace, which are to forward IP."""
+    """A loaded router between devices of this network namespace with IP forwarding enabled."""
 
     def __init__(self, loaded: ProgramObject, ports: Sequence[str]) -> None:
         self.program = loaded.programs["router"]
@@ -34,13 +34,13 @@ class Router:
             devices[index] = device[0]
 
     def counts(self) -> dict[str, int]:
-        """Packets by what became of them."""
+        """Return the number of packets by outcome."""
         counts = self._maps["counts"].read()[0]
         return {name: int(counts[name].sum()) for name in counts.dtype.names}
 
 
 def mac_of(device: str) -> bytes:
-    """The MAC address of a device of this network namespace."""
+    """Return the MAC address of a device of this network namespace."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         request = struct.pack("16s16x", device.encode())
         return fcntl.ioctl(any_socket, SIOCGIFHWADDR, request)[18:24]

@@ -1,4 +1,4 @@
-"""Rules of the DDoS filter: what they match, and how they look in its maps."""
+"""Rules of the DDoS filter: their match fields and their format in maps."""
 
 import socket
 from dataclasses import dataclass, field, fields
@@ -20,7 +20,7 @@ Network = IPv4Network | IPv6Network
 
 
 class Action(Enum):
-    """What becomes of packets that a rule matches; as ddos_filter.bpf.c numbers them."""
+    """The action of a rule; numbered as in ddos_filter.bpf.c."""
 
     DROP = 1
     PASS = 2
@@ -28,7 +28,7 @@ class Action(Enum):
 
 
 class Kind(Enum):
-    """Where the filter looks for a rule: in this order."""
+    """The kinds of rules, in the order in which the filter looks them up."""
 
     TUPLE = "tuple"
     PREFIX = "prefix"
@@ -37,10 +37,10 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Rule:
-    """What it matches, where None is anything; rules that match the same are equal.
+    """A match, where None matches anything; rules with the same match are equal.
 
-    Ports are those of TCP, UDP and their like; only the first fragment of a packet has them. Raises
-    ValueError for what would match every packet, or none.
+    Ports are those of TCP, UDP etc.; only the first fragment of a packet has them. Raises
+    ValueError if all packets, or none, would match.
     """
 
     source: Network | None = None
@@ -67,7 +67,7 @@ class Rule:
 
     @cached_property
     def kind(self) -> Kind:
-        """By what it matches: the source alone, one port of TCP or UDP alone, or else."""
+        """The kind of the rule: source only, one port of TCP or UDP only, or other."""
         of = {each.name for each in fields(self)
               if each.name != "action" and getattr(self, each.name) is not None}  # fmt: skip
         if of == {"source"}:
@@ -80,7 +80,7 @@ class Rule:
 
     @cached_property
     def mask(self) -> bytes:
-        """Ones in all bits that it looks at, as a tuple in the filter's maps."""
+        """The tuple mask in the filter's maps, with ones in all matched bits."""
         ones = np.zeros(1, TUPLE)
         for name in ("source", "destination"):
             ones[name] = _bytes(_bits(length_of(getattr(self, name))))
@@ -90,7 +90,7 @@ class Rule:
         return ones.tobytes()
 
     def tuple_under(self, mask: int) -> bytes:
-        """The tuple that it is looked up by, given the number of its mask."""
+        """Return the lookup tuple, given the number of its mask."""
         wanted = np.zeros(1, TUPLE)
         for name in ("source", "destination"):
             wanted[name] = _bytes(address_of(getattr(self, name)))
@@ -100,19 +100,19 @@ class Rule:
         return wanted.tobytes()
 
     def numbered(self, number: int) -> int:
-        """As the filter's maps have it."""
+        """Return the rule in the format of the filter's maps."""
         return number << 2 | self.action.value
 
 
 def length_of(network: Network | None) -> int:
-    """Bits that count, of an address of IPv6 or a mapped one of IPv4; 0 to 128."""
+    """Return the prefix length of an IPv6 address or a mapped IPv4 address; 0 to 128."""
     if network is None:
         return 0
     return network.prefixlen + (96 if network.version == 4 else 0)
 
 
 def address_of(network: Network | None) -> int:
-    """The address, of IPv4 as a mapped one."""
+    """Return the address; IPv4 as a mapped address."""
     if network is None:
         return 0
     return int(network.network_address) | (MAPPED if network.version == 4 else 0)

@@ -1,1 +1,1 @@
-"""Telemetry at hosts' edges: programs at tc that mark, count and report as the switches do."""
+"""Telemetry at host edges: tc programs that mark, count and report as the switches do."""

@@ -1,4 +1,4 @@
-"""Alternate marking at a host's edge: one device, whose packets ampm.bpf.c marks and counts."""
+"""Alternate marking at a host edge: ampm.bpf.c marks and counts the packets of one device."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ SOURCE = Path(__file__).parent / "ampm.bpf.c"
 
 
 class MarkingEdge:
-    """Marks what leaves by a device, and counts it as what arrives, until close() or until this
-    process ends. `namespace`: the device's, as `/proc/PID/ns/net`; None: this thread's.
+    """Marks packets that leave a device and counts those in both directions.
 
-    Its clock is CLOCK_MONOTONIC. Raises LoadError.
+    Until close() or the end of this process. `namespace`: that of the device, as
+    `/proc/PID/ns/net`; None: this thread's. Its clock is CLOCK_MONOTONIC. Raises LoadError.
     """
 
     def __init__(self, device: str, namespace: str | None = None, *, order: int = 0) -> None:
@@ -43,26 +43,32 @@ class MarkingEdge:
         self.close()
 
     def close(self) -> None:
-        """Take the programs off the device."""
+        """Detach the programs from the device."""
         self._open.close()
 
     def set_schedule(self, offset_us: int, block_shift: int, sampling_shift: int) -> None:
-        """Blocks of 2^block_shift us (5 or more) of the common clock, which is CLOCK_MONOTONIC +
-        `offset_us`; hashed marking samples one packet in 2^sampling_shift (0..29)."""
+        """Set blocks of 2^block_shift us (5 or more) of the common clock.
+
+        The common clock is CLOCK_MONOTONIC + `offset_us`; hashed marking samples one packet in
+        2^sampling_shift (0..29).
+        """
         setting = self._shared["setting"]
         setting["offset_us"] = offset_us % (1 << 64)
         setting["block_shift"] = block_shift
         setting["sampling_mask"] = (1 << sampling_shift) - 1
 
     def watch(self, flows: Mapping[Key, Mapping[str, int]]) -> None:
-        """Watch these flows, and no others: `flow` (its number), `priority`, `methods`, `dscp` and
-        `is_first` of each, as in ampm.bpf.c. Raises LoadError."""
+        """Watch exactly these flows.
+
+        `flow` (its number), `priority`, `methods`, `dscp` and `is_first` of each are as in
+        ampm.bpf.c. Raises LoadError.
+        """
         self._list.put(flows)
 
     def read(self, flow: int) -> Any:
-        """A flow's `struct flow_records`, as they are together between two packets."""
+        """Return a flow's `struct flow_records`, consistent between two packets."""
         return self._records.locked(flow)
 
     def kinds(self) -> dict[str, int]:
-        """Packets by their kind (watch_list.py); each that came by, in or out, is of one."""
+        """Return the packets in both directions by kind (watch_list.py); each has one kind."""
         return self._list.kinds()

@@ -1,4 +1,4 @@
-"""Programs at both ends of tc of a device, whichever network namespace that is in."""
+"""Programs at tc ingress and egress of a device in any network namespace."""
 
 import os
 import socket
@@ -9,10 +9,10 @@ from ebpf.loader.namespace import OWN, entered
 
 
 class Ends:
-    """What leaves by a device and what arrives there pass these programs, until close() or until
-    this process ends. `namespace`: the device's, as `/proc/PID/ns/net`; None: this thread's.
+    """Programs in both directions of a device, until close() or the end of this process.
 
-    Raises LoadError, OSError where there is no such namespace.
+    `namespace`: that of the device, as `/proc/PID/ns/net`; None: this thread's. Raises LoadError,
+    and OSError if the namespace does not exist.
     """
 
     def __init__(
@@ -29,15 +29,18 @@ class Ends:
             self._open = opening.pop_all()
 
     def udp(self) -> socket.socket:
-        """A UDP socket of the device's namespace."""
+        """Return a UDP socket in the device's namespace."""
         with entered(self._namespace):
             return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 
     def detach(self) -> None:
-        """Take the programs off; there, since before Linux 6.6 tc needs the device's name."""
+        """Detach the programs.
+
+        In the namespace, since tc before Linux 6.6 needs the device's name.
+        """
         with entered(self._namespace):
             self._links.close()
 
     def close(self) -> None:
-        """Take the programs off, and let go of the namespace."""
+        """Detach the programs and close the namespace."""
         self._open.close()

@@ -1,5 +1,5 @@
-// INT-XD at a host's edge: of each packet of a watched flow that leaves by this device or arrives, what is
-// to be told of it goes to user space, which writes the report (postcards.py). Packets stay as they are.
+// INT-XD at a host edge: for each packet of a watched flow that leaves or arrives at this device, the INT
+// metadata go to user space, which writes the report (postcards.py). Packets are not modified.
 
 #include <linux/bpf.h>
 #include <linux/pkt_cls.h>

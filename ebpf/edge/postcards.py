@@ -1,8 +1,8 @@
-"""INT-XD at a host's edge: Telemetry Reports v2.0 of what leaves by a device and arrives there.
+"""INT-XD at a host edge: Telemetry Reports v2.0 of packets that leave or arrive at a device.
 
-The kernel says what it saw of a packet (postcards.bpf.c); a thread of this process writes the
-report and sends it, from the device's network namespace. One report a datagram, numbered by the
-kernel: one that did not come through is a gap to the collector, wherever it was lost.
+The kernel program (postcards.bpf.c) records packets; a thread of this process writes the reports
+and sends them from the device's network namespace. Each datagram has one report, numbered by the
+kernel: the collector detects every lost report as a gap.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ it is one point."""
 
 
 class Postcard(NamedTuple):
-    """What the kernel tells of a packet."""
+    """The kernel's record of a packet."""
 
     sequence: int
     time_us: int
@@ -46,7 +46,7 @@ class Postcard(NamedTuple):
 
     @classmethod
     def of(cls, record: bytes) -> Postcard:
-        """Of the ring buffer's bytes."""
+        """Parse a record of the ring buffer."""
         sequence, time_us, direction, instructions, device, size, version = POSTCARD.unpack_from(
             record
         )
@@ -54,8 +54,10 @@ class Postcard(NamedTuple):
         return cls(sequence, time_us, direction, instructions, device, version, inner)
 
     def report(self, node: int) -> bytes:
-        """The datagram: group header and individual report (sections 3.2 and 3.3 of the
-        specification). The interface 0 is the host itself."""
+        """Return the datagram: group header and individual report (specification, 3.2 and 3.3).
+
+        The interface 0 is the host itself.
+        """
         time_us = self.time_us % (1 << 48)
         ends = (0, self.device) if self.direction == LEAVING else (self.device, 0)
         known = {
@@ -63,22 +65,22 @@ class Postcard(NamedTuple):
             INGRESS_TIME: struct.pack(">Q", time_us),
             EGRESS_TIME: struct.pack(">Q", time_us),
         }
-        told = {bit: data for bit, data in known.items() if self.instructions & bit}
-        metadata = b"".join(told.values())
+        selected = {bit: data for bit, data in known.items() if self.instructions & bit}
+        metadata = b"".join(selected.values())
         words = FIXED_WORDS + (len(metadata) + len(self.inner)) // 4
         numbered = VERSION << 28 | self.direction << 22 | self.sequence % (1 << 22)
         kind = INT << 4 | INNER_TYPES[self.version]
         return (
             struct.pack(">IIBBBB", numbered, node, kind, words, len(metadata) // 4, TRACKED)
-            + struct.pack(">HHHH", sum(told), 0, 0, 0) + metadata + self.inner
+            + struct.pack(">HHHH", sum(selected), 0, 0, 0) + metadata + self.inner
         )  # fmt: skip
 
 
 class PostcardEdge:
-    """Reports packets of watched flows at a device, until close() or until this process ends.
+    """Reports packets of watched flows at a device, until close() or the end of this process.
 
-    `node` is its number in reports, `collector` an IPv4 address and UDP port. `namespace`: the
-    device's, as `/proc/PID/ns/net`; None: this thread's. Its clock is CLOCK_MONOTONIC, in
+    `node` is its number in reports, `collector` an IPv4 address and UDP port. `namespace`: that of
+    the device, as `/proc/PID/ns/net`; None: this thread's. Its clock is CLOCK_MONOTONIC, in
     microseconds. Raises LoadError.
     """
 
@@ -120,27 +122,30 @@ class PostcardEdge:
         self.close()
 
     def close(self) -> None:
-        """Take the programs off the device, and send what they told of before."""
+        """Detach the programs from the device and send the remaining reports."""
         self._open.close()
 
     def watch(self, flows: Mapping[Key, Mapping[str, int]]) -> None:
-        """Report these flows, and no others: `priority`, `share` (of 2^32 - 1) and `instructions`
-        of each, as in postcards.bpf.c. Raises LoadError."""
+        """Report exactly these flows.
+
+        `priority`, `share` (of 2^32 - 1) and `instructions` of each are as in postcards.bpf.c.
+        Raises LoadError.
+        """
         self._list.put(flows)
 
     def kinds(self) -> dict[str, int]:
-        """Packets by their kind (watch_list.py); each that came by, in or out, is of one."""
+        """Return the packets in both directions by kind (watch_list.py); each has one kind."""
         return self._list.kinds()
 
     @property
     def without_room(self) -> int:
-        """Packets that were not reported, since this process was behind by a whole buffer."""
+        """Return the packets not reported because the ring buffer was full."""
         return int(self._shared["without_room"])
 
     def _send(self, record: bytes) -> None:
         try:
             self._socket.send(Postcard.of(record).report(self._node))
-        except OSError:  # nobody listens, no route, no memory: as a switch, it does not try again
+        except OSError:  # no listener, route or memory: like a switch, it does not retry
             self.unsent += 1
 
     def _work(self) -> None:

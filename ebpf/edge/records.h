@@ -102,8 +102,8 @@ static __always_inline void count_sample(struct sample_record *record, const str
     }
 }
 
-/* Counts a packet; at the first point also says whether it is the pulse: exactly one packet of a block,
- * since nobody else comes in between. */
+/* Counts a packet; at the first point also decides whether it is the pulse: exactly one packet per block,
+ * since the spin lock is held. */
 static __always_inline void count(struct flow_records *flow, struct watch *watch)
 {
     struct cell *cell = &flow->cells[watch->colour & 1];

@@ -1,4 +1,4 @@
-"""The watch list of a host's edge: keys of flows, and which of them a packet has (watch_list.h)."""
+"""The watch list of a host edge: flow keys that packets are compared with (watch_list.h)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,8 +19,10 @@ Network = IPv4Network | IPv6Network
 
 @dataclass(frozen=True)
 class Key:
-    """What a flow's packets have in common; None leaves a part open. Both networks are of one
-    version of IP, and `flow_mon_id` is that of the AltMark option."""
+    """The match fields of a flow; None matches anything.
+
+    Both networks have one IP version, and `flow_mon_id` is that of the AltMark option.
+    """
 
     source: Network
     destination: Network
@@ -30,7 +32,7 @@ class Key:
     flow_mon_id: int | None = None
 
     def mask(self, kind: np.dtype[Any]) -> bytes:
-        """Ones in all bits that count, as a `struct flow_key`."""
+        """Return a `struct flow_key` with ones in all matched bits."""
         ones = np.zeros(1, kind)
         for name in ("source", "destination"):
             length = length_of(getattr(self, name))
@@ -42,7 +44,7 @@ class Key:
         return ones.tobytes()
 
     def packed(self, kind: np.dtype[Any], mask: int) -> Any:
-        """A `struct flow_key` for the mask of this number."""
+        """Return a `struct flow_key` for the mask of this number."""
         key = np.zeros(1, kind)
         for name in ("source", "destination"):
             _put_address(key, name, address_of(getattr(self, name)))
@@ -54,7 +56,7 @@ class Key:
 
 
 class WatchList:
-    """The watch list of a loaded program, and what it counted of packets."""
+    """The watch list of a loaded program, and its packet counters."""
 
     def __init__(self, loaded: ProgramObject) -> None:
         self._masks, self._flows = loaded.maps["masks"], loaded.maps["watched_flows"]
@@ -63,9 +65,9 @@ class WatchList:
         self._masks_there: list[bytes] = []  # b"": nothing is below it
 
     def put(self, flows: Mapping[Key, Mapping[str, int]]) -> None:
-        """Watch these flows, and no others; values are fields of the program's `struct watched`.
+        """Watch exactly these flows; values are fields of the program's `struct watched`.
 
-        Raises LoadError where there are too many.
+        Raises LoadError if there are too many.
         """
         kind = self._flows.key
         masks = {key: key.mask(kind) for key in flows}
@@ -96,7 +98,7 @@ class WatchList:
             self._flows[packed[key]] = value[0]
 
     def kinds(self) -> dict[str, int]:
-        """Packets by their kind; each that came by is of one."""
+        """Return the packets by kind; each has one kind."""
         counts = self._kinds.read().sum(axis=1)
         return dict(zip(KINDS, map(int, counts), strict=True))
 

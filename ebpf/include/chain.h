@@ -1,4 +1,4 @@
-/* Several XDP programs on one device: each hands on what it passes to the one that comes next.
+/* Several XDP programs on one device: each passes its packets to the next program.
  *
  * The loader fills `next_program`, by the order that programs are attached in. Nothing is in it after the
  * last one: then the call of it fails, which costs nothing, as it is a jump that the kernel patches. */

@@ -13,7 +13,7 @@ struct key {
 enum { SOURCE = 1, DESTINATION = 2, SOURCE_PORT = 4, DESTINATION_PORT = 8, PROTOCOL = 16 };
 const volatile __u32 key_fields = 31;
 
-// Odd, drawn by whoever loads: else senders could choose keys that meet in one place.
+// Odd random numbers set by the loader: otherwise senders could choose keys that collide.
 const volatile __u64 hash_factors[5] = {1, 3, 5, 7, 9};
 
 static __always_inline void key_of(const struct packet *packet, struct key *key)

@@ -231,8 +231,8 @@ static __always_inline bool parse_quoted(void *data, void *data_end, const struc
     return false;
 }
 
-/* At tc a packet may have but few bytes in its head, and the others in pages: have its headers in the
- * head, as far as it has them. Pointers into the packet are to be read anew. */
+/* At tc a packet may have only a few bytes in its linear part: pull its headers into that part. Pointers
+ * into the packet must be reloaded afterwards. */
 static __always_inline void pull_headers(struct __sk_buff *skb)
 {
     if (skb->data_end - skb->data < MOST_HEADERS && skb->data_end - skb->data < skb->len)

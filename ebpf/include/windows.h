@@ -47,13 +47,13 @@ struct {
     __uint(max_entries, 1);
     __type(key, __u32);
     __type(value, __u64);
-} dice SEC(".maps");
+} rng_states SEC(".maps");
 
 // The next one: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
-static __always_inline __u64 throw_dice(void)
+static __always_inline __u64 next_random(void)
 {
     __u32 processor = bpf_get_smp_processor_id();
-    __u64 *state = bpf_map_lookup_elem(&dice, &processor);
+    __u64 *state = bpf_map_lookup_elem(&rng_states, &processor);
     return state ? mixed(*state += 0x9e3779b97f4a7c15ULL) : 0;
 }
 

@@ -1,4 +1,4 @@
-"""The loader of eBPF programs: from C to a device, with maps as numpy arrays, by libbpf."""
+"""Loader of eBPF programs: compiles C, attaches it to a device, maps as numpy arrays (libbpf)."""
 
 from ebpf.loader.errors import LoadError
 from ebpf.loader.frames import Sent, Tried, live, run, run_live

@@ -1,4 +1,4 @@
-"""python -m ebpf.loader FILE ...: what clang says of BPF's C, for ./run_tests.sh --check."""
+"""python -m ebpf.loader FILE ...: check BPF C files with clang, for ./run_tests.sh --check."""
 
 import sys
 

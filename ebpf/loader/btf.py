@@ -1,6 +1,6 @@
-"""BTF, the types that clang writes beside BPF: read, and carried over to numpy's.
+"""BTF, the type information that clang adds to BPF objects, converted to numpy types.
 
-The format is that of Linux' Documentation/bpf/btf.rst.
+The format is described in Linux' Documentation/bpf/btf.rst.
 """
 
 import struct
@@ -35,7 +35,7 @@ class _Type:
 
 
 class Types:
-    """All types of an object file, by their numbers."""
+    """All types of an object file by number."""
 
     def __init__(self, raw: bytes) -> None:
         magic, _, _, length, types_at, types_size, names_at, names_size = struct.unpack_from(
@@ -50,9 +50,9 @@ class Types:
             at = self._read(raw, at)
 
     def dtype(self, number: int) -> np.dtype[Any]:
-        """A type as numpy's: structures by their fields, typedefs __be16.. in network order.
+        """Return a type as a numpy dtype: structures by field, typedefs __be16.. in network order.
 
-        Raises LoadError for what numpy has not: bit fields.
+        Raises LoadError for types that numpy lacks: bit fields.
         """
         kind = self._types[number]
         if kind.kind in NAMES_ONLY:
@@ -117,7 +117,7 @@ class Types:
 
 
 def _enumeration(kind: _Type) -> np.dtype[Any]:
-    """Of clang 14's only the values tell whether it is signed, as it sets no flag."""
+    """Return the type of an enumeration; clang 14 sets no sign flag, so the values decide."""
     negative = kind.kind == ENUM and any(value >> 31 for _, value, _ in kind.members)
     return np.dtype(f"{'i' if kind.is_flagged or negative else 'u'}{kind.size}")
 

@@ -1,7 +1,6 @@
-"""Programs one after the other at XDP: which one each of them hands packets on to (chain.h).
+"""Chains of XDP programs: the next program of each program (chain.h).
 
-A list in the kernel, with one element for each program: each change of it is one step, which takes
-place between two packets.
+The kernel has a list with one element per program; each change is atomic between two packets.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ _kept: dict[ProgramObject, int] = {}  # of those with another after them: or the
 
 
 def enter(program: Program, following: Program | None) -> None:
-    """Begin to use a program, with another after it or none. Raises LoadError."""
+    """Begin to use a program, followed by another one or none. Raises LoadError."""
     if program.whole in _kept or (following and _uses[program.whole]):
         raise LoadError(
-            f"program {program.name} is at several devices: to have another after it at one, "
-            "load it once for each"
+            f"program {program.name}: attached to several devices and followed by another "
+            "program; load it once per device"
         )
-    hand_on(program, following)
+    set_next(program, following)
     _uses[program.whole] += 1
 
 
@@ -34,11 +33,11 @@ def leave(program: Program) -> None:
     _uses[program.whole] -= 1
     if not _uses[program.whole]:
         del _uses[program.whole]
-        hand_on(program, None)
+        set_next(program, None)
 
 
-def hand_on(program: Program, following: Program | None) -> None:
-    """Have a program hand on what it passes to another; None: to the kernel's stack.
+def set_next(program: Program, following: Program | None) -> None:
+    """Set the program that gets the passed packets; None: the kernel's network stack.
 
     Raises LoadError.
     """
@@ -51,13 +50,13 @@ def hand_on(program: Program, following: Program | None) -> None:
         return
     if NEXT not in whole.maps:
         raise LoadError(
-            f"program {program.name} cannot have another after it, as it hands nothing on: "
-            "pass_on() of ebpf/include/chain.h does"
+            f"program {program.name}: cannot be followed by another program; it must call "
+            "pass_on() of ebpf/include/chain.h"
         )
     if _uses[whole] > 1:
         raise LoadError(
-            f"program {program.name} is at several devices: to have another after it at one, "
-            "load it once for each"
+            f"program {program.name}: attached to several devices and followed by another "
+            "program; load it once per device"
         )
     whole.maps[NEXT][0] = following.fd
     if whole not in _kept:

@@ -1,4 +1,4 @@
-"""C to BPF: by clang, once for each content."""
+"""Compile C to BPF with clang, once per content."""
 
 import hashlib
 import os
@@ -27,7 +27,7 @@ ROOT = INCLUDE_FOLDER.parent.parent
 
 
 def found(source: str | Path) -> Path:
-    """The path of a program, from here, or else from the repository's root."""
+    """Return the path of a program, relative to the working directory or the repository's root."""
     tried = dict.fromkeys((Path(source).absolute(), ROOT / source))  # which may be the same
     for path in tried:
         if path.is_file():
@@ -37,9 +37,9 @@ def found(source: str | Path) -> Path:
 
 @contextmanager
 def compiled(source: Path) -> Iterator[Path]:
-    """The object file made of a program; it stays there within the `with`.
+    """Compile a program; the object file exists within the `with` block.
 
-    Headers are looked for in ebpf/include and beside it. Raises LoadError.
+    Headers are searched in ebpf/include and beside the program. Raises LoadError.
     """
     compiler, version = clang()
     bpf_sources.add(source_of(source))
@@ -64,7 +64,7 @@ def compiled(source: Path) -> Iterator[Path]:
 
 
 def source_of(source: Path) -> BpfSource:
-    """What a program is made of, for those who want to know later."""
+    """Return the source of a program, for provenance."""
     digest = hashlib.sha256()
     for path in sorted(_included(source), key=lambda path: (path != source, path.name)):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
@@ -72,7 +72,7 @@ def source_of(source: Path) -> BpfSource:
 
 
 def _included(source: Path) -> set[Path]:
-    """A file and the project's headers that it includes, or that these do: `#include "NAME"`."""
+    """Return a file and the project's headers that it includes, recursively: `#include "NAME"`."""
     found, todo = set[Path](), [source]
     while todo:
         path = todo.pop()
@@ -92,7 +92,7 @@ def _refused(source: Path, errors: str) -> str:
 
 @cache
 def clang() -> tuple[str, str]:
-    """clang's path and version: $CLANG, clang, or the newest clang-N. Raises LoadError."""
+    """Return clang's path and version: $CLANG, clang, or the newest clang-N. Raises LoadError."""
     names = [os.environ.get("CLANG", "clang"), *(f"clang-{n}" for n in range(30, 13, -1))]
     for path in filter(None, map(shutil.which, names)):
         run = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)

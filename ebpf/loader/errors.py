@@ -1,4 +1,4 @@
-"""The error of the loader, and what the kernel's refusals mean."""
+"""The error of the loader, with explanations of the kernel's error codes."""
 
 import errno
 import os
@@ -9,11 +9,11 @@ ENOTSUPP = 524  # the kernel's own, which has no name outside
 
 
 class LoadError(TestbedError):
-    """A program that cannot be compiled, loaded, attached or run: why, in one line."""
+    """A program that cannot be compiled, loaded, attached or run: the reason in one line."""
 
 
 def refusal(number: int) -> str:
-    """What an errno of the kernel's BPF means to a user."""
+    """Explain an errno of the bpf() system call."""
     if number in (errno.EPERM, errno.EACCES):
         return "not permitted: root is needed (use sudo; a container needs --privileged)"
     if number in (errno.EOPNOTSUPP, ENOTSUPP):

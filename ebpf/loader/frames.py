@@ -1,4 +1,4 @@
-"""Packets for programs without a sender: BPF_PROG_TEST_RUN, plain and with live frames."""
+"""Run programs on packets without a sender: BPF_PROG_TEST_RUN, plain and with live frames."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LONGEST_FRAME = 3520  # what a page holds beside the kernel's own
 
 @dataclass(frozen=True)
 class Tried:
-    """What a program made of a packet: the last one, where it was run more than once."""
+    """The result of running a program on a packet: the last one of several."""
 
     verdict: int
     frame: bytes
@@ -39,7 +39,7 @@ class Tried:
 
 @dataclass(frozen=True)
 class Sent:
-    """Live frames that a program was run with."""
+    """Live frames that a program was run on."""
 
     packets: int
     wall_ns: int
@@ -47,7 +47,7 @@ class Sent:
 
     @property
     def ns_per_packet(self) -> float:
-        """By the clock on the wall: of use where this thread has its core for itself."""
+        """Wall time per packet; meaningful if this thread has a core for itself."""
         return self.wall_ns / self.packets
 
 
@@ -60,8 +60,8 @@ def run(
 ) -> Tried:
     """Run a program `repeat` times, with a frame, or with many in turns (see run_live).
 
-    Nothing happens beside what it does itself: its verdict is told. To an XDP program packets come
-    from device `ingress`, or else from the loopback's. Raises LoadError.
+    The verdict has no effect; it is returned. An XDP program sees packets from the device
+    `ingress`, or from the loopback device. Raises LoadError.
     """
     one, many = _split(frames)
     with _with_table(program, many) as ready:
@@ -79,7 +79,7 @@ def run_live(
     program: Program, frames: bytes | Sequence[bytes], count: int, *, ingress: str,
     batch: int = 64, restored: int = 0,
 ) -> Sent:  # fmt: skip
-    """Have `count` packets arrive, as live() says."""
+    """Inject `count` packets, see live()."""
     with live(program, frames, ingress=ingress, batch=batch, restored=restored) as arrive:
         return arrive(count)
 
@@ -89,15 +89,15 @@ def live(
     program: Program, frames: bytes | Sequence[bytes], *, ingress: str, batch: int = 64,
     restored: int = 0, queue: int = 0, held_at: str | None = None,
 ) -> Iterator[Callable[[int], Sent]]:  # fmt: skip
-    """A function that has so many packets arrive at device `ingress`, for an XDP program.
+    """Return a function that injects packets at the device `ingress`, for an XDP program.
 
-    The program is run in place of the device's own, and what it says happens: packets that it
-    passes go to the kernel's stack, as from that device and its receive queue. That device needs an
-    XDP program, or GRO. Of many frames, all of one length, each packet is the next: a program
-    before this one writes the part in which they differ, and at least the first `restored` bytes,
-    for a program that changes packets. What is attached nowhere is made known to the kernel and
-    forgotten with each go, for which that waits some 20 ms: not so where `held_at` names a device
-    without a program, that has this one meanwhile. Raises LoadError.
+    The program runs instead of the device's own, and its verdict has effect: passed packets go to
+    the kernel's stack, as from that device and its receive queue. That device needs an XDP program,
+    or GRO. With many frames, all of one length, each packet is the next frame: a program before
+    this one writes the differing part, and at least the first `restored` bytes, for a program that
+    modifies packets. A program that is not attached must be registered with the kernel in each run,
+    which takes some 20 ms; this is avoided if `held_at` names a device without a program, to which
+    this one is attached meanwhile. Raises LoadError.
     """
     one, many = _split(frames)
     if not 0 < batch <= LARGEST_BATCH:
@@ -122,7 +122,7 @@ def live(
 
 @contextmanager
 def _held(program: Program, device: str) -> Iterator[None]:
-    """Keep a program in the kernel's list of those that it calls without a detour."""
+    """Keep a program in the kernel's list of directly called programs."""
     index = _index(device)
     try:
         link = create_link(program.fd, index, XDP_HOOK, MODES["native"])
@@ -135,7 +135,7 @@ def _held(program: Program, device: str) -> Iterator[None]:
 
 
 def _context(frame: bytes, ingress: str, queue: int = 0) -> bytes:
-    """The struct xdp_md of a frame that arrives at a device."""
+    """Return the struct xdp_md of a frame that arrives at a device."""
     return struct.pack("=6I", 0, len(frame), 0, _index(ingress), queue, 0)
 
 
@@ -153,7 +153,7 @@ def _test_run(program: Program, options: TestRun) -> None:
 
 
 def _split(frames: bytes | Sequence[bytes]) -> tuple[bytes, Sequence[bytes]]:
-    """A frame to begin with, and the many that packets are to have, if so."""
+    """Return the first frame, and the frames of the packets, if there are many."""
     many = [] if isinstance(frames, bytes) else frames
     one = frames if isinstance(frames, bytes) else next(iter(frames), b"")
     lengths = {len(one), *map(len, many)}
@@ -167,7 +167,7 @@ def _split(frames: bytes | Sequence[bytes]) -> tuple[bytes, Sequence[bytes]]:
 
 @contextmanager
 def _with_table(program: Program, frames: Sequence[bytes], restored: int = 0) -> Iterator[Program]:
-    """The program after one that writes each packet anew, where there is something to write."""
+    """Yield the program, preceded by one that rewrites each packet if there are frames to write."""
     if not frames:
         yield program
         return
@@ -188,7 +188,7 @@ def _with_table(program: Program, frames: Sequence[bytes], restored: int = 0) ->
 
 
 def _part(frames: Sequence[bytes], restored: int) -> tuple[int, int]:
-    """The part to write: its first byte, and how many words it has."""
+    """Return the part to write: its first byte and the number of words."""
     rows = np.frombuffer(b"".join(frames), np.uint8).reshape(len(frames), -1)
     differing = np.flatnonzero((rows != rows[0]).any(axis=0))
     first = 0 if restored or not len(differing) else int(differing[0])
@@ -203,5 +203,5 @@ def _part(frames: Sequence[bytes], restored: int) -> tuple[int, int]:
 
 
 def _address(data: bytes) -> int:
-    """Where bytes lie, which the caller keeps."""
+    """Return the address of bytes, which the caller must keep alive."""
     return ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value or 0

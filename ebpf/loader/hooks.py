@@ -1,7 +1,7 @@
-"""The places of a device where programs are attached: XDP, and tc's ingress and egress.
+"""The hooks of a device where programs are attached: XDP, tc ingress and tc egress.
 
-Each has its programs in an order. Links hold them, which go with the process; clsact, for kernels
-before 6.6, has none.
+Each hook has an ordered list of programs. BPF links hold them and end with the process; clsact, for
+kernels before 6.6, has no links.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LAST_ORDER = 1022  # clsact's priorities are 16 bits, and begin at 1
 
 @dataclass(eq=False)
 class Place:
-    """A program at a hook; `order` is small for those that come first."""
+    """A program at a hook; programs with a small `order` run first."""
 
     program: Program
     order: int
@@ -39,22 +39,22 @@ class Place:
 
 
 class Hook(Protocol):
-    """Where programs of a device are attached."""
+    """A hook of a device with its programs."""
 
     places: list[Place]
 
     def add(self, place: Place) -> None:
-        """Raises LoadError."""
+        """Add a program. Raises LoadError."""
 
     def replace(self, place: Place, program: Program) -> None:
-        """Have another program in a place; each packet gets one of the two. Raises LoadError."""
+        """Replace the program in a place; each packet gets one of the two. Raises LoadError."""
 
     def remove(self, place: Place) -> None:
-        """Take a program off."""
+        """Remove a program."""
 
 
 class Xdp:
-    """XDP of a device: the kernel takes one program there, which hands packets on to the next."""
+    """XDP of a device: the kernel runs one program, which passes packets to the next."""
 
     def __init__(self, device: str, index: int, mode: str) -> None:
         self.places: list[Place] = []
@@ -86,7 +86,7 @@ class Xdp:
         return self.places[at].program if at < len(self.places) else None
 
     def _enter(self, at: int, program: Program, following: Program | None) -> None:
-        """Have packets come to a program, which hands them on. Raises LoadError."""
+        """Start a program that is followed by others. Raises LoadError."""
         chain.enter(program, following)
         try:
             self._lead(at, program)
@@ -95,14 +95,14 @@ class Xdp:
             raise
 
     def _leave(self, program: Program) -> None:
-        """Let go of a program to which no more packets come: those in it still go on."""
+        """Release a program that gets no more packets; packets in it continue."""
         wait_for_packets()
         chain.leave(program)
 
     def _lead(self, at: int, program: Program | None) -> None:
-        """Have packets come to a program, in the place `at`, by one step. Raises LoadError."""
+        """Send packets to a program at index `at`, atomically. Raises LoadError."""
         if at:
-            chain.hand_on(self.places[at - 1].program, program)
+            chain.set_next(self.places[at - 1].program, program)
         elif program is None:
             os.close(self._link)
         else:
@@ -135,7 +135,7 @@ class Tcx:
         self._device, self._index, self._hook = device, index, TCX_HOOKS[point]
 
     def add(self, place: Place) -> None:
-        """See Hook. Raises OSError (EINVAL) where the kernel has none."""
+        """See Hook. Raises OSError (EINVAL) if the kernel has no tcx."""
         after = next((each for each in self.places if each.order > place.order), None)
         beside = (BEFORE_LINK, after.link) if after else (0, 0)
         place.link = create_link(place.program.fd, self._index, self._hook, *beside)
@@ -157,7 +157,7 @@ class Tcx:
 
 
 class Clsact:
-    """tc of a device, of any kernel: filters of a qdisc, which stay when this process ends."""
+    """tc of a device in any kernel: filters of a qdisc, which stay after this process ends."""
 
     def __init__(self, device: str, index: int, point: str) -> None:
         self.places: list[Place] = []
@@ -169,7 +169,10 @@ class Clsact:
             self._fail(-status)
 
     def add(self, place: Place) -> None:
-        """See Hook. Of filters of one priority the kernel would ask the newest first."""
+        """See Hook.
+
+        Filters have different priorities, since the kernel runs equal ones newest first.
+        """
         first = 1 + place.order * EQUAL_ORDERS
         equal = [each.priority for each in self.places if each.order == place.order]
         place.priority = max(equal, default=first - 1) + 1

@@ -1,4 +1,4 @@
-"""System calls that Debian 12's libbpf has not: links at tcx, and RCU's grace period."""
+"""System calls that Debian 12's libbpf lacks: tcx links and the RCU grace period."""
 
 import ctypes
 import errno
@@ -12,7 +12,7 @@ _GLOBAL = 1  # MEMBARRIER_CMD_GLOBAL
 
 
 class _LinkCreate(ctypes.Structure):
-    """The link_create of union bpf_attr, with what links at tcx take."""
+    """The link_create of union bpf_attr, with the fields of tcx links."""
 
     _fields_ = [("program", ctypes.c_uint32), ("target", ctypes.c_uint32),
                 ("hook", ctypes.c_uint32), ("flags", ctypes.c_uint32),
@@ -28,23 +28,23 @@ class _LinkUpdate(ctypes.Structure):
 
 
 def create_link(program_fd: int, target: int, hook: int, flags: int = 0, beside: int = 0) -> int:
-    """A descriptor of a new link, `beside` another where flags say so. Raises OSError."""
+    """Return the descriptor of a new link, relative to `beside` if flags say so. Raises OSError."""
     attributes = _LinkCreate(program_fd, target, hook, flags, beside)
     bpf, _ = _numbers()
     return _call(bpf, _LINK_CREATE, ctypes.byref(attributes), ctypes.sizeof(attributes))
 
 
 def update_link(link: int, program_fd: int) -> None:
-    """Have another program at a link, from one packet to the next. Raises OSError."""
+    """Replace the program of a link, between two packets. Raises OSError."""
     attributes = _LinkUpdate(link, program_fd)
     bpf, _ = _numbers()
     _call(bpf, _LINK_UPDATE, ctypes.byref(attributes), ctypes.sizeof(attributes))
 
 
 def wait_for_packets() -> None:
-    """Return when no packet is left in a program that was taken off before this call.
+    """Wait until no packet is in a program that was detached before this call.
 
-    The kernel runs programs as readers of RCU, and this membarrier waits for all of those.
+    The kernel runs programs as RCU readers, and this membarrier waits for all of them.
     """
     _, membarrier = _numbers()
     _call(membarrier, _GLOBAL, 0, 0)

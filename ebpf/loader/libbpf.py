@@ -1,4 +1,4 @@
-"""libbpf, as ctypes: the functions that the loader calls, and the structures that they take."""
+"""ctypes bindings of libbpf: the functions and structures that the loader uses."""
 
 import ctypes
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ LONGEST_LOG = 17 << 20  # libbpf asks the verifier for 16 MB, and the reason sta
 
 
 class _Options(ctypes.Structure):
-    """Options of libbpf: their first field is their size."""
+    """Options of libbpf, whose first field is their size."""
 
     def __init__(self, *arguments: Any, **fields: Any) -> None:
         super().__init__(*arguments, size=ctypes.sizeof(self), **fields)
@@ -109,7 +109,7 @@ said: list[str] = []  # what libbpf said since the list was cleared: on failure 
 
 @cache
 def library() -> ctypes.CDLL:
-    """libbpf, its functions typed; what it says goes to `said`. Raises LoadError."""
+    """Return libbpf with typed functions; its messages go to `said`. Raises LoadError."""
     try:
         loaded = ctypes.CDLL(NAME)
         declare(loaded, loaded, _FUNCTIONS, errno=True)
@@ -133,7 +133,7 @@ def _print(level: int, form: bytes, arguments: int) -> int:
 
 
 def each(following: Any, whole: int) -> Sequence[int]:
-    """All programs, or maps, of an object: by the function that gives the next one."""
+    """Yield all programs, or maps, of an object, with the function that returns the next one."""
     listed = []
     at = following(whole, None)
     while at:

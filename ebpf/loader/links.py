@@ -1,4 +1,4 @@
-"""Programs attached to devices, in an order, until close() or until this process ends."""
+"""Attach programs to devices, in order, until close() or until this process ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _hooks: dict[tuple[int, int, str], Hook] = {}  # in use: by network namespace, d
 
 
 class Link:
-    """A program at a device."""
+    """A program attached to a device."""
 
     def __init__(self, key: tuple[int, int, str], place: Place) -> None:
         self._key, self._place = key, place
@@ -23,11 +23,11 @@ class Link:
 
     @property
     def program(self) -> Program:
-        """What is attached now."""
+        """The attached program."""
         return self._place.program
 
     def replace(self, program: Program) -> None:
-        """Have another program in this one's place; each packet gets one of the two.
+        """Replace the attached program; each packet gets one of the two.
 
         Raises LoadError.
         """
@@ -35,7 +35,7 @@ class Link:
         _hooks[self._key].replace(self._place, program)
 
     def close(self) -> None:
-        """Take the program off the device."""
+        """Detach the program from the device."""
         if self._is_open:
             self._is_open = False
             hook = _hooks[self._key]
@@ -54,10 +54,10 @@ class Link:
 
 
 def attach_xdp(program: Program, device: str, *, mode: str = "native", order: int = 0) -> Link:
-    """Attach at XDP of a device of this network namespace; `mode` is "native" or "generic".
+    """Attach to XDP of a device of this network namespace; `mode` is "native" or "generic".
 
-    Several programs come by their `order`, small first, and what one passes (XDP_PASS) the next one
-    gets. Raises LoadError.
+    Several programs run by increasing `order`; packets that one passes (XDP_PASS) go to the next.
+    Raises LoadError.
     """
     _check_kind(program, XDP)
     if mode not in MODES:
@@ -70,11 +70,11 @@ def attach_xdp(program: Program, device: str, *, mode: str = "native", order: in
 
 
 def attach_tc(program: Program, device: str, point: str = "ingress", *, order: int = 0) -> Link:
-    """Attach at tc of a device of this network namespace; `point` is "ingress" or "egress".
+    """Attach to tc of a device of this network namespace; `point` is "ingress" or "egress".
 
-    Several programs come by their `order`, small first, and what one leaves open (TC_ACT_UNSPEC)
-    the next one gets. Before Linux 6.6 it stays attached when this process is killed, until the
-    device goes. Raises LoadError.
+    Several programs run by increasing `order`; packets with the verdict TC_ACT_UNSPEC go to the
+    next. Before Linux 6.6, a program stays attached when this process is killed, until the device
+    is deleted. Raises LoadError.
     """
     _check_kind(program, TC)
     if point not in TCX_HOOKS:

@@ -1,4 +1,4 @@
-"""Maps of a loaded program, read and written as numpy arrays by the types of its C."""
+"""Maps of a loaded program, read and written as numpy arrays with its C types."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ NO_BATCH = (errno.EINVAL, errno.EOPNOTSUPP, ENOTSUPP)  # this kind of map has no
 
 @dataclass(frozen=True)
 class Map:
-    """A map: `key` and `value` are what its C says, `value` that of one CPU.
+    """A map; `key` and `value` are the dtypes of its C types, `value` for one CPU.
 
-    Where an entry has a value for each CPU, values have one more axis, of all possible CPUs.
+    If an entry has a value per CPU, values have one more axis, of all possible CPUs.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Map:
     inner: Map | None = None  # in a map of maps: what each of those is like
 
     def read(self) -> npt.NDArray[Any]:
-        """All that is in it.
+        """Return the whole content.
 
         Of an array the values: (max_entries,) or (max_entries, CPUs). Of other maps an array of
         records with "key" and "value", in no order.
@@ -55,9 +55,9 @@ class Map:
         return values
 
     def write(self, values: npt.ArrayLike) -> None:
-        """Put in what read() gives: into an array all values, into other maps these entries.
+        """Write the result of read(): all values of an array, or these entries of another map.
 
-        Raises LoadError where they do not fit.
+        Raises LoadError if they do not fit.
         """
         values = np.asarray(values)
         entries = np.zeros(len(values), self._entry)
@@ -70,15 +70,15 @@ class Map:
         self._write(entries)
 
     def __getitem__(self, key: Any) -> Any:
-        """The value at a key: a number, a record, or an array of them. Raises KeyError."""
+        """Return the value of a key: a number, a record, or an array of them. Raises KeyError."""
         return self._looked_up(key, 0)
 
     def locked(self, key: Any) -> Any:
-        """The same of a value that has a `struct bpf_spin_lock`: as it is while nobody holds it."""
+        """Return a value with a `struct bpf_spin_lock`, read while the lock is free."""
         return self._looked_up(key, LOCKED)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """Raises LoadError where the map is full."""
+        """Set the value of a key. Raises LoadError if the map is full."""
         stored = np.zeros(1, self._stored)
         stored["_"]["_"][0] = value
         packed = self._packed(key)
@@ -86,7 +86,7 @@ class Map:
             self._fail(ctypes.get_errno())
 
     def __delitem__(self, key: Any) -> None:
-        """Raises KeyError."""
+        """Delete a key. Raises KeyError."""
         packed = self._packed(key)  # a name keeps its memory until the call is over
         if library().bpf_map_delete_elem(self.fd, packed.ctypes.data) < 0:
             number = ctypes.get_errno()
@@ -95,18 +95,18 @@ class Map:
             self._fail(number)
 
     def items(self) -> Iterator[tuple[Any, Any]]:
-        """Keys and values, as they are when this begins."""
+        """Yield keys and values, as of the start of the iteration."""
         entries = self._read()
         yield from zip(entries["key"], entries["value"], strict=True)
 
     def put_new(self, key: Any, values: npt.ArrayLike | None = None) -> Map:
-        """Put a new map, with these values (as write() takes them), at a key of a map of maps.
+        """Store a new map with these values (see write()) at a key of a map of maps.
 
-        When this returns, no packet is in a program that saw what was there before: the kernel
-        waits for those. The new map's `fd` is the caller's to close. Raises LoadError.
+        When this returns, no packet is in a program that saw the previous map: the kernel waits for
+        them. The caller must close the new map's `fd`. Raises LoadError.
         """
         if self.inner is None:
-            raise LoadError(f"map {self.name} is no map of maps that its C declares")
+            raise LoadError(f"map {self.name} is not a map of maps of its C code")
         like = self.inner
         fd = library().bpf_map_create(
             like.kind, like.name.encode()[:LONGEST_NAME], like.key.itemsize, like.value.itemsize,
@@ -125,9 +125,9 @@ class Map:
         return new
 
     def mapped(self) -> npt.NDArray[Any]:
-        """The very memory of an array with BPF_F_MMAPABLE, or of global variables: (max_entries,).
+        """Return the memory of an array with BPF_F_MMAPABLE or of global variables.
 
-        What is written here programs see at once, and the other way round.
+        Shape (max_entries,). Programs see writes immediately, and vice versa.
         """
         if not self.flags & MMAPABLE:
             raise LoadError(f"map {self.name} cannot be mapped: it lacks BPF_F_MMAPABLE")
@@ -149,11 +149,11 @@ class Map:
 
     @property
     def _stored(self) -> np.dtype[Any]:
-        """An entry as the kernel's calls have it: values for each CPU take multiples of 8 bytes."""
+        """Return an entry in the kernel's format: values per CPU have multiples of 8 bytes."""
         return self._wrapped(_rounded(self.value.itemsize, 8) if self._cpus else 0)
 
     def _wrapped(self, size: int) -> np.dtype[Any]:
-        """A value in `size` bytes, or no more than it has; as a field, whatever its shape."""
+        """Return a value in at most `size` bytes; as a field of any shape."""
         size = max(size, self.value.itemsize)
         form: Any = {"names": ["_"], "formats": [self.value], "offsets": [0], "itemsize": size}
         return np.dtype([("_", np.dtype(form), self._cpus)])

@@ -1,4 +1,4 @@
-"""Network namespaces: a thread in another one, for what has to be done there."""
+"""Network namespaces: run a function in a thread in another namespace."""
 
 import ctypes
 import os
@@ -13,7 +13,7 @@ OWN = "/proc/thread-self/ns/net"
 
 @contextmanager
 def entered(namespace: int) -> Iterator[None]:
-    """This thread is in a network namespace, given by a file descriptor. Raises LoadError."""
+    """Enter a network namespace in this thread, given by a file descriptor. Raises LoadError."""
     before = os.open(OWN, os.O_RDONLY)
     try:
         _enter(namespace)

@@ -26,7 +26,7 @@ READ_ONLY = ".rodata"
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """A program in the kernel."""
+    """A program loaded in the kernel."""
 
     name: str
     fd: int
@@ -35,7 +35,7 @@ class Program:
 
 
 class ProgramObject:
-    """What load() gives: `programs` and `maps` by their names; close() lets go of them.
+    """The result of load(): `programs` and `maps` by name; close() releases them.
 
     Global variables are maps, too: ".bss" and ".data", each of one record.
     """
@@ -72,7 +72,7 @@ class ProgramObject:
         self.close()
 
     def close(self) -> None:
-        """Let go of programs and maps. What is attached stays: the kernel's links hold it."""
+        """Release programs and maps. Attached programs stay: the kernel's links hold them."""
         if self._handle:
             library().bpf_object__close(self._handle)
             self._handle = 0
@@ -91,7 +91,7 @@ class ProgramObject:
             _set(record, name, value, self.source)
 
     def _initial(self, at: int) -> np.void:
-        """The record of constants, where libbpf keeps it until they are loaded."""
+        """Return the record of constants, which libbpf keeps until loading."""
         size = ctypes.c_size_t()
         start = library().bpf_map__initial_value(at, ctypes.byref(size))
         kind = self._types.dtype(library().bpf_map__btf_value_type_id(at))
@@ -124,7 +124,7 @@ class ProgramObject:
         ]  # fmt: skip
 
     def _inner_maps(self) -> dict[str, Map]:
-        """What maps are like that lie in others. libbpf forgets it when it loads the object."""
+        """Return the inner types of maps of maps, which libbpf forgets after loading."""
         inner_of = library().bpf_map__inner_map
         there = {name: inner_of(at) for name, at in _maps_of(self._handle).items()}
         return {name: self._map(name, at) for name, at in there.items() if at}
@@ -137,7 +137,7 @@ class ProgramObject:
                    lib.bpf_map__max_entries(at), lib.bpf_map__map_flags(at), inner)  # fmt: skip
 
     def _dtype(self, number: int, size: int) -> np.dtype[Any]:
-        """Of a type's number; 0: the C told only its size."""
+        """Return the dtype of a type's number; 0: the C code gives only its size."""
         if number:
             return self._types.dtype(number)
         return np.dtype({4: "u4", 8: "u8"}.get(size, f"V{size}"))
@@ -148,16 +148,17 @@ def load(
     constants: Mapping[str, Any] | None = None,
     sizes: Mapping[str, int] | None = None,
 ) -> ProgramObject:
-    """Compile a C file, and load all its programs and maps.
+    """Compile a C file and load all its programs and maps.
 
-    `source` is a path from here, or else from the repository's root. `constants` are values of its
-    `const volatile` globals, `sizes` the max_entries of maps by their names. Raises LoadError.
+    `source` is a path relative to the working directory or the repository's root. `constants` are
+    values of its `const volatile` globals, `sizes` the max_entries of maps by name. Raises
+    LoadError.
     """
     return ProgramObject(found(source), constants or {}, sizes or {})
 
 
 def _opened(path: Path, source: Path) -> int:
-    """libbpf's handle of an object file, which it has read, but not loaded."""
+    """Return libbpf's handle of an object file that is opened, but not loaded."""
     said.clear()
     with uninterrupted():
         handle: int | None = library().bpf_object__open_file(str(path).encode(), None)
@@ -168,7 +169,7 @@ def _opened(path: Path, source: Path) -> int:
 
 
 def _maps_of(handle: int) -> dict[str, int]:
-    """libbpf's handles of an object's maps; those of global variables without the file's name."""
+    """Return libbpf's handles of an object's maps; without the file name for global variables."""
     lib = library()
     named = {lib.bpf_map__name(at).decode(): at for at in each(lib.bpf_object__next_map, handle)}
     return {name[max(name.find("."), 0) :]: at for name, at in named.items()}

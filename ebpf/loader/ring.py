@@ -1,4 +1,4 @@
-"""Ring buffers: what programs hand to user space, one record after the other."""
+"""Ring buffers: records from programs to user space."""
 
 import ctypes
 from collections.abc import Callable
@@ -10,9 +10,9 @@ from telemark.backends.real.isolation import uninterrupted
 
 
 class Ring:
-    """A map of type RINGBUF; `take` gets the bytes of each record, in the order of reservation.
+    """A map of type RINGBUF; `take` is called with each record, in the order of reservation.
 
-    What `take` raises is raised by poll() and drain(), when they have taken what was there. Raises
+    Exceptions of `take` are raised by poll() and drain() after they have taken all records. Raises
     LoadError.
     """
 
@@ -25,19 +25,19 @@ class Ring:
             raise LoadError(f"map {buffer.name}: {refusal(ctypes.get_errno())}")
 
     def poll(self, timeout_ms: int) -> None:
-        """Take what is there, or what comes within that time."""
+        """Take waiting records, and those that arrive within the given time."""
         with uninterrupted():  # what is raised before _taken() can catch it is lost
             library().ring_buffer__poll(self._handle, timeout_ms)
         self._raise()
 
     def drain(self) -> None:
-        """Take what is there."""
+        """Take waiting records."""
         with uninterrupted():
             library().ring_buffer__consume(self._handle)
         self._raise()
 
     def close(self) -> None:
-        """Let go of it."""
+        """Release the ring."""
         library().ring_buffer__free(self._handle)
 
     def _taken(self, _context: int | None, at: int, size: int) -> int:

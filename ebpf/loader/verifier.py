@@ -1,4 +1,4 @@
-"""The verifier's log, shortened to what matters: its reason, and the line of C."""
+"""Shorten the verifier's log to its reason and the line of C code."""
 
 import re
 
@@ -15,7 +15,7 @@ _FUNCTION = re.compile(r"(unknown func|invalid func|helper call is not allowed)"
 
 
 def reason(said: str, release: str) -> str | None:
-    """Why an object was refused, from what libbpf said; None: there is nothing known in it."""
+    """Return why an object was rejected, from libbpf's messages; None if unknown."""
     if failed := re.search(r"libbpf: map '(\S+)': failed to create: ?(.*?)\(-?\d+\)", said):
         return f"map {failed[1]} cannot be made: {failed[2]}"
     log = re.search(r"-- BEGIN PROG LOAD LOG --\n(.*?)-- END PROG LOAD LOG --", said, re.DOTALL)
@@ -27,7 +27,7 @@ def reason(said: str, release: str) -> str | None:
 
 
 def shortened(log: str) -> str:
-    """The last reason that a log gives, and the line of C that it is about."""
+    """Return the last reason of a log, and the line of C that it refers to."""
     source = place = ""
     why: list[str] = []
     for line in log.splitlines():

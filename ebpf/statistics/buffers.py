@@ -1,4 +1,4 @@
-"""Buffers of eBPF programs (include/windows.h): read and cleared by turns, no packet lost."""
+"""Double buffers of eBPF programs (include/windows.h): read and cleared without packet loss."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,19 +13,19 @@ POSSIBLE = Path("/sys/devices/system/cpu/possible")
 
 
 class Buffers:
-    """All maps that have two buffers for each processor.
+    """All maps with two buffers per processor.
 
-    `maps`: by name, (processors, 2, entries); `states`: of the dice of each processor.
+    `maps`: by name, (processors, 2, entries); `states`: the generator state of each processor.
     """
 
     def __init__(self, loaded: ProgramObject, names: Mapping[str, int], seed: int) -> None:
-        """`names` has the maps with buffers, and "dice"; as they were loaded, so is `seed`."""
+        """`names` are the maps with buffers, and "rng_states"; `seed` initializes these."""
         processors = possible_processors()
         self.maps: dict[str, NDArray[Any]] = {
             name: loaded.maps[name].mapped().reshape(processors, 2, -1)
-            for name in names if name != "dice"
+            for name in names if name != "rng_states"
         }  # fmt: skip
-        self.states: NDArray[np.uint64] = loaded.maps["dice"].mapped()
+        self.states: NDArray[np.uint64] = loaded.maps["rng_states"].mapped()
         self.states[:] = np.random.default_rng([seed, processors]).integers(
             1 << 63, size=processors
         )
@@ -33,9 +33,9 @@ class Buffers:
         self._grace = loaded.maps["grace"]
 
     def flip(self) -> dict[str, NDArray[Any]]:
-        """What was kept since the last time, by map, (processors, entries); and clear it.
+        """Return and clear the data since the last call, by map, (processors, entries).
 
-        Each packet since then is in it once, and no other. Takes the kernel's grace period, some
+        Each packet since then is included exactly once. Takes the kernel's grace period, some
         milliseconds.
         """
         number = self._active.mapped()
@@ -49,5 +49,5 @@ class Buffers:
 
 
 def possible_processors() -> int:
-    """One more than the greatest number that a processor of this machine may have."""
+    """Return the largest possible processor number of this machine plus one."""
     return int(POSSIBLE.read_text().replace("-", ",").split(",")[-1]) + 1

@@ -26,13 +26,13 @@ _LIMIT = 1 / (2 * math.log(2))  # Ertl's alpha for many registers
 
 @dataclass(frozen=True)
 class Registers:
-    """The greatest rank of the hashes of each register, (REGISTERS,); 0: none came."""
+    """The largest rank of the hashes of each register, (REGISTERS,); 0: no flow."""
 
     ranks: NDArray[np.uint8]
 
     @classmethod
     def of(cls, records: NDArray[Any]) -> Registers:
-        """Of what processors found, (processors,) of struct registers."""
+        """Merge the registers of processors, (processors,) of struct registers."""
         return cls(records["ranks"].max(axis=0))
 
     def __add__(self, other: Registers) -> Registers:
@@ -40,7 +40,7 @@ class Registers:
 
     @property
     def estimate(self) -> float:
-        """Of how many distinct flows there were."""
+        """The estimated number of distinct flows."""
         counts = np.bincount(self.ranks, minlength=RANKS + 2) / REGISTERS
         whole = 0.0  # what Ertl adds for registers at their limit is nothing below 2^60 flows
         for count in counts[RANKS:0:-1]:
@@ -50,13 +50,13 @@ class Registers:
 
 
 def at_most(rank: int, flows: int) -> float:
-    """The probability that a register is at most `rank` after so many distinct flows."""
+    """Return the probability that a register is at most `rank` after `flows` distinct flows."""
     least = 0 if rank > RANKS else 2.0**-rank
     return (1 - least / REGISTERS) ** flows
 
 
 def registers_of(hashes: Words) -> Registers:
-    """What the kernel keeps of flows with such hashes (n,)."""
+    """Return the kernel's registers for flows with these hashes (n,)."""
     rest = (hashes >> np.uint64(PRECISION)).astype(np.float64)  # below 2^52: exact
     ranks = np.where(rest > 0, RANKS - np.frexp(rest)[1] + 1, RANKS + 1).astype(np.uint8)
     registers = np.zeros(REGISTERS, np.uint8)

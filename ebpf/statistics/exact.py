@@ -1,6 +1,6 @@
-"""What the statistics must be, or come near to: of all packets, with all memory that it takes.
+"""Exact statistics of all packets, with unlimited memory: the reference for the estimates.
 
-Flows are numbers, one for each packet; values are numbers, too, such as lengths.
+Flows are numbers, one per packet; values are numbers, such as lengths.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Flows, by keys of 40 bytes (struct key of include/key.h), and how many packets they had."""
+"""Flows: keys of 40 bytes (struct key of include/key.h) and their packet counts."""
 
 from __future__ import annotations
 

@@ -1,18 +1,18 @@
-"""FREQUENT: the flows that a sliding window has often (Golab et al., IMC 2003, section 3).
+"""FREQUENT: the frequent flows of a sliding window (Golab et al., IMC 2003, section 3).
 
-The window is made of basic windows. Of each, the kernel counts every flow; what is kept is its
-summary, the flows with the most packets. A flow that is not in a summary had at most as many
-packets in that basic window as the least of those listed; delta is the sum of these bounds over
-the window. So with f packets in the window, of which `reported` are in summaries,
+The window consists of basic windows. In each, the kernel counts every flow; user space keeps a
+summary of the flows with the most packets. A flow that is not in a summary had at most as many
+packets in that basic window as the smallest listed flow; delta is the sum of these bounds over the
+window. So for a flow with f packets in the window, of which `reported` are in summaries,
 
     f - delta <= reported <= f,
 
-a flow that is reported (above delta) truly has more than delta packets, and every flow with more
-than 2 delta is reported.
+a reported flow (above delta) has more than delta packets, and every flow with more than 2 delta
+packets is reported.
 
-Two things are more exact than in the paper. A summary that lists all flows there were bounds the
-others by 0. And where the kernel's table had no place for flows, their packets, whose number it
-knows, are in the bound: so what is said stays true however small the table.
+Two details differ from the paper. A summary that lists all flows bounds all others by 0. And if the
+kernel's table was full, the number of packets of uncounted flows is part of the bound: so the
+guarantees hold for any table size.
 """
 
 from collections import Counter, deque

@@ -1,7 +1,6 @@
-// Counts each flow in the kernel's own hash map: what the statistics' cost is held against.
+// Counts each flow in the kernel's hash map: the baseline of the statistics' cost.
 //
-// The map is what one would write first: a key and a counter for each processor. Where it is full,
-// new flows are not counted.
+// The map has a key and a counter per processor. If it is full, new flows are not counted.
 #include "chain.h"
 #include "key.h"
 

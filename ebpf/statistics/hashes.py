@@ -1,4 +1,4 @@
-"""The hash of flows' keys, as include/key.h computes it."""
+"""The hash of flow keys, as in include/key.h."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,10 +1,10 @@
 """HeavyKeeper: the largest flows, in fixed memory (Yang et al., USENIX ATC 2018, section 3).
 
-Small flows pass through a bucket without staying; a large one decays it to nothing, takes it and
-then holds it, since the chance to lose a count falls as DECAY^-count. A count starts at 1 with the
-packet that took the bucket and grows with packets of the flow alone, so it is never above the
-truth. (The paper keeps the keys of a heap of flows, and of others a fingerprint; here each bucket
-has its flow's key, and 64 bits of hash stand for it in the kernel. The heap is user space's sort.)
+Small flows do not stay in a bucket; a large flow decays the count of a bucket to 0, takes it and
+keeps it, since the probability of a decay falls as DECAY^-count. A count starts at 1 with the first
+packet of the flow in the bucket and grows only with its packets, so it never exceeds the true
+count. (The paper keeps the keys of a heap of flows and fingerprints of others; here each bucket has
+its flow's key, which the kernel compares by a 64-bit hash. User space sorts instead of a heap.)
 """
 
 from typing import Any

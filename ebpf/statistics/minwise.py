@@ -1,12 +1,12 @@
-"""Rarity and similarity of flows: min-wise hashing, of one permutation.
+"""Rarity and similarity of flows: min-wise hashing with one permutation.
 
-Flows fall into buckets by part of their hash; of each bucket the flow with the least hash is kept,
-with its packets. Those flows are a uniform sample of all distinct ones, without replacement. So
-of b buckets that are not empty the number whose flow had exactly alpha packets has the
-hypergeometric distribution, and its share is an unbiased estimate of the alpha-rarity (Datar and
-Muthukrishnan, ESA 2002, who use one permutation a bucket). The same holds for the buckets of which
-two windows, or two links, have the same flow: their share estimates Jaccard's similarity (Broder
-1997; Li, Owen and Zhang, NIPS 2012, for one permutation).
+A part of the hash selects a flow's bucket; each bucket keeps the flow with the smallest hash, and
+its packet count. These flows are a uniform sample of all distinct flows without replacement. So
+among b nonempty buckets, the number of flows with exactly alpha packets has a hypergeometric
+distribution, and its share is an unbiased estimate of the alpha-rarity (Datar and Muthukrishnan,
+ESA 2002, with one permutation per bucket). Likewise, the share of buckets with the same flow in two
+windows or on two links estimates Jaccard's similarity (Broder 1997; Li, Owen and Zhang, NIPS 2012,
+for one permutation).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Norms of the vector of flows' packets: a count sketch (Charikar, Chen, Farach-Colton 2002).
+"""Norms of the vector of packets per flow: a count sketch (Charikar, Chen, Farach-Colton 2002).
 
-In each row every flow has a counter, and a sign with which its packets are added. The sum of a
-row's squares is an unbiased estimate of F2, the squared Euclidean norm, with the variance
+In each row every flow has a counter and a sign with which its packets are added. The sum of a row's
+squares is an unbiased estimate of F2, the squared Euclidean norm, with the variance
 2 (F2^2 - F4) / columns (Alon, Matias, Szegedy 1996; Thorup and Zhang, SODA 2004). L1 is the number
 of packets, exactly; the greatest norm, of one flow, is TopK's.
 """

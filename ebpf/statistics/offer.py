@@ -1,4 +1,4 @@
-"""Streams of packets through a program, by BPF_PROG_TEST_RUN: many packets in one call."""
+"""Send streams of packets through a program by BPF_PROG_TEST_RUN: many packets per call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The statistics in the kernel: loaded with what is to be counted, and read window by window."""
+"""The statistics program: loaded with the selected statistics, read window by window."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Setting:
         buckets = heavykeeper.ROWS * self.columns if self.kept & Kept.HEAVY_KEEPER else 1
         maps = dict.fromkeys(("totals", "lengths", "sample", "ranks", "leasts", "sketches"), 1)
         each = {**maps, "counters": groups, "buckets": buckets}
-        return {"dice": processors, **{name: 2 * processors * n for name, n in each.items()}}
+        return {"rng_states": processors, **{name: 2 * processors * n for name, n in each.items()}}
 
     def constants(self) -> dict[str, Any]:
         """The program's."""

@@ -1,8 +1,8 @@
-"""Quantiles of packets' lengths: a log-linear histogram (HdrHistogram's, and DDSketch's idea).
+"""Quantiles of packet lengths: a log-linear histogram (as in HdrHistogram and DDSketch).
 
-Classes are as wide as 2^-LINEAR of the values in them, at most: a quantile's estimate is the middle
-of the class in which it lies, at most 2^-(LINEAR + 1) of it away. Masson, Rim and Lee (VLDB 2019)
-have the same guarantee for DDSketch, of logarithmic classes, which need a logarithm.
+The relative width of a class is at most 2^-LINEAR: the estimate of a quantile is the middle of its
+class, with a relative error of at most 2^-(LINEAR + 1). DDSketch (Masson, Rim and Lee, VLDB 2019)
+has the same guarantee with logarithmic classes, which need a logarithm.
 """
 
 from __future__ import annotations

@@ -27,22 +27,22 @@ static __always_inline void observe(void *data, void *data_end, __u32 length)
         return;
     }
     add_totals(own, length);
-    __u64 hash = 0, thrown = 0;
+    __u64 hash = 0, random = 0;
     struct key key;
     if (selected & (COUNTERS | HEAVY_KEEPER | DISTINCT | MINIMA | NORMS)) {
         key_of(&packet, &key);
         hash = hash_of(&key);
     }
     if (selected & (HEAVY_KEEPER | SAMPLES))
-        thrown = throw_dice();
+        random = next_random();
     if (selected & COUNTERS)
         count_flow(buffer, &key, hash, own);
     if (selected & HEAVY_KEEPER)
-        keep_heavy(buffer, &key, hash, thrown);
+        keep_heavy(buffer, &key, hash, random);
     if (selected & QUANTILES)
         add_quantiles(buffer, length);
     if (selected & SAMPLES)
-        take_sample(buffer, length, thrown);
+        take_sample(buffer, length, random);
     if (selected & DISTINCT)
         count_distinct(buffer, hash);
     if (selected & MINIMA)

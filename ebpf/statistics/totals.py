@@ -1,4 +1,4 @@
-"""Sum and variance of packets' lengths: exact, of three sums.
+"""Sum and variance of packet lengths: exact, from three sums.
 
 Each processor adds up n, the lengths x and their squares, and so do windows: the variance of what
 they hold together is that of all its packets, E[x^2] - E[x]^2, in whole numbers until the last

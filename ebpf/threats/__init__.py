@@ -1,1 +1,1 @@
-"""Threats, told from statistics that eBPF keeps of packets: alerts, with their evidence"""
+"""Threat detection from eBPF packet statistics: alerts with their evidence"""

@@ -1,4 +1,4 @@
-"""Alerts: what threat was seen, by which evidence, and when."""
+"""Alerts: the detected threat, its evidence and its time."""
 
 from dataclasses import dataclass
 from enum import Enum

@@ -1,4 +1,4 @@
-"""Detects threats, window by window, from what threats.bpf.c keeps of packets."""
+"""Detect threats, window by window, from the statistics of threats.bpf.c."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Setting:
         """Entries of maps."""
         each = {"totals": 1, "losses": 1, "suspects": self.places, "counters": 1,
                 "buckets": heavykeeper.ROWS * self.columns}  # fmt: skip
-        return {"dice": processors, **{name: 2 * processors * n for name, n in each.items()}}
+        return {"rng_states": processors, **{name: 2 * processors * n for name, n in each.items()}}
 
     def constants(self) -> dict[str, Any]:
         """The program's."""

@@ -1,7 +1,7 @@
-"""From alerts to rules of the DDoS filter: what each threat has blocked, and for how long.
+"""Convert alerts to rules of the DDoS filter with a duration.
 
-The detector stands before the filter (a smaller `order`), so that it sees what the filter drops: an
-attack that goes on raises alerts on, which keep its rules in force.
+The detector runs before the filter (a smaller `order`), so it sees packets that the filter drops: a
+continuing attack raises further alerts, which renew its rules.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ HOLD_S = 60.0
 
 
 def rules_for(alert: Alert) -> tuple[Rule, ...]:
-    """What stops a threat, and takes as little else along as the filter can tell apart.
+    """Return the most specific rules that stop a threat.
 
-    Heavy hitter: this pair of hosts. Superspreader, port scan: what the source sends by the
-    protocol that it spreads or scans with; of a scan to the host that it scans.
-    SYN flood: nobody; its sources are made up, and closing the port would do what the flood is for.
-    Who opens a connection has to do so again. Amplification: what comes to the victim from the
-    service that answers, and fragments of UDP, of which but the first have ports.
+    Heavy hitter: this pair of hosts. Superspreader: packets of the source with its protocol. Port
+    scan: the same, but only to the scanned host. SYN flood: no source, since sources are forged,
+    and closing the port would complete the attack; clients must open their connections twice.
+    Amplification: packets to the victim from the amplifying service, and UDP fragments, since only
+    the first fragment has ports.
     """
     seen = alert.evidence
     source, destination = _host(seen.source), _host(seen.destination)

@@ -1,7 +1,7 @@
-/* What tells threats apart, of each packet once, at XDP and at tc: who opens how much to how many.
+/* Statistics for threat detection, once per packet, at XDP and tc: the connections that hosts open.
  *
- * Heavy pairs of hosts are HeavyKeeper's. Suspects are hosts, and pairs, that open connections or
- * have answers of services that amplify: each with its packets, and a bitmap of whom it concerns. */
+ * HeavyKeeper finds heavy pairs of hosts. Suspects are hosts and pairs that open connections or get
+ * answers of amplifying services: each has a packet count and a bitmap of its peers. */
 #include "chain.h"
 #include "flows.h"
 
@@ -60,14 +60,14 @@ static __always_inline struct suspect *place_for(struct suspects *group, __u32 b
 {
     struct losses *lost = bpf_map_lookup_elem(&losses, &buffer);
     struct suspect *found = known(group, 0);
-    __u64 thrown, packets;
+    __u64 random, packets;
 
     if (found || !lost)
         return found;
-    thrown = throw_dice();
-    found = &group->each[thrown >> 62];
+    random = next_random();
+    found = &group->each[random >> 62];
     packets = found->packets;
-    if (packets < DECAYS && (__u32)thrown < decay[packets & (DECAYS - 1)]) {
+    if (packets < DECAYS && (__u32)random < decay[packets & (DECAYS - 1)]) {
         lost->replaced++;
         return found;
     }
@@ -198,7 +198,7 @@ static __always_inline void observe(void *data, void *data_end, __u32 length)
     key_of(&packet, &whole);
     pair = part_of(&whole, SOURCE | DESTINATION);
     pair.protocol = 0;
-    keep_heavy(buffer, &pair, hash_of(&pair), throw_dice());
+    keep_heavy(buffer, &pair, hash_of(&pair), next_random());
     if (packet.protocol == IPPROTO_TCP)
         count_tcp(buffer, &whole, packet.tcp_flags, length);
     else if (packet.protocol == IPPROTO_UDP)

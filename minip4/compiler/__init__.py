@@ -20,9 +20,9 @@ from minip4.compiler.warnings import P4Warning
 
 @dataclass(frozen=True)
 class CompiledProgram:
-    """What a switch loads, and what its controller needs to know.
+    """The program for a switch and the P4Info for its controller.
 
-    `warnings` are in the order of their places; `str()` of one is what the user is shown.
+    `warnings` are ordered by source location; `str()` of one is the text for the user.
     """
 
     bmv2_json: dict[str, Any]
@@ -33,10 +33,10 @@ class CompiledProgram:
 def compile_p4(
     path: str | Path, include_dirs: Sequence[str | Path] = (), defines: Sequence[str] = ()
 ) -> CompiledProgram:
-    """Compiles a v1model program.
+    """Compile a v1model program.
 
-    `defines` are as of -D: "NAME" or "NAME=value". Raises minip4.compiler.errors.P4Error for
-    mistakes in the program and for what this compiler does not support.
+    `defines` are as for -D: "NAME" or "NAME=value". Raises minip4.compiler.errors.P4Error for
+    errors in the program and for features that this compiler does not support.
     """
     program = parse_and_check(path, include_dirs, defines)
     with deep_recursion(path):

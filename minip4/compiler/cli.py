@@ -1,4 +1,4 @@
-"""`minip4 compile`: a P4 program to BMv2 JSON and P4Info."""
+"""`minip4 compile`: compile a P4 program to BMv2 JSON and P4Info."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from minip4.errors import Minip4Error
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = "Compile a v1model program for simple_switch and minip4 switch."
-    parser.add_argument("program", type=Path, help="the P4-16 source file")
+    parser.add_argument("program", type=Path, help="P4-16 source file")
     parser.add_argument(
-        "-o", "--output", type=Path, help="BMv2 JSON to write (default: <program>.json)"
+        "-o", "--output", type=Path, help="BMv2 JSON output file (default: <program>.json)"
     )
     parser.add_argument(
         "--p4runtime-files",
         default="",
         metavar="FILE[,FILE]",
-        help="P4Info to write: .txtpb (text), .json or .bin",
+        help="P4Info output files: .txtpb (text), .json or .bin",
     )
     add_compiler_arguments(parser)
 
@@ -40,5 +40,5 @@ def run(args: argparse.Namespace) -> int:
         for file in p4info_files:
             write_p4info(compiled.p4info, file)
     except OSError as error:
-        raise Minip4Error(f"{error.filename}: cannot be written: {error.strerror}") from error
+        raise Minip4Error(f"{error.filename}: cannot write: {error.strerror}") from error
     return 0

@@ -1,4 +1,4 @@
-"""Errors in a P4 program, as the user reads them."""
+"""Errors in P4 programs, with their source locations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WIDEST_LINE = 200
 
 
 class P4Error(Minip4Error):
-    """A mistake in a P4 program, or a construct that this compiler does not support.
+    """An error in a P4 program, or a construct that this compiler does not support.
 
     `str()` is `file:line:col: error: message`, the source line, a caret, and `expected` if given.
     """
@@ -31,11 +31,11 @@ class P4Error(Minip4Error):
 
 
 def located(kind: str, message: str, source: Source, expected: str = "") -> str:
-    """A message with its place: `kind` is "error" or "warning"; the layout is P4Error's."""
+    """Format a message with its source location, as in P4Error; `kind` is "error" or "warning"."""
     lines = [f"{source}: {kind}: {message}"]
     text = source.file.line(source.line)
     if text.strip():
-        left = max(0, source.column - 1 - WIDEST_LINE // 2)  # of a line too long to show
+        left = max(0, source.column - 1 - WIDEST_LINE // 2)  # cut lines that are too long
         shown = text[left : left + WIDEST_LINE]
         indent = "".join(c if c == "\t" else " " for c in text[left : source.column - 1])
         end = source.end_column if source.end_line == source.line else len(text) + 1
@@ -48,6 +48,6 @@ def located(kind: str, message: str, source: Source, expected: str = "") -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`, did you mean x?` for the known name nearest to `name`, or nothing."""
+    """Return `; did you mean x?` for the known name closest to `name`, or an empty string."""
     matches = get_close_matches(name, list(known), n=1)
     return f"; did you mean {matches[0]!r}?" if matches else ""

@@ -1,4 +1,4 @@
-"""The front end: a P4-16 source file to a checked syntax tree."""
+"""The front end: parses and checks a P4-16 source file."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from minip4.errors import Minip4Error
 def parse_and_check(
     path: str | Path, include_dirs: Sequence[str | Path] = (), defines: Sequence[str] = ()
 ) -> syntax.Program:
-    """The decorated tree of the program at `path` (see minip4.compiler.syntax).
+    """Return the decorated tree of the program at `path` (see minip4.compiler.syntax).
 
-    `include_dirs` are searched before our own core.p4 and v1model.p4; `defines` are macros,
-    "NAME" (for 1) or "NAME=value".
-    Raises P4Error with the place of a mistake, Minip4Error if the file cannot be read.
+    `include_dirs` are searched before the built-in core.p4 and v1model.p4; `defines` are macros,
+    "NAME" (for 1) or "NAME=value". Raises P4Error with a source location, and Minip4Error if the
+    file cannot be read.
     """
     try:
         tokens, warnings = preprocess(path, include_dirs, defines)

@@ -1,4 +1,4 @@
-"""Options of every command that compiles a program: -I, -D and --Wdisable."""
+"""Options of all commands that compile a program: -I, -D and --Wdisable."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from minip4.compiler.warnings import ALL, KINDS, print_warnings
 
 
 def add_compiler_arguments(parser: argparse.ArgumentParser) -> None:
-    """-I, -D and --Wdisable, as p4c has them."""
+    """Declare -I, -D and --Wdisable, as in p4c."""
     add = parser.add_argument
     add("-I", dest="include_dirs", action="append", default=[], metavar="DIR", type=Path,
         help="where to look for included files")  # fmt: skip
@@ -22,12 +22,14 @@ def add_compiler_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _kind(text: str) -> str:
     if text not in (ALL, *KINDS):
-        raise argparse.ArgumentTypeError(f"{text!r} is no kind; there are {', '.join(KINDS)}")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a kind of warning; available: {', '.join(KINDS)}"
+        )
     return text
 
 
 def compile_with_warnings(args: argparse.Namespace) -> CompiledProgram:
-    """Compiles `args.program` as the options say; the warnings asked for go to stderr."""
+    """Compile `args.program` with the options; enabled warnings go to stderr."""
     compiled = compile_p4(args.program, args.include_dirs, args.defines)
     print_warnings(compiled.warnings, args.disabled)
     return compiled

@@ -1,4 +1,4 @@
-"""Room for passes that recurse over a program, and the place where one took more than that."""
+"""Stack space for recursive passes, and the source location where it was exceeded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DEEPEST_RECURSION = 10_000
 
 @contextmanager
 def deep_recursion(path: str | Path) -> Iterator[None]:
-    """Refuses a program, with P4Error, that needs more."""
+    """Increase the recursion limit; raise P4Error for a program that exceeds it."""
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, DEEPEST_RECURSION))
     try:
@@ -34,7 +34,7 @@ def deep_recursion(path: str | Path) -> Iterator[None]:
 
 
 def _place(trace: TracebackType | None) -> Source | None:
-    """Of the first expression that was being worked on: others are in it, or in what it calls."""
+    """Return the source of the innermost expression in progress."""
     for frame, _ in walk_tb(trace):
         for value in frame.f_locals.values():
             if isinstance(value, syntax.Expression):

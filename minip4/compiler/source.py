@@ -1,4 +1,4 @@
-"""Source files, and the stretches of them that tokens, tree nodes and errors refer to."""
+"""Source files, and ranges of them that tokens, tree nodes and errors refer to."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(eq=False)
 class SourceFile:
-    """One file as it was read. `path` is what error messages and BMv2's `source_info` show."""
+    """A file as read. `path` is shown in error messages and BMv2's `source_info`."""
 
     path: str
     text: str
@@ -16,7 +16,7 @@ class SourceFile:
     _lines: list[str] = field(default_factory=list, repr=False)
 
     def line(self, number: int) -> str:
-        """Text of line `number` (from 1), or "" past the end of the file."""
+        """Return the text of line `number` (from 1), or "" past the end of the file."""
         if not self._lines:
             self._lines = self.text.split("\n")
         return self._lines[number - 1].rstrip("\r") if number <= len(self._lines) else ""
@@ -24,7 +24,7 @@ class SourceFile:
 
 @dataclass(slots=True, frozen=True, eq=False)
 class Source:
-    """A stretch of one file; lines and columns count from 1, the end column is exclusive."""
+    """A range of one file; lines and columns count from 1, the end column is exclusive."""
 
     file: SourceFile
     line: int
@@ -40,7 +40,7 @@ class Source:
 
     @property
     def text(self) -> str:
-        """The text as written, over several lines if need be."""
+        """The text as written, possibly over several lines."""
         if self.line == self.end_line:
             return self.file.line(self.line)[self.column - 1 : self.end_column - 1]
         inner = [self.file.line(number) for number in range(self.line + 1, self.end_line)]

@@ -71,7 +71,7 @@ class Varbit(Type):
 
 @dataclass(slots=True, frozen=True)
 class Stack(Type):
-    """`element[size]`: a header stack, a stack of header unions, or an array of anything else."""
+    """`element[size]`: a header stack, a stack of header unions, or an array of other elements."""
 
     element: Type
     size: int
@@ -82,7 +82,7 @@ class Stack(Type):
 
 @dataclass(slots=True, frozen=True)
 class Tuple(Type):
-    """`tuple<...>`, and `{a, b}` where nothing says which struct is meant."""
+    """`tuple<...>`, and `{a, b}` of an unknown struct type."""
 
     elements: tuple[Type, ...]
 
@@ -102,7 +102,7 @@ class List(Type):
 
 @dataclass(slots=True, frozen=True)
 class Set(Type):
-    """What a keyset expression, or a value set, matches against (spec 8.14)."""
+    """The values that a keyset expression or a value set matches (spec 8.14)."""
 
     element: Type
 
@@ -112,7 +112,7 @@ class Set(Type):
 
 @dataclass(slots=True, frozen=True)
 class AnonymousStruct(Type):
-    """`{a = 1, b = 2}` where nothing says which struct is meant (e.g. a digest's data)."""
+    """`{a = 1, b = 2}` of an unknown struct type (e.g. data of a digest)."""
 
     fields_in_order: tuple[tuple[str, Type], ...]
 
@@ -180,7 +180,7 @@ class HeaderUnion(StructLike):
 
 @dataclass(slots=True, frozen=True)
 class Enum(Named):
-    """An enum without values of its own."""
+    """An enum without explicit values."""
 
     declaration: syntax.EnumDeclaration
 
@@ -237,7 +237,7 @@ class Package(Named):
 
 @dataclass(slots=True, frozen=True)
 class Function(Type):
-    """What the callee of a call has: a function, method, action or built-in method."""
+    """The type of a callee: a function, method, action or built-in method."""
 
     name: str
 
@@ -247,7 +247,7 @@ class Function(Type):
 
 @dataclass(slots=True, frozen=True)
 class TableType(Type):
-    """A table's name used as a value; only `.apply()` can be asked of it."""
+    """A table's name used as a value; it has only `.apply()`."""
 
     table: syntax.Table
 
@@ -257,7 +257,7 @@ class TableType(Type):
 
 @dataclass(slots=True, frozen=True)
 class ApplyResult(Type):
-    """What `t.apply()` gives: members hit, miss (bool) and action_run."""
+    """The result of `t.apply()`: members hit, miss (bool) and action_run."""
 
     table: syntax.Table
 
@@ -267,7 +267,7 @@ class ApplyResult(Type):
 
 @dataclass(slots=True, frozen=True)
 class ActionRun(Type):
-    """`t.apply().action_run`: only a switch can look at it."""
+    """`t.apply().action_run`, which only a switch can use."""
 
     table: syntax.Table
 
@@ -285,14 +285,14 @@ def bind(
 
 
 def substitute(of: Type, binding: Binding) -> Type:
-    """`of` with the type parameters in `binding` replaced by their types."""
+    """Return `of` with the type parameters in `binding` replaced by their types."""
     if not binding:
         return of
     return transform(of, lambda v: binding.get(v.declaration, v))
 
 
 def transform(of: Type, replace: Callable[[Variable], Type]) -> Type:
-    """`of` with `replace(v)` in the place of each type variable v."""
+    """Return `of` with each type variable v replaced by `replace(v)`."""
     if isinstance(of, Variable):
         return replace(of)
     if isinstance(of, Named):
@@ -313,14 +313,14 @@ def transform(of: Type, replace: Callable[[Variable], Type]) -> Type:
 
 
 def strip_newtypes(of: Type) -> Type:
-    """What values of `of` are made of: newtypes removed (not serializable enums)."""
+    """Return `of` without newtypes (serializable enums stay)."""
     while isinstance(of, NewType):
         of = of.underlying
     return of
 
 
 def width_in_bits(of: Type) -> int | None:
-    """Bits a value takes in a packet or key; the maximum for varbit; None where there is none."""
+    """Return the bits of a value in a packet or key; the maximum for varbit; None if undefined."""
     of = strip_newtypes(of)
     if isinstance(of, SerializableEnum):
         return of.underlying.width

@@ -1,4 +1,4 @@
-"""Warnings: what a P4 program may say, but probably was not meant to."""
+"""Warnings about valid but probably unintended P4 code."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Literal, get_args
 from minip4.compiler.errors import located
 from minip4.compiler.source import Source
 
-# What they are about, by p4c's names (its --help: --Wdisable); "cpp" are those of #warning.
+# Kinds of warnings, with the names of p4c (--help: --Wdisable); "cpp" is #warning.
 Kind = Literal[
     "cpp", "deprecated", "ignore-prop", "invalid", "invalid-header", "keys", "mismatch",
     "ordering", "overflow", "parser-transition", "shadow", "uninitialized-out-param",
     "uninitialized-use", "unreachable", "unused",
 ]  # fmt: skip
 KINDS: tuple[Kind, ...] = get_args(Kind)
-ALL = ""  # the kinds that --Wdisable without one disables
+ALL = ""  # --Wdisable without a kind disables all
 
 
 @dataclass(frozen=True)
 class P4Warning:
-    """One warning; `str()` is laid out as a P4Error, with the option that turns it off."""
+    """One warning; `str()` has the layout of a P4Error and the option that disables it."""
 
     kind: Kind
     message: str
@@ -35,24 +35,26 @@ class P4Warning:
 
 
 class Warnings:
-    """Those of one program, each once for a place: copies of generic code give it several times."""
+    """The warnings of one program, one per place and kind: copies of generic code would repeat
+    them.
+    """
 
     def __init__(self) -> None:
         self._by_place: dict[tuple[str, int, int, str], P4Warning] = {}
 
     def add(self, kind: Kind, message: str, source: Source, expected: str = "") -> None:
-        """Takes in a warning, unless it is about core.p4 or v1model.p4."""
+        """Add a warning, unless it is about core.p4 or v1model.p4."""
         if not source.file.is_system:
             place = (source.file.path, source.line, source.column, kind)
             self._by_place.setdefault(place, P4Warning(kind, message, source, expected))
 
     def __iter__(self) -> Iterator[P4Warning]:
-        """By file, line and column."""
+        """Iterate by file, line and column."""
         return (self._by_place[place] for place in sorted(self._by_place))
 
 
 def print_warnings(warnings: Iterable[P4Warning], disabled: Collection[str] = ()) -> None:
-    """Shows the user, on stderr, what is not of a `disabled` kind (or of ALL)."""
+    """Print warnings to stderr, except `disabled` kinds (or ALL)."""
     for warning in warnings:
         if ALL not in disabled and warning.kind not in disabled:
             print(warning, file=sys.stderr)

@@ -1,4 +1,4 @@
-"""An engine: one P4 program from BMv2 JSON, compiled, with its control plane in Python."""
+"""An engine: one compiled P4 program from BMv2 JSON, with its control plane in Python."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from minip4.engine.shared import MAX_PORTS
 from minip4.wire.shared import FRAME_ROOM
 
 MAX_INSTANTS = 10_000
-"""Steps of time that process() takes at most to drain an engine."""
+"""Limit of time steps in which process() drains an engine."""
 MAX_TRACED_INSTANTS = 200  # with trace, when each takes longer
 
 
 class Engine(TableControl, ProfileControl, StateControl, PortControl):
     """A switch as a state machine: it has no clock and does no I/O (see engine.h).
 
-    `bmv2_json` is the parsed JSON; `seed` rules random(). With `sanitize` the C carries
-    AddressSanitizer and UBSan; with `trace` it tells what it does with each packet (see Trace).
-    Raises NotSupported (what the program uses and the engine has not), TooLarge (see limits.py),
-    InvalidArgument (no BMv2 JSON) and ToolchainError.
+    `bmv2_json` is the parsed JSON; `seed` is that of random(). With `sanitize` the C is compiled
+    with AddressSanitizer and UBSan; with `trace` it records each packet (see Trace). Raises
+    NotSupported (missing feature), TooLarge (see limits.py), InvalidArgument (invalid BMv2 JSON)
+    and ToolchainError.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Engine(TableControl, ProfileControl, StateControl, PortControl):
         self._create(generator, library, seed, sanitize)
 
     def another(self, seed: int = 0) -> Engine:
-        """A second engine of the same program, with tables and state of its own."""
+        """Return a second engine of the same program with its own tables and state."""
         made = Engine.__new__(Engine)
         made._create(self.generator, self.library, seed, self.sanitize)
         return made
@@ -57,24 +57,24 @@ class Engine(TableControl, ProfileControl, StateControl, PortControl):
         self.library = library
         created = self.library.engine_create(None, seed % 2**64)
         if not created:
-            raise EngineError("memory is short: the program's tables and registers do not fit")
+            raise EngineError("out of memory: the program's tables and registers do not fit")
         self.handle = ctypes.c_void_p(created)
         self._is_open = False
         self._frame = (ctypes.c_uint8 * FRAME_ROOM)()
         self._add_const_entries()
 
     def close(self) -> None:
-        """Free the C engine, for good; a driver must have let go of it before."""
+        """Free the C engine; its driver must have stopped before."""
         if self.handle:
             self.library.engine_destroy(self.handle)
             self.handle = ctypes.c_void_p()
             del self.library  # so that its memory is given back, as soon as none has it
 
     def process(self, port: int, frame: bytes, time_ns: int) -> list[tuple[int, bytes]]:
-        """Send one frame in and return all (port, frame) that leave, until nothing is due any more.
+        """Receive one frame and return all (port, frame) that leave, until nothing is due.
 
-        For tests: all ports are up, and time runs on from `time_ns` as far as queues and links
-        need. Takes the place of a driver.
+        For tests, without a driver: all ports are up, and time advances from `time_ns` as queues
+        and links require.
         """
         self._open()
         data = (ctypes.c_uint8 * len(frame)).from_buffer_copy(frame) if frame else self._frame
@@ -86,7 +86,7 @@ class Engine(TableControl, ProfileControl, StateControl, PortControl):
                 due = self.library.engine_advance(self.handle, due)
                 if due == 2**64 - 1:
                     return self._taken()
-        raise EngineError(f"packets go round in the switch for ever (since {time_ns} ns)")
+        raise EngineError(f"packets circulate in the switch endlessly (since {time_ns} ns)")
 
     def _taken(self) -> list[tuple[int, bytes]]:
         taken: list[tuple[int, bytes]] = []
@@ -100,7 +100,7 @@ class Engine(TableControl, ProfileControl, StateControl, PortControl):
             taken.append((port.value, bytes(self._frame[:length])))
 
     def repeat(self, port: int, frames: Sequence[bytes], rounds: int, time_ns: int) -> None:
-        """Run frames of one length through the pipeline `rounds` times, for benchmarks."""
+        """Process frames of one length `rounds` times in the pipeline, for benchmarks."""
         self._open()
         if not frames or any(len(f) != len(frames[0]) for f in frames):
             raise InvalidArgument("repeat() takes one or more frames of one length")

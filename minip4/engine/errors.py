@@ -1,34 +1,34 @@
-"""What the engine refuses: programs that it cannot run, and requests of the control plane."""
+"""Errors of the engine: programs that it cannot run, and invalid control-plane requests."""
 
 from minip4.errors import Minip4Error
 
 
 class EngineError(Minip4Error):
-    """A request or a program that the engine refuses."""
+    """A request or a program that the engine rejects."""
 
     reason: str | None = None
-    """Without what it is about, where the engine's C gave it."""
+    """The problem without its object, if the engine's C code reported it."""
 
 
 class NotFound(EngineError):
-    """No table, action, entry, counter, register, ... of that name, index or handle."""
+    """No table, action, entry, counter, register, ... with this name, index or handle."""
 
 
 class AlreadyExists(EngineError):
-    """An entry with the same key (and priority), or a group or session of the same number."""
+    """An entry with the same key (and priority), or a group or session with the same number."""
 
 
 class InvalidArgument(EngineError):
-    """A value that does not fit, or a request that the program's declarations forbid."""
+    """A value out of range, or a request that the program's declarations forbid."""
 
 
 class TableFull(EngineError):
-    """The table or action profile holds as many entries as it was declared to hold."""
+    """The table or action profile has reached its declared size."""
 
 
 class TooLarge(EngineError):
-    """A program that would take more of the machine than one may: see limits.py."""
+    """A program that exceeds a resource limit, see limits.py."""
 
 
 class NotSupported(EngineError):
-    """Something that the engine cannot do, in a program or on request."""
+    """A feature that the engine does not have, in a program or a request."""

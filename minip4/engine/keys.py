@@ -1,4 +1,4 @@
-"""Match keys, as the control plane gives them."""
+"""Match keys of the control plane."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Lpm:
 
 @dataclass(frozen=True, slots=True)
 class Ternary:
-    """Also for optional fields: a mask of all ones, or of zero."""
+    """A ternary match; for optional fields, the mask is all ones or zero."""
 
     value: int
     mask: int
@@ -28,7 +28,7 @@ class Ternary:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Both ends included."""
+    """A range with both ends included."""
 
     low: int
     high: int
@@ -38,6 +38,6 @@ MatchKey = Exact | Lpm | Ternary | Range
 
 
 def check_width(value: int, width: int, what: str) -> None:
-    """Raise InvalidArgument when `value` is no unsigned number of `width` bits."""
+    """Raise InvalidArgument if `value` is not an unsigned number of `width` bits."""
     if not 0 <= value < 1 << width:
         raise InvalidArgument(f"{what}: {value:#x} does not fit {width} bits")

@@ -1,4 +1,4 @@
-"""The engine's shared object: built for one program, loaded, its C functions typed."""
+"""The engine's shared object: built for one program, loaded, with typed C functions."""
 
 from __future__ import annotations
 
@@ -125,10 +125,10 @@ _FUNCTIONS: Signatures = {
 def load(
     generated: str, *, is_large: bool = False, sanitize: bool, trace: bool = False
 ) -> ctypes.CDLL:
-    """Build (once for each content) and load the engine of one program.
+    """Build (once per content) and load the engine of one program.
 
-    A large text is optimised less. With `sanitize` the C carries AddressSanitizer and UBSan, with
-    `trace` it has what trace.h declares. Raises ToolchainError and TooLarge.
+    A large text is compiled with less optimization. With `sanitize` it uses AddressSanitizer and
+    UBSan, with `trace` it has the functions of trace.h. Raises ToolchainError and TooLarge.
     """
     folders = (engine.C_FOLDER, ports.C_FOLDER, wire.C_FOLDER)
     sources = [source for folder in folders for source in sorted(folder.glob("*.c"))]
@@ -148,13 +148,13 @@ _ERRORS: dict[int, tuple[type[EngineError], str]] = {
     -1: (NotFound, "there is no such entry"),
     -2: (AlreadyExists, "there is one with this key already"),
     -3: (TableFull, "it is full: it holds as many entries as it was declared to"),
-    -4: (EngineError, "memory is short"),
+    -4: (EngineError, "out of memory"),
     -5: (InvalidArgument, "not valid"),
 }
 
 
 def check(result: int, what: str) -> int:
-    """Return what C returned, or raise the EngineError that it stands for."""
+    """Return the result of a C function, or raise the EngineError that it encodes."""
     if result >= 0:
         return result
     error, text = _ERRORS[result]
@@ -164,5 +164,5 @@ def check(result: int, what: str) -> int:
 
 
 def array(values: list[int]) -> ctypes.Array[c_uint64]:
-    """Words for C."""
+    """Return words as a C array."""
     return (c_uint64 * max(1, len(values)))(*values)

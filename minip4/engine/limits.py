@@ -1,5 +1,8 @@
-"""What a program may take of the machine. A controller may push any program: what needs more is
-refused in one line, before the C compiler sees it, and the switch goes on with the one it has."""
+"""Resource limits of programs.
+
+A controller may push any program: one that exceeds a limit is rejected in one line before the C
+compiler runs, and the switch keeps its current program.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +25,13 @@ ENTRY_WORDS = 8  # of an entry beside key, mask and data: its head, counters, ti
 
 
 class WideWords:
-    """Adds up the words of wide fields while a program is read: each use becomes so much C."""
+    """Counts the words of wide fields while a program is read: each use becomes C code."""
 
     def __init__(self) -> None:
         self._words = 0
 
     def spend(self, bits: int, times: int = 1) -> None:
-        """`times` uses of so many bits. Raises TooLarge."""
+        """Count `times` uses of `bits` bits. Raises TooLarge."""
         if bits > 64:
             self._words += times * limbs(bits)
         if self._words > MAX_WIDE_WORDS:
@@ -39,9 +42,9 @@ class WideWords:
 
 
 def check_state(program: m.Program) -> None:
-    """Raise TooLarge for headers that no frame holds, and for more state than a program may have.
+    """Raise TooLarge if headers exceed a frame or the state exceeds its limit.
 
-    Tables count with their const entries alone: others take memory when they are added.
+    Tables count with their const entries only: other entries take memory when they are added.
     """
     for header in program.headers.values():
         if not header.metadata and header.type.longest_bytes > MAX_HEADER_BYTES:
@@ -62,13 +65,13 @@ def check_state(program: m.Program) -> None:
 
 
 def check_parsed(needed: int) -> None:
-    """Raise TooLarge when headers and metadata, as far as they are kept, need so many bytes."""
+    """Raise TooLarge if the stored headers and metadata exceed the limit."""
     if needed > MAX_PARSED_BYTES:
         _refuse("a parsed packet (all headers and metadata)", needed, MAX_PARSED_BYTES)
 
 
 def code_lines(text: str) -> int:
-    """Lines of C that cc has to translate: header functions count wherever they are called.
+    """Return the lines of C that cc compiles, with header functions counted per call.
 
     Raises TooLarge.
     """

@@ -1,4 +1,4 @@
-"""A P4 program as BMv2 JSON describes it, typed: what the reader makes and the generator reads.
+"""Typed model of a BMv2 JSON program, created by the reader and used by the generator.
 
 Names and structure follow the BMv2 JSON format, version 2.24 (JSON_format.md of bmv2).
 """
@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a header type; `width` in bits, for a varbit its largest."""
+    """A field of a header type; `width` in bits, for a varbit its maximum."""
 
     name: str
     width: int
@@ -45,7 +45,7 @@ class HeaderType:
 
 @dataclass(slots=True, eq=False)
 class Header:
-    """A header or metadata instance, on its own or at `position` of an array of them."""
+    """A header or metadata instance, single or at `position` of an array."""
 
     name: str
     type: HeaderType
@@ -57,7 +57,7 @@ class Header:
 
 @dataclass(slots=True, eq=False)
 class HeaderArray:
-    """Headers that lie side by side: a header stack, or one member of a stack of unions."""
+    """Consecutive headers: a header stack, or one member of a stack of unions."""
 
     name: str
     type: HeaderType
@@ -123,7 +123,7 @@ class Lookahead:
 
 @dataclass(frozen=True, slots=True)
 class StackField:
-    """A field of a stack's last element."""
+    """A field of the last element of a stack."""
 
     stack: HeaderStack
     field: Field
@@ -164,7 +164,7 @@ class UnionStackRef:
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """An operation; `args` in the order left, right, and for `?` cond, left, right."""
+    """An operation; `args` are left and right, and for `?` cond, left, right."""
 
     op: str
     args: tuple[Expr, ...]
@@ -173,7 +173,7 @@ class Op:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """An argument that names something that lives outside the packet."""
+    """An argument that names an object outside of the packet."""
 
     kind: str  # calculation, counter_array, meter_array, register_array, extern, string
     name: str
@@ -259,7 +259,7 @@ class KeyField:
 
 @dataclass(frozen=True, slots=True)
 class ConstEntry:
-    """An entry that the program itself declares; JSON priority: the smaller wins."""
+    """A const entry of the program; JSON priority: the smallest wins."""
 
     key: tuple[tuple[int, int], ...]
     """For each key field value and prefix length, mask or upper bound (exact: all ones)."""
@@ -333,7 +333,7 @@ class Profile:
 
 @dataclass(slots=True)
 class CalculationInput:
-    """`kind`: field, hexstr, header or payload; `width` only counts for hexstr."""
+    """An input; `kind`: field, hexstr, header or payload; `width` is used for hexstr only."""
 
     kind: str
     expr: Expr | None

@@ -1,4 +1,4 @@
-"""What C and Python share of an engine."""
+"""Structures and constants shared by the C code and Python of an engine."""
 
 import ctypes
 from ctypes import c_bool, c_uint16, c_uint64

@@ -1,4 +1,4 @@
-"""What an engine tells its control plane: entries, digests, rates and counts."""
+"""Values from the engine to the control plane: entries, digests, rates and counts."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ ColourCounts = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """One digest message: the list's name, and its fields' values in order."""
+    """One digest message: the name of the list and the values of its fields in order."""
 
     name: str
     values: tuple[int, ...]
@@ -21,7 +21,7 @@ class Digest:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A table entry. It has an action with its parameters, or a member, or a group."""
+    """A table entry with an action and parameters, or a member, or a group."""
 
     handle: int
     key: tuple[MatchKey, ...]

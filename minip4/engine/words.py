@@ -1,4 +1,4 @@
-"""How values lie in words of 64 bits: those of fields, keys and actions' parameters."""
+"""Layout of values in 64-bit words: fields, keys and action parameters."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from minip4.engine import model as m
 
 
 def limbs(width: int) -> int:
-    """Words of a value; one of no bits takes a word too, always zero."""
+    """Return the words of a value; a value of 0 bits takes one word, always 0."""
     return max(1, (width + 63) // 64)
 
 
 def param_words(action: m.Action) -> list[int]:
-    """The word of an entry's data at which each parameter begins."""
+    """Return the first word of each parameter in an entry's data."""
     words = []
     at = 0
     for param in action.params:
@@ -29,9 +29,9 @@ def data_words(action: m.Action) -> int:
 
 @dataclass(frozen=True, slots=True)
 class KeyLayout:
-    """For each field its width in bits, the word that it begins in, and the bit therein.
+    """The width, first word and bit offset of each key field.
 
-    A field of up to 64 bits lies within one word; a wider one begins a word of its own.
+    A field of up to 64 bits is within one word; a wider one starts at a word boundary.
     """
 
     widths: tuple[int, ...]
@@ -54,7 +54,7 @@ class KeyLayout:
         return cls(tuple(widths), tuple(places), word + bool(used))
 
     def words(self, values: list[int]) -> list[int]:
-        """The key as words; values beyond a field's width are cut off."""
+        """Return the key as words; values are truncated to the field's width."""
         result = [0] * self.count
         for value, width, (word, shift) in zip(values, self.widths, self.places, strict=True):
             value &= (1 << width) - 1
@@ -63,7 +63,7 @@ class KeyLayout:
         return result
 
     def values(self, words: Sequence[int]) -> list[int]:
-        """The reverse of words()."""
+        """Return the inverse of words()."""
         result = []
         for width, (word, shift) in zip(self.widths, self.places, strict=True):
             value = 0
@@ -73,7 +73,7 @@ class KeyLayout:
         return result
 
     def c_words(self, limb_codes: list[str]) -> str:
-        """C initialisers of the words, from the code of each field's limbs in order."""
+        """Return C initialisers of the words from the code of each field's limbs in order."""
         parts: list[list[str]] = [[] for _ in range(self.count)]
         codes = iter(limb_codes)
         for width, (word, shift) in zip(self.widths, self.places, strict=True):

@@ -1,1 +1,1 @@
-"""`minip4 link`: the link component as a process of its own."""
+"""`minip4 link`: the link component as a separate process."""

@@ -1,4 +1,4 @@
-"""`minip4 link`: the link component as a process of its own, between any two interfaces."""
+"""`minip4 link`: the link component as a separate process between two interfaces."""
 
 import argparse
 import math
@@ -22,29 +22,29 @@ INCLUDE = (wire.C_FOLDER, ports.C_FOLDER)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     add = parser.add_argument
-    add("interfaces", nargs=2, metavar="INTERFACE", help="the two ends of the link")
+    add("interfaces", nargs=2, metavar="INTERFACE", help="ends of the link")
     add("--rate-bps", type=_natural, default=0, metavar="N",
-        help="bits a second of the frames' bytes (default: 0, no limit)")  # fmt: skip
+        help="rate in bit/s, counting frame bytes (default: 0, unlimited)")  # fmt: skip
     add("--queue-packets", type=_natural, default=64, metavar="N",
-        help="what waits for the transmitter; more is dropped (default: %(default)s)")  # fmt: skip
+        help="queue length, in packets (default: %(default)s)")  # fmt: skip
     add("--delay-us", type=_microseconds, default=0.0, metavar="US", help="propagation delay")
     add("--jitter-us", type=_microseconds, default=0.0, metavar="US",
-        help="the delay is uniform in delay +- jitter; the order is kept")  # fmt: skip
+        help="delay is uniform in delay +- jitter, without reordering")  # fmt: skip
     add("--loss-probability", type=_probability, default=0.0, metavar="P",
         help="probability (0..1) that a frame is lost")  # fmt: skip
     add("--reorder-probability", type=_probability, default=0.0, metavar="P",
         help="probability (0..1) that a frame is held back")  # fmt: skip
     add("--reorder-us", type=_microseconds, default=0.0, metavar="US",
-        help="for how long; later frames overtake it meanwhile")  # fmt: skip
+        help="additional delay of a frame that is held back")  # fmt: skip
     add("--seed", type=_natural, default=0, metavar="N",
-        help="of the dice of the first direction; N + 1 is the other's (default: 0)")  # fmt: skip
+        help="random seed of the first direction; the other uses N + 1 (default: 0)")  # fmt: skip
     add("--drop-log", type=Path, metavar="DIR",
-        help="capture lost frames there, as <interface that they were meant for>_lost.pcap"
+        help="capture lost frames in DIR as <destination interface>_lost.pcap"
     )  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> NoReturn:
-    """Become the link: counters are printed as JSON on SIGTERM or SIGINT. Raises Minip4Error."""
+    """Run the link; it prints its counters as JSON on SIGTERM or SIGINT. Raises Minip4Error."""
     _check(args)
     executable = program(SOURCES, include=INCLUDE)
     values = (
@@ -59,31 +59,31 @@ def _check(args: argparse.Namespace) -> None:
     names = [name for _, name in socket.if_nameindex()]
     for interface in args.interfaces:
         if interface not in names:
-            raise Minip4Error(f"no interface {interface} here: there are {', '.join(names)}")
+            raise Minip4Error(f"{interface}: no such interface; available: {', '.join(names)}")
     if args.interfaces[0] == args.interfaces[1]:
         raise Minip4Error(f"{args.interfaces[0]}: expected two different interfaces")
     if args.jitter_us > args.delay_us:
         raise Minip4Error(
             f"--jitter-us {args.jitter_us:g}: expected at most the delay, {args.delay_us:g} us "
-            "(no frame comes out before it was sent)"
+            "(no frame can arrive before it was sent)"
         )
     if args.reorder_probability and not args.reorder_us:
-        raise Minip4Error("--reorder-probability: for how long? Give --reorder-us, too")
+        raise Minip4Error("--reorder-probability: needs --reorder-us")
     if not args.queue_packets:
-        raise Minip4Error("--queue-packets 0: expected room for one packet or more")
+        raise Minip4Error("--queue-packets 0: expected at least 1")
     if os.geteuid() != 0:
-        raise Minip4Error("root is needed for packet sockets: run it with sudo")
+        raise Minip4Error("packet sockets: need root; run with sudo")
 
 
 def _natural(text: str) -> int:
     value = int(text) if text.isascii() and text.isdigit() else -1
     if not 0 <= value < 2**63:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not an integer >= 0")
     return value
 
 
 def _microseconds(text: str) -> float:
-    return _number(text, 1e12, "a number of microseconds from 0")
+    return _number(text, 1e12, "a number of microseconds >= 0")
 
 
 def _probability(text: str) -> float:

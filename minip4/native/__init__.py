@@ -1,1 +1,1 @@
-"""C from Python: built by cc, once for each content."""
+"""Compile C code with cc, once per content, and load it."""

@@ -1,6 +1,6 @@
-"""Compiles C with cc, once for each content: shared objects and programs.
+"""Compile C with cc, once per content, to shared objects and programs.
 
-Whoever calls says which C, and in which folders its headers lie: nothing here knows of either.
+The caller passes the C files and the folders of their headers.
 """
 
 import hashlib
@@ -36,12 +36,12 @@ _kept = ExitStack()  # programs that this process may start at any time
 
 
 class OverLimits(ToolchainError):
-    """A generated text that cc cannot translate within its limits."""
+    """A generated text that cc cannot compile within its limits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """C that was generated: a translation unit, with flags of its own after the others."""
+    """Generated C: a translation unit with its own additional flags."""
 
     text: str
     flags: Sequence[str] = ()
@@ -52,11 +52,11 @@ def shared_object(
     sources: Sequence[Path], generated: Sequence[Generated] = (), *,
     include: Sequence[Path] = (), flags: Sequence[str] = (), sanitize: bool = False,
 ) -> Iterator[Path]:  # fmt: skip
-    """The shared object made of `sources` and of `generated`; load it within the `with`.
+    """Compile `sources` and `generated` to a shared object; load it within the `with` block.
 
-    Headers are looked for in the folders `include`, beside those of the sources. With `sanitize` it
-    carries AddressSanitizer and UBSan; the process that loads it must have libasan preloaded.
-    Raises ToolchainError, and OverLimits for a generated text.
+    Headers are searched in the folders `include` and those of the sources. With `sanitize` it uses
+    AddressSanitizer and UBSan; the loading process must have libasan preloaded. Raises
+    ToolchainError, and OverLimits for a generated text.
     """
     all_flags = (*_mode(sanitize), *SHARED, *flags)
     frames = f"-Werror=frame-larger-than={MAX_FRAME_BYTES}"
@@ -82,7 +82,7 @@ def program(
     sources: Sequence[Path], text: str = "", *, include: Sequence[Path] = (),
     sanitize: bool = False,
 ) -> Path:  # fmt: skip
-    """The executable made of `sources`, and of a text, there as long as this process.
+    """Compile `sources` and a text to an executable that exists as long as this process.
 
     Raises ToolchainError.
     """
@@ -106,7 +106,7 @@ class _Call:
         return held(self.place(suffix), self.run)
 
     def place(self, suffix: str) -> Path:
-        """Where its result is cached: named after all that this depends on."""
+        """Return the path of the result in the cache: its name is a hash of all inputs."""
         digest = hashlib.sha256("\0".join((*_compiler(), *self.flags, self.text)).encode())
         folders = {*self.include, *(source.parent for source in self.sources)}
         headers = [header for folder in sorted(folders) for header in sorted(folder.glob("*.h"))]
@@ -135,7 +135,7 @@ class _Call:
     def _fail(self, built: Path, command: Sequence[str], errors: str) -> None:
         if self.text and any(sign in errors for sign in OVER_LIMITS):
             raise OverLimits(
-                f"{command[0]} cannot translate the program within {MAX_CPU_S} s of processor "
+                f"{command[0]} cannot compile the program within {MAX_CPU_S} s of processor "
                 f"time, {MAX_MEMORY_KB} KB of memory and {MAX_FRAME_BYTES} bytes "
                 "of stack a function"
             )
@@ -147,14 +147,14 @@ class _Call:
 
 @cache
 def _compiler() -> tuple[str, str]:
-    """The compiler's path, and what tells its code apart from another's: version and CPU."""
+    """Return the compiler's path and an identification of its output: version and CPU."""
     path = shutil.which(os.environ.get("CC", "cc"))
     if path is None:
         raise ToolchainError(
             "no C compiler found: minip4 needs cc (Debian, Ubuntu: apt install gcc libc6-dev)"
         )
-    # What it would do is told with its version and with what `native` is on this CPU, instruction
-    # set by instruction set; of clang with the folder, too.
+    # -### prints the version and the instruction sets of `native` on this CPU (clang: also the
+    # folder).
     command = [path, "-march=native", "-###", "-E", "-x", "c", "/dev/null"]
     run = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
     return path, run.stdout + run.stderr

@@ -1,5 +1,5 @@
-"""The cache of what cc built. A file's name tells its content; of too many bytes what was not used
-for longest goes first, but nothing that somebody uses, who holds a lock (flock) on it."""
+"""The cache of compiled C. A file's name is the hash of its content. If the cache is too large, the
+least recently used files are deleted first, except files in use, which are locked (flock)."""
 
 import fcntl
 import os
@@ -19,17 +19,17 @@ WORKSHOP_IDLE_S = 60
 
 
 def folder() -> Path:
-    """Where built objects are kept: $XDG_CACHE_HOME/minip4, or ~/.cache/minip4."""
+    """Return the cache folder: $XDG_CACHE_HOME/minip4, or ~/.cache/minip4."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "minip4"
 
 
 @contextmanager
 def held(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
-    """A file of the cache, which stays there within the `with`.
+    """Yield a file of the cache, which is not deleted within the `with` block.
 
-    Where it is missing, `make` writes it to the path that it is given. Raises ToolchainError where
-    the cache cannot be used, or belongs to another user: its files are executed.
+    If it is missing, `make` writes it to the given path. Raises ToolchainError if the cache cannot
+    be used, or belongs to another user: its files are executed.
     """
     is_new = False
     try:
@@ -40,8 +40,8 @@ def held(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
             is_new = True
     except OSError as error:
         raise ToolchainError(
-            f"{path.parent}: what cc builds cannot be kept there ({error.strerror}): "
-            "set XDG_CACHE_HOME to a folder that may be written"
+            f"{path.parent}: cannot store compiled code ({error.strerror}): "
+            "set XDG_CACHE_HOME to a writable folder"
         ) from error
     try:
         if is_new:
@@ -54,7 +54,7 @@ def held(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
 
 
 def shrink(max_bytes: int = MAX_BYTES) -> None:
-    """Remove what was not used for longest, until no more than so many bytes are left."""
+    """Delete the least recently used files until at most `max_bytes` are left."""
     found = []
     for path in folder().iterdir():
         with suppress(FileNotFoundError):  # another process was quicker
@@ -80,7 +80,7 @@ def _check_owner(place: Path) -> None:
 
 
 def _lock(path: Path) -> int | None:
-    """Hold a file; None: it is not there."""
+    """Lock a file; None if it does not exist."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
@@ -109,9 +109,10 @@ def _put(path: Path, make: Callable[[Path], None]) -> None:
 
 @contextmanager
 def _turn(path: Path) -> Iterator[None]:
-    """Wait while another makes this file: runs of a sweep begin with the same program, all at once.
+    """Wait while another process builds this file: runs of a sweep start with the same program.
 
-    It only saves work: a turn's file is removed while others wait for it, so two may have a turn.
+    This only saves work: the lock file is removed while others wait for it, so two processes may
+    build.
     """
     turn = path.with_name(WORKSHOP + path.name)
     descriptor = os.open(turn, os.O_RDWR | os.O_CREAT, 0o666)
@@ -124,7 +125,7 @@ def _turn(path: Path) -> Iterator[None]:
 
 
 def _remove(path: Path) -> bool:
-    """Remove a file or a workshop, unless somebody uses it."""
+    """Remove a file or a build folder unless a process uses it."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except OSError:

@@ -1,7 +1,7 @@
-"""What C and Python both write down of memory that they share: structures, records, numbers.
+"""Layouts of memory shared by C and Python: structures, records, constants.
 
-checks() makes C of Python's side. Built beside the C, it does not compile where the two differ;
-once built, it costs nothing.
+checks() generates C assertions from the Python definitions. They do not compile if the two differ
+and cost nothing at run time.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _C_TYPES: Mapping[Any, str] = {
 
 
 class Shared(NamedTuple):
-    """A structure of C, in its header, and what Python has for it: fields of the same names.
+    """A structure of a C header and its Python counterpart with the same field names.
 
-    A ctypes Structure, or the dtype of a numpy array of them.
+    The counterpart is a ctypes Structure, or the dtype of a numpy array.
     """
 
     header: str
@@ -43,10 +43,10 @@ class _Field(NamedTuple):
 
 
 def checks(shared: Iterable[Shared], numbers: Mapping[str, int] | None = None) -> str:
-    """C that compiles where `shared` lies as Python has it, and where C has its `numbers`.
+    """Return C that compiles only if `shared` and `numbers` have the same values in C and Python.
 
-    A field is compared by name, offset, size and, where it is a number or an array of them, by its
-    type. `numbers` has values by expressions of C.
+    A field is compared by name, offset, size and, if it is a number or an array of numbers, by
+    type. `numbers` maps C expressions to values.
     """
     shared = list(shared)
     lines = ["#include <stdbool.h>", "#include <stddef.h>", "#include <stdint.h>"]

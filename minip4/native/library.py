@@ -1,4 +1,4 @@
-"""Shared objects in this process: loaded, their C functions typed, and unmapped again."""
+"""Shared objects in this process: loaded, with typed C functions, and unmapped again."""
 
 import _ctypes
 import ctypes
@@ -12,13 +12,15 @@ from typing import Any
 Signatures = Mapping[str, tuple[Any, Sequence[Any]]]
 """Of C functions, by name: what they return, and what they take."""
 
-_loading = threading.RLock()  # finalizers may run in whoever holds it
+_loading = threading.RLock()  # reentrant: finalizers may run in the thread that holds it
 _users: Counter[str] = Counter()  # Libraries of each path: they share what is mapped
 
 
 class Library(ctypes.CDLL):
-    """A shared object; unmapped as soon as nothing refers to it, after a call of its C function
-    `last`. With `stays` it is not: AddressSanitizer names functions at the very end."""
+    """A shared object; unmapped when nothing refers to it, after a call of its function `last`.
+
+    With `stays` it is never unmapped: AddressSanitizer resolves function names at the very end.
+    """
 
     def __init__(self, path: Path, functions: Signatures, *, last: str, stays: bool) -> None:
         with _loading:
@@ -44,12 +46,15 @@ def _unmap(path: str, mapped: int, last: int) -> None:
 def declare(
     to: object, library: ctypes.CDLL, functions: Signatures, *, errno: bool = False
 ) -> None:
-    """Make C functions attributes of `to`. They do not refer to the library: keep that, too."""
+    """Make C functions attributes of `to`.
+
+    They do not refer to the library: keep that alive, too.
+    """
     for name, (result, arguments) in functions.items():
         kind = ctypes.CFUNCTYPE(result, *arguments, use_errno=errno)
         setattr(to, name, kind(address(library, name)))
 
 
 def address(library: ctypes.CDLL, name: str) -> int:
-    """Where a function or an object of a library lies."""
+    """Return the address of a function or an object of a library."""
     return _ctypes.dlsym(library._handle, name)  # ctypes.cast() would refer to the library for good

@@ -1,4 +1,4 @@
-"""The real-time driver: carries frames between network interfaces and an engine, in a C thread."""
+"""The real-time driver: a C thread carries frames between interfaces and an engine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class DriverError(Minip4Error):
 
 
 class EngineHandle(Protocol):
-    """What the driver needs of an engine: its shared object, and the C engine in it."""
+    """The part of an engine that the driver needs: its shared object and its C engine."""
 
     library: ctypes.CDLL
     handle: ctypes.c_void_p
@@ -31,11 +31,11 @@ class EngineHandle(Protocol):
 class Driver:
     """Drives an engine from start() to stop(), with `ports` as {port number: interface}.
 
-    Frames to `cpu_port` come out of cpu_receive(), and cpu_send() brings frames in there. Captures
-    go to `capture_folder`/<interface>_{in,out}.pcap and `loss_folder`/<interface>_lost.pcap, with
-    at most `snaplen` bytes of each frame; those of when frames were handled (ports.h), with 128
-    bytes, to `stamp_folder`/<interface>_{taken,sending,sent}.pcap.
-    Raises DriverError when an interface or a capture file cannot be opened.
+    Frames to `cpu_port` are returned by cpu_receive(); cpu_send() sends frames there. Captures go
+    to `capture_folder`/<interface>_{in,out}.pcap and `loss_folder`/<interface>_lost.pcap, with at
+    most `snaplen` bytes per frame; captures of processing times (ports.h), with 128 bytes, to
+    `stamp_folder`/<interface>_{taken,sending,sent}.pcap. Raises DriverError if an interface or a
+    capture file cannot be opened.
     """
 
     def __init__(
@@ -72,24 +72,24 @@ class Driver:
             raise
 
     def start(self) -> None:
-        """Let frames flow. Raises DriverError when no thread is to be had."""
+        """Start the thread. Raises DriverError if that fails."""
         if self._library.ports_start(self._handle):
             raise DriverError(f"cannot start the driver's thread: {_reason()}")
 
     def stop(self, drain_s: float = 1.0) -> None:
-        """Stop after what waits in rings, queues and links has left, but within `drain_s` seconds.
+        """Stop when rings, queues and links are empty, but at the latest after `drain_s` seconds.
 
-        Closes sockets and captures; `capture_error` then says what a capture lacks, and why.
-        The engine stays, without driver.
+        Closes sockets and captures; `capture_error` then describes missing frames of captures. The
+        engine stays without a driver.
         """
         self._library.ports_stop(self._handle, int(drain_s * 1e9))
         self._final = self.counters()
         self._destroy()
 
     def swap(self, engine: EngineHandle) -> None:
-        """Drive another engine from now on: frames wait in the rings meanwhile, none is lost there.
+        """Drive another engine; frames wait in the rings meanwhile, so none is lost there.
 
-        What is in the old engine's queues and links goes with it.
+        Frames in the old engine's queues and links are lost.
         """
         old_library, old, old_engine = self._library, self._handle, self._engine
         old_library.ports_stop(old, 0)
@@ -100,18 +100,18 @@ class Driver:
         self.start()
 
     def wake(self) -> None:
-        """Have the thread look again at what is due: the engine's settings were changed."""
+        """Make the thread check again what is due, after settings of the engine were changed."""
         self._library.ports_wake(self._handle)
 
     def reopen(self, port: int) -> None:
-        """Go over to the interface that now has the name of a port's, which was deleted."""
+        """Open the new interface with the name of a port's deleted interface."""
         self._library.ports_reopen(self._handle, port)
 
     def counters(self) -> dict[str, object]:
-        """Counters since the start, as JSON has them; after stop() the final ones.
+        """Return the counters since the start as JSON; after stop() the final ones.
 
-        {"cpu_ns", "to_cpu_drops", "from_cpu_drops", "unread",
-         "ports": {number: {"interface", and the fields of struct nic_counters}}}
+        {"cpu_ns", "to_cpu_drops", "from_cpu_drops", "unread", "ports": {number: {"interface", and
+        the fields of struct nic_counters}}}
         """
         if self._final is not None:
             return self._final
@@ -126,7 +126,7 @@ class Driver:
 
     @property
     def cpu_fd(self) -> int:
-        """A descriptor that is readable when frames wait for the controller."""
+        """A descriptor that is readable if frames wait for the controller."""
         return int(self._library.ports_cpu_fd(self._handle))
 
     def cpu_receive(self) -> list[bytes]:
@@ -138,7 +138,7 @@ class Driver:
         return frames
 
     def cpu_send(self, frame: bytes) -> bool:
-        """Bring a frame in at the CPU port; False: too long, or too many wait already."""
+        """Receive a frame at the CPU port; False if it is too long or too many are waiting."""
         return self._library.ports_cpu_write(self._handle, frame, len(frame)) == 0
 
     def _create(self, engine: EngineHandle) -> ctypes.c_void_p:
@@ -166,7 +166,7 @@ def _reason() -> str:
 
 
 def _declared(engine_library: ctypes.CDLL) -> SimpleNamespace:
-    """ports.h's functions in the engine's shared object, which set errno."""
+    """Return the functions of ports.h in the engine's shared object, which set errno."""
     library = SimpleNamespace()
     declare(library, engine_library, _SIGNATURES, errno=True)
     return library

@@ -1,4 +1,4 @@
-"""What C and Python share of the real-time driver."""
+"""Structures and constants shared by the C code and Python of the real-time driver."""
 
 import ctypes
 

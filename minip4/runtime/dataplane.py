@@ -1,7 +1,7 @@
-"""What P4Runtime asks of a data plane: all that the runtime knows of one. An engine is one.
+"""The interface between P4Runtime and a data plane; the engine implements it.
 
-Names are those of the program. Methods raise EngineError (minip4/engine/errors.py): its kinds
-become P4Runtime's codes. Handles, members and groups are numbers that the data plane gives.
+Names are those of the program. Methods raise EngineError (minip4/engine/errors.py), whose
+subclasses map to P4Runtime codes. The data plane numbers handles, members and groups.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from minip4.engine.values import ColourCounts, Digest, Entry, Rates
 
 
 class TableCalls(Protocol):
-    """Tables, their default actions, and what belongs to each entry."""
+    """Tables, their default actions, and the direct resources of entries."""
 
     def table_add(self, table: str, key: Sequence[MatchKey], action: str, params: Sequence[int],
                   priority: int = 0) -> int:  # fmt: skip
-        """Return the entry's handle; of two entries that match, the larger priority wins."""
+        """Return the entry's handle; among matching entries, the largest priority wins."""
 
     def table_add_member(
         self, table: str, key: Sequence[MatchKey], member: int, priority: int = 0
@@ -41,29 +41,29 @@ class TableCalls(Protocol):
     def table_delete(self, table: str, handle: int) -> None: ...
 
     def table_entry(self, table: str, handle: int, *, time_ns: int = 0) -> Entry:
-        """An entry as it is at that time, by clock()."""
+        """Return an entry as of the given time (clock())."""
 
     def table_entries(self, table: str, *, time_ns: int = 0) -> list[Entry]: ...
 
     def table_set_default(self, table: str, action: str, params: Sequence[int]) -> None: ...
 
     def table_reset_default(self, table: str) -> None:
-        """To what the program says."""
+        """Restore the default action of the program."""
 
     def table_default(self, table: str) -> tuple[str | None, tuple[int, ...]]: ...
 
     def table_set_timeout(self, table: str, handle: int, timeout_ns: int) -> None:
-        """0: the entry never counts as idle."""
+        """Set the idle timeout of an entry; 0: none."""
 
     def table_has_timeouts(self, table: str) -> bool: ...
 
     def table_idle(self, table: str, time_ns: int) -> Iterator[tuple[Entry, int]]:
-        """Entries that are idle at that time and were not told of yet, with their timeouts."""
+        """Yield the entries that are idle at that time and not yet reported, with timeouts."""
 
     def direct_counter_write(self, table: str, handle: int, packets: int, size: int) -> None: ...
 
     def direct_meter_set(self, table: str, handle: int, rates: Rates | None) -> None:
-        """None: all packets are green."""
+        """Set the rates of an entry's meter; None: all packets are green."""
 
     def direct_meter_get(self, table: str, handle: int) -> Rates | None: ...
 
@@ -73,7 +73,7 @@ class TableCalls(Protocol):
 
 
 class ProfileCalls(Protocol):
-    """Action profiles: members, and groups of them."""
+    """Action profiles: members and groups."""
 
     def member_add(self, profile: str, action: str, params: Sequence[int]) -> int: ...
 
@@ -86,7 +86,7 @@ class ProfileCalls(Protocol):
     def group_add(self, profile: str) -> int: ...
 
     def group_set_members(self, profile: str, group: int, members: Sequence[int]) -> None:
-        """A member counts as often as it stands there."""
+        """Set the members of a group; repetitions are weights."""
 
     def group_delete(self, profile: str, group: int) -> None: ...
 
@@ -97,14 +97,14 @@ class StateCalls(Protocol):
     def counter_size(self, name: str) -> int: ...
 
     def counter_read(self, name: str, index: int) -> tuple[int, int]:
-        """Packets and bytes."""
+        """Return packets and bytes."""
 
     def counter_read_all(self, name: str) -> list[tuple[int, int]]: ...
 
     def counter_write(
         self, name: str, index: int, packets: int, size: int, *, count: int = 1
     ) -> None:
-        """Write `count` of them from `index` on."""
+        """Write `count` cells from `index` on."""
 
     def register_read(self, name: str, index: int) -> int: ...
 
@@ -123,11 +123,11 @@ class StateCalls(Protocol):
     def value_set_set(self, name: str, values: Sequence[int]) -> None: ...
 
     def digests(self) -> list[Digest]:
-        """Take what has come since the last time."""
+        """Take the digests since the last call."""
 
 
 class ReplicationCalls(Protocol):
-    """Multicast groups and clone sessions; replicas are ports with their instances."""
+    """Multicast groups and clone sessions; replicas are (port, instance) pairs."""
 
     def multicast_set(self, group: int, replicas: Sequence[tuple[int, int]]) -> None: ...
 
@@ -141,7 +141,7 @@ class ReplicationCalls(Protocol):
 
 
 class PortCalls(Protocol):
-    """Ports: P4Runtime has no words for these, `minip4 control` has."""
+    """Ports, which `minip4 control` changes; P4Runtime has no messages for them."""
 
     def set_port(self, port: int, is_up: bool) -> None: ...
 
@@ -162,7 +162,7 @@ class PortCalls(Protocol):
     def queues(self, port: int, count: int) -> dict[str, dict[str, int]]: ...
 
     def drops(self) -> dict[str, dict[str, int]]:
-        """By port, where there are any, and reason: DROP_REASONS."""
+        """Return drops by port (if any) and reason (DROP_REASONS)."""
 
     def counters(self) -> dict[str, Any]: ...
 
@@ -174,20 +174,20 @@ class PortCalls(Protocol):
 
 
 class Dataplane(TableCalls, ProfileCalls, StateCalls, ReplicationCalls, PortCalls, Protocol):
-    """A program at work."""
+    """A running program."""
 
     @property
     def program(self) -> Program: ...
 
     @property
     def clock(self) -> Callable[[], int]:
-        """Its time, in nanoseconds."""
+        """Return the time of the data plane, in nanoseconds."""
 
     def batch(self) -> AbstractContextManager[None]:
-        """What is written within comes into force at its end, between packets, or not at all."""
+        """Apply all writes of the `with` block atomically at its end, or none."""
 
     def close(self) -> None:
-        """Free it, for good."""
+        """Free the data plane."""
 
 
 D = TypeVar("D", bound=Dataplane)

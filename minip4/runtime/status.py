@@ -1,4 +1,4 @@
-"""Status of P4Runtime calls: canonical codes, and the per-update details of a Write."""
+"""Status of P4Runtime calls: canonical codes, and the errors of each update of a Write."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ MAX_DETAILS_BYTES = 32 * 1024
 
 
 class StatusError(Exception):
-    """A request that cannot be met: the canonical code, and one line that says why."""
+    """A request that fails: the canonical code and a one-line message."""
 
     def __init__(self, code: grpc.StatusCode, message: str) -> None:
         super().__init__(message)
@@ -58,7 +58,7 @@ _ENGINE_CODES = (
 
 @contextmanager
 def engine_calls(what: str | Callable[[], str]) -> Iterator[None]:
-    """Turn the engine's errors into a StatusError that names `what` was being done."""
+    """Convert errors of the engine to a StatusError; `what` names the operation."""
     try:
         yield
     except engine_errors.EngineError as error:
@@ -68,12 +68,12 @@ def engine_calls(what: str | Callable[[], str]) -> Iterator[None]:
 
 
 def details(status: rpc_status.Status) -> tuple[tuple[str, bytes], ...]:
-    """Trailing metadata that carries a google.rpc.Status."""
+    """Return trailing metadata with a google.rpc.Status."""
     return (("grpc-status-details-bin", status.SerializeToString()),)
 
 
 def write_status(errors: Sequence[StatusError | None]) -> rpc_status.Status:
-    """The google.rpc.Status of a Write: one p4.v1.Error for each update (spec 12.3)."""
+    """Return the google.rpc.Status of a Write: one p4.v1.Error per update (spec 12.3)."""
     failed = [(i, error) for i, error in enumerate(errors) if error is not None]
     first, error = failed[0]
     message = f"{len(failed)} of {len(errors)} updates failed; first, update {first}: "

@@ -1,4 +1,4 @@
-"""A network in C, as Python has it until it is freed."""
+"""The handle of a network in C, valid until it is freed."""
 
 import ctypes
 
@@ -6,26 +6,26 @@ from minip4.engine.errors import EngineError
 
 
 class Handle:
-    """What functions of the C take; once the network is freed, nobody gets it any more."""
+    """The pointer to a network that C functions take; unavailable once the network is freed."""
 
     def __init__(self, created: int) -> None:
         self._pointer: ctypes.c_void_p | None = ctypes.c_void_p(created)
 
     @property
     def pointer(self) -> ctypes.c_void_p:
-        """Raises EngineError for a network that has ended."""
+        """The pointer. Raises EngineError for a network that has ended."""
         if self._pointer is None:
-            raise EngineError("the network has ended: ask it inside its `with` block")
+            raise EngineError("the network has ended: use it inside its `with` block")
         return self._pointer
 
     def take(self) -> ctypes.c_void_p | None:
-        """For whoever frees it; None: somebody has."""
+        """Take the pointer in order to free it; None if it was already taken."""
         taken, self._pointer = self._pointer, None
         return taken
 
 
 class Caller:
-    """What calls functions of a network in C."""
+    """Base class of objects that call C functions of a network."""
 
     def __init__(self, library: ctypes.CDLL, network: Handle) -> None:
         self._library = library

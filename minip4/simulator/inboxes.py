@@ -1,4 +1,4 @@
-"""What comes for applications at hosts of a virtual network, and what they send."""
+"""Inboxes: packets received and sent by applications at hosts of a virtual network."""
 
 import ctypes
 from collections.abc import Iterator
@@ -14,23 +14,23 @@ from minip4.simulator.shared import ARRIVAL, NONE
 
 
 class Inboxes(Caller):
-    """Those of a Virtual, which run() tells of; they are numbered as they are opened."""
+    """The inboxes of a Virtual, reported by run(); numbered in the order of opening."""
 
     def open_udp(self, host: int, port: int) -> int:
-        """Take the datagrams to a UDP port of a host."""
+        """Open an inbox for the datagrams to a UDP port of a host."""
         return self._opened(self._library.virtual_open_udp(self._handle, host, port))
 
     def open_frames(self, host: int) -> int:
-        """Take all frames that come to a host, which answers nothing any more."""
+        """Open an inbox for all frames to a host, which then answers nothing itself."""
         return self._opened(self._library.virtual_open_frames(self._handle, host))
 
     def filled(self) -> Iterator[int]:
-        """Take the inboxes that were empty and are no longer."""
+        """Return and reset the inboxes that became nonempty."""
         while (inbox := self._library.virtual_inbox_next(self._handle)) != NONE:
             yield inbox
 
     def take(self, inbox: int) -> tuple[NDArray[np.void], bytes]:
-        """Empty an inbox: its records, of ARRIVAL, and all their bytes one after the other."""
+        """Empty an inbox; return its records (ARRIVAL) and their concatenated bytes."""
         records, data = ctypes.c_void_p(), ctypes.c_void_p()
         count = self._library.virtual_inbox_take(self._handle, inbox, byref(records), byref(data))
         if not count:
@@ -40,14 +40,14 @@ class Inboxes(Caller):
         return kept, ctypes.string_at(data.value or 0, int(kept["length"].sum()))
 
     def send_frame(self, host: int, frame: bytes) -> None:
-        """Send a frame from a host, now."""
+        """Send a frame from a host now."""
         if not self._library.virtual_send_frame(self._handle, host, frame, len(frame)):
-            raise EngineError("a frame is too long, or memory is short")
+            raise EngineError("a frame is too long, or out of memory")
 
     def send_datagram(
         self, host: int, port: int, to: tuple[str, str, int], payload: bytes, tos: int = 0
     ) -> None:
-        """Send a UDP datagram from a port of a host, now: to a MAC address, an IPv4 one, a port.
+        """Send a UDP datagram from a port of a host now, to a MAC address, IPv4 address and port.
 
         `tos` is DSCP << 2 | ECN.
         """
@@ -57,9 +57,9 @@ class Inboxes(Caller):
         if not self._library.virtual_send_datagram(
             self._handle, host, to_mac, to_address, port, to_port, tos, payload, len(payload)
         ):
-            raise EngineError("a datagram is too long, or memory is short")
+            raise EngineError("a datagram is too long, or out of memory")
 
     def _opened(self, number: int) -> int:
         if number == NONE:
-            raise InvalidArgument("it is taken, or memory is short")
+            raise InvalidArgument("it is taken, or out of memory")
         return number

@@ -1,4 +1,4 @@
-"""What C and Python share of a virtual network, and of the flows in it."""
+"""Structures and constants shared by the C code and Python of a virtual network and its flows."""
 
 import ctypes
 import enum
@@ -41,7 +41,7 @@ CALLS = ("prefetch", "prefetch_more", "receive", "advance", "set_driver", "set_p
 
 
 class Stop(enum.Enum):
-    """Why run() returned: enum virtual_stop."""
+    """The reason why run() returned: enum virtual_stop."""
 
     REACHED = 0
     CONTROL = 1
@@ -160,7 +160,7 @@ class TcpResult(ctypes.Structure):
 
 
 def copied(start: int | None, count: int, dtype: np.dtype[np.void]) -> NDArray[np.void]:
-    """A copy of C's records."""
+    """Return a copy of C records."""
     if not start or not count:
         return np.empty(0, dtype)
     return np.frombuffer(ctypes.string_at(start, count * dtype.itemsize), dtype)

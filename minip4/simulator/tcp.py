@@ -22,7 +22,7 @@ from minip4.simulator.shared import TcpResult as Result
 
 @dataclass(frozen=True, slots=True)
 class TcpSpec:
-    """A connection, and what its opener sends; struct virtual_tcp_config of virtual.h."""
+    """A connection and its data from the opener; struct virtual_tcp_config of virtual.h."""
 
     source: int
     destination: int
@@ -45,7 +45,7 @@ class TcpSpec:
 
 @dataclass(frozen=True, slots=True)
 class TcpResult:
-    """What became of a connection; arrays of the dtypes TCP_PROGRESS, TCP_RECEIVED, TCP_ANSWERS."""
+    """The result of a connection; arrays of the dtypes TCP_PROGRESS, TCP_RECEIVED, TCP_ANSWERS."""
 
     progress: NDArray[np.void]
     received: NDArray[np.void]
@@ -57,10 +57,10 @@ class TcpResult:
 
 
 class Connections(Caller):
-    """Those of a Virtual; they are numbered as they are added."""
+    """The connections of a Virtual; numbered in the order of adding."""
 
     def add(self, spec: TcpSpec) -> int:
-        """Let a connection begin at its time; return its number."""
+        """Add a connection that opens at its time; return its number."""
         config = TcpConfig(
             spec.source, spec.destination, spec.isn, spec.source_port, spec.destination_port,
             spec.tos, CONGESTION.index(spec.congestion), spec.ecn, spec.size_bytes,
@@ -71,17 +71,17 @@ class Connections(Caller):
         if number == NONE:
             raise InvalidArgument(
                 f"there is a connection from TCP port {spec.source_port} to "
-                f"{spec.destination_port} already, or memory is short"
+                f"{spec.destination_port} already, or out of memory"
             )
         return int(number)
 
     def is_over(self, connection: int) -> bool:
-        """Whether all was acknowledged, or it has failed."""
+        """Whether all data were acknowledged, or the connection has failed."""
         result = self._result(connection)
         return bool(result.is_acknowledged or result.has_failed)
 
     def result(self, connection: int) -> TcpResult:
-        """What became of a connection until now."""
+        """Return the current result of a connection."""
         result = self._result(connection)
         return TcpResult(
             copied(result.progress, result.progress_count, TCP_PROGRESS),
@@ -91,11 +91,11 @@ class Connections(Caller):
         )  # fmt: skip
 
     def remove(self, connection: int) -> None:
-        """End a connection at once, and free its ports."""
+        """End a connection immediately and free its ports."""
         self._library.virtual_remove_tcp(self._handle, connection)
 
     def _result(self, connection: int) -> Result:
         result = Result()
         if not self._library.virtual_tcp_result(self._handle, connection, byref(result)):
-            raise EngineError("memory is short: segments were lost for it")
+            raise EngineError("out of memory: segments were lost")
         return result

@@ -66,7 +66,7 @@ class FlowSpec:
 
 @dataclass(frozen=True, slots=True)
 class FlowResult:
-    """What a flow sent and received; arrays of the dtypes SENT and RECEIVED."""
+    """The packets sent and received by a flow; arrays of the dtypes SENT and RECEIVED."""
 
     sent: NDArray[np.void]
     received: NDArray[np.void]
@@ -76,7 +76,7 @@ class FlowResult:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A part of a network, with a thread of its own; struct virtual_partition of virtual.h."""
+    """A part of a network with its own thread; struct virtual_partition of virtual.h."""
 
     nodes: int
     events: int  # until now
@@ -87,11 +87,11 @@ class Partition:
 
 
 class Virtual(Caller):
-    """Switches, hosts and wires between them; nodes are numbered as they are added.
+    """Switches, hosts and wires; nodes are numbered in the order of adding.
 
-    Time, in nanoseconds, begins at `now_ns` and passes only in run(), which has up to `threads`
-    threads (1 to MAX_THREADS), with the same results. With `sanitize` the C carries sanitizers, as
-    that of its engines must then.
+    Time, in nanoseconds, starts at `now_ns` and advances only in run(), which uses up to `threads`
+    threads (1 to MAX_THREADS), with the same results. With `sanitize` the C code uses sanitizers,
+    which its engines must then use, too.
     """
 
     def __init__(self, now_ns: int, *, threads: int = 1, sanitize: bool = False) -> None:
@@ -100,7 +100,7 @@ class Virtual(Caller):
         library = _loaded(sanitize=sanitize)
         created = library.virtual_create(now_ns, threads)
         if not created:
-            raise EngineError("memory or threads are short for a virtual network")
+            raise EngineError("out of memory or threads for a virtual network")
         self._threads = threads
         super().__init__(library, Handle(created))
         self.inboxes = Inboxes(self._library, self._network)
@@ -110,7 +110,7 @@ class Virtual(Caller):
         self._room = ctypes.create_string_buffer(FRAME_ROOM)
 
     def close(self) -> None:
-        """Free the network with its engines; captures are complete then. Raises Minip4Error."""
+        """Free the network and its engines and complete the captures. Raises Minip4Error."""
         if (network := self._network.take()) is None:
             return
         for engine in self._engines.values():
@@ -126,31 +126,31 @@ class Virtual(Caller):
 
     @property
     def events(self) -> int:
-        """Frames that arrived at a node and elements that were woken, since the beginning."""
+        """Frames that arrived at a node and elements that were woken, since the start."""
         return int(self._library.virtual_events(self._handle))
 
     @property
     def events_at_once(self) -> int:
-        """Those of them that were done while all threads ran; one does what takes longer so."""
+        """The events processed while all threads ran; one thread processes the others."""
         return int(self._library.virtual_at_once(self._handle))
 
     @property
     def max_packets(self) -> int:
-        """How many packets there may be at once, in queues, on links and within switches."""
+        """Limit of packets in queues, on links and in switches."""
         return int(self._library.virtual_max_packets())
 
     @property
     def next_ns(self) -> int | None:
-        """When the next event is due; None: nothing will ever happen by itself."""
+        """Time of the next event; None: there is none."""
         due = int(self._library.virtual_next(self._handle))
         return None if due == NEVER else due
 
     def run(self, until_ns: int, max_events: int = 2**62) -> Stop:
-        """Do the events up to `until_ns`, those included, in the order of their times.
+        """Process events up to and including `until_ns`, in order of time.
 
-        Ends sooner after `max_events` (on several threads, about so many), and where a switch has
-        something for its controller, or where something came for an application. SHORT of memory is
-        the end: there were more than max_packets, say.
+        Returns earlier after `max_events` (on several threads, approximately), if a switch has
+        messages for its controller, or if an application has received packets. SHORT of memory ends
+        the network, for example if there are more than max_packets.
         """
         return Stop(self._library.virtual_run(self._handle, until_ns, max_events))
 
@@ -158,7 +158,7 @@ class Virtual(Caller):
 
     @property
     def partitions(self) -> list[Partition]:
-        """What each thread has to do, since the last run; but for those that have nothing."""
+        """The work of each thread since the last run, without idle threads."""
         state, found = PartitionState(), []
         for number in range(self._threads):
             self._library.virtual_partition(self._handle, number, byref(state))
@@ -168,9 +168,9 @@ class Virtual(Caller):
         return [partition for partition in found if partition.nodes]
 
     def place(self, node: int, partition: int) -> None:
-        """Have a node run by a partition, with all that it cannot be apart from.
+        """Assign a node, and nodes that cannot be separated from it, to a partition.
 
-        Not what may stop the network: that is in the first one. Results are the same.
+        Nodes that may stop the network are always in the first one. Results do not change.
         """
         self._library.virtual_place(self._handle, node, partition % self._threads)
 
@@ -179,7 +179,7 @@ class Virtual(Caller):
         return self._number(self._library.virtual_add_switch(self._handle, port))
 
     def add_host(self, mac: str, address: str, mtu_bytes: int = MAX_FRAME) -> int:
-        """One that takes IP packets of up to `mtu_bytes`."""
+        """Add a host that receives IP packets of up to `mtu_bytes`."""
         mac_bytes = bytes.fromhex(mac.replace(":", ""))
         packed = int.from_bytes(IPv4Address(address).packed, "little")  # as it lies in memory
         return self._number(
@@ -187,24 +187,22 @@ class Virtual(Caller):
         )
 
     def connect(self, node: int, port: int, other: int, other_port: int) -> None:
-        """Plug a wire in; before the switches get their engines."""
+        """Connect two ports by a wire; before the switches get their engines."""
         if not self._library.virtual_connect(self._handle, node, port, other, other_port):
-            raise EngineError("no wire: memory is short, or a host has another port than 0")
+            raise EngineError("cannot connect: out of memory, or a host port other than 0")
         for at, number in ((node, port), (other, other_port)):
             self._ports.setdefault(at, []).append(number)
 
     def ports(self, node: int) -> list[int]:
-        """The ports of a node that wires are plugged into."""
+        """Return the ports of a node that are connected."""
         return self._ports.get(node, [])
 
     def capture(
         self, switch: int, port: int, what: str, path: Path, snaplen: int = SNAPLEN
     ) -> None:
-        """Capture a port: what comes "in", goes "out", or is "lost" by its link.
+        """Capture a port: frames received ("in"), sent ("out"), or "lost" by its link.
 
-        At most `snaplen` bytes of each frame.
-
-        Before the switch gets its engine.
+        At most `snaplen` bytes per frame. Must be called before the switch gets its engine.
         """
         number = CAPTURES.index(what)
         if self._library.virtual_capture(
@@ -213,46 +211,49 @@ class Virtual(Caller):
             raise Minip4Error(f"cannot create capture {path}: {os.strerror(ctypes.get_errno())}")
 
     def prepare(self, engine: Engine) -> Engine:
-        """Make an engine fit for install(): before its links are set."""
+        """Prepare an engine for install(), before its links are set."""
         pool = self._library.virtual_pool(self._handle)
         engine.library.engine_share_pool(engine.handle, pool)
         return engine
 
     def install(self, switch: int, engine: Engine) -> None:
-        """Give a switch its engine, in place of the one before, which is closed."""
+        """Give a switch its engine; a previous one is closed."""
         calls = Calls(*(address(engine.library, f"engine_{name}") for name in CALLS))
         may_notify = bool(engine.program.digests)
         if not self._library.virtual_set_engine(
             self._handle, switch, engine.handle, byref(calls), may_notify
         ):
             engine.close()
-            raise EngineError("memory is short for a switch")
+            raise EngineError("out of memory for a switch")
         old = self._engines.get(switch)
         self._engines[switch] = engine
         if old is not None:
             old.close()
 
     def refresh(self, switch: int) -> None:
-        """To be called after a switch's links or queues were changed."""
+        """Must be called after a switch's links or queues were changed."""
         self._library.virtual_refresh(self._handle, switch)
 
     def flying(self, switch: int, port: int) -> tuple[int, int]:
-        """Packets and bytes that a port sent and that did not come out of its link yet.
+        """Return packets and bytes that a port has sent and that are still on its link.
 
-        The engine's counters have them as delivered.
+        The engine counts them as delivered.
         """
         packets, size = u64(), u64()
         self._library.virtual_flying(self._handle, switch, port, byref(packets), byref(size))
         return packets.value, size.value
 
     def too_long(self, switch: int, port: int) -> int:
-        """Frames that came to a port, and are not its engine's: longer than MAX_FRAME."""
+        """Return the number of received frames longer than MAX_FRAME.
+
+        The engine does not count them.
+        """
         return int(self._library.virtual_too_long(self._handle, switch, port))
 
     # --- the control plane -----------------------------------------------------------------
 
     def control_waiting(self) -> Iterator[int]:
-        """Take the switches that have digests or frames for their controllers."""
+        """Return and reset the switches with digests or frames for their controllers."""
         while (switch := self._library.virtual_control_next(self._handle)) != NONE:
             yield switch
 
@@ -264,19 +265,19 @@ class Virtual(Caller):
         return frames
 
     def cpu_send(self, switch: int, frame: bytes) -> bool:
-        """Bring a frame in at the CPU port; False: too long, or no memory."""
+        """Receive a frame at the CPU port; False if it is too long or out of memory."""
         return self._library.virtual_cpu_write(self._handle, switch, frame, len(frame)) == 0
 
     # --- hosts -----------------------------------------------------------------------------
 
     def host_counters(self, host: int) -> dict[str, int]:
-        """The fields of struct virtual_host_counters."""
+        """Return the fields of struct virtual_host_counters."""
         counters = HostCounters()
         self._library.virtual_host_counters(self._handle, host, byref(counters))
         return {field[0]: getattr(counters, field[0]) for field in HostCounters._fields_}
 
     def first_malformed(self, host: int) -> tuple[int, bytes] | None:
-        """The time (ns) and bytes of the first frame in header_errors and checksum_errors."""
+        """Return time (ns) and bytes of the first frame in header_errors and checksum_errors."""
         time_ns = u64()
         length = self._library.virtual_first_malformed(
             self._handle, host, byref(time_ns), self._room
@@ -284,7 +285,7 @@ class Virtual(Caller):
         return (time_ns.value, self._room.raw[:length]) if length else None
 
     def add_flow(self, spec: FlowSpec) -> int:
-        """Let a flow begin at its time; return its number."""
+        """Add a flow that starts at its time; return its number."""
         config = FlowConfig(
             spec.source, spec.destination, spec.id, spec.source_port, spec.destination_port,
             spec.tos, spec.ttl, spec.payload, spec.count, spec.start_ns, spec.rate_pps,
@@ -298,14 +299,14 @@ class Virtual(Caller):
         if number == NONE:
             raise InvalidArgument(
                 f"flow {spec.id}: UDP port {spec.destination_port} of its destination is taken, "
-                "or memory is short"
+                "or out of memory"
             )
         return int(number)
 
     def flow_result(self, flow: int) -> FlowResult:
         result = shared.FlowResult()
         if not self._library.virtual_flow_result(self._handle, flow, byref(result)):
-            raise EngineError("memory is short: datagrams were lost for it")
+            raise EngineError("out of memory: datagrams were lost")
         return FlowResult(
             copied(result.sent, result.sent_count, SENT),
             copied(result.received, result.received_count, RECEIVED),
@@ -314,11 +315,11 @@ class Virtual(Caller):
         )
 
     def remove_flow(self, flow: int) -> None:
-        """End a flow, and free its port and its records."""
+        """End a flow and free its port and its records."""
         self._library.virtual_remove_flow(self._handle, flow)
 
     def send_frames(self, host: int, times_ns: Sequence[int], frames: Sequence[bytes]) -> None:
-        """Send frames from a host as they are, each at its time; times ascend."""
+        """Send unmodified frames from a host, each at its time, in ascending order."""
         times = np.asarray(times_ns, np.uint64)
         if len(times) != len(frames) or np.any(times[1:] < times[:-1]):
             raise InvalidArgument("send_frames() takes an ascending time for each frame")
@@ -331,12 +332,12 @@ class Virtual(Caller):
 
     def _number(self, number: int) -> int:
         if number == NONE:
-            raise EngineError("memory is short for another node")
+            raise EngineError("out of memory for another node")
         return int(number)
 
 
 def _loaded(*, sanitize: bool) -> ctypes.CDLL:
-    """Build (once) and load the event queue; it calls engines through their own shared objects."""
+    """Build (once) and load the event queue, which calls engines through their shared objects."""
     common = [WIRE / f"{name}.c" for name in ("memory", "packet", "capture")]
     with build.shared_object(
         [*sorted(C_FOLDER.glob("*.c")), *common],

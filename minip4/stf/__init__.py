@@ -1,1 +1,1 @@
-"""STF: scripts that test a program packet by packet."""
+"""STF (simple test framework): scripts that test a program packet by packet."""

@@ -1,4 +1,4 @@
-"""`minip4 test`: run STF scripts on a program, in process."""
+"""`minip4 test`: run STF scripts on a program, in this process."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from minip4.stf.script import StfError, run_stf
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Run STF scripts on a program; exit status 1 when one fails."
+    parser.description = "Run STF scripts on a program; exit status 1 if one fails."
     add = parser.add_argument
-    add("program", type=Path, help="the P4-16 source file, or BMv2 JSON (.json)")
-    add("scripts", type=Path, nargs="+", metavar="script", help="an STF script")
+    add("program", type=Path, help="P4-16 source file, or BMv2 JSON (.json)")
+    add("scripts", type=Path, nargs="+", metavar="script", help="STF script")
     add_compiler_arguments(parser)
-    add("--trace", action="store_true", help="tell what was done with packets that failed")
+    add("--trace", action="store_true", help="print the trace of packets that failed")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -31,8 +31,8 @@ def run(args: argparse.Namespace) -> int:
         try:
             failures = run_stf(engine, script)
         except StfError as error:
-            if error.told:
-                print(textwrap.indent(error.told, "    "))
+            if error.trace:
+                print(textwrap.indent(error.trace, "    "))
             raise
         finally:
             engine.close()
@@ -50,7 +50,7 @@ def _document(args: argparse.Namespace) -> dict[str, Any]:
     try:
         document: dict[str, Any] = json.loads(args.program.read_text())
     except (OSError, ValueError, RecursionError) as error:
-        raise Minip4Error(f"{args.program}: cannot be read: {error}") from error
+        raise Minip4Error(f"{args.program}: cannot read: {error}") from error
     if not isinstance(document, dict):
-        raise Minip4Error(f"{args.program}: expected BMv2 JSON: its root is no object")
+        raise Minip4Error(f"{args.program}: expected BMv2 JSON, whose root is an object")
     return document

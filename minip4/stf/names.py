@@ -1,4 +1,4 @@
-"""Names and values of STF scripts: names may be shortened to a suffix, values hold wildcards."""
+"""Names and values of STF scripts: names may be suffixes, values may have wildcards."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ class Call:
 
 
 def split(line: str) -> list[str]:
-    """Words of a line, without its comment; in quotes, blanks and `#` are part of a name."""
+    """Split a line into words without its comment; quoted blanks and `#` are part of a name."""
     tokens = _TOKEN.findall(line)
     if any(quote for _, quote in tokens):
-        raise ValueError(f"{line.strip()}: a quote without its end")
+        raise ValueError(f"{line.strip()}: unterminated quote")
     return [word for word, _ in tokens if word]
 
 
 def has_parenthesis(word: str) -> bool:
-    """Whether the word begins an action's parameters, rather than having a quoted `(`."""
+    """Whether the word begins an action's parameters and has no quoted `(`."""
     return "(" in _QUOTED.sub("", word)
 
 
 def find(items: Mapping[str, T], name: str, kind: str) -> T:
-    """Look up by name, or by what alone ends with it; quotes do not count. Raises NotFound."""
+    """Look up an object by name or unique suffix, ignoring quotes. Raises NotFound."""
     name = name.strip('"')
     if name in items:
         return items[name]
@@ -52,7 +52,7 @@ def find(items: Mapping[str, T], name: str, kind: str) -> T:
 
 
 def parse_call(actions: Iterable[m.Action], text: str) -> Call:
-    """`name(parameter:value, ...)`"""
+    """Parse `name(parameter:value, ...)`."""
     match = _NAMED.fullmatch(text.strip())
     if match is None or match[2] != "(" or not match[3].endswith(")"):
         raise ValueError(f"{text!r}: expected ACTION(NAME:VALUE, ...)")
@@ -74,7 +74,7 @@ def parse_call(actions: Iterable[m.Action], text: str) -> Call:
 
 
 def parse_key(table: m.Table, words: list[str]) -> list[MatchKey]:
-    """`field:value ...`; a field left out matches anything, where its match kind can say so."""
+    """Parse `field:value ...`; an omitted field matches anything, if its match kind allows it."""
     names = {k.name: i for i, k in enumerate(table.key)}
     given: dict[int, str] = {}
     for word in words:
@@ -103,7 +103,7 @@ def _match(table: m.Table, k: m.KeyField, text: str | None) -> MatchKey:
             return Lpm(value, int(text.split("/")[1], 0))
         length = mask.bit_count()
         if mask != prefix_mask(k.width, length):
-            raise ValueError(f"table {table.name}, {k.name}: {text!r} is no prefix")
+            raise ValueError(f"table {table.name}, {k.name}: {text!r} is not a prefix")
         return Lpm(value, length)
     return Ternary(value, mask)
 
@@ -115,7 +115,7 @@ def _any(match_type: str, ones: int) -> MatchKey:
 
 
 def _value_and_mask(text: str, ones: int) -> tuple[int, int]:
-    """A number, whose digits may be `*` for any."""
+    """Parse a number whose digits may be the wildcard `*`."""
     number = text.split("/", maxsplit=1)[0]
     if "*" not in number:
         return int(number, 0), ones

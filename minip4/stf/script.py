@@ -1,20 +1,20 @@
-"""STF, p4c's simple test framework: a script of table entries, packets in and packets expected.
+"""STF, p4c's simple test framework: scripts of table entries, sent and expected packets.
 
-One command a line, `#` begins a comment. Names may be in double quotes, as p4testgen writes them:
+One command per line, `#` begins a comment. Names may be in double quotes, as p4testgen writes them:
 
     add TABLE [PRIORITY] FIELD:VALUE ... ACTION(NAME:VALUE, ...)   the larger priority wins
     setdefault TABLE ACTION(NAME:VALUE, ...)
     packet PORT HEX...
-    expect PORT [HEX...]        `*` is any nibble, a `$` at the end: not longer than this
-    no_packet                   nothing that was not expected may have left so far
+    expect PORT [HEX...]        `*` matches any nibble, `$` the end of the packet
+    no_packet                   no unexpected packet may have been sent so far
     mc_mgrp_create GROUP, mc_node_create RID PORT..., mc_node_associate GROUP NODE
     mirroring_add SESSION PORT, mirroring_add_mc SESSION GROUP
     register_write REGISTER INDEX VALUE, register_read REGISTER INDEX [VALUE]
     counter_read COUNTER INDEX [PACKETS BYTES]
-    wait                        for nothing: packets are handled at once
+    wait                        no effect: packets are processed immediately
 
-The first packet comes when the switch's clock is at 0, which p4testgen takes it to be, and each
-other one a millisecond after the one before.
+The first packet arrives at time 0, as p4testgen assumes, and each further packet one millisecond
+after the previous one.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ MAX_LINES = 20  # of the trace of a packet that is never done
 
 
 class StfError(Minip4Error):
-    """A script that cannot be read or run: file, line, what is wrong.
+    """An invalid or failing script: file, line and problem.
 
-    `told` is how the trace of the packet begins that it is about, of a traced engine.
+    `trace` is the trace of the packet so far, if the engine is traced.
     """
 
-    def __init__(self, text: str, told: str = "") -> None:
+    def __init__(self, text: str, trace: str = "") -> None:
         super().__init__(text)
-        self.told = told
+        self.trace = trace
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A frame that left, and the `packet` command (its number) that it came of."""
+    """A frame that left the switch, and the number of the `packet` command that caused it."""
 
     frame: bytes
     packet: int
@@ -79,9 +79,9 @@ class Expected:
 
 @dataclass(slots=True)
 class StfRun:
-    """One script, run on an engine that must be fresh; failures() says what differs.
+    """One run of a script on a new engine; failures() returns the differences.
 
-    Of a traced engine, each failure also has the trace of the packet that it is about.
+    With a traced engine, each failure includes the trace of its packet.
     """
 
     engine: Engine
@@ -101,7 +101,7 @@ class StfRun:
         self._trace = Trace(self.engine) if self.engine.generator.trace else None
 
     def run(self, lines: Iterable[str]) -> None:
-        """Run the commands. Raises StfError for one that is malformed or refused."""
+        """Run the commands. Raises StfError if one is malformed or rejected."""
         for number, text in enumerate(lines, 1):
             self._line = number
             words = self._words(text)
@@ -113,12 +113,12 @@ class StfRun:
             try:
                 command(self, words[1:])
             except IndexError as error:
-                raise self._error(f"{words[0]}: too few words") from error
+                raise self._error(f"{words[0]}: missing arguments") from error
             except (EngineError, ValueError) as error:
                 raise self._error(str(error)) from error
 
     def failures(self) -> list[str]:
-        """What was expected and did not come, and what came unexpected, since the last call."""
+        """Return missing and unexpected frames since the last call."""
         for port in sorted({*self._expected, *self._got}):
             got, expected = self._got.pop(port, []), self._expected.pop(port, [])
             for came, wanted in zip(got, expected, strict=False):
@@ -139,12 +139,12 @@ class StfRun:
         except ValueError as error:
             raise self._error(str(error)) from error
 
-    def _error(self, text: str, told: str = "") -> StfError:
-        return StfError(f"{self.name}:{self._line}: error: {text}", told)
+    def _error(self, text: str, trace: str = "") -> StfError:
+        return StfError(f"{self.name}:{self._line}: error: {text}", trace)
 
     def _fail(self, text: str, line: int, packet: int = 0) -> None:
-        told = self._traces.pop(packet, "")  # once, for the first failure
-        self._failures.append(f"{self.name}:{line}: {text}" + (f"\n{told}" if told else ""))
+        trace = self._traces.pop(packet, "")  # once, for the first failure
+        self._failures.append(f"{self.name}:{line}: {text}" + (f"\n{trace}" if trace else ""))
 
     # --- commands --------------------------------------------------------------------------
 
@@ -188,7 +188,7 @@ class StfRun:
             self._traces[self._packets] = "\n".join(self._trace.blocks())
 
     def _beginning(self) -> str:
-        """Of the trace of a packet that is still in the switch."""
+        """Return the beginning of the trace of a packet that is still in the switch."""
         if self._trace is None:
             return ""
         ended = list(self._trace.blocks())
@@ -212,7 +212,7 @@ class StfRun:
         self._failures = failures
 
     def wait(self, words: list[str]) -> None:
-        """Nothing to wait for: process() returns when nothing is due any more."""
+        """Do nothing: process() returns when nothing is due."""
 
     def create_group(self, words: list[str]) -> None:
         self._groups[int(words[0])] = []
@@ -278,7 +278,7 @@ _COMMANDS: dict[str, Callable[[StfRun, list[str]], None]] = {
 
 
 def run_stf(engine: Engine, script: Path) -> list[str]:
-    """Run a script on a fresh engine; return what failed. Raises StfError."""
+    """Run a script on a new engine; return the failures. Raises StfError."""
     try:
         lines = script.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:

@@ -1,4 +1,4 @@
-"""What engines and drivers have in common, in C: packets, links, captures, and how they call."""
+"""C code shared by engines and drivers: packets, links, captures and their interfaces."""
 
 from pathlib import Path
 

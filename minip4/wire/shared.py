@@ -1,4 +1,4 @@
-"""What C and Python share of frames and links."""
+"""Structures and constants shared by the C code and Python of frames and links."""
 
 import ctypes
 from ctypes import c_double, c_uint64

@@ -32,8 +32,8 @@ REAL_ONLY = ("targets", *PROCESSES, *EBPF_PREFIXES)
 
 # Benchmarks run only if named: they need further software for comparison.
 BENCHMARKS = {
-    "benchmark_switch": ["benchmarks/switch.py"],
-    "virtual": ["benchmarks/virtual.py", "--time", "virtual"],
+    "benchmark_switch": ["benchmarks/speed/switch.py"],
+    "virtual": ["benchmarks/speed/virtual.py", "--time", "virtual"],
 }
 
 

@@ -82,7 +82,9 @@ def test_an_unknown_kind_of_warning_is_refused(
     with pytest.raises(SystemExit) as caught:
         main(["compile", str(program), "--Wdisable=overflo"])
     assert caught.value.code == 2
-    assert "'overflo' is no kind; there are cpp, deprecated" in capsys.readouterr().err
+    assert (
+        "'overflo' is not a kind of warning; available: cpp, deprecated" in capsys.readouterr().err
+    )
 
 
 def test_the_interface_returns_warnings_in_the_order_of_places(program: Path) -> None:
@@ -113,8 +115,8 @@ def test_an_unknown_table_property_is_no_error(
     ("arguments", "message"),
     [
         (["{program}"], "error: "),  # VALUE is not defined
-        (["{program}", "-DVALUE=1", "--p4runtime-files", "x.pb"], "unknown kind of P4Info file"),
-        (["{program}", "-DVALUE=1", "-o", "/nowhere/x.json"], "/nowhere/x.json: cannot be written"),
+        (["{program}", "-DVALUE=1", "--p4runtime-files", "x.pb"], "unknown type of P4Info file"),
+        (["{program}", "-DVALUE=1", "-o", "/nowhere/x.json"], "/nowhere/x.json: cannot write"),
         (["missing.p4"], "missing.p4"),
     ],
 )

@@ -37,6 +37,6 @@ def test_all_of_them_are_looked_at() -> None:
     assert {
         "p4src/ampm/ampm.p4",
         "docs/examples/sources.p4",
-        "benchmarks/p4/ipv4_lpm.p4",
+        "benchmarks/speed/p4/ipv4_lpm.p4",
         "telemark/backends/real/targets/panel.p4",
     } <= names

@@ -48,7 +48,7 @@ MONSTERS = {
     "comment": ("/* " * MANY, "comment is not closed"),
     "string": ('const string a = "' + "x" * MANY, "string is not closed"),
     "zeros": ("\0" * 100, "unexpected character"),
-    "include": ('#include "test.p4"\n#include "test.p4"\n', "does a file include itself"),
+    "include": ('#include "test.p4"\n#include "test.p4"\n', "possibly a file includes itself"),
 }
 
 

@@ -23,7 +23,7 @@ def ipv4(
     source: int, destination: int, protocol: int, payload: bytes, *, options: bytes = b"",
     fragment: int = 0, ttl: int = 64, identity: int = 7, length: int | None = None,
 ) -> bytes:  # fmt: skip
-    """An IPv4 packet; `length` is what its header says, if not the truth."""
+    """An IPv4 packet; `length` is the value in its header, possibly wrong."""
     words = 5 + len(options) // 4
     said = words * 4 + len(payload) if length is None else length
     header = struct.pack(">BBHHHBBHII", 0x40 | words, 0, said, identity, fragment, ttl, protocol, 0,

@@ -35,6 +35,6 @@ def stream_of(packets: int, flows: int, seed: int) -> Stream:
 
 
 def thrown_after(state: int, number: int) -> NDArray[np.uint64]:
-    """What the kernel's dice throw next, (number,): SplitMix64."""
+    """The next pseudo-random numbers of the kernel program, (number,): SplitMix64."""
     steps = np.arange(1, number + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     return mixed(np.uint64(state) + steps)

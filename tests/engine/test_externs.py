@@ -1,4 +1,4 @@
-"""Counters, registers, meters, hashes, checksums, selectors, value sets and dice."""
+"""Counters, registers, meters, hashes, checksums, selectors, value sets and random()."""
 
 import copy
 import random

@@ -228,7 +228,7 @@ def test_a_rate_that_divides_no_second_is_kept_exactly(bench: Bench) -> None:
 
 
 def test_what_is_left_of_a_rate_is_not_carried_over_an_idle_time(bench: Bench) -> None:
-    """At 3 packets a second a third of a nanosecond each: too much of it delays the last packet."""
+    """At 3 packets/s, a third of a ns remains per packet: errors would delay the last one."""
     bench.queue(2, rate_pps=3)
     for time_ns in (0, 999_999_333, 999_999_333, 999_999_333):
         bench.send(time_ns)

@@ -30,7 +30,13 @@ CHUNKS, CACHE = 32, 8
 SKETCHES, COLUMNS = 2, 16
 TRACKED = {7: 1, 0: 2}  # reporters' numbers, and their places
 UNTRACKED, WINDOW, HOPS = 0, 1024, 5
-LENGTHS = {1: {1: 40, 3: 48, 7: 64}, 2: 24, 3: 44, 4: 40, 5: 36}  # UDP's, of ours by opcode
+LENGTHS = {
+    1: {1: 40, 3: 48, 7: 64},
+    2: 24,
+    3: 44,
+    4: 40,
+    5: 36,
+}  # UDP lengths of our packets by opcode
 SHORT = {1: {1: 20, 3: 28, 7: 44}, 2: 19, 3: 24, 4: 20}
 
 

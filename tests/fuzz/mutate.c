@@ -1,4 +1,4 @@
-/* A plain fuzzer for where there is no libFuzzer: mutates seeds, without feedback, by a seeded dice.
+/* A simple fuzzer for machines without libFuzzer: mutates seeds at random, without feedback.
  *
  * mutate SECONDS SEED CORPUS... : the last input lies in ./last-input while it runs. */
 #include <stdio.h>
@@ -20,15 +20,15 @@ static struct seed {
     size_t size;
 } seeds[MAX_SEEDS];
 static size_t seed_count;
-static uint64_t dice;
+static uint64_t rng;
 
 /* xorshift64* (Vigna, 2016). */
 static uint32_t below(uint32_t limit)
 {
-    dice ^= dice >> 12;
-    dice ^= dice << 25;
-    dice ^= dice >> 27;
-    return (uint32_t)(((dice * UINT64_C(0x2545f4914f6cdd1d)) >> 32) * limit >> 32);
+    rng ^= rng >> 12;
+    rng ^= rng << 25;
+    rng ^= rng >> 27;
+    return (uint32_t)(((rng * UINT64_C(0x2545f4914f6cdd1d)) >> 32) * limit >> 32);
 }
 
 static void read_seed(const char *path)
@@ -78,7 +78,7 @@ int main(int argc, char **argv)
     if (argc < 4 || argc - 3 > MAX_SEEDS)
         return 2;
     time_t end = time(NULL) + atoi(argv[1]);
-    dice = strtoull(argv[2], NULL, 0) * 2 + 1;
+    rng = strtoull(argv[2], NULL, 0) * 2 + 1;
     for (int i = 3; i < argc; i++)
         read_seed(argv[i]);
     int fd = open("last-input", O_RDWR | O_CREAT | O_TRUNC, 0644);

@@ -37,7 +37,7 @@ FLAGS = ("-std=gnu11", "-O1", "-g", "-fno-omit-frame-pointer", "-march=native",
 CLANG = ("-fsanitize=fuzzer-no-link,address,undefined",)
 GCC = ("-fsanitize=address,undefined",)
 UNINSTRUMENTED = ("engine.c",)
-"""Makes and frees engines only: its long loops tell a fuzzer nothing, and would take most time."""
+"""Creates and frees engines only: its long loops give a fuzzer no coverage."""
 
 MAX_INPUT = 4096
 SEEDS = 64
@@ -221,7 +221,9 @@ def _summary(report: str) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("programs", type=Path, nargs="*", help="all of ours, when none is given")
+    parser.add_argument(
+        "programs", type=Path, nargs="*", help="programs (default: all of the project)"
+    )
     parser.add_argument("--seconds", type=int, default=60, help="for each program (60)")
     parser.add_argument("--seed", type=int, default=1, help="of tables and mutations (1)")
     parser.add_argument("--corpus", type=Path, help="folder that keeps what was learnt")

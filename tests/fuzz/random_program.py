@@ -1,4 +1,4 @@
-"""A random v1model program: all that minip4 has, but what takes the clock or dice."""
+"""A random v1model program with all features of minip4 except clocks and random numbers."""
 
 from __future__ import annotations
 

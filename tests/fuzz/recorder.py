@@ -1,4 +1,4 @@
-"""Writes down what Python tells an engine, as C that tells a fresh engine the same."""
+"""Records the calls of Python to an engine as C code that repeats them on a new engine."""
 
 from __future__ import annotations
 

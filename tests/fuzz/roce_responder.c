@@ -1,7 +1,7 @@
 /* Fuzzes the RoCE responder: frames from a file, changed at random, to queue pairs of both kinds.
  *
  * Usage: roce_responder FRAMES SEED COUNT. FRAMES has of each frame its length (32 bits) and its bytes.
- * Only what is accepted may change memory; an answer has a right iCRC. Prints what became of frames:
+ * Only what is accepted may change memory; an answer has a right iCRC. Prints the outcome of frames:
  * accepted, answered, then how many each reason refused. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,10 +20,10 @@ static struct {
 } frames[FRAMES];
 static uint64_t state;
 
-static uint32_t dice(uint32_t sides)
+static uint32_t random_below(uint32_t limit)
 {
     state = state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)((state >> 33) % sides);
+    return (uint32_t)((state >> 33) % limit);
 }
 
 static void fail(const char *what)
@@ -51,10 +51,10 @@ static unsigned read_frames(const char *path)
 
 static uint32_t connect_pair(struct roce_nic *nic, const uint8_t *frame, unsigned number)
 {
-    struct roce_connection with = {.peer_qpn = 7, .psn = dice(1 << 24), .domain = !dice(8)};
+    struct roce_connection with = {.peer_qpn = 7, .psn = random_below(1 << 24), .domain = !random_below(8)};
 
     with.is_reliable = number % 2;
-    with.access = (uint8_t)(dice(8) ? 3 : dice(4));
+    with.access = (uint8_t)(random_below(8) ? 3 : random_below(4));
     if (get16(frame + 12) == 0x0800) {
         with.own.bytes[10] = with.own.bytes[11] = with.peer.bytes[10] = with.peer.bytes[11] = 0xff;
         memcpy(with.peer.bytes + 12, frame + 26, 4);
@@ -77,15 +77,15 @@ static void change(uint8_t *frame, uint32_t *length)
 {
     static const uint8_t often[] = {0, 1, 3, 4, 7, 8, 0x0a, 0x0b, 0x14, 0x7f, 0x80, 0xff};
 
-    for (unsigned left = dice(4); left; left--) {
-        uint32_t at = dice(dice(4) ? *length < 90 ? *length : 90 : *length);
+    for (unsigned left = random_below(4); left; left--) {
+        uint32_t at = random_below(random_below(4) ? *length < 90 ? *length : 90 : *length);
 
-        switch (dice(5)) {
-        case 0: frame[at] ^= (uint8_t)(1 << dice(8)); break;
-        case 1: frame[at] = (uint8_t)dice(256); break;
-        case 2: frame[at] = often[dice(sizeof often)]; break;
-        case 3: *length = dice(8) ? *length : 1 + dice(*length); break;
-        default: *length += *length + 8 < MOST ? dice(8) : 0; break;
+        switch (random_below(5)) {
+        case 0: frame[at] ^= (uint8_t)(1 << random_below(8)); break;
+        case 1: frame[at] = (uint8_t)random_below(256); break;
+        case 2: frame[at] = often[random_below(sizeof often)]; break;
+        case 3: *length = random_below(8) ? *length : 1 + random_below(*length); break;
+        default: *length += *length + 8 < MOST ? random_below(8) : 0; break;
         }
     }
 }
@@ -95,9 +95,9 @@ static void mend_ipv4(uint8_t *frame, uint32_t length)
 {
     if (length < ETHERNET + IPV4 || get16(frame + 12) != 0x0800)
         return;
-    if (dice(2))
+    if (random_below(2))
         put16(frame + 16, length - ETHERNET);
-    if (dice(8)) {
+    if (random_below(8)) {
         put16(frame + 24, 0);
         put16(frame + 24, (uint16_t)~ip_checksum(frame + ETHERNET));
     }
@@ -112,13 +112,13 @@ static void mend(struct roce_nic *nic, uint8_t *frame, uint32_t length, uint32_t
     if (length < bth + BTH + ICRC || !bth)
         return;
     psn = roce_expected(nic, qpn);
-    if (dice(8))
-        put24(frame + bth + 5, dice(32) ? qpn : GSI);
-    if (!dice(64))
+    if (random_below(8))
+        put24(frame + bth + 5, random_below(32) ? qpn : GSI);
+    if (!random_below(64))
         frame[bth] = UD | SEND_ONLY;
-    if (dice(4) && psn != UINT32_MAX)
-        put24(frame + bth + 9, psn + (dice(4) ? 0 : dice(5) - 2));
-    if (dice(16)) {
+    if (random_below(4) && psn != UINT32_MAX)
+        put24(frame + bth + 9, psn + (random_below(4) ? 0 : random_below(5) - 2));
+    if (random_below(16)) {
         right = icrc(frame + ETHERNET, frame + bth, frame + length - ICRC);
         memcpy(frame + length - ICRC, &right, sizeof right);
     }
@@ -167,11 +167,11 @@ int main(int count, char **arguments)
     roce_register(nic, memory, REGION, base, rkey, 3);
     roce_register(nic, memory, REGION, base, rkey, ROCE_WRITE);
     for (uint64_t left = strtoull(arguments[3], NULL, 10); left; left--) {
-        unsigned kind = dice(kinds), steps = 1 + dice(4);
-        uint32_t qpn = connect_pair(nic, frames[kind].bytes, dice(2));
+        unsigned kind = random_below(kinds), steps = 1 + random_below(4);
+        uint32_t qpn = connect_pair(nic, frames[kind].bytes, random_below(2));
         struct roce_completion completions[8];
 
-        for (; steps; steps--, kind = dice(4) ? kind : dice(kinds)) {
+        for (; steps; steps--, kind = random_below(4) ? kind : random_below(kinds)) {
             uint8_t changed[MOST];
             uint32_t length = frames[kind].length;
 
@@ -181,7 +181,7 @@ int main(int count, char **arguments)
             reasons[give(nic, changed, length, memory, before, &answered)]++;
         }
         roce_disconnect(nic, qpn);
-        if (!dice(16))
+        if (!random_below(16))
             roce_completions(nic, completions, 8);
     }
     printf("%lu\n", answered);

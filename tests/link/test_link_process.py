@@ -1,4 +1,4 @@
-"""`minip4 link` between two veth pairs: books that balance, the drop log, and bad options."""
+"""`minip4 link` between two veth pairs: packet accounting, the drop log, and bad options."""
 
 import json
 import random
@@ -145,14 +145,14 @@ def test_hostile_frames_under_address_sanitizer(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["w1", "none"], "no interface none here: there are lo, "),
+        (["w1", "none"], "none: no such interface; available: lo, "),
         (["w1", "w1"], "w1: expected two different interfaces"),
         (["w1", "w2", "--loss-probability", "1.5"], "'1.5' is not a probability from 0 to 1"),
-        (["w1", "w2", "--delay-us", "-1"], "'-1' is not a number of microseconds from 0"),
+        (["w1", "w2", "--delay-us", "-1"], "'-1' is not a number of microseconds >= 0"),
         (["w1", "w2", "--jitter-us", "5"], "--jitter-us 5: expected at most the delay, 0 us"),
-        (["w1", "w2", "--reorder-probability", "0.1"], "how long? Give --reorder-us, too"),
-        (["w1", "w2", "--queue-packets", "0"], "expected room for one packet or more"),
-        (["w1", "w2", "--rate-bps", "1e6"], "'1e6' is not a whole number from 0"),
+        (["w1", "w2", "--reorder-probability", "0.1"], "needs --reorder-us"),
+        (["w1", "w2", "--queue-packets", "0"], "expected at least 1"),
+        (["w1", "w2", "--rate-bps", "1e6"], "'1e6' is not an integer >= 0"),
         (["w1", "w2", "--drop-log", "/nonexistent"], "/nonexistent: No such file or directory"),
     ],
 )

@@ -124,7 +124,7 @@ def test_cc_is_stopped_when_it_takes_too_long(monkeypatch: pytest.MonkeyPatch) -
     cases = " ".join(f"case {i}: return x * {i};" for i in range(400_000))
     text = f"int f(int x); int f(int x) {{ switch (x) {{ {cases} }} return 0; }}"
     with (
-        pytest.raises(OverLimits, match="cannot translate the program within 120 s"),
+        pytest.raises(OverLimits, match="cannot compile the program within 120 s"),
         build.shared_object([], [Generated(text)]),
     ):
         pass

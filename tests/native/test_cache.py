@@ -136,7 +136,7 @@ def test_of_two_that_want_the_same_file_one_makes_it(
 def test_two_that_make_the_same_file_share_the_first(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file that somebody holds is never replaced by another one of its name."""
+    """A file in use is never replaced by another one of its name."""
     monkeypatch.setattr(cache, "_turn", lambda _: nullcontext())  # as where both have it
     both = threading.Barrier(2)
     seen = []

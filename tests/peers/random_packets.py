@@ -17,7 +17,7 @@ REPOSITORY = Path(__file__).parents[2]
 PANEL = (
     REPOSITORY / "telemark/backends/real/targets/panel.p4"
 )  # of any frame, to ports that are not here
-PROGRAMS = [*programs(), *sorted(REPOSITORY.glob("benchmarks/p4/*.p4"))]
+PROGRAMS = [*programs(), *sorted(REPOSITORY.glob("benchmarks/speed/p4/*.p4"))]
 DEEP = {"sai_router"}  # random entries of six tables in a row let no packet through
 PORTS, PORT_BITS = (*range(9), 255), 9
 SEEDS, ENTRIES, FRAMES = range(4), 12, 100

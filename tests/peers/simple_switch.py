@@ -134,7 +134,7 @@ class SimpleSwitch:
     def process(self, port: int, frame: bytes, time_ns: int, count: int) -> list[tuple[int, bytes]]:
         """Send a frame in at a time of its clock; wait until `count` have left, or a while.
 
-        Then until the process has nothing to do: a clone that recirculates, or waits for nobody to
+        Then until the process has nothing to do: a clone that recirculates, or waits for nothing to
         see it, would else be stamped with the time of the next frame.
         """
         while self._turns * TURN_NS + time_ns < self._last_ns:
@@ -238,7 +238,7 @@ class Twins:
         ours = self._engine.counter_read(name, index)
         deadline = time.monotonic() + TIMEOUT_S
         while (theirs := self._switch.counter_read(name, index)) != ours:
-            # Of a packet that it drops, nobody can tell when simple_switch has done so.
+            # There is no way to detect when simple_switch has dropped a packet.
             assert time.monotonic() < deadline, (
                 f"{name}[{index}]: minip4 {ours}, simple_switch {theirs}"
             )
@@ -250,7 +250,7 @@ class Twins:
         return ours
 
     def compare_state(self) -> None:
-        """All counters, and registers as wide as simple_switch can tell: Thrift's i64."""
+        """All counters, and registers as wide as simple_switch can return: Thrift's i64."""
         for name, counter in self._engine.program.counters.items():
             if counter.table is None:
                 for index in range(counter.size):

@@ -60,7 +60,7 @@ def bmv2_json(program: Path) -> dict[str, Any]:
 
 
 def twins(program: Path, ports: Sequence[int]) -> Twins:
-    """minip4's engine and simple_switch, to be held against each other."""
+    """minip4's engine and simple_switch, to be compared."""
     return Twins(Engine(bmv2_json(program)), bmv2_json(program), ports)
 
 

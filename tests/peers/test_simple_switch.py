@@ -1,6 +1,6 @@
 """Our programs on simple_switch and on minip4, side by side; where simple_switch is installed.
 
-Random entries and random frames, at times that both are told. The tests of p4src/ can do the same:
+Random entries and random frames, at times that both are given. The tests of p4src/ can do the same:
 P4_SWITCH=simple_switch python -m pytest tests/p4src
 """
 

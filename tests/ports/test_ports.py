@@ -348,7 +348,7 @@ def test_a_capture_that_cannot_be_written_is_reported(engine: Forwarder, tmp_pat
         ({1: "s1"}, "/nonexistent", "cannot create a capture in /nonexistent: No such file"),
     ],
 )
-def test_what_cannot_be_opened_is_told(
+def test_files_that_cannot_be_opened_are_reported(
     engine: Forwarder, ports: dict[int, str], folder: str | None, message: str
 ) -> None:
     with pytest.raises(DriverError, match=message):

@@ -1,4 +1,4 @@
-"""When frames arrived and left, as the real-time driver says: held against other clocks."""
+"""Receive and transmit times of the real-time driver, compared with other clocks."""
 
 import ctypes
 import time

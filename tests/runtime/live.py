@@ -58,7 +58,7 @@ async def finsy(folder: Path) -> None:
         assert 0 <= time.monotonic_ns() // 1000 - seen < 60_000_000
         (wide,) = [r.data async for r in sw.read(fy.P4RegisterEntry("wide", index=0))]
         assert wide == int.from_bytes(FRAME[6:12] + FRAME[:6] + bytes((0, 0, 0, 1)), "big")
-    left.send(FORWARDED)  # nobody controls the switch now
+    left.send(FORWARDED)  # the switch has no controller now
     assert right.receive() == FORWARDED
     counters = switch.stop()
     cpu = counters["cpu"]
@@ -127,7 +127,7 @@ async def start(folder: Path) -> None:
 
 
 async def control(folder: Path) -> None:
-    """Links and queues are changed while frames flow; the trace tells of each."""
+    """Links and queues are changed while frames flow; the trace has each frame."""
     sock, trace = folder / "s.sock", folder / "trace.txt"
     switch = Switch(folder, "--control", str(sock), "--trace", str(trace),
                     "--link", "2:rate_bps=1", "--queue", "2:depth=2", p4info=True)  # fmt: skip

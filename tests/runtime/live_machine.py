@@ -79,7 +79,7 @@ def to_port(number: int) -> fy.P4TableEntry:
 
 
 async def interfaces(folder: Path) -> None:
-    """Interfaces go down, are deleted and made anew under the switch: frames flow again."""
+    """Interfaces of the switch go down, are deleted and recreated: frames flow again."""
     switch = Switch(folder, p4info=True, stderr=subprocess.PIPE)
     told: list[str] = []
     listener = threading.Thread(target=told.extend, args=(switch.process.stderr,), daemon=True)

@@ -14,19 +14,19 @@ START_NS, MS = 10**9, 10**6
 DELAY_US = 10_000
 
 
-def through(stack: int, *, tells: bool = False) -> Engine:
+def through(stack: int, *, digests: bool = False) -> Engine:
     """From port 1 to 2 and back; a parsed packet has `stack` headers of 256 bytes, all in use.
 
-    With a digest of each packet, where it `tells`.
+    With a digest of each packet, where it `digests`.
     """
-    told = "digest<d_t>(1, {hdr.h.a});" if tells else ""
+    digest = "digest<d_t>(1, {hdr.h.a});" if digests else ""
     shift = " ".join(f"hdr.w[{i}].x = hdr.w[{i + 1}].x;" for i in range(stack - 1))
     return Engine(
         json_of(
             types=DEFAULTS["types"] + "header w_t { bit<2048> x; } struct d_t { bit<8> a; }",
             headers=f"h_t h; w_t[{max(stack, 1)}] w;",
             ingress="std.egress_spec = 3 - std.ingress_port; "
-            f"if (hdr.h.a == 77) {{ {shift} }} {told}",
+            f"if (hdr.h.a == 77) {{ {shift} }} {digest}",
         ),
         sanitize="SANITIZE" in os.environ,
     )
@@ -93,14 +93,14 @@ def test_programs_are_pushed_again_and_again_each_longer_and_shorter() -> None:
 @pytest.mark.parametrize(
     ("is_pushed", "outside", "ways"), [(True, 0, 2), (False, 1, 1)], ids=["digests", "frames"]
 )
-def test_what_comes_outside_the_first_partition_is_told(
+def test_packets_outside_the_first_partition_are_reported(
     is_pushed: bool, outside: int, ways: int
 ) -> None:
     """Of a program or an application that came there while a run on two threads was paused.
 
     Soon: partitions are then apart by no more than the link's delay.
     """
-    plain, telling = through(1), through(1, tells=True)
+    plain, digesting = through(1), through(1, digests=True)
     net = Net(plain, threads=2)
     for side, nodes in enumerate(zip(net.hosts, net.switches, strict=True)):
         for node in nodes:
@@ -111,7 +111,7 @@ def test_what_comes_outside_the_first_partition_is_told(
     assert len(net.virtual.partitions) == 2
     paused_ns = net.virtual.now_ns
     if is_pushed:
-        net.push(net.switches[outside], telling)
+        net.push(net.switches[outside], digesting)
         assert net.virtual.run(START_NS + 200 * MS) is Stop.CONTROL
         assert [*net.virtual.control_waiting()] == [net.switches[outside]]
     else:
@@ -120,23 +120,23 @@ def test_what_comes_outside_the_first_partition_is_told(
         assert [*net.virtual.inboxes.filled()] == [inbox]
     assert net.virtual.now_ns <= paused_ns + DELAY_US * 1000
     net.virtual.close()
-    for engine in (plain, telling):
+    for engine in (plain, digesting):
         engine.close()
 
 
 def test_what_was_not_asked_for_is_told_after_a_cut() -> None:
     """It waits in the first partition, which keeps it."""
-    plain, telling = through(1), through(1, tells=True)
+    plain, digesting = through(1), through(1, digests=True)
     net = Net(plain, threads=2)
     for side, nodes in enumerate(zip(net.hosts, net.switches, strict=True)):
         for node in nodes:
             net.virtual.place(node, side)
-    net.push(net.switches[0], telling)
+    net.push(net.switches[0], digesting)
     net.virtual.add_flow(FlowSpec(*net.hosts, 7, 1000, 5007, 0, 60, 9000, START_NS, 100_000))
     assert net.virtual.run(START_NS + 200 * MS) is Stop.CONTROL
     net.virtual.place(net.hosts[1], 1)
     assert net.virtual.run(START_NS + 200 * MS) is Stop.CONTROL
     assert [*net.virtual.control_waiting()] == [net.switches[0]]
     net.virtual.close()
-    for engine in (plain, telling):
+    for engine in (plain, digesting):
         engine.close()

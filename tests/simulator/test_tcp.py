@@ -122,7 +122,7 @@ def test_a_flow_that_stalls_fails() -> None:
     ("lost_ms", "last_ms", "again"),
     [
         # The last five, sent at 20 ms, are lost: at 40 the last is sent once more; what comes back
-        # at 50 tells of the other four, of which go out 1, 2, 1 (RFC 6937).
+        # at 50 reports the other four, of which go out 1, 2, 1 (RFC 6937).
         ((19, 21), 80, 5),
         # The first ten, and the probe at 30 ms: 210 ms later the first is sent again, then 2, 4, 5
         # (half of ten: slow start ends) and the rest.
@@ -296,7 +296,7 @@ def test_tshark_has_nothing_to_complain_of(kind: str, tmp_path: Path) -> None:
 
 
 def test_a_window_that_seems_closed_is_probed() -> None:
-    """As a forged answer to the SYN says it is: nothing else would ever tell of it."""
+    """As in a forged answer to the SYN, which is the only message about it."""
     line = Line({"delay_us": 1000}, {"delay_us": 0})
     answer = Ether(src=MAC[1], dst=MAC[0]) / IP(src=ADDRESS[1], dst=ADDRESS[0]) / TCP(
         sport=5001, dport=49152, flags="SA", seq=77, ack=2**32 - 4999, window=0,

@@ -67,7 +67,7 @@ def test_a_flow_is_silent_in_turns() -> None:
                       rate_bps=8e6)  # fmt: skip
     line.run()
     result = line.virtual.connections.result(number)
-    for cycle in range(4):  # a million bytes a second, for half a second each
+    for cycle in range(4):  # 10^6 bytes/s, for half a second each
         assert received_by(result, cycle + 0.55) == pytest.approx(
             (cycle + 1) * 500_000, abs=2 * SEGMENT
         )
@@ -129,7 +129,7 @@ def window_before_and_after_a_lost_tail(kind: str) -> tuple[int, int]:
 
 
 def test_a_probe_of_what_was_only_late_leaves_the_window() -> None:
-    """RFC 8985, 7.4: that both copies came is told after what acknowledges the first."""
+    """RFC 8985, 7.4: a duplicate is reported after the acknowledgement of the first copy."""
     line = Line({"delay_us": DELAY_US}, back={"delay_us": DELAY_US})
     number = line.tcp(30 * 5 * SEGMENT, request_bytes=5 * SEGMENT, response_bytes=1,
                       think_ns=10**8)  # fmt: skip

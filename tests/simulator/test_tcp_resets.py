@@ -27,7 +27,7 @@ def send(line: Line, of: int, after_ms: float, data: int = 0, **fields: object) 
 
 
 def answers(folder: Path, *, listens: bool = False, **fields: object) -> list[Packet]:
-    """What h1 gets for a segment to h2, where nobody listens, or nobody has asked yet."""
+    """The answer to a segment from h1 to h2 without a listener or a connection."""
     line = Line(LATE, captures=folder)
     if listens:
         line.tcp(1000, start_ns=START_NS + 2 * 10**9)
@@ -88,7 +88,7 @@ def test_only_who_has_seen_the_syn_refuses_it(flags: str, acknowledged: int, end
     result = finished(line, flow)
     assert (result.was_reset, result.has_failed, result.is_acknowledged) == (ends, ends, not ends)
     assert len(result.received) == (0 if ends else 1)
-    assert line.virtual.next_ns is None  # the other end is told that this one is gone
+    assert line.virtual.next_ns is None  # the other end is notified
     line.virtual.close()
 
 

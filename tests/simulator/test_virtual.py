@@ -72,7 +72,7 @@ def test_frames_beyond_the_memory_end_the_run() -> None:
     line.virtual.send_frames(line.hosts[0], [START_NS + 10**6] * 2, [bytes(60)] * 2)
     assert line.virtual.run(START_NS + 10**9) is Stop.SHORT
     assert line.virtual.run(START_NS + 10**9) is Stop.SHORT
-    with pytest.raises(EngineError, match="memory is short"):
+    with pytest.raises(EngineError, match="out of memory"):
         line.virtual.flow_result(flow)
     line.virtual.close()
 
@@ -198,10 +198,10 @@ def test_a_host_answers_pings(tmp_path: Path) -> None:
     [
         (Ether(src=MAC[0], dst="00:00:00:00:00:09") / IP(dst=ADDRESS[1]), "other_addresses"),
         (ETHER / IP(dst="10.0.0.9") / UDP(), "other_addresses"),
-        (TO_H2 / UDP(dport=9) / b"nobody", "unclaimed"),
-        (TO_H2 / UDP(dport=9, chksum=1) / b"nobody", "checksum_errors"),
-        (TO_H2 / UDP(dport=9, len=4) / b"nobody", "checksum_errors"),
-        (TO_H2 / UDP(dport=9, len=400) / b"nobody", "checksum_errors"),
+        (TO_H2 / UDP(dport=9) / b"closed", "unclaimed"),
+        (TO_H2 / UDP(dport=9, chksum=1) / b"closed", "checksum_errors"),
+        (TO_H2 / UDP(dport=9, len=4) / b"closed", "checksum_errors"),
+        (TO_H2 / UDP(dport=9, len=400) / b"closed", "checksum_errors"),
         (TO_H2 / ICMP(chksum=1), "checksum_errors"),
         (ETHER / IP(src=ADDRESS[0], dst=ADDRESS[1], chksum=1) / UDP(), "header_errors"),
         (ETHER / IP(src=ADDRESS[0], dst=ADDRESS[1], len=900) / UDP(), "header_errors"),
@@ -221,7 +221,7 @@ def test_what_a_host_does_not_take_is_counted(frame: Packet, counter: str, tmp_p
 
 
 def test_runts_do_no_harm(tmp_path: Path) -> None:
-    whole = bytes(TO_H2 / UDP(dport=9) / b"nobody")
+    whole = bytes(TO_H2 / UDP(dport=9) / b"closed")
     cut = [whole[:length] for length in range(len(whole))]
     _, counters = exchanged(tmp_path, *cut)
     assert counters["received"] == len(cut)
@@ -286,6 +286,6 @@ def test_a_network_that_has_ended_is_not_asked(ask: Callable[[Virtual], object])
     """Its memory is another's by then."""
     line = Line({})
     line.virtual.close()
-    with pytest.raises(EngineError, match="the network has ended: ask it inside its `with` block"):
+    with pytest.raises(EngineError, match="the network has ended: use it inside its `with` block"):
         ask(line.virtual)
     line.virtual.close()

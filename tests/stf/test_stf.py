@@ -108,9 +108,9 @@ MALFORMED = {
     "no such group": ("mc_node_create 1 2\nmc_node_associate 1 0", "no group 1"),
     "no such node": ("mc_mgrp_create 1\nmc_node_associate 1 0", "no node 0"),
     "no value for a key": ("add t first drop()", "'first': expected FIELD:VALUE"),
-    "a quote without its end": ('add "t first:1 drop()', "bad.stf:1: error: add"),
+    "unterminated quote": ('add "t first:1 drop()', "bad.stf:1: error: add"),
     "quotes around what is not there": ('add "t" "nope":1 "drop"()', "key of table I.t 'nope'"),
-    "a wildcard that is no prefix": ("add t c:0x0*0* drop()", "is no prefix"),
+    "a wildcard that is not a prefix": ("add t c:0x0*0* drop()", "is not a prefix"),
 }
 
 
@@ -184,7 +184,7 @@ def test_json_that_is_no_program_is_refused_as_the_switch_does(
     script.write_text("")
     for arguments in (["test", str(program), str(script)], ["switch", str(program)]):
         assert main(arguments) == 2
-        assert "e.json: expected BMv2 JSON: its root is no object" in capsys.readouterr().err
+        assert "e.json: expected BMv2 JSON, whose root is an object" in capsys.readouterr().err
 
 
 def test_a_packet_that_goes_round_for_ever_is_told_from_its_start(
@@ -205,7 +205,7 @@ def test_a_packet_that_goes_round_for_ever_is_told_from_its_start(
     assert lines[0].startswith("    packet 1: in at port 1, 4 bytes")
     assert any("recirculated" in line for line in lines)
     assert lines[20:] == ["    ..."]
-    assert "round.stf:1: error: packets go round in the switch for ever" in shown.err
+    assert "round.stf:1: error: packets circulate in the switch endlessly" in shown.err
 
 
 def test_clocks_begin_at_zero(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_a_record_that_the_buffer_has_no_room_for_goes_into_the_other_one(
 def test_a_flush_leaves_a_buffer_alone_that_is_being_saved(
     captures: Captures, tmp_path: Path
 ) -> None:
-    """The file is a pipe that nobody empties, so the writer stands in the midst of a buffer."""
+    """The file is a pipe without a reader, so the writer blocks within a buffer."""
     os.mkfifo(tmp_path / "pipe")
     end = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     capture = captures.open(tmp_path / "pipe")

@@ -1,4 +1,4 @@
-"""The link component alone: times to the nanosecond, the dice against their law, and its books."""
+"""The link component: exact times in ns, distributions of random numbers, and accounting."""
 
 import ctypes
 import math

@@ -90,7 +90,7 @@ def test_a_narrow_packet_that_is_still_in_use_counts(pool: Pool) -> None:
 
 
 def test_rooms_double_once_there_are_packets(pool: Pool) -> None:
-    """Or a controller could have all packets made anew, by programs a byte longer each time."""
+    """Otherwise a controller could force reallocation, by programs a byte longer each time."""
     pool.library.packet_pool_widen(pool.pool, 101)
     first = pool.take()
     assert first.phv_size == 101, "exactly, as long as there are none"

@@ -67,7 +67,7 @@ def await_true(condition: Callable[[], bool]) -> None:
     """Wait until a condition holds."""
     deadline = time.monotonic() + TIMEOUT_S
     while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
+        assert time.monotonic() < deadline, "timed out"
         time.sleep(0.005)
 
 

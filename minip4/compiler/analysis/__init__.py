@@ -1,4 +1,4 @@
-"""What a checked program says that it probably should not: see minip4.compiler.warnings."""
+"""Static analysis that warns of probable mistakes, see minip4.compiler.warnings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minip4.compiler.analysis.walk import all_nodes
 
 
 def warn_of_mistakes(program: syntax.Program) -> None:
-    """Adds to the program's warnings; the program must have been checked."""
+    """Add warnings to a checked program."""
     nodes = list(all_nodes(program))
     check_uses(program, nodes)
     check_calls(nodes, program.warnings)

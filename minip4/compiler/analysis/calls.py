@@ -1,4 +1,4 @@
-"""Arguments of calls that are allowed, and do less than one may think."""
+"""Warnings about valid calls whose arguments have less effect than expected."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PRESERVING = "_preserving_field_list"  # functions of v1model whose last argume
 
 
 def check_calls(nodes: Collection[syntax.Node], warnings: Warnings) -> None:
-    """Adds to the warnings what it finds among the nodes of a program."""
+    """Add warnings about the calls among the nodes of a program."""
     calls = [node for node in nodes if isinstance(node, syntax.Call)]
     for call in calls:
         _check_overlap(call, warnings)
@@ -39,7 +39,7 @@ def _preserves(call: syntax.Call) -> bool:
 
 
 def _check_overlap(call: syntax.Call, warnings: Warnings) -> None:
-    """Two out arguments with storage in common: what the last one gives is what counts (6.8)."""
+    """Warn of out arguments with common storage: the last one decides the value (6.8)."""
     places = [
         (a, place)
         for p, a in zip(call.parameters, call.arguments, strict=False)

@@ -1,4 +1,4 @@
-"""Cases of a select, and entries of a table, that an earlier one takes everything from."""
+"""Unreachable cases of a select and entries of a table, covered by an earlier one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Row = tuple[syntax.Node, list[Keyset]]
 
 
 def check_coverage(program: syntax.Program) -> None:
-    """Adds to the program's warnings."""
+    """Add warnings to the program."""
     for d in program.declarations:
         if isinstance(d, syntax.ParserDeclaration):
             for state in d.states:
@@ -48,7 +48,10 @@ def _check_select(select: syntax.Select, program: syntax.Program) -> None:
 def _check_entries(
     table: syntax.Table, entries: list[syntax.Entry], program: syntax.Program
 ) -> None:
-    """Where priorities are not given, they follow the order (14.2.1.4); prefixes have none."""
+    """Check entries.
+
+    Without given priorities, their order decides (14.2.1.4); prefixes have none.
+    """
     if any(k.match_kind == "lpm" for k in table.keys) or any(e.priority for e in entries):
         return
     of = [k.expression.type for k in table.keys]
@@ -59,7 +62,7 @@ def _check_entries(
 
 
 def covered(rows: Iterable[Row]) -> Iterator[tuple[syntax.Node, syntax.Node]]:
-    """Each row of keysets that a single earlier row covers, and that row."""
+    """Yield each row of keysets that a single earlier row covers, with that row."""
     by_masks: dict[tuple[int, ...], dict[tuple[int, ...], syntax.Node]] = {}
     ranges: list[Row] = []
     for node, keys in rows:
@@ -95,7 +98,7 @@ def _covering(
 
 
 def _keysets(keys: list[syntax.Expression], of: list[Type]) -> list[Keyset] | None:
-    """One for each type; None where they are known at run time only (a value_set)."""
+    """Return one keyset per type; None if it is known at run time only (a value_set)."""
     if len(keys) == 1 and isinstance(keys[0], syntax.DontCare):
         keys = keys * len(of)
     if len(keys) != len(of):
@@ -126,7 +129,7 @@ def _keyset(e: syntax.Expression, of: Type) -> Keyset | None:
 
 
 def number_of(value: syntax.Constant | None) -> int | None:
-    """What a constant is at run time, members of enums and errors included."""
+    """Return the number of a constant at run time, including members of enums and errors."""
     if isinstance(value, (syntax.EnumMember, syntax.ErrorMember)):
         return value.number
     return int(value) if isinstance(value, (int, bool)) else None

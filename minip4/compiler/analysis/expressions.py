@@ -1,4 +1,4 @@
-"""What evaluating an expression needs and changes: values read, headers accessed, conditions."""
+"""Effects of evaluating an expression: values read, headers accessed, conditions."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from minip4.compiler.warnings import Kind, Warnings
 
 @dataclass(slots=True)
 class Applied:
-    """States after `table.apply()`: for each action, and for whether an entry was hit.
+    """States after `table.apply()`: per action, and for hit and miss.
 
-    `implicit` is that of NoAction where the program names no default action.
+    `implicit` is that of NoAction if the program names no default action.
     """
 
     by_action: dict[syntax.Declaration, State | None]
@@ -28,9 +28,9 @@ class Applied:
 
 
 class ExpressionFlow(ABC):
-    """Methods take the state before an expression, and give the one after it.
+    """Methods that take the state before an expression and return the state after it.
 
-    They may change the state that they are given; None stands for a point that nothing reaches.
+    They may change the given state; None is an unreachable point.
     """
 
     def __init__(self, warnings: Warnings) -> None:
@@ -54,7 +54,7 @@ class ExpressionFlow(ABC):
     # ------------------------------------------------------------ reading
 
     def expression(self, e: syntax.Expression, s: State | None) -> State | None:
-        """Evaluates an expression."""
+        """Evaluate an expression."""
         if s is None or e.constant is not None:
             return s
         if isinstance(e, syntax.Call):
@@ -77,7 +77,7 @@ class ExpressionFlow(ABC):
         return s
 
     def inside(self, e: syntax.Expression, s: State | None) -> State | None:
-        """What naming a place needs: indices, and headers that are valid."""
+        """Evaluate the indices and check the headers of a place."""
         if s is not None and isinstance(e, (syntax.Member, syntax.Index)):
             s = self.inside(e.base, s)
             if isinstance(e, syntax.Index):
@@ -89,7 +89,7 @@ class ExpressionFlow(ABC):
         return s
 
     def access(self, header: syntax.Expression, s: State) -> None:
-        """A field of the header is read or written."""
+        """Read or write a field of the header."""
         place = place_of(header)
         if place is None or self.is_key:
             return
@@ -104,7 +104,10 @@ class ExpressionFlow(ABC):
         s.assign(place.path, header.type)  # to say it once
 
     def read(self, path: Path, e: syntax.Expression, s: State) -> None:
-        """A value is used; of a compound one, headers may be invalid, but not its other fields."""
+        """Read a value.
+
+        In a compound value, headers may be invalid, but other fields must be set.
+        """
         for value, is_in_header in values_in(path, e.type) if s.unset else ():
             if value in s.unset and not is_in_header:
                 name = ".".join([e.source.text, *map(str, value[len(path) :])])
@@ -114,7 +117,7 @@ class ExpressionFlow(ABC):
     # ------------------------------------------------------------ writing
 
     def write(self, e: syntax.Expression, s: State | None) -> State | None:
-        """All of the place gets a value, by an assignment or an out argument."""
+        """Set all of a place, by an assignment or an out argument."""
         s = self.inside(e, s)
         place = place_of(e)
         if s is not None and place is not None:
@@ -125,7 +128,7 @@ class ExpressionFlow(ABC):
     # ------------------------------------------------------------ conditions
 
     def condition(self, e: syntax.Expression, s: State | None) -> tuple[State | None, State | None]:
-        """The states where the condition holds, and where it does not."""
+        """Return the states where the condition is true and where it is false."""
         if isinstance(e.constant, bool):
             return (s, None) if e.constant else (None, s)
         if s is None:
@@ -162,7 +165,7 @@ class ExpressionFlow(ABC):
         return join(holds, also_holds), join(fails, also_fails)
 
     def validity_test(self, e: syntax.Call, s: State) -> tuple[State | None, State | None]:
-        """`header.isValid()`: of a union, one member or the other is valid."""
+        """Evaluate `header.isValid()`: of a union, any member may be valid."""
         place = None if e.object is None else place_of(e.object)
         if e.object is None or place is None:
             return s, s.copy()
@@ -173,7 +176,7 @@ class ExpressionFlow(ABC):
         return holds, s.test(headers, is_valid=False)
 
     def applied(self, e: syntax.Expression, s: State) -> Applied:
-        """`table.apply()`, of which `.hit`, `.miss` or `.action_run` is asked."""
+        """Apply a table whose `.hit`, `.miss` or `.action_run` is used."""
         assert isinstance(e, syntax.Call)
         assert isinstance(e.declaration, syntax.Table)
         return self.table_apply(e.declaration, s)
@@ -220,7 +223,7 @@ class ExpressionFlow(ABC):
         return after
 
     def only_one(self, e: syntax.Expression, s: State) -> None:
-        """A member of a union becomes valid: the others do not stay so (8.20)."""
+        """Make a member of a union valid and the others invalid (8.20)."""
         place = place_of(e)
         if isinstance(e, syntax.Member) and isinstance(e.base.type, types.HeaderUnion) and place:
             for header in headers_in(place.path[:-1], e.base.type):
@@ -233,7 +236,7 @@ def _is_logical(e: syntax.Expression) -> bool:
 
 
 def _root_type(e: syntax.Expression) -> Type:
-    """The type of what place_of() names: slices are part of a value, elements of a stack."""
+    """Return the type of a place: slices are part of a value, elements part of a stack."""
     while isinstance(e, (syntax.Slice, syntax.PartSelect)):
         e = e.base
     return e.type

@@ -1,8 +1,8 @@
-"""Values that may be used before they are set, and fields of headers that may be invalid.
+"""Uninitialized values and fields of invalid headers: a data-flow analysis.
 
-Follows each parser, control and function along all ways through it, as p4c does: parameters that
-come in are set and their headers valid, and what one condition rules out, another one may not.
-Actions and tables are followed where they are called, functions and other controls are not.
+Follows each parser, control and function along all paths, as p4c does: in parameters are set and
+their headers valid, and a condition may restrict later ones. Actions and tables are analysed at
+their calls; functions and other controls are not.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from minip4.compiler.warnings import Warnings
 
 
 def check_values(program: syntax.Program) -> None:
-    """Adds to the program's warnings."""
+    """Add warnings to the program."""
     for d in program.declarations:
         if isinstance(d, syntax.Function) and d.body is not None:
             Flow(program.warnings).function(d, d.body)
@@ -33,7 +33,7 @@ def check_values(program: syntax.Program) -> None:
 
 @dataclass(slots=True)
 class Exits:
-    """States with which a body is left, other than by its end."""
+    """States at exits of a body other than its end."""
 
     returned: list[State] = field(default_factory=list)
     broken: list[State] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Exits:
 
 
 class Flow(ExpressionFlow):
-    """One parser, control or function."""
+    """Analysis of one parser, control or function."""
 
     def __init__(self, warnings: Warnings) -> None:
         super().__init__(warnings)
@@ -85,7 +85,7 @@ class Flow(ExpressionFlow):
         self, d: syntax.Declaration, parameters: list[syntax.Parameter], s: State | None,
         body: syntax.Block,
     ) -> State | None:  # fmt: skip
-        """Follows a body to its end and its returns, where out parameters must be set."""
+        """Follow a body to its end and its returns, where out parameters must be set."""
         outer, self.exits = self.exits, Exits()
         s = join_all([self.statement(body, s), *self.exits.returned])
         self.exits = outer
@@ -103,7 +103,7 @@ class Flow(ExpressionFlow):
                     s.unset.discard(value)
 
     def parser(self, d: syntax.ParserDeclaration) -> None:
-        """Goes round until nothing new is found out of any state, and then tells what it sees."""
+        """Iterate over the states until a fixed point is reached, then report warnings."""
         start = next(state for state in d.states if state.name == "start")
         before: dict[syntax.State, State | None] = {start: self.entered(d.parameters, d.locals)}
         order = {state: i for i, state in enumerate(_forward_order(start))}
@@ -168,7 +168,7 @@ class Flow(ExpressionFlow):
     def assign(
         self, left: syntax.Expression, right: syntax.Expression, s: State | None
     ) -> State | None:
-        """`left = right`: a copy is as far set and valid as what it is a copy of."""
+        """Evaluate `left = right`: the copy is set and valid where the original is."""
         to, of = place_of(left), left.type
         if to is None or not isinstance(of, (types.StructLike, types.Stack)):
             return self.write(left, self.expression(right, s))
@@ -203,7 +203,7 @@ class Flow(ExpressionFlow):
             self.exits.returned.append(after)
 
     def switch(self, statement: syntax.Switch, s: State) -> State | None:
-        """Labels without a body lead to the next one that has one; no label may match."""
+        """Evaluate a switch: labels without a body use the next one; possibly no label matches."""
         e = statement.expression
         if isinstance(e.type, types.ActionRun) and isinstance(e, syntax.Member):
             applied = self.applied(e.base, s)
@@ -251,10 +251,10 @@ class Flow(ExpressionFlow):
         self, statement: syntax.For | syntax.ForIn, entered: State | None,
         once: Callable[[State | None], tuple[State | None, State | None]],
     ) -> State | None:  # fmt: skip
-        """Goes round until the state before the body stays as it is; each state before it once, as
-        loops around this one come here again and again.
+        """Iterate until the state before the body is stable.
 
-        `once` gives the states after a round, and where the loop ends instead of another one.
+        Each state is visited once, since nested loops return here repeatedly. `once` returns the
+        states after an iteration and at the end of the loop.
         """
         if entered is None:
             return None
@@ -268,7 +268,7 @@ class Flow(ExpressionFlow):
     def rounds(
         self, entered: State, once: Callable[[State | None], tuple[State | None, State | None]]
     ) -> tuple[State | None, list[State]]:
-        """States behind the loop, and where it returns."""
+        """Return the states behind the loop and at its returns."""
         outer, was_silent = self.exits, self.is_silent
         before: State | None = entered
         self.is_silent = True
@@ -290,7 +290,7 @@ class Flow(ExpressionFlow):
     def action_call(
         self, action: syntax.Action, arguments: list[syntax.Expression | None], s: State | None
     ) -> State | None:
-        """Follows the action's body; each state before it once."""
+        """Follow the body of the action, once per state before it."""
         for p, a in zip(action.parameters, arguments, strict=True):
             s = self.copy_in(p, a, s)
         if s is None:
@@ -329,7 +329,7 @@ class Flow(ExpressionFlow):
         return self.expression(a, s)
 
     def table_apply(self, table: syntax.Table, s: State) -> Applied:
-        """Which action runs is up to the control plane, where the program does not fix it."""
+        """Apply a table: the control plane chooses the action, unless the program does."""
         entered: State | None = s
         self.is_key = True
         for key in table.keys:
@@ -359,8 +359,10 @@ class Flow(ExpressionFlow):
 
 
 def _forward_order(start: syntax.State) -> list[syntax.State]:
-    """All states that can be reached, each behind those that lead to it, but for ways back: so that
-    each is looked at when all is known that comes before it (reverse postorder)."""
+    """Return the reachable states in reverse postorder.
+
+    Predecessors come first, except for back edges.
+    """
     seen, left = {start}, []
     open_states = [(start, iter(targets(start)))]
     while open_states:

@@ -1,4 +1,4 @@
-"""Where values live: a declaration and the fields on the way to a part of it."""
+"""Places: the storage of a value as a declaration and the path of fields in it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Path = tuple[syntax.Declaration | str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Storage that an expression names; `is_part`: an element of a stack, or some bits of it."""
+    """The storage of an expression; `is_part`: an element of a stack, or some bits."""
 
     path: Path
     is_part: bool = False
 
 
 def place_of(e: syntax.Expression) -> Place | None:
-    """The place of an expression; None if it is no variable, parameter or part of one."""
+    """Return the place of an expression; None if it is not a variable, parameter or part of one."""
     if isinstance(e, syntax.Name):
         is_stored = isinstance(e.declaration, (syntax.VariableDeclaration, syntax.Parameter))
         return Place((e.declaration,)) if is_stored and e.declaration is not None else None
@@ -41,18 +41,18 @@ def place_of(e: syntax.Expression) -> Place | None:
 
 
 def values_in(path: Path, of: Type) -> list[tuple[Path, bool]]:
-    """Paths of the plain values below a path, and whether each is within a header."""
+    """Yield the paths of plain values below a path, and whether each is in a header."""
     return [((*path, *inner), is_inside) for inner, is_inside in _parts(of).values]
 
 
 def headers_in(path: Path, of: Type) -> list[Path]:
-    """Paths of the headers below a path, or at it."""
+    """Yield the paths of headers at or below a path."""
     return [(*path, *inner) for inner in _parts(of).headers]
 
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """What values_in() and headers_in() give, relative to the value itself."""
+    """The results of values_in() and headers_in(), relative to the value."""
 
     values: list[tuple[tuple[str, ...], bool]]
     headers: list[tuple[str, ...]]
@@ -77,5 +77,5 @@ def _parts(of: Type) -> _Parts:
 
 
 def written(path: Path) -> str:
-    """A path as the program would write it."""
+    """Return a path in P4 syntax."""
     return ".".join(part if isinstance(part, str) else part.name for part in path)

@@ -1,4 +1,4 @@
-"""What is known of variables and headers at one point of a program."""
+"""The analysis state of variables and headers at one point of a program."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from minip4.compiler.types import Type
 
 @dataclass(slots=True)
 class State:
-    """Over all ways that lead here.
+    """The state over all paths to a point.
 
-    `unset`: values that may never have been given one. `invalid`: headers that may be invalid by
-    what the program did, True if they are on every way; all others may well be valid. `tested`:
-    what conditions around this point say about headers, True if valid; it outweighs `invalid`.
+    `unset`: values that may be unset. `invalid`: headers that may be invalid because of the
+    program, True if they are on every path; other headers may be valid. `tested`: validity known
+    from enclosing conditions, True if valid; it overrides `invalid`.
     """
 
     unset: set[Path] = field(default_factory=set)
@@ -26,18 +26,18 @@ class State:
         return State(set(self.unset), dict(self.invalid), dict(self.tested))
 
     def frozen(self) -> tuple[object, ...]:
-        """The same, to be looked up."""
+        """Return a hashable copy."""
         of_headers = frozenset(self.invalid.items()), frozenset(self.tested.items())
         return (frozenset(self.unset), *of_headers)
 
     def clear(self, path: Path, of: Type) -> None:
-        """As a variable without an initial value: nothing is set, headers are invalid (8.17)."""
+        """Set as a variable without initial value: unset, headers invalid (8.17)."""
         self.unset |= {value for value, _ in values_in(path, of)}
         for header in headers_in(path, of):
             self.set_validity(header, is_valid=False)
 
     def assign(self, path: Path, of: Type) -> None:
-        """All values are set, headers valid."""
+        """Mark all values as set and headers as valid."""
         if self.unset:
             self.unset.difference_update([value for value, _ in values_in(path, of)])
         if self.invalid or self.tested:
@@ -45,7 +45,7 @@ class State:
                 self.set_validity(header, is_valid=True)
 
     def copy_part(self, to: Path, path: Path, of: Type) -> None:
-        """Assigns `to` what is at `path`."""
+        """Copy the state of `path` to `to`."""
         was = self.copy()
         self.assign(to, of)
         for value, _ in values_in(path, of):
@@ -59,7 +59,7 @@ class State:
                 self.tested[target] = was.tested[header]
 
     def set_validity(self, header: Path, *, is_valid: bool) -> None:
-        """After setValid() or setInvalid()."""
+        """Apply setValid() or setInvalid()."""
         self.tested.pop(header, None)
         if is_valid:
             self.invalid.pop(header, None)
@@ -67,7 +67,7 @@ class State:
             self.invalid[header] = True
 
     def test(self, headers: Iterable[Path], *, is_valid: bool) -> State | None:
-        """Where a condition says so; None where that cannot be."""
+        """Return the state where a condition about validity holds; None if it cannot hold."""
         for header in headers:
             if is_valid and header not in self.tested and self.invalid.get(header):
                 return None
@@ -75,7 +75,7 @@ class State:
         return self
 
     def is_invalid(self, header: Path) -> bool | None:
-        """Whether it is: True, False if it may be, None if nothing speaks for it."""
+        """Return True, False if it may be invalid, or None if there is no evidence."""
         if header in self.tested:
             return None if self.tested[header] else True
         return self.invalid.get(header)
@@ -86,7 +86,7 @@ def copied(s: State | None) -> State | None:
 
 
 def join(a: State | None, b: State | None) -> State | None:
-    """Where two ways meet; None is a way that nothing takes."""
+    """Merge the states of two paths; None is an unreachable path."""
     if a is None or b is None:
         return b if a is None else a
     headers = {**a.invalid, **b.invalid}

@@ -1,7 +1,7 @@
-"""Declarations that nothing refers to, and parser states that nothing leads to.
+"""Unused declarations and unreachable parser states.
 
-Types and constants outside of controls and parsers may be there for other programs, and so may
-whatever an included file declares.
+Types and constants outside of controls and parsers may be used by other programs, and so may all
+declarations of included files.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WORDS = {
 
 
 def check_uses(program: syntax.Program, nodes: Iterable[syntax.Node]) -> None:
-    """Adds to the program's warnings; `nodes` are all of it."""
+    """Add warnings to the program; `nodes` are all of its nodes."""
     used = set(_used(nodes))
     for d in _declared(program):
         word = _WORDS.get(type(d))
@@ -34,7 +34,7 @@ def check_uses(program: syntax.Program, nodes: Iterable[syntax.Node]) -> None:
 
 
 def check_states(program: syntax.Program) -> None:
-    """Adds to the program's warnings."""
+    """Add warnings to the program."""
     for d in program.declarations:
         if isinstance(d, syntax.ParserDeclaration):
             _check_parser(d, program)
@@ -52,24 +52,24 @@ def _check_parser(d: syntax.ParserDeclaration, program: syntax.Program) -> None:
     for state in d.states:
         if state not in reached:
             program.warnings.add(
-                "unreachable", f"nothing leads to state {state.name!r}", state.source
+                "unreachable", f"state {state.name!r} is unreachable", state.source
             )
         elif state.transition is None:
             message = f"state {state.name!r} has no transition, and so rejects"
             program.warnings.add("parser-transition", message, state.source, "transition ...;")
     if "accept" not in names:
-        program.warnings.add("unreachable", f"parser {d.name!r} never accepts", d.source)
+        program.warnings.add("unreachable", f"parser {d.name!r} never reaches accept", d.source)
 
 
 def targets(state: syntax.State) -> list[syntax.Goto]:
-    """Where a state's transition may lead."""
+    """Return the possible next states of a transition."""
     if isinstance(state.transition, syntax.Select):
         return [case.target for case in state.transition.cases]
     return [] if state.transition is None else [state.transition]
 
 
 def _is_meant(d: syntax.Declaration, program: syntax.Program) -> bool:
-    """Whether it says itself, or by its place, that it need not be used."""
+    """Whether an annotation or the context marks a declaration as possibly unused."""
     no_warning = d.annotation("noWarn")
     if d.name.startswith("__") or (no_warning is not None and "unused" in no_warning.values):
         return True
@@ -79,7 +79,7 @@ def _is_meant(d: syntax.Declaration, program: syntax.Program) -> bool:
 
 
 def _declared(program: syntax.Program) -> Iterator[syntax.Declaration]:
-    """What the user's program declares; of parameters, those that a control plane gives."""
+    """Yield the declarations of the user's program; of parameters, those of the control plane."""
     todo: list[syntax.Node] = [d for d in program.declarations if not d.source.file.is_system]
     while todo:
         node = todo.pop()
@@ -98,7 +98,7 @@ def _declared(program: syntax.Program) -> Iterator[syntax.Declaration]:
 
 
 def _used(nodes: Iterable[syntax.Node]) -> Iterator[syntax.Declaration | None]:
-    """What anything refers to by its name."""
+    """Return all declarations that are referenced by name."""
     for node in nodes:
         if isinstance(node, (syntax.Name, syntax.TypeName, syntax.Call)):
             yield node.declaration

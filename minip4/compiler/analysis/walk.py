@@ -1,4 +1,4 @@
-"""Every node of the user's part of a checked program."""
+"""Iteration over the nodes of the user's part of a checked program."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from minip4.compiler import syntax
 
 
 def all_nodes(program: syntax.Program) -> Iterator[syntax.Node]:
-    """In no order; arguments as they are written, and as the checker converted them."""
+    """Yield all nodes in no order; arguments as written and as converted by the checker."""
     todo: list[syntax.Node] = [d for d in program.declarations if not d.source.file.is_system]
     while todo:
         node = todo.pop()

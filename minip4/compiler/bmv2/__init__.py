@@ -1,4 +1,4 @@
-"""The back end: a lowered program as BMv2 JSON (docs/JSON_format.md of behavioral-model)."""
+"""The back end: converts a lowered program to BMv2 JSON (behavioral-model, docs/JSON_format.md)."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _storage(program: ir.Program) -> Json:
 
 
 def _header_type(number: int, t: ir.HeaderType, *, is_metadata: bool) -> Json:
-    """Types of metadata are padded to whole bytes, as BMv2 wants them; headers are that already."""
+    """Return a header type; metadata types are padded to whole bytes, as BMv2 requires."""
     has_varbit = any(f.is_varbit for f in t.fields)
     width = sum(f.width_bits for f in t.fields)
     fields = [

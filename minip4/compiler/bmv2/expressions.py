@@ -1,8 +1,8 @@
-"""Expressions as BMv2 JSON (docs/JSON_format.md, "The type value object").
+"""Expressions in BMv2 JSON (docs/JSON_format.md, "The type value object").
 
-BMv2 computes with unlimited precision and only truncates what it stores, and it keeps booleans
-and data apart: operations that can leave the range of their type are masked here, and conversions
-(d2b, b2d) put in.
+BMv2 computes with unlimited precision and truncates only stored values, and it distinguishes
+booleans and data: operations that can leave the range of their type are masked here, and
+conversions (d2b, b2d) are inserted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _IN_RANGE = ("&", "|", "^", ">>", "==", "!=", "<", "<=", ">", ">=", "&&", "||")
 
 
 def hexstr(value: int, width_bits: int = 0) -> str:
-    """`0x0a`, padded to the bytes of the width (not at all if 0); `-0x01` if negative."""
+    """Return `0x0a`, padded to the bytes of the width (0: no padding); `-0x01` if negative."""
     digits = 2 * ((width_bits + 7) // 8)
     return f"{'-' if value < 0 else ''}0x{abs(value):0{digits}x}"
 
@@ -46,7 +46,7 @@ def _operation(op: str, left: Json | None, right: Json) -> Json:
 
 
 def expression(e: ir.Expression) -> Json:
-    """What can stand inside another expression; boolean if `e` is."""
+    """Return an operand of another expression; boolean if `e` is."""
     plain = _plain(e)
     if e.type == BOOL and isinstance(e, _STORED):
         return _operation("d2b", None, plain)
@@ -88,7 +88,7 @@ def _plain(e: ir.Expression) -> Json:
 
 
 def in_range(value: Json, of: Bits) -> Json:
-    """The value reduced to the range of the type."""
+    """Return the value reduced to the range of the type."""
     if of.signed:
         return _operation("two_comp_mod", value, data(of.width))
     return _operation("&", value, data((1 << of.width) - 1, of.width))
@@ -122,8 +122,10 @@ def _binary(e: ir.Binary) -> Json:
 
 
 def _bounded_shift(e: ir.Binary) -> ir.Expression:
-    """The shift with amounts above 255 handled apart: as BMv2 computes with unlimited precision, an
-    amount out of a packet must not decide how large a number becomes."""
+    """Return a shift with separate treatment of amounts above 255.
+
+    BMv2 has unlimited precision: an amount from a packet must not decide the size of a number.
+    """
     assert isinstance(e.type, Bits)
     is_large = arithmetic.binary(">", BOOL, e.right, ir.Constant(e.right.type, 255))
     small = arithmetic.cast(e.right, Bits(8))
@@ -161,7 +163,7 @@ def _cast(e: ir.Cast) -> Json:
 
 
 def parameter(e: ir.Expression) -> Json:
-    """A value as argument of a primitive: data; expressions are wrapped once more."""
+    """Return a value as an argument of a primitive: data; expressions are wrapped once more."""
     if e.type == BOOL:
         if isinstance(e, ir.Constant):
             return data(e.value, 8)
@@ -180,5 +182,5 @@ def _wrapped(value: Json) -> Json:
 
 
 def target(e: ir.Expression) -> Json:
-    """What is assigned to, or a field that is named: booleans without conversion."""
+    """Return the target of an assignment or a named field, without boolean conversion."""
     return _plain(e)

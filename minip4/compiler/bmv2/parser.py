@@ -36,7 +36,10 @@ def _case(case: ir.Case | ir.ValueSetCase) -> Json:
 
 
 def _joined(matches: list[ir.Match]) -> tuple[str, str | None]:
-    """Value and mask over all keys, each padded to whole bytes; no mask if it has ones only."""
+    """Return value and mask over all keys, each padded to whole bytes.
+
+    There is no mask if it is all ones.
+    """
     value = mask = width = 0
     for match in matches:
         padded = 8 * ((match.width_bits + 7) // 8)

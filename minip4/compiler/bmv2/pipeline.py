@@ -1,7 +1,7 @@
-"""A pipeline as BMv2 JSON: structured code becomes a graph of tables and conditionals.
+"""Pipelines in BMv2 JSON: structured code becomes a graph of tables and conditionals.
 
-Statements between table lookups become actions of hidden tables without key, as BMv2's graph
-only has tables and conditionals.
+Statements between tables become actions of hidden tables without key, since BMv2's graph has only
+tables and conditionals.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _edge(node: Json, key: str) -> Edge:
 
 
 class _Graph:
-    """Builds nodes in order; `open` are the edges that lead to the node made next."""
+    """A graph built in order; `open` are the edges to the next node."""
 
     def __init__(self, ids: Ids) -> None:
         self._ids = ids
@@ -247,7 +247,7 @@ class _Graph:
     # -- one node for each table
 
     def tables(self) -> list[Json]:
-        """The tables; one applied in several places goes on as its site says."""
+        """Return the tables; one applied in several places continues according to its site."""
         groups: dict[str, list[Json]] = {}
         for node, origin in self._tables:
             groups.setdefault(node["name"] if origin is None else origin.name, []).append(node)
@@ -264,15 +264,15 @@ class _Graph:
         return [nodes[0] for nodes in groups.values()]
 
     def _dispatch(self, nodes: list[Json], t: ir.Table) -> None:
-        """Lets the first node lead to each place's code, by the table's site field."""
+        """Lead the first node to the code of each place, by the table's site field."""
         assert t.site is not None
         by_hit = any("__HIT__" in node["next_tables"] for node in nodes)
         for node in nodes:
             if by_hit and "__HIT__" not in node["next_tables"]:
                 if len({*node["next_tables"].values(), node["base_default_next"]}) > 1:
                     raise P4Error(
-                        f"table {t.name} is asked for hit or miss in one place, for action_run in "
-                        "another",
+                        f"table {t.name} is used with hit or miss in one place and with "
+                        "action_run in another",
                         t.source,
                     )
                 anywhere = node["base_default_next"]

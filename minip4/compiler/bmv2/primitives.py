@@ -1,4 +1,4 @@
-"""Operations as BMv2's primitives (docs/JSON_format.md, "primitives"; simple_switch's own)."""
+"""Operations as BMv2 primitives (docs/JSON_format.md, "primitives"; some of simple_switch)."""
 
 from __future__ import annotations
 

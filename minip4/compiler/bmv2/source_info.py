@@ -1,4 +1,4 @@
-"""Where in the program something comes from, as BMv2 JSON."""
+"""Source locations in BMv2 JSON."""
 
 from __future__ import annotations
 

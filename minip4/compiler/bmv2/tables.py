@@ -15,7 +15,7 @@ def table(
     default_id: int | None,
     all_ids: dict[int, int],
 ) -> Json:
-    """The table without its successors. `all_ids`: number of each action by its id()."""
+    """Return the table without its successors. `all_ids` has the number of each action by id()."""
     result: Json = {
         "name": t.name,
         "id": number,

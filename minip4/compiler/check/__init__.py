@@ -1,1 +1,1 @@
-"""From the syntax tree to a checked one, with names, types and constants, or to an error."""
+"""The checker: decorates the syntax tree with names, types and constants, or raises an error."""

@@ -1,4 +1,4 @@
-"""Arguments of calls: in parameter order, converted, in the right direction (spec 6.7, 6.8)."""
+"""Arguments of calls: in parameter order, converted, with valid direction (spec 6.7, 6.8)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Arguments:
         inference: Inference,
         outer: types.Binding | None = None,
     ) -> None:
-        """Fills in e.parameters, e.parameter_types, e.arguments and e.order."""
+        """Set e.parameters, e.parameter_types, e.arguments and e.order."""
         e.parameters = parameters
         e.declaration = callee
         given = self.in_parameter_order(e.written_arguments, parameters, callee.name, e)
@@ -57,7 +57,7 @@ class Arguments:
         name: str,
         call: syntax.Node,
     ) -> list[syntax.Argument | None]:
-        """One argument, or None, for each parameter: positions and names resolved."""
+        """Return one argument or None per parameter; positions and names are resolved."""
         given: dict[str, syntax.Argument] = {}
         names = [p.name for p in parameters]
         expected = f"{name}({', '.join(names)})"
@@ -85,7 +85,7 @@ class Arguments:
     def argument(
         self, e: syntax.Call, p: syntax.Parameter, of: Type, a: syntax.Expression | None
     ) -> syntax.Expression | None:
-        """The argument of one parameter, converted; checks direction and constness."""
+        """Return the converted argument of one parameter; checks direction and constness."""
         if a is None:
             return p.default
         what = f"argument {p.name!r}"
@@ -95,7 +95,7 @@ class Arguments:
             raise P4Error("a string cannot be passed at run time", a.source, str(p.type))
         if isinstance(a, syntax.DontCare) and a.text == "_":
             if p.direction != "out":
-                raise P4Error("`_` stands for an out argument only", a.source, str(of))
+                raise P4Error("`_` is valid for out arguments only", a.source, str(of))
             return typed(a, of)
         if p.direction in ("out", "inout"):
             a = self.context.conversions.value(a)
@@ -113,7 +113,7 @@ class Arguments:
         return a
 
     def is_compile_time(self, e: syntax.Expression) -> bool:
-        """Whether the value is fixed when instances are made: a constant, or built of such."""
+        """Whether the value is fixed at instantiation: a constant, or composed of constants."""
         if e.constant is not None or isinstance(e, (syntax.TypeReference, syntax.InvalidHeader)):
             return True
         if isinstance(e, syntax.Name):
@@ -129,7 +129,7 @@ class Arguments:
         return bool(parts) and all(self.is_compile_time(c) for c in parts)
 
     def must_be_constant(self, e: syntax.Call, of: Type) -> bool:
-        """Whether v1model needs a constant for a directionless parameter of values."""
+        """Whether v1model requires a constant for a directionless value parameter."""
         if isinstance(of, (types.Extern, types.Parser, types.Control, types.Package, types.Set)):
             return False
         d = e.declaration
@@ -139,7 +139,7 @@ class Arguments:
     # ------------------------------------------------------------ lvalues (6.7)
 
     def lvalue(self, e: syntax.Expression, what: str) -> None:
-        """Refuses what cannot be written to."""
+        """Reject an expression that cannot be written."""
         root = e
         while isinstance(root, (syntax.Member, syntax.Index, syntax.Slice, syntax.PartSelect)):
             if isinstance(root, syntax.Member) and root.name in ("last", "lastIndex", "size"):
@@ -166,6 +166,6 @@ class Arguments:
 
 
 def written_order(written: list[syntax.Argument], given: list[syntax.Argument | None]) -> list[int]:
-    """Positions of the given arguments as they are written; those left out come last."""
+    """Return the positions of the arguments in source order; omitted ones come last."""
     positions = [given.index(a) for a in written]
     return positions + [i for i, a in enumerate(given) if a is None]

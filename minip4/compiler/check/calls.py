@@ -1,4 +1,4 @@
-"""Calls: what is called, its type arguments, and arguments in parameter order (spec 6.8, 8.20)."""
+"""Calls: callee, type arguments, and arguments in parameter order (spec 6.8, 8.20)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Calls:
         action = found[-1]
         if not isinstance(action, syntax.Action):
             raise P4Error(
-                f"{callee.name!r} is {what_is(action)} and cannot be called so",
+                f"{callee.name!r} is {what_is(action)} and cannot be called like this",
                 e.source,
                 f"{callee.name}.apply(...)" if _has_apply(action) else "a function or an action",
             )
@@ -70,7 +70,7 @@ class Calls:
             raise P4Error(f"{function.name!r} cannot be called here", e.source, "a constant")
 
     def overloaded(self, e: syntax.Call, candidates: list[syntax.Function]) -> syntax.Function:
-        """The candidate whose parameters fit the number and names of the arguments (6.6)."""
+        """Return the candidate that fits the number and names of the arguments (6.6)."""
         fitting = [f for f in candidates if _takes(f.parameters, e.written_arguments)]
         if fitting:
             return fitting[0]
@@ -79,7 +79,10 @@ class Calls:
     def complete(
         self, e: syntax.Call, function: syntax.Function, outer: types.Binding
     ) -> syntax.Expression:
-        """Type arguments, arguments and result; `outer` binds the extern object's parameters."""
+        """Check type arguments, arguments and result.
+
+        `outer` binds the parameters of the extern object.
+        """
         e.declaration = function
         inference = Inference(function.type_parameters)
         if e.written_type_arguments:
@@ -91,7 +94,7 @@ class Calls:
         elif missing:
             names = ", ".join(p.name for p in missing)
             expected = f"{function.name}<...>(...)"
-            raise P4Error(f"type argument {names} cannot be found", e.source, expected)
+            raise P4Error(f"type argument {names} cannot be inferred", e.source, expected)
         e.type_arguments = tuple(inference.known[p] for p in function.type_parameters)
         self.known_widths(e)
         result = inference.substitute(types.substitute(function.result_type, outer))
@@ -103,16 +106,16 @@ class Calls:
         return e
 
     def known_widths(self, e: syntax.Call) -> None:
-        """Refuses type arguments that leave open how wide a value is."""
+        """Reject type arguments with an unknown width."""
         for of in e.type_arguments:
             culprit = next((a for a in map(_without_width, e.arguments) if a is not None), None)
             if culprit is not None and _has_integer(of):
-                raise P4Error("this number needs a width here", culprit.source, "e.g. 16w1")
+                raise P4Error("this number needs a width", culprit.source, "e.g. 16w1")
             if isinstance(of, types.AnonymousStruct):
-                raise P4Error("which struct is meant here?", e.source, "(S) {a = 1, ...}")
+                raise P4Error("the struct type is ambiguous", e.source, "(S) {a = 1, ...}")
 
     def packet_method(self, e: syntax.Call, name: str) -> None:
-        """What extract, lookahead and emit ask of their headers (13.8, 15.1)."""
+        """Check the header arguments of extract, lookahead and emit (13.8, 15.1)."""
         assert isinstance(e.object, syntax.Expression)
         if str(e.object.type) not in ("packet_in", "packet_out") or not e.type_arguments:
             return
@@ -296,7 +299,9 @@ class Calls:
         self.context.arguments.bind_arguments(e, of.declaration, parameters, inference)
         for p in inference.missing():
             if not isinstance(of, types.Package):
-                raise P4Error(f"type argument {p.name} cannot be found", e.source, f"{of.name}<T>")
+                raise P4Error(
+                    f"type argument {p.name} cannot be inferred", e.source, f"{of.name}<T>"
+                )
             inference.known[p] = types.DONT_CARE
         e.type_arguments = tuple(inference.known[p] for p in type_parameters)
         if isinstance(of.declaration, Applicable) and type_parameters:
@@ -346,7 +351,7 @@ def _has_integer(of: Type) -> bool:
 
 
 def _without_width(e: syntax.Expression | None) -> syntax.Expression | None:
-    """The number in an argument whose width is open."""
+    """Return the number without a width in an argument."""
     if isinstance(e, syntax.ListExpression):
         return next((w for w in map(_without_width, e.elements) if w is not None), None)
     return e if e is not None and e.type is types.INTEGER else None
@@ -361,7 +366,7 @@ def _count_varbits(of: Type) -> int:
 
 
 def smallest(of: Type) -> int | None:
-    """Bits a value takes at least: a varbit may be empty, a union invalid."""
+    """Return the minimum bits of a value: a varbit may be empty, a union invalid."""
     of = types.strip_newtypes(of)
     if isinstance(of, types.Varbit):
         return 0

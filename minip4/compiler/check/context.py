@@ -1,4 +1,4 @@
-"""What all checks share: scopes, where in the program we are, and small helpers."""
+"""State shared by all checks: scopes, the current place in the program, and helpers."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ TYPE_DECLARATIONS = (
 
 @dataclass(slots=True)
 class Scope:
-    """Names of one block; a name has several declarations if functions are overloaded (6.6)."""
+    """The names of one block; an overloaded function has several declarations (6.6)."""
 
     names: dict[str, list[syntax.Declaration]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class Place:
-    """Where the code being checked stands: decides which statements and calls are allowed."""
+    """The place of the checked code, which decides which statements and calls are allowed."""
 
     kind: str  # "top", "parser", "control", "action", "function"
     name: str = ""
@@ -62,7 +62,7 @@ class Place:
 
 
 class Context:
-    """Scopes, and where in the program we are; the parts find each other here."""
+    """Scopes and the current place; the checks access each other here."""
 
     type_names: TypeNames
     conversions: Conversions
@@ -84,7 +84,7 @@ class Context:
         self.match_kinds: dict[str, syntax.MatchKindMember] = {}
 
     def is_deprecated(self, d: syntax.Declaration, source: Source) -> None:
-        """Warns of a use of what its declaration discourages (18.3.4)."""
+        """Warn of a use of a deprecated declaration (18.3.4)."""
         annotation = d.annotation("deprecated")
         if annotation is not None:
             hint = "".join(f": {v}" for v in annotation.values)
@@ -109,7 +109,7 @@ class Context:
             self.place = outer
 
     def declare(self, declaration: syntax.Declaration) -> None:
-        """Adds a name to the innermost scope; refuses it if it is there already."""
+        """Add a name to the innermost scope; reject a duplicate."""
         known = self.scopes[-1].names.setdefault(declaration.name, [])
         for other in known:
             if _is_local_over_parameter(declaration, other):
@@ -126,7 +126,7 @@ class Context:
         known.append(declaration)
 
     def check_shadowing(self, declaration: syntax.Declaration) -> None:
-        """A local name may hide another one, but not a parameter: too easily a mistake."""
+        """Warn if a local name hides a parameter, which is often a mistake."""
         name, is_parameter = declaration.name, isinstance(declaration, syntax.Parameter)
         hidden = [d for scope in self.scopes[:-1] for d in scope.names.get(name, ())]
         for other in hidden:
@@ -169,27 +169,27 @@ class Context:
 
 
 def _is_local_over_parameter(declaration: syntax.Declaration, other: syntax.Declaration) -> bool:
-    """What a control or parser declares may hide a parameter of its own, as p4c has it."""
+    """Whether a local of a control or parser hides its own parameter, as p4c allows."""
     no_local = (syntax.Parameter, syntax.TypeParameter)
     return isinstance(other, syntax.Parameter) and not isinstance(declaration, no_local)
 
 
 def _may_overload(a: syntax.Declaration, b: syntax.Declaration) -> bool:
-    """Functions of one name must differ in the number or the names of their parameters (6.6)."""
+    """Whether functions of one name differ in number or names of parameters (6.6)."""
     if not isinstance(a, syntax.Function) or not isinstance(b, syntax.Function):
         return False
     return [p.name for p in a.parameters] != [p.name for p in b.parameters]
 
 
 def typed(e: E, of: Type, constant: syntax.Constant | None = None) -> E:
-    """Sets the decorations that every expression has."""
+    """Set the attributes that every checked expression has."""
     e.type = of
     e.constant = constant
     return e
 
 
 def bits(width: int, signed: bool, source: Source) -> types.Bits:
-    """`bit<width>`, or `int<width>` if signed; refused where p4c has none so wide."""
+    """Return `bit<width>`, or `int<width>` if signed; reject widths above p4c's limit."""
     of = types.Bits(width, signed)
     if width > WIDEST_BITS:
         raise P4Error(f"{of} is too wide", source, f"at most {WIDEST_BITS} bits")
@@ -211,7 +211,7 @@ def is_numeric(of: Type) -> bool:
 
 
 def describe(of: Type) -> str:
-    """A type for an error message."""
+    """Describe a type in an error message."""
     if of is types.INTEGER:
         return "an integer without a width"
     if isinstance(of, types.Function | types.TableType | types.ApplyResult | types.ActionRun):
@@ -220,7 +220,7 @@ def describe(of: Type) -> str:
 
 
 def what_is(declaration: syntax.Declaration) -> str:
-    """The kind of a declaration for an error message: "a table", "an action"."""
+    """Return the kind of a declaration in an error message: "a table", "an action"."""
     words = {
         syntax.StructDeclaration: "a type",
         syntax.EnumDeclaration: "an enum",

@@ -1,4 +1,4 @@
-"""Casts, written and implicit: integers, serializable enums, lists in braces (spec 8.12)."""
+"""Explicit and implicit casts: integers, serializable enums, lists in braces (spec 8.12)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Conversions:
         self.context = context
 
     def value(self, e: syntax.Expression) -> syntax.Expression:
-        """An expression that is a value, not a table, action, type or such."""
+        """Check an expression that must be a value, not a table, action, type etc."""
         e = self.context.expressions.expression(e)
         if isinstance(e, syntax.TypeReference):
             raise P4Error(f"{e.source.text!r} is a type", e.source, "a value")
@@ -30,7 +30,7 @@ class Conversions:
     # ------------------------------------------------------------ implicit conversions
 
     def convert(self, e: syntax.Expression, to: Type, what: str) -> syntax.Expression:
-        """`e` as a value of type `to`, with casts made explicit; `what` names it in an error."""
+        """Return `e` as a value of type `to`, with explicit casts; `what` names it in errors."""
         of = e.type
         if isinstance(e, (syntax.ListExpression, syntax.StructExpression)):
             converted = self.convert_braces(e, to, what)
@@ -64,7 +64,7 @@ class Conversions:
         raise P4Error(f"{what} is {describe(of)}", e.source, describe(to))
 
     def integer_as(self, e: syntax.Expression, to: Type, plain: types.Bits) -> syntax.Expression:
-        """A compile-time integer as a value of type `to`, which is `plain` or a newtype of it."""
+        """Return a compile-time integer as a value of type `to`: `plain` or a newtype of it."""
         value = e.constant
         if isinstance(value, int) and reduced(value, plain) != value:
             message = f"{value} does not fit {plain}: it becomes {reduced(value, plain)}"
@@ -78,7 +78,7 @@ class Conversions:
     def convert_braces(
         self, e: syntax.ListExpression | syntax.StructExpression, to: Type, what: str
     ) -> syntax.Expression | None:
-        """`e` as a struct, tuple, list or stack; None if `to` is none of these."""
+        """Return `e` as a struct, tuple, list or stack; None if `to` is none of them."""
         if isinstance(to, types.HeaderUnion):
             return None
         if isinstance(to, types.StructLike):
@@ -151,7 +151,7 @@ class Conversions:
         return typed(result, to, compound_constant([v.value for v in values]))
 
     def default_value(self, e: syntax.Expression, of: Type) -> syntax.Expression:
-        """What `...` stands for (7.3)."""
+        """Return the value of `...` (7.3)."""
         plain = types.strip_newtypes(of)
         if isinstance(plain, types.Bits):
             return typed(syntax.IntLiteral(e.source, 0, plain.width, plain.signed, "0"), of, 0)
@@ -192,7 +192,7 @@ class Conversions:
     def same_type(
         self, left: syntax.Expression, right: syntax.Expression, what: str
     ) -> tuple[syntax.Expression, syntax.Expression]:
-        """Both operands as one type: the one with a width, or a name, decides."""
+        """Convert both operands to one type: the one with a width or a name."""
         if left.type == right.type:
             return left, right
         if _is_weaker(left, right):
@@ -251,7 +251,7 @@ def compound_constant(elements: list[syntax.Expression]) -> syntax.Constant | No
 
 
 def _can_cast(of: Type, to: Type) -> bool:
-    """The explicit casts of 8.12.1; newtypes and serializable enums stand for what they hold."""
+    """Whether an explicit cast of 8.12.1 is valid; newtypes and enums count as their base types."""
     if of == to:
         return True
     if isinstance(of, (types.NewType, types.SerializableEnum)):

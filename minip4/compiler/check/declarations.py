@@ -72,7 +72,7 @@ class Declarations:
         takes_objects: bool = False,
         takes_optional: bool = False,
     ) -> None:
-        """Types and default values, and the names in the current scope."""
+        """Check types and default values, and declare the names in the current scope."""
         for p in parameters:
             self.context.type_names.annotations(p.annotations)
             p.type = self.context.type_names.type_of(p.type_expression)
@@ -205,7 +205,7 @@ class Declarations:
                 raise P4Error(message, d.source, "a transition to accept")
 
     def head_and_locals(self, d: syntax.ParserDeclaration | syntax.ControlDeclaration) -> None:
-        """What parsers and controls have in common."""
+        """Check the common parts of parsers and controls."""
         self.context.type_names.type_parameters(d.type_parameters)
         self.parameters(d.parameters)
         self.parameters(d.constructor_parameters, takes_objects=True)
@@ -231,12 +231,12 @@ class Declarations:
     # ------------------------------------------------------------ generic parsers and controls
 
     def keep_template(self, d: Applicable) -> None:
-        """A generic parser or control is copied before it is checked: each use gets its own."""
+        """Copy a generic parser or control before it is checked: each use gets its own copy."""
         if d.type_parameters:
             self.templates[d] = deepcopy(d)
 
     def specialized(self, d: Applicable, arguments: tuple[types.Type, ...]) -> Applicable:
-        """A copy of the generic `d` with its type parameters replaced."""
+        """Return a copy of the generic `d` with replaced type parameters."""
         known = self.specializations.get((d, arguments))
         if known is not None:
             return known
@@ -261,7 +261,7 @@ class Declarations:
 
 
 def check_control_plane_names(declarations: list[syntax.Declaration]) -> None:
-    """Refuses two tables, actions or instances that the control plane cannot tell apart."""
+    """Reject tables, actions or instances with the same control-plane name."""
     seen: dict[tuple[type, str], syntax.Declaration] = {}
     for d in declarations:
         if isinstance(d, (syntax.Table, syntax.Action, syntax.Instantiation)):
@@ -280,7 +280,7 @@ def control_plane_name(d: syntax.Declaration) -> str:
 
 
 def _is_no_action(d: syntax.Declaration) -> bool:
-    """Whether it is NoAction by name and deed: p4c's dumps have one for each table."""
+    """Whether it is NoAction by name and body: p4c's dumps have one per table."""
     if not isinstance(d, syntax.Action) or d.parameters or d.body.statements:
         return False
     return d.source.file.is_system or control_plane_name(d) == ".NoAction"

@@ -93,7 +93,7 @@ class Expressions:
         return typed(e, self.context.type_names.type_of(e.type_expression, is_constructor=True))
 
     def stray_keyset(self, e: syntax.Expression) -> syntax.Expression:
-        raise P4Error("a mask or range stands only in a case or entry", e.source, "a value")
+        raise P4Error("a mask or range is valid in a case or entry only", e.source, "a value")
 
     # ------------------------------------------------------------ members, indices, slices
 
@@ -246,7 +246,7 @@ def no_member(e: syntax.Member, known: list[str]) -> P4Error:
 
 
 def _component(constant: syntax.Constant | None, position: int) -> syntax.Constant | None:
-    """Part of a compound constant."""
+    """Return a part of a compound constant."""
     if isinstance(constant, tuple) and position < len(constant):
         part: syntax.Constant = constant[position]
         return part

@@ -1,4 +1,4 @@
-"""Type arguments of generic functions, found from the arguments of a call (spec 8.20)."""
+"""Inference of type arguments of generic functions from the arguments of a call (spec 8.20)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from minip4.compiler.types import Type
 
 
 class Inference:
-    """What is known so far of some type parameters."""
+    """The current bindings of some type parameters."""
 
     def __init__(self, parameters: list[syntax.TypeParameter]) -> None:
         self.parameters = parameters
@@ -20,9 +20,9 @@ class Inference:
         return [p for p in self.parameters if p not in self.known]
 
     def unify(self, formal: Type, actual: Type) -> bool:
-        """Learns from an argument of type `actual` for a parameter of type `formal`.
+        """Bind type parameters from an argument of type `actual` for a parameter of type `formal`.
 
-        False if the two can never agree; True leaves conversions to be checked later.
+        False if the two can never agree; True leaves conversions to later checks.
         """
         if isinstance(formal, types.Variable):
             if formal.declaration in self.parameters:
@@ -67,7 +67,7 @@ class Inference:
         return True
 
     def unify_signature(self, formal: types.Parser | types.Control, actual: Type) -> bool:
-        """A parser or control fits a type if its parameters do, in order and direction (16.1)."""
+        """Unify a parser or control with a type: parameters by order and direction (16.1)."""
         if not isinstance(actual, type(formal)):
             return False
         if actual.declaration is formal.declaration:
@@ -100,7 +100,7 @@ def fits(of: Type, wanted: Type) -> bool:
 
 
 def _merge(a: Type, b: Type) -> Type | None:
-    """The type that both can be converted to; None if there is none."""
+    """Return the type that both can be converted to; None if there is none."""
     if a == b:
         return a
     for one, other in ((a, b), (b, a)):

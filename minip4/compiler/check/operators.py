@@ -1,4 +1,4 @@
-"""Operators: what they take, and their results where known at compile time (spec 8.5 to 8.10)."""
+"""Operators: operand types, and results known at compile time (spec 8.5 to 8.10)."""
 
 from __future__ import annotations
 
@@ -159,5 +159,5 @@ class Operators:
             branch = e.then if chosen else e.otherwise
             return typed(e, e.then.type, branch.constant)
         if e.then.type is types.INTEGER:
-            raise P4Error("neither number of this ?: has a width", e.source, "e.g. 8w1")
+            raise P4Error("neither operand of this ?: has a width", e.source, "e.g. 8w1")
         return typed(e, e.then.type)

@@ -1,8 +1,9 @@
-"""Checks a program: decorates the tree that the parser built, or refuses it.
+"""Check of a program: decorates the tree of the parser, or raises an error.
 
-Declarations in order, as P4 wants names declared before use (6.8). Each part has rules of its own
-(types as written, conversions, operators, expressions, arguments, calls, statements, tables, states
-and declarations), and finds the others by the context that they share.
+Declarations are checked in order, since P4 requires declaration before use (6.8). Each module has
+its own rules (types, conversions, operators, expressions, arguments, calls, statements, tables,
+states and declarations) and accesses the others by the shared context, since these rules are
+mutually recursive.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from minip4.compiler.errors import P4Error
 
 
 def check(program: syntax.Program) -> None:
-    """Decorates the program in place. Raises P4Error at the first mistake."""
+    """Decorate the program in place. Raises P4Error at the first error."""
     context = _context(program)
     for d in program.declarations:
         if not isinstance(d, (syntax.ErrorDeclaration, syntax.MatchKindDeclaration)):

@@ -123,7 +123,7 @@ class Statements:
                 self.statement(case.body)
 
     def switch_label(self, s: syntax.Switch, case: syntax.SwitchCase, is_last: bool) -> object:
-        """Checks the label; returns what must be unique among the cases."""
+        """Check the label; return its key, which must be unique among the cases."""
         label, of = case.label, s.expression.type
         if isinstance(label, syntax.DontCare):
             if not is_last:
@@ -141,7 +141,7 @@ class Statements:
         actions = {a.name: a.action for a in table.actions if a.action is not None}
         action = actions.get(label.name) if isinstance(label, syntax.Name) else None
         if action is None or not isinstance(label, syntax.Name):
-            message = f"{label.source.text!r} is no action of table {table.name!r}"
+            message = f"{label.source.text!r} is not an action of table {table.name!r}"
             raise P4Error(message, label.source, ", ".join(actions))
         label.declaration = action
         typed(label, types.Function(action.name))
@@ -235,7 +235,7 @@ class Statements:
 
 
 def _is_compound_constant(e: syntax.Expression) -> bool:
-    """Whether a value in braces is constant, invalid headers included."""
+    """Whether a value in braces is constant, including invalid headers."""
     if isinstance(e, syntax.ListExpression):
         return all(_is_compound_constant(element) for element in e.elements)
     if isinstance(e, syntax.StructExpression):

@@ -1,4 +1,4 @@
-"""States of parsers and their transitions (spec section 13)."""
+"""Parser states and transitions (spec section 13)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class States:
         states: dict[str, syntax.State] = {}
         for state in d.states:
             if state.name in ("accept", "reject"):
-                raise P4Error(f"state {state.name!r} is built in", state.source, "another name")
+                raise P4Error(f"state {state.name!r} is predefined", state.source, "another name")
             if state.name in states:
                 first = states[state.name].source
                 message = f"state {state.name!r} is declared twice; first at {first}"
@@ -116,7 +116,7 @@ def _matches_all(case: syntax.SelectCase) -> bool:
 
 
 def _flat(expressions: list[syntax.Expression]) -> list[syntax.Expression]:
-    """The expressions with those of inner lists in their place."""
+    """Flatten nested lists of expressions."""
     result: list[syntax.Expression] = []
     for e in expressions:
         result += _flat(e.elements) if isinstance(e, syntax.ListExpression) else [e]

@@ -72,7 +72,7 @@ class Tables:
     def resolve_action(self, reference: syntax.ActionReference) -> syntax.Action:
         found = self.context.lookup(reference.name, reference.is_absolute, reference.source)
         if not isinstance(found, syntax.Action):
-            raise P4Error(f"{reference.name!r} is no action", reference.source, "an action")
+            raise P4Error(f"{reference.name!r} is not an action", reference.source, "an action")
         reference.action = found
         self.context.is_deprecated(found, reference.source)
         return found
@@ -80,7 +80,10 @@ class Tables:
     def action_arguments(
         self, reference: syntax.ActionReference, action: syntax.Action, *, in_list: bool
     ) -> None:
-        """In the list only parameters with a direction have arguments; elsewhere all do (14.2)."""
+        """Check arguments of an action (14.2).
+
+        In the action list, only parameters with a direction have arguments; elsewhere, all have.
+        """
         written = reference.written_arguments or []
         data = [p for p in action.parameters if p.direction == ""]
         wanted = [p for p in action.parameters if p.direction] if in_list else action.parameters
@@ -114,7 +117,7 @@ class Tables:
         return listed
 
     def action_with_data(self, d: syntax.Table, reference: syntax.ActionReference) -> None:
-        """An action with all its data, in default_action or an entry."""
+        """Check an action with all its data, in default_action or an entry."""
         self.context.type_names.annotations(reference.annotations)
         listed = self.listed_action(d, reference)
         action = listed.action
@@ -197,7 +200,7 @@ class Tables:
         self.action_with_data(d, entry.action)
 
     def entries_together(self, d: syntax.Table) -> None:
-        """What must hold among the entries of a table: unique keys, priorities where they count."""
+        """Check the entries of a table: unique keys, and priorities where they matter."""
         entries = d.entries or []
         kinds = {key.match_kind for key in d.keys}
         prioritized = [e for e in entries if e.priority is not None]
@@ -214,7 +217,7 @@ class Tables:
                 values = tuple(k.constant for k in e.keys)
                 if values in seen:
                     first = seen[values].source
-                    raise P4Error(f"a second entry with this key; first at {first}", e.source)
+                    raise P4Error(f"duplicate entry with this key; first at {first}", e.source)
                 seen[values] = e
 
     def entry_key(self, e: syntax.Expression, key: syntax.KeyElement) -> syntax.Expression:
@@ -251,17 +254,17 @@ class Tables:
             self.context.warn("mismatch", message, e.source)
 
     def check_prefix(self, e: syntax.Mask, of: Type) -> None:
-        """The mask of an lpm key is ones followed by zeros."""
+        """Check that the mask of an lpm key is ones followed by zeros."""
         mask, width = e.mask.constant, types.width_in_bits(of)
         if isinstance(mask, int) and width is not None:
             inverted = ~mask & ((1 << width) - 1)
             if inverted & (inverted + 1):
-                raise P4Error(f"mask {mask:#x} is no prefix", e.mask.source, "ones, then zeros")
+                raise P4Error(f"mask {mask:#x} is not a prefix", e.mask.source, "ones, then zeros")
 
     # ------------------------------------------------------------ keysets (8.14), also of selects
 
     def keyset(self, e: syntax.Expression, of: Type) -> syntax.Expression:
-        """A keyset that matches values of type `of`, converted to it."""
+        """Check a keyset for values of type `of` and convert it."""
         if isinstance(e, syntax.DontCare):
             return typed(e, types.Set(of))
         if isinstance(e, syntax.Mask):
@@ -331,12 +334,12 @@ def is_selectable(of: Type) -> bool:
 
 
 def _is_struct_of(struct: Type, of: Type) -> bool:
-    """Whether a value set's struct has exactly one field, of type `of` (13.11)."""
+    """Whether the struct of a value set has exactly one field, of type `of` (13.11)."""
     return flat_fields(struct) == [of]
 
 
 def flat_fields(of: Type) -> list[Type]:
-    """Types of the fields of a struct or tuple, with those of inner ones in their place."""
+    """Return the types of all fields of a struct or tuple, including nested ones."""
     if isinstance(of, types.StructLike):
         return [t for f in of.fields.values() for t in flat_fields(f)]
     if isinstance(of, types.Tuple):
@@ -345,7 +348,7 @@ def flat_fields(of: Type) -> list[Type]:
 
 
 def _has_name(e: syntax.Expression) -> bool:
-    """Whether the key's text can be its name for the control plane."""
+    """Whether the text of the key can be its name for the control plane."""
     is_number = isinstance(e.constant, int) and not isinstance(e.constant, bool)
     if isinstance(e, syntax.Name) or is_number:
         return True
@@ -363,7 +366,7 @@ def _has_name(e: syntax.Expression) -> bool:
 
 
 def _is_same(a: syntax.Expression, b: syntax.Expression) -> bool:
-    """Whether two expressions are written alike, or have the same constant."""
+    """Whether two expressions have the same text or the same constant."""
     if a.constant is not None or b.constant is not None:
         return a.constant == b.constant
     return "".join(a.source.text.split()) == "".join(b.source.text.split())

@@ -1,4 +1,4 @@
-"""Types as written to types, and the declarations that introduce types (spec section 7)."""
+"""Type expressions and declarations of types (spec section 7)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class TypeNames:
     # ------------------------------------------------------------ types as written
 
     def type_of(self, e: syntax.TypeExpression, *, is_constructor: bool = False) -> Type:
-        """The type that `e` means; without its type arguments only where a constructor is."""
+        """Return the type of `e`; type arguments may be missing only in constructors."""
         if isinstance(e, syntax.BaseTypeName):
             e.type = self.base_type(e)
         elif isinstance(e, syntax.ArrayTypeName):
@@ -71,7 +71,7 @@ class TypeNames:
         return types.Bits(width, e.name == "int")
 
     def constant_integer(self, e: syntax.Expression, what: str) -> int:
-        """Checks `e` and returns its value, which must be known at compile time."""
+        """Check `e` and return its value, which must be known at compile time."""
         e = self.context.expressions.expression(e)
         value = e.constant
         if isinstance(value, syntax.EnumMember) and isinstance(e.type, types.SerializableEnum):
@@ -143,7 +143,7 @@ class TypeNames:
             self.check_field(d, of_field, written[0].source, f" (field {name!r})")
 
     def value_type(self, e: syntax.TypeExpression, what: str) -> Type:
-        """A type that a field, variable or tuple element can have."""
+        """Return a type that a field, variable or tuple element can have."""
         of = self.type_of(e)
         if of is types.VOID or _is_object(of):
             raise P4Error(f"{what} cannot have type {of}", e.source, "a type of values")
@@ -246,7 +246,7 @@ class TypeNames:
     # ------------------------------------------------------------ annotations (18)
 
     def annotations(self, annotations: list[syntax.Annotation]) -> None:
-        """Values of structured annotations; other bodies are their readers' affair."""
+        """Evaluate structured annotations; other bodies are left to their users."""
         for a in annotations:
             if a.is_structured:
                 a.values = [self.annotation_value(e) for e in a.body]
@@ -259,7 +259,7 @@ class TypeNames:
                 a.values = [v for v in map(self.free_value, a.body) if v is not None]
 
     def free_value(self, e: syntax.Expression) -> syntax.Constant | None:
-        """Value of what may be free text that only looks like an expression."""
+        """Return the value of text that may only look like an expression."""
         if isinstance(e, syntax.Name) and not self.context.lookup_all(e.name, e.is_absolute):
             return None
         try:
@@ -275,7 +275,7 @@ class TypeNames:
 
 
 def _parts(of: Type) -> int:
-    """Fields and type arguments in a type, inner ones included."""
+    """Return the number of fields and type arguments in a type, including nested ones."""
     if isinstance(of, types.StructLike):
         fields = sum(_parts(f.type) for f in of.declaration.fields)
         return 1 + fields + sum(map(_parts, of.arguments))

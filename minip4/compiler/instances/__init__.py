@@ -1,4 +1,4 @@
-"""What the constructors of a checked program make: V1Switch, its blocks, and the objects in them.
+"""Instances created by the constructors of a checked program: V1Switch, blocks and objects.
 
-Lowering and P4Info both start from here, so that they use the same names.
+Lowering and P4Info both use them, so that names are the same.
 """

@@ -1,4 +1,4 @@
-"""Names that the control plane sees (spec 18.3): `@name`, and the path of instances."""
+"""Names for the control plane (spec 18.3): `@name`, and the path of instances."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from minip4.compiler.errors import P4Error
 
 
 def control_plane_name(declaration: syntax.Declaration, prefix: str = "") -> str:
-    """Full name of what is declared in an instance called `prefix` ("": at top level).
+    """Return the full name of a declaration in the instance `prefix` ("": top level).
 
     `@name(".x")` is absolute: neither the prefix nor the dot is part of the result.
     """
@@ -23,13 +23,13 @@ def control_plane_name(declaration: syntax.Declaration, prefix: str = "") -> str
 
 
 def property_name(item: syntax.TableProperty, table_name: str) -> str:
-    """Name of an object made in place: the property's `@name`, or made from the table's."""
+    """Return the name of an inline object of a property: its `@name`, or derived from the table."""
     has_name = item.annotation("name") is not None
     return control_plane_name(item, "" if has_name else table_name)
 
 
 def key_name(element: syntax.KeyElement) -> str:
-    """Name of a table's key element: `@name`, or made from the expression (18.3.2)."""
+    """Return the name of a key element: `@name`, or derived from the expression (18.3.2)."""
     annotation = element.annotation("name")
     if annotation is not None and annotation.values:
         return str(annotation.values[0])
@@ -57,12 +57,12 @@ def _expression_name(expression: syntax.Expression) -> str:
         case syntax.Binary() if expression.operator == "&":
             return f"{_expression_name(expression.left)} & {_expression_name(expression.right)}"
     raise P4Error(
-        "the control plane needs a name for this key", expression.source, "@name(...) behind it"
+        "this key needs a @name for the control plane", expression.source, "@name(...) behind it"
     )
 
 
 def _format(expression: syntax.Expression) -> str:
-    """How a constant is written: in the base of its first number."""
+    """Format a constant in the base of its first number."""
     match expression:
         case syntax.IntLiteral():
             prefix = re.match(r"(?:[0-9]+[ws])?0([xXbBoO])", expression.text)

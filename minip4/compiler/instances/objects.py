@@ -1,6 +1,6 @@
-"""Instances of parsers, controls and extern objects, worked out at compile time (spec 17).
+"""Instances of parsers, controls and extern objects, created at compile time (spec 17).
 
-Used by lowering and by P4Info: both see the same names.
+Used by lowering and P4Info, so that both have the same names.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from minip4.compiler.syntax import CallKind
 
 @dataclass(slots=True, eq=False)
 class Environment:
-    """What declarations stand for here. Declarations are unique: shadowing needs no care."""
+    """Bindings of declarations. Declarations are unique objects, so shadowing does not matter."""
 
     parent: Environment | None = None
     bindings: dict[syntax.Declaration, object] = field(default_factory=dict)
     type_arguments: dict[syntax.TypeParameter, types.Type] = field(default_factory=dict)
 
     def lookup(self, declaration: syntax.Declaration) -> object:
-        """The binding, or None."""
+        """Return the binding, or None."""
         scope: Environment | None = self
         while scope is not None:
             if declaration in scope.bindings:
@@ -32,12 +32,12 @@ class Environment:
         return None
 
     def owner(self, declaration: syntax.Declaration) -> Instance | None:
-        """The instance that it is declared in; None at top level."""
+        """Return the instance that declares it; None at top level."""
         bound = self.lookup(declaration)
         return bound if isinstance(bound, Instance) else None
 
     def resolve(self, of: types.Type) -> types.Type:
-        """The type with the type parameters known here replaced."""
+        """Return the type with known type parameters replaced."""
         scope: Environment | None = self
         while scope is not None:
             of = types.substitute(of, scope.type_arguments)
@@ -54,7 +54,7 @@ class Known:
 
 @dataclass(slots=True, eq=False)
 class ExternObject:
-    """`arguments` are constants, or None where one is not (then it cannot be used)."""
+    """An extern object; `arguments` are constants, or None if unknown (then it cannot be used)."""
 
     name: str
     type: types.Extern
@@ -65,10 +65,9 @@ class ExternObject:
 
 @dataclass(slots=True, eq=False)
 class Instance:
-    """A parser or control; `environment` has its constructor parameters and its children.
+    """A parser or control; `environment` has its constructor parameters and children.
 
-    `children` are its locals in order: instances, extern objects, and the declarations that
-    need no instance.
+    `children` are its locals in order: instances, extern objects, and other declarations.
     """
 
     name: str
@@ -79,7 +78,7 @@ class Instance:
 
 
 def evaluate(expression: syntax.Expression, environment: Environment) -> syntax.Constant:
-    """Value of a compile-time constant, which may be a constructor parameter."""
+    """Return the value of a compile-time constant or a constructor parameter."""
     if expression.constant is not None:
         return expression.constant
     if isinstance(expression, syntax.Name) and expression.declaration is not None:
@@ -103,17 +102,17 @@ def evaluate(expression: syntax.Expression, environment: Environment) -> syntax.
 
 
 def evaluate_number(expression: syntax.Expression, environment: Environment) -> int:
-    """The constant as a number; that of an enum's member is its position or value."""
+    """Return the constant as a number; an enum member's is its position or value."""
     value = evaluate(expression, environment)
     if isinstance(value, syntax.EnumMember | syntax.ErrorMember):
         return value.number
     if isinstance(value, int):  # bool included
         return int(value)
-    raise P4Error("a number was expected here", expression.source)
+    raise P4Error("expected a number", expression.source)
 
 
 def annotation_numbers(annotation: syntax.Annotation) -> list[int]:
-    """The numbers in `@name(1, 2)`."""
+    """Return the numbers in `@name(1, 2)`."""
     result = []
     for value in annotation.values:
         if isinstance(value, syntax.EnumMember):
@@ -130,7 +129,7 @@ def instantiate(
     environment: Environment,
     declaration: syntax.Instantiation | None = None,
 ) -> Instance | ExternObject:
-    """What a constructor call makes. Arguments are evaluated in `environment`."""
+    """Evaluate a constructor call in `environment` and return the object."""
     of = environment.resolve(call.type)
     source = declaration.source if declaration is not None else call.source
     if isinstance(of, types.Extern):
@@ -144,7 +143,7 @@ def instantiate(
 
 
 def applied(call: syntax.Call, environment: Environment, owner: Instance | None) -> Instance:
-    """The parser or control that a call of `apply` in `owner` means."""
+    """Return the parser or control that a call of `apply` in `owner` applies."""
     target: object = None
     assert call.object is not None
     if isinstance(call.object, syntax.Name) and call.object.declaration is not None:
@@ -171,7 +170,7 @@ def make_instance(
     name: str,
     outer: Environment,
 ) -> Instance:
-    """An instance of a parser or control, with everything in it."""
+    """Create an instance of a parser or control with all its children."""
     declaration = of.declaration
     assert isinstance(declaration, syntax.ParserDeclaration | syntax.ControlDeclaration)
     environment = Environment(
@@ -214,7 +213,7 @@ def _constructor_argument(
 
 
 def _make_anonymous(instance: Instance) -> None:
-    """Makes the instances of direct applications `C.apply()`."""
+    """Create the instances of direct applications `C.apply()`."""
     for node in _walk(instance.declaration):
         if not isinstance(node, syntax.Call):
             continue

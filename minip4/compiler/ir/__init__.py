@@ -1,7 +1,7 @@
-"""The lowered program: flat storage, scalar expressions, structured control flow without calls.
+"""The intermediate representation (ir): flat storage, scalar expressions, structured control flow.
 
-What lowering (minip4.compiler.lower) makes and back ends (minip4.compiler.bmv2) start from. It says
-what is meant; how a target does it, and calls it, is the back end's matter.
+Lowering (minip4.compiler.lower) creates it and back ends (minip4.compiler.bmv2) convert it. It is
+independent of the target.
 """
 
 from minip4.compiler.ir.control import (

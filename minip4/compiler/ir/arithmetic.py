@@ -1,4 +1,4 @@
-"""Building scalar expressions: constants are folded, casts and slices become shifts and masks."""
+"""Construction of scalar expressions: folds constants; casts and slices become shifts and masks."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class If(Statement):
 
 @dataclass(slots=True)
 class Labelled(Statement):
-    """`body`; a Leave of `label` continues behind it."""
+    """A labelled body; a Leave of `label` continues behind it."""
 
     label: int
     body: list[Statement]
@@ -32,7 +32,7 @@ class Leave(Statement):
 
 @dataclass(slots=True)
 class Loop(Statement):
-    """`body` again and again, until a Leave of a label around it."""
+    """Repeats `body` until a Leave of an enclosing label."""
 
     body: list[Statement]
 
@@ -46,7 +46,7 @@ class Exit(Statement):
 class Apply(Statement):
     """Applies a table, then one branch; `actions` None: branches by hit and miss.
 
-    Otherwise by action name; actions not named go to `default`.
+    Otherwise by action name; other actions take `default`.
     """
 
     table: Table

@@ -1,6 +1,6 @@
 """Scalar expressions: of type Bits or BOOL, without side effects.
 
-A value always lies in the range of its expression's type.
+A value is always in the range of its expression's type.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Field(Expression):
 
 @dataclass(frozen=True, slots=True)
 class LastField(Expression):
-    """A field of the header of a stack extracted last (parsers only)."""
+    """A field of the last extracted header of a stack (parsers only)."""
 
     stack: str
     name: str
@@ -43,7 +43,7 @@ class LastField(Expression):
 
 @dataclass(frozen=True, slots=True)
 class LastUnionField(Expression):
-    """A field of a member of the header union of a stack extracted last (parsers only)."""
+    """A field of a member of the last extracted union of a stack (parsers only)."""
 
     stack: str
     member: str
@@ -69,7 +69,7 @@ class ActionData(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Lookahead(Expression):
-    """Bits of the packet, from `offset_bits` after what was extracted so far."""
+    """Bits of the packet, from `offset_bits` behind the extracted part."""
 
     offset_bits: int
 
@@ -82,7 +82,10 @@ class Unary(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Binary(Expression):
-    """`type` is the result's; operators as in P4, without ++ and with `|+|`, `|-|`."""
+    """A binary operation of P4, without ++ and with `|+|`, `|-|`.
+
+    `type` is that of the result.
+    """
 
     operator: str
     left: Expression

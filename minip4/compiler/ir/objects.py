@@ -1,4 +1,4 @@
-"""What a lowered program declares: storage, and the objects that operations work on."""
+"""Declarations of a lowered program: storage, and the objects of operations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SCALARS, SCALARS_TYPE = "scalars", "scalars_0"  # the metadata that all variable
 
 @dataclass(frozen=True, slots=True)
 class HeaderField:
-    """`width_bits` of a varbit is its largest."""
+    """A field; `width_bits` of a varbit is its maximum."""
 
     name: str
     width_bits: int
@@ -29,7 +29,7 @@ class HeaderType:
 
 @dataclass(slots=True)
 class Header:
-    """An instance. Metadata is in no packet, and always valid."""
+    """A header instance. Metadata is not in the packet and always valid."""
 
     name: str
     type: str
@@ -53,7 +53,7 @@ class Union:
 
 @dataclass(slots=True)
 class Calculation:
-    """Of the inputs behind each other: fields and constants."""
+    """A calculation over the concatenated inputs: fields and constants."""
 
     name: str
     algorithm: str
@@ -109,7 +109,7 @@ class Register:
 
 @dataclass(slots=True)
 class FieldList:
-    """What a copy of a packet takes along; `id` from 1."""
+    """Fields that a copy of a packet preserves; `id` counts from 1."""
 
     id: int
     name: str
@@ -118,7 +118,7 @@ class FieldList:
 
 @dataclass(slots=True)
 class Digest:
-    """What a digest tells the controller; `id` from 1."""
+    """A digest to the controller; `id` counts from 1."""
 
     id: int
     name: str

@@ -1,7 +1,7 @@
-"""Operations: statements that do one thing, wherever P4 code may stand.
+"""Operations: simple statements that are valid anywhere in P4 code.
 
-Operands are fields, constants and parameters of actions, where nothing else is said. Headers,
-unions, calculations, counters, meters and registers are meant by their names in the program.
+Operands are fields, constants and action parameters, unless noted. Headers, unions, calculations,
+counters, meters and registers are identified by their names in the program.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Statement:
 
 @dataclass(slots=True)
 class Operation(Statement):
-    """One step, of which control always comes out behind it."""
+    """One step; control continues behind it."""
 
 
 # ---------------------------------------------------------------- storage
@@ -28,7 +28,7 @@ class Operation(Statement):
 
 @dataclass(slots=True)
 class Assign(Operation):
-    """Stores the value of any expression."""
+    """Assigns any expression."""
 
     target: Field | LastField | LastUnionField
     value: Expression
@@ -36,7 +36,7 @@ class Assign(Operation):
 
 @dataclass(slots=True)
 class AssignVarbit(Operation):
-    """The varbit takes the value, and its length, too."""
+    """Assigns a varbit with its length."""
 
     target: Field
     value: Expression
@@ -44,7 +44,7 @@ class AssignVarbit(Operation):
 
 @dataclass(slots=True)
 class CopyHeader(Operation):
-    """All fields, and whether it is valid."""
+    """Copies all fields and the validity."""
 
     target: str
     origin: str
@@ -58,7 +58,7 @@ class CopyUnion(Operation):
 
 @dataclass(slots=True)
 class CopyStack(Operation):
-    """All elements, and nextIndex."""
+    """Copies all elements and nextIndex."""
 
     target: Stack
     origin: Stack
@@ -91,7 +91,7 @@ class PopFront(Operation):
 
 @dataclass(slots=True)
 class MarkToDrop(Operation):
-    """v1model's mark_to_drop() of the packet's own standard metadata."""
+    """v1model's mark_to_drop() on the packet's standard metadata."""
 
 
 @dataclass(slots=True)
@@ -101,7 +101,7 @@ class Truncate(Operation):
 
 @dataclass(slots=True)
 class CloneI2E(Operation):
-    """A copy of the packet as it came in goes to egress; it takes the fields of the list along."""
+    """Clones the received packet to egress, with the fields of the list."""
 
     session: Expression
     field_list: FieldList
@@ -109,7 +109,7 @@ class CloneI2E(Operation):
 
 @dataclass(slots=True)
 class CloneE2E(Operation):
-    """A copy of the packet as it leaves goes to egress; it takes the fields of the list along."""
+    """Clones the packet at the end of egress to egress, with the fields of the list."""
 
     session: Expression
     field_list: FieldList
@@ -142,7 +142,7 @@ class Count(Operation):
 
 @dataclass(slots=True)
 class ExecuteMeter(Operation):
-    """`result` becomes the packet's color: 0 green, 1 yellow, 2 red."""
+    """Sets `result` to the packet's color: 0 green, 1 yellow, 2 red."""
 
     meter: str
     index: Expression
@@ -168,7 +168,7 @@ class RegisterWrite(Operation):
 
 @dataclass(slots=True)
 class Random(Operation):
-    """`result` becomes a number from `low` to `high`, both included."""
+    """Sets `result` to a random number from `low` to `high`, both included."""
 
     result: Field
     low: Expression
@@ -177,7 +177,7 @@ class Random(Operation):
 
 @dataclass(slots=True)
 class Hash(Operation):
-    """`result` becomes `base` + (the calculation's value modulo `maximum`)."""
+    """Sets `result` to `base` + (the calculation's value modulo `maximum`)."""
 
     result: Field
     calculation: str
@@ -201,7 +201,7 @@ class Assume(Operation):
 
 @dataclass(slots=True)
 class LogMessage(Operation):
-    """Each `{}` in the text stands for one of the values, which may be any expressions."""
+    """Logs a text; each `{}` is replaced by one of the values, which may be any expressions."""
 
     text: str
     values: tuple[Expression, ...]

@@ -1,4 +1,4 @@
-"""The parser: a graph of flat states. Beside what follows, states hold operations."""
+"""The parser: a graph of flat states with operations and the following statements."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Extract(Statement):
 
 @dataclass(slots=True)
 class ExtractNext(Statement):
-    """Into the stack's next element, or into one member of it, if they are unions."""
+    """Extracts to the next element of the stack, or to one member of it if it is a union."""
 
     stack: Stack
     member: str | None
@@ -31,7 +31,7 @@ class Advance(Statement):
 
 @dataclass(slots=True)
 class Verify(Statement):
-    """Rejects the packet with the error, unless the condition holds."""
+    """Rejects the packet with the error if the condition is false."""
 
     condition: Expression
     error: Expression
@@ -39,7 +39,7 @@ class Verify(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """What a key of `width_bits` must be, where the mask has ones."""
+    """The required value of a key of `width_bits`, where the mask has ones."""
 
     value: int
     mask: int
@@ -48,7 +48,7 @@ class Match:
 
 @dataclass(slots=True)
 class Case:
-    """Goes on if each of the state's keys matches."""
+    """Taken if all keys of the state match."""
 
     matches: list[Match]
     next_state: str | None
@@ -56,7 +56,7 @@ class Case:
 
 @dataclass(slots=True)
 class ValueSetCase:
-    """Goes on if the keys are in the value set."""
+    """Taken if the keys are in the value set."""
 
     value_set: str
     next_state: str | None

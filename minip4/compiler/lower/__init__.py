@@ -20,7 +20,7 @@ from minip4.compiler.lower.program import ProgramLowering
 
 
 def lower(program: syntax.Program, architecture: Architecture) -> ir.Program:
-    """The lowered program; raises P4Error for what the target does not support."""
+    """Return the lowered program. Raises P4Error for features that the target does not support."""
     shared: Shared = set()
     while True:
         try:

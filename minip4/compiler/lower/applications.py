@@ -1,7 +1,7 @@
-"""Shared controls: applied in several places, while their tables and actions are made once.
+"""Shared controls: applied in several places, but with one instance of tables and actions.
 
-An action of such a control that exits must copy out what the application has to that runs: its
-number is in a field then, the control's site.
+If an action of such a control exits, it copies out the arguments of the running application; the
+site field of the control holds its number.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Applications:
         self._exiting: dict[Instance, bool] = {}  # whether there is something outside to copy out
 
     def enter(self, instance: Instance, source: syntax.Source) -> Application | None:
-        """A further application of a control, if that is shared."""
+        """Begin a further application of a control if it is shared."""
         self._check_applier(instance, source)
         if not any(name == instance.name for name, _ in self.context.shared):
             return None
@@ -52,7 +52,7 @@ class Applications:
             raise P4Error(message, source, "an instance for each")
 
     def exit_in_action(self) -> None:
-        """Notes the controls around an exit that is met."""
+        """Record the controls around an exit."""
         frames = self.context.frames
         for i, frame in enumerate(frames):
             if frame.instance is not None:
@@ -60,14 +60,17 @@ class Applications:
                 self._exiting[frame.instance] = self._exiting.get(frame.instance, False) | is_inside
 
     def exit(self, frame: Frame, application: Application, source: syntax.Source) -> None:
-        """Copies out at an exit in an action, which is met in the control's first application."""
+        """Copy out at an exit in an action.
+
+        The action is lowered in the first application of the control.
+        """
         branch = self._copies(frame, application, source)
         self.context.emit(branch)
         exits = self._exits.setdefault(application.instance, [])
         exits.append((application, branch.otherwise))
 
     def leave(self, frame: Frame, application: Application, source: syntax.Source) -> None:
-        """Adds what this application has to copy out to the exits that others met."""
+        """Add the copy-out of this application to recorded exits."""
         exits = self._exits.get(application.instance, [])
         for met, otherwise in exits:
             if met is not application:

@@ -1,4 +1,4 @@
-"""Evaluates the arguments of calls: in the order they are written in, each once (spec 6.8)."""
+"""Evaluation of call arguments: in source order, each once (spec 6.8)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from minip4.compiler.syntax import CallKind
 class Argument:
     """An evaluated argument: a value or place (`content`), or an object (`thing`).
 
-    `initial` is the value that goes into an inout parameter.
+    `initial` is the value passed to an inout parameter.
     """
 
     parameter: syntax.Parameter
@@ -41,7 +41,7 @@ class Argument:
 
     @property
     def place(self) -> places.Place:
-        """Of an out or inout argument."""
+        """The place of an out or inout argument."""
         assert isinstance(self.content, places.Place)
         return self.content
 
@@ -58,9 +58,9 @@ def evaluated(
     *,
     special: Mapping[int, Evaluation] | None = None,
 ) -> list[Argument]:
-    """The arguments that are given, in the order of evaluation: that of copying out, too.
+    """Return the given arguments in the order of evaluation, which is also that of copying out.
 
-    `special`: how to evaluate those at some positions.
+    `special`: functions that evaluate the arguments at some positions.
     """
     todo = [(i, e) for i in order if (e := expressions[i]) is not None]
     result = []
@@ -87,7 +87,7 @@ def extern_arguments(
 def _evaluate(
     context: Context, argument: Argument, evaluate: Evaluation, *, is_exposed: bool
 ) -> None:
-    """Fills it in; exposed: later arguments could change the value, so it is saved."""
+    """Evaluate an argument; exposed: later arguments could change the value, so it is saved."""
     expression, source = argument.expression, argument.source
     if isinstance(argument.type, types.Extern):
         argument.thing = object_of(context, expression)
@@ -110,12 +110,12 @@ def object_of(context: Context, expression: syntax.Expression) -> ExternObject |
     elif isinstance(expression, syntax.Call) and expression.kind is CallKind.CONSTRUCTOR:
         bound = instantiate(expression, "tmp", context.environment)
     if not isinstance(bound, ExternObject | Instance):
-        raise P4Error("an object was expected here", expression.source)
+        raise P4Error("expected an object", expression.source)
     return bound
 
 
 def conflict(one: Argument, other: Argument) -> bool:
-    """Whether sharing storage could be seen: both name it, and one of them may write it."""
+    """Whether sharing storage is observable: both use it and one of them may write it."""
     if one.content is None or other.content is None:
         return False
     directions = (one.parameter.direction, other.parameter.direction)

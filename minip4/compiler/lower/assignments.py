@@ -1,4 +1,4 @@
-"""Lowers assignments to any place, and comparisons, of any value."""
+"""Lower assignments to any place, and comparisons of any values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minip4.compiler.types import BOOL, Bits
 
 
 def read(value: places.Value) -> ir.Expression:
-    """The scalar in a place."""
+    """Return the scalar in a place."""
     if isinstance(value, ir.Expression):
         return value
     if isinstance(value, places.Scalar):
@@ -49,7 +49,7 @@ def is_compound(value: places.Value) -> bool:
 
 
 def validity(value: places.Value) -> ir.Expression:
-    """`value.isValid()` of a header or header union."""
+    """Return `value.isValid()` of a header or header union."""
     if isinstance(value, places.Header):
         return ir.IsValid(BOOL, value.name)
     if isinstance(value, places.Compound):
@@ -72,14 +72,17 @@ def validity(value: places.Value) -> ir.Expression:
 
 
 def last_element(last: places.Last) -> places.Value:
-    """`stack.last` as the element at a run-time index."""
+    """Return `stack.last` as the element at a run-time index."""
     index = ir.LastIndex(Bits(32), last.stack.name)
     element: places.Value = places.Indexed(index, last.stack.elements)
     return element if last.member is None else places.member(element, last.member)
 
 
 def equal(left: places.Value, right: places.Value) -> ir.Expression:
-    """`left == right` (8.10, 8.18): headers are equal if both are invalid, or valid and equal."""
+    """Return `left == right` (8.10, 8.18).
+
+    Headers are equal if both are invalid, or valid and equal.
+    """
     if not is_compound(left) and not is_compound(right):
         return arithmetic.binary("==", BOOL, read(left), read(right))
     if isinstance(left, places.Last):
@@ -147,7 +150,7 @@ def assign(
 def _assign_indexed(
     context: Context, target: places.Indexed, value: places.Value, source: syntax.Source | None
 ) -> None:
-    """One branch an element. An index out of bounds changes nothing."""
+    """Assign to an indexed element, one branch per element; out of bounds changes nothing."""
     branches: list[ir.Statement] = []
     for i, place in reversed(list(enumerate(target.places))):
         with context.collecting() as body:
@@ -257,7 +260,7 @@ def _assign_parts(
 def _detached(
     context: Context, target: places.Place, literal: places.Compound, source: syntax.Source | None
 ) -> places.Compound:
-    """The literal with its parts saved if they read what is about to be overwritten."""
+    """Return the literal with those parts saved that read the overwritten place."""
     if not places.overlap(target, literal):
         return literal
     members = {n: copied(context, v, source) for n, v in literal.members.items()}
@@ -265,7 +268,7 @@ def _detached(
 
 
 def copied(context: Context, value: places.Value, source: syntax.Source | None) -> places.Value:
-    """A copy of the value that later assignments do not touch."""
+    """Return a copy of the value that later assignments do not change."""
     if isinstance(value, places.Invalid | ir.Constant | ir.ActionData | ir.Text):
         return value
     if isinstance(value, places.Compound):
@@ -284,7 +287,7 @@ def copied(context: Context, value: places.Value, source: syntax.Source | None) 
 def copy_of_shape(
     context: Context, value: places.Value, source: syntax.Source | None
 ) -> places.Place:
-    """New storage like that of a compound place."""
+    """Return new storage with the structure of a compound place."""
     if isinstance(value, places.Group):
         return places.Group(
             {n: copy_of_shape(context, p, source) for n, p in value.members.items()}

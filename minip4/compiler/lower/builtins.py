@@ -1,4 +1,4 @@
-"""Lowers the methods that headers, unions and stacks have (spec 8.18), and new headers."""
+"""Lower the methods of headers, unions and stacks (spec 8.18), and new headers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from minip4.compiler.types import BOOL
 
 
 def builtin_method(context: Context, call: syntax.Call) -> places.Value | None:
-    """Its value, if it has one: isValid() does."""
+    """Lower a method; return its value, if any: isValid() has one."""
     assert call.object is not None
     target = context.expressions.value(call.object)
     if call.method == "isValid":
@@ -52,7 +52,7 @@ def _set_validity(context: Context, target: places.Value, call: syntax.Call) -> 
 
 
 def invalidate(context: Context, place: places.Place, source: syntax.Source) -> None:
-    """Headers in a new variable or out parameter are invalid, nextIndex of stacks 0 (6.8)."""
+    """Invalidate headers in a new variable or out parameter; nextIndex of stacks is 0 (6.8)."""
     if isinstance(place, places.Header):
         context.emit(ir.SetInvalid(source, place.name))
     elif isinstance(place, places.Group | places.Union):
@@ -61,5 +61,5 @@ def invalidate(context: Context, place: places.Place, source: syntax.Source) -> 
     elif isinstance(place, places.Stack):
         for element in place.elements:
             invalidate(context, element, source)
-        if context.block == "parser":  # elsewhere nobody sees nextIndex
+        if context.block == "parser":  # nextIndex is visible in parsers only
             context.emit(ir.PopFront(source, place.declared, len(place.elements)))

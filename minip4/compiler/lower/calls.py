@@ -1,7 +1,7 @@
-"""Lowers calls of functions, actions, controls and parsers by putting their bodies in place.
+"""Lower calls of functions, actions, controls and parsers by inlining their bodies.
 
-Parameters stand for the arguments' own storage where copying in and out (6.8) cannot be told
-from that; elsewhere they get temporaries.
+Parameters alias the storage of their arguments if this is indistinguishable from copying in and out
+(6.8); otherwise they are temporaries.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Calls:
             self.context.applications.leave(frame, application, call.source)
 
     def declare_locals(self, declarations: list[syntax.Declaration], instance: Instance) -> None:
-        """Variables of a control or parser; what else it has, its instance knows."""
+        """Declare the variables of a control or parser; its instance has the other locals."""
         for local in declarations:
             if isinstance(local, syntax.VariableDeclaration):
                 self.variable(local, f"{instance.name}.{local.name}", instance)
@@ -116,8 +116,10 @@ class Calls:
     def variable(
         self, declaration: syntax.VariableDeclaration, name: str, owner: Instance | None = None
     ) -> None:
-        """Storage for a variable: always the same if it is one of an instance, as actions that
-        use it are made once."""
+        """Return the storage of a variable.
+
+        That of an instance is always the same, since actions that use it exist once.
+        """
         of = self.context.environment.resolve(declaration.type)
         initial: places.Value | None = None
         if declaration.initializer is not None:
@@ -133,7 +135,7 @@ class Calls:
             invalidate(self.context, place, declaration.source)
 
     def inline(self, body: syntax.Block, frame: Frame, source: syntax.Source) -> None:
-        """The body in its place; a return leads behind it, where out arguments are copied."""
+        """Inline a body; a return leads behind it, where out arguments are copied."""
         loops, self.context.loops = self.context.loops, []
         self.context.frames.append(frame)
         with self.context.collecting() as code:
@@ -160,9 +162,10 @@ class Calls:
         parameters: list[syntax.Parameter] | None = None,
         instance: Instance | None = None,
     ) -> None:
-        """Binds the parameters: those given where the call only knows the type of the callee.
+        """Bind the parameters of a call.
 
-        `instance` is the control that is applied: it keeps its storage each time.
+        They are given where the call knows only the type of the callee. `instance` is the applied
+        control: it keeps its storage for all applications.
         """
         bound = evaluated(
             self.context,
@@ -187,7 +190,7 @@ class Calls:
         is_alone: bool = False,
         instance: Instance | None = None,
     ) -> places.Value | ExternObject | Instance:
-        """What the parameter stands for: the argument itself, or a copy."""
+        """Return the binding of a parameter: the argument itself, or a copy."""
         if item.thing is not None:
             return item.thing
         value, source = item.value, item.source
@@ -215,7 +218,10 @@ class Calls:
         return local
 
     def _local(self, item: Argument, instance: Instance | None) -> places.Place:
-        """Storage of a parameter; that of an instance stays the same each time it is applied."""
+        """Return the storage of a parameter.
+
+        That of an instance is the same for all applications.
+        """
         name = item.parameter.name
         if instance is None:
             return self.context.temporary(item.type, item.source, name)
@@ -234,14 +240,14 @@ class Calls:
     def _require_same(
         self, instance: Instance, parameter: syntax.Parameter, value: places.Value
     ) -> None:
-        """Each application of a control must bind the parameter alike, or copy."""
+        """Require that each application of a control binds the parameter alike, or copy it."""
         meaning = value if isinstance(value, ir.Expression) else tuple(places.storage(value))
         if self._bound_to.setdefault((instance, parameter), meaning) != meaning:
             raise Restart(instance.name, parameter)
 
 
 def drop_last_leave(code: list[ir.Statement], label: int) -> None:
-    """Takes away a Leave that leads to where control goes anyway."""
+    """Remove a Leave to the point where control continues anyway."""
     if not code:
         return
     last = code[-1]
@@ -255,7 +261,7 @@ def drop_last_leave(code: list[ir.Statement], label: int) -> None:
 
 
 def leaves(code: list[ir.Statement], label: int) -> bool:
-    """Whether there is a Leave of the label in the code."""
+    """Whether the code has a Leave of the label."""
     for statement in code:
         match statement:
             case ir.Leave():

@@ -1,4 +1,4 @@
-"""Values known at compile time, as constants of the ir."""
+"""Compile-time constants in the ir."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def constant_value(
 
 
 def number_of(expression: syntax.Expression, environment: Environment) -> int:
-    """Value of a compile-time constant that is a scalar."""
+    """Return the value of a scalar compile-time constant."""
     constant = evaluate(expression, environment)
     value = constant_value(constant, expression.type, environment, expression.source)
     assert isinstance(value, ir.Constant)

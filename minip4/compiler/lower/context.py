@@ -1,4 +1,4 @@
-"""What all passes of lowering share: the program under construction, where we are, each other."""
+"""State shared by all lowering passes: the program under construction and the current place."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Frame:
-    """A function, action, control or parser being lowered in the place of its call."""
+    """A function, action, control or parser that is being inlined."""
 
     label: int
     result: places.Place | None = None
@@ -35,9 +35,9 @@ class Frame:
 
 @dataclass(slots=True, eq=False)
 class Application:
-    """One place of several where a shared control is applied: they copy out to different places.
+    """One of several applications of a shared control, with its own copy-out.
 
-    `site` holds the number of the application that runs; there is none if no action exits.
+    `site` holds the number of the running application; there is none if no action exits.
     """
 
     instance: Instance
@@ -51,8 +51,10 @@ Shared = set[tuple[str, syntax.Parameter | type[syntax.Exit] | None]]
 
 
 class Restart(Exception):
-    """Lowering must begin again, with the control (and its parameter) known as shared: applied
-    in several places with different arguments, while its tables and actions are made once."""
+    """Raised to restart lowering when a control (and its parameter) turns out to be shared.
+
+    It is applied in several places with different arguments, but its tables and actions exist once.
+    """
 
     def __init__(
         self, instance: str, found: syntax.Parameter | type[syntax.Exit] | None = None
@@ -62,8 +64,11 @@ class Restart(Exception):
 
 
 class Context:
-    """State and helpers. `block` says where we are: parser, ingress, egress, deparser, verify,
-    compute (the blocks of v1model). The passes that need each other find each other here."""
+    """State and helpers.
+
+    `block` is the current block of v1model: parser, ingress, egress, deparser, verify or compute.
+    The mutually recursive passes access each other here.
+    """
 
     expressions: Expressions
     calls: Calls
@@ -94,7 +99,7 @@ class Context:
 
     @contextmanager
     def collecting(self) -> Iterator[list[ir.Statement]]:
-        """Lowers what follows into a list of its own."""
+        """Collect the code lowered in the `with` block in a separate list."""
         outer, self.code = self.code, []
         try:
             yield self.code
@@ -128,19 +133,19 @@ class Context:
         return place.field
 
     def saved(self, expression: ir.Expression, source: syntax.Source) -> ir.Expression:
-        """The value it has now, in a temporary if it could change later."""
+        """Return the current value, in a temporary if it could change later."""
         if isinstance(expression, ir.Constant | ir.ActionData | ir.Text):
             return expression
         return self.saved_field(expression, source)
 
     def saved_field(self, expression: ir.Expression, source: syntax.Source) -> ir.Field:
-        """A temporary that has its value now."""
+        """Return a temporary with the current value."""
         target = self.temporary_field(expression.type, source)
         self.emit(ir.Assign(source, target, expression))
         return target
 
     def simple(self, expression: ir.Expression, source: syntax.Source) -> ir.Expression:
-        """A field, constant or action parameter with this value: what operations take."""
+        """Return a field, constant or action parameter with this value, as operations require."""
         if isinstance(expression, ir.Field | ir.Constant | ir.ActionData | ir.Text):
             return expression
         return self.saved(expression, source)

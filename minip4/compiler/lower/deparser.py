@@ -1,4 +1,4 @@
-"""Makes the order of headers out of the deparser's code."""
+"""Derive the order of headers from the code of the deparser."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from minip4.compiler.errors import P4Error
 
 
 class Emit(ir.Statement):
-    """`packet_out.emit`: in no lowered program, which has the order of all headers instead."""
+    """`packet_out.emit`; lowered programs have the order of all headers instead."""
 
     __slots__ = ("header",)
 
@@ -19,7 +19,7 @@ class Emit(ir.Statement):
 
 
 def emitted(code: list[ir.Statement]) -> Iterator[str]:
-    """The headers that are emitted, in order; refuses code that does anything else."""
+    """Return the emitted headers in order; reject code that does anything else."""
     for statement in code:
         match statement:
             case Emit():
@@ -35,7 +35,7 @@ def emitted(code: list[ir.Statement]) -> Iterator[str]:
 
 
 def require_nothing(code: list[ir.Statement], message: str) -> None:
-    """Refuses code that does something."""
+    """Reject code with effects."""
     for statement in code:
         if isinstance(statement, ir.Labelled):
             require_nothing(statement.body, message)

@@ -1,4 +1,4 @@
-"""Lowers the entries that tables have from the start (spec 14.2.1.4)."""
+"""Lower const entries of tables (spec 14.2.1.4)."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _match(
 def _keyset(
     keyset: syntax.Expression, ones: int, environment: Environment
 ) -> tuple[int, int, bool]:
-    """(value, mask, False), or (low, high, True) of a range."""
+    """Return (value, mask, False), or (low, high, True) of a range."""
     if isinstance(keyset, syntax.DontCare):
         return 0, 0, False
     if isinstance(keyset, syntax.Mask):
@@ -94,7 +94,7 @@ def _keyset(
 
 
 def action_data(reference: syntax.ActionReference, environment: Environment) -> list[int]:
-    """Arguments for the directionless parameters, as numbers."""
+    """Return the arguments of directionless parameters as numbers."""
     assert reference.action is not None
     numbers = []
     for parameter, argument in zip(reference.action.parameters, reference.arguments, strict=True):
@@ -105,7 +105,7 @@ def action_data(reference: syntax.ActionReference, environment: Environment) -> 
 
 
 class _Priorities:
-    """Priorities of entries as the ir has them (smaller wins), from P4's (14.2.1.4)."""
+    """Priorities of entries in the ir (smallest wins), derived from P4's (14.2.1.4)."""
 
     def __init__(self, table: syntax.Table, environment: Environment) -> None:
         self._environment = environment

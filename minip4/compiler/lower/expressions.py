@@ -1,4 +1,4 @@
-"""Lowers expressions. What has side effects is emitted first, in the order of evaluation (8.1)."""
+"""Lower expressions. Side effects are emitted first, in the order of evaluation (8.1)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PURE_BUILTINS = {
 
 
 def has_effects(node: syntax.Node) -> bool:
-    """Whether evaluating it can change something, or emits code that must not be skipped."""
+    """Whether evaluating it has side effects, or emits code that must not be skipped."""
     if isinstance(node, syntax.Expression) and node.constant is not None:
         return False
     if isinstance(node, syntax.Call):
@@ -46,8 +46,10 @@ def has_effects(node: syntax.Node) -> bool:
 
 
 def can_change(node: syntax.Node) -> bool:
-    """Whether evaluating it can change a variable around it: a function, which sees none of them,
-    does so only by out and inout parameters."""
+    """Whether evaluating it can change an enclosing variable.
+
+    A function does so only by out and inout parameters.
+    """
     if not has_effects(node):
         return False
     if isinstance(node, syntax.Call):
@@ -60,7 +62,7 @@ def can_change(node: syntax.Node) -> bool:
 
 def read_scalar(value: places.Value, source: syntax.Source) -> ir.Expression:
     if is_compound(value) or isinstance(value, places.Next):
-        raise P4Error("a number or bool was expected here", source)
+        raise P4Error("expected a number or bool", source)
     return read(value)
 
 
@@ -72,14 +74,14 @@ class Expressions:
         return read_scalar(self.value(expression), expression.source)
 
     def place(self, expression: syntax.Expression) -> places.Place:
-        """The lvalue; run-time indexes in it are evaluated now."""
+        """Return the lvalue; run-time indexes in it are evaluated now."""
         value = self.value(expression)
         if isinstance(value, ir.Expression | places.Compound | places.Invalid):
             raise P4Error("this cannot be assigned to", expression.source)
         return value
 
     def pinned(self, place: places.Place, source: syntax.Source) -> places.Place:
-        """The place with its run-time indexes saved, so that later code cannot change them."""
+        """Return the place with saved run-time indexes, which later code cannot change."""
         if isinstance(place, places.Indexed):
             inner = [self.pinned(p, source) for p in place.places]
             return places.Indexed(self.context.saved(place.index, source), inner)
@@ -90,8 +92,10 @@ class Expressions:
     def values(
         self, expressions: list[syntax.Expression], order: Sequence[int] | None = None
     ) -> list[places.Value]:
-        """Evaluates from left to right, or in another order of positions; earlier values are
-        saved from later side effects."""
+        """Evaluate from left to right, or in another order of positions.
+
+        Earlier values are saved from later side effects.
+        """
         todo = list(range(len(expressions)) if order is None else order)
         result: dict[int, places.Value] = {}
         for i, position in enumerate(todo):
@@ -130,7 +134,7 @@ class Expressions:
             case syntax.Call():
                 result = self.context.calls.call(expression)
                 if result is None:
-                    raise P4Error("this call has no value", expression.source)
+                    raise P4Error("this call returns no value", expression.source)
                 return result
             case syntax.ListExpression():
                 elements = self.values(expression.elements)
@@ -170,11 +174,9 @@ class Expressions:
         if isinstance(base, places.Invalid):
             raise P4Error("an invalid header has no fields", member.source)
         if isinstance(base, ir.Expression):
-            raise P4Error(f"there is no member {member.name} here", member.source)
+            raise P4Error(f"there is no member {member.name}", member.source)
         if isinstance(base, places.Next) and not base.stack.declared.is_union:
-            raise P4Error(
-                "the header .next is not there yet: it can only be extracted", member.source
-            )
+            raise P4Error("the header .next can only be extracted", member.source)
         return places.member(base, member.name)
 
     def _stack_member(self, member: syntax.Member, stack: places.Stack) -> places.Value:
@@ -187,7 +189,7 @@ class Expressions:
         raise P4Error(f".{member.name} of a header stack is not supported", member.source)
 
     def _hit_or_miss(self, member: syntax.Member) -> places.Value:
-        """`t.apply().hit` as a value."""
+        """Return `t.apply().hit` as a value."""
         assert isinstance(member.base, syntax.Call)
         assert isinstance(member.base.declaration, syntax.Table)
         result = self.context.temporary_field(BOOL, member.source)
@@ -267,7 +269,7 @@ class Expressions:
     def _divide(
         self, expression: syntax.Binary, dividend: ir.Expression, divisor: ir.Expression
     ) -> ir.Expression:
-        """Targets need not divide: only powers of two, which are shifts and masks."""
+        """Divide by powers of two only, by shifts and masks: targets need not divide."""
         of = dividend.type
         if isinstance(dividend, ir.Constant) and dividend.value == 0:
             return dividend
@@ -335,7 +337,7 @@ class Expressions:
         return places.Compound(members, isinstance(of, types.Header))
 
     def flattened(self, value: places.Value, source: syntax.Source) -> list[ir.Expression]:
-        """The scalars in a value, from left to right (hash inputs, digests)."""
+        """Return the scalars in a value, from left to right (hash inputs, digests)."""
         if isinstance(value, places.Last):
             value = last_element(value)
         if isinstance(value, places.Stack):

@@ -1,4 +1,4 @@
-"""The program's counters, meters and registers that are no table's."""
+"""Lower counters, meters and registers that do not belong to a table."""
 
 from __future__ import annotations
 

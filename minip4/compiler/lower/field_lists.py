@@ -1,4 +1,4 @@
-"""Field lists: the user metadata that copies of a packet take along (v1model: @field_list)."""
+"""Field lists: user metadata that copies of a packet preserve (v1model: @field_list)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minip4.compiler.lower.storage import field_types, scalar_type
 
 
 def field_list(program: ir.Program, name: str) -> ir.FieldList:
-    """The list; a new one, without fields, if no field is tagged with it."""
+    """Return the list; a new empty one if no field is tagged with it."""
     for known in program.field_lists:
         if known.name == name:
             return known
@@ -36,7 +36,7 @@ def add_tagged(
     source: syntax.Source,
     tags: tuple[int, ...] = (),
 ) -> None:
-    """Puts each field of the place into the lists of its annotation, and of those around it."""
+    """Add each field of the place to the lists of its annotation and of enclosing ones."""
     of = types.strip_newtypes(of)
     if isinstance(of, types.StructLike) and isinstance(place, places.Group | places.Header):
         for f in of.declaration.fields:

@@ -1,4 +1,4 @@
-"""Lowers parsers (spec 13): states of sub-parsers in line, branches inside states as states."""
+"""Lower parsers (spec 13): sub-parsers are inlined, branches in states become states."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Parsers:
         self._no_match: str | None = None  # the state that rejects with NoMatch
 
     def top_parser(self, instance: Instance) -> None:
-        """The program's parser; it starts in the state `start`."""
+        """Lower the program's parser, which starts in the state `start`."""
         self._state_names.add("start")
         self._parser(instance, "start", None)
 
@@ -53,7 +53,7 @@ class Parsers:
         return name
 
     def _parser(self, instance: Instance, entry: str, end: str | None) -> None:
-        """Adds the states: `entry` begins, accept leads to `end`."""
+        """Add the states: `entry` is the first, accept leads to `end`."""
         declaration = instance.declaration
         assert isinstance(declaration, syntax.ParserDeclaration)
         self._value_sets(declaration, instance)
@@ -144,11 +144,15 @@ class Parsers:
         state.default = self._no_match_state(select.source)
 
     def _no_match_state(self, source: syntax.Source) -> str:
-        """Where a select without a matching case leads to: reject, with NoMatch (13.6)."""
+        """Return the state after a select without a matching case: rejects with NoMatch (13.6)."""
         if self._no_match is None:
             errors = dict(self.context.program.errors)
             if "NoMatch" not in errors:
-                raise P4Error("this select needs error.NoMatch", source, "core.p4, which has it")
+                raise P4Error(
+                    "this select requires error.NoMatch",
+                    source,
+                    "include core.p4, which declares it",
+                )
             self._no_match = self.new_state("no_match")
             code = ir.Constant(ENUM, errors["NoMatch"])
             body: list[ir.Statement] = [ir.Verify(source, ir.FALSE, code)]
@@ -168,14 +172,14 @@ class Parsers:
     def _cases(
         self, case: syntax.SelectCase, widths: list[int], target: str | None
     ) -> list[ir.Case]:
-        """One for each combination of what the ranges expand to."""
+        """Return one case per combination of expanded ranges."""
         if len(case.keys) != len(widths):
-            raise P4Error("this keyset does not fit the select key", case.source)
+            raise P4Error("this keyset does not match the type of the select key", case.source)
         choices = [self._matches(k, w) for k, w in zip(case.keys, widths, strict=True)]
         return [ir.Case(list(matches), target) for matches in product(*choices)]
 
     def _matches(self, key: syntax.Expression, width: int) -> list[ir.Match]:
-        """What a keyset matches: several are needed for a range."""
+        """Return the matches of a keyset; a range needs several."""
         ones = (1 << width) - 1
 
         def number(expression: syntax.Expression) -> int:
@@ -192,14 +196,14 @@ class Parsers:
 
 
 def _target(goto: syntax.Goto, names: dict[syntax.State, str], end: str | None) -> str | None:
-    """v1model goes on with ingress after reject, too: parser_error says what happened."""
+    """Return the next state; v1model continues with ingress after reject, with parser_error set."""
     if goto.state is not None:
         return names[goto.state]
     return end if goto.name == "accept" else None
 
 
 def _prefixes(low: int, high: int, width: int) -> list[ir.Match]:
-    """Prefixes that together match low..high."""
+    """Return prefixes that together match low..high."""
     result = []
     ones = (1 << width) - 1
     while low <= high:

@@ -1,7 +1,7 @@
-"""Where values live, and what compound values look like while a program is lowered.
+"""Places and values during lowering.
 
-A *place* is storage in header and metadata instances; a *value* is an ir.Expression, a place
-(read as a whole) or a literal made of values.
+A *place* is storage in header and metadata instances; a *value* is an ir.Expression, a place (read
+as a whole) or a literal made of values.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Next:
 
 @dataclass(slots=True, eq=False)
 class Last:
-    """`stack.last`: its fields are read as ir.LastField."""
+    """`stack.last`; its fields are read as ir.LastField."""
 
     stack: Stack
     member: str | None = None
@@ -79,7 +79,7 @@ class Last:
 
 @dataclass(slots=True, eq=False)
 class Indexed:
-    """An element of `places` chosen at run time."""
+    """An element of `places` selected at run time."""
 
     index: ir.Expression
     places: list[Place]
@@ -112,7 +112,7 @@ Value = ir.Expression | Place | Compound | Invalid
 
 
 def members_of(value: Value) -> dict[str, Value]:
-    """Members of a compound place or literal."""
+    """Return the members of a compound place or literal."""
     if isinstance(value, Indexed):
         names = members_of(value.places[0])
         return {name: member(value, name) for name in names}
@@ -147,7 +147,7 @@ def _member_of_last(last: Last, name: str) -> Value:
 
 
 def _as_last(last: Last, place: Place) -> Place:
-    """`place` inside element 0 of the stack, as the same field of the last element."""
+    """Return `place` in element 0 of the stack as the same field of the last element."""
     if isinstance(place, Group):
         return Group({name: _as_last(last, p) for name, p in place.members.items()})
     assert isinstance(place, Scalar)
@@ -159,10 +159,10 @@ def _as_last(last: Last, place: Place) -> Place:
 
 
 def storage(place: Value) -> Iterator[str]:
-    """Names of what the place occupies: `header` for headers, `header.field` for scalars.
+    """Return the names of the storage of a place: `header` for headers, `header.field` for scalars.
 
-    And of what else its value depends on: indexes, and for a header's validity the headers that
-    share a union with it.
+    Includes other dependencies of its value: indexes, and for a header's validity the other members
+    of its union.
     """
     if isinstance(place, Scalar):
         if isinstance(place.field, ir.Field):
@@ -196,7 +196,7 @@ def storage(place: Value) -> Iterator[str]:
 
 
 def reads(expression: ir.Expression) -> Iterator[str]:
-    """Names (as of `storage`) of what an expression reads."""
+    """Return the names (see `storage`) that an expression reads."""
     if isinstance(expression, ir.Field):
         yield f"{expression.header}.{expression.name}"
     elif isinstance(expression, ir.LastField | ir.LastUnionField | ir.LastIndex):

@@ -1,4 +1,4 @@
-"""Lowers a whole v1model program: its six blocks, and the objects they use."""
+"""Lower a v1model program: its six blocks and their objects."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from minip4.compiler.lower.tables import Tables
 
 
 class ProgramLowering:
-    """`lower()` says in what order things happen."""
+    """The order of lowering is that of `lower()`."""
 
     def __init__(self, source: syntax.Program, architecture: Architecture, shared: Shared) -> None:
         self._source = source
@@ -68,7 +68,7 @@ class ProgramLowering:
         }
 
     def _allocate(self) -> tuple[places.Place, places.Place]:
-        """Storage that all blocks share: headers and metadata of the user's."""
+        """Allocate storage that all blocks share: the user's headers and metadata."""
         context, parser = self.context, self._architecture.blocks["parser"]
         _, headers, metadata, standard = parser.declaration.parameters
         resolve = parser.environment.resolve
@@ -86,7 +86,7 @@ class ProgramLowering:
         return headers_place, metadata_place
 
     def _block(self, name: str, arguments: list[places.Place | None]) -> list[ir.Statement]:
-        """Code of a block of the architecture, its parameters bound to the program's storage."""
+        """Return the code of a block, with parameters bound to the program's storage."""
         context = self.context
         context.block = name
         context.instance = instance = self._architecture.blocks[name]

@@ -1,4 +1,4 @@
-"""Lowers statements (spec 12)."""
+"""Lower statements (spec 12)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,10 @@ class Statements:
         )
 
     def _assignment(self, statement: syntax.Assignment) -> None:
-        """The left side's indexes are evaluated first, then the right side (12.1)."""
+        """Lower an assignment.
+
+        Indexes of the left side are evaluated before the right side (12.1).
+        """
         target = self.context.expressions.place(statement.left)
         if has_effects(statement.right):
             target = self.context.expressions.pinned(target, statement.source)
@@ -120,7 +123,7 @@ class Statements:
         self.context.emit(ir.Leave(statement.source, frame.label))
 
     def _exit(self, statement: syntax.Exit) -> None:
-        """Out arguments of all calls that it ends are copied out first (12.5)."""
+        """Lower an exit: out arguments of all enclosing calls are copied out first (12.5)."""
         if self.context.in_action:
             self.context.applications.exit_in_action()
         for frame in reversed(self.context.frames):
@@ -279,7 +282,10 @@ class Statements:
 
 
 def _hit_or_miss(condition: syntax.Expression) -> tuple[syntax.Table, bool] | None:
-    """The table and whether "hit" is meant, for `t.apply().hit`, `.miss` and their negation."""
+    """Return the table and whether "hit" is tested.
+
+    Of `t.apply().hit`, `.miss` and negations.
+    """
     if isinstance(condition, syntax.Unary) and condition.operator == "!":
         inner = _hit_or_miss(condition.operand)
         return None if inner is None else (inner[0], not inner[1])

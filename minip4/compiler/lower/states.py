@@ -1,4 +1,4 @@
-"""Makes flat states out of structured code."""
+"""Conversion of structured code to flat parser states."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Edge = Callable[[str | None], None]
 
 
 class SubParser(ir.Statement):
-    """Continue in `start`; the states of the sub-parser come back to `end`."""
+    """Continues in `start`; the states of the sub-parser return to `end`."""
 
     __slots__ = ("end", "start")
 
@@ -22,7 +22,7 @@ class SubParser(ir.Statement):
 
 
 class StateBuilder:
-    """Makes flat states out of structured code. `_open` are the edges without a target yet."""
+    """Converts structured code to flat states. `_open` are the edges without a target."""
 
     def __init__(self, context: Context, name: str) -> None:
         self._context = context
@@ -41,7 +41,7 @@ class StateBuilder:
         return self._state
 
     def state(self) -> ir.State:
-        """The state that code is added to now."""
+        """The current state, to which code is added."""
         if self._state is None:
             return self._new(self._context.parsers.new_state(f"{self._name}_next"))
         return self._state
@@ -50,7 +50,7 @@ class StateBuilder:
         return self._state is not None or bool(self._open)
 
     def _close(self) -> list[Edge]:
-        """Leaves the state; its default edge and those open so far are the caller's."""
+        """End the state; its default edge and the open edges belong to the caller."""
         edges = self._open
         if self._state is not None:
             edges = [*edges, _default_edge(self._state)]

@@ -1,4 +1,4 @@
-"""Lays variables, headers and metadata out in instances of headers, and their fields.
+"""Allocation of variables, headers and metadata as header instances and fields.
 
 Scalars that are not in a header become fields of the metadata instance `scalars`.
 """
@@ -17,7 +17,7 @@ ENUM = Bits(32)  # enums without values and errors are numbers of this type
 
 
 def scalar_type(of: types.Type) -> types.Type | None:
-    """Bits or BOOL that hold values of the type; None if it is not a scalar."""
+    """Return the Bits or BOOL type for values of the type; None if it is not a scalar."""
     of = types.strip_newtypes(of)
     if isinstance(of, types.SerializableEnum):
         return of.underlying
@@ -29,7 +29,10 @@ def scalar_type(of: types.Type) -> types.Type | None:
 
 
 def field_types(of: types.Type) -> dict[str, types.Type] | None:
-    """Members of a compound type that is not a stack; tuples' are "0", "1", ...."""
+    """Return the members of a compound type that is not a stack.
+
+    Those of tuples are "0", "1", ....
+    """
     of = types.strip_newtypes(of)
     if isinstance(of, types.StructLike | types.AnonymousStruct):
         return of.fields
@@ -57,7 +60,7 @@ class Storage:
     def allocate(
         self, of: types.Type, name: str, source: syntax.Source, separator: str = "."
     ) -> places.Place:
-        """New storage for a variable."""
+        """Allocate a variable."""
         of = types.strip_newtypes(of)
         scalar = scalar_type(of)
         if scalar is not None:
@@ -83,7 +86,7 @@ class Storage:
         )
 
     def metadata_instance(self, of: types.Struct, name: str) -> places.Group:
-        """A struct of scalars as a metadata instance of its own (standard_metadata)."""
+        """Allocate a struct of scalars as its own metadata instance (standard_metadata)."""
         members: dict[str, places.Place] = {}
         header_type = ir.HeaderType(name, [])
         for f in of.declaration.fields:
@@ -102,7 +105,7 @@ class Storage:
         return places.Group(members)
 
     def clone(self, place: places.Header | places.Union | places.Stack, name: str) -> places.Place:
-        """New storage of the same type."""
+        """Allocate storage of the same type."""
         of, source = self._types[place.name]
         return self.allocate(of, name, source)
 
@@ -197,7 +200,7 @@ class Storage:
 
 
 def _flat_fields(of: types.Type, prefix: str) -> Iterator[tuple[str, types.Type]]:
-    """Scalar and varbit fields of a header, those of structs inside it as `struct.field`."""
+    """Return scalar and varbit fields of a header, those of nested structs as `struct.field`."""
     for name, field_type in (field_types(of) or {}).items():
         plain = types.strip_newtypes(field_type)
         if scalar_type(plain) is not None or isinstance(plain, types.Varbit):

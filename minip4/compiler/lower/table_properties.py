@@ -1,4 +1,4 @@
-"""Lowers properties of tables: direct counters and meters, action profiles and selectors."""
+"""Lower properties of tables: direct counters and meters, action profiles and selectors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class TableProperties:
         self._reads: dict[str, tuple[ir.Field, syntax.Source]] = {}  # of direct meters, the first
 
     def read_by(self, meter: str, result: ir.Field, source: syntax.Source) -> ir.Field:
-        """Notes that the direct meter is read into a field; gives the one that was noted first."""
+        """Record the field that a direct meter is read to; return the first recorded one."""
         return self._reads.setdefault(meter, (result, source))[0]
 
     def lower(self, table: syntax.Table, result: ir.Table) -> None:
@@ -70,7 +70,7 @@ class TableProperties:
         return found
 
     def check_direct_uses(self) -> None:
-        """A direct meter that is read means nothing without its table."""
+        """Reject the use of a direct meter without its table."""
         for name, (_, source) in self._reads.items():
             if not self.is_direct_used(name):
                 raise P4Error(
@@ -80,7 +80,7 @@ class TableProperties:
                 )
 
     def is_direct_used(self, name: str) -> bool:
-        """Whether a table that is applied has this direct counter or meter."""
+        """Whether an applied table has this direct counter or meter."""
         return name in self._direct_users
 
     def _direct_meter(

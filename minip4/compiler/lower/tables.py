@@ -1,4 +1,4 @@
-"""Lowers tables (spec 14.2) and the actions they name."""
+"""Lower tables (spec 14.2) and their actions."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Tables:
     # -- keys
 
     def _keys(self, table: syntax.Table, result: ir.Table) -> None:
-        """Evaluates the key; expressions that are no field are put into temporaries."""
+        """Evaluate the key; expressions other than fields are stored in temporaries."""
         is_first = not result.keys and result.profile is None
         fields: list[ir.KeyField] = []
         selectors: list[ir.Expression] = []
@@ -165,7 +165,7 @@ class Tables:
     def _bound_arguments(
         self, reference: syntax.ActionReference, action: syntax.Action
     ) -> list[Argument]:
-        """Arguments of parameters with a direction, which the list of actions gives."""
+        """Return arguments of parameters with a direction, given in the list of actions."""
         return evaluated(
             self.context,
             action.parameters,
@@ -175,7 +175,7 @@ class Tables:
         )
 
     def _action_data(self, parameter: syntax.Parameter, result: ir.Action) -> ir.Expression:
-        """A parameter that table entries give."""
+        """Return a parameter set by table entries."""
         of = self.context.environment.resolve(parameter.type)
         scalar = scalar_type(of)
         if scalar is None:

@@ -1,4 +1,4 @@
-"""P4Info of a checked program: what a P4Runtime controller needs to know (P4Runtime spec, 6)."""
+"""P4Info of a checked program, for P4Runtime controllers (P4Runtime spec, 6)."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ _ELSEWHERE = {"name", "id", "brief", "description"}  # P4Info has fields of its 
 def add_annotations(
     message: Any, annotations: Sequence[syntax.Annotation], skip: Collection[str] = ()
 ) -> None:
-    """Adds them to a message with `annotations` and `structured_annotations`."""
+    """Add annotations to a message with `annotations` and `structured_annotations`."""
     for annotation in annotations:
         if annotation.is_structured:
             _add_structured(message.structured_annotations.add(), annotation)

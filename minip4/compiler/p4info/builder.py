@@ -1,4 +1,4 @@
-"""Builds the P4Info message from what Collector found."""
+"""Build the P4Info message from the results of Collector."""
 
 from __future__ import annotations
 
@@ -295,7 +295,7 @@ class Builder:
 
 
 def _pairs(annotation: syntax.Annotation) -> list[tuple[str, str | int]]:
-    """What `@name(key = value, ...)` says: values are strings and decimal numbers."""
+    """Return the pairs of `@name(key = value, ...)`: values are strings and decimal numbers."""
     if annotation.pairs:
         return [(k, v) for k, v in annotation.pairs.items() if isinstance(v, str | int)]
     found = re.findall(r'(\w+) = (?:"([^"]*)"|(\d+))(?: ,|$)', annotation.text)

@@ -1,4 +1,4 @@
-"""Which tables, actions and objects of a program the control plane sees, and in what order."""
+"""Tables, actions and objects of a program that the control plane sees, in order."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Contents:
 
 
 def property_object(item: TableItem, name: str) -> ExternObject | None:
-    """The extern object that is a property of the table, made in place or named."""
+    """Return the extern object of a table property, inline or named."""
     found = item.table.property(name)
     if found is None:
         return None
@@ -74,7 +74,7 @@ class Collector:
                 self.contents.value_sets.setdefault(control_plane_name(child, instance.name), child)
 
     def _control(self, block: Instance) -> None:
-        """Actions declared outside come first, then everything in order of declaration."""
+        """Collect the objects of a control: outer actions first, then in order of declaration."""
         parts = list(_parts(block))
         tables = self._tables(parts)
         used = {reference.action for t in tables.values() for _, reference in t.actions}
@@ -140,8 +140,10 @@ class Collector:
                 self.contents.actions.setdefault(control_plane_name(action), action)
 
     def _extern_calls(self, block: Instance, actions: list[tuple[Instance, syntax.Action]]) -> None:
-        """Those of its actions (global ones stand first), then of its body: as p4c finds them,
-        which first puts functions, actions called by actions, and sub-controls in place."""
+        """Collect extern calls of its actions (global ones first), then of its body, as p4c does.
+
+        p4c first inlines functions, actions called by actions, and sub-controls.
+        """
         for owner, action in actions:
             self._extern_calls_in(action.body, owner, set(), in_action=True)
         assert isinstance(block.declaration, syntax.ControlDeclaration)
@@ -155,7 +157,7 @@ class Collector:
         *,
         in_action: bool,
     ) -> None:
-        """`seen`: what was called before, each with its instance."""
+        """Collect extern calls; `seen` are earlier ones with their instances."""
         called = (syntax.Function, syntax.Action) if in_action else (syntax.Function,)
         for child in live_children(node):
             self._extern_calls_in(child, instance, seen, in_action=in_action)
@@ -194,7 +196,7 @@ def _instances(instance: Instance) -> Iterator[Instance]:
 
 
 def _parts(instance: Instance) -> Iterator[_Part]:
-    """Everything declared in the control and in its sub-controls, in order."""
+    """Yield all declarations in the control and its sub-controls, in order."""
     for child in instance.children:
         if isinstance(child, Instance):
             yield from _parts(child)
@@ -215,7 +217,7 @@ def _is_applied(table: syntax.Table, owner: Instance) -> bool:
 
 
 def _called_actions(owner: Instance) -> Iterator[syntax.Action]:
-    """Actions that the body of the control calls itself."""
+    """Return the actions that the control's body calls directly."""
     if isinstance(owner.declaration, syntax.ControlDeclaration):
         yield from _calls_of_actions(owner.declaration.body)
 

@@ -46,7 +46,7 @@ class ExternObjects:
                 self.profile(item, annotations)
 
     def _index_type(self, item: ExternObject, position: int, message: Any) -> None:
-        """Newer v1model: the index has a type of its own."""
+        """Return the index type, which newer versions of v1model have."""
         if len(item.type.arguments) > position:
             of = item.type.arguments[position]
             self.messages.types.note(of)

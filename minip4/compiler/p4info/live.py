@@ -1,6 +1,6 @@
-"""What of a checked tree can run: without the branches that a constant condition rules out.
+"""Reachable nodes of a checked tree, without branches excluded by a constant condition.
 
-The control plane does not see tables and actions that only the others use.
+The control plane does not see tables and actions used only in unreachable branches.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from minip4.compiler import syntax
 
 
 def live_children(node: syntax.Node) -> Iterator[syntax.Node]:
-    """Nodes directly below, as syntax.children(), without those that never run."""
+    """Yield the children of a node, as syntax.children(), without unreachable ones."""
     match node:
         case syntax.If() if isinstance(node.condition.constant, bool):
             taken = node.then if node.condition.constant else node.otherwise

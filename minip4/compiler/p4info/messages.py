@@ -1,4 +1,4 @@
-"""What the parts of P4Info have in common: preambles, types of fields, ids of fields."""
+"""Common parts of P4Info messages: preambles, types of fields, ids of fields."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Messages:
         add_documentation(preamble, annotations)
 
     def typed(self, message: Any, of: types.Type, source: syntax.Source) -> None:
-        """Fills bitwidth and type_name."""
+        """Set bitwidth and type_name."""
         self.info.type_info.SetInParent()
         plain = types.strip_newtypes(of)
         if isinstance(plain, types.Enum):
@@ -70,19 +70,19 @@ def written_id(annotations: list[syntax.Annotation]) -> int | None:
         return None
     number = annotation_numbers(found)[0]
     if not 0 < number < 1 << 32:
-        raise P4Error(f"@id({number}) is no id", found.source, "1 .. 0xffffffff")
+        raise P4Error(f"@id({number}) is not a valid id", found.source, "1 .. 0xffffffff")
     return number
 
 
 def checked_size(number: int, source: syntax.Source) -> int:
-    """A number of cells, entries or members: an int32 in P4Info."""
+    """Return a number of cells, entries or members, which is an int32 in P4Info."""
     if not 0 <= number < 1 << 31:
         raise P4Error(f"a size of {number} is out of range", source, f"0 .. {(1 << 31) - 1}")
     return number
 
 
 def field_ids(items: list[Any]) -> list[int]:
-    """Ids of match fields and parameters: 1, 2, ... where @id gives none."""
+    """Return the ids of match fields and parameters: 1, 2, ... where @id gives none."""
     return numbered([written_id(item.annotations) for item in items])
 
 

@@ -1,4 +1,4 @@
-"""Ids and aliases of what the control plane sees (P4Runtime specification, section 6.3)."""
+"""Ids and aliases of control-plane objects (P4Runtime specification, section 6.3)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def name_hash(name: str) -> int:
 
 @dataclass
 class Symbols:
-    """First `add` everything, then `assign`; then `id` and `alias` answer."""
+    """First `add` all objects, then `assign`; then `id` and `alias` can be used."""
 
     _ids: dict[int, dict[str, int | None]] = field(default_factory=dict)
     _used: set[int] = field(default_factory=set)
@@ -69,7 +69,7 @@ class Symbols:
         return number
 
     def assign(self) -> None:
-        """Ids for what has none: a hash of the name, the next free one on collision."""
+        """Assign missing ids: a hash of the name, and the next free id on collision."""
         for kind in sorted(self._ids):
             known = self._ids[kind]
             for name in sorted(n for n, number in known.items() if number is None):
@@ -85,7 +85,7 @@ class Symbols:
         return number
 
     def alias(self, name: str) -> str:
-        """The shortest end of the name that no other name ends in."""
+        """Return the shortest unique suffix of the name."""
         parts = name.split(".")
         for start in reversed(range(len(parts))):
             suffix = ".".join(parts[start:])

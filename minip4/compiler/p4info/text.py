@@ -1,4 +1,4 @@
-"""P4Info as a file: text, JSON or binary protobuf, by the name's suffix."""
+"""P4Info files: text, JSON or binary protobuf, according to the suffix."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def p4info_text(message: p4i.P4Info) -> str:
 
 
 def check_suffix(path: Path) -> None:
-    """Raises Minip4Error for a suffix that `write_p4info` does not know."""
+    """Raise Minip4Error for a suffix that `write_p4info` does not support."""
     if path.suffix not in (*TEXTS, ".json", ".bin"):
-        raise Minip4Error(f"{path}: unknown kind of P4Info file; .txtpb, .json or .bin is expected")
+        raise Minip4Error(f"{path}: unknown type of P4Info file; expected .txtpb, .json or .bin")
 
 
 def write_p4info(message: p4i.P4Info, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Types in P4Info: P4DataTypeSpec, and the table of named types (P4Runtime spec 6.5)."""
+"""Types in P4Info: P4DataTypeSpec, and the map of named types (P4Runtime spec 6.5)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from minip4.compiler.p4info.annotations import add_annotations
 
 
 def type_name(of: types.Type) -> str | None:
-    """Name for `type_name` fields: only newtypes have one."""
+    """Return the name for `type_name` fields: only newtypes have one."""
     return of.name if isinstance(of, types.NewType) else None
 
 
 def translated_width(translation: syntax.Annotation) -> int:
-    """Width in `@p4runtime_translation("uri", bit<32>)` (or `32`); 0 for `string`."""
+    """Return the width in `@p4runtime_translation("uri", bit<32>)` (or `32`); 0 for `string`."""
     if len(translation.body) != 2:
         raise P4Error(
             "@p4runtime_translation takes two arguments", translation.source, '("uri", bit<W>)'
@@ -27,7 +27,9 @@ def translated_width(translation: syntax.Annotation) -> int:
     second = translation.body[1]
     if isinstance(second.constant, int) and not isinstance(second.constant, bool):
         if not 0 < second.constant < 1 << 31:
-            raise P4Error(f"{second.constant} is no width", second.source, "bit<W>, W or string")
+            raise P4Error(
+                f"{second.constant} is not a valid width", second.source, "bit<W>, W or string"
+            )
         return second.constant
     if isinstance(second.type, types.Bits) and not second.type.signed:
         return second.type.width
@@ -41,7 +43,7 @@ def translated_width(translation: syntax.Annotation) -> int:
 
 
 class TypeInfo:
-    """Fills a P4TypeInfo message with the named types that are asked for."""
+    """Fills a P4TypeInfo message with the requested named types."""
 
     def __init__(self, message: p4t.P4TypeInfo, errors: list[syntax.ErrorMember]) -> None:
         self._message: Any = message
@@ -180,7 +182,7 @@ class TypeInfo:
 def flat_fields(
     of: types.Type, prefix: str = "", outer: tuple[syntax.Annotation, ...] = ()
 ) -> Iterator[tuple[str, types.Type, list[syntax.Annotation]]]:
-    """Fields of a header, those of structs in it with the path as name; and all annotations."""
+    """Return the fields of a header (nested structs: with the path as name) and all annotations."""
     assert isinstance(of, types.StructLike)
     for f in of.declaration.fields:
         field_type = of.fields[f.name]
@@ -193,6 +195,6 @@ def flat_fields(
 
 
 def value_bytes(value: int, width_bits: int) -> bytes:
-    """Padded to the bytes of the width, as PI expects it."""
+    """Return the value padded to the bytes of the width, as PI expects."""
     value &= (1 << width_bits) - 1
     return value.to_bytes((width_bits + 7) // 8, "big")

@@ -1,1 +1,1 @@
-"""From tokens to the syntax tree."""
+"""The parser: from tokens to the syntax tree."""

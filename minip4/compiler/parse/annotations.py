@@ -72,7 +72,7 @@ class AnnotationParser:
         return result
 
     def annotation_body(self, start: int, end: int) -> list[syntax.Expression]:
-        """The tokens as a list of expressions, or [] if they are none."""
+        """Return the tokens as a list of expressions, or [] if they are none."""
         body: list[syntax.Expression] = []
         self.tokens.move_to(start)
         try:
@@ -89,6 +89,6 @@ class AnnotationParser:
 
 
 def annotation_values(body: list[syntax.Expression]) -> list[syntax.Constant]:
-    """The values of a body's literals (the checker adds those of named constants)."""
+    """Return the values of literals in a body (the checker adds named constants)."""
     literals = (syntax.IntLiteral, syntax.StringLiteral, syntax.BoolLiteral)
     return [item.value for item in body if isinstance(item, literals)]

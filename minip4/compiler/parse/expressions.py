@@ -1,4 +1,4 @@
-"""Productions of types and expressions. Above each: what it reads (spec section 7 and 8)."""
+"""Productions of types and expressions; comments show the grammar (spec section 7 and 8)."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ class ExpressionParser:
         try:
             value, width, is_signed = integer(token.text)
         except ValueError:
-            raise P4Error(f"{token.text!r} is no number", token.source) from None
+            raise P4Error(f"{token.text!r} is not a number", token.source) from None
         return syntax.IntLiteral(token.source, value, width, is_signed, token.text)
 
     # '{' [expression (',' expression)*] [','] '}'  |  '{' name '=' expression (',' ...)* [','] '}'

@@ -1,8 +1,8 @@
-"""The parser: tokens to a syntax tree. Here: the program, parsers and controls.
+"""The parser: tokens to a syntax tree. This module: the program, parsers and controls.
 
-Recursive descent with one method a production, the production above it (terminals in quotes or
-lower case). Each part makes those that it is made of, down to expressions; all share the tokens.
-P4's grammar needs to know which names are types; token_stream.py keeps track.
+Recursive descent with one method per production; a comment above each shows its grammar (terminals
+in quotes or lower case). All parts share the tokens. P4's grammar depends on which names are types;
+token_stream.py keeps track of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from minip4.compiler.preprocess.lexer import SOFT_KEYWORDS, Token
 
 
 def parse(tokens: list[Token], path: str) -> syntax.Program:
-    """The undecorated tree of a program. Raises P4Error at the first mistake."""
+    """Return the undecorated tree of a program. Raises P4Error at the first error."""
     return syntax.Program(tokens[0].source, path, Parser(TokenStream(tokens)).program())
 
 

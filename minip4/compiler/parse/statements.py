@@ -78,7 +78,7 @@ class StatementParser:
 
     # if '(' expression ')' statement (else if '(' expression ')' statement)* [else statement]
     def if_statement(self) -> syntax.Statement:
-        """A chain of `else if` is flat in the source: it takes arms instead of nesting."""
+        """Parse an if; a chain of `else if` is iterative and does not count as nesting."""
         heads: list[tuple[Token, syntax.Expression, syntax.Statement]] = []
         otherwise: syntax.Statement | None = None
         while True:
@@ -158,7 +158,10 @@ class StatementParser:
         return self.statement()
 
     def unknown_type(self, keywords: tuple[str, ...] = ()) -> None:
-        """Refuses `name1 name2` unless name1 is a type; `keywords` could be meant too."""
+        """Reject `name1 name2` if name1 is not a type.
+
+        It may be a misspelt keyword of `keywords`.
+        """
         name = self.tokens.token.text
         if not self.tokens.is_type_name(self.tokens.token):
             is_known = any(name in scope for scope in self.tokens.scopes)
@@ -328,7 +331,7 @@ class StatementParser:
 
     # functionPrototype: (typeRef | void) name [typeParameters] '(' parameters ')'
     def prototype(self, first: Token, annotations: list[syntax.Annotation]) -> syntax.Function:
-        """The result type may be one of the type parameters that only follow."""
+        """Parse a prototype; the result type may be a type parameter declared behind it."""
         of = self.expressions.type_expression()
         name = self.tokens.name("the name of a function")
         type_parameters = self.type_parameters()

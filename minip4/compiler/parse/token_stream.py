@@ -1,4 +1,4 @@
-"""What all productions of the parser share: the token stream, and which names are types."""
+"""Shared base of all productions: the token stream, and the names of types."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BASE_TYPES = frozenset(["bit", "bool", "error", "int", "match_kind", "string", "
 
 
 class TokenStream:
-    """A cursor over the tokens, and a stack of scopes: name -> whether it names a type."""
+    """A cursor over the tokens, and a stack of scopes: name -> whether it is a type."""
 
     def __init__(self, tokens: list[Token]) -> None:
         self.tokens = tokens
@@ -42,10 +42,10 @@ class TokenStream:
         return token
 
     def move_to(self, position: int) -> None:
-        """Back to a position from where another production is tried."""
+        """Return to an earlier position to try another production."""
         self.retries += position < self.position
         if self.retries > MOST_RETRIES * len(self.tokens):
-            self.fail("this program is too ambiguous to parse", "fewer nested parentheses")
+            self.fail("the program is too ambiguous to parse", "fewer nested parentheses")
         self.position = position
         self.token = self.tokens[position]
 
@@ -66,7 +66,7 @@ class TokenStream:
         return self.advance()
 
     def reject_open_line(self, where: str) -> None:
-        """A ';' missing at the end of a line is missed there, not where the next one starts."""
+        """Report a missing ';' at the end of a line there, not at the start of the next line."""
         last = self.tokens[max(0, self.position - 1)]
         if last.file is self.token.file and last.end_line < self.token.line:
             place = Source(
@@ -77,7 +77,7 @@ class TokenStream:
     def unexpected(self, expected: str) -> NoReturn:
         token = self.token
         if token.kind == "end":
-            self.fail("the program ends here too early", expected)
+            self.fail("unexpected end of the program", expected)
         if token.kind == "bad":
             self.fail(_what_is_bad(token.text), expected)
         if token.kind == "name" and self.peek().kind in ("name", "(", "<", "[", "{"):
@@ -90,7 +90,7 @@ class TokenStream:
         raise P4Error(message, self.token.source, expected)
 
     def since(self, first: Token) -> Source:
-        """From `first` to the token before the current one."""
+        """Return the source from `first` to the token before the current one."""
         last = self.tokens[self.position - 1] if self.position else first
         if last.file is not first.file or last.line < first.line:
             return first.source
@@ -98,7 +98,7 @@ class TokenStream:
 
     @contextmanager
     def nested(self) -> Iterator[None]:
-        """Around every production that can contain itself."""
+        """Limit the nesting of a production that can contain itself."""
         self.depth += 1
         if self.depth > DEEPEST_NESTING:
             self.fail(f"nested deeper than {DEEPEST_NESTING} levels", "a simpler program")
@@ -108,7 +108,7 @@ class TokenStream:
             self.depth -= 1
 
     def arm(self) -> None:
-        """At every `else if`; they count as long as their chain lasts."""
+        """Limit the number of `else if` in a chain."""
         self.arms += 1
         if self.arms > MOST_ARMS:
             self.fail(f"more than {MOST_ARMS} 'else if' in a chain", "a table, or a switch")
@@ -146,7 +146,7 @@ class TokenStream:
         return False
 
     def at_type(self) -> bool:
-        """Whether a type starts here (`error` also starts `error.Name`: callers look further)."""
+        """Whether a type starts here (also `error.Name`: callers must look further)."""
         token = self.token
         if token.kind == "name":
             return self.is_type_name(token)
@@ -169,5 +169,5 @@ def _what_is_bad(text: str) -> str:
     if text == '"':
         return "this string is not closed"
     if text[0].isdigit():
-        return f"{text!r} is no number"
+        return f"{text!r} is not a number"
     return f"unexpected character {text[0]!r}"

@@ -1,1 +1,1 @@
-"""From the files of a program to its tokens: lexer and preprocessor."""
+"""Lexer and preprocessor: from the files of a program to its tokens."""

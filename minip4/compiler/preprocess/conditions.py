@@ -1,4 +1,4 @@
-"""Expressions of the preprocessor's #if."""
+"""Expressions of #if."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PRECEDENCE: list[dict[str, Callable[[int, int], int]]] = [
 
 
 def evaluate(tokens: list[Token], directive: Token) -> int:
-    """Value of the tokens: integers and operators as in C; names that are left count as 0."""
+    """Return the value of the tokens: integers and operators as in C; other names count as 0."""
     return _IfExpression(tokens, directive).value()
 
 

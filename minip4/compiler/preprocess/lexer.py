@@ -1,4 +1,4 @@
-"""The lexer: text of one file to tokens, preprocessor directives included (spec section 6.2)."""
+"""The lexer: text of one file to tokens, including preprocessor directives (spec section 6.2)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Token:
         return Source(self.file, self.line, self.column, self.end_line, self.end_column)
 
     def touches(self, following: Token) -> bool:
-        """Whether nothing stands between this token and the next: `> >` is no shift."""
+        """Whether the next token follows without white space: `> >` is not a shift."""
         return (
             self.end_column == following.column
             and self.line == following.line
@@ -81,9 +81,9 @@ _JOIN = re.compile(r"\\[ \t\f\v]*\r?\n")
 
 
 def tokenize(file: SourceFile) -> list[Token]:
-    """All tokens of the file; a `#` that starts a line takes the line as one "directive" token.
+    """Return all tokens of the file; a line that starts with `#` is one "directive" token.
 
-    What is no token at all becomes a "bad" one: only the parser knows whether it matters.
+    Invalid text becomes a "bad" token: only the parser knows whether it matters.
     """
     return tokenize_text(file.text, file, 1, fresh_line=True)
 
@@ -91,7 +91,7 @@ def tokenize(file: SourceFile) -> list[Token]:
 def tokenize_text(
     text: str, file: SourceFile, line: int, column: int = 1, *, fresh_line: bool = False
 ) -> list[Token]:
-    """As `tokenize`, for a text at some place; at the start of its line if that is a fresh one."""
+    """Tokenize a text at some place, as `tokenize`; at the start of its line if that is `fresh`."""
     positions = _Positions(text, line, column)
     text = _JOIN.sub("", text)
     tokens: list[Token] = []
@@ -128,7 +128,7 @@ def tokenize_text(
 
 
 class _Positions:
-    """Lines and columns of a text, by offsets in it without the joins of lines."""
+    """Lines and columns of a text, by offsets in the text with joined lines."""
 
     def __init__(self, text: str, line: int, column: int) -> None:
         self.line, self.column = line, column
@@ -140,7 +140,7 @@ class _Positions:
             self.removed.append(self.removed[-1] + len(join[0]))
 
     def of(self, offset: int, *, is_end: bool = False) -> tuple[int, int]:
-        """Line and column; where lines are joined, something ends before and begins behind it."""
+        """Return line and column; at a line join, ends are before and beginnings behind it."""
         written = offset
         if self.joins:
             count = bisect_left(self.joins, offset) if is_end else bisect_right(self.joins, offset)
@@ -151,7 +151,7 @@ class _Positions:
 
 
 def integer(text: str) -> tuple[int, int | None, bool]:
-    """Value, width (None if not given) and signedness of a "number" token."""
+    """Return value, width (None if not given) and signedness of a "number" token."""
     width, signed = None, False
     prefix = re.match(r"([0-9]+)([ws])", text)
     if prefix:

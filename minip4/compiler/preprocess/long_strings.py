@@ -1,8 +1,8 @@
-"""Strings that span lines, as p4c sees them: its preprocessor, cpp, knows only lines.
+"""Strings that span lines, as in p4c: its preprocessor, cpp, is line-based.
 
-So in such a string directives hold, macros are replaced and blanks put together; but not in the
-first line, nor from the quote in the last line on. Comments stay. Where directives leave lines out,
-empty ones stand; cpp has a line marker for more than eight of them.
+In such a string, directives are executed, macros are replaced and blanks are merged, except in the
+first line and after the quote in the last line. Comments stay. Lines removed by directives become
+empty lines; cpp writes a line marker for more than eight of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _UP_TO_QUOTE = re.compile(r'(?:[^"\\]|\\[\s\S])*')
 class LongString:
     """A string whose end was not found yet.
 
-    `line`: how far its text goes, where lines that are joined count as the first of them.
+    `line` is the last line of its text, where joined lines count as the first of them.
     """
 
     def __init__(self, opened: Token, line: int) -> None:
@@ -31,8 +31,10 @@ class LongString:
     def continued(
         self, line: list[Token], macros: Macros, output: list[Token]
     ) -> LongString | None:
-        """Takes in the tokens of the next line. If the string ends there, appends it and the
-        tokens behind it to the output; the result is the string that is open then."""
+        """Add the tokens of the next line; return the string that is open afterwards.
+
+        If the string ends there, it and the tokens behind it are appended to the output.
+        """
         first = line[0]
         text = _printed(line, macros)
         self.parts.append("\n" * (first.line - self.line))
@@ -55,13 +57,16 @@ class LongString:
         return LongString(rest[-1], self.line) if rest and rest[-1].kind == "open" else None
 
     def unfinished(self) -> Token:
-        """What it is where the file ends: no token that a program can have."""
+        """Return the token of an unterminated string at the end of the file.
+
+        No valid program has it.
+        """
         opened = self.opened
         return replace(opened, kind="bad", text='"', end_column=opened.column + 1)
 
 
 def _printed(line: list[Token], macros: Macros) -> str:
-    """A line as cpp prints it: macros replaced, a blank for any white space within it."""
+    """Return a line as cpp prints it: macros replaced, white space as single blanks."""
     code: list[Token] = []
     tokens: list[Token] = []
     for token in line:

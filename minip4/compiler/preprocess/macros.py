@@ -1,4 +1,4 @@
-"""Macros of the preprocessor, and their expansion in tokens, as in C (spec 6.2)."""
+"""Macros of the preprocessor and their expansion in tokens, as in C (spec 6.2)."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ MOST_TOKENS = 300_000  # of one program: a macro that grows exponentially ends h
 
 @dataclass(slots=True)
 class Macro:
-    """`parameters` is None for an object-like macro."""
+    """A macro; `parameters` is None if it is object-like."""
 
     parameters: list[str] | None
     body: list[Token]
 
 
 class Macros:
-    """Those that are defined at one point of the program."""
+    """The macros defined at one point of the program."""
 
     def __init__(self) -> None:
         self.known: dict[str, Macro] = {}
 
     def define(self, token: Token, rest: str) -> None:
-        """Takes in the rest of the directive `#define` at `token`."""
+        """Define the macro of the rest of a `#define` directive at `token`."""
         tokens = directive_tokens(token, rest)
         if not tokens or not is_word(tokens[0]):
             raise P4Error("#define without a name", token.source, "#define NAME tokens")
@@ -34,7 +34,7 @@ class Macros:
         if body and body[0].kind == "(" and name.touches(body[0]):
             close = next((i for i, t in enumerate(body) if t.kind == ")"), None)
             if close is None:
-                raise P4Error("the macro's parameters have no ')'", token.source)
+                raise P4Error("missing ')' after the parameters of the macro", token.source)
             inner = body[1:close]
             parameters = [t.text for t in inner if t.kind != ","]
             if any((t.kind == ",") != (i % 2 == 1) for i, t in enumerate(inner)) or (
@@ -45,7 +45,7 @@ class Macros:
         self.known[name.text] = Macro(parameters, _with_paste_operators(body))
 
     def expand(self, tokens: Sequence[Token]) -> list[Token]:
-        """The tokens with all macros replaced; each token carries the macros it came out of."""
+        """Return the tokens with all macros replaced; each token carries its macros."""
         todo = [(token, frozenset[str]()) for token in reversed(tokens)]
         output: list[Token] = []
         while todo:
@@ -68,11 +68,11 @@ class Macros:
                 body[0].before = token.before
             todo += [(t, hidden) for t in reversed(body)]
             if len(todo) + len(output) > MOST_TOKENS:
-                raise P4Error(f"macro {token.text} expands without end", token.source)
+                raise P4Error(f"macro {token.text} expands endlessly", token.source)
         return output
 
     def fill_in(self, use: Token, macro: Macro, arguments: list[list[Token]]) -> list[Token]:
-        """The body of a function-like macro with its parameters replaced."""
+        """Return the body of a function-like macro with its parameters replaced."""
         assert macro.parameters is not None
         given = dict(zip(macro.parameters, arguments, strict=True))
         result: list[Token] = []
@@ -95,7 +95,7 @@ class Macros:
 
 
 def directive_tokens(directive: Token, rest: str) -> list[Token]:
-    """Tokens of a directive's rest; all have the place of the directive, spacing kept."""
+    """Return the tokens of the rest of a directive, at its place, with spacing."""
     return tokenize_text(rest, directive.file, directive.line)
 
 
@@ -104,7 +104,7 @@ def is_word(token: Token) -> bool:
 
 
 def _moved(token: Token, use: Token) -> Token:
-    """The token at the place where the macro it comes from is used."""
+    """Return the token at the place where its macro is used."""
     return Token(
         token.kind, token.text, use.file, use.line, use.column, use.end_line, use.end_column,
         token.before,
@@ -122,7 +122,7 @@ def _special(token: Token) -> Token:
 def _arguments(
     use: Token, macro: Macro, todo: list[tuple[Token, frozenset[str]]]
 ) -> list[list[Token]]:
-    """Takes `(a, b)` off `todo`: the arguments of a use of a function-like macro."""
+    """Remove the arguments `(a, b)` of a function-like macro from `todo` and return them."""
     todo.pop()
     arguments: list[list[Token]] = [[]]
     depth = 0
@@ -136,7 +136,7 @@ def _arguments(
         depth += (token.kind in ("(", "[", "{")) - (token.kind in (")", "]", "}"))
         arguments[-1].append(token)
     else:
-        raise P4Error(f"the arguments of macro {use.text} have no ')'", use.source)
+        raise P4Error(f"the arguments of macro {use.text} have no closing ')'", use.source)
     assert macro.parameters is not None
     if arguments == [[]] and not macro.parameters:
         arguments = []
@@ -148,7 +148,7 @@ def _arguments(
 
 
 def _with_paste_operators(body: list[Token]) -> list[Token]:
-    """The body of a macro with each `##` as one token."""
+    """Return the body of a macro with each `##` as one token."""
     result: list[Token] = []
     for token in body:
         if token.text == "#" and result and result[-1].text == "#" and result[-1].touches(token):
@@ -159,12 +159,12 @@ def _with_paste_operators(body: list[Token]) -> list[Token]:
 
 
 def _next_to_paste(body: list[Token], i: int) -> bool:
-    """Whether `##` stands before or after body[i]: then arguments are taken unexpanded."""
+    """Whether `##` is before or after body[i]: then arguments are not expanded."""
     return any(t.kind == "##" for t in (*body[max(0, i - 1) : i], *body[i + 1 : i + 2]))
 
 
 def _paste(tokens: list[Token]) -> list[Token]:
-    """Joins the tokens around each `##`."""
+    """Join the tokens around each `##`."""
     if not any(t.kind == "##" for t in tokens):
         return tokens
     result: list[Token] = []
@@ -183,7 +183,7 @@ def _paste(tokens: list[Token]) -> list[Token]:
 
 
 def _stringified(argument: list[Token]) -> str:
-    """What `#` makes of an argument: as it is written, any white space as one blank."""
+    """Return the result of `#` on an argument: its text with single blanks."""
     text = ""
     for i, token in enumerate(argument):
         quoted = token.text

@@ -1,8 +1,8 @@
-"""The preprocessor: #include, macros and conditionals, on tokens, so that positions stay exact.
+"""The preprocessor: #include, macros and conditionals on tokens, which keep their positions.
 
 It follows C (spec section 6.3.1): object-like and function-like macros with `#` and `##`, `#if`
 expressions, `#pragma once`; and p4c's preprocessor in `#warning`, unknown directives, and strings
-that span lines (long_strings.py). A token out of a macro has the place where the macro is used.
+that span lines (long_strings.py). A token of a macro has the place where the macro is used.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Condition:
 def preprocess(
     path: str | Path, include_dirs: Sequence[str | Path], defines: Sequence[str]
 ) -> tuple[list[Token], Warnings]:
-    """Tokens of the program at `path`, ending in one of kind "end", and warnings for the user.
+    """Return the tokens of the program at `path`, ending with kind "end", and warnings.
 
     Raises P4Error, and OSError if `path` itself cannot be read.
     """
@@ -66,7 +66,7 @@ def preprocess(
 
 
 def _read(path: Path) -> str:
-    """Text of a source file; what is no UTF-8 does no harm in a comment."""
+    """Return the text of a source file; invalid UTF-8 is accepted in comments."""
     return path.read_text(encoding="utf-8-sig", errors="replace")
 
 
@@ -88,7 +88,7 @@ class _Preprocessor:
         }
 
     def run(self, file: SourceFile, depth: int) -> None:
-        """Appends the tokens of one file to the output."""
+        """Append the tokens of one file to the output."""
         conditions: list[_Condition] = []
         pending: list[Token] = []  # macros may take arguments over several lines
         string: LongString | None = None
@@ -122,7 +122,7 @@ class _Preprocessor:
             raise P4Error("this conditional has no #endif", opened.source)
 
     def is_known(self, directive: Token) -> bool:
-        """Whether cpp takes the line for a directive; in a string others are text of it."""
+        """Whether cpp treats the line as a directive; in a string, other lines are text."""
         name, rest = _split(directive)
         return name in DIRECTIVES or not (name or rest)
 
@@ -162,7 +162,7 @@ class _Preprocessor:
         self.includes += 1
         if depth >= DEEPEST_INCLUDE or self.includes > MOST_INCLUDES:
             what = "nested too deeply" if depth >= DEEPEST_INCLUDE else "used too often"
-            raise P4Error(f"#include is {what}: does a file include itself?", token.source)
+            raise P4Error(f"#include is {what}: possibly a file includes itself", token.source)
         name = found[1] or found[2]
         local = [Path(token.file.path).parent] if found[1] else []
         for folder in [*local, *self.include_dirs, INCLUDE_DIR]:
@@ -185,7 +185,7 @@ class _Preprocessor:
         )
 
     def is_empty(self, path: Path) -> bool:
-        """Whether the file was read before, and to read it again would give nothing."""
+        """Whether the file was read before and reading it again would give nothing."""
         return path in self.once or self.guards.get(path) in self.macros.known
 
     def undef(self, token: Token, rest: str) -> None:
@@ -198,7 +198,7 @@ class _Preprocessor:
         self.warnings.add("cpp", f"#warning {rest}", token.source)
 
     def pragma(self, token: Token, rest: str) -> None:
-        """Those that are not for the preprocessor are other compilers'."""
+        """Handle a #pragma; those of other compilers are ignored."""
         if rest == "once":
             self.once.add(Path(token.file.path).resolve())
 
@@ -234,7 +234,7 @@ class _Preprocessor:
 
 
 def _split(token: Token) -> tuple[str, str]:
-    """Name of a directive, and the rest of its line without comments."""
+    """Return the name of a directive and the rest of its line without comments."""
     text = _COMMENT.sub(lambda found: found[1] or " ", token.text)
     found = _DIRECTIVE.match(text)
     assert found is not None
@@ -249,7 +249,7 @@ def _single_name(token: Token, rest: str, directive: str) -> str:
 
 
 def _guard(tokens: list[Token]) -> str | None:
-    """The macro of a file that is nothing but one `#ifndef MACRO ... #endif`, without an else."""
+    """Return the macro of a file that consists of one `#ifndef MACRO ... #endif` without else."""
     code = _code(tokens)
     if len(code) < 2 or code[0].kind != "directive" or code[-1].kind != "directive":
         return None
@@ -265,7 +265,7 @@ def _guard(tokens: list[Token]) -> str | None:
 
 
 def _lines(tokens: list[Token]) -> Iterator[list[Token]]:
-    """The tokens by lines, which may end behind others' ends: in comments, or joined ones."""
+    """Yield the tokens by logical lines, which comments and line joins may extend."""
     line: list[Token] = []
     for token in tokens:
         if token.before == "\n" and line:

@@ -25,7 +25,7 @@ class Declaration(Node):
     name: str
 
     def annotation(self, name: str) -> Annotation | None:
-        """The first annotation called `name`."""
+        """Return the first annotation called `name`."""
         return next((a for a in self.annotations if a.name == name), None)
 
 

@@ -24,7 +24,7 @@ _branches: dict[type[Node], list[str]] = {}
 
 
 def children(node: Node) -> Iterator[Node]:
-    """The nodes directly below `node` in the tree; decorations are not followed."""
+    """Yield the nodes directly below `node` in the tree, without decorations."""
     kind = type(node)
     if kind not in _branches:
         _branches[kind] = [f.name for f in fields(node) if f.init and f.type not in _LEAVES]

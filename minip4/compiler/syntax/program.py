@@ -1,4 +1,4 @@
-"""A whole program."""
+"""The root of the syntax tree: a program."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Program(Node):
-    """`declarations` include those of core.p4 and v1model.p4, in order of appearance."""
+    """A program; `declarations` include those of core.p4 and v1model.p4, in order."""
 
     path: str
     declarations: list[Declaration]
@@ -29,5 +29,5 @@ class Program(Node):
     match_kinds: list[MatchKindMember] = field(default_factory=list, init=False)
 
     def find(self, name: str) -> Declaration | None:
-        """The top-level declaration called `name` (the last of overloaded functions)."""
+        """Return the top-level declaration called `name` (the last of overloaded functions)."""
         return next((d for d in reversed(self.declarations) if d.name == name), None)

@@ -1,5 +1,5 @@
-/* Words: big-endian loads and stores of any length, and arithmetic with defined results for every
- * operand, for words of 64 and 128 bits. What the generated code is made of. */
+/* Words of 64 and 128 bits for generated code: big-endian loads and stores of any length, and arithmetic with
+ * defined results for all operands. */
 #ifndef MINIP4_BITS_H
 #define MINIP4_BITS_H
 
@@ -11,7 +11,7 @@
 typedef unsigned __int128 u128;
 
 #ifdef __SANITIZE_ADDRESS__
-/* Called: inline, a sanitizer's checks of them would be compiled once more at each use. */
+/* Not inline, so that sanitizer checks are compiled only once. */
 #define ALWAYS_INLINE static __attribute__((noinline, unused))
 #else
 #define ALWAYS_INLINE static inline __attribute__((always_inline, unused))
@@ -95,7 +95,7 @@ ALWAYS_INLINE uint64_t load_bits(const uint8_t *at, unsigned bit, unsigned width
     return low_bits(high << (8 - after) | at[last] >> after, width);
 }
 
-/* The reverse; the bits around stay as they are. */
+/* The inverse; adjacent bits do not change. */
 ALWAYS_INLINE void store_bits(uint8_t *at, unsigned bit, unsigned width, uint64_t value)
 {
     if (!width)
@@ -177,7 +177,7 @@ ALWAYS_INLINE u128 shift_right_i128(u128 value, uint64_t amount)
     return (u128)((__int128)value >> (amount < 128 ? amount : 127));
 }
 
-/* Division by zero has no meaning in P4: it gives 0, and the dividend as the rest. */
+/* Division by zero is undefined in P4: it returns 0, with the dividend as remainder. */
 ALWAYS_INLINE uint64_t divide64(uint64_t a, uint64_t b)
 {
     return b ? a / b : 0;
@@ -218,8 +218,8 @@ ALWAYS_INLINE u128 clamp_i128(u128 value, u128 low, u128 high)
     return (__int128)value < (__int128)low ? low : (__int128)value > (__int128)high ? high : value;
 }
 
-/* A shift's amount or an index: what does not fit is greater than any that has an effect; one below
- * zero has no meaning, and counts as too great. */
+/* A shift amount or an index: values that do not fit are larger than any with an effect; negative values are
+ * undefined and count as too large. */
 ALWAYS_INLINE uint64_t amount128(u128 value)
 {
     return value >> 64 ? UINT64_MAX : (uint64_t)value;
@@ -237,7 +237,7 @@ ALWAYS_INLINE uint64_t amount_signed128(u128 value)
 
 /* --- header stacks -------------------------------------------------------------------------- */
 
-/* An index out of bounds means the spare element behind the array's end. */
+/* An index out of bounds selects the spare element behind the end of the array. */
 ALWAYS_INLINE unsigned element(uint64_t index, unsigned size)
 {
     return index < size ? (unsigned)index : size;

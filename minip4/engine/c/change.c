@@ -12,7 +12,7 @@ struct change {
     struct place place;
     uint32_t size, count;
     unsigned flags;
-    uint8_t bytes[]; /* the new ones; afterwards those that they replaced, if it is once */
+    uint8_t bytes[]; /* the new bytes; afterwards the replaced ones */
 };
 
 static uint64_t words_of(const struct change *c)
@@ -44,7 +44,7 @@ static void apply(struct change *c)
             memcpy(at + (size_t)i * c->size, c->bytes, c->size);
 }
 
-/* Outside of a batch's one step: in slices. */
+/* Outside of the atomic step of a batch: in slices. */
 static void apply_in_slices(struct engine *e, struct change *c)
 {
     uint32_t left = c->count, most = SLICE_WORDS * sizeof(uint64_t) / c->size;

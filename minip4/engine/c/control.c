@@ -1,4 +1,4 @@
-/* What Python calls: tables, batches, counters, registers, meters; and what tests use for a driver. */
+/* Functions for Python: tables, batches, counters, registers, meters; and a driver for tests. */
 #include "control.h"
 
 #include "change.h"
@@ -178,7 +178,7 @@ int engine_array_write(struct engine *e, enum array_kind kind, uint32_t number, 
 
 /* --- meters ---------------------------------------------------------------------------------- */
 
-/* Where a meter is; false: no entry has this handle. */
+/* Finds a meter; false: no entry has this handle. */
 static bool find_meter(struct engine *e, bool direct, uint32_t number, int64_t index,
                        struct place *place)
 {

@@ -1,5 +1,5 @@
-/* The control plane's view of an engine: what Python calls, one thread at a time. These functions take
- * the engine's lock by themselves, for as little as they can. Errors are enum table_error, negative. */
+/* The control-plane interface of an engine for Python, one thread at a time. These functions hold the engine's
+ * lock as briefly as possible. Errors are negative values of enum table_error. */
 #ifndef MINIP4_CONTROL_H
 #define MINIP4_CONTROL_H
 
@@ -22,38 +22,38 @@ uint32_t engine_table_copy(struct engine *e, uint32_t table, uint32_t *from, uin
                            uint64_t *out);
 bool engine_table_copy_one(struct engine *e, uint32_t table, int64_t handle, uint64_t *out);
 int engine_table_set_timeout(struct engine *e, uint32_t table, int64_t handle, uint64_t timeout_ns);
-/* How many entries have a timeout. */
+/* The number of entries with a timeout. */
 uint32_t engine_table_watched(struct engine *e, uint32_t table);
 uint32_t engine_table_age(struct engine *e, uint32_t table, uint32_t *from, uint64_t now_ns,
                           uint32_t room, uint64_t *out);
-/* What an entry counted: packets and bytes. */
+/* The packets and bytes counted by an entry. */
 int engine_table_set_count(struct engine *e, uint32_t table, int64_t handle, const uint64_t *cell);
-/* The default entry's words: not to be changed. */
+/* The words of the default entry; read-only. */
 const uint64_t *engine_table_default(struct engine *e, uint32_t table);
 int engine_table_set_default(struct engine *e, uint32_t table, const uint64_t *head_and_data);
 int engine_table_reset_default(struct engine *e, uint32_t table);
 
-/* Between begin and commit, no packet sees what is written; after commit, each sees all of it. What is
- * read meanwhile is as it was before, but for the keys of entries. Abort: nothing of it was done. */
+/* Writes between begin and commit are invisible to packets; after commit, all are visible. Reads in between
+ * return the previous state, except for the keys of entries. Abort discards all writes. */
 void engine_batch_begin(struct engine *e);
 void engine_batch_commit(struct engine *e);
 void engine_batch_abort(struct engine *e);
 
-/* For what and how long the lock was held, by enum hold_kind, since the start or since it was last
- * forgotten. And how often packets had to wait for it, and for how long at most. */
+/* How long the lock was held, by enum hold_kind, since the start or the last reset; and how often packets waited
+ * for it, and the longest wait. */
 void engine_holds(struct engine *e, struct hold *out, bool forget);
 void engine_packets_waited(struct engine *e, uint64_t out[2]);
 
-/* Words of a counter (packets and bytes of each cell) or of a register: read all at one instant, and
- * written `count` times in a row. */
+/* Words of a counter (packets and bytes of each cell) or of a register: all are read at one instant, and `count`
+ * cells are written. */
 enum array_kind { ARRAY_COUNTER, ARRAY_REGISTER };
 void engine_array_read(struct engine *e, enum array_kind kind, uint32_t number, uint64_t first,
                        uint64_t words, uint64_t *out);
 int engine_array_write(struct engine *e, enum array_kind kind, uint32_t number, uint64_t first,
                        uint32_t words, uint32_t count, const uint64_t *cell);
 
-/* Rates in units (bytes or packets) a second, bursts in units; NULL: no rates. In `direct` a meter
- * belongs to the entry `index` of the table `number`. */
+/* Rates in units (bytes or packets) per second, bursts in units; NULL: no rates. If `direct`, the meter belongs
+ * to entry `index` of table `number`. */
 struct meter_rates {
     uint64_t committed_rate, committed_burst, peak_rate, peak_burst;
 };
@@ -82,22 +82,21 @@ int engine_replicas_set(struct engine *e, bool is_session, uint32_t number,
                         const uint16_t *replicas, uint32_t count, uint32_t truncate_to);
 int engine_replicas_delete(struct engine *e, bool is_session, uint32_t number);
 
-/* Takes the trace's events out (see trace.h; 65,536 words are all there can be), and tells how many
- * packets and how many events were left out since the beginning. In builds with MINIP4_TRACE. */
+/* Removes the trace's events (see trace.h; at most 65,536 words); `left_out` is the number of packets
+ * and events omitted since the beginning. In builds with MINIP4_TRACE. */
 uint32_t engine_trace_read(struct engine *e, uint64_t *words, uint32_t room, uint64_t left_out[2]);
 
-/* Takes up to `room` digests out, the oldest first. */
+/* Removes up to `room` digests, the oldest first. */
 uint32_t engine_digests_take(struct engine *e, uint32_t room, struct digest_sample *out);
 int engine_crc_custom(struct engine *e, uint32_t which, const struct crc_custom *settings);
 
-/* For tests and benchmarks, in place of a driver: the first `ports` ports are up, and frames that leave
- * are kept, and taken one by one. A frame longer than `room` is cut. */
+/* A driver for tests and benchmarks: the first `ports` ports are up; transmitted frames are stored and taken one
+ * by one. A frame longer than `room` is truncated. */
 void engine_collect(struct engine *e, uint16_t ports);
 bool engine_inject(struct engine *e, uint16_t port, const uint8_t *frame, uint32_t length,
                    uint64_t now_ns);
 int64_t engine_take(struct engine *e, uint16_t *port, uint8_t *frame, uint32_t room);
-/* Sends `count` frames of `length` bytes, that lie one after the other, `rounds` times; what leaves
- * goes back to the pool. */
+/* Receives `count` consecutive frames of `length` bytes `rounds` times; transmitted frames go back to the pool. */
 void engine_repeat(struct engine *e, uint16_t port, const uint8_t *frames, uint32_t length,
                    uint32_t count, uint32_t rounds, uint64_t now_ns);
 

@@ -1,4 +1,4 @@
-/* What Python calls: profiles, value sets, multicast groups, sessions, digests, custom CRCs. */
+/* Functions for Python: profiles, value sets, multicast groups, sessions, digests, custom CRCs. */
 #include <stdlib.h>
 
 #include "change.h"
@@ -48,7 +48,7 @@ static void use_member(struct engine *e, struct profile *p, uint32_t member, boo
     lock_give(&e->lock, 1);
 }
 
-/* A new member is in force at once: no entry leads to it yet. */
+/* A new member is active immediately: no entry refers to it yet. */
 int64_t engine_member_add(struct engine *e, uint32_t profile, const uint64_t *head_and_data)
 {
     struct profile *p = e->context.profiles[profile];
@@ -85,7 +85,7 @@ int engine_member_delete(struct engine *e, uint32_t profile, uint32_t member)
     return result;
 }
 
-/* More room for groups, built aside: they only hold what the control plane wrote. */
+/* A larger array of groups is built separately, since packets do not write groups. */
 static bool grow_groups(struct engine *e, struct profile *p)
 {
     uint32_t room = 2 * p->group_room + 4;

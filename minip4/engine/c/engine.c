@@ -1,4 +1,4 @@
-/* The engine: made and unmade, and its lock. */
+/* Creation and destruction of the engine, and its lock. */
 #include <stdlib.h>
 
 #include "control.h"
@@ -100,7 +100,7 @@ static void give_all(struct engine *e, struct fifo *fifo)
         packet_give(e->pool, fifo_pop(fifo));
 }
 
-/* Gives what waits in queues and links back to the pool. */
+/* Returns packets in queues and links to the pool. */
 static void release_packets(struct engine *e)
 {
     for (uint32_t i = 0; i < ENGINE_MAX_PORTS; i++) {

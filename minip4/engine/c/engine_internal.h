@@ -1,4 +1,4 @@
-/* The engine's own structures, shared by its source files and by no one else. */
+/* Private structures of the engine, shared by its source files. */
 #ifndef MINIP4_ENGINE_INTERNAL_H
 #define MINIP4_ENGINE_INTERNAL_H
 
@@ -10,9 +10,9 @@
 
 enum {
     DEFAULT_QUEUE_DEPTH = 64, /* packets, as in simple_switch */
-    MAX_AGAIN = 1024,         /* packets that wait to be parsed again, as in simple_switch */
-    MAX_WORK = 4096,          /* packets handled in one call at one instant ... */
-    PAUSE_NS = 1000,          /* ... before time must pass: a program may clone for ever */
+    MAX_AGAIN = 1024,         /* packets waiting to be parsed again, as in simple_switch */
+    MAX_WORK = 4096,          /* packets processed in one call at one instant ... */
+    PAUSE_NS = 1000,          /* ... before time must advance: a program may clone endlessly */
     MAX_GROUPS = 1 << 16,
     MAX_SESSIONS = 1 << 15,
     MAX_DIGESTS = 4096
@@ -24,9 +24,9 @@ struct fifo {
 };
 
 struct shaper {
-    uint64_t rate;      /* units a second; 0: no limit */
-    uint64_t remainder; /* units x 1e9 modulo the rate, carried over: the rate is exact */
-    uint64_t ready_ns;  /* from when the next may go */
+    uint64_t rate;      /* units/s; 0: no limit */
+    uint64_t remainder; /* units x 1e9 modulo the rate, carried over, so that the rate is exact */
+    uint64_t ready_ns;  /* earliest time of the next packet */
 };
 
 struct queue {
@@ -37,7 +37,7 @@ struct queue {
     struct shaper pps, bps;
 };
 
-/* Of a port that is open and has a link, a frame that leaves needs the link alone: a cache line. */
+/* For a port that is up and has a link, transmitting needs only the link: one cache line. */
 struct port {
     uint64_t transmitted_packets, transmitted_bytes; /* without its link, which counts what it sends */
     uint64_t due_ns;       /* of its queues and its link, while it stands in engine.pending */
@@ -48,7 +48,7 @@ struct port {
     _Alignas(CACHE_LINE) struct link link; /* all zero: it has none */
 };
 
-/* The rest of a port. Zero at first, and touched by few: so that it costs memory with few. */
+/* The rest of a port. Zero at first and rarely written, so that it costs memory for few ports. */
 struct backlog {
     struct queue queue[ENGINE_MAX_PRIORITIES];
     uint64_t queue_drops;
@@ -67,7 +67,7 @@ struct replicas {
 };
 
 struct engine {
-    /* What each packet needs, in as few cache lines as can be: a network has a thousand engines. */
+    /* Data that each packet needs, in few cache lines: a network has a thousand engines. */
     struct packet_pool *pool;
     uint64_t next_due_ns;
     int64_t clock_offset_us;
@@ -84,14 +84,14 @@ struct engine {
     /* The rest. */
     bool deflects;
     uint64_t pending[ENGINE_MAX_PORTS / 64]; /* bit set: ports that are due */
-    uint64_t again_due_ns;     /* when work that was put off goes on; UINT64_MAX: none */
+    uint64_t again_due_ns;     /* when deferred work continues; UINT64_MAX: none */
     uint64_t drifts_since_ns;
-    struct backlog *backlog;   /* of each port; the last: drops of ports that cannot be */
+    struct backlog *backlog;   /* per port; the last: drops of invalid ports */
     struct engine_counters counters; /* but what ports count: engine_counters() */
     struct fifo again;         /* resubmitted and recirculated: to be parsed next */
     uint8_t *scratch;          /* one parsed packet */
     struct replicas **groups, **sessions; /* NULL until the first is set */
-    struct digest_sample *digests;        /* NULL until the first is to be told */
+    struct digest_sample *digests;        /* NULL until the first digest */
     uint32_t digest_first, digest_count;
     uint64_t digests_lost;
     struct fifo collected;     /* frames that left, for tests */
@@ -132,7 +132,7 @@ void pipeline_again(struct engine *e, struct packet *packet);
 void pipeline_egress(struct engine *e, struct port *port, struct packet *packet, uint32_t depth,
                      uint8_t priority);
 
-/* Egress of a packet for which a queue has no room; the caller drops it then. */
+/* Egress of a packet whose queue is full; the caller then drops it. */
 void pipeline_deflect(struct engine *e, struct port *port, struct packet *packet,
                       const struct queue *queue);
 
@@ -140,14 +140,14 @@ void pipeline_deflect(struct engine *e, struct port *port, struct packet *packet
 void fifo_push(struct fifo *fifo, struct packet *packet);
 struct packet *fifo_pop(struct fifo *fifo);
 void traffic_enqueue(struct engine *e, uint16_t port, struct packet *packet);
-/* Enqueues, or sends at once where nothing would keep the packet; the caller has done with it. */
+/* Enqueues the packet, or sends it immediately if nothing delays it; takes ownership. */
 void traffic_forward(struct engine *e, uint16_t port, struct packet *packet);
 void traffic_transmit(struct engine *e, struct port *port, struct packet *packet);
-/* False when memory is short. */
+/* False when out of memory. */
 bool traffic_make_link(struct port *port, const struct link_config *config);
-/* After what waits at a port, its link, its rates or whether it is up have changed. */
+/* Must be called after the queues of a port, its link, its rates or its state have changed. */
 void traffic_settle(struct engine *e, struct port *port);
-/* Counts the drop, and gives the packet back. */
+/* Counts the drop and returns the packet to the pool. */
 void traffic_drop(struct engine *e, struct packet *packet, enum drop_reason reason, uint32_t port);
 void traffic_count_drop(struct engine *e, enum drop_reason reason, uint32_t port);
 

@@ -13,7 +13,7 @@ uint64_t hash_xor32(const uint8_t *data, size_t length);
 uint64_t hash_identity(const uint8_t *data, size_t length); /* first 8 bytes, big-endian */
 uint64_t hash_xxh64(const uint8_t *data, size_t length);
 
-/* A CRC whose parameters the control plane may set; those at first are simple_switch's. */
+/* A CRC whose parameters the control plane may set; the defaults are those of simple_switch. */
 struct crc_custom {
     unsigned width;
     uint64_t polynomial, initial, final_xor;
@@ -26,7 +26,7 @@ extern const struct crc_custom crc_custom_default[CRC_CUSTOMS];
 
 uint64_t hash_crc_custom(const struct crc_custom *crc, const uint8_t *data, size_t length);
 
-/* Puts the low `width` (1 to 64) bits of a value `bits` bits after the buffer's begin. */
+/* Stores the low `width` (1 to 64) bits of a value `bits` bits after the start of the buffer. */
 void put_bits(uint8_t *buffer, size_t bits, uint64_t value, unsigned width);
 
 /* Adds to a one's complement sum; a sum of any width folds to 16 bits with the same value. */

@@ -1,5 +1,5 @@
-/* The lock: a turnstile. Whoever waits for the data holds the turn, so that a data plane which at once
- * asks again comes after a controller that waits. */
+/* The lock: a turnstile. A thread that waits for the data holds the turn, so that a data plane that immediately
+ * locks again comes after a waiting controller. */
 #include "lock.h"
 
 #include <time.h>
@@ -49,7 +49,7 @@ void lock_give(struct lock *lock, uint64_t words)
     uint64_t ns = now_ns(CLOCK_MONOTONIC) - lock->since_ns;
     hold->count++;
     hold->longest_ns = larger(hold->longest_ns, ns);
-    if (ns > hold->longest_cpu_ns) { /* its CPU time may be: a system call tells, while packets wait */
+    if (ns > hold->longest_cpu_ns) { /* its CPU time may be larger: reading it is a system call */
         uint64_t cpu_ns = now_ns(CLOCK_THREAD_CPUTIME_ID) - lock->since_cpu_ns;
         hold->longest_cpu_ns = larger(hold->longest_cpu_ns, cpu_ns);
     }
@@ -57,7 +57,7 @@ void lock_give(struct lock *lock, uint64_t words)
     pthread_mutex_unlock(&lock->data);
 }
 
-/* A clock is read only where packets have to wait. */
+/* The clock is read only if packets must wait. */
 void lock_take_packets(struct lock *lock)
 {
     if (!pthread_mutex_trylock(&lock->turn)) {

@@ -1,10 +1,10 @@
-/* The way of a packet through the switch, in simple_switch's order: parse, ingress, then clones,
- * digest, resubmit, multicast, drop or unicast; egress, then clones, drop, deparse, recirculate. */
+/* The path of a packet through the switch, in the order of simple_switch: parse, ingress, then clones, digest,
+ * resubmit, multicast, drop or unicast; egress, then clones, drop, deparse, recirculate. */
 #include <stdlib.h>
 
 #include "engine_internal.h"
 
-/* A copy of the frame; NULL: memory is short, and the copy counts as dropped. */
+/* A copy of the frame; NULL: out of memory, and the copy counts as dropped. */
 static struct packet *copy_frame(struct engine *e, struct packet *packet)
 {
     struct packet *copy = packet_take(e->pool);
@@ -27,7 +27,7 @@ static struct packet *copy_packet(struct engine *e, struct packet *packet)
     return copy;
 }
 
-/* Tells the trace of a copy of packet `original` (its number there); it gets a number of its own. */
+/* Traces a copy of packet `original` (its number in the trace); it gets its own number. */
 static void trace_copy(struct engine *e, struct packet *copy, uint32_t original,
                        enum instance_type type, const struct replica *to)
 {
@@ -40,8 +40,8 @@ static void trace_copy(struct engine *e, struct packet *copy, uint32_t original,
 #endif
 }
 
-/* Sends one copy of packet `original` (its number in the trace) to each replica; the packet itself,
- * already counted, becomes the last of them. */
+/* Sends a copy of packet `original` (its number in the trace) to each replica; the packet itself, already
+ * counted, is the last one. */
 static void replicate(struct engine *e, const struct replicas *to, struct packet *packet,
                       uint32_t original, enum instance_type type)
 {
@@ -65,8 +65,8 @@ static const struct replicas *session(const struct engine *e, uint32_t number)
     return found && found->count ? found : NULL;
 }
 
-/* The frame as it came in, parsed once more; of the metadata only the field list is kept. What the
- * parser may ask for meanwhile counts for nothing. */
+/* The received frame, parsed again; only the metadata of the field list are preserved. Requests of the parser
+ * (such as drops) are ignored. */
 static void clone_ingress(struct engine *e, uint16_t port)
 {
     const struct requests request = e->context.request;
@@ -91,7 +91,7 @@ static void clone_ingress(struct engine *e, uint16_t port)
     e->context.request = request;
 }
 
-/* Headers as they are at the end of egress; of the metadata only the field list is kept. */
+/* Headers as at the end of egress; only the metadata of the field list are preserved. */
 static void clone_egress(struct engine *e, const struct requests *request)
 {
     const struct replicas *to = session(e, request->clone_session);
@@ -128,7 +128,7 @@ static void learn(struct engine *e, uint32_t digest)
         e->driver.notify(e->driver.user);
 }
 
-/* Makes ready to be parsed again: all metadata zero but the field list's. */
+/* Prepares for parsing again: all metadata are 0 except those of the field list. */
 static void put_again(struct engine *e, uint32_t list, enum instance_type type)
 {
     struct packet *packet = e->context.packet;
@@ -168,8 +168,8 @@ static void multicast(struct engine *e, uint32_t group)
     replicate(e, to, packet, traced, INSTANCE_REPLICATION);
 }
 
-/* Of what was asked for only the members in use are read, each as it was written: a copy of all would
- * wait until the processor's stores are through. */
+/* Only the members in use are read, with the size in which they were written: copying all would stall on store
+ * forwarding. */
 static void after_ingress(struct engine *e, uint16_t port)
 {
     const struct requests *request = &e->context.request;
@@ -259,7 +259,7 @@ void pipeline_egress(struct engine *e, struct port *port, struct packet *packet,
         traffic_transmit(e, port, packet);
 }
 
-/* Never of a clone: that would have no end where the queue of a clone's clone is full, too. */
+/* Never for a clone: this would be endless if the queue of its clone is full, too. */
 void pipeline_deflect(struct engine *e, struct port *port, struct packet *packet,
                       const struct queue *queue)
 {

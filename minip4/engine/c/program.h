@@ -1,6 +1,6 @@
-/* Between the engine's core and the C generated from one P4 program: what the program declares, its
- * entry points, and the state that its code works on. Generated code does no I/O, reads no clock and
- * allocates nothing: all it knows comes through a struct context. */
+/* The interface between the engine's core and the C generated from a P4 program: its declarations, its entry
+ * points, and the state of its code. Generated code does no I/O, reads no clock and allocates nothing: all input
+ * is in a struct context. */
 #ifndef MINIP4_PROGRAM_H
 #define MINIP4_PROGRAM_H
 
@@ -23,18 +23,18 @@ enum instance_type {
 };
 
 enum {
-    SESSION_SET = 0x10000,   /* bit that tells a clone to session 0 from no clone */
-    MAX_PARSER_STEPS = 1024, /* states that one packet may pass through before ParserTimeout */
-    MAX_LOOP_STEPS = 1 << 16, /* turns of loops that one packet may make in a pipeline and its actions */
+    SESSION_SET = 0x10000,   /* distinguishes a clone to session 0 from no clone */
+    MAX_PARSER_STEPS = 1024, /* states per packet before ParserTimeout */
+    MAX_LOOP_STEPS = 1 << 16, /* loop iterations per packet in a pipeline and its actions */
     DIGEST_MAX_WORDS = 32
 };
 
-/* What each parsed packet begins with, whatever the program. */
+/* The beginning of each parsed packet, independent of the program. */
 struct phv_start {
     uint64_t enqueued_us;    /* P4 time */
-    uint32_t packet_length;  /* grows and shrinks with setValid and setInvalid, as simple_switch's */
+    uint32_t packet_length;  /* changes with setValid and setInvalid, as in simple_switch */
     uint32_t ingress_length; /* what counters and meters count */
-    uint32_t truncate_to;    /* bytes of payload that are kept; UINT32_MAX: all */
+    uint32_t truncate_to;    /* payload bytes that are kept; UINT32_MAX: all */
     uint16_t payload;        /* bytes that the parser took from the frame */
     uint16_t egress_port;
     uint8_t priority;        /* its queue */
@@ -56,8 +56,8 @@ struct meter {
     struct bucket {
         double rate_per_us;
         uint64_t rate; /* a second */
-        uint64_t burst, tokens, filled_us; /* filled_us: until when the rate has been given */
-        double fraction;                   /* of a token, given since */
+        uint64_t burst, tokens, filled_us; /* filled_us: time of the last refill */
+        double fraction;                   /* fraction of a token since then */
     } peak, committed;
 };
 
@@ -71,18 +71,18 @@ struct array {
 };
 
 struct context {
-    /* What every packet needs, in one cache line. */
+    /* Data that every packet needs, in one cache line. */
     struct packet *packet;
     uint64_t now_ns; /* of the driver */
     uint64_t now_us; /* P4 time: microseconds, 48 bits */
     struct table *tables;
-    /* What the program asks for; the core clears it before each pipeline. */
+    /* Requests of the program; the core clears them before each pipeline. */
     struct requests {
         uint32_t egress_spec, mcast_grp;
         uint32_t clone_session; /* with SESSION_SET, or 0 */
         uint16_t clone_list, digest, resubmit_list, recirculate_list;
         uint8_t priority; /* 255: that or more */
-        bool is_miss;     /* mark_to_drop() was last done for want of an entry */
+        bool is_miss;     /* the last mark_to_drop() was due to a table miss */
     } request;
     uint32_t queue_depth;    /* packets left in the queue that this one came from */
     uint32_t waited_us;      /* from its arrival until now, of a packet in ingress */
@@ -90,8 +90,8 @@ struct context {
     struct profile **profiles;
     struct value_set **value_sets;
     uint64_t random[4];
-    bool is_miss;            /* so is the action at hand, where it may drop */
-    uint32_t loop_steps;     /* turns of loops since the pipeline began, where it has any */
+    bool is_miss;            /* likewise for the current action, if it may drop */
+    uint32_t loop_steps;     /* loop iterations in this pipeline */
     struct crc_custom *crc;  /* settings of crc16_custom and crc32_custom */
 #ifdef MINIP4_TRACE
     struct trace *trace;
@@ -114,12 +114,12 @@ struct program {
     const struct array_spec *reg, *counter, *meter;
     const struct profile_spec *profile;
     const uint32_t *value_set_words;
-    /* Clears the parsed packet and sets what a frame that arrives has. */
+    /* Clears the parsed packet and sets the metadata of a received frame. */
     void (*start)(struct context *c, uint16_t port);
     void (*parse)(struct context *c);
     void (*ingress)(struct context *c);
     void (*egress)(struct context *c);
-    /* Puts the headers before the payload. False: there is no room for them. */
+    /* Writes the headers before the payload. False: not enough room. */
     bool (*deparse)(struct context *c);
     void (*clear_metadata)(uint8_t *phv);
     void (*copy_list)(uint32_t list, uint8_t *to, const uint8_t *from);
@@ -140,7 +140,7 @@ ALWAYS_INLINE bool any_valid(const uint8_t *flags)
     return eight != 0;
 }
 
-/* P4 time when the packet at hand arrived. */
+/* P4 time of arrival of the current packet. */
 ALWAYS_INLINE uint64_t arrived_us(const struct context *c)
 {
     return low_bits(c->now_us - c->waited_us, 48);
@@ -165,10 +165,10 @@ ALWAYS_INLINE void count(struct context *c, unsigned number, uint32_t size, uint
     cell->bytes += ((const struct phv_start *)c->packet->phv)->ingress_length;
 }
 
-/* The colour of one packet, which costs `amount`: 0 green, 1 yellow, 2 red. */
+/* The colour of one packet of size `amount`: 0 green, 1 yellow, 2 red. */
 unsigned meter_colour(struct meter *meter, uint64_t now_us, uint64_t amount, uint64_t bytes);
 
-/* v1model's log_msg: each {} of the text stands for the next value. */
+/* v1model's log_msg: each {} of the text is replaced by the next value. */
 void program_log(const char *text, unsigned count, const uint64_t *values);
 
 uint64_t random_between(uint64_t state[4], uint64_t low, uint64_t high);

@@ -1,4 +1,4 @@
-/* Settings of ports, links, queues and the clock, and what was counted there. */
+/* Settings of ports, links, queues and the clock, and their counters. */
 #include <string.h>
 
 #include "engine_internal.h"

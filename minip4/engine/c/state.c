@@ -1,4 +1,4 @@
-/* State beside the tables: registers, counters, meters, action profiles, value sets, dice. */
+/* State beside the tables: registers, counters, meters, action profiles, value sets, pseudo-random numbers. */
 #include "state.h"
 
 #include <inttypes.h>
@@ -32,8 +32,8 @@ void array_destroy(struct array *array, uint32_t count)
 
 /* --- meters ---------------------------------------------------------------------------------- */
 
-/* Counts from the last time on, not from zero: at a high rate that would be more than a word holds.
- * After the clock was set back, or came round to zero, it begins anew. */
+/* Counts from the last update, not from zero: at a high rate that would overflow a word. If the clock
+ * was set back or wrapped around, it starts from scratch. */
 static void fill(struct bucket *b, uint64_t now_us)
 {
     double gained = b->fraction;
@@ -49,7 +49,7 @@ static void fill(struct bucket *b, uint64_t now_us)
     b->fraction = gained - (double)(uint64_t)gained;
 }
 
-/* As simple_switch does: the higher rate first, and only a packet that it allows is charged. */
+/* As in simple_switch: the higher rate is checked first, and only packets within it are charged. */
 static unsigned charge(struct meter *meter, uint64_t now_us, uint64_t amount)
 {
     if (!meter->is_configured)
@@ -91,7 +91,7 @@ void program_log(const char *text, unsigned count, const uint64_t *values)
     funlockfile(stderr);
 }
 
-/* --- dice: xoshiro256** seeded by splitmix64 (Blackman and Vigna, 2021) ---------------------- */
+/* --- pseudo-random numbers: xoshiro256** seeded by splitmix64 (Blackman and Vigna, 2021) ------------  */
 
 static uint64_t rotate(uint64_t x, int bits)
 {
@@ -111,7 +111,7 @@ void random_seed(uint64_t state[4], uint64_t seed)
 /* Uniform over low..high, both included. */
 uint64_t random_between(uint64_t state[4], uint64_t low, uint64_t high)
 {
-    uint64_t roll = rotate(state[1] * 5, 7) * 9, t = state[1] << 17;
+    uint64_t number = rotate(state[1] * 5, 7) * 9, t = state[1] << 17;
     state[2] ^= state[0];
     state[3] ^= state[1];
     state[1] ^= state[2];
@@ -119,7 +119,7 @@ uint64_t random_between(uint64_t state[4], uint64_t low, uint64_t high)
     state[2] ^= t;
     state[3] = rotate(state[3], 45);
     uint64_t span = high - low + 1;
-    return span ? low + (uint64_t)((u128)roll * span >> 64) : roll;
+    return span ? low + (uint64_t)((u128)number * span >> 64) : number;
 }
 
 /* --- action profiles ------------------------------------------------------------------------- */

@@ -4,7 +4,7 @@
 
 #include "table.h"
 
-/* Of a member or group, for the control plane: a batch under way adds it, takes it out, or both. */
+/* Control-plane state of a member or group: the current batch adds it, removes it, or both. */
 enum presence { FREE, PRESENT, ARRIVING, LEAVING, PASSING };
 
 struct group {
@@ -41,8 +41,7 @@ struct profile_spec {
 struct profile *profile_create(const struct profile_spec *spec);
 void profile_destroy(struct profile *profile);
 
-/* The member that an entry leads to; `hash` chooses in a group. An empty group, or a member that is
- * gone: NULL. */
+/* The member of an entry; `hash` selects it in a group. NULL: an empty group or a deleted member. */
 ALWAYS_INLINE uint64_t *profile_resolve(const struct profile *profile, const uint64_t *slot,
                                         uint64_t hash)
 {

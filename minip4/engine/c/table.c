@@ -1,4 +1,4 @@
-/* Match tables: slots, the hash index over them, and what the control plane does with entries. */
+/* Match tables: slots, the hash index over them, and control-plane operations on entries. */
 #include "table.h"
 
 #include <stdlib.h>
@@ -13,8 +13,7 @@ static const uint64_t *slot_key(const struct table *t, const uint64_t *slot)
     return slot + 1 + t->spec->data_words;
 }
 
-/* The hash under which an entry stands in the index. Entries of ternary tables are told apart by
- * mask and priority too. */
+/* The hash of an entry in the index. In ternary tables it includes mask and priority. */
 static uint64_t entry_hash(const struct table *t, const uint64_t *key, const uint64_t *mask,
                            uint32_t prefix, int32_t priority)
 {
@@ -39,7 +38,7 @@ static void index_put(struct table *t, uint64_t *index, uint32_t mask, uint32_t 
     index[i] = (hash >> 32 << 32) | (number + 1);
 }
 
-/* Takes a slot out of the index, and moves back what its cell had displaced; false: it is not there. */
+/* Removes a slot from the index and moves displaced cells back; false: it is not in the index. */
 static bool index_take(struct table *t, uint64_t *index, uint32_t number)
 {
     uint32_t mask = t->index_mask, hole = (uint32_t)slot_hash(t, number) & mask;
@@ -67,7 +66,7 @@ size_t table_index_size(const struct table *t)
     return index_size(t->capacity);
 }
 
-/* The index that the control plane goes by: a batch's own, once it has changed the table. */
+/* The index of the control plane: that of the batch once it has changed the table. */
 static uint64_t *own_index(const struct table *t)
 {
     return t->staged ? t->staged->index : t->index;
@@ -80,9 +79,9 @@ static bool is_reserved(size_t room, size_t size)
     return room * size > HOLD_WORDS * sizeof(uint64_t);
 }
 
-/* Room in an array that packets write: while they wait, not much can be copied. So once it is larger
- * than that, it is moved for the last time: to where all entries have addresses, those of a batch that
- * replaces each of them too. Only what is used costs memory. */
+/* Space in an array that packets write: while they wait, only little can be copied. So when it exceeds that
+ * limit, it is moved once to a virtual address range for all entries, including those of a batch that replaces
+ * all of them. Only used pages cost memory. */
 static bool make_room(struct table *t, void **array, size_t *room, size_t capacity, size_t size)
 {
     if (capacity <= *room)
@@ -114,7 +113,7 @@ static void give_shared(void *array, size_t room, size_t size)
         memory_give(array, room * size);
 }
 
-/* What grows without packets having written to it. */
+/* Grows an array that packets do not write. */
 struct growth {
     struct slot_info *info;
     uint32_t *free_slots;
@@ -133,7 +132,7 @@ static bool allocate(const struct table *t, uint32_t capacity, struct growth *g)
            (g->staged_index || !t->staged);
 }
 
-/* Gives back what was not put in place, or what was replaced. */
+/* Frees memory that was not used or was replaced. */
 static void give_growth(const struct growth *g, uint32_t capacity)
 {
     free(g->info);
@@ -244,7 +243,7 @@ int64_t table_find(const struct table *t, const uint64_t *key, const uint64_t *m
     return TABLE_NOT_FOUND;
 }
 
-/* Odd: in use. Handles are positive numbers of 63 bits, so generations come round after 31. */
+/* Odd: in use. Handles are positive 63-bit numbers, so generations wrap around after 31 bits. */
 static void next_generation(struct slot_info *info)
 {
     info->generation = (info->generation + 1) & INT32_MAX;
@@ -256,7 +255,7 @@ void table_set_words(const struct table *t, uint64_t *slot, const uint64_t *head
     memcpy(slot + 1, head_and_data + 1, t->spec->data_words * sizeof *slot);
 }
 
-/* A slot that no packet sees yet, with all that belongs to the entry. */
+/* A slot that is not visible to packets yet, with all data of the entry. */
 static uint32_t make_entry(struct table *t, const uint64_t *key, const uint64_t *mask,
                            uint32_t prefix, int32_t priority, uint64_t now_ns)
 {
@@ -281,8 +280,8 @@ static uint32_t make_entry(struct table *t, const uint64_t *key, const uint64_t 
     return number;
 }
 
-/* Puts an entry in sight, or out of it: of packets, or while a batch is prepared, of the batch alone.
- * False: it was out of sight. Of a ternary table packets do not need the index. */
+/* Makes an entry visible or invisible to packets or, while a batch is prepared, to the batch only. False: it was
+ * invisible. In ternary tables, packets do not use the index. */
 static bool show(struct table *t, uint32_t number, bool is_shown)
 {
     bool is_ternary = t->spec->kind == TABLE_TERNARY, is_locked = !is_ternary && !t->staged;

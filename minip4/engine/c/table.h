@@ -1,6 +1,6 @@
-/* Match tables. An entry lies in a slot of words: [0] action, kind and prefix length, then the
- * action's data, the key, for ternary tables the mask, then counters and the time of the last hit.
- * Lookups are inline, so that the generated code's constants (words of key and data) unroll them. */
+/* Match tables. An entry is a slot of words: [0] action, kind and prefix length, then the action's data, the
+ * key, for ternary tables the mask, then counters and the time of the last hit. Lookups are inline, so that
+ * constants of the generated code (words of key and data) unroll them. */
 #ifndef MINIP4_TABLE_H
 #define MINIP4_TABLE_H
 
@@ -9,12 +9,12 @@
 
 enum table_kind { TABLE_EXACT, TABLE_LPM, TABLE_TERNARY };
 
-/* What an entry leads to, in the upper half of slot word 0. */
+/* The kind of an entry's target, in the upper half of slot word 0. */
 enum entry_kind { ENTRY_ACTION, ENTRY_MEMBER, ENTRY_GROUP };
 
 enum { NO_ACTION = UINT32_MAX };
 
-/* In slot word 0: a batch changes the entry, and table_changed() tells whether it has come into force. */
+/* In slot word 0: a batch changes the entry; table_changed() returns whether the change is in force. */
 #define ENTRY_CHANGING (UINT64_C(1) << 47)
 
 /* A range field's place in the key: its low end is kept in the key, its high end in the mask. */
@@ -48,7 +48,7 @@ struct length {
 /* When an entry counts as idle; the control plane's own. */
 struct ageing {
     uint64_t timeout_ns; /* 0: never */
-    uint64_t told;       /* timeouts that have passed since the last hit, and were told */
+    uint64_t reported;   /* reported timeouts since the last hit */
 };
 
 struct table {
@@ -232,8 +232,8 @@ enum { COPY_HEAD = 2 };
 uint32_t table_copy(struct table *t, uint32_t *from, uint32_t room, uint64_t *out);
 bool table_copy_one(struct table *t, int64_t handle, uint64_t *out);
 int table_set_timeout(struct table *t, int64_t handle, uint64_t timeout_ns);
-/* Likewise the handles of entries for which one more timeout has passed since it was told last, each
- * with how many have passed since the last hit. */
+/* Likewise the handles of entries whose timeout expired again since the last report, each with the number
+ * of timeouts since the last hit. */
 uint32_t table_age(struct table *t, uint32_t *from, uint64_t now_ns, uint32_t room, uint64_t *out);
 
 /* table_batch.c. Nothing here fails: what a batch needs, it has taken when its changes were made. */

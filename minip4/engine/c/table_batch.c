@@ -1,7 +1,7 @@
-/* A batch's part in a table. Which entries there are is told by the index, or for ternary tables by the
- * set of slots in use: the batch works on a copy of it, which takes the original's place in one step.
- * What entries do is changed in their slots: before that step all of them are marked, so that packets
- * look for the new words elsewhere from that step on, and afterwards the words are copied into them. */
+/* Batches in a table. The index, or in ternary tables the set of used slots, defines which entries exist:
+ * a batch works on a copy that replaces the original atomically. Actions of entries change in their slots:
+ * before the atomic step all of them are marked, so that packets look up the new words elsewhere from
+ * then on; afterwards the words are copied to the slots. */
 #include <stdlib.h>
 
 #include "memory.h"

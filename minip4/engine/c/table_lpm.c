@@ -1,6 +1,6 @@
-/* Longest prefix match: one hash lookup for each prefix length that may match. Which may is told by a
- * filter over the field's first bits (after those that all entries share), so that of many lengths
- * usually one or two are tried, however many entries there are. */
+/* Longest prefix match: one hash lookup per prefix length that may match. A filter over the field's first
+ * bits (after those that all entries share) selects these lengths: usually one or two, regardless of the
+ * number of entries. */
 #include <stdlib.h>
 
 #include "memory.h"

@@ -67,11 +67,11 @@ uint32_t table_age(struct table *t, uint32_t *from, uint64_t now_ns, uint32_t ro
         lock_take(t->lock, HOLD_READ);
         for (; left && at < t->fresh && count < room; at++, left--) {
             uint64_t times = is_present(t, at) ? passed(t, at, now_ns) : 0;
-            if (times > t->ageing[at].told) {
+            if (times > t->ageing[at].reported) {
                 out[2 * count] = (uint64_t)t->info[at].generation << 32 | at;
                 out[2 * count++ + 1] = times;
             }
-            t->ageing[at].told = times;
+            t->ageing[at].reported = times;
         }
         lock_give(t->lock, SLICE_LINES - left);
     }

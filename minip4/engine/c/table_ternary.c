@@ -126,7 +126,7 @@ static uint64_t cared_for(const struct table *t, const uint64_t *own, uint32_t w
     return care;
 }
 
-/* What is laid out anew. */
+/* A new layout of a table. */
 struct layout {
     struct active_byte *active;
     uint64_t *rows, *in_use, *staged_in_use;
@@ -184,7 +184,7 @@ static void lay_out_word(const struct table *t, const struct layout *l, uint32_t
         to[value * row_words] = sets[value] | all;
 }
 
-/* Lays the sets out anew, for the bytes that entries care for and for as many slots as there are. */
+/* Rebuilds the sets for the bytes that masks use and for the current number of slots. */
 static bool rebuild(struct table *t)
 {
     struct layout l = {0}, old = {t->active, t->rows, t->in_use, NULL, t->active_count, t->blocks};

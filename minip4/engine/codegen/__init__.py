@@ -1,1 +1,1 @@
-"""The C of a program, written from its model."""
+"""Generation of a program's C code from its model."""

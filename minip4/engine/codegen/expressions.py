@@ -1,10 +1,10 @@
-"""C code for expressions, with simple_switch's arithmetic of unbounded precision.
+"""C code for expressions, with the arithmetic of simple_switch (unbounded precision).
 
-Every expression has a range of values, worked out beforehand. A value is computed modulo 2^R in a
-representation of R bits: a machine word, two of them (unsigned __int128) or, where a program needs
-it, a structure of limbs. Sums, products and bit operations are right modulo 2^R whatever their
-operands lost above it; what is not (comparison, right shift, division) is computed in a
-representation that holds its operands exactly.
+Every expression has a range of values, known at compile time. A value is computed modulo 2^R in a
+representation of R bits: a machine word, two of them (unsigned __int128) or, if needed, a structure
+of limbs. Sums, products and bit operations are correct modulo 2^R even if their operands were
+truncated; other operations (comparison, right shift, division) use a representation that holds
+their operands exactly.
 """
 
 from __future__ import annotations
@@ -34,8 +34,11 @@ WRAPPING = {"+", "-", "*", "&", "|", "^"}
 
 
 class Expressions:
-    """Generates C for expressions; in that C `h` is the parsed packet, `v` has the function's
-    variables, and `d` is the action's data."""
+    """Generates C for expressions.
+
+    In the C code, `h` is the parsed packet, `v` has the function's variables, and `d` is the
+    action's data.
+    """
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
@@ -45,7 +48,7 @@ class Expressions:
         """Bits that the limbs must hold; 0: no expression needs them."""
 
     def _exact(self, *ranges: Range) -> tuple[int, bool]:
-        """A representation that holds all of the ranges, and whether it is a signed one."""
+        """Return a representation that holds all of the ranges, and whether it is signed."""
         low, high = min(r[0] for r in ranges), max(r[1] for r in ranges)
         for bits in (64, 128):
             if within((low, high), unsigned(bits)):
@@ -61,11 +64,11 @@ class Expressions:
     # --- values ----------------------------------------------------------------------------
 
     def word(self, e: m.Expr) -> str:
-        """The value modulo 2^64, a uint64_t."""
+        """Return the value modulo 2^64 as a uint64_t."""
         return self.value(e, 64)
 
     def for_width(self, e: m.Expr, width: int) -> tuple[str, int]:
-        """The value, right in its low `width` bits, and the representation that it comes in."""
+        """Return the value, correct in its low `width` bits, and its representation."""
         rep = 64 if width <= 64 else 128 if width <= 128 else WIDE
         if rep == WIDE:
             self.wide_bits = max(self.wide_bits, width)
@@ -102,7 +105,7 @@ class Expressions:
         return f"wide_words({words}, {limbs(width)}, {int(value < 0)})"
 
     def _load(self, first: str, width: int, rep: int) -> str:
-        """A value of `width` bits kept in words, of which `first` is the lowest."""
+        """Return a value of `width` bits stored in words, of which `first` is the lowest."""
         if width <= 64 or rep == 64:
             return self._convert(f"(uint64_t){first}", rep)
         if rep == 128:
@@ -128,7 +131,7 @@ class Expressions:
         return self._load(f"({code})" if register.limbs == 1 else code, register.width, rep)
 
     def _convert(self, code: str, to: int, own: int = 64, *, is_signed: bool = False) -> str:
-        """From one representation to another, keeping the value modulo the smaller of the two."""
+        """Convert between representations, preserving the value modulo the smaller one."""
         if own == to:
             return code
         if own == WIDE:
@@ -172,7 +175,7 @@ class Expressions:
         return f"({left} {op} {right})"
 
     def _amount(self, e: m.Expr) -> str:
-        """A shift's amount; what does not fit 64 bits becomes the greatest there is."""
+        """Return a shift amount; larger than 64 bits becomes the maximum."""
         own, is_signed = self._exact(range_of(e))
         code = self.value(e, own)
         if is_signed and range_of(e)[0] < 0:
@@ -211,7 +214,7 @@ class Expressions:
     def _stack_index(self, e: m.Op) -> str:
         stack = e.args[0]
         if not isinstance(stack, m.StackRef | m.UnionStackRef):
-            raise NotSupported(f"{e.op} of something that is no stack {e.where}")
+            raise NotSupported(f"{e.op} of a value that is not a stack {e.where}")
         counter = self.layout.counter(stack.stack)
         return f"(uint64_t){counter}" if e.op == "size_stack" else f"last_index({counter})"
 
@@ -264,7 +267,7 @@ class Expressions:
         return f"({a} {e.op} {b})"
 
     def _equal_headers(self, a: Place, b: Place) -> str:
-        """simple_switch: equal when both are valid and all fields are equal."""
+        """Compare as simple_switch: both valid and all fields equal."""
         terms = [f"h->valid[{a.number}]", f"h->valid[{b.number}]"]
         for field in a.type.fields:
             name = self.layout.reads(a.type, field)
@@ -302,7 +305,7 @@ class Expressions:
         raise NotSupported(f"{type(e).__name__} where a header is expected")
 
     def union(self, e: m.Expr) -> list[Place]:
-        """All members of a union."""
+        """Return all members of a union."""
         if isinstance(e, m.UnionRef):
             return [self.layout.place(h) for _, h in e.union.members]
         if isinstance(e, m.Op) and e.op == "dereference_union_stack":
@@ -314,7 +317,7 @@ class Expressions:
         raise NotSupported(f"{type(e).__name__} where a header union is expected")
 
     def _index(self, e: m.Expr, size: int) -> str:
-        """An index into an array; one out of bounds means the spare element at its end."""
+        """Return an array index; out of bounds selects the spare element at the end."""
         if isinstance(e, m.Const):
             return str(e.value if 0 <= e.value < size else size)
         own, _ = self._exact(range_of(e))
@@ -324,7 +327,7 @@ class Expressions:
         return f"element({code}, {size})"
 
     def accessed(self, e: m.Expr) -> tuple[Place, m.Field]:
-        """The header and the field that a reference to a field means."""
+        """Return the header and the field of a field reference."""
         if isinstance(e, m.FieldRef):
             return self.layout.field_place(e.header, e.field), e.field
         if isinstance(e, m.StackField):
@@ -339,19 +342,19 @@ class Expressions:
         raise NotSupported(f"{type(e).__name__} where a field is expected")
 
     def lvalue(self, e: m.Expr) -> tuple[str, m.Field]:
-        """C for the field that an assignment writes."""
+        """Return C for the field that an assignment writes."""
         place, field = self.accessed(e)
         _check_number(field)
         return f"{place.pointer}->{self.layout.writes(place.type, field)}", field
 
     def readable(self, e: m.Expr) -> tuple[str, m.Field]:
-        """C for the field itself, as kept; for code that takes it apart by bits."""
+        """Return C for the stored field, for code that extracts bits."""
         place, field = self.accessed(e)
         _check_number(field)
         return f"{place.pointer}->{self.layout.reads(place.type, field)}", field
 
     def varbit(self, e: m.Expr, *, written: bool = False) -> tuple[str, Place, m.Field]:
-        """C for a varbit field: its bytes, and with `_bits` behind it its length."""
+        """Return C for the bytes of a varbit field; `_bits` appended is its length."""
         place, field = self.accessed(e)
         if not field.varbit:
             raise NotSupported(f"field {field.name} used as a varbit")
@@ -359,14 +362,14 @@ class Expressions:
         return f"{place.pointer}->{layout(place.type, field)}", place, field
 
     def store(self, target: m.Expr, value: m.Expr) -> str:
-        """The statement that assigns, truncating to the target's width."""
+        """Return the statement that assigns a value, truncated to the target's width."""
         name, field = self.lvalue(target)
         code, rep = self.for_width(value, field.width)
         fits = not is_boolean(value) and within(range_of(value), unsigned(field.width))
         return self.store_code(name, field.width, code, rep, fits=fits)
 
     def store_code(self, name: str, width: int, code: str, rep: int, *, fits: bool = False) -> str:
-        """Assigns C code of representation `rep` to the field `name`."""
+        """Assign C code of representation `rep` to the field `name`."""
         if width > 64:
             return f"store{_suffix(rep)}({name}, {code}, {width});"
         type_ = c_type(width)

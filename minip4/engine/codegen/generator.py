@@ -1,4 +1,4 @@
-"""Turns the model of a program into the C text that is compiled with the engine's core."""
+"""Generation of the C text of a program, which is compiled with the engine's core."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ PRELUDE = """/* Generated from BMv2 JSON. */
 
 
 class Generator:
-    """`text` is the C; `tables` tells how entries are laid out. Raises NotSupported and TooLarge.
+    """The generated C in `text` and the layout of entries in `tables`.
 
-    With `trace` the C tells what it does with each packet (trace.h): in lines of their own, and all
-    metadata are in the parsed packet, where they are told from; nothing else differs.
+    Raises NotSupported and TooLarge. With `trace`, the C also records trace events for each packet
+    (trace.h), and all metadata are in the parsed packet; nothing else differs.
     """
 
     def __init__(self, program: m.Program, *, trace: bool = False) -> None:
@@ -102,7 +102,7 @@ class Generator:
         return parts
 
     def _used_calculations(self) -> list[m.Calculation]:
-        """One that no checksum and no action refers to would be an unused function."""
+        """Return calculations used by checksums or actions; others would be unused functions."""
         used = {c.calculation.name for c in self.program.checksums}
         primitives = [p for a in self._used_actions() for p in a.primitives]
         primitives += [o.primitive for s in self.program.parser.states.values() for o in s.ops
@@ -114,7 +114,7 @@ class Generator:
     # --- around the pipelines --------------------------------------------------------------
 
     def _set(self, name: str, code: str) -> Lines:
-        """Sets a field of the standard metadata, where the program has it."""
+        """Set a field of the standard metadata, if the program has it."""
         target = self.statements.find_standard(name)
         if target is None:
             return []
@@ -293,7 +293,10 @@ class Generator:
         )
 
     def _trace_fields(self) -> Lines:
-        """Where a traced build finds each field, in the order of trace_fields; then the flags."""
+        """Return the location of each field in a traced build; then the flags.
+
+        The order is that of trace_fields.
+        """
         if not self.trace:
             return []
         lines = ["TRACE_FIELDS"]
@@ -348,7 +351,7 @@ const struct program program = {{
 """
 
     def profile_words(self, profile: m.Profile) -> int:
-        """Words of data that a member of the profile may need."""
+        """Return the number of data words that a member of the profile may need."""
         tables = [t for t in self.program.tables.values() if t.profile == profile.name]
         return max((data_words(a) for t in tables for a in t.actions), default=0)
 

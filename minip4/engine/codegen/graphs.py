@@ -1,12 +1,12 @@
-"""Loops in the graphs that a packet walks: parser states, and the nodes of a pipeline."""
+"""Loops in the graphs that a packet traverses: parser states, and nodes of a pipeline."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
 
 def looping(graph: Mapping[str, set[str]]) -> set[str]:
-    """The nodes that a walk may come to more than once; `graph` has each node's successors.
+    """Return the nodes that a path may visit more than once; `graph` has each node's successors.
 
-    Those are the strongly connected components that have an edge inside (Kosaraju's algorithm).
+    These are the strongly connected components with an inner edge (Kosaraju's algorithm).
     """
     back: dict[str, set[str]] = {name: set() for name in graph}
     for name, successors in graph.items():
@@ -22,7 +22,7 @@ def looping(graph: Mapping[str, set[str]]) -> set[str]:
 
 
 def _trees(graph: Mapping[str, set[str]], roots: Iterable[str]) -> Iterator[list[str]]:
-    """What each root reaches first, depth first, in the order of leaving; graphs may be deep."""
+    """Return the depth-first trees of the roots in postorder, without recursion."""
     seen: set[str] = set()
     for root in roots:
         if root in seen:

@@ -1,7 +1,7 @@
 """C code of calculations: checksums and hashes over a list of fields.
 
-As in bmv2 fields are packed bit by bit, fields of invalid headers are left out, and the payload is
-what the parser left of the frame.
+As in bmv2, fields are packed bit by bit, fields of invalid headers are omitted, and the payload is
+the part of the frame after the parsed headers.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FUNCTIONS = {
 
 @dataclass(slots=True)
 class Run:
-    """Inputs that are there or not together: of one header, or of none (constants, metadata)."""
+    """Inputs that are present together: of one header, or of none (constants, metadata)."""
 
     valid: str | None
     items: list[tuple[str, int]] = field(default_factory=list)
@@ -105,7 +105,7 @@ class HashCode:
     # --- the internet checksum, without a buffer -----------------------------------------------
 
     def _sum(self, runs: list[Run], *, payload: bool) -> Lines:
-        """2^16 is 1 modulo 2^16 - 1: a field adds its value, shifted to its place in its word."""
+        """Add a field shifted to its position in its word: 2^16 is 1 modulo 2^16 - 1."""
         lines = ["uint64_t sum = 0;"]
         for run in runs:
             adds: Lines = []
@@ -145,7 +145,7 @@ class HashCode:
         return [*lines, f"return {FUNCTIONS[algorithm]};"]
 
     def _put_run(self, run: Run) -> Lines:
-        """All runs before are of whole bytes, or the fields are put bit by bit."""
+        """Pack a run; earlier runs have whole bytes, or the fields are packed bit by bit."""
         size = (run.bits + 7) // 8
         lines = [
             "if (bits % 8 == 0) {",

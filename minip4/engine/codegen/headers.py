@@ -1,4 +1,4 @@
-"""C code that takes headers from a frame and puts them back, and that packs fields for hashes."""
+"""C code that loads headers from a frame, writes them back, and packs fields for hashes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Lines = list[str]
 
 
 def bit_offsets(type_: m.HeaderType) -> dict[str, int]:
-    """Where each field begins, in bits; behind a varbit counted as if it were empty."""
+    """Return the bit offset of each field; behind a varbit, counted as if it were empty."""
     offsets, at = {}, 0
     for field in type_.fields:
         offsets[field.name] = at
@@ -23,7 +23,7 @@ def bit_offsets(type_: m.HeaderType) -> dict[str, int]:
 
 
 def load_lines(name: str, at: str, offset: int, width: int) -> Lines:
-    """Statements that load the field kept as `name` from bit `offset` (known now) after `at`."""
+    """Return statements that load the field `name` from bit `offset` (a constant) after `at`."""
     if width <= 64:
         return [f"{name} = load_bits({at}, {offset}, {width});"]
     lines = []
@@ -35,7 +35,7 @@ def load_lines(name: str, at: str, offset: int, width: int) -> Lines:
 
 
 def store_lines(value: str, at: str, offset: int, width: int) -> Lines:
-    """The reverse of load_lines(); bits around the field stay as they are."""
+    """Return the inverse of load_lines(); adjacent bits do not change."""
     if width <= 64:
         return [f"store_bits({at}, {offset}, {width}, {value});"]
     lines = []
@@ -55,7 +55,7 @@ class HeaderCode:
         self.layout = layout
 
     def functions(self, type_: m.HeaderType) -> str:
-        """load_, write_back_ and put_ functions of a header type."""
+        """Return the load_, write_back_ and put_ functions of a header type."""
         name = self.layout.type_of(type_)
         head = f"struct {name} *x UNUSED, "
         return "\n".join(
@@ -139,7 +139,7 @@ class HeaderCode:
         ]
 
     def _of_valid(self, order: tuple[m.Header, ...], code: Callable[[m.Header], Lines]) -> Lines:
-        """Code for each header, if it is valid."""
+        """Return code for each header that runs if it is valid."""
         lines: Lines = []
         numbered = [(self.layout.place(header).number, header) for header in order]
         for eight, group in groupby(numbered, lambda each: int(each[0]) // 8):
@@ -157,7 +157,7 @@ class HeaderCode:
         return lines
 
     def deparser(self, order: tuple[m.Header, ...], before: Lines) -> str:
-        """The deparser: headers that lie where they lay only get their changed fields."""
+        """Return the deparser: headers at their original position only get changed fields."""
         sizes = self._of_valid(order, self._add_size)
         back = self._of_valid(order, self._write_back)
         put = self._of_valid(order, self._put)

@@ -1,9 +1,9 @@
-"""Where headers, metadata and their fields live in the generated C, and which are used at all.
+"""Layout of headers, metadata and their fields in the generated C.
 
-A header's fields are kept as machine words (narrow ones as the smallest unsigned type, wider than
-64 bits as limbs of 64 bits, lowest first); a field that the program never reads or writes is not
-kept: its bytes stay in the packet. Code is generated before the structures are written down, and
-tells the layout what it reads and writes.
+A header's fields are stored as machine words (narrow ones as the smallest unsigned type, wider than
+64 bits as limbs of 64 bits, lowest first). A field that the program never reads or writes is not
+stored: its bytes stay in the packet. Code is generated before the structures and records in the
+layout which fields it uses.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from minip4.engine.words import limbs
 
 
 def literal(value: int) -> str:
-    """A constant of exactly the type uint64_t, modulo 2^64; a plain one would be an int's size."""
+    """Return a constant of type uint64_t, modulo 2^64; a plain one would be an int."""
     return f"UINT64_C({value & (2**64 - 1):#x})"
 
 
 def literals(value: int, width: int) -> str:
-    """The initialisers of a value's limbs."""
+    """Return the initialisers of a value's limbs."""
     return ", ".join(literal(value >> 64 * i) for i in range(limbs(width)))
 
 
 def c_type(width: int) -> str:
-    """The smallest unsigned type that holds a field of up to 64 bits."""
+    """Return the smallest unsigned type for a field of up to 64 bits."""
     return next(f"uint{size}_t" for size in (8, 16, 32, 64) if width <= size)
 
 
@@ -38,7 +38,7 @@ def identifier(text: str) -> str:
 
 
 def comment(text: str) -> str:
-    """A name of the program as a comment in C: JSON may hold any text, and must not get out."""
+    """Return a name of the program as a C comment; arbitrary text of the JSON cannot end it."""
     return f"/* {re.sub(r'[^a-zA-Z0-9_.$]', '_', text)} */"
 
 
@@ -48,7 +48,7 @@ VARIABLES = "struct variables variables = {}, *const v UNUSED = &variables;"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A header in C: where it lies in a parsed packet, and its number among the validity flags."""
+    """A header in C: its location in a parsed packet and its number among the validity flags."""
 
     type: m.HeaderType
     phv: str
@@ -64,7 +64,10 @@ class Place:
 
 
 class Layout:
-    """`variables` are not in the parsed packet: each function has a `struct variables *v`."""
+    """The layout of a parsed packet.
+
+    `variables` are not in the parsed packet: each function has a `struct variables *v`.
+    """
 
     def __init__(self, program: m.Program, variables: Variables | None = None) -> None:
         self.program = program
@@ -110,7 +113,7 @@ class Layout:
 
     @contextmanager
     def within(self, phv: str) -> Iterator[None]:
-        """Within this, fields are those of another parsed packet than `h`."""
+        """Use the fields of another parsed packet than `h` in the `with` block."""
         before, self._phv_name = self._phv_name, phv
         yield
         self._phv_name = before
@@ -119,7 +122,7 @@ class Layout:
         return self.types[type_.name]
 
     def place(self, header: m.Header) -> Place:
-        """A header known when the code is generated."""
+        """Return the place of a header that is known when the code is generated."""
         if header.array:
             return self.element(header.array, str(header.position), self._siblings(header))
         name = self.names[id(header)]
@@ -129,20 +132,20 @@ class Layout:
         return Place(header.type, self._phv_name, name, number, self._siblings(header))
 
     def field_place(self, header: m.Header, field: m.Field) -> Place:
-        """Where a field's header is, or what stands for it among a function's variables."""
+        """Return the place of a field's header, or its replacement among a function's variables."""
         if (header.type.name, field.name) in self.variables:
             return Place(header.type, "v", self.names[id(header)], "-1")
         return self.place(header)
 
     def element(self, array: m.HeaderArray, index: str, siblings: tuple[str, ...] = ()) -> Place:
-        """Element of an array; `index` is C code, already within bounds (or the spare one)."""
+        """Return an array element; `index` is C code within bounds (or the spare element)."""
         name = self.names[id(array)]
         base = self.base(array)
         number = str(base + int(index)) if index.isdigit() else f"({base} + {index})"
         return Place(array.type, self._phv_name, f"{name}[{index}]", number, siblings)
 
     def column_element(self, stack: m.UnionStack, member: str, index: str) -> Place:
-        """A member of the union at `index` of a stack of unions."""
+        """Return a member of the union at `index` of a stack of unions."""
         others = [a for name, a in stack.columns.items() if name != member]
         siblings = tuple(f"({self.base(a)} + {index})" for a in others)
         return self.element(stack.columns[member], index, siblings)
@@ -157,7 +160,7 @@ class Layout:
         return self.numbers[id(array.headers[0])] if array.headers else 0
 
     def counter(self, stack: m.HeaderStack | m.UnionStack) -> str:
-        """The stack's nextIndex."""
+        """Return the nextIndex of a stack."""
         return f"{self._phv_name}->next_{identifier(stack.name)}"
 
     # --- fields ----------------------------------------------------------------------------
@@ -176,7 +179,7 @@ class Layout:
     def is_kept(self, type_: m.HeaderType, field: m.Field) -> bool:
         """Whether the structure has the field; if not, its bytes are only in the packet.
 
-        A header whose varbit is assigned no longer looks like its bytes there, so all is kept.
+        If the varbit of a header is assigned, all fields are stored.
         """
         varbit = type_.varbit
         if varbit and (field.varbit or self.is_written(type_, varbit)):
@@ -188,7 +191,7 @@ class Layout:
         return (type_.name, field.name) in self.written
 
     def parsed_bytes(self) -> int:
-        """Bytes of a parsed packet, but for what aligns its parts."""
+        """Size of a parsed packet without padding between its parts."""
         headers = [h for h in self.program.headers.values() if not h.array]
         arrays = self.program.arrays
         return (
@@ -264,19 +267,19 @@ class Layout:
 
     @property
     def asks_eight(self) -> bool:
-        """Whether flags of validity are asked eight at a time: most of many headers are not valid.
+        """Whether validity flags are tested in groups of eight: many headers, few of them valid.
 
-        Few need not have the room for it, which each packet would have to clear.
+        With few headers the padding costs more, since each packet clears it.
         """
         return self.header_count > 8
 
     @property
     def _varying(self) -> list[m.Header]:
-        """Headers with a varbit, which is the last of them and may be long: they lie at the end."""
+        """Return the headers with a varbit, which may be long and are at the end."""
         return [h for h in self.single if h.type.varbit]
 
     def clear(self) -> list[str]:
-        """C that clears a parsed packet, but for what no length says is there."""
+        """Return C that clears a parsed packet, except varbit data, whose length is 0."""
         if not self._varying:
             return ["memset(h, 0, sizeof *h);"]
         first = self.names[id(self._varying[0])]
@@ -289,6 +292,6 @@ class Layout:
         ]
 
     def fixed_size(self, type_: m.HeaderType) -> str:
-        """C for the bytes of a header's structure without those of its varbit."""
+        """Return C for the size of a header's structure without its varbit."""
         assert type_.varbit is not None
         return f"offsetof(struct {self.type_of(type_)}, {self.member(type_, type_.varbit)})"

@@ -1,4 +1,4 @@
-"""C code of the parser: each state a label, every read of the frame within its bounds."""
+"""C code of the parser: each state is a label; each read of the frame is bounds-checked."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class ParserCode:
         ]
 
     def _extract_to(self, place: Place, op: m.ParserOp) -> Lines:
-        """The header's bytes are read, and remembered where they lie."""
+        """Read the bytes of a header and record its position."""
         type_ = place.type
         lines: Lines = []
         bits, size = "0", str(type_.fixed_bytes)
@@ -216,7 +216,7 @@ class ParserCode:
         return [f"const uint64_t *{name} UNUSED = {self.expressions.readable(key)[0]};"]
 
     def _matches(self, t: m.Transition, widths: list[int]) -> str:
-        """The transition's value and mask cover the byte-padded fields, one after the other."""
+        """Compare with value and mask, which cover the concatenated byte-padded fields."""
         assert t.value is not None
         terms = []
         at = sum((w + 7) // 8 * 8 for w in widths)
@@ -266,7 +266,7 @@ def _compare(name: str, value: int, mask: int, ones: int) -> list[str]:
 
 
 def _reachable(parser: m.Parser) -> list[m.ParserState]:
-    """The states that a packet may enter at all."""
+    """Return the states that a packet can reach."""
     found: dict[str, m.ParserState] = {}
     todo = [parser.init_state]
     while todo:

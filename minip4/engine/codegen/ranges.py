@@ -1,4 +1,4 @@
-"""The least and the greatest value of an expression, worked out without a packet."""
+"""Minimum and maximum of an expression, computed at compile time."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def is_header(e: m.Expr) -> bool:
 
 
 def header_type(e: m.Expr) -> m.HeaderType:
-    """The type of a header expression."""
+    """Return the type of a header expression."""
     if isinstance(e, m.HeaderRef):
         return e.header.type
     if isinstance(e, m.Op) and e.op in STACK_ELEMENT_OPS and isinstance(e.args[0], m.StackRef):
@@ -55,14 +55,14 @@ def header_type(e: m.Expr) -> m.HeaderType:
 
 
 def accessed_field(e: m.Op) -> m.Field:
-    """The field of an access_field operation."""
+    """Return the field of an access_field operation."""
     position = e.args[1]
     assert isinstance(position, m.Const)
     return header_type(e.args[0]).fields[position.value]
 
 
 def cast_width(e: m.Op) -> int:
-    """The width of a two_comp_mod, sat_cast or usat_cast."""
+    """Return the width of a two_comp_mod, sat_cast or usat_cast."""
     width = e.args[1]
     if not isinstance(width, m.Const):
         raise NotSupported(f"{e.op} to a width that is not constant {e.where}")
@@ -70,7 +70,7 @@ def cast_width(e: m.Op) -> int:
 
 
 def range_of(e: m.Expr) -> Range:
-    """The least and greatest value that `e` can take."""
+    """Return the minimum and maximum of `e`."""
     if isinstance(e, m.Const):
         return e.value, e.value
     if isinstance(e, m.FieldRef | m.StackField | m.UnionStackField):

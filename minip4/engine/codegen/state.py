@@ -1,4 +1,4 @@
-"""C for registers, counters and meters: what actions read, write, count and measure."""
+"""C code of registers, counters and meters in actions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class StateStatements:
         self.trace = trace
 
     def traced(self, call: str) -> Lines:
-        """A call of trace.h; nothing, in code that is not traced."""
+        """Return a call of trace.h; nothing in code without trace."""
         return [call] if self.trace else []
 
     def register_read(self, p: m.Primitive) -> Lines:
@@ -58,7 +58,7 @@ class StateStatements:
         return self.program.registers[e.name]
 
     def _bounded(self, index: m.Expr, size: int, lines: Lines, trace: Lines) -> Lines:
-        """The statements with the index in `i`; nothing happens when it is out of bounds."""
+        """Return statements with the index in `i`; out of bounds, they have no effect."""
         code = self.expressions.word(index)
         guarded = f"if (i < {size}u) {{ {' '.join(lines)} }}"
         return [f"{{ uint64_t i = {code};", guarded, *trace, "}"]

@@ -28,7 +28,7 @@ class Statements(StateStatements):
         """Some action has: known when all are made."""
 
     def action(self, action: m.Action) -> str:
-        """The C function of an action; it returns true when the packet leaves by `exit`."""
+        """Return the C function of an action; it returns true if the packet exits."""
         self.expressions.params = param_words(action)
         call = self.traced(f"TRACE_ACTION({action.id}, d, {data_words(action)})")
         body = [*call, *self.body(action.primitives)]
@@ -88,7 +88,7 @@ class Statements(StateStatements):
         return generate
 
     def assign_varbit(self, p: m.Primitive) -> Lines:
-        """A header may have another size now: its bytes in the packet are of no use any more."""
+        """Assign a varbit: the size of the header may change, so it is stored whole."""
         target, place, field = self.expressions.varbit(p.args[0], written=True)
         source, _, source_field = self.expressions.varbit(p.args[1])
         if field.width != source_field.width:
@@ -118,7 +118,7 @@ class Statements(StateStatements):
         ]
 
     def _copy_fields(self, to: Place, source: Place) -> str:
-        """Of a varbit, as many bytes as there are."""
+        """Return copies of fields; of a varbit, only the bytes in use."""
         varbit = source.type.varbit
         if varbit is None:
             return f"*{to.pointer} = *{source.pointer};"
@@ -184,7 +184,7 @@ class Statements(StateStatements):
         ]
 
     def size(self, place: Place) -> str:
-        """C for a header's bytes, its varbit included."""
+        """Return C for a header's size in bytes, including its varbit."""
         varbit = place.type.varbit
         if varbit is None:
             return str(place.type.fixed_bytes)
@@ -196,7 +196,7 @@ class Statements(StateStatements):
             return self.layout.counter(e.stack), [e.stack.array]
         if isinstance(e, m.UnionStackRef):
             return self.layout.counter(e.stack), list(e.stack.columns.values())
-        raise NotSupported("push or pop of something that is no stack")
+        raise NotSupported("push or pop of a value that is not a stack")
 
     def shift(self, p: m.Primitive, *, is_push: bool) -> Lines:
         """push_front and pop_front as P4-16 defines them."""
@@ -258,7 +258,7 @@ class Statements(StateStatements):
         return found
 
     def find_standard(self, name: str) -> m.FieldRef | None:
-        """A field of the intrinsic metadata, wherever the program keeps it."""
+        """Return a field of the intrinsic metadata, wherever the program stores it."""
         for header in ("standard_metadata", "intrinsic_metadata", "queueing_metadata"):
             place = self.program.aliases.get(f"{header}.{name}", (header, name))
             instance = self.program.headers.get(place[0])
@@ -279,7 +279,7 @@ class Statements(StateStatements):
         ]
 
     def truncate(self, p: m.Primitive) -> Lines:
-        """Of several the shortest holds, as in bmv2 (packet.h, Packet::truncate)."""
+        """Truncate a packet; the shortest of several lengths wins (bmv2: Packet::truncate)."""
         return [
             "{",
             f"    uint32_t length = (uint32_t)({self.expressions.word(p.args[0])});",

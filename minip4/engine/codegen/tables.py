@@ -1,4 +1,4 @@
-"""C code of the pipelines: tables, conditions, and the way between them."""
+"""C code of the pipelines: tables, conditions and transitions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXACT, LPM, TERNARY = "TABLE_EXACT", "TABLE_LPM", "TABLE_TERNARY"
 
 @dataclass(frozen=True, slots=True)
 class TableLayout:
-    """How a table's entries lie in their slots; what Python and C agree on."""
+    """The layout of a table's entries in their slots, shared by Python and C."""
 
     kind: str
     key: KeyLayout
@@ -38,7 +38,7 @@ class TableLayout:
 
 
 def action_words(action: m.Action, params: tuple[int, ...]) -> list[int]:
-    """An action's data as words."""
+    """Return an action's data as words."""
     words = [0] * data_words(action)
     starts = param_words(action)
     for value, param, start in zip(params, action.params, starts, strict=True):
@@ -66,7 +66,7 @@ class TableCode:
     # --- pipelines -------------------------------------------------------------------------
 
     def pipeline(self, pipeline: m.Pipeline) -> Lines:
-        """Statements that run the pipeline and end at the label `done`."""
+        """Return statements that run the pipeline and end at the label `done`."""
         labels = {name: f"n{i}_{identifier(name)}" for i, name in enumerate(pipeline.nodes)}
         if pipeline.init is None:
             return []
@@ -163,7 +163,7 @@ class TableCode:
         return lines
 
     def _key_field(self, k: m.KeyField) -> list[str]:
-        """C of the field's limbs, masked to its width."""
+        """Return C of the field's limbs, masked to its width."""
         if k.width <= 64:
             code = self.expressions.word(k.expr)
             low, high = range_of(k.expr)
@@ -250,7 +250,7 @@ class TableCode:
     # --- descriptors -----------------------------------------------------------------------
 
     def specs(self) -> str:
-        """The array of struct table_spec."""
+        """Return the array of struct table_spec."""
         parts, rows = [], []
         for table in self.program.tables.values():
             parts.append(self._default_data(table))
@@ -295,14 +295,14 @@ class TableCode:
 
 
 def _call(action: m.Action, data: str, *, is_miss: str = "false") -> Lines:
-    """Statements that do an action, and go to `done` when it ends the pipeline."""
+    """Return statements that run an action and jump to `done` if it ends the pipeline."""
     drops = any(primitive.op in DROPPING for primitive in action.primitives)
     why = [f"c->is_miss = {is_miss};"] if drops else []  # others do without the store
     return [*why, f"if (action_{action.id}(c, h, v, {data})) goto done;"]
 
 
 def _top_bits(codes: list[str], width: int) -> str:
-    """C of the field's first 64 bits, left-aligned."""
+    """Return C of the field's first 64 bits, left-aligned."""
     used = (width - 1) % 64 + 1
     if used == 64:
         return codes[-1]

@@ -1,8 +1,8 @@
-"""Which metadata only one function of the generated C uses: there it is a variable.
+"""Metadata that only one function of the generated C uses: they become local variables.
 
 Most of a program's metadata are variables of one control. In the parsed packet each would be
-cleared for every packet, and each value of it stored, whether or not it is read again; of a
-function's own variables cc keeps in registers what is used, and drops the rest.
+cleared for every packet and each value stored, even if it is not read again; of a function's own
+variables, cc keeps the used ones in registers and removes the rest.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Key = tuple[str, str]
 
 
 class Variables:
-    """`fields` are variables of the parser or of one pipeline; `actions` (by id) use some of them.
+    """Local variables of the parser or a pipeline (`fields`); `actions` (by id) use some of them.
 
-    They are zero when the function begins, as they were in a packet that no other one had changed.
+    They are 0 at the start of the function, as they would be in an unmodified packet.
     """
 
     def __init__(self, program: m.Program) -> None:
@@ -79,7 +79,7 @@ class Variables:
 
 
 def _elsewhere(program: m.Program) -> list[m.Expr]:
-    """What other functions use, or the engine's core."""
+    """Return the fields used by other functions or by the engine's core."""
     found = [arg for primitive in program.deparser_primitives for arg in primitive.args]
     for checksum in program.checksums:
         found += [checksum.target, *([checksum.condition] if checksum.condition else [])]
@@ -102,7 +102,7 @@ def _key(ref: m.FieldRef) -> Key:
 
 
 def _parts(e: m.Expr) -> Iterator[m.Expr]:
-    """The expression and all within it."""
+    """Yield the expression and all its parts."""
     yield e
     inner: tuple[m.Expr, ...] = ()
     if isinstance(e, m.Op):
@@ -120,5 +120,5 @@ def _fields(e: m.Expr) -> list[m.FieldRef]:
 
 
 def _headers(e: m.Expr) -> list[m.Header]:
-    """Those that the expression means as a whole."""
+    """Return the headers that the expression refers to as a whole."""
     return [part.header for part in _parts(e) if isinstance(part, m.HeaderRef)]

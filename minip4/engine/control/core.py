@@ -1,4 +1,4 @@
-"""What the parts of class Engine share: the C engine, its lock, and looking up names."""
+"""Shared parts of class Engine: the C engine, its lock, and name lookup."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def named(items: Mapping[str, T], name: str, kind: str) -> T:
-    """Look up by name. Raises NotFound."""
+    """Look up an object by name. Raises NotFound."""
     try:
         return items[name]
     except KeyError:
@@ -39,13 +39,15 @@ class Core:
         self._mutex = threading.RLock()
 
     def locked(self) -> threading.RLock:
-        """The control plane is one thread at a time. Packets do not wait for it: see lock.h."""
+        """Lock the control plane for one thread. Packets do not wait for it, see lock.h."""
         return self._mutex
 
     @contextmanager
     def batch(self) -> Iterator[None]:
-        """What is written within comes into force at its end, between two packets, or not at all:
-        an exception takes back all of it. What is read within may be as it was before."""
+        """Apply all writes of the `with` block atomically at its end; an exception rolls them back.
+
+        Reads within the block may return the previous state.
+        """
         with self._mutex:
             self.library.engine_batch_begin(self.handle)
             try:
@@ -56,9 +58,9 @@ class Core:
             self.library.engine_batch_commit(self.handle)
 
     def holds(self, *, forget: bool = False) -> dict[str, dict[str, int]]:
-        """How the control plane kept packets waiting: struct hold, by hold_kind.
+        """Return how the control plane delayed packets: struct hold, by hold_kind.
 
-        Since the start, or since it was last to `forget`.
+        Since the start, or since the last call with `forget`.
         """
         holds = (Hold * len(HOLD_KINDS))()
         with self._mutex:
@@ -67,7 +69,7 @@ class Core:
                 for kind, hold in zip(HOLD_KINDS, holds, strict=True)}  # fmt: skip
 
     def packets_waited(self) -> tuple[int, int]:
-        """How often packets had to wait for the control plane, and for how long at most, in ns."""
+        """Return how often packets waited for the control plane, and the longest wait in ns."""
         numbers = (ctypes.c_uint64 * 2)()
         with self._mutex:
             self.library.engine_packets_waited(self.handle, numbers)
@@ -75,7 +77,7 @@ class Core:
 
     def _call(self, actions: tuple[m.Action, ...], name: str, params: list[int], size: int,
               what: str) -> list[int]:  # fmt: skip
-        """The words of an entry that runs an action: the head, then `size` words of data."""
+        """Return the words of an entry with an action: the head and `size` words of data."""
         action = next((a for a in actions if a.name == name), None)
         if action is None:
             known = ", ".join(a.name for a in actions)

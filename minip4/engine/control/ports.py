@@ -1,4 +1,4 @@
-"""Ports, from Python: links behind them, their queues, and what was counted and dropped."""
+"""Ports: links, queues, and counters of packets and drops."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from minip4.wire.shared import LinkConfig
 
 class PortControl(Core):
     def set_port(self, port: int, is_up: bool) -> None:
-        """Frames to a port that is down are dropped, as no_port."""
+        """Set a port up or down; frames to a port that is down are dropped as no_port."""
         with self.locked():
             self.library.engine_set_port(self.handle, port, is_up)
 
@@ -28,26 +28,29 @@ class PortControl(Core):
         self, port: int, *, rate_bps: int = 0, delay_ns: int = 0, jitter_ns: int = 0,
         loss: float = 0.0, reorder: float = 0.0, reorder_ns: int = 0, seed: int = 0,
     ) -> None:  # fmt: skip
-        """Put a link behind a port, in place of the one that was there: see link.h."""
+        """Set or replace the link of a port, see link.h."""
         config = LinkConfig(rate_bps, delay_ns, jitter_ns, loss, reorder, reorder_ns, seed)
         with self.locked():
             self.library.engine_catch_up(self.handle, self.clock())  # what was due before
             if not self.library.engine_set_link(self.handle, port, ctypes.byref(config)):
-                raise EngineError(f"link of port {port}: memory is short")
+                raise EngineError(f"link of port {port}: out of memory")
 
     def set_priorities(self, count: int) -> None:
-        """How many queues each port has."""
+        """Set the number of queues per port."""
         self.library.engine_set_priorities(self.handle, count)
 
     def deflect_on_drop(self, *, is_on: bool) -> None:
-        """Whether what a full queue drops goes through egress before, and may be cloned there."""
+        """Set whether packets dropped by a full queue go through egress.
+
+        There they may be cloned.
+        """
         self.library.engine_deflect_on_drop(self.handle, is_on)
 
     def set_queue(
         self, port: int, priority: int, *, depth_packets: int, depth_bytes: int = 0,
         rate_pps: int = 0, rate_bps: int = 0,
     ) -> None:  # fmt: skip
-        """Set the depth and rates of one queue of a port; 0, except for packets: no limit."""
+        """Set depth and rates of one queue of a port; 0 (except for packets): no limit."""
         config = QueueConfig(depth_packets, depth_bytes, rate_pps, rate_bps)
         with self.locked():
             self.library.engine_set_queue(
@@ -55,11 +58,11 @@ class PortControl(Core):
             )
 
     def set_clock(self, offset_us: int, drift_ppb: int, since_ns: int) -> None:
-        """Shift the program's timestamps against the driver's clock; they run faster since then."""
+        """Set offset and drift of the program's timestamps against the driver's clock."""
         self.library.engine_set_clock(self.handle, offset_us, drift_ppb, since_ns)
 
     def queues(self, port: int, count: int) -> dict[str, dict[str, int]]:
-        """What waits in each queue of a port now, and what it dropped, by priority."""
+        """Return the current length and the drops of each queue of a port, by priority."""
         result = {}
         state = QueueState()
         with self.locked():
@@ -71,9 +74,9 @@ class PortControl(Core):
         return result
 
     def drops(self) -> dict[str, dict[str, int]]:
-        """Packets dropped: port -> reason -> count; MAX_PORTS: to numbers that no port can have.
+        """Return the drops by port and reason; MAX_PORTS: invalid port numbers.
 
-        Of ports that dropped any.
+        Ports without drops are omitted.
         """
         result: dict[str, dict[str, int]] = {}
         if not any(n for name, n in self.counters().items() if name.endswith("_drops")):
@@ -87,14 +90,14 @@ class PortControl(Core):
         return result
 
     def counters(self) -> dict[str, Any]:
-        """The fields of struct engine_counters."""
+        """Return the fields of struct engine_counters."""
         counters = EngineCounters()
         with self.locked():
             self.library.engine_counters(self.handle, ctypes.byref(counters))
         return _fields(counters)
 
     def port_counters(self, port: int) -> dict[str, Any]:
-        """The fields of struct engine_port_counters; "link" is a dict of its own."""
+        """Return the fields of struct engine_port_counters; "link" is a nested dict."""
         counters = PortCounters()
         with self.locked():
             self.library.engine_port_counters(self.handle, port, ctypes.byref(counters))

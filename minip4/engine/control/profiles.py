@@ -1,4 +1,4 @@
-"""Action profiles, from Python: members and groups."""
+"""Action profiles: members and groups."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class ProfileControl(Core):
         """Add an empty group; return its number."""
         p = named(self.program.profiles, profile, "action profile")
         if p.algorithm is None:
-            raise InvalidArgument(f"action profile {profile} is no selector: it has no groups")
+            raise InvalidArgument(f"action profile {profile} is not a selector: it has no groups")
         with self.locked():
             result = self.library.engine_group_add(self.handle, p.index)
         return check(result, f"action profile {profile}")
 
     def group_set_members(self, profile: str, group: int, members: Sequence[int]) -> None:
-        """Replace the members of a group; one may stand in it several times, as its weight."""
+        """Replace the members of a group; repetitions are weights."""
         p = named(self.program.profiles, profile, "action profile")
         numbers = (ctypes.c_uint32 * max(1, len(members)))(*members)
         with self.locked():

@@ -1,4 +1,4 @@
-"""Counters, registers, meters, replication, digests, value sets and hashes, from Python."""
+"""Counters, registers, meters, replication, digests, value sets and hashes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StateControl(Core):
         return named(self.program.counters, name, "counter").size
 
     def counter_read(self, name: str, index: int) -> tuple[int, int]:
-        """Packets and bytes of one cell."""
+        """Return packets and bytes of one cell."""
         counter = self._counter(name, index)
         words = self._read_words(COUNTER, counter.index, 2 * index, 2)
         return words[0], words[1]
@@ -37,7 +37,7 @@ class StateControl(Core):
         self._write_words(COUNTER, counter.index, 2 * index, count, [packets, size])
 
     def counter_read_all(self, name: str) -> list[tuple[int, int]]:
-        """Packets and bytes of every cell, all at one instant."""
+        """Return packets and bytes of all cells at one instant."""
         size = self.counter_size(name)
         if not size:
             return []
@@ -75,7 +75,7 @@ class StateControl(Core):
         return self._read_registers(register, index, 1)[0]
 
     def register_read_all(self, name: str) -> list[int]:
-        """The values of every cell, all at one instant."""
+        """Return the values of all cells at one instant."""
         register = named(self.program.registers, name, "register")
         return self._read_registers(register, 0, register.size)
 
@@ -99,14 +99,14 @@ class StateControl(Core):
     # --- meters ----------------------------------------------------------------------------
 
     def meter_set_rates(self, name: str, index: int, rates: Rates | None) -> None:
-        """Configure one cell; None: back to green for every packet."""
+        """Configure one cell; None: all packets are green."""
         self._meter_set(*self._meter_cell(name, index), rates, f"meter {name}")
 
     def meter_get_rates(self, name: str, index: int) -> Rates | None:
         return self._meter_get(*self._meter_cell(name, index), f"meter {name}")
 
     def meter_counts(self, name: str, index: int) -> ColourCounts:
-        """What the cell made of packets since it was made or last written."""
+        """Return the packets per colour since the cell was created or last written."""
         return self._counts_get(*self._meter_cell(name, index))
 
     def meter_set_counts(self, name: str, index: int, counts: ColourCounts) -> None:
@@ -178,7 +178,7 @@ class StateControl(Core):
     # --- replication -----------------------------------------------------------------------
 
     def multicast_set(self, group: int, replicas: Sequence[tuple[int, int]]) -> None:
-        """Make a group send one copy to each (port, replica id)."""
+        """Set the replicas (port, replica id) of a multicast group."""
         self._replicas_set(False, group, replicas, 0)
 
     def multicast_delete(self, group: int) -> None:
@@ -186,7 +186,10 @@ class StateControl(Core):
 
     def mirror_set(self, session: int, replicas: Sequence[tuple[int, int]],
                    truncate_bytes: int = 0) -> None:  # fmt: skip
-        """Send clones of a session to each (port, replica id), cut to so many bytes (0: whole)."""
+        """Set the replicas (port, replica id) of a clone session.
+
+        Packets are truncated to a length (0: whole).
+        """
         if not 0 <= session < 1 << 15:
             raise InvalidArgument(f"mirroring session {session}, not 0 to {(1 << 15) - 1}")
         self._replicas_set(True, session, replicas, truncate_bytes)
@@ -217,7 +220,7 @@ class StateControl(Core):
     # --- digests, value sets, hashes -------------------------------------------------------
 
     def digests(self) -> list[Digest]:
-        """Take the digests that have been generated since the last call, oldest first."""
+        """Take the digests generated since the last call, oldest first."""
         samples = (DigestSample * DIGEST_ROOM)()
         lists = {d.id: d for d in self.program.digests.values()}
         taken: list[Digest] = []
@@ -230,7 +233,7 @@ class StateControl(Core):
         return taken
 
     def value_set_set(self, name: str, values: Sequence[int]) -> None:
-        """Replace the values of a parser value set; each as all of its fields side by side."""
+        """Replace the values of a parser value set; each is the concatenation of its fields."""
         value_set = named(self.program.value_sets, name, "value set")
         widths = self.generator.parser.value_set_widths.get(name, [value_set.width])
         layout = KeyLayout.pack(widths)
@@ -249,7 +252,7 @@ class StateControl(Core):
         check(result, f"value set {name}")
 
     def crc_custom_set(self, settings: CrcCustom) -> None:
-        """Set the parameters of crc16_custom or crc32_custom, told apart by settings.width."""
+        """Set the parameters of crc16_custom or crc32_custom, selected by settings.width."""
         widths = (8, 16, 32, 64)
         if settings.width not in widths:
             raise InvalidArgument(f"a custom CRC of {settings.width} bits; there are {widths}")

@@ -1,4 +1,4 @@
-"""Tables, from Python."""
+"""Tables: entries, idle timeouts, default actions and direct counters."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ class TableControl(Core):
                   priority: int = 0, *, time_ns: int | None = None) -> int:  # fmt: skip
         """Add an entry; return its handle. Raises AlreadyExists, TableFull, InvalidArgument.
 
-        `time_ns` is when it was last used, by the driver's time: now, unless given.
+        `time_ns` is the time of its last use by the driver's clock (default: now).
         """
         t = self._changeable(table)
         return self._add(t, key, self._action_head(t, action, params), priority, time_ns)
 
     def table_add_member(self, table: str, key: Sequence[MatchKey], member: int,
                          priority: int = 0, *, time_ns: int | None = None) -> int:  # fmt: skip
-        """Add an entry that leads to a member of the table's action profile."""
+        """Add an entry with a member of the table's action profile."""
         t = self._indirect(table)
         return self._add(t, key, self._head(t, MEMBER | member), priority, time_ns)
 
     def table_add_group(self, table: str, key: Sequence[MatchKey], group: int,
                         priority: int = 0, *, time_ns: int | None = None) -> int:  # fmt: skip
-        """Add an entry that leads to a group of the table's action selector."""
+        """Add an entry with a group of the table's action selector."""
         t = self._indirect(table)
         return self._add(t, key, self._head(t, GROUP | group), priority, time_ns)
 
     def table_find(self, table: str, key: Sequence[MatchKey], priority: int = 0) -> int | None:
-        """The handle of the entry with this key and priority."""
+        """Return the handle of the entry with this key and priority."""
         t = named(self.program.tables, table, "table")
         values, masks, prefix = self._words(t, key)
         with self.locked():
@@ -80,9 +80,9 @@ class TableControl(Core):
         return self._entry(t, self._copied(t, handle), time_ns)
 
     def table_entries(self, table: str, *, time_ns: int = 0) -> list[Entry]:
-        """All entries; `time_ns` is the driver's time now, for Entry.idle_ns.
+        """Return all entries; `time_ns` is the driver's current time, for Entry.idle_ns.
 
-        No entry is written meanwhile; but each is as it was at an instant of its own.
+        No entry is written meanwhile, but each is read at its own instant.
         """
         t = named(self.program.tables, table, "table")
         size, start = self._copy_words(t), ctypes.c_uint32()
@@ -99,7 +99,7 @@ class TableControl(Core):
     # --- idle entries ----------------------------------------------------------------------
 
     def table_set_timeout(self, table: str, handle: int, timeout_ns: int) -> None:
-        """Have table_idle() tell of an entry each time that so long has passed; 0: never."""
+        """Set the idle timeout of an entry, reported by table_idle(); 0: no timeout."""
         t = named(self.program.tables, table, "table")
         with self.locked():
             result = self.library.engine_table_set_timeout(self.handle, t.index, handle, timeout_ns)
@@ -111,8 +111,10 @@ class TableControl(Core):
         return self.library.engine_table_watched(self.handle, t.index) > 0
 
     def table_idle(self, table: str, time_ns: int) -> Iterator[tuple[Entry, int]]:
-        """Yield each entry for which one more timeout has passed without a hit since it was told
-        last, and how many have passed. `time_ns` is the driver's time now."""
+        """Yield each entry whose timeout expired again since the last report, and how often.
+
+        `time_ns` is the driver's current time.
+        """
         t = named(self.program.tables, table, "table")
         start, words = ctypes.c_uint32(), (ctypes.c_uint64 * (2 * IDLE_ROOM))()
         while self.table_has_timeouts(table):
@@ -138,14 +140,14 @@ class TableControl(Core):
         check(result, f"table {table}, default action")
 
     def table_reset_default(self, table: str) -> None:
-        """Back to the default action that the program declares."""
+        """Restore the default action of the program."""
         t = named(self.program.tables, table, "table")
         with self.locked():
             result = self.library.engine_table_reset_default(self.handle, t.index)
         check(result, f"table {table}, default action")
 
     def table_default(self, table: str) -> tuple[str | None, tuple[int, ...]]:
-        """The default action and its parameters."""
+        """Return the default action and its parameters."""
         t = named(self.program.tables, table, "table")
         with self.locked():
             slot = self.library.engine_table_default(self.handle, t.index)
@@ -154,7 +156,7 @@ class TableControl(Core):
     # --- direct counters -------------------------------------------------------------------
 
     def direct_counter_read(self, table: str, handle: int) -> tuple[int, int]:
-        """Packets and bytes that hit the entry."""
+        """Return the packets and bytes that hit the entry."""
         t = self._counted(table)
         return self._entry(t, self._copied(t, handle), 0).count
 
@@ -204,7 +206,7 @@ class TableControl(Core):
 
     def _words(self, t: m.Table, key: Sequence[MatchKey]) -> tuple[
             ctypes.Array[ctypes.c_uint64], ctypes.Array[ctypes.c_uint64], int]:  # fmt: skip
-        """Words of values and of masks (or upper ends), and the prefix length."""
+        """Return the words of values and of masks (or upper ends), and the prefix length."""
         if len(key) != len(t.key):
             raise InvalidArgument(f"table {t.name}: {len(t.key)} key fields, not {len(key)}")
         prefix, values, masks = 0, [], []
@@ -237,7 +239,7 @@ class TableControl(Core):
         return COPY_HEAD + int(self.library.engine_table_stride(self.handle, t.index))
 
     def _copied(self, t: m.Table, handle: int) -> list[int]:
-        """Handle, priority and slot of an entry."""
+        """Return handle, priority and slot of an entry."""
         words = (ctypes.c_uint64 * self._copy_words(t))()
         with self.locked():
             found = self.library.engine_table_copy_one(self.handle, t.index, handle, words)
@@ -246,7 +248,7 @@ class TableControl(Core):
         return words[:]
 
     def _entry(self, t: m.Table, copied: list[int], time_ns: int) -> Entry:
-        """What _copied() words say."""
+        """Decode the words of _copied()."""
         handle, slot = copied[0], copied[COPY_HEAD:]
         priority = (copied[1] ^ 1 << 63) - (1 << 63)  # it has a sign
         layout = self._layout(t)
@@ -288,7 +290,7 @@ class TableControl(Core):
 
 
 def decoded_key(t: m.Table, layout: TableLayout, slot: Sequence[int]) -> tuple[MatchKey, ...]:
-    """The key of an entry, from the words of its slot."""
+    """Decode the key of an entry from the words of its slot."""
     start, count = 1 + layout.data_words, layout.key.count
     values = layout.key.values(slot[start : start + count])
     masks = [0] * len(values)
@@ -303,7 +305,7 @@ def _key_words(layout: TableLayout) -> int:
 
 
 def _value_and_mask(t: m.Table, field: m.KeyField, match: MatchKey) -> tuple[int, int]:
-    """The field's value and mask (exact: all ones), or the ends of its range."""
+    """Return the field's value and mask (exact: all ones), or the ends of its range."""
     what, width = f"table {t.name}, key {field.name}", field.width
     expected = _MATCHES[field.match_type]
     if not isinstance(match, expected):
@@ -328,7 +330,7 @@ def _value_and_mask(t: m.Table, field: m.KeyField, match: MatchKey) -> tuple[int
 
 
 def _match(field: m.KeyField, value: int, mask: int, prefix: int, kind: str) -> MatchKey:
-    """The reverse: what a slot's words say of one field."""
+    """Return the match of one field from a slot's words."""
     if field.match_type == "exact":
         return Exact(value)
     if field.match_type == "lpm":

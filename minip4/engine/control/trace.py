@@ -1,4 +1,4 @@
-"""The trace of packets as text: a block for each, made of the events of trace.h."""
+"""The trace of packets as text: one block per packet, from the events of trace.h."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from minip4.engine.words import limbs, param_words
 
 BUFFER_WORDS = 1 << 16  # of trace.c
 MAX_OPEN = 4096
-"""Packets whose way through the switch goes on; of more, the oldest is told as far as it got."""
+"""Limit of unfinished packets; of more, the oldest is written as far as it got."""
 
 INSTANCES = {1: "ingress clone", 2: "egress clone", 4: "recirculated", 5: "multicast",
              6: "resubmitted"}  # fmt: skip
@@ -59,7 +59,7 @@ class _Block:
 
 
 class Trace:
-    """Reads the trace of an engine that was made with trace=True. Raises InvalidArgument."""
+    """Reader of the trace of an engine with trace=True. Raises InvalidArgument."""
 
     def __init__(self, engine: Core) -> None:
         if not engine.generator.trace:
@@ -83,7 +83,7 @@ class Trace:
                          if not h.metadata}  # fmt: skip
 
     def blocks(self) -> Iterator[str]:
-        """Text on each packet whose way has ended since the last call, and on what was left out."""
+        """Yield a block for each packet that left since the last call, and for omitted events."""
         with self._engine.locked():
             count = self._engine.library.engine_trace_read(
                 self._engine.handle, self._words, BUFFER_WORDS, self._left_out
@@ -103,7 +103,7 @@ class Trace:
             yield f"too fast to trace all: {new[0]} packets and {new[1]} events left out"
 
     def unfinished(self) -> Iterator[str]:
-        """Text on the packets that are still in the switch."""
+        """Yield blocks of packets that are still in the switch."""
         blocks, self._open = self._open, {}
         for block in blocks.values():
             block.lines.append("... still in the switch")
@@ -121,7 +121,7 @@ class Trace:
             yield self._open.pop(event.packet).text()
         elif len(self._open) > MAX_OPEN:
             oldest = self._open.pop(next(iter(self._open)))
-            oldest.lines.append("... not told further")
+            oldest.lines.append("... truncated")
             yield oldest.text()
 
     # --- events: each gives lines, of which the first may become the block's title ---------------
@@ -197,7 +197,7 @@ class Trace:
 
     @property
     def _statements(self) -> set[int]:
-        """Actions that no table in the program's text has: statements of a control's body."""
+        """Return actions of hidden tables: statements of a control's body."""
         return {t.default_action.id for t in self._tables if t.is_hidden and t.default_action}
 
     def _read(self, e: _Event) -> list[str]:
@@ -298,7 +298,7 @@ def _time(time_ns: int) -> str:
 
 
 def _at(place: str) -> str:
-    """`file:line` without its folders, for the end of a line."""
+    """Return `file:line` without folders, for the end of a line."""
     return f"  ({place.rpartition('/')[2]})" if place else ""
 
 
@@ -307,7 +307,10 @@ def _value(value: int, width: int) -> str:
 
 
 def _index(access: _Event) -> str:
-    """Of a direct counter or meter: none, the table's line says which entry."""
+    """Return the index as text, if any.
+
+    Direct counters and meters have none: the line of the table names the entry.
+    """
     return "" if access.words[0] == DIRECT else f"[{access.words[0]}]"
 
 
@@ -320,12 +323,12 @@ def _joined(words: Sequence[int]) -> int:
 
 
 def _name(header: m.Header, field: m.Field) -> str:
-    """As in the P4 program: what is kept in `scalars` has its name in the field."""
+    """Return the name in the P4 program: variables in `scalars` have their name in the field."""
     return field.name if header.name.startswith("scalars") else f"{header.name}.{field.name}"
 
 
 def _fields(type_: m.HeaderType, data: bytes) -> str:
-    """All fields of a header as it was on the wire."""
+    """Return all fields of a header as it was on the wire."""
     total = int.from_bytes(data, "big")
     bits = 8 * len(data)
     varbit = max(0, bits - 8 * type_.fixed_bytes)
@@ -333,7 +336,7 @@ def _fields(type_: m.HeaderType, data: bytes) -> str:
     for f, offset in zip(type_.fields, bit_offsets(type_).values(), strict=True):
         width = varbit if f.varbit else f.width
         end = bits - offset - extra - width
-        if end < 0:  # a header longer than what is told of it
+        if end < 0:  # the header is longer than the event
             parts.append("...")
             break
         parts.append(f"{f.name}={_value(total >> end & ((1 << width) - 1), width)}")

@@ -1,1 +1,1 @@
-"""BMv2 JSON, read and checked: a model of the program."""
+"""Reader of BMv2 JSON: checks it and creates a model of the program."""

@@ -1,6 +1,7 @@
-"""Checks a BMv2 JSON document's numbers and names before anything is made of them.
+"""Check numbers and names of a BMv2 JSON document before it is used.
 
-The document becomes C, and may come from a controller: only numbers may stand where C gets them.
+The document becomes C code and may come from a controller: numbers in C must be numbers in the
+document.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ MAX_DEPTH = 400  # of objects and lists in each other; Python itself gives up at
 
 
 def check_document(document: dict[str, Any]) -> None:
-    """Raise InvalidArgument where a number or a name is something else, or a section lacks."""
+    """Raise InvalidArgument if a number or a name has another type, or a section is missing."""
     waiting: list[tuple[str, Any, int]] = [("", document, 0)]
     while waiting:
         path, node, depth = waiting.pop()

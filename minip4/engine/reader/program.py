@@ -1,6 +1,6 @@
-"""Reads BMv2 JSON into the typed program model; refuses what it does not know, by name.
+"""Read BMv2 JSON into the typed model of a program; reject unknown constructs by name.
 
-Follows the BMv2 JSON format, version 2.24 (JSON_format.md of bmv2), and what p4c really emits.
+Follows the BMv2 JSON format, version 2.24 (JSON_format.md of bmv2), and the actual output of p4c.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ def read_program(document: Json) -> m.Program:
 
 @contextmanager
 def only_good_json() -> Iterator[None]:
-    """What Python makes of odd JSON, as InvalidArgument."""
+    """Convert exceptions about malformed JSON to InvalidArgument."""
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, AssertionError,
             RecursionError) as error:  # fmt: skip
         what = f"{error.args[0]!r}" if isinstance(error, KeyError) else "some member"
         raise InvalidArgument(
-            f"not BMv2 JSON as p4c writes it: {what} is missing or odd"
+            f"not BMv2 JSON as p4c writes it: {what} is missing or invalid"
         ) from error
 
 
 def hexstr(text: str) -> int:
-    """A JSON hexstr, with or without 0x, perhaps negative; p4c writes some in decimal."""
+    """Parse a JSON hexstr, with or without 0x, possibly negative; p4c writes some in decimal."""
     sign = -1 if text.startswith("-") else 1
     return sign * int(text.lstrip("-").removeprefix("0x"), 16)
 
@@ -168,7 +168,7 @@ class _Reader:
     # --- expressions -----------------------------------------------------------------------
 
     def expr(self, node: Any, params: tuple[m.ActionParam, ...] = ()) -> m.Expr:
-        """A type-value object (JSON_format.md, "The type value object")."""
+        """Read a type-value object (JSON_format.md, "The type value object")."""
         made = self._expr(node, params)
         if isinstance(made, m.FieldRef | m.StackField | m.UnionStackField):
             self._wide.spend(made.field.width)
@@ -240,7 +240,7 @@ class _Reader:
         return m.FieldRef(instance, _member(instance.type, field))
 
     def width(self, expr: m.Expr) -> int:
-        """Bits of something that may stand in a key or a digest."""
+        """Return the bits of an expression in a key or a digest."""
         if isinstance(expr, m.FieldRef | m.StackField | m.UnionStackField):
             return expr.field.width
         if isinstance(expr, m.Lookahead):

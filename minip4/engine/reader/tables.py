@@ -1,4 +1,4 @@
-"""Reads the pipelines of a BMv2 JSON document: tables, conditionals, action profiles."""
+"""Read the pipelines of a BMv2 JSON document: tables, conditionals, action profiles."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Json = dict[str, Any]
 
 
 def where(node: Json) -> str:
-    """`file:line: fragment` of a JSON node's source_info, or ''."""
+    """Return `file:line: fragment` of a JSON node's source_info, or ''."""
     info = node.get("source_info")
     if not info:
         return ""
@@ -20,7 +20,7 @@ def where(node: Json) -> str:
 
 
 class PipelineReader:
-    """`expr` reads a type-value object, `width` tells the bits of what may stand in a key."""
+    """`expr` reads a type-value object, `width` returns the bits of what may stand in a key."""
 
     def __init__(
         self,

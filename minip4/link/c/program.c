@@ -1,7 +1,6 @@
-/* `minip4 link`: the link component between two interfaces, in both directions, until SIGTERM.
- *
- * It is an engine (engine.h) of two ports without a program: what enters at one leaves by the other,
- * through a queue with tail drop and a link. So the driver of switches (ports.h) drives it. */
+/* `minip4 link`: the link component between two interfaces, in both directions, until SIGTERM. It is an engine
+ * (engine.h) with two ports and no program: frames are forwarded from each port to the other through a queue
+ * with tail drop and a link, so the driver of switches (ports.h) can run it. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -47,7 +46,7 @@ static void tell_lost(void *user, uint64_t now_ns, const uint8_t *frame, uint32_
     driver->link_drop(driver->user, direction->out, now_ns, frame, length);
 }
 
-/* Sends what the link can take by now_ns, each frame as soon as the wire was free. */
+/* Sends the frames that the link can send by now_ns, each as soon as the link was free. */
 static void send_waiting(struct direction *direction, uint64_t now_ns)
 {
     while (direction->first && link_free_at(direction->link) <= now_ns) {
@@ -59,7 +58,7 @@ static void send_waiting(struct direction *direction, uint64_t now_ns)
     }
 }
 
-/* A frame is on the link from its arrival on: having waited for this process does not delay it. */
+/* A frame is sent at its arrival time: waiting for this process does not delay it. */
 void engine_receive(struct engine *engine, uint16_t port, struct packet *packet,
                     uint64_t arrived_ns, uint64_t now_ns)
 {
@@ -180,7 +179,7 @@ static void make_engine(struct engine *engine, const struct options *options)
         fail("memory");
     for (uint16_t i = 0; i < 2; i++) {
         struct link_config config = options->link;
-        config.seed += i; /* each direction has dice of its own */
+        config.seed += i; /* each direction has its own random numbers */
         engine->direction[i] = (struct direction){
             .engine = engine,
             .out = !i,

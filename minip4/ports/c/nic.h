@@ -1,4 +1,4 @@
-/* A nic's own structure, shared by its source files and by no one else. */
+/* Private structure of a nic, shared by its source files. */
 #ifndef MINIP4_PORTS_NIC_H
 #define MINIP4_PORTS_NIC_H
 
@@ -9,7 +9,7 @@
 #include "socket.h"
 #include "train.h"
 
-enum { NIC_BATCH = 64 }; /* frames that leave by one call, at most */
+enum { NIC_BATCH = 64 }; /* maximum frames sent by one call */
 
 struct nic {
     int fd;
@@ -19,9 +19,9 @@ struct nic {
     unsigned slot;
     unsigned queued;
     struct capture *sending, *sent; /* NULL: not captured */
-    bool down; /* told, until a frame passes again */
+    bool down; /* reported, until a frame passes again */
     bool gone;
-    bool reported_checksum, reported_too_long, reported_not_sent; /* each is told once */
+    bool reported_checksum, reported_too_long, reported_not_sent; /* each is reported once */
     struct nic_counters counters;
     char name[IF_NAMESIZE];
     struct packet *packets[NIC_BATCH];
@@ -31,7 +31,7 @@ struct nic {
 
 /* Tells the user, on stderr. */
 void nic_tell(const struct nic *nic, const char *what);
-/* Tells, once, that the interface is down or gone. */
+/* Reports, once, that the interface is down or deleted. */
 void nic_tell_down(struct nic *nic, int error);
 
 #endif

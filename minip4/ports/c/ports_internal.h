@@ -1,4 +1,4 @@
-/* The driver's own structures, shared by its source files and by no one else. */
+/* Private structures of the driver, shared by its source files. */
 #ifndef MINIP4_PORTS_INTERNAL_H
 #define MINIP4_PORTS_INTERNAL_H
 
@@ -20,8 +20,8 @@ struct port {
     struct capture *captures[2]; /* by engine_tap; NULL: not captured */
     struct capture *lost, *taken;
     uint64_t arrived_ns; /* the latest frame */
-    unsigned left;       /* frames that may be taken in this round */
-    atomic_bool reopening; /* its interface was deleted, and there is another of its name */
+    unsigned left;       /* frames that may be received in this round */
+    atomic_bool reopening; /* its interface was deleted and recreated */
 };
 
 struct ports {

@@ -12,12 +12,12 @@ struct frame_queue;
 struct frame_queue *frame_queue_create(void);
 void frame_queue_destroy(struct frame_queue *queue);
 
-/* Readable from when a frame comes into the empty queue until frame_queue_acknowledge(): the reader
- * acknowledges, then takes until none is left. */
+/* Readable after a frame is added to the empty queue, until frame_queue_acknowledge(): the reader acknowledges,
+ * then takes all frames. */
 int frame_queue_fd(const struct frame_queue *queue);
 void frame_queue_acknowledge(struct frame_queue *queue);
 
-/* False: the queue is full, and the frame is counted as dropped. */
+/* False: the queue is full and the frame is counted as dropped. */
 bool frame_queue_put(struct frame_queue *queue, const uint8_t *frame, uint32_t length);
 /* Copies the first frame and returns its length; 0 when there is none. `room` holds any frame. */
 uint32_t frame_queue_take(struct frame_queue *queue, uint8_t *room);

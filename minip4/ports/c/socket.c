@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* A full ring holds 160 ms of 100,000 frames a second in 4 MB. What does not fit into a slot comes
+/* A full ring holds 160 ms of 100,000 frames/s in 4 MB. What does not fit into a slot comes
  * whole through the socket's own queue (PACKET_COPY_THRESH), whose memory is taken as needed. */
 enum {
     SLOT_SIZE = 256, /* 66 bytes of kernel's headers, 190 of frame */

@@ -95,7 +95,7 @@ static uint64_t pseudo_header(const uint8_t *ip, unsigned size)
     return (uint64_t)sum_of(ip + IPV4_SOURCE, 8, 0) + htons(ip[IPV4_PROTOCOL]) + htons((uint16_t)size);
 }
 
-/* The kernel writes each sum anew: it must be right already, and in the form that the kernel gives it
+/* The kernel recomputes each checksum: it must be right already, and in the form that the kernel gives it
  * (a sum of 0 is 0xffff in UDP, where 0 means none, and 0 elsewhere). */
 static bool sums_are_right(const struct shape *shape)
 {
@@ -203,12 +203,12 @@ struct trains {
     int fd;
     struct ifreq interface;
     unsigned until_look;
-    unsigned mtu; /* 0: no trains, for the interface would send them on as they are */
+    unsigned mtu; /* 0: no trains, since the interface would not segment them */
     bool unknown_udp, unknown_tcp;
 };
 
-/* An interface that leaves checksums to hardware may leave the cutting to it, too: on a veth that is
- * nobody, and the peer would get the whole train. */
+/* An interface with checksum offload may also offload segmentation: on a veth pair no hardware does it,
+ * and the peer would receive the whole train. */
 static void look(struct trains *trains)
 {
     struct ethtool_value checksums = {.cmd = ETHTOOL_GTXCSUM, .data = 1};

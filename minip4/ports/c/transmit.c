@@ -1,4 +1,4 @@
-/* The transmitting side of a nic: frames leave by sendmmsg(), trains by train.c. */
+/* The transmit side of a nic: frames are sent by sendmmsg(), trains by train.c. */
 #include "nic.h"
 
 #include <errno.h>
@@ -41,7 +41,7 @@ static void count_sent(struct nic *nic, unsigned first, unsigned end)
         nic->counters.transmitted_bytes += nic->parts[i].iov_len;
 }
 
-/* A short rest for the kernel to make room; false when it has had enough of them. */
+/* Pauses until the kernel may have room; false after too many pauses. */
 static bool try_again(struct nic *nic, unsigned *tries)
 {
     if (*tries == MAX_TRIES)
@@ -69,8 +69,8 @@ static void send_frames(struct nic *nic, unsigned first, unsigned end)
     }
 }
 
-/* After ENOBUFS some frames of the train may have left: it is not tried again, and all count as lost.
- * After any other error none has, and what is wrong is found out with single frames. */
+/* After ENOBUFS some frames of the train may have been sent: it is not retried, and all count as lost. After any
+ * other error none was sent, and single frames show the cause. */
 static void send_train(struct nic *nic, unsigned first, unsigned end)
 {
     int error;

@@ -1,1 +1,1 @@
-"""Commands that ask a running switch."""
+"""Commands that query or change a running switch."""

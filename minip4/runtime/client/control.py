@@ -13,22 +13,22 @@ from minip4.runtime.switch.port_options import LINK_KEYS, QUEUE_KEYS, keyed
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("socket", type=Path, metavar="SOCKET",
-                        help="the switch's --control")  # fmt: skip
+                        help="path given to the switch by --control")  # fmt: skip
     commands = parser.add_subparsers(dest="call", required=True, metavar="command")
     for name, keys, summary in (
-        ("set-link", LINK_KEYS, "change the link behind a port, or put one there"),
+        ("set-link", LINK_KEYS, "add or change the link of a port"),
         ("set-queue", QUEUE_KEYS, "change depth and rate of a port's queues"),
     ):
         command = commands.add_parser(name, help=summary, description=summary)
         command.add_argument("change", type=keyed(keys), metavar="PORT:KEY=VALUE,...",
-                             help="what is not given stays; keys: " + ", ".join(keys))  # fmt: skip
-    summary = "what each port received, sent and dropped, and why"
+                             help="new values; keys: " + ", ".join(keys))  # fmt: skip
+    summary = "show the packets that each port received, sent and dropped"
     counters = commands.add_parser("counters", help=summary, description=summary)
-    counters.add_argument("--json", action="store_true", help="all of them, as JSON")
+    counters.add_argument("--json", action="store_true", help="print all counters as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Raises Minip4Error."""
+    """Send the command to the switch and print its answer. Raises Minip4Error."""
     if args.call != "counters":
         call(args.socket, args.call.replace("-", "_"), **args.change)
         return 0
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def described(counters: dict[str, Any]) -> Iterator[str]:
-    """Counters as `minip4 switch --counters` writes them, as lines for a reader."""
+    """Yield the counters of `minip4 switch --counters` as lines of text."""
     for port, count in counters["ports"].items():
         yield (f"port {port} ({count['interface']}): "
                f"received {count['received_packets']} packets, {count['received_bytes']} bytes; "

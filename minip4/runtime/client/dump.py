@@ -1,4 +1,4 @@
-"""The state of a running switch as lines of text, read by a P4Runtime client."""
+"""Text dump of the state of a running switch, read over P4Runtime."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -17,7 +17,10 @@ Read = Callable[[p4r.Entity], Iterator[p4r.Entity]]
 def describe(
     channel: grpc.Channel, device_id: int, names: Sequence[str], deadline_s: float
 ) -> Iterator[str]:
-    """Yield lines on the tables, counters and registers named (empty: all). Raises Minip4Error."""
+    """Yield lines about the named tables, counters and registers (empty: all).
+
+    Raises Minip4Error.
+    """
     stub = p4r_grpc.P4RuntimeStub(channel)
     get = p4r.GetForwardingPipelineConfigRequest(
         device_id=device_id,

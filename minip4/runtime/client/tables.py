@@ -1,4 +1,4 @@
-"""`minip4 tables`: what a running switch holds, read over P4Runtime: entries, counts, registers."""
+"""`minip4 tables`: show table entries, counters and registers of a running switch (P4Runtime)."""
 
 import argparse
 import os
@@ -17,21 +17,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     add = parser.add_argument
     add("names", nargs="*", metavar="NAME",
-        help="tables, counters, registers to show; a name's last part will do (all)")  # fmt: skip
+        help="tables, counters, registers to show, or suffixes of names (default: all)"
+    )  # fmt: skip
     add("--grpc-server-addr", default="127.0.0.1:9559", metavar="HOST:PORT",
-        help="where the switch's P4Runtime answers (127.0.0.1:9559)")  # fmt: skip
-    add("--grpc-ssl", action="store_true", help="the switch answers over TLS")
+        help="address of the P4Runtime server (default: 127.0.0.1:9559)")  # fmt: skip
+    add("--grpc-ssl", action="store_true", help="connect over TLS")
     add("--grpc-cacert", type=Path, metavar="PEM",
-        help="the authority of the switch's certificate (the system's)")  # fmt: skip
-    add("--grpc-cert", type=Path, metavar="PEM", help="this client's certificate, where asked for")
-    add("--grpc-key", type=Path, metavar="PEM", help="the private key of that certificate")
-    add("--device-id", type=int, default=1, metavar="N", help="its device id (1)")
+        help="CA certificate of the server (default: the system's)")  # fmt: skip
+    add("--grpc-cert", type=Path, metavar="PEM", help="client certificate, if required")
+    add("--grpc-key", type=Path, metavar="PEM", help="private key of the client certificate")
+    add("--device-id", type=int, default=1, metavar="N", help="P4Runtime device id (default: 1)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the state of a switch. Raises Minip4Error."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    import grpc  # noqa: PLC0415  0.1 s: not for those who only ask for help
+    import grpc  # noqa: PLC0415  takes 0.1 s, which --help does not need
 
     from minip4.runtime.client.dump import describe  # noqa: PLC0415
 

@@ -1,1 +1,1 @@
-"""P4Runtime's entities: each kind, written to the engine and read from it."""
+"""P4Runtime entities: each kind is written to the engine and read from it."""

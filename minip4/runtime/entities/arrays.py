@@ -1,4 +1,4 @@
-"""Indirect counters and registers: P4Runtime's CounterEntry and RegisterEntry (spec 9.3, 9.7)."""
+"""Indirect counters and registers: CounterEntry and RegisterEntry (spec 9.3, 9.7)."""
 
 from collections.abc import Iterator, Sequence
 
@@ -19,7 +19,7 @@ def check_index(what: str, index: int, size: int) -> int:
 
 
 def indices(what: str, message: p4r.CounterEntry | p4r.RegisterEntry, size: int) -> Sequence[int]:
-    """The cells that a message stands for: one, or all when it has no index."""
+    """Return the cells that a message selects: one, or all if it has no index."""
     if not message.HasField("index"):
         return range(size)
     return (check_index(what, message.index.index, size),)
@@ -33,7 +33,7 @@ class Counters:
         self._dataplane = dataplane
 
     def prepare(self, kind: int, message: p4r.CounterEntry) -> Operation:
-        """Check a write (MODIFY; without an index: of every cell); return what performs it."""
+        """Check a write (MODIFY; without an index: all cells); return the operation."""
         counter = self._schema.counter(message.counter_id)
         name = counter.preamble.name
         what = f"counter {name}"
@@ -53,7 +53,7 @@ class Counters:
         return write
 
     def read(self, message: p4r.CounterEntry) -> Iterator[p4r.Entity]:
-        """Yield one cell, one counter's cells, or (id 0) those of every counter."""
+        """Yield one cell, the cells of one counter, or (id 0) those of all counters."""
         if message.counter_id:
             counters = [self._schema.counter(message.counter_id)]
         else:
@@ -75,14 +75,14 @@ class Counters:
 
 
 class Registers:
-    """The registers of one pipeline; any width, whole arrays in one read."""
+    """The registers of one pipeline, of any width; one read returns a whole array."""
 
     def __init__(self, schema: Schema, dataplane: Dataplane) -> None:
         self._schema = schema
         self._dataplane = dataplane
 
     def prepare(self, kind: int, message: p4r.RegisterEntry) -> Operation:
-        """Check a write (MODIFY; without an index: of every cell); return what performs it."""
+        """Check a write (MODIFY; without an index: all cells); return the operation."""
         register = self._schema.register(message.register_id)
         name = register.preamble.name
         what = f"register {name}"
@@ -100,7 +100,7 @@ class Registers:
         return write
 
     def read(self, message: p4r.RegisterEntry) -> Iterator[p4r.Entity]:
-        """Yield one cell, one register's cells, or (id 0) those of every register."""
+        """Yield one cell, the cells of one register, or (id 0) those of all registers."""
         if message.register_id:
             registers = [self._schema.register(message.register_id)]
         else:

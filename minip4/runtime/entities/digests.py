@@ -1,4 +1,4 @@
-"""Digests: lists of samples for the primary controller, acknowledged by it (spec 9.6, 16.3)."""
+"""Digests: lists of samples to the primary controller, which acknowledges them (spec 9.6, 16.3)."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ _Sample = tuple[int, ...]
 
 @dataclass
 class _Stream:
-    """One digest that a client has configured."""
+    """One digest configured by a client."""
 
     entry: p4r.DigestEntry
     waiting: list[_Sample] = field(default_factory=list)
@@ -33,8 +33,8 @@ class _Stream:
 class Digests:
     """The digests of one pipeline.
 
-    A sample that is on its way to the client, or not yet acknowledged, is not sent again before
-    ack_timeout_ns has passed (0: it is sent each time).
+    A sample that was sent but not acknowledged is not sent again before ack_timeout_ns has passed
+    (0: it is always sent).
     """
 
     def __init__(self, schema: Schema, dataplane: Dataplane) -> None:
@@ -47,7 +47,7 @@ class Digests:
         return bool(self._streams)
 
     def prepare(self, kind: int, message: p4r.DigestEntry) -> Operation:
-        """Check a digest's configuration; return what puts it in force."""
+        """Check the configuration of a digest; return the operation."""
         digest = self._schema.digest(message.digest_id)
         name = digest.preamble.name
         what = f"digest {name}"
@@ -68,12 +68,12 @@ class Digests:
                 yield p4r.Entity(digest_entry=stream.entry)
 
     def state(self) -> Iterator[p4r.Update]:
-        """The updates that bring an empty pipeline here."""
+        """Return the updates that recreate this state in an empty pipeline."""
         for entity in self.read(p4r.DigestEntry()):
             yield p4r.Update(type=INSERT, entity=entity)
 
     def acknowledge(self, message: p4r.DigestListAck) -> None:
-        """Forget the samples of a list: they may be sent again. Raises StatusError."""
+        """Forget the samples of a list, so that they may be sent again. Raises StatusError."""
         digest = self._schema.digest(message.digest_id)
         stream = self._streams.get(digest.preamble.name)
         if stream is None:
@@ -83,7 +83,7 @@ class Digests:
             stream.unacknowledged.pop(sample, None)
 
     def collect(self, send: Callable[[p4r.StreamMessageResponse], bool]) -> None:
-        """Take what the engine has, and send the lists that are full or due."""
+        """Take the engine's digests and send the lists that are full or due."""
         now_ns = self._dataplane.clock()
         for sample in self._dataplane.digests():
             stream = self._streams.get(sample.name)
@@ -140,7 +140,7 @@ class Digests:
         if kind != INSERT and old is None:
             raise not_found(f"{what}: it is not configured")
         if not self._streams:
-            self._dataplane.digests()  # nobody wanted what came until now
+            self._dataplane.digests()  # discard earlier digests
         if kind == DELETE:
             del self._streams[name]
         else:
@@ -156,7 +156,7 @@ class Digests:
 
 
 def _expire(stream: _Stream, now_ns: int) -> None:
-    """Forget lists, oldest first, whose acknowledgement no longer matters."""
+    """Forget lists, oldest first, whose acknowledgement timeout has passed."""
     for list_id, (until_ns, samples) in list(stream.sent.items()):
         if until_ns > now_ns:
             return

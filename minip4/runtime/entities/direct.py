@@ -1,4 +1,4 @@
-"""Direct counters: the counts of a table's entries (spec 9.3.2)."""
+"""Direct counters: the counters of table entries (spec 9.3.2)."""
 
 from collections.abc import Iterator
 
@@ -21,7 +21,7 @@ class DirectCounters:
         self._tables = tables
 
     def prepare(self, kind: int, message: p4r.DirectCounterEntry) -> Operation:
-        """Check a write of one entry's counts; return what performs it."""
+        """Check a write of one entry's counter; return the operation."""
         table = self._table(message.table_entry.table_id)
         what = f"direct counter of table {table.name}"
         if kind != MODIFY:
@@ -42,9 +42,9 @@ class DirectCounters:
         return write
 
     def read(self, message: p4r.DirectCounterEntry) -> Iterator[p4r.Entity | None]:
-        """Yield the counts of one entry, of one table's entries, or (table id 0) of all.
+        """Yield the counters of one entry, of one table, or (table id 0) of all tables.
 
-        None is a chance for other tasks, if they do not write.
+        Yields None where other tasks may run, if they do not write.
         """
         if message.table_entry.table_id:
             tables = [self._table(message.table_entry.table_id)]

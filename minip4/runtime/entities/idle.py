@@ -1,4 +1,4 @@
-"""Idle timeouts: which entries no packet has hit for so long (spec 9.1.8, 16.5)."""
+"""Idle timeouts: notifications of entries without hits (spec 9.1.8, 16.5)."""
 
 import itertools
 from collections.abc import Iterator
@@ -11,9 +11,9 @@ MOST_ENTRIES = 500  # in one notification: well under a client's 4 MB limit
 
 
 class IdleTimeouts:
-    """Watches the entries of one pipeline that have an idle timeout.
+    """Monitors entries with an idle timeout in one pipeline.
 
-    An entry is reported once for each time that its timeout passes without a hit.
+    An entry is reported once each time its timeout passes without a hit.
     """
 
     def __init__(self, tables: Tables) -> None:
@@ -25,7 +25,7 @@ class IdleTimeouts:
         return self._tables.has_timeouts
 
     def collect(self) -> Iterator[p4r.StreamMessageResponse]:
-        """Yield what is to be told since the last call."""
+        """Yield the notifications since the last call."""
         idle = self._tables.idle()
         while entries := list(itertools.islice(idle, MOST_ENTRIES)):
             response = p4r.StreamMessageResponse()

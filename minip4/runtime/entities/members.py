@@ -1,4 +1,4 @@
-"""Members of groups (spec 9.2): how many there may be, and which take part: whose port is up."""
+"""Group members (spec 9.2): checks of their number, and the active ones, whose port is up."""
 
 from collections.abc import Collection, Iterable, Sequence
 
@@ -14,7 +14,7 @@ Member = p4r.ActionProfileGroup.Member | p4r.ActionProfileAction
 
 
 def watched(member: Member, ports: Values, what: str = "") -> int | None:
-    """The port that a member watches, or None. Raises StatusError."""
+    """Return the port that a member watches, or None. Raises StatusError."""
     kind = member.WhichOneof("watch_kind")
     if kind == "watch_port":
         return ports.decode(member.watch_port, f"{what}, watch_port")
@@ -30,7 +30,10 @@ def check(
     max_size: int = 0,
     semantics: int = p4r.ActionProfileActionSet.DEFAULT_SIZE_DETERMINED_BY_ACTION_SELECTOR,
 ) -> None:
-    """Refuse members that no group of the profile can have; `max_size`: of this group (0: any)."""
+    """Reject members that no group of the profile can have.
+
+    `max_size` is that of the group (0: any).
+    """
     if max_size < 0 or (profile.max_group_size and max_size > profile.max_group_size):
         limit = f" to {profile.max_group_size}" if profile.max_group_size else " or more"
         raise invalid(f"{what}: max_size {max_size}, expected 0{limit}")
@@ -59,7 +62,7 @@ def taking_part(
     ports: Values,
     down_ports: Collection[int],
 ) -> list[int]:
-    """The engine's handles of the members whose port is up, each as often as its weight says."""
+    """Return the engine's handles of active members, repeated according to their weights."""
     return [
         handle
         for member, handle in zip(members, handles, strict=True)

@@ -1,4 +1,4 @@
-"""Meters, indirect and direct: P4Runtime's MeterEntry and DirectMeterEntry (spec 9.4)."""
+"""Indirect and direct meters: MeterEntry and DirectMeterEntry (spec 9.4)."""
 
 from collections.abc import Iterator
 
@@ -28,7 +28,7 @@ def check_write(what: str, kind: int, message: p4r.MeterEntry | p4r.DirectMeterE
 
 
 def decode_settings(what: str, message: p4r.MeterEntry | p4r.DirectMeterEntry) -> _Settings:
-    """Check what a write gives: without a config all packets are green again; counts may stay."""
+    """Check the settings of a write: without a config, all packets are green."""
     rates = decode_rates(what, message.config) if message.HasField("config") else None
     given = message.HasField("counter_data")
     return rates, decode_counts(what, message.counter_data) if given else None
@@ -42,7 +42,10 @@ class Meters:
         self._dataplane = dataplane
 
     def prepare(self, kind: int, message: p4r.MeterEntry) -> Operation:
-        """Check a write (without an index: of every cell; without a config: back to green)."""
+        """Check a write; return the operation.
+
+        Without an index it applies to all cells; without a config, cells become green.
+        """
         meter = self._schema.meter(message.meter_id)
         name = meter.preamble.name
         what = f"meter {name}"
@@ -65,7 +68,7 @@ class Meters:
             self._dataplane.meter_set_counts(name, index, counts)
 
     def read(self, message: p4r.MeterEntry) -> Iterator[p4r.Entity]:
-        """Yield one cell, one meter's cells, or (id 0) those of every meter."""
+        """Yield one cell, the cells of one meter, or (id 0) those of all meters."""
         if message.meter_id:
             meters = [self._schema.meter(message.meter_id)]
         else:
@@ -85,14 +88,14 @@ class Meters:
                 yield entity
 
     def state(self) -> Iterator[p4r.Update]:
-        """The updates that bring an empty pipeline here."""
+        """Return the updates that recreate this state in an empty pipeline."""
         for entity in self.read(p4r.MeterEntry()):
             if entity.meter_entry.HasField("config"):
                 yield p4r.Update(type=MODIFY, entity=entity)
 
 
 class DirectMeters:
-    """The meters of tables' entries."""
+    """The meters of table entries."""
 
     def __init__(self, schema: Schema, dataplane: Dataplane, tables: Tables) -> None:
         self._schema = schema
@@ -100,7 +103,7 @@ class DirectMeters:
         self._tables = tables
 
     def prepare(self, kind: int, message: p4r.DirectMeterEntry) -> Operation:
-        """Check a write of one entry's rates (without a config: back to green)."""
+        """Check a write of one entry's rates (without a config: green); return the operation."""
         table = self._table(message.table_entry.table_id)
         what = f"direct meter of table {table.name}"
         check_write(what, kind, message)
@@ -111,9 +114,9 @@ class DirectMeters:
         return lambda: self._write(what, table, entry, settings)
 
     def read(self, message: p4r.DirectMeterEntry) -> Iterator[p4r.Entity | None]:
-        """Yield the rates of one entry, of one table's entries, or (table id 0) of all.
+        """Yield the rates of one entry, of one table, or (table id 0) of all tables.
 
-        None is a chance for other tasks, if they do not write.
+        Yields None where other tasks may run, if they do not write.
         """
         if message.table_entry.table_id:
             tables = [self._table(message.table_entry.table_id)]
@@ -123,7 +126,7 @@ class DirectMeters:
             yield from self._read_table(table, message)
 
     def state(self) -> Iterator[p4r.Update]:
-        """The updates that bring an empty pipeline here, once its entries are there."""
+        """Return the updates that recreate this state in a pipeline that has the entries."""
         for entity in self.read(p4r.DirectMeterEntry()):
             if entity is not None and entity.direct_meter_entry.HasField("config"):
                 yield p4r.Update(type=MODIFY, entity=entity)

@@ -39,7 +39,7 @@ class _Group:
 
 @dataclass
 class OneShot:
-    """An entry's own group, made from its action set."""
+    """The group of an entry with a one-shot action set."""
 
     profile: ActionProfile
     message: p4r.ActionProfileActionSet
@@ -48,7 +48,7 @@ class OneShot:
 
 
 class Profiles:
-    """The members and groups of one pipeline, by the client's ids."""
+    """The members and groups of one pipeline by the client's ids."""
 
     def __init__(self, schema: Schema, dataplane: Dataplane, down_ports: Collection[int]) -> None:
         self._schema = schema
@@ -61,29 +61,32 @@ class Profiles:
         self._uses: Counter[tuple[str, int, int]] = Counter()  # by kind, profile and number
 
     def member(self, profile: int, number: int) -> int:
-        """The engine's handle of a member."""
+        """Return the engine's handle of a member."""
         try:
             return self._members[profile, number].handle
         except KeyError:
             raise not_found(f"{self._name(profile)}: there is no member {number}") from None
 
     def group(self, profile: int, number: int) -> int:
-        """The engine's handle of a group."""
+        """Return the engine's handle of a group."""
         try:
             return self._groups[profile, number].handle
         except KeyError:
             raise not_found(f"{self._name(profile)}: there is no group {number}") from None
 
     def member_number(self, profile: int, handle: int) -> int:
-        """The client's id of a member."""
+        """Return the client's id of a member."""
         return next(n for (p, n), m in self._members.items() if (p, m.handle) == (profile, handle))
 
     def group_number(self, profile: int, handle: int) -> int:
-        """The client's id of a group."""
+        """Return the client's id of a group."""
         return next(n for (p, n), g in self._groups.items() if (p, g.handle) == (profile, handle))
 
     def hold(self, profile: int, action: p4r.TableAction, times: int) -> None:
-        """Note that an entry uses (1) or leaves (-1) a member or group: what is used stays."""
+        """Count (1) or uncount (-1) the use of a member or group by an entry.
+
+        Used ones cannot be deleted.
+        """
         kind = action.WhichOneof("type")
         if kind == "action_profile_member_id":
             self._uses["member", profile, action.action_profile_member_id] += times
@@ -91,7 +94,7 @@ class Profiles:
             self._uses["group", profile, action.action_profile_group_id] += times
 
     def check_one_shot(self, profile: ActionProfile, message: p4r.ActionProfileActionSet) -> None:
-        """Refuse an action set that cannot be programmed."""
+        """Reject an action set that cannot be programmed."""
         if not profile.with_selector:
             raise invalid(f"{self._name(profile.id)}: an action set needs a selector")
         if message.action_selection_mode == p4r.ActionProfileActionSet.RANDOM:
@@ -102,7 +105,7 @@ class Profiles:
         members.check(self._name(profile.id), profile, actions, self._ports, semantics=semantics)
 
     def make_one_shot(self, profile: ActionProfile, message: p4r.ActionProfileActionSet) -> OneShot:
-        """Make the members and the group of an action set; all or nothing."""
+        """Create the members and the group of an action set; all or nothing."""
         with engine_calls(self._name(profile.id)):
             made = OneShot(profile, message, self._dataplane.group_add(profile.name))
         try:
@@ -118,21 +121,21 @@ class Profiles:
         return made
 
     def drop_one_shot(self, one_shot: OneShot) -> None:
-        """Take back make_one_shot()."""
+        """Undo make_one_shot()."""
         self._one_shots.pop((one_shot.profile.name, one_shot.group), None)
         self._dataplane.group_delete(one_shot.profile.name, one_shot.group)
         for member in one_shot.members:
             self._dataplane.member_delete(one_shot.profile.name, member)
 
     def exchange_one_shot(self, new: OneShot | None, old: OneShot | None) -> None:
-        """Know the old one again, and not the new one, after the engine has taken it back."""
+        """Restore the old action set after a rollback of the engine."""
         if new is not None:
             self._one_shots.pop((new.profile.name, new.group), None)
         if old is not None:
             self._one_shots[old.profile.name, old.group] = old
 
     def port_changed(self, port: int) -> None:
-        """A port went up or down: its watchers take part again, or no more. Raises StatusError."""
+        """Activate or deactivate members that watch a changed port. Raises StatusError."""
         for (profile_id, _), group in self._groups.items():
             if self._watch(port, group.message.members):
                 profile = self._schema.profile(profile_id)
@@ -148,7 +151,10 @@ class Profiles:
         return any(members.watched(member, self._ports) == port for member in watchers)
 
     def state(self) -> Iterator[p4r.Update]:
-        """The updates that bring an empty pipeline here: members before groups."""
+        """Return the updates that recreate this state in an empty pipeline.
+
+        Members come before groups.
+        """
         for number in self._members:
             entity = p4r.Entity(action_profile_member=self._encode_member(number))
             yield p4r.Update(type=INSERT, entity=entity)
@@ -156,7 +162,7 @@ class Profiles:
             yield p4r.Update(type=INSERT, entity=p4r.Entity(action_profile_group=group.message))
 
     def prepare_member(self, kind: int, message: p4r.ActionProfileMember) -> Operation:
-        """Check an update of a member; return what performs it."""
+        """Check an update of a member; return the operation."""
         profile = self._schema.profile(message.action_profile_id)
         number = (profile.id, message.member_id)
         what = f"{self._name(profile.id)}, member {message.member_id}"
@@ -168,7 +174,7 @@ class Profiles:
         return lambda: self._modify_member(what, profile.name, number, action, params)
 
     def read_members(self, message: p4r.ActionProfileMember) -> Iterator[p4r.Entity]:
-        """Yield members: of all profiles (id 0), of one, or one member."""
+        """Yield one member, the members of one profile, or (id 0) of all profiles."""
         self._check_profile(message.action_profile_id)
         for profile, member in list(self._members):
             if message.action_profile_id in (0, profile) and message.member_id in (0, member):
@@ -177,7 +183,7 @@ class Profiles:
                 yield entity
 
     def prepare_group(self, kind: int, message: p4r.ActionProfileGroup) -> Operation:
-        """Check an update of a group; return what performs it."""
+        """Check an update of a group; return the operation."""
         profile = self._schema.profile(message.action_profile_id)
         what = f"{self._name(profile.id)}, group {message.group_id}"
         if not profile.with_selector:
@@ -190,7 +196,7 @@ class Profiles:
         return lambda: self._modify_group(what, profile, message)
 
     def read_groups(self, message: p4r.ActionProfileGroup) -> Iterator[p4r.Entity]:
-        """Yield groups: of all profiles (id 0), of one, or one group."""
+        """Yield one group, the groups of one profile, or (id 0) of all profiles."""
         self._check_profile(message.action_profile_id)
         for (profile, number), group in list(self._groups.items()):
             if message.action_profile_id in (0, profile) and message.group_id in (0, number):
@@ -200,7 +206,7 @@ class Profiles:
         self, what: str, profile: str, number: _Number, action: Action, params: list[int]
     ) -> Undo:
         if number in self._members:
-            raise StatusError(Code.ALREADY_EXISTS, f"{what}: it exists")
+            raise StatusError(Code.ALREADY_EXISTS, f"{what}: already exists")
         with engine_calls(what):
             handle = self._dataplane.member_add(profile, action.name, params)
         self._members[number] = _Member(handle, action, params)
@@ -228,7 +234,7 @@ class Profiles:
     ) -> Undo:
         number = (profile.id, message.group_id)
         if number in self._groups:
-            raise StatusError(Code.ALREADY_EXISTS, f"{what}: it exists")
+            raise StatusError(Code.ALREADY_EXISTS, f"{what}: already exists")
         handles = self._handles(profile, message)
         with engine_calls(what):
             handle = self._dataplane.group_add(profile.name)
@@ -263,7 +269,7 @@ class Profiles:
         return self._exchange_group(number, old, None)
 
     def _exchange_group(self, number: _Number, old: _Group | None, new: _Group | None) -> Undo:
-        """Note the new group, or that there is none."""
+        """Record the new group; None: it was deleted."""
         if old is not None:
             self._hold_members(old.message, -1)
             del self._groups[number]
@@ -282,7 +288,7 @@ class Profiles:
             raise StatusError(Code.FAILED_PRECONDITION, f"{what}: still used {uses} times")
 
     def _handles(self, profile: ActionProfile, message: p4r.ActionProfileGroup) -> list[int]:
-        """The members of a group that take part, each as often as its weight says."""
+        """Return the handles of active members of a group, repeated according to their weights."""
         handles = [self.member(profile.id, member.member_id) for member in message.members]
         return members.taking_part(message.members, handles, self._ports, self._down_ports)
 
@@ -301,16 +307,16 @@ class Profiles:
 
     def _find_member(self, what: str, number: _Number) -> _Member:
         if number not in self._members:
-            raise not_found(f"{what}: it does not exist")
+            raise not_found(f"{what}: does not exist")
         return self._members[number]
 
     def _find_group(self, what: str, number: _Number) -> _Group:
         if number not in self._groups:
-            raise not_found(f"{what}: it does not exist")
+            raise not_found(f"{what}: does not exist")
         return self._groups[number]
 
     def _check_profile(self, profile: int) -> None:
-        """Refuse to read a profile that is not there; 0 stands for all."""
+        """Reject an unknown profile; 0 selects all."""
         if profile:
             self._schema.profile(profile)
 

@@ -1,4 +1,4 @@
-"""Rates of meters, and counts, between P4Runtime messages and the engine."""
+"""Conversion of meter rates and counters between P4Runtime messages and the engine."""
 
 from finsy.proto import p4i, p4r
 
@@ -24,7 +24,7 @@ def encode_rates(rates: Rates) -> p4r.MeterConfig:
 
 
 def decode_counts(what: str, data: p4r.MeterCounterData) -> ColourCounts:
-    """Check what a meter is to have counted."""
+    """Check the counter data of a meter."""
     colours = (data.green, data.yellow, data.red)
     for colour in colours:
         check_count(what, colour)
@@ -33,7 +33,7 @@ def decode_counts(what: str, data: p4r.MeterCounterData) -> ColourCounts:
 
 
 def check_count(what: str, data: p4r.CounterData) -> None:
-    """Refuse less than nothing."""
+    """Reject negative counts."""
     if data.packet_count < 0 or data.byte_count < 0:
         raise invalid(
             f"{what}: negative count: {data.packet_count} packets, {data.byte_count} bytes; "
@@ -47,7 +47,7 @@ def encode_counts(counts: ColourCounts) -> p4r.MeterCounterData:
 
 
 def counter_data(spec: p4i.CounterSpec, packets: int, size: int) -> p4r.CounterData:
-    """What a counter of this unit shows."""
+    """Return the counter data for a counter of this unit."""
     data = p4r.CounterData()
     if spec.unit != p4i.CounterSpec.BYTES:
         data.packet_count = packets

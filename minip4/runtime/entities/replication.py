@@ -26,7 +26,7 @@ _Message = p4r.MulticastGroupEntry | p4r.CloneSessionEntry
 
 
 class Replication:
-    """The multicast groups and clone sessions of one pipeline, as their client wrote them."""
+    """The multicast groups and clone sessions of one pipeline, as written by the client."""
 
     def __init__(self, dataplane: Dataplane, ports: Values) -> None:
         self._dataplane = dataplane
@@ -35,7 +35,7 @@ class Replication:
         self._sessions: dict[int, p4r.CloneSessionEntry] = {}
 
     def prepare(self, kind: int, message: p4r.PacketReplicationEngineEntry) -> Operation:
-        """Check an update; return what performs it."""
+        """Check an update; return the operation."""
         entry = message.WhichOneof("type")
         if entry == "multicast_group_entry":
             group = message.multicast_group_entry
@@ -58,7 +58,7 @@ class Replication:
         raise invalid("packet_replication_engine_entry: neither a group nor a session given")
 
     def read(self, message: p4r.PacketReplicationEngineEntry) -> Iterator[p4r.Entity]:
-        """Yield groups or sessions: the one asked for, or (id 0) all; both if none is named."""
+        """Yield the selected group or session, or (id 0) all; both kinds if none is given."""
         asked = message.WhichOneof("type")
         if asked != "clone_session_entry":
             for group in _select(self._groups, message.multicast_group_entry.multicast_group_id):
@@ -72,7 +72,7 @@ class Replication:
                 yield entity
 
     def state(self) -> Iterator[p4r.Update]:
-        """The updates that bring an empty pipeline here."""
+        """Return the updates that recreate this state in an empty pipeline."""
         for entity in self.read(p4r.PacketReplicationEngineEntry()):
             yield p4r.Update(type=INSERT, entity=entity)
 
@@ -81,9 +81,9 @@ class Replication:
     ) -> Undo:
         old = known.get(number)
         if kind == INSERT and old is not None:
-            raise StatusError(Code.ALREADY_EXISTS, f"{what}: it exists")
+            raise StatusError(Code.ALREADY_EXISTS, f"{what}: already exists")
         if kind != INSERT and old is None:
-            raise not_found(f"{what}: it does not exist")
+            raise not_found(f"{what}: does not exist")
         with engine_calls(what):
             self._set(known, number, None if kind == DELETE else message)
         return lambda: _keep(known, number, old)
@@ -101,7 +101,7 @@ class Replication:
         _keep(known, number, message)
 
     def _replicas(self, what: str, replicas: Iterable[p4r.Replica]) -> list[tuple[int, int]]:
-        """(port, instance) of each copy."""
+        """Return (port, instance) of each replica."""
         copies = []
         for replica in replicas:
             if replica.WhichOneof("port_kind") == "port":

@@ -1,4 +1,4 @@
-"""Table entries, default actions and what hangs on them: P4Runtime's TableEntry (spec 9.1)."""
+"""Table entries, default actions and direct resources: TableEntry (spec 9.1)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from minip4.runtime.status import denied, engine_calls, invalid, not_found, unim
 
 @dataclass(frozen=True, slots=True)
 class _Notes:
-    """What a client keeps with an entry and the engine does not know."""
+    """Client data of an entry that the engine does not store."""
 
     controller_metadata: int
     metadata: bytes
@@ -37,7 +37,7 @@ class _Notes:
 
 @dataclass(frozen=True, slots=True)
 class _Direct:
-    """The direct resources of an entry; None: it has none, or a client leaves them alone."""
+    """The direct resources of an entry; None: absent or unchanged."""
 
     count: tuple[int, int] | None
     rates: Rates | None
@@ -45,7 +45,7 @@ class _Direct:
 
     @classmethod
     def of(cls, table: Table, message: p4r.TableEntry) -> _Direct:
-        """What an update sets along with its entry."""
+        """Return the direct resources that an update sets."""
         what = f"table {table.name}"
         count = rates = colours = None
         if message.HasField("counter_data"):
@@ -64,7 +64,7 @@ class _Direct:
 
 
 class Tables:
-    """Writes and reads the tables of one pipeline."""
+    """The tables of one pipeline: writes and reads of entries."""
 
     def __init__(self, schema: Schema, dataplane: Dataplane, targets: Targets) -> None:
         self._schema = schema
@@ -75,7 +75,7 @@ class Tables:
         self._ageing = [table for table in schema.tables.values() if table.idle_timeout]
 
     def prepare(self, kind: int, message: p4r.TableEntry) -> Operation:
-        """Check an update; return what performs it."""
+        """Check an update; return the operation."""
         table = self._schema.table(message.table_id)
         what = f"table {table.name}"
         if message.HasField("time_since_last_hit"):
@@ -100,9 +100,9 @@ class Tables:
         return lambda: self._modify(table, place, target, notes, direct)
 
     def read(self, message: p4r.TableEntry) -> Iterator[p4r.Entity | None]:
-        """Yield the entries that a read request asks for; table id 0 asks for every table.
+        """Yield the entries that a read request selects; table id 0 selects all tables.
 
-        None is a chance for other tasks, if they do not write.
+        Yields None where other tasks may run, if they do not write.
         """
         if message.table_id == 0:
             tables = list(self._schema.tables.values())
@@ -117,7 +117,7 @@ class Tables:
                 yield from self._read_table(table, message)
 
     def state(self) -> Iterator[p4r.Update]:
-        """The updates that bring an empty pipeline here: entries and default actions."""
+        """Return the updates that recreate the entries and default actions in an empty pipeline."""
         for table in self._schema.tables.values():
             if table.id in self._changed_defaults:
                 yield p4r.Update(type=MODIFY, entity=self._read_default(table))
@@ -127,11 +127,11 @@ class Tables:
 
     @property
     def now_ns(self) -> int:
-        """The time of the engine's driver."""
+        """Return the time of the engine's driver."""
         return self._dataplane.clock()
 
     def select(self, table: Table, message: p4r.TableEntry) -> list[Entry]:
-        """The entries of a table that a message with its key, or without any key, stands for."""
+        """Return the entries that a message selects by its key, or all if it has no key."""
         with engine_calls(f"table {table.name}"):
             now_ns = self._dataplane.clock()
             if message.match:
@@ -149,7 +149,7 @@ class Tables:
         return entries
 
     def find(self, table: Table, message: p4r.TableEntry) -> int:
-        """The handle of the one entry that a message names."""
+        """Return the handle of the entry that a message identifies."""
         key = self.decode_key(table, message)
         return self._handle(table, (table.name, key, message.priority))
 
@@ -159,7 +159,7 @@ class Tables:
         return any(self._dataplane.table_has_timeouts(table.name) for table in self._ageing)
 
     def idle(self) -> Iterator[p4r.TableEntry]:
-        """Yield each entry for which one more idle timeout has passed since the last time."""
+        """Yield each entry whose idle timeout expired again since the last call."""
         for table in self._ageing:
             for entry, _ in self._dataplane.table_idle(table.name, self.now_ns):
                 yield self._encode(table, entry, p4r.TableEntry())
@@ -176,7 +176,7 @@ class Tables:
         return decode_key(what, table.fields, message.match)
 
     def encode_place(self, table: Table, entry: Entry) -> p4r.TableEntry:
-        """The part of a TableEntry that names it: table, key, priority."""
+        """Return a TableEntry with table, key and priority."""
         message = p4r.TableEntry(table_id=table.id)
         if table.has_priority:
             message.priority = entry.priority
@@ -188,9 +188,9 @@ class Tables:
         if kind != MODIFY:
             raise invalid(f"{what}: it can only be modified (MODIFY without an action resets it)")
         if message.match or message.priority or message.idle_timeout_ns:
-            raise invalid(f"{what}: it takes no match fields, no priority and no idle timeout")
+            raise invalid(f"{what}: must not have match fields, priority or idle timeout")
         if table.const_default_action:
-            raise denied(f"{what}: it is const in the program")
+            raise denied(f"{what}: const in the program")
         if not message.HasField("action"):
             return lambda: self._set_default(table, None)
         if message.action.WhichOneof("type") != "action":
@@ -234,7 +234,7 @@ class Tables:
         return undo
 
     def _kept(self, table: Table, place: Place) -> Undo:
-        """What puts back what is kept of an entry here."""
+        """Return a function that restores the stored data of an entry."""
         notes, undo = self._notes.get(place), self._targets.kept(table, place)
 
         def put_back() -> None:

@@ -1,4 +1,4 @@
-"""What a table entry does: an action, or a member, a group or an action set of its profile."""
+"""The target of a table entry: an action, or a member, group or action set of its profile."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ Target = Call | p4r.TableAction
 
 
 def entry_text(table: Table, place: Place) -> str:
-    """An entry for a reader: its table, key and priority."""
+    """Describe an entry in text: table, key and priority."""
     _, key, priority = place
     text = key_text(table.fields, encode_key(table.fields, key))
     ranked = f" (priority {priority})" if table.has_priority else ""
@@ -38,7 +38,7 @@ def entry_text(table: Table, place: Place) -> str:
 
 
 class Targets:
-    """Puts entries into tables of both sorts, and says what they do."""
+    """Adds entries to tables of both kinds and stores their targets."""
 
     def __init__(self, schema: Schema, dataplane: Dataplane, profiles: Profiles) -> None:
         self._schema = schema
@@ -48,7 +48,7 @@ class Targets:
         self._one_shots: dict[Place, OneShot] = {}
 
     def decode(self, table: Table, message: p4r.TableAction) -> Target:
-        """Check what an entry shall do."""
+        """Check the target of an entry."""
         what = f"table {table.name}"
         given = message.WhichOneof("type")
         if not table.action_profile:
@@ -68,9 +68,9 @@ class Targets:
         return message
 
     def add(self, table: Table, place: Place, target: Target) -> int:
-        """Put an entry into its table; return its handle.
+        """Add an entry to its table; return its handle.
 
-        Raises StatusError, and then changes nothing.
+        Raises StatusError without side effects.
         """
         name, key, priority = place
 
@@ -97,7 +97,7 @@ class Targets:
         return handle
 
     def replace(self, table: Table, place: Place, handle: int, target: Target) -> None:
-        """Let an entry do something else. Raises StatusError, and then changes nothing."""
+        """Replace the target of an entry. Raises StatusError without side effects."""
         what = f"table {table.name}"
         if isinstance(target, Call):
             with engine_calls(what):
@@ -122,14 +122,14 @@ class Targets:
         self._own(place, one_shot)
 
     def remove(self, table: Table, place: Place, handle: int) -> None:
-        """Take an entry out of its table."""
+        """Remove an entry from its table."""
         with engine_calls(f"table {place[0]}"):
             self._dataplane.table_delete(place[0], handle)
         self._note(table, place, None)
         self._own(place, None)
 
     def kept(self, table: Table, place: Place) -> Undo:
-        """What puts back what is kept of an entry here."""
+        """Return a function that restores the stored data of an entry."""
         target, one_shot = self._indirect.get(place), self._one_shots.get(place)
 
         def put_back() -> None:
@@ -141,13 +141,13 @@ class Targets:
         return put_back
 
     def target(self, place: Place, entry: Entry) -> Target:
-        """What an entry does."""
+        """Return the target of an entry."""
         if entry.action is None:
             return self._indirect[place]
         return Call(entry.action, entry.params)
 
     def encode(self, table: Table, place: Place, entry: Entry) -> p4r.TableAction:
-        """What an entry does, as the client wrote it."""
+        """Encode the target of an entry as the client wrote it."""
         target = self.target(place, entry)
         if isinstance(target, p4r.TableAction):
             return target
@@ -169,7 +169,7 @@ class Targets:
         return handle
 
     def _note(self, table: Table, place: Place, target: p4r.TableAction | None) -> None:
-        """Note what an indirect entry uses, in place of what it used before."""
+        """Record the member or group that an indirect entry uses, instead of the previous one."""
         old = self._indirect.pop(place, None)
         if old is not None:
             self._profiles.hold(table.action_profile, old, -1)
@@ -178,7 +178,7 @@ class Targets:
             self._indirect[place] = target
 
     def _own(self, place: Place, one_shot: OneShot | None) -> None:
-        """Note the group that is an entry's own; give back the one before."""
+        """Record the one-shot group of an entry and free the previous one."""
         old = self._one_shots.pop(place, None)
         if old is not None:
             self._profiles.drop_one_shot(old)

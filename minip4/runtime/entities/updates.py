@@ -1,4 +1,4 @@
-"""What an update becomes once it is checked: an operation on the engine, and its undoing."""
+"""A checked update: an operation on the engine and its undo function."""
 
 from collections.abc import Callable
 
@@ -13,4 +13,4 @@ taken back its own part: see Engine.batch()."""
 
 
 def nothing() -> None:
-    """The undoing of an operation that leaves nothing beside the engine."""
+    """The undo function of an operation without state outside of the engine."""

@@ -1,4 +1,4 @@
-"""Parser value sets: P4Runtime's ValueSetEntry (spec 9.8)."""
+"""Parser value sets: ValueSetEntry (spec 9.8)."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ from minip4.runtime.status import Code, StatusError, engine_calls, invalid, unim
 
 
 class ValueSets:
-    """The value sets of one pipeline, as their client wrote them."""
+    """The value sets of one pipeline, as written by the client."""
 
     def __init__(self, schema: Schema, dataplane: Dataplane) -> None:
         self._schema = schema
@@ -21,7 +21,7 @@ class ValueSets:
         self._entries: dict[int, p4r.ValueSetEntry] = {}
 
     def prepare(self, kind: int, message: p4r.ValueSetEntry) -> Operation:
-        """Check the new content of a value set; return what puts it in force."""
+        """Check the new content of a value set; return the operation."""
         value_set = self._schema.value_set(message.value_set_id)
         what = f"value set {value_set.preamble.name}"
         if kind != MODIFY:
@@ -44,7 +44,7 @@ class ValueSets:
                 yield p4r.Entity(value_set_entry=self._entry(number))
 
     def state(self) -> Iterator[p4r.Update]:
-        """The updates that bring an empty pipeline here."""
+        """Return the updates that recreate this state in an empty pipeline."""
         for entry in self._entries.values():
             yield p4r.Update(type=MODIFY, entity=p4r.Entity(value_set_entry=entry))
 
@@ -60,7 +60,7 @@ class ValueSets:
         return self._entries.get(number) or p4r.ValueSetEntry(value_set_id=number)
 
     def _values(self, message: p4r.ValueSetEntry) -> list[int]:
-        """The members, each as all of its fields side by side."""
+        """Return the members, each as the concatenation of its fields."""
         value_set = self._schema.value_set(message.value_set_id)
         what = f"value set {value_set.preamble.name}"
         fields = self._schema.match_fields(what, value_set.match)

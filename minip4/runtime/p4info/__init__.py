@@ -1,1 +1,1 @@
-"""What P4Info says: names, types and translations, and how values are written."""
+"""P4Info: names, types and translations, and the encoding of values."""

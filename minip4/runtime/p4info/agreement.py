@@ -1,4 +1,4 @@
-"""Do a P4Info and a BMv2 JSON come from the same program? Found out when a pipeline is set."""
+"""Check that P4Info and BMv2 JSON belong to the same program, when a pipeline is set."""
 
 from minip4.engine.model import Program
 from minip4.runtime.p4info import p4data
@@ -15,9 +15,9 @@ _KINDS: dict[int, tuple[str, ...]] = {  # what each match type is called in BMv2
 
 
 def check(schema: Schema, program: Program) -> None:
-    """Raise StatusError when they contradict each other.
+    """Raise StatusError if P4Info and JSON contradict each other.
 
-    The JSON may lack what P4Info has: a compiler leaves out what no packet can reach.
+    The JSON may lack objects of P4Info: a compiler omits unreachable parts.
     """
     for table in schema.tables.values():
         if table.name in program.tables:
@@ -59,4 +59,6 @@ def _check_number(what: str, unit: str, there: int, here: int) -> None:
 
 
 def _disagree(message: str) -> StatusError:
-    return invalid(f"P4Info and BMv2 JSON (p4_device_config) are of different programs: {message}")
+    return invalid(
+        f"P4Info and BMv2 JSON (p4_device_config) belong to different programs: {message}"
+    )

@@ -1,4 +1,4 @@
-"""What P4Info does not say of translated types: their width, and what numbers the program uses."""
+"""Properties of translated types that P4Info lacks: their width and the numbers in use."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,10 @@ UNUSED_BITS = 32  # of a type that is only in parts that the compiler left out
 
 
 def bind(schema: Schema, program: Program) -> None:
-    """Give the translated types of a P4Info what they are in the program. Raises StatusError."""
+    """Set the width and the used numbers of the translated types of a P4Info.
+
+    Raises StatusError.
+    """
     for of, width in _uses(schema, program):
         if isinstance(of, Translated) and not of.bitwidth:
             of.bitwidth = width
@@ -26,7 +29,7 @@ def bind(schema: Schema, program: Program) -> None:
 
 
 def _reserve(schema: Schema, table: Table, program: Program, there: ProgramTable) -> None:
-    """Keep the numbers of a table's const entries and default action from other strings."""
+    """Reserve the numbers of a table's const entries and default action."""
     calls = [(program.actions[entry.action].name, entry.params) for entry in there.entries]
     if there.default_action is not None:
         calls.append((there.default_action.name, there.default_params))
@@ -41,7 +44,7 @@ def _reserve(schema: Schema, table: Table, program: Program, there: ProgramTable
 
 
 def _uses(schema: Schema, program: Program) -> Iterator[tuple[Values, int]]:
-    """Fields and parameters with the width that they have in the program."""
+    """Yield fields and parameters with their width in the program."""
     for table in schema.tables.values():
         if table.name in program.tables:
             for field, key in zip(table.fields, program.tables[table.name].key, strict=False):

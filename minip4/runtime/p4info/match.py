@@ -21,7 +21,7 @@ _ONEOF: dict[int, str] = {
 def decode_key(
     owner: str, fields: Sequence[MatchField], matches: Iterable[p4r.FieldMatch]
 ) -> tuple[MatchKey, ...]:
-    """Read the key of one entry; a field left out matches anything, except an exact one."""
+    """Decode the key of one entry; an omitted field matches anything, except an exact one."""
     given: dict[int, p4r.FieldMatch] = {}
     for match in matches:
         if match.field_id in given:

@@ -26,7 +26,9 @@ def header_layout(header: p4i.ControllerPacketMetadata, program: Program) -> Lay
     shortest = min(map(len, known), default=0)
     layouts = [fields for fields in known if len(fields) == shortest]
     if len(layouts) > 1:
-        raise invalid(f"header {header.preamble.name}: several of the program's headers are alike")
+        raise invalid(
+            f"header {header.preamble.name}: several headers of the program have this layout"
+        )
     if layouts:
         padding = [None] * (shortest - len(names))
         widths = (width for _, width in layouts[0])

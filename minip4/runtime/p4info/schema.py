@@ -43,7 +43,7 @@ class MatchField:
 
     @property
     def bitwidth(self) -> int:
-        """Of the data plane."""
+        """Width in the data plane."""
         return self.values.bitwidth
 
 
@@ -76,7 +76,7 @@ class ActionProfile:
 
 
 class Schema:
-    """The objects of a P4Info message by id; names are those of the BMv2 JSON."""
+    """The objects of a P4Info message by id, with the names of the BMv2 JSON."""
 
     def __init__(self, p4info: p4i.P4Info) -> None:
         self.p4info = p4info
@@ -123,9 +123,9 @@ class Schema:
 
     @property
     def ports(self) -> Values:
-        """How controllers name ports where no type says so: in replicas and watch ports.
+        """The type of ports in replicas and watch ports, which P4Info does not give.
 
-        As in packet-in and packet-out: by their header's field of that name.
+        It is the type of the port field of packet-in and packet-out headers.
         """
         for header in self.controller_headers.values():
             for metadata in header.metadata:
@@ -135,11 +135,11 @@ class Schema:
         return Values(PORT_BITS)
 
     def values(self, of: _Typed) -> Values:
-        """How controllers see the values of a field or parameter."""
+        """Return the controller's view of a field or parameter."""
         return self.translations.get(of.type_name.name) or Values(of.bitwidth)
 
     def match_fields(self, owner: str, fields: Iterable[p4i.MatchField]) -> tuple[MatchField, ...]:
-        """The key that a table or value set declares. Raises StatusError."""
+        """Return the declared key of a table or value set. Raises StatusError."""
         return tuple(self._match_field(owner, f) for f in fields)
 
     def _match_field(self, owner: str, match: p4i.MatchField) -> MatchField:

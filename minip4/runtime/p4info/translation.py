@@ -30,10 +30,10 @@ _PAIR = re.compile(rf'\s*\{{\s*(?:"((?:[^"\\]|\\.)*)"|{_NUMBER})\s*,\s*{_NUMBER}
 
 
 class Translated(Values):
-    """A translated type: pairs that the program gives, and what is common to both kinds."""
+    """A translated type: pairs given by the program, and the common part of both kinds."""
 
     def __init__(self, name: str, spec: p4t.P4NewTypeSpec) -> None:
-        """`bitwidth` is not in P4Info: it stays 0 until bind() finds a use in the program."""
+        """`bitwidth` is not in P4Info: it is 0 until bind() finds a use in the program."""
         super().__init__(0)
         self.name = name
         self._numbers: dict[bytes, int] = {}  # by the controller's value
@@ -45,7 +45,10 @@ class Translated(Values):
             self._assign(key, number)
 
     def check(self) -> None:
-        """Refuse what the data plane cannot have, once its width is known. Raises StatusError."""
+        """Reject values that the data plane cannot have, once its width is known.
+
+        Raises StatusError.
+        """
         for bitwidth in (self.bitwidth, self.controller_bitwidth or 1):
             if not 0 < bitwidth <= MAX_BITS:
                 raise unimplemented(
@@ -71,7 +74,7 @@ class Translated(Values):
 
 
 class Numbers(Translated):
-    """sdn_bitwidth: the same numbers, but for pairs of the program's, of another width."""
+    """sdn_bitwidth: numbers of another width, equal except for pairs given by the program."""
 
     def __init__(self, name: str, spec: p4t.P4NewTypeSpec) -> None:
         super().__init__(name, spec)
@@ -103,7 +106,7 @@ class Numbers(Translated):
 
 
 class Strings(Translated):
-    """sdn_string: a number for each string, from its first use on."""
+    """sdn_string: assigns a number to each string at its first use."""
 
     def __init__(self, name: str, spec: p4t.P4NewTypeSpec) -> None:
         super().__init__(name, spec)
@@ -133,11 +136,11 @@ class Strings(Translated):
 
     @property
     def known(self) -> int:
-        """How many strings have a number."""
+        """Return the number of strings that have a number."""
         return len(self._numbers)
 
     def begin(self) -> None:
-        """A batch of updates begins: what it uses may be in no table before it ends."""
+        """Begin a batch of updates: its strings may not be in any table until it ends."""
         self._used.clear()
 
     def sweep(self) -> None:
@@ -181,7 +184,7 @@ class Strings(Translated):
         return number
 
     def _decimal(self, value: bytes) -> int | None:
-        """The number that a decimal string is, if the data plane has it."""
+        """Return the number of a decimal string, if the data plane can have it."""
         if not value.isdigit() or len(value) > MAX_DIGITS or (value[:1] == b"0" and value != b"0"):
             return None
         number = int(value)
@@ -216,7 +219,7 @@ def translations(types: p4t.P4TypeInfo) -> dict[str, Translated]:
 
 
 def check_kind(owner: str, match: p4i.MatchField, of: Values) -> None:
-    """Refuse fields that a controller could not write: strings have no masks (spec 18.2)."""
+    """Reject fields that a controller could not write: strings have no masks (spec 18.2)."""
     exact = (p4i.MatchField.EXACT, p4i.MatchField.OPTIONAL)
     if isinstance(of, Strings) and match.match_type not in exact:
         raise unimplemented(
@@ -226,7 +229,7 @@ def check_kind(owner: str, match: p4i.MatchField, of: Values) -> None:
 
 
 def _mappings(name: str, annotations: Iterable[str]) -> Iterator[tuple[bytes | int, int]]:
-    """Yield what `@p4runtime_translation_mappings({{"", 0}, ...})` says."""
+    """Yield the pairs of `@p4runtime_translation_mappings({{"", 0}, ...})`."""
     for annotation in annotations:
         found = re.fullmatch(rf"@{_MAPPINGS}\s*\((.*)\)", annotation.strip(), re.DOTALL)
         if found is None:

@@ -1,4 +1,4 @@
-"""Which controller may write: arbitration among the streams of each role (spec 5)."""
+"""Arbitration among controllers: each role has a primary that may write (spec 5)."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ MAX_ROLE_NAME = 256  # bytes of UTF-8
 
 @dataclass(eq=False)
 class Client:
-    """One controller's stream: what waits to be sent to it; None at the end."""
+    """The stream of one controller with its queue of messages to send; None marks the end."""
 
     queue: asyncio.Queue[p4r.StreamMessageResponse | None] = field(default_factory=asyncio.Queue)
     role: str | None = None  # None: has not sent its arbitration message
@@ -32,13 +32,13 @@ class Client:
     _taken: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def take(self) -> p4r.StreamMessageResponse | None:
-        """The next message to send; None at the end."""
+        """Return the next message to send; None at the end."""
         response = await self.queue.get()
         self._taken.set()
         return response
 
     async def room(self) -> None:
-        """Wait until another answer may be queued."""
+        """Wait until another response may be queued."""
         while self.queue.qsize() >= MAX_QUEUED + MAX_ANSWERS:
             self._taken.clear()
             await self._taken.wait()
@@ -47,7 +47,7 @@ class Client:
         self.queue.put_nowait(response)
 
     def offer(self, response: p4r.StreamMessageResponse) -> bool:
-        """Queue a packet or digest; False when the controller is too slow to take it."""
+        """Queue a packet or digest; False if the controller is too slow."""
         if self.queue.qsize() >= MAX_QUEUED:
             return False
         self.queue.put_nowait(response)
@@ -62,10 +62,10 @@ class _Role:
 
 
 class Arbitration:
-    """Holds every open stream, and each role's controllers and primary.
+    """All open streams with the controllers and the primary of each role.
 
     A role is freed with its last stream, except for its highest election id: a controller with a
-    lower one must not become primary later. P4Runtime 1.4.1, 5.3 ("Rules for Handling
+    lower id must not become primary later. P4Runtime 1.4.1, 5.3 ("Rules for Handling
     MasterArbitrationUpdate Messages"): `election_id_past` is the highest id the server has ever
     seen for the device and role.
     """
@@ -77,13 +77,13 @@ class Arbitration:
         self._highest: dict[str, int] = {}  # election id, of roles without a stream
 
     def join(self) -> None:
-        """Count a stream that is opened. Raises StatusError if there are too many."""
+        """Count a new stream. Raises StatusError if there are too many."""
         if self._streams >= MAX_STREAMS:
             raise exhausted(f"{MAX_STREAMS} streams are open; close one before you open another")
         self._streams += 1
 
     def update(self, client: Client, message: p4r.MasterArbitrationUpdate) -> None:
-        """Take a controller's arbitration message; StatusError ends its stream."""
+        """Handle an arbitration message; StatusError ends the stream."""
         check_device(self._device_id, message.device_id)
         name = _role_name(message.role)
         if client.role not in (None, name):
@@ -104,7 +104,7 @@ class Arbitration:
         self._elect(role, client)
 
     def leave(self, client: Client) -> None:
-        """Forget a stream that ended, and its role if no other stream has it."""
+        """Remove a closed stream, and its role if it has no other stream."""
         self._streams -= 1
         if client.role is None:
             return
@@ -117,7 +117,7 @@ class Arbitration:
                 self._highest[client.role] = role.highest
 
     def check(self, device_id: int, role_name: str, role_id: int, election_id: int) -> None:
-        """Refuse a write by anyone but the primary."""
+        """Reject a write by a controller that is not primary."""
         check_device(self._device_id, device_id)
         if role_id:
             raise unimplemented("numeric role ids are not supported, name the role")
@@ -134,11 +134,11 @@ class Arbitration:
         return client.role is not None and self._roles[client.role].primary is client
 
     def primaries(self) -> list[Client]:
-        """Who gets packets and digests: the primary of each role."""
+        """Return the primary of each role, which gets packets and digests."""
         return [role.primary for role in self._roles.values() if role.primary is not None]
 
     def _new_role(self, name: str) -> _Role:
-        """Return a role that had no stream. Raises StatusError if there are too many roles."""
+        """Create a role. Raises StatusError if there are too many."""
         is_known = name in self._highest or not name  # the default role always has a place
         if not is_known and len(self._roles) + len(self._highest) >= MAX_ROLES:
             raise exhausted(
@@ -148,7 +148,7 @@ class Arbitration:
         return _Role(highest=self._highest.get(name))
 
     def _elect(self, role: _Role, sender: Client | None) -> None:
-        """Find the primary anew; tell everyone when it changed, else only the sender."""
+        """Determine the primary; notify all controllers if it changed, else only the sender."""
         if sender is not None and sender.election_id:
             role.highest = max(sender.election_id, role.highest or 0)
         before = role.primary

@@ -1,4 +1,4 @@
-"""The device that P4Runtime controls: its arbitration, and its pipelines, running and saved."""
+"""The device that P4Runtime controls: arbitration, and running and saved pipelines."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,11 +19,11 @@ GetRequest = p4r.GetForwardingPipelineConfigRequest
 
 
 class Device(Generic[D]):
-    """One switch, as its controllers see it.
+    """One switch as its controllers see it.
 
-    `make_dataplane` turns BMv2 JSON into a data plane (slow: it may run the C compiler); `install`
-    puts a data plane to work in place of the one before, which it closes. `in_thread`:
-    make_dataplane runs in a thread, so that other calls are answered meanwhile.
+    `make_dataplane` creates a data plane from BMv2 JSON (slow: it may run the C compiler);
+    `install` activates it instead of the previous one and closes that. `in_thread`: make_dataplane
+    runs in a thread, so that other calls are answered meanwhile.
     """
 
     def __init__(
@@ -46,12 +46,12 @@ class Device(Generic[D]):
         self.access = asyncio.Lock()  # of who reads or writes entries, or exchanges the pipeline
 
     def adopt(self, p4info: p4i.P4Info, blob: bytes, dataplane: D) -> None:
-        """Take over a data plane that is already at work."""
+        """Take over a data plane that already runs."""
         config = p4r.ForwardingPipelineConfig(p4info=p4info, p4_device_config=blob)
         self.running = Pipeline(config, dataplane, self._down_ports)
 
     def set_port(self, port: int, is_up: bool) -> None:
-        """A port went up or down: members that watch it take part, or not."""
+        """Activate or deactivate members that watch a port that went up or down."""
         if is_up:
             self._down_ports.discard(port)
         else:
@@ -62,12 +62,12 @@ class Device(Generic[D]):
 
     @property
     def pipeline(self) -> Pipeline[D]:
-        """What Read and Write act on: a saved pipeline, else the running one (spec 10.2)."""
+        """Return the pipeline of Read and Write: a saved one, else the running one (spec 10.2)."""
         return self._saved or self.running_pipeline
 
     @property
     def running_pipeline(self) -> Pipeline[D]:
-        """What handles packets; StatusError when no controller knows its P4Info."""
+        """Return the running pipeline; StatusError if no controller has set its P4Info."""
         if self.running is None:
             raise StatusError(
                 Code.FAILED_PRECONDITION,
@@ -77,7 +77,7 @@ class Device(Generic[D]):
         return self.running
 
     def get_config(self, response_type: int) -> p4r.ForwardingPipelineConfig:
-        """The config of the pipeline, or the parts of it that are asked for."""
+        """Return the requested parts of the pipeline's config."""
         full = self.pipeline.config
         config = p4r.ForwardingPipelineConfig()
         if full.HasField("cookie"):
@@ -89,14 +89,14 @@ class Device(Generic[D]):
         return config
 
     async def set_config(self, action: int, config: p4r.ForwardingPipelineConfig) -> None:
-        """Do a SetForwardingPipelineConfig (spec 10.3); what runs keeps running when it fails."""
+        """Handle SetForwardingPipelineConfig (spec 10.3); on failure the running pipeline stays."""
         async with self._changing:
             if action == SetRequest.COMMIT:
                 async with self.access:
                     self._commit()
                 return
             if action not in SetRequest.Action.values() or action == SetRequest.UNSPECIFIED:
-                raise invalid(f"action {action} is none of SetForwardingPipelineConfig's")
+                raise invalid(f"action {action} is not an action of SetForwardingPipelineConfig")
             pipeline = await self._build(config)
             async with self.access:
                 self._put_in_place(action, pipeline)

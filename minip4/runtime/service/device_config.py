@@ -1,4 +1,4 @@
-"""p4_device_config: BMv2 JSON, bare or as the device_data of a p4.tmp.P4DeviceConfig."""
+"""p4_device_config: BMv2 JSON, plain or as device_data of a p4.tmp.P4DeviceConfig."""
 
 import json
 from typing import Any
@@ -15,11 +15,11 @@ _LENGTH_DELIMITED = 2  # the wire type of bytes
 
 
 def decode(blob: bytes) -> dict[str, Any]:
-    """Read the program. Raises StatusError.
+    """Decode the program. Raises StatusError.
 
-    PI takes both forms, and the controllers of p4lang's tutorials push the message. Nothing can be
-    both: a message begins with the tag of a field, JSON's objects with `{`, which would be the
-    start of a group.
+    PI accepts both forms; controllers of p4lang/tutorials push the message. No input is valid as
+    both: a message starts with a field tag, a JSON object with `{`, which would be the start of a
+    group.
     """
     if len(blob) > MAX_BYTES:
         raise StatusError(
@@ -31,7 +31,7 @@ def decode(blob: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise invalid(f"p4_device_config: expected BMv2 JSON: {error}") from error
     if not isinstance(program, dict):
-        raise invalid("p4_device_config: expected BMv2 JSON: its root is no object")
+        raise invalid("p4_device_config: expected BMv2 JSON, whose root is an object")
     return program
 
 

@@ -1,4 +1,4 @@
-"""One forwarding pipeline: P4Info, and the data plane of its program; what Write and Read do."""
+"""One forwarding pipeline: P4Info and data plane of a program, with Write and Read."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Generic
@@ -29,7 +29,7 @@ _Read = Callable[[Any], Iterator[p4r.Entity | None]]
 
 
 class Pipeline(Generic[D]):
-    """What Read and Write act on. `down_ports`: of the switch, as they are at any time."""
+    """The object of Read and Write. `down_ports` is the current set of the switch."""
 
     def __init__(
         self,
@@ -82,12 +82,12 @@ class Pipeline(Generic[D]):
             strings.collect = self._forget_unused
 
     def close(self) -> None:
-        """Give the data plane back: for a pipeline that does not run."""
+        """Free the data plane of a pipeline that does not run."""
         self.closed = True
         self.dataplane.close()
 
     def take_over(self, old: "Pipeline[D]") -> None:
-        """Bring the entries of another pipeline here. Raises StatusError when one does not fit."""
+        """Copy the entries of another pipeline. Raises StatusError if one does not fit."""
         for update in old.state():
             try:
                 self._prepare(update)()
@@ -96,16 +96,16 @@ class Pipeline(Generic[D]):
                 raise StatusError(Code.INVALID_ARGUMENT, message) from error
 
     def state(self) -> Iterator[p4r.Update]:
-        """The updates that make a new pipeline forward as this one does."""
+        """Return the updates that make a new pipeline forward like this one."""
         for handler in self._stateful:
             yield from handler.state()
 
     async def write(
         self, updates: Sequence[p4r.Update], atomicity: int, turns: Turns
     ) -> list[StatusError | None]:
-        """Perform updates in order; return what became of each. Atomic: all or none (spec 12.2).
+        """Perform updates in order; return the error of each. Atomic: all or none (spec 12.2).
 
-        No other write may take place in its pauses.
+        No other write may run in its pauses.
         """
         for strings in self._strings:
             strings.begin()
@@ -118,9 +118,9 @@ class Pipeline(Generic[D]):
         return errors
 
     def read(self, request: p4r.Entity) -> Iterator[p4r.Entity | None]:
-        """Yield the entities that one entity of a ReadRequest stands for.
+        """Yield the entities that one entity of a ReadRequest selects.
 
-        None is a chance for other tasks, if they do not write.
+        Yields None where other tasks may run, if they do not write.
         """
         kind, (_, read) = self._handler(request)
         return read(getattr(request, kind))
@@ -154,7 +154,7 @@ class Pipeline(Generic[D]):
         return [error or aborted for error in errors]
 
     def _perform(self, operations: list[Operation], errors: list[StatusError | None]) -> int | None:
-        """Run operations, of which no packet sees a part; return the index of one that failed."""
+        """Perform operations atomically for packets; return the index of a failed one."""
         undos: list[Undo] = []
         try:
             with self.dataplane.batch():
@@ -168,7 +168,7 @@ class Pipeline(Generic[D]):
         return None
 
     def _forget_unused(self) -> None:
-        """Free the numbers of strings that are neither in this batch nor in what is programmed."""
+        """Free the numbers of strings that neither this batch nor the tables use."""
         for update in self.state():
             self._prepare(update)
         for strings in self._strings:

@@ -1,4 +1,4 @@
-"""The P4Runtime gRPC service: checks who asks, and passes requests to the device."""
+"""The P4Runtime gRPC service: checks permissions and passes requests to the device."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -43,7 +43,7 @@ _OPTIONS = (
 
 
 class Service(p4r_grpc.P4RuntimeServicer):
-    """P4Runtime's calls. Without `has_pauses`, in virtual time, each is done in one go."""
+    """The P4Runtime calls. Without `has_pauses` (virtual time), each runs without pauses."""
 
     def __init__(self, device: Device, messages: Messages, *, has_pauses: bool = True) -> None:
         self._device = device
@@ -138,7 +138,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
     async def _next_response(
         self, pipeline: Pipeline, entities: Iterator[p4r.Entity | None]
     ) -> p4r.ReadResponse:
-        """Take up to READ_CHUNK entities; none at the end."""
+        """Return up to READ_CHUNK entities; none at the end."""
         response = p4r.ReadResponse()
         turns = Turns(has_pauses=self._has_pauses)
         async with self._device.access:
@@ -155,7 +155,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
     async def _take_all(
         self, client: Client, requests: AsyncIterator[p4r.StreamMessageRequest]
     ) -> None:
-        """Take a controller's messages until it closes its side, or StatusError ends the stream."""
+        """Handle a controller's messages until it closes its side; StatusError ends the stream."""
         try:
             async for request in requests:
                 self._handle(client, request)
@@ -164,7 +164,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
             client.queue.put_nowait(None)
 
     def _handle(self, client: Client, request: p4r.StreamMessageRequest) -> None:
-        """Take one message; only a failed arbitration ends the stream."""
+        """Handle one message; only a failed arbitration ends the stream."""
         kind = request.WhichOneof("update")
         if kind == "arbitration":
             self._device.arbitration.update(client, request.arbitration)
@@ -193,9 +193,9 @@ class Service(p4r_grpc.P4RuntimeServicer):
 async def serve(
     service: Service, address: str, credentials: grpc.ServerCredentials | None = None
 ) -> tuple[grpc.aio.Server, int]:
-    """Start to answer on HOST:PORT (0: any free port); return the server and its port.
+    """Start the server on HOST:PORT (0: any free port); return it and its port.
 
-    Over TLS with `credentials`. Raises OSError when the address cannot be had.
+    Uses TLS if `credentials` are given. Raises OSError if the address is not available.
     """
     server = grpc.aio.server(options=_OPTIONS)
     p4r_grpc.add_P4RuntimeServicer_to_server(service, server)

@@ -1,4 +1,4 @@
-"""What a switch and its controllers tell each other on streams: packets, digests, idle entries."""
+"""Stream messages between a switch and its controllers: packets, digests, idle notifications."""
 
 import asyncio
 import itertools
@@ -16,14 +16,14 @@ IDLE_TURNS = 25  # idle entries are looked for once in so many polls
 
 
 class Driver(Protocol):
-    """What carries frames between the engine's CPU port and here."""
+    """The carrier of frames between the engine's CPU port and the streams."""
 
     def cpu_receive(self) -> list[bytes]: ...
     def cpu_send(self, frame: bytes) -> bool: ...
 
 
 class Messages:
-    """Carries frames, digests and notifications between the engine and the primary controllers."""
+    """Transports frames, digests and notifications between engine and primary controllers."""
 
     def __init__(self, device: Device, driver: Driver, *, cpu_port: bool) -> None:
         self._device = device
@@ -38,7 +38,7 @@ class Messages:
         self.digest_lists_dropped = 0
 
     def counters(self) -> dict[str, int]:
-        """What was carried, and what no controller took."""
+        """Return the messages transported, and those that no controller took."""
         return {
             "packet_in": self.packet_in,
             "packet_in_dropped": self.packet_in_dropped,
@@ -62,7 +62,7 @@ class Messages:
             self._polling.cancel()
 
     def take(self, client: Client, request: p4r.StreamMessageRequest) -> None:
-        """Do what a controller asks for on its stream. Raises StatusError."""
+        """Handle a stream message of a controller. Raises StatusError."""
         kind = request.WhichOneof("update")
         if not self._device.arbitration.is_primary(client):
             raise denied("only the primary controller may send this")
@@ -85,7 +85,7 @@ class Messages:
         self.packet_out += 1
 
     def packets_in(self) -> None:
-        """Take the frames that wait at the CPU port to the controllers."""
+        """Send the frames that wait at the CPU port to the controllers."""
         for frame in self._driver.cpu_receive():
             self.packet_in += 1
             if not self._packet_in(frame):
@@ -104,23 +104,23 @@ class Messages:
         return delivered
 
     def _deliver(self, response: p4r.StreamMessageResponse) -> bool:
-        """Give a message to the primary of each role; False when nobody takes it."""
+        """Send a message to the primary of each role; False if no controller takes it."""
         clients = self._device.arbitration.primaries()
         return any([client.offer(response) for client in clients])  # noqa: C419  each gets it
 
     def collect(self) -> None:
-        """Take the engine's digests, and tell the controllers of those that are due."""
+        """Take the engine's digests and send those that are due to the controllers."""
         pipeline = self._device.running
         if pipeline is not None and pipeline.digests.active:
             pipeline.digests.collect(self._deliver)
 
     def collect_idle(self) -> None:
-        """Tell the controllers which entries have been idle for too long."""
+        """Notify the controllers of idle entries."""
         for _ in self._tell_idle():
             pass
 
     def _tell_idle(self) -> Iterator[None]:
-        """The same, with a chance for others after each message."""
+        """Send the notifications and let other tasks run after each message."""
         pipeline = self._device.running
         if pipeline is None:
             return
@@ -138,7 +138,10 @@ class Messages:
                 if turn % IDLE_TURNS == 0:
                     for _ in self._tell_idle():
                         await asyncio.sleep(0)
-            except Exception as error:  # it is told, and the next poll comes: as with any callback
+            except Exception as error:  # reported as in any callback; polling continues
                 asyncio.get_running_loop().call_exception_handler(
-                    {"message": "digests or idle entries could not be told", "exception": error}
+                    {
+                        "message": "digests or idle notifications could not be sent",
+                        "exception": error,
+                    }
                 )

@@ -1,4 +1,4 @@
-"""TLS of the P4Runtime server and of its clients: certificates in PEM files, checked at once."""
+"""TLS of the P4Runtime server and clients: certificates in PEM files, checked at the start."""
 
 import ssl
 from pathlib import Path
@@ -9,9 +9,9 @@ from minip4.errors import Minip4Error
 
 
 def server_credentials(cert: Path, key: Path, cacert: Path | None) -> grpc.ServerCredentials:
-    """Credentials of a server; with `cacert` clients need a certificate of that authority.
+    """Return server credentials; with `cacert`, clients need a certificate of that CA.
 
-    Raises Minip4Error: gRPC itself would only refuse every client later.
+    Raises Minip4Error: gRPC itself would only reject every client later.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _check_pair(context, cert, key)
@@ -27,12 +27,12 @@ def server_credentials(cert: Path, key: Path, cacert: Path | None) -> grpc.Serve
 def channel_credentials(
     cacert: Path | None, cert: Path | None, key: Path | None
 ) -> grpc.ChannelCredentials:
-    """Credentials of a client; without `cacert` the system's authorities are trusted."""
+    """Return client credentials; without `cacert`, the system's CAs are trusted."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if cacert is not None:
         _check_authority(context, cacert)
     if (cert is None) != (key is None):
-        raise Minip4Error("a client's certificate and its private key go together")
+        raise Minip4Error("a client certificate needs its private key and vice versa")
     if cert is not None and key is not None:
         _check_pair(context, cert, key)
     return grpc.ssl_channel_credentials(

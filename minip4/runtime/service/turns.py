@@ -1,4 +1,4 @@
-"""Turns of the event loop: long work pauses, so that other tasks run meanwhile."""
+"""Pauses of long work in the event loop, so that other tasks can run."""
 
 import asyncio
 import time
@@ -7,9 +7,9 @@ TURN_S = 0.005  # of work between two pauses
 
 
 class Turns:
-    """The turns of one piece of work. Without `has_pauses` it never pauses, for virtual time:
+    """The pauses of one piece of work. Without `has_pauses` there are none, for virtual time.
 
-    there, results must not depend on how fast the machine is.
+    There, results must not depend on the speed of the machine.
     """
 
     def __init__(self, *, has_pauses: bool = True) -> None:
@@ -17,7 +17,7 @@ class Turns:
         self._began_s = time.monotonic()
 
     async def pause(self) -> None:
-        """Let other tasks run if this turn has taken long enough."""
+        """Let other tasks run if the work has taken long enough."""
         if self._has_pauses and time.monotonic() - self._began_s >= TURN_S:
             await asyncio.sleep(0)
             self._began_s = time.monotonic()

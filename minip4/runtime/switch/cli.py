@@ -1,4 +1,4 @@
-"""`minip4 switch`: its options, and what each must look like."""
+"""`minip4 switch`: its command line options and their formats."""
 
 import argparse
 import re
@@ -17,52 +17,58 @@ from minip4.wire.shared import MAX_SNAPLEN, SNAPLEN
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options, named as simple_switch_grpc's where it has them."""
+    """Declare the options, with the names of simple_switch_grpc's options where they exist."""
     add = parser.add_argument
-    add("program", type=Path, metavar="PROGRAM.json", help="the program, as BMv2 JSON")
+    add("program", type=Path, metavar="PROGRAM.json", help="program as BMv2 JSON")
     add("-i", "--interface", type=_interface, action="append", default=[], dest="interfaces",
-        metavar="PORT@INTERFACE", help="bind a port to a network interface (repeat)")  # fmt: skip
-    add("--device-id", type=_natural, default=1, metavar="N", help="P4Runtime device id (1)")
+        metavar="PORT@INTERFACE",
+        help="bind a port to a network interface (repeatable)")  # fmt: skip
+    add("--device-id", type=_natural, default=1, metavar="N",
+        help="P4Runtime device id (default: 1)")  # fmt: skip
     add("--grpc-server-addr", type=_address, default="127.0.0.1:9559", metavar="HOST:PORT",
-        help="where P4Runtime answers (127.0.0.1:9559)")  # fmt: skip
-    add("--grpc-server-ssl", action="store_true", help="P4Runtime over TLS")
-    add("--grpc-server-cert", type=Path, metavar="PEM", help="the server's certificate")
-    add("--grpc-server-key", type=Path, metavar="PEM", help="the private key of that certificate")
+        help="address of the P4Runtime server (default: 127.0.0.1:9559)")  # fmt: skip
+    add("--grpc-server-ssl", action="store_true", help="serve P4Runtime over TLS")
+    add("--grpc-server-cert", type=Path, metavar="PEM", help="certificate of the server")
+    add("--grpc-server-key", type=Path, metavar="PEM", help="private key of the certificate")
     add("--grpc-server-cacert", type=Path, metavar="PEM",
-        help="the authority that clients' certificates must come from")  # fmt: skip
+        help="CA certificate for client certificates")  # fmt: skip
     add("--grpc-server-with-client-auth", action="store_true",
-        help="only clients with such a certificate may connect")  # fmt: skip
+        help="require client certificates")  # fmt: skip
     add("--p4info", type=Path, metavar="FILE",
-        help="the program's P4Info (text): P4Runtime serves it at once")  # fmt: skip
-    add("--cpu-port", type=port_number, metavar="PORT", help="the port of packets in and out")
+        help="P4Info of the program (text); without it, a controller must push a pipeline"
+    )  # fmt: skip
+    add("--cpu-port", type=port_number, metavar="PORT", help="port of packet-in and packet-out")
     add("--link", type=port_options.link, action="append", default=[], dest="links",
         metavar="PORT:KEY=VALUE,...",
-        help="put a link behind a port (repeat); keys: " + ", ".join(LINK_KEYS))  # fmt: skip
+        help="add a link to a port (repeatable); keys: " + ", ".join(LINK_KEYS))  # fmt: skip
     add("--queue", type=port_options.queue, action="append", default=[], dest="queues",
         metavar="PORT:KEY=VALUE,...",
-        help="depth and rate of a port's queues (repeat); keys: "
+        help="depth and rate of a port's queues (repeatable); keys: "
         + ", ".join(QUEUE_KEYS))  # fmt: skip
     add("--priority-queues", type=_priorities, default=1, metavar="N",
-        help="queues of each port, 1 to 8; of two, the higher is served first (1)")  # fmt: skip
+        help="priority queues per port, 1 to 8; the highest is served first (default: 1)"
+    )  # fmt: skip
     add("--deflect-on-drop", action="store_true",
-        help="what a full queue drops goes through egress before, as instance type 7")  # fmt: skip
-    add("--seed", type=_natural, default=0, metavar="N", help="of random() in the program (0)")
+        help="send packets that a full queue drops through egress, as instance type 7"
+    )  # fmt: skip
+    add("--seed", type=_natural, default=0, metavar="N",
+        help="seed of random() in the program (default: 0)")  # fmt: skip
     add("--clock-offset-us", type=_clock_offset, default=0, metavar="N",
-        help="added to the program's timestamps (0)")  # fmt: skip
+        help="offset of the program's timestamps (default: 0)")  # fmt: skip
     add("--clock-drift-ppb", type=_clock_drift, default=0, metavar="N",
-        help="how much faster the program's clock runs, in parts of 10^9 (0)")  # fmt: skip
-    add("--pcap", type=Path, metavar="DIR", help="capture each port's frames there")
-    add("--drop-log", type=Path, metavar="DIR", help="capture the frames that links lose there")
+        help="drift of the program's clock, in parts per billion (default: 0)")  # fmt: skip
+    add("--pcap", type=Path, metavar="DIR", help="capture the frames of each port in DIR")
+    add("--drop-log", type=Path, metavar="DIR", help="capture frames lost by links in DIR")
     add("--snaplen", type=_snaplen, default=SNAPLEN, metavar="BYTES",
-        help="bytes of each frame in these two captures (default: %(default)s)")  # fmt: skip
+        help="captured bytes per frame (default: %(default)s)")  # fmt: skip
     add("--stamp-log", type=Path, metavar="DIR",
-        help="capture there when frames were taken in, and handed on")  # fmt: skip
+        help="capture the receive and transmit times of frames in DIR")  # fmt: skip
     add("--counters", type=Path, metavar="FILE",
-        help="write the final counters there (else they are printed)")  # fmt: skip
+        help="write the final counters to FILE (default: stdout)")  # fmt: skip
     add("--control", type=Path, metavar="SOCKET",
-        help="listen there for set-link, set-queue and counters")  # fmt: skip
+        help="Unix socket for set-link, set-queue and counters")  # fmt: skip
     add("--trace", type=Path, nargs="?", const=Path("-"), metavar="FILE",
-        help="tell there what is done with each packet (- or nothing: on stdout)")  # fmt: skip
+        help="write a trace of each packet to FILE (default: stdout)")  # fmt: skip
     add("--sanitize", action="store_true", help="run with AddressSanitizer and UBSan")
 
 
@@ -70,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the switch until SIGTERM or SIGINT. Raises Minip4Error."""
     options = SwitchOptions(**{k: v for k, v in vars(args).items() if k in _FIELDS})
     options.check()
-    # gRPC and protobuf take 0.1 s to import: `minip4 compile` shall not wait for them
+    # Importing gRPC and protobuf takes 0.1 s, which `minip4 compile` does not need.
     from minip4.runtime.switch.process import run_switch  # noqa: PLC0415
 
     return run_switch(options)

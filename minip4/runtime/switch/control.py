@@ -1,9 +1,9 @@
-"""The control socket of a switch process: links, queues and counters, while it runs.
+"""The control socket of a switch process: links, queues and counters at run time.
 
-A Unix socket that takes JSON objects, one a line, and answers each with one:
-{"call": "set_link", "port": 2, "delay_us": 500}, {"call": "set_queue", "port": 2, "depth": 10},
-{"call": "counters"} -> {"result": ...} or {"error": "what is wrong"}. P4Runtime has no words for
-these; simple_switch has them in Thrift.
+A Unix socket that takes JSON objects, one per line, and answers each with one: {"call": "set_link",
+"port": 2, "delay_us": 500}, {"call": "set_queue", "port": 2, "depth": 10}, {"call": "counters"} ->
+{"result": ...} or {"error": message}. P4Runtime has no messages for these; simple_switch has Thrift
+calls.
 """
 
 import argparse
@@ -27,7 +27,7 @@ DEADLINE_S = 10.0
 
 
 class Target(Protocol):
-    """The switch that is controlled."""
+    """The controlled switch."""
 
     @property
     def dataplane(self) -> Dataplane: ...
@@ -48,7 +48,7 @@ class ControlServer:
         self._path: Path | None = None
 
     async def start(self, path: Path) -> None:
-        """Listen at a socket that only this user may use. Raises Minip4Error."""
+        """Listen on a socket with access for this user only. Raises Minip4Error."""
         _remove_stale(path)
         mask = os.umask(0o177)
         try:
@@ -75,7 +75,7 @@ class ControlServer:
             writer.close()
 
     def answer(self, line: bytes) -> dict[str, Any]:
-        """What one request comes to."""
+        """Return the answer to one request."""
         try:
             request = json.loads(line)
             name = request.pop("call")
@@ -89,7 +89,7 @@ class ControlServer:
             return {"error": str(error)}
 
     def call(self, name: str, values: dict[str, Any]) -> Any:
-        """Do one of the calls. Raises Minip4Error."""
+        """Perform one of the calls. Raises Minip4Error."""
         try:
             return self._calls[name](values)
         except argparse.ArgumentTypeError as error:
@@ -107,7 +107,7 @@ class ControlServer:
 
 
 def call(path: Path, name: str, **values: Any) -> Any:
-    """Ask a switch over its control socket; return the result. Raises Minip4Error."""
+    """Send a call to a switch over its control socket; return the result. Raises Minip4Error."""
     try:
         with socket.socket(socket.AF_UNIX) as connection, connection.makefile("rb") as answers:
             connection.settimeout(DEADLINE_S)
@@ -122,13 +122,13 @@ def call(path: Path, name: str, **values: Any) -> Any:
 
 
 def _remove_stale(path: Path) -> None:
-    """A switch that was killed left its socket behind; one that listens keeps it."""
+    """Remove the socket of a killed switch; a socket with a listener stays."""
     try:
         is_socket = stat.S_ISSOCK(path.lstat().st_mode)
     except OSError:
         return
     if not is_socket:
-        raise Minip4Error(f"--control {path}: there is a file of this name")
+        raise Minip4Error(f"--control {path}: a file of this name exists")
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(DEADLINE_S)
         try:
@@ -136,4 +136,4 @@ def _remove_stale(path: Path) -> None:
         except ConnectionRefusedError:
             path.unlink(missing_ok=True)
             return
-    raise Minip4Error(f"--control {path}: another switch listens there")
+    raise Minip4Error(f"--control {path}: another switch listens on it")

@@ -1,4 +1,4 @@
-"""What a switch counted, as its counters are written: of one data plane, or several in a row."""
+"""The counters of a switch in output format: of one data plane, or several in sequence."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -8,10 +8,10 @@ from minip4.runtime.dataplane import Dataplane
 
 
 def counters(dataplane: Dataplane, ports: Iterable[int], priority_queues: int) -> dict[str, Any]:
-    """What a data plane counted, as docs/minip4.md has it.
+    """Return the counters of a data plane, as documented in docs/minip4.md.
 
-    "engine"; "ports" by their numbers, with their "queues" and "drops"; and the "drops" of
-    "other_ports", which are not there.
+    "engine"; "ports" by number, with "queues" and "drops"; and the "drops" of "other_ports", which
+    do not exist.
     """
     dropped = dataplane.drops()
     return {
@@ -29,9 +29,9 @@ def counters(dataplane: Dataplane, ports: Iterable[int], priority_queues: int) -
 
 
 def control_plane(dataplane: Dataplane) -> dict[str, Any]:
-    """How the control plane kept packets waiting.
+    """Return how the control plane delayed packets.
 
-    "holds" of the lock by what they were for; how often packets found it held, and for how long.
+    "holds" of the lock by purpose; how often packets found it held, and how long they waited.
     """
     times, longest_ns = dataplane.packets_waited()
     return {
@@ -42,7 +42,7 @@ def control_plane(dataplane: Dataplane) -> dict[str, Any]:
 
 
 def total(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
-    """The sum of two sets of counters; what one of them lacks is as the other has it."""
+    """Return the sum of two sets of counters; a missing counter counts as 0."""
     both = {
         key: total(value, b[key]) if isinstance(value, dict) else value + b[key]
         for key, value in a.items()

@@ -1,4 +1,4 @@
-"""The interfaces of a switch's ports as they come and go: up, down, deleted, made anew."""
+"""State changes of the interfaces of a switch's ports: up, down, deleted, recreated."""
 
 import asyncio
 import contextlib
@@ -27,10 +27,10 @@ class _Interface:
 
 
 class Interfaces:
-    """Tells what becomes of the interfaces of {port: name}, from start() to stop().
+    """Monitors the interfaces of {port: name}, from start() to stop().
 
-    `changed(port, is_up)` when it went up or down, `replaced(port)` when there is another of its
-    name. A message of the kernel only says when to look: so none that is lost does harm.
+    Calls `changed(port, is_up)` if one went up or down, and `replaced(port)` if there is a new one
+    of its name. Kernel messages only trigger a check, so lost messages do no harm.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Interfaces:
         self._known = {p: _Interface(_index(name), True) for p, name in ports.items()}
 
     def start(self) -> None:
-        """On the running event loop."""
+        """Start on the running event loop."""
         asyncio.get_running_loop().add_reader(self._messages, self._look)
         self._look()
 
@@ -61,7 +61,7 @@ class Interfaces:
 
     @property
     def down(self) -> list[int]:
-        """The ports whose interface is down or gone."""
+        """Return the ports whose interface is down or missing."""
         return [port for port, known in self._known.items() if not known.is_up]
 
     def _look(self) -> None:
@@ -70,7 +70,7 @@ class Interfaces:
                 pass
         for port, name in self._ports.items():
             known, now = self._known[port], self._interface(name)
-            # While it is gone the socket stays with the old one: a new one is told by its index.
+            # The socket stays bound to a deleted interface; a new one has another index.
             index = now.index or known.index
             self._known[port] = _Interface(index, now.is_up)
             if index != known.index:
@@ -92,7 +92,7 @@ class Interfaces:
         request = struct.pack(REQUEST_DATA, name.encode(), ctypes.addressof(value))
         try:
             fcntl.ioctl(self._asking, SIOCETHTOOL, request)
-        except OSError as error:  # gone since; or one that cannot tell, and counts as up
+        except OSError as error:  # deleted; or it does not report its state and counts as up
             return error.errno == errno.EOPNOTSUPP
         return bool(value[1])
 

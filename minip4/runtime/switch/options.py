@@ -1,4 +1,4 @@
-"""What a switch is told when it starts."""
+"""Options of a switch process."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ class Interface:
 
 @dataclass(frozen=True, slots=True)
 class LinkOptions:
-    """The link behind a port: a rate of 0 is none, probabilities are 0..1."""
+    """The link of a port: rate 0 is unlimited, probabilities are 0..1."""
 
     port: int
     rate_bps: int = 0
@@ -29,12 +29,12 @@ class LinkOptions:
 
     @property
     def is_seed_alone(self) -> bool:
-        """That makes no link yet: it is for the one that may be put there while packets flow."""
+        """Whether only the seed is given: it is for a link added at run time."""
         return self == LinkOptions(self.port, seed=self.seed)
 
 
 def link_fault(link: LinkOptions) -> str | None:
-    """What contradicts itself in a link, or None."""
+    """Return the contradiction in the options of a link, or None."""
     if link.jitter_us > link.delay_us:
         return f"jitter_us {link.jitter_us:g} is above delay_us {link.delay_us:g}"
     return None
@@ -42,9 +42,9 @@ def link_fault(link: LinkOptions) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class QueueOptions:
-    """The queue of a priority of a port, or (None) all its queues; None elsewhere: as it was.
+    """The queue of a port's priority, or (None) all its queues; None elsewhere: unchanged.
 
-    Depth in packets and in bytes (0: no limit), rates in packets and bits a second (0: none).
+    Depth in packets and bytes (0: no limit), rates in packets/s and bit/s (0: none).
     """
 
     port: int
@@ -85,7 +85,7 @@ class SwitchOptions:
     trace: Path | None
 
     def check(self) -> None:
-        """Raise Minip4Error for options that contradict each other."""
+        """Raise Minip4Error if options contradict each other."""
         ports = [interface.port for interface in self.interfaces]
         links = [link.port for link in self.links]
         _refuse_twice("port", ports)
@@ -99,7 +99,7 @@ class SwitchOptions:
         self._check_tls()
 
     def _check_tls(self) -> None:
-        """TLS as asked for, or none: never less than somebody believes to have."""
+        """Check that TLS options are complete: a switch never uses less security than requested."""
         given = {
             "--grpc-server-cert": self.grpc_server_cert is not None,
             "--grpc-server-key": self.grpc_server_key is not None,
@@ -113,8 +113,8 @@ class SwitchOptions:
             raise Minip4Error("--grpc-server-ssl needs --grpc-server-cert and --grpc-server-key")
         if (self.grpc_server_cacert is not None) != self.grpc_server_with_client_auth:
             raise Minip4Error(
-                "--grpc-server-cacert and --grpc-server-with-client-auth go together: clients must "
-                "then have a certificate of that authority"
+                "--grpc-server-cacert and --grpc-server-with-client-auth need each other: clients "
+                "must then have a certificate of that CA"
             )
 
 

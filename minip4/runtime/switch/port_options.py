@@ -1,4 +1,4 @@
-"""What may be said of links and queues, as text (PORT:KEY=VALUE,...) and as JSON."""
+"""Options of links and queues, as text (PORT:KEY=VALUE,...) and as JSON."""
 
 import argparse
 from collections.abc import Callable, Mapping
@@ -31,7 +31,7 @@ QUEUE_KEYS: Keys = {
 
 
 def number(text: str, kind: type, low: float, high: float) -> Any:
-    """A number within its limits; a whole one may be written as 1e6. Raises ArgumentTypeError."""
+    """Parse a number within limits; integers may be written as 1e6. Raises ArgumentTypeError."""
     try:
         value = _whole(text) if kind is int else kind(text)
     except ValueError:
@@ -57,7 +57,7 @@ def port_number(text: str) -> int:
 
 
 def keyed(keys: Keys) -> Callable[[str], dict[str, Any]]:
-    """A parser of PORT:KEY=VALUE,...; it returns {"port": PORT, KEY: VALUE, ...}."""
+    """Return a parser of PORT:KEY=VALUE,... with the result {"port": PORT, KEY: VALUE, ...}."""
 
     def parse(text: str) -> dict[str, Any]:
         port, colon, rest = text.partition(":")
@@ -79,7 +79,7 @@ def keyed(keys: Keys) -> Callable[[str], dict[str, Any]]:
 
 
 def link(text: str) -> LinkOptions:
-    """The option --link."""
+    """Parse the option --link."""
     options = LinkOptions(**keyed(LINK_KEYS)(text))
     fault = link_fault(options)
     if fault:
@@ -88,12 +88,12 @@ def link(text: str) -> LinkOptions:
 
 
 def queue(text: str) -> QueueOptions:
-    """The option --queue."""
+    """Parse the option --queue."""
     return QueueOptions(**keyed(QUEUE_KEYS)(text))
 
 
 def checked(values: Mapping[str, Any], keys: Keys) -> dict[str, Any]:
-    """What a request says of a port: the port, and some of the keys. Raises ArgumentTypeError."""
+    """Check a request about a port and some of the keys. Raises ArgumentTypeError."""
     limits = {"port": (int, 0, MAX_PORT), **keys}
     if "port" not in values:
         raise argparse.ArgumentTypeError("port: is missing")

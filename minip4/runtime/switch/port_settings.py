@@ -1,4 +1,4 @@
-"""Links and queues of a switch's ports: as it was started, and as they are changed at run time."""
+"""Links and queues of a switch's ports: initial settings and changes at run time."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -13,10 +13,10 @@ DEFAULT_DEPTH = 64  # packets, as in simple_switch
 
 
 class PortSettings:
-    """The settings, kept here because a new pipeline brings a new dataplane."""
+    """The settings, stored here because a new pipeline has a new data plane."""
 
     def __init__(self, options: SwitchOptions, ports: Iterable[int]) -> None:
-        """For a switch with these ports, and the CPU port. Raises Minip4Error."""
+        """Initialize for a switch with these ports and the CPU port. Raises Minip4Error."""
         self.priority_queues = options.priority_queues
         self._deflects_on_drop = options.deflect_on_drop
         self._ports = set(ports)
@@ -34,7 +34,7 @@ class PortSettings:
             self._change_queue(queue)
 
     def apply(self, dataplane: Dataplane) -> None:
-        """Give a data plane that is new all of the settings."""
+        """Apply all settings to a new data plane."""
         dataplane.set_priorities(self.priority_queues)
         dataplane.deflect_on_drop(is_on=self._deflects_on_drop)
         for link in self._links.values():
@@ -42,10 +42,11 @@ class PortSettings:
         for queue in self._queues.values():
             _set_queue(dataplane, queue)
 
-    def apply_anew(self, dataplane: Dataplane, old: Dataplane) -> None:
-        """Give them to another pipeline's data plane: links with traffic get dice of a next seed.
+    def reapply(self, dataplane: Dataplane, old: Dataplane) -> None:
+        """Apply the settings to the data plane of another pipeline.
 
-        The same dice from their beginning would lose what the links lost before, over again.
+        Links that carried traffic get the next seed; with the same seed they would repeat their
+        losses.
         """
         for port, link in self._links.items():
             if old.port_counters(port)["link"]["sent_packets"]:
@@ -53,7 +54,7 @@ class PortSettings:
         self.apply(dataplane)
 
     def set_link(self, dataplane: Dataplane, port: int, changes: Mapping[str, Any]) -> None:
-        """Change what is given of a port's link; a port without one gets it. Raises Minip4Error."""
+        """Change the given settings of a port's link, or add a link. Raises Minip4Error."""
         self._check_port(port)
         properties = {key: value for key, value in changes.items() if key != "queue_packets"}
         none = LinkOptions(port, seed=self._seeds.get(port, 0))
@@ -67,7 +68,7 @@ class PortSettings:
             self.set_queue(dataplane, QueueOptions(port, depth=changes["queue_packets"]))
 
     def set_queue(self, dataplane: Dataplane, changes: QueueOptions) -> None:
-        """Change what is given (not None) of one or of all queues of a port. Raises Minip4Error."""
+        """Change the given (not None) settings of a port's queues. Raises Minip4Error."""
         for queue in self._change_queue(changes):
             _set_queue(dataplane, queue)
 
@@ -100,7 +101,7 @@ def _next_seed(seed: int) -> int:
 
 
 def set_link(dataplane: Dataplane, link: LinkOptions) -> None:
-    """Put a link behind a port; its `queue_packets` is not its own, but of the port's queues."""
+    """Add a link to a port; `queue_packets` belongs to the port's queues."""
     dataplane.set_link(
         link.port,
         rate_bps=link.rate_bps,

@@ -1,4 +1,4 @@
-"""A switch process: engine, driver and P4Runtime server, from the ready line to the counters."""
+"""A switch process: engine, driver and P4Runtime server, from start to final counters."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # errors reach the user as one line of ours
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # minip4 reports errors in its own format
 
 import grpc
 from finsy.proto import p4i
@@ -34,7 +34,7 @@ from minip4.runtime.switch.options import SwitchOptions
 from minip4.runtime.switch.port_settings import PortSettings
 from minip4.runtime.switch.tracing import TraceWriter
 
-SERVER_GRACE_S = 0.2  # for calls under way when the switch is told to end
+SERVER_GRACE_S = 0.2  # for pending calls when the switch terminates
 
 
 def run_switch(options: SwitchOptions) -> int:
@@ -47,13 +47,15 @@ def run_switch(options: SwitchOptions) -> int:
     except (ValueError, RecursionError) as error:
         raise Minip4Error(f"{options.program}: expected BMv2 JSON: {error}") from error
     if not isinstance(program, dict):
-        raise Minip4Error(f"{options.program}: expected BMv2 JSON: its root is no object")
+        raise Minip4Error(f"{options.program}: expected BMv2 JSON, whose root is an object")
     hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))  # some four files a port
     p4info = None if options.p4info is None else _read_p4info(options.p4info)
     _check_address(options.grpc_server_addr)
     if options.counters is not None and not options.counters.parent.is_dir():
-        raise Minip4Error(f"--counters {options.counters}: {options.counters.parent} is no folder")
+        raise Minip4Error(
+            f"--counters {options.counters}: {options.counters.parent} is not a folder"
+        )
     return asyncio.run(_Switch(options).run(program, blob, p4info))
 
 
@@ -136,11 +138,11 @@ class _Switch:
 
     @property
     def dataplane(self) -> Dataplane:
-        """The engine that runs now."""
+        """The running engine."""
         return self._engine
 
     def wake(self) -> None:
-        """Something changed that may be due earlier than it was."""
+        """Called after a change that may be due earlier than the driver expects."""
         self._driver.wake()
 
     def _make_engine(self, program: dict[str, Any]) -> Engine:
@@ -157,7 +159,7 @@ class _Switch:
 
     def _install(self, engine: Engine) -> None:
         old = self._engine
-        self._settings.apply_anew(engine, old)
+        self._settings.reapply(engine, old)
         self._driver.swap(engine)  # which has all its ports up
         self._engine = engine
         for port in self._interfaces.down:
@@ -172,7 +174,7 @@ class _Switch:
         return counters(engine, ports, self._settings.priority_queues)
 
     def _write_counters(self) -> str | None:
-        """Return what went wrong, or None."""
+        """Write the counters; return the error, or None."""
         text, path = json.dumps(self.counters()), self._options.counters
         if path is None:
             print(text, flush=True)
@@ -184,7 +186,7 @@ class _Switch:
         return None
 
     def counters(self) -> dict[str, Any]:
-        """Since the start, over all pipelines that the process ran."""
+        """Return the counters since the start, over all pipelines of the process."""
         part = self._engine_part(self._engine)
         for earlier in self._retired:
             part = total(part, earlier)
@@ -248,7 +250,7 @@ def _read_p4info(path: Path) -> p4i.P4Info:
 
 
 def _check_address(address: str) -> None:
-    """gRPC's own error for an address in use says neither which nor why."""
+    """Check the address, since gRPC's error neither names it nor gives a reason."""
     host, _, port = address.rpartition(":")
     try:
         family, kind, _, _, target = socket.getaddrinfo(
@@ -270,7 +272,7 @@ def _credentials(options: SwitchOptions) -> grpc.ServerCredentials | None:
 
 
 def _preload_sanitizer() -> None:
-    """Start this process anew with libasan loaded first: its allocator must come before all."""
+    """Restart this process with libasan loaded first, since it replaces the allocator."""
     if "libasan" in os.environ.get("LD_PRELOAD", ""):
         return
     compiler = os.environ.get("CC", "cc")

@@ -1,4 +1,4 @@
-"""Writes the trace of a running switch."""
+"""Writer of the trace of a running switch."""
 
 import sys
 import threading
@@ -11,11 +11,11 @@ from minip4.engine.engine import Engine
 from minip4.errors import Minip4Error
 
 INTERVAL_S = 0.05
-STOP_S = 5.0  # for whoever reads a pipe and is slow
+STOP_S = 5.0  # for a slow reader of a pipe
 
 
 class TraceFile:
-    """Where blocks are written: a file, or for "-" standard output. Raises Minip4Error."""
+    """The output of a trace: a file, or for "-" standard output. Raises Minip4Error."""
 
     def __init__(self, engine: Engine, path: Path) -> None:
         self.error: str | None = None
@@ -28,7 +28,7 @@ class TraceFile:
         self._trace = Trace(engine)
 
     def write(self, *, is_end: bool = False) -> None:
-        """Write what the engine told since the last time; at the end also what is unfinished."""
+        """Write the new blocks of the trace; at the end also unfinished ones."""
         blocks = [*self._trace.blocks(), *(self._trace.unfinished() if is_end else ())]
         if self.error is not None or not blocks:
             return
@@ -39,12 +39,12 @@ class TraceFile:
             self._fail(error)
 
     def swap(self, engine: Engine) -> None:
-        """Go on with another engine; what the old one still told is written first."""
+        """Switch to another engine after writing the remaining blocks of the old one."""
         self.write(is_end=True)
         self._trace = Trace(engine)
 
     def close(self) -> None:
-        """Write the rest, and close the file."""
+        """Write the remaining blocks and close the file."""
         self.write(is_end=True)
         if self._file is sys.stdout:
             return
@@ -58,7 +58,7 @@ class TraceFile:
 
 
 class TraceWriter:
-    """Writes a trace from start() to stop(), in a thread of its own: packets never wait for it."""
+    """A thread that writes a trace from start() to stop(); packets never wait for it."""
 
     def __init__(self, engine: Engine, path: Path) -> None:
         self._file = TraceFile(engine, path)
@@ -70,7 +70,7 @@ class TraceWriter:
 
     @property
     def error(self) -> str | None:
-        """Why the trace lacks something, or None."""
+        """Return why the trace is incomplete, or None."""
         return self._late or self._file.error
 
     def start(self) -> None:
@@ -82,11 +82,11 @@ class TraceWriter:
             self._file.swap(engine)
 
     def stop(self) -> None:
-        """Write the rest, and close the file."""
+        """Write the remaining blocks and close the file."""
         self._stopping.set()
         self._thread.join(STOP_S)
         if self._thread.is_alive():
-            self._late = f"--trace {self._path}: nobody reads it"
+            self._late = f"--trace {self._path}: the pipe has no reader"
 
     def _run(self) -> None:
         pause = INTERVAL_S

@@ -1,7 +1,7 @@
-"""A gRPC channel without a network: calls go straight to services in the same event loop.
+"""A gRPC channel without a network: calls go directly to services in the same event loop.
 
-For virtual time. Nothing but the event loop knows of a call on its way, so that time can stand
-still until all calls are done; and calls take place in the same order each time.
+For virtual time: only the event loop knows pending calls, so time can stop until all calls are
+done, and calls run in the same order each time.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ class Clock(Protocol):
 
 
 class ControlPlane:
-    """What all channels of a network share: what a message takes from one side to the other."""
+    """The common settings of all channels of a network, such as the message delay."""
 
     def __init__(self, clock: Clock, delay_ns: int = 0) -> None:
         self._clock = clock
@@ -39,7 +39,7 @@ class ControlPlane:
         self.calls = 0  # until now
 
     def due_ns(self) -> int:
-        """When a message that is sent now arrives."""
+        """Return when a message sent now arrives."""
         return self._clock.now_ns() + self.delay_ns
 
     async def until(self, due_ns: int) -> None:
@@ -51,7 +51,7 @@ class ControlPlane:
 
 
 class Context:
-    """What a service may do with a call: end it with an error."""
+    """The context of a call in a service: it can abort the call with an error."""
 
     async def abort(
         self, code: grpc.StatusCode, details: str = "", trailing_metadata: Any = ()
@@ -60,7 +60,7 @@ class Context:
 
 
 class LocalChannel:
-    """In place of grpc.aio.Channel, as far as P4Runtime clients use it."""
+    """A replacement of grpc.aio.Channel with the methods that P4Runtime clients use."""
 
     def __init__(self, service: Service, plane: ControlPlane) -> None:
         self._service = service
@@ -74,7 +74,7 @@ class LocalChannel:
         await self.close()
 
     async def close(self, grace: float | None = None) -> None:
-        """End the streams; other calls have ended by themselves."""
+        """End the streams; other calls have ended already."""
         for stream in self._streams:
             stream.cancel()
 
@@ -133,7 +133,7 @@ class LocalChannel:
     stream_unary = stream_stream  # no method of P4Runtime or gNMI has this form
 
     def _handler(self, method: str) -> Callable[..., Any]:
-        """The service's method, as `/p4.v1.P4Runtime/Write` names it."""
+        """Return the service's method by its path, such as `/p4.v1.P4Runtime/Write`."""
         _, service, name = method.split("/")
         if service == "p4.v1.P4Runtime":
             return getattr(self._service, name)
@@ -174,7 +174,7 @@ class _Stream:
         self._requests.close()
 
     async def read(self) -> Any:
-        """The next message; grpc.aio.EOF at the end. Raises AioRpcError as the service said."""
+        """Return the next message; grpc.aio.EOF at the end. Raises AioRpcError from the service."""
         async for message in self._responses:
             return self._deserialize(message)
         await asyncio.wait([self._task])
@@ -203,7 +203,7 @@ class _Stream:
 
 
 class _Pipe(Generic[T]):
-    """Messages in order, each available when it is due."""
+    """A message queue in order; each message is available when it is due."""
 
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
@@ -234,9 +234,9 @@ class _Pipe(Generic[T]):
 
 @contextlib.contextmanager
 def local_channels(services: Mapping[str, Service], plane: ControlPlane) -> Iterator[None]:
-    """Have grpc.aio.insecure_channel() reach `services`, by their targets `virtual:NAME`.
+    """Make grpc.aio.insecure_channel() connect to `services` by their targets `virtual:NAME`.
 
-    So clients need not know. Other targets, and clients of gRPC's blocking API, are not served.
+    Clients need no change. Other targets and gRPC's blocking API are not supported.
     """
     insecure_channel = grpc.aio.insecure_channel
 

@@ -1,4 +1,4 @@
-"""A switch of a virtual network: an engine on its event queue, and the P4Runtime service to it."""
+"""A switch of a virtual network: an engine on its event queue, with a P4Runtime service."""
 
 import json
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from minip4.simulator.virtual import Virtual
 
 
 class SwitchProgram:
-    """A compiled program, and the engine that all its switches are copies of."""
+    """A compiled program with the engine that all its switches copy."""
 
     def __init__(self, bmv2_json: dict[str, Any], p4info: p4i.P4Info) -> None:
         self.bmv2_json = bmv2_json
@@ -33,7 +33,7 @@ class SwitchProgram:
 
     @cached_property
     def traced_engine(self) -> Engine:
-        """The same for switches that are traced."""
+        """The engine for switches that are traced."""
         return Engine(self.bmv2_json, trace=True)
 
     def close(self) -> None:
@@ -44,9 +44,9 @@ class SwitchProgram:
 
 
 class VirtualSwitch:
-    """What `minip4 switch` is in real time. Its ports are wired in `virtual` beforehand.
+    """The counterpart of `minip4 switch`. Its ports are wired in `virtual` beforehand.
 
-    Of `options`, those that name interfaces, files and addresses mean nothing here.
+    Options about interfaces, files and addresses are ignored.
     """
 
     def __init__(
@@ -78,20 +78,23 @@ class VirtualSwitch:
         virtual.install(node, self.dataplane)
 
     def control(self, call: str, **values: Any) -> Any:
-        """What `minip4 control` can do: see minip4.runtime.switch.control. Raises Minip4Error."""
+        """Perform a call of `minip4 control`, see minip4.runtime.switch.control.
+
+        Raises Minip4Error.
+        """
         return self._control.call(call, values)
 
     def wake(self) -> None:
-        """Something changed that may be due earlier than it was."""
+        """Called after a change that may be due earlier than the network expects."""
         self._virtual.refresh(self._node)
 
     @property
     def is_traced(self) -> bool:
-        """Whether write_trace() is to be called before the engine's buffer is full."""
+        """Whether write_trace() must be called before the engine's buffer is full."""
         return self._trace is not None
 
     def write_trace(self, *, is_end: bool = False) -> None:
-        """Write what was traced since the last time. Raises Minip4Error."""
+        """Write the new part of the trace. Raises Minip4Error."""
         if self._trace is None:
             return
         if is_end:
@@ -103,17 +106,17 @@ class VirtualSwitch:
 
     @property
     def wants_polls(self) -> bool:
-        """Whether a controller wants digests, or to know of idle entries."""
+        """Whether a controller wants digests or idle notifications."""
         pipeline = self.device.running
         return pipeline is not None and (pipeline.digests.active or pipeline.idle_timeouts.active)
 
     def take_messages(self) -> None:
-        """Bring frames and digests to the controllers: the network has stopped for that."""
+        """Send frames and digests to the controllers, while the network is stopped."""
         self.messages.packets_in()
         self.messages.collect()
 
     def counters(self) -> dict[str, Any]:
-        """The counters now, as `minip4 switch --counters` writes them."""
+        """Return the current counters in the format of `minip4 switch --counters`."""
         part = self._engine_part(self.dataplane)
         for earlier in self._retired:
             part = total(part, earlier)
@@ -169,7 +172,7 @@ class VirtualSwitch:
         self._retired.append(self._engine_part(self.dataplane))
         if self._trace is not None:
             self._trace.swap(engine)
-        self._settings.apply_anew(engine, self.dataplane)
+        self._settings.reapply(engine, self.dataplane)
         self._virtual.install(self._node, engine)
         self.dataplane = engine
 

@@ -1,5 +1,4 @@
-/* Applications at hosts, which are Python's: what comes for them waits in inboxes, and what they send
- * leaves at once. */
+/* Python applications at hosts: received packets wait in inboxes, sent packets leave immediately. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,10 +10,10 @@ struct inbox {
     uint32_t count, room;
     uint32_t size, bytes_room;
     uint32_t number;
-    struct inbox *next; /* in the list of those that came to hold something */
+    struct inbox *next; /* in the list of inboxes that became nonempty */
 };
 
-/* A power of two that is no less than `wanted`, from `room` on. */
+/* The smallest power of two that is at least `wanted`, starting from `room`. */
 static uint32_t enough(uint32_t room, uint32_t wanted)
 {
     room = room ? room : 64;
@@ -76,7 +75,7 @@ void inboxes_free(struct virtual *v)
     free(v->inbox);
 }
 
-/* NULL: memory is short. It is there to stay once v->inboxes counts it. */
+/* NULL: out of memory. It is there to stay once v->inboxes counts it. */
 static struct inbox *make_inbox(struct virtual *v)
 {
     if (!virtual_room(&v->inbox, v->inboxes, &v->inbox_room, sizeof(struct inbox *)))
@@ -163,7 +162,7 @@ bool virtual_send_datagram(struct virtual *v, uint32_t node, const uint8_t mac[6
     uint64_t sum = datagram_head(frame, &datagram);
     memcpy(frame + HEADERS, payload, length);
     uint16_t folded = checksum_fold(checksum_add(sum, payload, length));
-    folded = folded ? folded : 0xffff; /* RFC 768: zero would mean that there is none */
+    folded = folded ? folded : 0xffff; /* RFC 768: zero means no checksum */
     memcpy(frame + HEADERS - 2, &folded, 2);
     return virtual_send_frame(v, node, frame, HEADERS + length);
 }

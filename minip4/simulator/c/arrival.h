@@ -1,4 +1,4 @@
-/* What came for an application, in virtual and in real time, beside its bytes. */
+/* The record of a packet received by an application, in virtual and in real time, without its bytes. */
 #ifndef MINIP4_ARRIVAL_H
 #define MINIP4_ARRIVAL_H
 
@@ -7,9 +7,9 @@
 struct arrival_record {
     uint64_t time_ns;
     uint32_t length;  /* bytes */
-    uint32_t address; /* of who sent the datagram, in network byte order; of a frame 0 */
+    uint32_t address; /* of the sender of a datagram, in network byte order; 0 for frames */
     uint16_t port;    /* the same */
-    uint8_t tos;      /* of the datagram: DSCP << 2 | ECN; of a frame 0 */
+    uint8_t tos;      /* of the datagram: DSCP << 2 | ECN; 0 for frames */
     uint8_t none[5];
 };
 

@@ -22,7 +22,7 @@ static void fetch(struct message *message)
     __builtin_prefetch(message->frame);
 }
 
-/* Copies the frame, and what else of its packet lasts longer than its way through a switch. */
+/* Copies the frame and the packet data that persist beyond a switch. */
 static void pack(struct message *message, const struct packet *packet)
 {
     message->arrival.packet = NULL;
@@ -33,7 +33,7 @@ static void pack(struct message *message, const struct packet *packet)
     memcpy(message->frame, packet->data, packet->length);
 }
 
-/* NULL: memory is short. */
+/* NULL: out of memory. */
 static struct packet *unpack(const struct message *message, struct packet_pool *pool)
 {
     struct packet *packet = packet_take(pool);

@@ -1,4 +1,4 @@
-/* How far partitions may go: their clocks, and what they send each other. */
+/* Limits of how far partitions may advance: their clocks and their messages. */
 #define _GNU_SOURCE
 #include <sched.h>
 
@@ -62,7 +62,7 @@ uint64_t partition_safe_before(struct partition *p)
         uint64_t clock_ns = atomic_load_explicit(&v->partition[i]->clock_ns, memory_order_acquire);
         before = time_least(before, time_plus(clock_ns > floor_ns ? clock_ns : floor_ns, lookahead_ns));
     }
-    partition_receive(p); /* after the clocks were read: all that was sent before them */
+    partition_receive(p); /* after reading the clocks: all messages sent before */
     return before;
 }
 

@@ -1,7 +1,7 @@
-/* How a network is cut into partitions, and brought from one cut to another. Nodes between which a frame
- * takes no time stay together (a unit), and so do all at which the network has to stop for Python: that
- * unit is in the first partition, which the others follow. The longest delay is cut that leaves units small enough to be shared
- * out evenly; then each partition grows from a unit to those that it has the most links to. */
+/* Partitioning of a network, and changes of it. Nodes with a delay of 0 between them stay together (a unit), and
+ * so do all nodes at which the network must stop for Python: that unit is in the first partition, which the
+ * others follow. Links with the longest delay are cut for which units are small enough to be distributed evenly;
+ * then each partition grows from a unit to those with the most links to it. */
 #include <stdlib.h>
 
 #include "threads.h"
@@ -9,8 +9,8 @@
 enum {
     NOWHERE = UINT16_MAX /* as node.place */,
     LONGEST_BITS = 40,
-    ENOUGH_EVENTS = 1 << 18, /* to know what nodes have to do; twice as many after each cut that it led to: */
-    MOST_DOUBLINGS = 4       /* some loads cannot be shared out evenly */
+    ENOUGH_EVENTS = 1 << 18, /* to measure the work of nodes; doubled after each repartitioning: */
+    MOST_DOUBLINGS = 4       /* some loads cannot be distributed evenly */
 };
 
 struct edge {
@@ -25,7 +25,7 @@ struct plan {
     uint32_t edges;
     uint32_t *unit;      /* of a node, or of a node nearer to that: see unit_of() */
     uint64_t *weight;    /* of a unit: what it has to do */
-    int32_t *gain;       /* of a unit: links to the partition that grows, less those to elsewhere */
+    int32_t *gain;       /* of a unit: links to the growing partition minus links to other nodes */
     uint16_t *partition; /* of a unit, or NOWHERE */
     uint64_t total;
     uint32_t stops;      /* the unit that may stop the network; VIRTUAL_NONE: none */
@@ -38,7 +38,7 @@ static bool may_stop(const struct node *node)
     return node->switching.cpu_port != VIRTUAL_NO_CPU || node->switching.may_notify;
 }
 
-/* The least time that a frame takes from a node to the next one. */
+/* The minimum delay of a frame from a node to the next one. */
 static uint64_t delay_of(const struct node *node, uint16_t port)
 {
     const struct switching *s = &node->switching;
@@ -73,7 +73,7 @@ static void join(struct plan *plan, uint32_t a, uint32_t b)
     plan->unit[a > b ? a : b] = a > b ? b : a;
 }
 
-/* What a node has to do: as it was until now, or as its wires tell. */
+/* The work of a node: measured so far, or estimated from its wires. */
 static uint64_t work_of(const struct node *node, bool is_known)
 {
     uint64_t work = 1;
@@ -82,7 +82,7 @@ static uint64_t work_of(const struct node *node, bool is_known)
     return is_known ? work + node->load : work;
 }
 
-/* Makes units of what a delay below `delay_ns` joins. Returns the weight of the heaviest. */
+/* Joins nodes with a delay below `delay_ns` to units. Returns the weight of the heaviest one. */
 static uint64_t make_units(struct plan *plan, uint64_t delay_ns)
 {
     const struct virtual *v = plan->v;
@@ -127,7 +127,7 @@ static bool is_free(const struct plan *plan, uint32_t unit)
     return plan->unit[unit] == unit && plan->partition[unit] == NOWHERE;
 }
 
-/* The free unit with the highest gain, and of those the first; VIRTUAL_NONE: none is left. */
+/* The first free unit with the highest gain; VIRTUAL_NONE: none is left. */
 static uint32_t best_unit(const struct plan *plan)
 {
     uint32_t best = VIRTUAL_NONE;
@@ -137,7 +137,7 @@ static uint32_t best_unit(const struct plan *plan)
     return best;
 }
 
-/* Where the first partition begins: with what may stop the network. */
+/* The start of the first partition: nodes that may stop the network. */
 static uint32_t first_unit(const struct plan *plan)
 {
     return plan->stops != VIRTUAL_NONE ? plan->stops : best_unit(plan);
@@ -151,7 +151,7 @@ static void take(struct plan *plan, uint32_t unit, uint16_t partition, const uin
         plan->gain[plan->edge[i].to] += 2;
 }
 
-/* Shares the units out: those of `first_edge` and `next_edge` are lists of the edges from each. */
+/* Distributes the units; `first_edge` and `next_edge` are lists of their edges. */
 static void grow(struct plan *plan, const uint32_t *first_edge, const uint32_t *next_edge)
 {
     const struct virtual *v = plan->v;
@@ -174,7 +174,7 @@ static void grow(struct plan *plan, const uint32_t *first_edge, const uint32_t *
         take(plan, unit, (uint16_t)(v->partitions - 1), first_edge, next_edge);
 }
 
-/* False: memory is short. */
+/* False: out of memory. */
 static bool share_out(struct plan *plan)
 {
     const struct virtual *v = plan->v;
@@ -204,7 +204,7 @@ static bool share_out(struct plan *plan)
 
 /* --- from one cut to another --------------------------------------------------------------------------- */
 
-/* Takes all events out of a queue, the first first, and adds each to that of its partition. */
+/* Removes all events from a queue, in order, and adds each to that of its partition. */
 static bool move_events(struct virtual *v, struct events *from, size_t queue,
                         struct node *(*node_of)(const struct virtual *, uint32_t))
 {
@@ -245,7 +245,7 @@ static bool move_flights(struct partition *from)
     return is_done;
 }
 
-/* The partition with the frame that came first, of those that have any `left`. */
+/* The partition with the earliest frame, among those that have any `left`. */
 static struct partition *first_to_come(const struct virtual *v, const uint32_t *left)
 {
     struct partition *found = NULL;
@@ -260,8 +260,8 @@ static struct partition *first_to_come(const struct virtual *v, const uint32_t *
     return found;
 }
 
-/* What is due at this instant, in the order in which it came: applications and controllers are told in that
- * order, though none knew yet, when it came, that it would stop the network. */
+/* Events due at this instant, in order of arrival: applications and controllers are notified in that order,
+ * although on arrival it was not known that they would stop the network. */
 static bool move_arrivals(struct virtual *v)
 {
     uint32_t left[VIRTUAL_MAX_THREADS];
@@ -275,7 +275,7 @@ static bool move_arrivals(struct virtual *v)
     return is_done;
 }
 
-/* False: memory is short. */
+/* False: out of memory. */
 static bool move_all(struct virtual *v)
 {
     bool is_done = virtual_sort(v);
@@ -291,7 +291,7 @@ static bool move_all(struct virtual *v)
     return is_done;
 }
 
-/* Says of each wire where it leads, and between partitions how long that takes at least. */
+/* Sets the destination of each wire, and the minimum delay between partitions. */
 static bool connect_partitions(struct virtual *v)
 {
     for (uint32_t i = 0; i < v->partitions * v->partitions; i++)
@@ -311,11 +311,11 @@ static bool connect_partitions(struct virtual *v)
                 return false;
         }
     for (uint32_t i = 1; i < v->partitions && v->partition[0]->may_stop; i++)
-        *lookahead_between(v, 0, i) = 0; /* it may stop the others at any time: none goes ahead of it */
+        *lookahead_between(v, 0, i) = 0; /* it may stop the others at any time: none advances beyond it */
     return true;
 }
 
-/* False: memory is short. */
+/* False: out of memory. */
 static bool apply(struct plan *plan)
 {
     struct virtual *v = plan->v;

@@ -13,15 +13,15 @@ struct event {
 
 enum { EVENTS_SOON = 5 /* the first event, and those of which one comes next */ };
 
-/* Of events at the same time `tie`, when there is one, says which comes first (less than 0: that with
- * the place `a`); else, or at 0, the one with the lower `order`, which may come round to 0. */
+/* Among events at the same time, `tie` (if any) decides the order (less than 0: `a` comes first); without it, or
+ * if it returns 0, the lower `order` comes first, which may wrap around. */
 struct events {
     struct event *heap; /* the first event first */
     uint32_t count, room;
     int (*tie)(const struct events *events, uint32_t a, uint32_t b);
 };
 
-/* False: memory is short. */
+/* False: out of memory. */
 bool events_add(struct events *events, struct event event);
 void events_remove_first(struct events *events);
 /* Removes the first event, and adds another. */

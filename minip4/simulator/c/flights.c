@@ -1,10 +1,10 @@
-/* Frames on their way, on links with a delay. */
+/* Frames in flight on links with a delay. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "virtual_internal.h"
 
-/* What has the same due time: see struct flights. */
+/* Frames with the same due time, see struct flights. */
 static int tie(const struct events *events, uint32_t place_a, uint32_t place_b)
 {
     const struct flights *flights = (const struct flights *)events; /* whose first member it is */

@@ -1,4 +1,4 @@
-/* How the payload of a flow's datagrams begins, in virtual and in real time. */
+/* The start of the payload of a flow's datagrams, in virtual and in real time. */
 #ifndef MINIP4_FLOW_PAYLOAD_H
 #define MINIP4_FLOW_PAYLOAD_H
 
@@ -8,7 +8,7 @@
 struct flow_payload {
     uint16_t flow;
     uint64_t sequence;
-    uint64_t sent_ns; /* when it was to be sent, or (in real time) was sent: CLOCK_MONOTONIC */
+    uint64_t sent_ns; /* scheduled (virtual time) or actual (real time) sending time: CLOCK_MONOTONIC */
 } __attribute__((packed));
 
 #endif

@@ -1,5 +1,5 @@
-/* Hosts: they answer ARP and ICMP echo requests, and give UDP datagrams to flows and applications, and
- * TCP segments to connections. */
+/* Hosts: they answer ARP and ICMP echo requests, and pass UDP datagrams to flows and applications and TCP
+ * segments to connections. */
 #include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,7 +82,7 @@ void host_close(struct host *host, uint16_t port)
     struct listener *slot = slot_of(host, port);
     slot->flow = 0;
     host->listener_count--;
-    /* Those behind it may belong before the gap: put each where a search finds it. */
+    /* Entries behind it may belong before the gap: move each to where a search finds it. */
     for (uint32_t i = (uint32_t)(slot - host->listeners) + 1; host->listeners[i & mask].flow; i++) {
         struct listener moved = host->listeners[i & mask];
         host->listeners[i & mask].flow = 0;
@@ -224,7 +224,7 @@ static uint64_t malformed_frames(const struct host *host)
     return host->counters.header_errors + host->counters.checksum_errors;
 }
 
-/* Keeps the first one for the report of the run; without memory there is none to show. */
+/* Stores the first one for the report of the run, if there is memory. */
 static void keep_malformed(struct host *host, const struct packet *packet, uint64_t now_ns)
 {
     if (host->malformed || !(host->malformed = malloc(packet->length)))

@@ -12,7 +12,7 @@ static bool more_arrivals(struct partition *p)
     struct arrival *grown = realloc(p->arrivals, 2 * (size_t)room * sizeof *grown);
     if (!grown)
         return false;
-    /* What had come round to the start goes on behind the old end. */
+    /* Moves the wrapped part behind the old end. */
     memcpy(grown + room, grown, p->arrival_first * sizeof *grown);
     p->arrivals = grown;
     p->arrival_room = 2 * room;
@@ -50,7 +50,7 @@ void virtual_put_on_wire(struct node *from, uint16_t port, struct packet *packet
     const struct wire *wire = port < from->ports ? &from->wire[port] : NULL;
     struct partition *p = from->partition;
     if (!wire || !wire->to)
-        packet_give(p->pool, packet); /* a host without a wire; switches' ports are down then */
+        packet_give(p->pool, packet); /* a host without a wire; unconnected ports of switches are down */
     else if (wire->partition == p->number)
         send_to(from, wire->to, wire->to_port, packet, due_ns);
     else
@@ -146,7 +146,7 @@ static void wake_at(struct node *node, uint64_t due_ns)
         node->partition->is_short = true;
 }
 
-/* NULL: memory is short. */
+/* NULL: out of memory. */
 static const struct virtual_calls *keep_calls(struct virtual *v, const struct virtual_calls *calls)
 {
     struct program_calls *of_program = v->programs;
@@ -262,8 +262,8 @@ static void time_first(struct partition *p)
 
 enum { STEPS = 2, SOURCE_STEPS = 3 };
 
-/* Fetches what a node will need for a frame that comes in at a port, and probably leaves by `out`; in
- * steps: each reads what the one before has fetched. */
+/* Prefetches the data of a node for a frame received at a port that will probably leave by `out`; in steps, each
+ * of which reads the data of the previous one. */
 static void fetch(unsigned step, const struct node *node, uint16_t port, uint16_t out)
 {
     const struct switching *s = &node->switching;
@@ -278,7 +278,7 @@ static void fetch(unsigned step, const struct node *node, uint16_t port, uint16_
     }
 }
 
-/* The same for what a source sends next: itself, its host, and where the host's wire ends. */
+/* The same for the next packet of a source: the source, its host, and the end of the host's wire. */
 static void fetch_source(const struct partition *p, unsigned step, uint32_t number)
 {
     const struct source *source = &p->v->source[number];
@@ -296,7 +296,7 @@ static void fetch_source(const struct partition *p, unsigned step, uint32_t numb
     }
 }
 
-/* What is due soon is far apart in memory: so it is fetched while what comes before it is done. */
+/* Events that are due soon are scattered in memory: so they are prefetched while earlier ones are processed. */
 static void look_ahead(struct partition *p)
 {
     struct flights *flights = &p->flights;
@@ -329,7 +329,7 @@ uint64_t partition_next_ns(struct partition *p)
                     earliest(events_next_ns(&p->sends), events_next_ns(&p->timers)));
 }
 
-/* Does the first event, which is due at `due_ns`. */
+/* Processes the first event, which is due at `due_ns`. */
 static void do_first(struct partition *p, uint64_t due_ns)
 {
     p->now_ns = due_ns > p->now_ns ? due_ns : p->now_ns;

@@ -1,4 +1,4 @@
-/* A partition of a network: made and unmade. */
+/* Creation and destruction of partitions. */
 #include <stdlib.h>
 
 #include "threads.h"

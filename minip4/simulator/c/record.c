@@ -1,5 +1,5 @@
-/* What flows sent and received. Datagrams that arrive are noted one after the other, whatever their
- * flow, and sorted by flow later: so that thousands of flows need no more of the cache than one. */
+/* Records of flows. Received datagrams are recorded in order of arrival and sorted by flow later, so that
+ * thousands of flows need no more cache than one. */
 #include <endian.h>
 #include <stdlib.h>
 
@@ -18,7 +18,7 @@ void receptions_free(struct partition *p)
         memory_give(p->reception[i], block_size);
 }
 
-/* Sets room for `more` records; false: no memory. */
+/* Allocates room for `more` records; false: out of memory. */
 static bool make_room(struct flow *flow, uint64_t more)
 {
     uint64_t needed = flow->result.received_count + more;
@@ -33,7 +33,7 @@ static bool make_room(struct flow *flow, uint64_t more)
     return true;
 }
 
-/* Room in each flow for what was noted of it. */
+/* Allocates room in each flow for its records. */
 static bool make_rooms(struct partition *p)
 {
     const struct virtual *v = p->v;
@@ -95,7 +95,7 @@ void flow_receive(struct partition *p, const struct listener *listener, uint8_t 
         p->v->flow[flow]->result.dscp_changed++;
 }
 
-/* A flow always keeps its schedule: what it sent, and when, need not be noted. */
+/* A flow always keeps its schedule, so its sent datagrams need no records. */
 static bool note_sent(struct virtual *v, uint32_t number)
 {
     struct flow *flow = v->flow[number];

@@ -1,4 +1,4 @@
-/* Sources: what hosts send by themselves. Flows of UDP datagrams, and frames as they are. */
+/* Sources of packets at hosts: flows of UDP datagrams, and unmodified frames. */
 #include <arpa/inet.h>
 #include <endian.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static void send_frame(struct partition *p, struct source *source, struct packet
     virtual_put_on_wire(source->host, 0, packet, p->now_ns);
 }
 
-/* What eight bytes add to a checksum (RFC 1071). */
+/* The contribution of eight bytes to a checksum (RFC 1071). */
 static uint64_t halves(uint64_t word)
 {
     return (word & UINT32_MAX) + (word >> 32);
@@ -43,7 +43,7 @@ static void send_datagram(struct partition *p, uint32_t number)
     payload->sequence = stamped[0];
     payload->sent_ns = stamped[1];
     uint16_t sum = checksum_fold(source->sum + halves(stamped[0]) + halves(stamped[1]));
-    sum = sum ? sum : 0xffff; /* RFC 768: zero would mean that there is none */
+    sum = sum ? sum : 0xffff; /* RFC 768: zero means no checksum */
     memcpy(packet->data + HEADERS - 2, &sum, 2);
     send_frame(p, source, packet);
 }
@@ -108,7 +108,7 @@ bool sources_make_room(struct virtual *v)
     return true;
 }
 
-/* Puts a source into the network: its number, or VIRTUAL_NONE without memory. */
+/* Adds a source to the network; returns its number, or VIRTUAL_NONE if out of memory. */
 static uint32_t add_source(struct virtual *v, const struct source *source, struct flow *flow)
 {
     uint32_t number = v->sources;

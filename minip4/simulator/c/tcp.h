@@ -18,7 +18,7 @@ enum {
 
 enum tcp_flag { FIN = 1, SYN = 2, RST = 4, PSH = 8, ACK = 16, ECE = 64, CWR = 128 };
 
-/* As the kernel's, so that both kinds of time wait alike: RFC 6298 would have a second at least. */
+/* As in the kernel, so that real and virtual time agree; RFC 6298 has at least one second. */
 #define MIN_RTO_NS 200000000ull
 #define FIRST_RTO_NS 1000000000ull
 #define MAX_RTO_NS 120000000000ull
@@ -123,8 +123,8 @@ struct receiving {
     uint32_t waiting;       /* bytes that came in order and are not acknowledged yet */
     uint32_t quick;         /* acknowledgements that are not delayed */
     uint32_t their_time;    /* TS.Recent */
-    uint32_t window;        /* RCV.WND: bytes, always all of them */
-    bool is_marked;         /* to be told to the sender: packets came that were marked (ECN) */
+    uint32_t window;        /* RCV.WND: bytes, always the whole window */
+    bool is_marked;         /* marked packets (ECN) were received; echo this to the sender */
 };
 
 struct connection;
@@ -181,7 +181,7 @@ static inline uint32_t tcp_pipe(const struct sending *out)
 /* tcp.c */
 void tcp_set(struct tcp *t, enum tcp_timer timer, uint64_t due_ns);
 void tcp_fail(struct tcp *t);
-/* The peer, or somebody on the way, has ended the connection (RST). */
+/* The peer, or a device on the path, has reset the connection (RST). */
 void tcp_reset(struct tcp *t);
 /* The end at a host's port that a segment is for; NULL: none. */
 struct tcp *tcp_find(struct virtual *v, uint32_t node, uint16_t port, uint32_t address,

@@ -110,7 +110,7 @@ void congestion_sample(struct tcp *t, uint64_t rtt_ns)
         h->baseline_ns = h->rtt_ns;
         h->rounds = 1;
     } else if (h->rounds && h->rtt_ns < h->baseline_ns) {
-        h->rounds = 0; /* it was no queue of ours */
+        h->rounds = 0; /* the queue was not caused by this flow */
     }
 }
 

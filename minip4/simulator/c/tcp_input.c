@@ -93,8 +93,8 @@ static void refuse(struct node *node, const struct parsed *parsed, const uint8_t
     tcp_send_bare(&nobody, flags & ACK ? RST : RST | ACK);
 }
 
-/* RFC 5961, 3.2: a RST must be just what comes next. To one that is near the peer is told what that
- * is: if it has sent it, it repeats it so. */
+/* RFC 5961, 3.2: a RST must have the next sequence number. If it is in the window, a challenge ACK is
+ * sent: a peer that sent the RST repeats it with the right number. */
 static void take_reset(struct tcp *t, const struct parsed *parsed)
 {
     int64_t begin = offset_of(parsed->sequence, t->peer_isn, t->in.next);
@@ -205,7 +205,7 @@ static void take_marks(struct tcp *t, const struct parsed *parsed)
         if (parsed->is_marked != in->is_marked && in->waiting)
             tcp_send_ack(t);
         in->is_marked = parsed->is_marked;
-    } else { /* RFC 3168, 6.1.3; the sender is told at once, as the kernel does */
+    } else { /* RFC 3168, 6.1.3; acknowledged immediately, as in the kernel */
         in->quick += parsed->is_marked && !in->is_marked;
         in->is_marked = parsed->is_marked || (in->is_marked && !(parsed->flags & CWR));
     }
@@ -253,7 +253,7 @@ static void take_segment(struct tcp *t, const struct parsed *parsed, const uint8
     if (parsed->flags & SYN || begin < 1 || !is_acceptable(t, begin, length)) {
         if (length && begin >= 1 && begin + length <= (int64_t)t->in.next) /* RFC 2883 */
             t->in.duplicate = (struct range){(uint64_t)begin, (uint64_t)begin + length, 0};
-        tcp_send_ack(t); /* it tells the peer where this end is */
+        tcp_send_ack(t); /* RFC 9293, 3.10.7.4: the peer learns the expected sequence number */
         return;
     }
     if (!(parsed->flags & ACK))

@@ -205,7 +205,7 @@ bool tcp_send_new(struct tcp *t)
         return false;
     if ((int64_t)allowed < length) {
         if (out->first < out->end)
-            return false; /* what comes back tells of the window */
+            return false; /* acknowledgements will update the window */
         length = 1; /* RFC 9293, 3.8.6.1: otherwise nothing would */
     }
     struct segment *segment = add_segment(t, length);

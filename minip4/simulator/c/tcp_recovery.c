@@ -242,14 +242,14 @@ void tcp_on_timeout(struct tcp *t)
 
 /* --- acknowledgements ------------------------------------------------------------------------- */
 
-/* RFC 8985, 7.4: what the probe tells. True: it has repaired a loss. */
+/* RFC 8985, 7.4: evaluates a probe. True: it has repaired a loss. */
 static bool end_probe(struct tcp *t, const struct news *news)
 {
     struct repair *r = &t->repair;
     if (!r->probe_end || t->out.una < r->probe_end)
         return false;
-    /* What came twice is told of after the acknowledgement of the first copy: so for a loss to be
-     * known, more must have been acknowledged. */
+    /* A duplicate is reported after the acknowledgement of the first copy: so a loss is known only when
+     * more has been acknowledged. */
     bool is_known = !r->probe_is_again || news->is_duplicate || t->out.una > r->probe_end;
     if (is_known)
         r->probe_end = 0;
@@ -293,8 +293,8 @@ static void respond(struct tcp *t, const struct news *news, bool is_marked, bool
 {
     struct repair *r = &t->repair;
     bool is_first = false;
-    /* What tells the receiver of a reduction (CWR) lies just behind `high`: until it has come, marks
-     * are those of before. */
+    /* The segment with CWR is just behind `high`: until it is received, marks belong to the previous
+     * reduction. */
     uint64_t end = r->high + (r->state == TCP_REDUCES);
     if (r->state != TCP_OPEN && t->out.una >= end) {
         if (r->state != TCP_LOSS)

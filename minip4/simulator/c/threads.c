@@ -1,7 +1,7 @@
 /* Partitions of one network on several threads, without a common clock (conservative: Chandy, Misra, Bryant).
- * Each partition tells how far it has come. What it sends to another is on its way for at least the delay
- * of the links between them, its lookahead: so the other may do all that is due before the sum of both.
- * Since events have an order that does not depend on partitions, results are those of one thread. */
+ * Each partition publishes its time. Its frames to another partition take at least the delay of the links
+ * between them, the lookahead: so the other may process all events before the sum of both. Since the order
+ * of events does not depend on partitions, results equal those of one thread. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdlib.h>
@@ -10,9 +10,9 @@
 #include "threads.h"
 
 enum {
-    PATIENCE = 64,       /* looks at the others' clocks before the core is offered to other threads */
-    LONG_WAIT_NS = 1000000, /* the others of a parallel run do not get on */
-    ALONE_EVENTS = 512   /* are done by one thread before the others are woken */
+    PATIENCE = 64,       /* polls of the others' clocks before yielding the core */
+    LONG_WAIT_NS = 1000000, /* the other threads of a parallel run make no progress */
+    ALONE_EVENTS = 512   /* are processed by one thread before the others are woken */
 };
 
 static uint64_t real_ns(void)
@@ -24,17 +24,17 @@ static uint64_t real_ns(void)
 
 /* --- a thread's part of a run ---------------------------------------------------------------------- */
 
-/* Notes why a partition has ended early. */
+/* Records why a partition has ended early. */
 static void note_stop(struct partition *p, enum virtual_stop stop)
 {
     struct threads *threads = p->v->threads;
     if (stop == VIRTUAL_CONTROL || stop == VIRTUAL_INBOX)
-        atomic_store(&threads->before_ns, p->now_ns); /* the others come so far, and no further */
+        atomic_store(&threads->before_ns, p->now_ns); /* the others advance to this time only */
     else
         atomic_store(&threads->quits, stop);
 }
 
-/* Does what may be done now; returns how far this partition has come. */
+/* Processes the permitted events; returns the time of this partition. */
 static uint64_t go_on(struct partition *p, uint64_t before_ns)
 {
     uint64_t next_ns = p->arrival_count ? p->now_ns : partition_next_ns(p);
@@ -50,7 +50,7 @@ static uint64_t go_on(struct partition *p, uint64_t before_ns)
     return time_least(next_ns, before_ns);
 }
 
-/* A moment's rest for a core that looks at memory again and again. */
+/* A short pause in a polling loop. */
 static void rest(void)
 {
 #ifdef __x86_64__
@@ -60,7 +60,7 @@ static void rest(void)
 #endif
 }
 
-/* Nothing could be done, `count` times by now. */
+/* No event could be processed, for the `count`th time. */
 static void wait_a_little(struct partition *p, uint32_t count)
 {
     bool is_parallel = p->v->threads->is_parallel;
@@ -75,7 +75,7 @@ static void wait_a_little(struct partition *p, uint32_t count)
         sched_yield();
 }
 
-/* Ends a parallel run early if a partition has waited for much of it: turns may be faster. */
+/* Ends a parallel run early if a partition has waited for most of it: turns may be faster. */
 static void end_slow_run(struct partition *p, uint64_t now_ns)
 {
     struct threads *threads = p->v->threads;
@@ -86,7 +86,7 @@ static void end_slow_run(struct partition *p, uint64_t now_ns)
         atomic_compare_exchange_strong(&threads->quits, &goes_on, VIRTUAL_PAUSED);
 }
 
-/* Counts how long a partition waits, in real time, once it is for more than a moment. */
+/* Measures how long a partition waits, in real time, unless it is very short. */
 static void note_wait(struct partition *p, bool goes_on)
 {
     struct wait *wait = &p->wait;
@@ -100,7 +100,7 @@ static void note_wait(struct partition *p, bool goes_on)
     }
 }
 
-/* Does what a partition may do now, and takes in what it is sent. */
+/* Processes the permitted events of a partition and receives its messages. */
 static void take_turn(struct partition *p)
 {
     struct threads *threads = p->v->threads;
@@ -119,7 +119,7 @@ static void take_turn(struct partition *p)
         wait_a_little(p, p->wait.count);
 }
 
-/* One partition's part of a run. It takes in what it is sent until all are done. */
+/* A partition's part of a run. It receives messages until all partitions have ended. */
 static void take_part(struct partition *p)
 {
     while (atomic_load(&p->v->threads->done) < p->v->partitions)
@@ -171,7 +171,7 @@ static void run_at_once(struct virtual *v)
         partition_receive(v->partition[i]);
 }
 
-/* One partition after the other on this thread: cheaper where each could do little before it waits. */
+/* All partitions in turn on this thread: cheaper if each could do only little before it waits. */
 static void run_in_turn(struct virtual *v)
 {
     while (atomic_load(&v->threads->done) < v->partitions)
@@ -179,7 +179,7 @@ static void run_in_turn(struct virtual *v)
             take_turn(v->partition[i]);
 }
 
-/* How long all partitions have waited until now. */
+/* The total waiting time of all partitions. */
 static uint64_t waited_ns(const struct virtual *v)
 {
     uint64_t all_ns = 0;
@@ -188,8 +188,8 @@ static uint64_t waited_ns(const struct virtual *v)
     return all_ns;
 }
 
-/* All partitions, up to what is due before a time; ends sooner as partition_run() does. Both ways give
- * the same: what was the faster of late is taken, and now and then the other is tried. */
+/* Runs all partitions up to a time; ends sooner, as partition_run() does. Both ways have the same results: the
+ * one that was faster recently is used, and occasionally the other is tried. */
 static void run_together(struct virtual *v, uint64_t before_ns, uint64_t max_events)
 {
     struct threads *threads = v->threads;
@@ -234,7 +234,7 @@ static struct partition *first_of(struct virtual *v, struct moment *first)
     return found;
 }
 
-/* Does what is due first in a partition, and what follows at once from it. */
+/* Processes the first event of a partition and its immediate consequences. */
 static void step(struct partition *p, uint64_t time_ns, uint64_t *left)
 {
     do {
@@ -242,14 +242,14 @@ static void step(struct partition *p, uint64_t time_ns, uint64_t *left)
     } while (--*left && p->arrival_count && !p->is_short);
 }
 
-/* One event after the other, each the first of all partitions'. Ends, too, when the partition that may
- * stop the network has done so, and the others have come as far. */
+/* Processes single events, each the first of all partitions. Also ends when the partition that may stop the
+ * network has done so and the others have reached the same time. */
 static enum virtual_stop run_alone(struct virtual *v, uint64_t until_ns, uint64_t max_events)
 {
     struct partition *stops = v->partition[0];
     uint64_t left = max_events;
     struct moment first;
-    for (uint32_t i = 0; i < v->partitions; i++) /* what came in while nothing ran is due now */
+    for (uint32_t i = 0; i < v->partitions; i++) /* packets added while no thread ran are due now */
         while (v->partition[i]->arrival_count && left && !v->partition[i]->is_short)
             step(v->partition[i], 0, &left);
     while (left && !virtual_is_short(v)) {
@@ -264,7 +264,7 @@ static enum virtual_stop run_alone(struct virtual *v, uint64_t until_ns, uint64_
     return virtual_is_short(v) ? VIRTUAL_SHORT : VIRTUAL_PAUSED;
 }
 
-/* Brings all partitions to the same time: all before it is done. */
+/* Advances all partitions to the same time. */
 static void set_now(struct virtual *v, uint64_t now_ns)
 {
     v->now_ns = now_ns;
@@ -317,7 +317,7 @@ enum virtual_stop threads_run(struct virtual *v, uint64_t until_ns, uint64_t max
 
 /* --- threads ------------------------------------------------------------------------------------------ */
 
-/* False: memory or threads are short. */
+/* False: out of memory or threads. */
 bool threads_create(struct virtual *v)
 {
     uint32_t count = v->partitions;

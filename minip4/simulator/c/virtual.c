@@ -1,12 +1,12 @@
-/* The virtual network: made and unmade, its nodes and wires, and its control plane. */
+/* The virtual network: creation and destruction, nodes and wires, and its control plane. */
 #include "threads.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* In the whole network at once. A packet costs the pages that its frame touches, 4 to 12 KB: so this
- * is 6 GB at the most, and a loop that copies what it carries ends the run, not the machine. */
+/* Limit for the whole network. A packet uses the pages of its frame, 4 to 12 KB: so this is at most 6 GB, and a
+ * forwarding loop that copies packets ends the run instead of exhausting the machine. */
 enum { MAX_PACKETS = 1 << 19 };
 
 bool virtual_room(void *array, uint32_t count, uint32_t *room, size_t size)
@@ -232,7 +232,7 @@ static enum virtual_stop run_one(struct virtual *v, uint64_t until_ns, uint64_t 
     return stop;
 }
 
-/* Cuts the network where that is due. VIRTUAL_REACHED: it may run. */
+/* Partitions the network if necessary. VIRTUAL_REACHED: it may run. */
 static enum virtual_stop cut_if_due(struct virtual *v, uint64_t max_events)
 {
     if (v->threads && virtual_is_uneven(v)) {

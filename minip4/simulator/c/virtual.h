@@ -1,8 +1,7 @@
-/* A virtual network: engines, hosts and wires in virtual time. No clock: the same calls give the same
- * events, to the last bit, on one thread or on several. What is due at the same time comes in
- * this order: frames that arrive, in the order in which they were sent, of those sent at the same time by the
- * node that they come to, then by its port; switches, sources, then ends of TCP connections, each in the
- * order in which they were added. */
+/* A virtual network: engines, hosts and wires in virtual time. It has no clock: the same calls result in the
+ * same events, to the bit, on one thread or on several. Order of events at the same time: arriving frames, in
+ * the order of sending, then by destination node and port; then switches, sources, and ends of TCP connections,
+ * each in the order of adding. */
 #ifndef MINIP4_VIRTUAL_H
 #define MINIP4_VIRTUAL_H
 
@@ -13,7 +12,7 @@
 
 enum { VIRTUAL_NO_CPU = 0xffff, VIRTUAL_NONE = UINT32_MAX, VIRTUAL_MAX_THREADS = 64 };
 
-/* What is called of an engine: each P4 program's shared object has its own. */
+/* The functions of an engine: the shared object of each P4 program has its own. */
 struct virtual_calls {
     void (*prefetch)(const struct engine *, uint16_t);
     void (*prefetch_more)(const struct engine *, uint16_t);
@@ -27,78 +26,77 @@ struct virtual_calls {
 
 struct virtual;
 
-/* `threads`: 1 to VIRTUAL_MAX_THREADS, of which the caller of virtual_run() is one. NULL: memory or threads
- * are short. */
+/* `threads`: 1 to VIRTUAL_MAX_THREADS, including the caller of virtual_run(). NULL: out of memory or threads. */
 struct virtual *virtual_create(uint64_t now_ns, uint32_t threads);
-/* After the engines. Returns 0, or -1 with what befell the captures in `error`. */
+/* Called after the engines were freed. Returns 0, or -1 with an error of the captures in `error`. */
 int virtual_destroy(struct virtual *v, char *error, size_t error_size);
 /* For engine_share_pool(). */
 struct packet_pool *virtual_pool(struct virtual *v);
-/* How many packets there may be at once, wherever they are. */
+/* The limit of packets in the whole network. */
 uint64_t virtual_max_packets(void);
 uint64_t virtual_now(const struct virtual *v);
 
-/* Nodes are numbered in the order in which they are added; VIRTUAL_NONE: memory is short. */
+/* Nodes are numbered in the order in which they are added; VIRTUAL_NONE: out of memory. */
 uint32_t virtual_add_switch(struct virtual *v, uint16_t cpu_port);
-/* `mtu`: bytes of the longest IP packet that it takes; the simulator's user sees to what it sends. */
+/* `mtu`: bytes of the longest IP packet that it receives; sent packets are not checked. */
 uint32_t virtual_add_host(struct virtual *v, const uint8_t mac[6], uint32_t address, uint32_t mtu);
-/* A wire without delay between ports of two nodes. False: no memory, or a host's port is not 0. */
+/* Connects ports of two nodes by a wire without delay. False: out of memory, or a host's port is not 0. */
 bool virtual_connect(struct virtual *v, uint32_t node, uint16_t port, uint32_t other,
                      uint16_t other_port);
-/* Gives a switch an engine, or another one: its ports are those that are connected by now. `may_notify`:
- * its program has digests. False: memory is short. */
+/* Sets or replaces the engine of a switch; its ports are those connected so far. `may_notify`: its program has
+ * digests. False: out of memory. */
 bool virtual_set_engine(struct virtual *v, uint32_t node, struct engine *engine,
                         const struct virtual_calls *calls, bool may_notify);
-/* Has a node run by a partition, with all that it cannot be apart from, unless that may stop the network.
- * Results are the same. */
+/* Assigns a node, and nodes that cannot be separated from it, to a partition, unless they may stop the network.
+ * Results do not change. */
 void virtual_place(struct virtual *v, uint32_t node, uint16_t partition);
 
 struct virtual_partition {
     uint64_t events, sent; /* until now; sent: frames to other partitions */
     uint64_t waited_ns;    /* for other partitions, in real time */
-    uint64_t lookahead_ns; /* how far it may go ahead of others; UINT64_MAX: there is nothing before it */
+    uint64_t lookahead_ns; /* how far it may advance beyond others; UINT64_MAX: not limited */
     uint32_t nodes;
     bool may_stop;         /* switches with digests or a CPU port, hosts with applications: all in one */
 };
-/* A part of the network that has a thread, by its number from 0 on: since the last run. */
+/* The state of a partition, numbered from 0, since the last run. */
 void virtual_partition(const struct virtual *v, uint32_t number, struct virtual_partition *out);
-/* Captures what enters or leaves a switch's port, or what its link loses: `what` is 0, 1, 2. Before
+/* Captures frames received or sent by a switch's port, or lost by its link: `what` is 0, 1, 2. Before
  * virtual_set_engine(). Returns 0, or -1 with errno set. */
 int virtual_capture(struct virtual *v, uint32_t node, uint16_t port, int what, const char *path,
                     uint32_t snaplen);
-/* Looks anew when a switch is due: after its links or queues were changed. */
+/* Recomputes when a switch is due, after its links or queues were changed. */
 void virtual_refresh(struct virtual *v, uint32_t node);
-/* Frames that a port has sent and that did not come out of its link yet, which its engine counts as
- * delivered. */
+/* Frames in flight on a port's link, which its engine counts as delivered. */
 void virtual_flying(const struct virtual *v, uint32_t node, uint16_t port, uint64_t *packets,
                     uint64_t *bytes);
-/* Frames that came to a switch's port and were longer than PACKET_MAX_FRAME: its engine never sees them. */
+/* Frames received by a switch's port that are longer than PACKET_MAX_FRAME: its engine never sees them. */
 uint64_t virtual_too_long(const struct virtual *v, uint32_t node, uint16_t port);
 
 enum virtual_stop {
-    VIRTUAL_REACHED, /* all events up to until_ns are done; now is until_ns, or (UINT64_MAX) the last */
-    VIRTUAL_CONTROL, /* a switch has something for its controller: virtual_control_next() */
-    VIRTUAL_PAUSED,  /* after max_events, on several threads about; threads are not all at the same time
-                        then: only virtual_place() and virtual_run() may follow */
-    VIRTUAL_SHORT,   /* of packets or of other memory: something was lost, results would be wrong */
-    VIRTUAL_INBOX    /* something came for an application: virtual_inbox_next() */
+    VIRTUAL_REACHED, /* all events up to until_ns are processed; the time is until_ns, or (UINT64_MAX) that of
+                      * the last event */
+    VIRTUAL_CONTROL, /* a switch has messages for its controller: virtual_control_next() */
+    VIRTUAL_PAUSED,  /* after max_events (on several threads, approximately); threads are then at different
+                      * times: only virtual_place() and virtual_run() may follow */
+    VIRTUAL_SHORT,   /* of packets or other memory: data were lost, so results would be wrong */
+    VIRTUAL_INBOX    /* an application has received packets: virtual_inbox_next() */
 };
 enum virtual_stop virtual_run(struct virtual *v, uint64_t until_ns, uint64_t max_events);
-/* Events since the beginning: frames that arrived or were sent, and switches that went on. */
+/* Events since the start: frames that arrived or were sent, and switches that were woken. */
 uint64_t virtual_events(const struct virtual *v);
-/* Those of them that were done while all threads ran: what takes longer so is done by one thread. */
+/* The events processed while all threads ran; one thread processes the others. */
 uint64_t virtual_at_once(const struct virtual *v);
 /* When the next event is due; UINT64_MAX: never. */
 uint64_t virtual_next(struct virtual *v);
 
 /* --- the control plane ------------------------------------------------------------------------ */
 
-/* Takes the next switch that has digests or frames for its controller; VIRTUAL_NONE: no more. */
+/* Returns the next switch with digests or frames for its controller; VIRTUAL_NONE: no more. */
 uint32_t virtual_control_next(struct virtual *v);
 /* Copies the next frame for a switch's controller into `room`, of PACKET_ROOM + PACKET_MAX_FRAME
  * bytes; returns its length, or 0. */
 uint32_t virtual_cpu_read(struct virtual *v, uint32_t node, uint8_t *room);
-/* A frame from the controller; -1: longer than PACKET_MAX_FRAME, or no memory. */
+/* Sends a frame from the controller; -1: longer than PACKET_MAX_FRAME, or out of memory. */
 int virtual_cpu_write(struct virtual *v, uint32_t node, const uint8_t *frame, uint32_t length);
 
 /* --- hosts ------------------------------------------------------------------------------------ */
@@ -109,11 +107,11 @@ struct virtual_host_counters {
     uint64_t other_addresses;  /* not for this host's MAC or IP address */
     uint64_t header_errors;    /* ARP, and IPv4 headers: malformed, or with a wrong checksum */
     uint64_t checksum_errors;  /* UDP, TCP or ICMP: a wrong checksum or length */
-    uint64_t unclaimed;        /* for a protocol or port that nobody listens to */
+    uint64_t unclaimed;        /* for a protocol or port without a listener */
 };
 void virtual_host_counters(struct virtual *v, uint32_t node, struct virtual_host_counters *out);
-/* Copies the first frame that a host counted in header_errors or checksum_errors into `room`, of
- * PACKET_ROOM + PACKET_MAX_FRAME bytes. Returns its length, or 0: there is none. */
+/* Copies the first frame that a host counted in header_errors or checksum_errors into `room`, of PACKET_ROOM +
+ * PACKET_MAX_FRAME bytes. Returns its length, or 0 if there is none. */
 uint32_t virtual_first_malformed(const struct virtual *v, uint32_t node, uint64_t *time_ns,
                                  uint8_t *room);
 
@@ -126,7 +124,7 @@ struct virtual_flow_config {
     double rate_pps;        /* datagram i is due at start_ns + i / rate; or: */
     const uint64_t *due_ns; /* ... at start_ns + due_ns[i], ascending (copied); or NULL */
 };
-/* A flow's number, or VIRTUAL_NONE: no memory, or another flow has this port of the host. */
+/* Returns a flow's number, or VIRTUAL_NONE: out of memory, or another flow uses this port of the host. */
 uint32_t virtual_add_flow(struct virtual *v, const struct virtual_flow_config *config);
 
 struct virtual_sent {
@@ -143,11 +141,11 @@ struct virtual_flow_result {
 };
 /* False: memory is, or was, short. */
 bool virtual_flow_result(struct virtual *v, uint32_t flow, struct virtual_flow_result *out);
-/* Ends a flow, and frees its port and its records. */
+/* Ends a flow and frees its port and its records. */
 void virtual_remove_flow(struct virtual *v, uint32_t flow);
 
-/* Sends frames from a host as they are, each at its time (ascending; none before now); frames lie
- * one after the other in `bytes`. False: no memory, or a frame is longer than PACKET_MAX_FRAME. */
+/* Sends unmodified frames from a host, each at its time (ascending; not before now); `bytes` has the
+ * concatenated frames. False: out of memory, or a frame is longer than PACKET_MAX_FRAME. */
 bool virtual_send_frames(struct virtual *v, uint32_t node, uint64_t count, const uint64_t *time_ns,
                          const uint32_t *length, const uint8_t *bytes);
 
@@ -164,10 +162,10 @@ struct virtual_tcp_config {
     bool has_ecn;
     uint64_t bytes, duration_ns; /* one is 0, and the other ends the flow */
     uint64_t start_ns;
-    double rate_bps; /* at which the application writes; 0: as fast as TCP takes it */
-    uint64_t on_ns, off_ns; /* it writes, and does not, in turns; 0: it always does */
-    uint64_t request_bytes, response_bytes, think_ns; /* `bytes` are requests, each of which waits for
-                                                       * the last one's answer; 0: they do not */
+    double rate_bps; /* of the application; 0: unlimited */
+    uint64_t on_ns, off_ns; /* alternating times with and without writes; 0: always writes */
+    uint64_t request_bytes, response_bytes, think_ns; /* `bytes` are requests, each of which waits for the
+                                                       * previous response; 0: none */
 };
 struct virtual_tcp_progress {
     uint64_t time_ns, written, acknowledged; /* bytes */
@@ -178,10 +176,10 @@ struct virtual_tcp_received {
     uint64_t time_ns, bytes; /* in all until then */
 };
 struct virtual_tcp_answer {
-    uint64_t asked_ns, answered_ns; /* the request was written; all of the answer had come */
+    uint64_t asked_ns, answered_ns; /* the request was written; the response was complete */
 };
 struct virtual_tcp_result {
-    const struct virtual_tcp_progress *progress; /* every 10 ms, and when all was acknowledged */
+    const struct virtual_tcp_progress *progress; /* every 10 ms, and when all data were acknowledged */
     const struct virtual_tcp_received *received;
     const struct virtual_tcp_answer *answers; /* all valid until the next event */
     uint32_t progress_count, received_count, answers_count;
@@ -190,26 +188,26 @@ struct virtual_tcp_result {
     bool has_failed;        /* no connection, no progress for ten seconds, or reset */
     bool was_reset;         /* refused or ended by a RST */
 };
-/* A connection's number, or VIRTUAL_NONE: no memory, or it is there already. */
+/* Returns a connection's number, or VIRTUAL_NONE: out of memory, or it exists already. */
 uint32_t virtual_add_tcp(struct virtual *v, const struct virtual_tcp_config *config);
 /* False: memory is, or was, short. */
 bool virtual_tcp_result(struct virtual *v, uint32_t connection, struct virtual_tcp_result *out);
-/* Ends a connection at once, and frees its ports and its records. */
+/* Ends a connection immediately and frees its ports and its records. */
 void virtual_remove_tcp(struct virtual *v, uint32_t connection);
 
 /* --- applications at hosts -------------------------------------------------------------------- */
 
-/* Opens an inbox for the datagrams to a UDP port of a host, or for all frames that come to it, which
- * then answers nothing any more. VIRTUAL_NONE: it is taken, or memory is short. */
+/* Opens an inbox for the datagrams to a UDP port of a host, or for all frames to it; then it answers nothing
+ * itself. VIRTUAL_NONE: it is in use, or out of memory. */
 uint32_t virtual_open_udp(struct virtual *v, uint32_t node, uint16_t port);
 uint32_t virtual_open_frames(struct virtual *v, uint32_t node);
-/* The next inbox that was empty and is no longer; VIRTUAL_NONE: no more. */
+/* Returns the next inbox that became nonempty; VIRTUAL_NONE: no more. */
 uint32_t virtual_inbox_next(struct virtual *v);
-/* Empties an inbox; returns how many were in it. They are valid until the next event; `bytes` are
- * those of all, one after the other. */
+/* Empties an inbox; returns the number of records. They are valid until the next event; `bytes` has their
+ * concatenated bytes. */
 uint32_t virtual_inbox_take(struct virtual *v, uint32_t inbox,
                             const struct arrival_record **records, const uint8_t **bytes);
-/* Sends a frame from a host, now. False: no memory, or it is longer than PACKET_MAX_FRAME. */
+/* Sends a frame from a host now. False: out of memory, or it is longer than PACKET_MAX_FRAME. */
 bool virtual_send_frame(struct virtual *v, uint32_t node, const uint8_t *frame, uint32_t length);
 /* The same with a UDP datagram; addresses in network byte order. `tos`: DSCP << 2 | ECN (RFC 3168). */
 bool virtual_send_datagram(struct virtual *v, uint32_t node, const uint8_t mac[6], uint32_t address,

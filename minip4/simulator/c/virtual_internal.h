@@ -1,4 +1,4 @@
-/* The structures that the source files of the virtual network share. */
+/* Structures shared by the source files of the virtual network. */
 #ifndef MINIP4_VIRTUAL_INTERNAL_H
 #define MINIP4_VIRTUAL_INTERNAL_H
 
@@ -16,24 +16,24 @@ struct threads;
 struct connection;
 struct tcp;
 
-/* What is plugged in at one port of a node. */
+/* The wire at a port of a node. */
 struct wire {
     struct node *to; /* NULL: nothing */
     uint16_t to_port;
     uint16_t partition; /* that of `to`, which is not to be touched yet: its number */
 };
 
-/* What few frames need of a switch's port. */
+/* Rarely used data of a switch's port. */
 struct port {
     struct capture *captured[3]; /* in, out, lost; each or NULL */
-    uint64_t too_long;           /* frames that came and were longer than PACKET_MAX_FRAME */
+    uint64_t too_long;           /* received frames longer than PACKET_MAX_FRAME */
 };
 
 struct fifo {
     struct packet *first, **end;
 };
 
-/* A flow's end, as far as each datagram needs it; or an application's port, whose inbox is `flow`. */
+/* The receiver of a flow, as far as each datagram needs it; or an application's port with the inbox `flow`. */
 struct listener {
     uint32_t flow; /* its number + 1; 0: none */
     uint16_t port, id;
@@ -42,7 +42,7 @@ struct listener {
     bool is_application;
 };
 
-/* Bytes of a frame's header, and of a VLAN tag, for which interfaces leave room beyond their MTU. */
+/* Bytes of a frame's header and a VLAN tag, which interfaces accept beyond their MTU. */
 enum { ETHERNET_AND_TAG = 14 + 4 };
 
 struct host {
@@ -53,7 +53,7 @@ struct host {
     uint8_t mac[6];
     uint32_t listener_count;
     uint32_t frames; /* the inbox, + 1, that gets all frames; 0: none */
-    bool has_application; /* or had one: what comes here may stop the network */
+    bool has_application; /* or had one: frames received here may stop the network */
     uint32_t longest_frame; /* bytes, that it takes */
     struct virtual_host_counters counters;
     uint8_t *malformed; /* the first frame of header_errors and checksum_errors; NULL: none */
@@ -64,22 +64,22 @@ struct host {
 struct switching {
     struct engine *engine;
     const struct virtual_calls *calls;
-    uint64_t queued_ns;  /* the earliest time for which it stands in the queue `wakes` */
+    uint64_t queued_ns;  /* the earliest time of its entry in the queue `wakes` */
     uint16_t cpu_port;
     bool may_notify;     /* its program has digests */
-    bool wants_control;  /* is in the list of those that have something for the controller */
+    bool wants_control;  /* is in the list of switches with messages for the controller */
     struct fifo to_cpu;
     struct node *next_control;
 };
 
-/* What each packet needs of a switch lies in the first cache line. */
+/* Data that each packet needs are in the first cache line. */
 struct node {
     struct partition *partition;
     struct wire *wire; /* of each port */
     uint16_t ports; /* room of `wire` and `port` */
     bool is_host, is_captured;
     uint32_t number;
-    uint32_t load; /* frames that came here of late, and that its sources sent */
+    uint32_t load; /* recently received frames, and frames sent by its sources */
     uint16_t place; /* the partition that it is to be in; UINT16_MAX: any */
     union {
         struct host host;
@@ -88,19 +88,18 @@ struct node {
     struct port *port; /* of each */
 };
 
-/* A frame that arrives at a node; of a controller's own switch at port TO_CONTROLLER. */
+/* A frame that arrives at a node; frames of the controller arrive at port TO_CONTROLLER of its switch. */
 struct arrival {
     struct packet *packet;
     struct node *to;
     uint64_t sent_ns;
     uint16_t port;
-    uint8_t fetched; /* steps in which its memory was brought into the cache */
-    uint32_t order;  /* of those that came while nothing ran, for what is due at once */
+    uint8_t fetched; /* prefetch steps done */
+    uint32_t order;  /* of frames added while no thread ran, for immediate events */
 };
 
-/* Frames on their way, in the order in which they will arrive: at the same time those that were sent
- * first, then by the number of the node to which they come, and by its port. So the order does not
- * depend on how the network is cut into partitions. */
+/* Frames in flight in the order of arrival; at the same time in the order of sending, then by the number of the
+ * destination node and its port. So the order does not depend on the partitions. */
 struct flights {
     struct events events; /* `what` is a place in `flight`; `order` counts what this partition sent */
     struct arrival *flight;
@@ -110,17 +109,17 @@ struct flights {
 
 enum { TO_CONTROLLER = VIRTUAL_NO_CPU };
 
-/* What a host sends by itself: a flow of datagrams, or frames as they are. In two cache lines all
- * that a short datagram needs. */
+/* A source of packets at a host: a flow of datagrams, or unmodified frames. Two cache lines have all data for a
+ * short datagram. */
 enum { HEADERS = 14 + 20 + 8, HEAD = 64, TRAIL_HOPS = CACHE_LINE / sizeof(uint16_t) };
 
-/* The ports by which a source's last packet left the switches on its way: the next probably goes the same
- * way, so what it needs there can be fetched. */
+/* The egress ports of a source's last packet at the switches on its path: the next packet probably takes the
+ * same path, so its data can be prefetched. */
 struct trail {
     uint16_t port[TRAIL_HOPS];
 };
 
-/* Frames as they are: times, lengths and bytes, each in an array of its own. */
+/* Unmodified frames: arrays of times, lengths and bytes. */
 struct frames {
     uint64_t *time_ns;
     uint32_t *length;
@@ -141,34 +140,34 @@ struct source {
     uint8_t head[HEAD]; /* its beginning; zeros follow */
 };
 
-/* What is kept of a flow beside its source. */
+/* Data of a flow that are not in its source. */
 struct flow {
     struct virtual_flow_config config;
     uint64_t added_ns;
-    struct virtual_sent *sent; /* made when it is asked for: a flow always keeps its schedule */
+    struct virtual_sent *sent; /* created on request: a flow always keeps its schedule */
     struct virtual_received *received;
     uint64_t received_room;
     struct virtual_flow_result result;
 };
 
-/* A datagram that arrived: kept in the order of arrival, so that a thousand flows touch as little
- * memory as one; sorted by flow when that is asked for. */
+/* A received datagram: stored in the order of arrival, so that a thousand flows access as little memory as one;
+ * sorted by flow on request. */
 struct reception {
     uint64_t sequence, sent_ns, received_ns;
     uint32_t flow;
 };
 
-/* A block is a huge page: the first touch of a small one, of each 128 datagrams, costs a page fault.
- * When all blocks are full, 128 MB, they are sorted. */
+/* A block is a huge page, since small pages cost a page fault per 128 datagrams. When all blocks (128 MB) are
+ * full, they are sorted. */
 enum { RECEPTION_BLOCK = 1 << 16, RECEPTION_BLOCKS = 64 };
 
-/* A list: what the engines of each program share. */
+/* A list of the shared data of each program's engines. */
 struct program_calls {
     struct program_calls *next;
     struct virtual_calls calls;
 };
 
-/* Where an event stands in the order of all events of a network, whatever its partition. */
+/* The position of an event in the order of all events of a network, independent of partitions. */
 struct moment {
     uint64_t time_ns, sent_ns;
     uint64_t number; /* of a node and its port, a switch, a source, or an end of a connection */
@@ -184,7 +183,7 @@ static inline bool moment_is_before(const struct moment *a, const struct moment 
     return a->sent_ns != b->sent_ns ? a->sent_ns < b->sent_ns : a->number < b->number;
 }
 
-/* Of a partition in a run: how often it found nothing to do, and since when (0: not for long). */
+/* How often a partition found no work in a run, and since when (0: not for long). */
 struct wait {
     uint64_t since_ns;
     uint64_t before_ns; /* the partition's waited_ns when the run began */
@@ -192,14 +191,14 @@ struct wait {
     bool is_done; /* with its part of the run */
 };
 
-/* What one thread runs: nodes, and all that is due at them. */
+/* The part of one thread: nodes and their events. */
 struct partition {
     struct virtual *v;
     uint64_t now_ns, event_count;
     struct packet_pool *pool;
     uint16_t number;
-    bool is_short; /* of memory: something was lost, and the run is over */
-    bool may_stop; /* a controller or an application may be told of something here */
+    bool is_short; /* of memory: data were lost, and the run ends */
+    bool may_stop; /* a controller or an application may be notified here */
     /* Events, by kind: at the same time the earlier kind comes first. */
     struct flights flights; /* frames that come out of a link */
     struct events wakes;    /* switches with work; `what` is a node, which may not be due any more */
@@ -207,17 +206,17 @@ struct partition {
     struct events timers;   /* `what` is the number of a TCP connection's end: see tcp_woken() */
     struct arrival *arrivals; /* of this instant: a ring of a power of two */
     uint32_t arrival_first, arrival_count, arrival_room;
-    uint8_t *source_fetched; /* of each source: as in an arrival, for what it will send next */
+    uint8_t *source_fetched; /* of each source: prefetch steps of its next packet */
     struct trail *trail;     /* of each source, as far as this partition's switches know */
     struct reception *reception[RECEPTION_BLOCKS];
     uint32_t receptions;
-    struct node *first_control, **end_control; /* of all but the first partition what came since the last cut: */
+    struct node *first_control, **end_control; /* of all but the first partition, since the last partitioning: */
     struct inbox *first_inbox, **end_inbox;    /* it stops the network after the next one */
-    struct moment moment; /* of the event that is done, or was last; only where it may stop */
+    struct moment moment; /* of the current or last event; only if it may stop */
     uint64_t last;        /* the event_count at which a run ends */
     struct wait wait;
     uint64_t waited_ns;   /* for other partitions, in real time */
-    uint64_t events_before; /* event_count when the network was last cut */
+    uint64_t events_before; /* event_count at the last partitioning */
     uint32_t nodes;
     /* What other threads read, too. */
     _Alignas(CACHE_LINE) _Atomic uint64_t clock_ns; /* all before it is done */
@@ -253,17 +252,17 @@ struct virtual {
 };
 
 /* virtual.c */
-/* Makes room for one more item in an array that doubles; false: no memory. */
+/* Makes room for one more item in an array by doubling; false: out of memory. */
 bool virtual_room(void *array, uint32_t count, uint32_t *room, size_t size);
 /* Whether a partition is short of memory. */
 bool virtual_is_short(const struct virtual *v);
 
 /* partition.c */
-/* NULL: memory is short. */
+/* NULL: out of memory. */
 struct partition *partition_create(struct virtual *v, uint16_t number);
-/* That of the first event that is due; its time is UINT64_MAX when there is none. */
+/* The moment of the first event; its time is UINT64_MAX if there is none. */
 struct moment partition_moment(struct partition *p);
-/* VIRTUAL_CONTROL or VIRTUAL_INBOX: somebody is to be told of something. Else VIRTUAL_REACHED. */
+/* VIRTUAL_CONTROL or VIRTUAL_INBOX: a controller or application must be notified. Else VIRTUAL_REACHED. */
 static inline enum virtual_stop partition_stop(const struct partition *p)
 {
     if (p->first_control && !p->number)
@@ -276,7 +275,7 @@ void partition_free(struct partition *p);
 bool flights_make_room(struct flights *flights);
 void flights_free(struct flights *flights);
 
-/* Both here, since each hop does them. False: memory is short, and the packet is still its owner's. */
+/* Both are inline, since each hop uses them. False: out of memory; the caller still owns the packet. */
 static inline bool flights_add(struct flights *flights, const struct arrival *arrival, uint64_t due_ns)
 {
     if (flights->count == flights->room && !flights_make_room(flights))
@@ -299,10 +298,9 @@ static inline struct arrival flights_take(struct flights *flights)
 }
 
 /* loop.c */
-/* Hands a frame to whatever is plugged in at a port, at `due_ns`, which is not before now; owns the
- * packet. */
+/* Sends a frame to the peer of a port, at `due_ns`, which is not before now; owns the packet. */
 void virtual_put_on_wire(struct node *from, uint16_t port, struct packet *packet, uint64_t due_ns);
-/* Has a frame arrive at a node of a partition, at `due_ns` or now. False: memory is short. */
+/* Schedules the arrival of a frame at a node of a partition, at `due_ns` or now. False: out of memory. */
 bool partition_put(struct partition *p, const struct arrival *arrival, uint64_t due_ns);
 /* Takes the first frame that arrives now. */
 static inline struct arrival partition_take_arrival(struct partition *p)
@@ -315,35 +313,35 @@ static inline struct arrival partition_take_arrival(struct partition *p)
 
 /* Brings a frame in at once. */
 void virtual_arrive(struct partition *p, const struct arrival *arrival);
-/* Does what is due up to `until_ns`; ends sooner when event_count is `last`, and where the network is to
- * stop. */
+/* Processes events up to `until_ns`; ends sooner if event_count is `last`, or if the network must stop. */
 enum virtual_stop partition_run(struct partition *p, uint64_t until_ns, uint64_t last);
 /* When a partition's next event is due; UINT64_MAX: never. */
 uint64_t partition_next_ns(struct partition *p);
 
 /* cut.c */
-/* Cuts the network anew, while nothing runs. False: memory is short. */
+/* Partitions the network again, while no thread runs. False: out of memory. */
 bool virtual_cut(struct virtual *v);
-/* Whether a node's links have become shorter than the network's cut allows. */
+/* Whether a node's links have become shorter than the partitioning allows. */
 bool virtual_is_nearer(const struct virtual *v, const struct node *node);
-/* Whether partitions had so different numbers of events that another cut is better. */
+/* Whether partitions had such different numbers of events that another partitioning is better. */
 bool virtual_is_uneven(const struct virtual *v);
 
 /* threads.c */
-/* False: memory or threads are short. */
+/* False: out of memory or threads. */
 bool threads_create(struct virtual *v);
 void threads_destroy(struct virtual *v);
-/* Brings partitions that are at different times, after VIRTUAL_PAUSED, to that of the last one: only then
- * may nodes go from one to another. VIRTUAL_REACHED: they are there. */
+/* Advances partitions that are at different times, after VIRTUAL_PAUSED, to the latest one: only then may nodes
+ * move. VIRTUAL_REACHED: done. */
 enum virtual_stop threads_meet(struct virtual *v, uint64_t max_events);
-/* virtual_run() of a network that is cut; VIRTUAL_PAUSED, too, when another cut would be better. */
+/* virtual_run() of a partitioned network; also VIRTUAL_PAUSED if another partitioning would be better. */
 enum virtual_stop threads_run(struct virtual *v, uint64_t until_ns, uint64_t max_events);
 /* source.c */
 /* When a datagram or frame is due. */
 uint64_t source_due_ns(const struct source *source, uint64_t number);
-/* Sends what is due now; returns when it is due again. */
+/* Sends the packets due now; returns the next due time. */
 uint64_t source_wake(struct partition *p, uint32_t number);
-/* Makes room for one more source, and for the trail of packets without: the first one's. False: no memory. */
+/* Makes room for one more source, and for the trail of packets without source, which is the first. False: out of
+ * memory. */
 bool sources_make_room(struct virtual *v);
 void sources_free(struct virtual *v);
 
@@ -351,13 +349,13 @@ void sources_free(struct virtual *v);
 /* A datagram has arrived at a flow's port: `payload` of `length` bytes. */
 void flow_receive(struct partition *p, const struct listener *listener, uint8_t tos,
                   const uint8_t *payload, uint32_t length);
-/* Hands what was noted to the flows, but for those that were removed since. False: no memory. */
+/* Sorts the records into the flows, except those removed since. False: out of memory. */
 bool receptions_sort(struct partition *p);
 /* The same in all partitions. */
 bool virtual_sort(struct virtual *v);
 void receptions_free(struct partition *p);
 
-/* What the headers of a UDP datagram say beside what is always the same. */
+/* The variable fields of the headers of a UDP datagram. */
 struct datagram {
     const struct host *from;
     const uint8_t *to_mac;
@@ -366,26 +364,25 @@ struct datagram {
     uint8_t tos, ttl;
     uint32_t payload; /* bytes */
 };
-/* Writes HEADERS bytes, without the UDP checksum; returns its sum as far as it does not depend on the
- * payload. */
+/* Writes HEADERS bytes without the UDP checksum; returns the part of its sum that does not depend on the payload. */
 uint64_t datagram_head(uint8_t *head, const struct datagram *datagram);
 
 /* application.c */
 enum { MAX_INBOX = 1 << 30 /* bytes */ };
-/* Something comes for an application now: `bytes`, and all else that the record says. */
+/* An application receives `bytes` now, with the data of the record. */
 void inbox_add(struct partition *p, uint32_t number, struct arrival_record record,
                const uint8_t *bytes);
 void inboxes_free(struct virtual *v);
 
 /* host.c */
-/* False: no memory, or the port is taken. */
+/* False: out of memory, or the port is in use. */
 bool host_listen(struct host *host, const struct listener *listener);
 void host_close(struct host *host, uint16_t port);
 void host_receive(struct node *node, struct packet *packet);
 void host_free(struct host *host);
 
 /* tcp.c */
-/* The end of a connection that an event of `timers` is for; NULL: the event is out of date. */
+/* The end of a connection of an event of `timers`; NULL: the event is obsolete. */
 struct tcp *tcp_woken(const struct virtual *v, const struct event *event);
 void tcp_wake(struct tcp *t);
 /* The host of an end by its number; NULL: it was removed. */
@@ -393,7 +390,7 @@ struct node *tcp_host(const struct virtual *v, uint32_t number);
 void connections_free(struct virtual *v);
 
 /* tcp_input.c */
-/* A segment, of an IP packet that is whole, comes to a host. */
+/* A host receives a segment of a complete IP packet. */
 void tcp_receive(struct node *node, const uint8_t *ip, const uint8_t *bytes, uint32_t length);
 
 /* checksum.c */

@@ -1,4 +1,4 @@
-/* Captures: each file has two buffers: the data plane fills one while the writer saves the other. */
+/* Captures: each file has two buffers; the data plane fills one while the writer saves the other. */
 #define _GNU_SOURCE
 #include "capture.h"
 
@@ -41,7 +41,7 @@ struct capture {
     size_t filled;
     uint8_t *saving; /* the writer's while to_save > 0; changes hands under the set's lock */
     size_t to_save;
-    int error; /* errno of the first failed write; nothing more is written then */
+    int error; /* errno of the first failed write; nothing is written afterwards */
     char path[PATH_SIZE];
 };
 

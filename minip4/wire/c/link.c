@@ -1,15 +1,15 @@
-/* The link: a transmitter of one rate, dice, and two delay lines. */
+/* The link: a transmitter with a rate, pseudo-random generators, and two delay lines. */
 #include "link.h"
 
 #include "memory.h"
 
 /* xoshiro256** 1.0 (Blackman and Vigna, "Scrambled linear pseudorandom number generators", 2021):
  * 256 bits of state, passes the known statistical tests, and costs about a nanosecond. */
-struct dice {
+struct rng {
     uint64_t state[4];
 };
 
-/* splitmix64 (Steele, Lea and Flood, 2014) spreads a seed over a dice's state. */
+/* splitmix64 (Steele, Lea and Flood, 2014) spreads a seed over the state of a generator. */
 static uint64_t split_mix(uint64_t *state)
 {
     uint64_t z = *state += 0x9e3779b97f4a7c15;
@@ -23,9 +23,9 @@ static uint64_t rotate_left(uint64_t x, int bits)
     return x << bits | x >> (64 - bits);
 }
 
-static uint64_t roll(struct dice *dice)
+static uint64_t next_random(struct rng *rng)
 {
-    uint64_t *s = dice->state;
+    uint64_t *s = rng->state;
     uint64_t result = rotate_left(s[1] * 5, 7) * 9;
     uint64_t t = s[1] << 17;
     s[2] ^= s[0];
@@ -38,9 +38,9 @@ static uint64_t roll(struct dice *dice)
 }
 
 /* True with the given probability, to within 2^-53. */
-static bool happens(struct dice *dice, double probability)
+static bool happens(struct rng *rng, double probability)
 {
-    return (double)(roll(dice) >> 11) * 0x1p-53 < probability;
+    return (double)(next_random(rng) >> 11) * 0x1p-53 < probability;
 }
 
 /* Frames in flight, ordered by time_ns. */
@@ -53,22 +53,22 @@ struct link_rest {
     link_deliver_fn deliver;
     link_drop_fn drop;
     void *user;
-    /* Held-back frames have a line of their own: all are held back for the same time, so each line
-     * stays in order by itself, and no line needs sorting. */
+    /* Held-back frames have a separate line: all are held back for the same time, so each line stays in order
+     * and needs no sorting. */
     struct delay_line straight, held_back;
     uint64_t last_held_ns;             /* as last_due_ns, of those held back */
-    struct dice loss, jitter, reorder; /* apart, so that jitter does not change which are lost */
+    struct rng loss, jitter, reorder; /* separate: jitter does not change which frames are lost */
     struct link_config config;
     struct link_counters counters; /* in part only as link_counters() last saw them */
 };
 
-static void seed_dice(struct link *link)
+static void seed_rngs(struct link *link)
 {
     uint64_t state = link->rest->config.seed;
-    struct dice *dice[] = {&link->rest->loss, &link->rest->jitter, &link->rest->reorder};
+    struct rng *rngs[] = {&link->rest->loss, &link->rest->jitter, &link->rest->reorder};
     for (int i = 0; i < 3; i++)
         for (int word = 0; word < 4; word++)
-            dice[i]->state[word] = split_mix(&state);
+            rngs[i]->state[word] = split_mix(&state);
 }
 
 static void set_config(struct link *link, const struct link_config *config)
@@ -77,7 +77,7 @@ static void set_config(struct link *link, const struct link_config *config)
     link->rate_bps = config->rate_bps;
     link->delay_ns = config->delay_ns;
     link->wire_remainder = 0; /* it is in units of the rate */
-    link->has_dice = config->loss > 0 || config->jitter_ns || config->reorder > 0;
+    link->is_random = config->loss > 0 || config->jitter_ns || config->reorder > 0;
 }
 
 bool link_open(struct link *link, const struct link_config *config, struct packet_pool *pool,
@@ -89,7 +89,7 @@ bool link_open(struct link *link, const struct link_config *config, struct packe
     *link = (struct link){.rest = rest};
     *rest = (struct link_rest){.pool = pool, .deliver = deliver, .drop = drop, .user = user};
     set_config(link, config);
-    seed_dice(link);
+    seed_rngs(link);
     return true;
 }
 
@@ -134,7 +134,7 @@ void link_configure(struct link *link, const struct link_config *config)
     bool reseed = config->seed != link->rest->config.seed;
     set_config(link, config);
     if (reseed)
-        seed_dice(link);
+        seed_rngs(link);
 }
 
 uint64_t link_free_at(const struct link *link)
@@ -165,7 +165,7 @@ const struct link_counters *link_counters(struct link *link)
     return counters;
 }
 
-/* Puts the frame on the wire; returns when its last bit has left. */
+/* Transmits the frame; returns when its last bit has left. */
 static uint64_t transmit(struct link *link, uint32_t length, uint64_t now_ns)
 {
     uint64_t rate_bps = link->rate_bps;
@@ -185,7 +185,7 @@ static uint64_t propagation_ns(struct link *link)
     uint64_t jitter_ns = link->rest->config.jitter_ns;
     if (!jitter_ns)
         return link->delay_ns;
-    uint64_t delay_ns = link->delay_ns + roll(&link->rest->jitter) % (2 * jitter_ns + 1);
+    uint64_t delay_ns = link->delay_ns + next_random(&link->rest->jitter) % (2 * jitter_ns + 1);
     return delay_ns > jitter_ns ? delay_ns - jitter_ns : 0;
 }
 
@@ -198,13 +198,13 @@ static void lose(struct link *link, struct packet *packet, uint64_t now_ns)
     packet_give(link->rest->pool, packet);
 }
 
-/* Sends a frame: true, with its due time in packet->time_ns, and whether it was held back; false
- * when it was lost, and is gone. */
+/* Sends a frame: true, with its due time in packet->time_ns and whether it was held back; false if it was lost
+ * and freed. */
 static bool pass(struct link *link, struct packet *packet, uint64_t now_ns, bool *is_held_back)
 {
     uint64_t due_ns = transmit(link, packet->length, now_ns) + link->delay_ns;
     *is_held_back = false;
-    if (link->has_dice) {
+    if (link->is_random) {
         if (happens(&link->rest->loss, link->rest->config.loss)) {
             lose(link, packet, now_ns);
             return false;
@@ -241,7 +241,7 @@ void link_send(struct link *link, struct packet *packet, uint64_t now_ns)
     line->last = packet;
 }
 
-/* The line whose first frame is due first; NULL: nothing is in flight. */
+/* The line whose first frame is due first; NULL: no frame is in flight. */
 static struct delay_line *next_line(struct link *link)
 {
     struct packet *straight = link->rest->straight.first, *held_back = link->rest->held_back.first;

@@ -1,5 +1,5 @@
-/* Memory by size classes: regions on huge pages are handed out from their start, and what is given
- * back waits in the list of its class. */
+/* Memory by size classes: regions on huge pages are allocated from their start; freed blocks wait in the list of
+ * their class. */
 #define _GNU_SOURCE
 #include "memory.h"
 
@@ -10,8 +10,8 @@
 #include <sys/mman.h>
 
 #define HUGE_PAGE ((size_t)2 << 20)
-#define REGION (32 * HUGE_PAGE)   /* of addresses: only what is touched becomes memory */
-#define LARGEST (2 * HUGE_PAGE)   /* what is larger comes from malloc() */
+#define REGION (32 * HUGE_PAGE)   /* address space: only accessed pages use memory */
+#define LARGEST (2 * HUGE_PAGE)   /* larger blocks come from malloc() */
 
 enum { FINE = 64, STEPS = 4, CLASSES = FINE + STEPS * 10 }; /* 2^6 to 2^16 cache lines */
 
@@ -57,7 +57,7 @@ static const size_t largest = 0;
 static const size_t largest = LARGEST;
 #endif
 
-/* What is left of the region before is lost: less than LARGEST. */
+/* The rest of the previous region, less than LARGEST, is lost. */
 static void *from_region(size_t size)
 {
     if ((size_t)(fresh_end - fresh) < size) {
@@ -72,7 +72,7 @@ static void *from_region(size_t size)
         regions = region;
         fresh = (uint8_t *)(((uintptr_t)start + HUGE_PAGE - 1) & ~(uintptr_t)(HUGE_PAGE - 1));
         fresh_end = fresh + REGION;
-        madvise(fresh, REGION, MADV_HUGEPAGE); /* a kernel without them says no: small pages, then */
+        madvise(fresh, REGION, MADV_HUGEPAGE); /* fails on kernels without huge pages: small pages are used then */
     }
     fresh += size;
     return fresh - size;
@@ -117,7 +117,7 @@ void *memory_resize(void *start, size_t old_size, size_t size)
     return moved;
 }
 
-/* Not calloc(): that clears, and so touches, what was in use before. */
+/* Not calloc(), which clears and thereby touches recycled memory. */
 void *memory_take_sparse(size_t size)
 {
     void *start = mmap(NULL, size, PROT_READ | PROT_WRITE,
@@ -129,7 +129,7 @@ void *memory_reserve(size_t size)
 {
     void *start = memory_take_sparse(size);
     if (start)
-        madvise(start, size, MADV_HUGEPAGE); /* a kernel without them says no: small pages, then */
+        madvise(start, size, MADV_HUGEPAGE); /* fails on kernels without huge pages: small pages are used then */
     return start;
 }
 

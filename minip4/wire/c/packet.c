@@ -1,4 +1,4 @@
-/* The packet pool: packets come from slabs, and those given back are used first, still warm. */
+/* The packet pool: packets come from slabs; returned packets are used first, since they are cached. */
 #include "packet.h"
 
 #include <stdatomic.h>
@@ -19,7 +19,7 @@ enum {
     ALIGNMENT = 16,
     GUARD = 64,          /* between the parts of a slot; poisoned where AddressSanitizer watches */
     SLAB_PACKETS = 64,   /* some 700 KB of addresses, of which only the touched pages cost memory */
-    MAX_PACKETS = 1 << 16 /* half a second of link at 130,000 packets a second */
+    MAX_PACKETS = 1 << 16 /* half a second of link delay at 130,000 packets/s */
 };
 
 /* Packets that are allocated together. */
@@ -39,7 +39,7 @@ struct packet_pool {
     struct packet_pool *first;   /* of those that share a limit; often the pool itself */
     _Atomic uint64_t packets;    /* in use, or to be used: the first pool's count */
     uint64_t max_packets;        /* likewise */
-    bool *is_short;   /* NULL: nobody wants to know */
+    bool *is_short;   /* NULL: not reported */
     unsigned fresh;   /* slots of the newest slab that were never handed out */
     struct slab *newest;
 };
@@ -76,7 +76,7 @@ struct packet_pool *packet_pool_another(struct packet_pool *pool)
     return other;
 }
 
-/* Puts what waits to be used out of use, since it is too small. */
+/* Retires unused packets, since they are too small. */
 static void widen(struct packet_pool *pool, uint32_t phv_size)
 {
     pool->first->packets -= pool->fresh;
@@ -93,7 +93,7 @@ void packet_pool_widen(struct packet_pool *pool, uint32_t phv_size)
 {
     if (phv_size <= pool->phv_size)
         return;
-    /* By doubling, once there are packets: so that few generations of them go out of use. */
+    /* Doubles once there are packets, so that only few generations are retired. */
     if (pool->newest && phv_size < 2 * pool->phv_size)
         phv_size = (uint32_t)(2 * pool->phv_size);
     widen(pool, phv_size);
@@ -136,8 +136,7 @@ static bool reserve_slab(struct packet_pool *first)
     return false;
 }
 
-/* The next slot that was never used, or NULL. Slots are not linked up beforehand: that would touch,
- * and so allocate, every page of the slab. */
+/* The next unused slot, or NULL. Slots are not linked beforehand: this would allocate every page of the slab. */
 static struct packet *fresh_packet(struct packet_pool *pool)
 {
     if (!pool->fresh) {

@@ -162,7 +162,7 @@ def test_the_store_is_its_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("copies", [1, 2, 4])
 def test_random_keys_are_answered_as_theory_says(copies: int) -> None:
-    """100,000 reports with 8 bits of checksum: a small version of benchmarks/dta_stores.py."""
+    """100,000 reports, with 8 bits of checksum: a small benchmarks/speed/dta_stores.py."""
     keys, data = random_words(100_000, 4, copies), random_words(100_000, 1, 9)
     store = store_of(count=1 << 18, checksum_bits=8)
     store.write(keys, data, copies)

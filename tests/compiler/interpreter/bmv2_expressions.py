@@ -15,7 +15,7 @@ class ParserError(Exception):
 
 
 def is_access(e: Json) -> bool:
-    """A field of a header that is told by an expression."""
+    """A field of a header that an expression selects."""
     while e["type"] == "expression" and "op" not in e["value"]:
         e = e["value"]
     return e["type"] == "expression" and e["value"]["op"] == "access_field"

@@ -1,7 +1,7 @@
 """The way of a packet through simple_switch, around the interpreter of BMv2 JSON.
 
 Parse, ingress, then clone, resubmit, multicast, drop or unicast; egress, then clone, drop, deparse,
-recirculate. No queues, no clock: metadata that tells of these is not set.
+recirculate. No queues, no clock: the related metadata are not set.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Switch(Interpreter):
             self.enqueue(self.read("standard_metadata", "egress_spec"))
 
     def clone_ingress(self, session: int, fields: int, port: int) -> None:
-        """The frame as it came in, parsed anew."""
+        """The received frame, parsed again."""
         original, payload = self.parsed, self.payload
         kept = {name: original.values[name] for name in self.fields_of_list(fields)}
         self.clear()

@@ -123,7 +123,7 @@ CASES = {
         },
         [("ee0102037f00000004", "0102037f00000004")],
     ),
-    "parser variables start anew": (
+    "parser variables are reset": (
         {
             "parser_locals": "bit<8> n = 3;",
             "states": "state start { packet.extract(h.d); h.d.a = n; n = 5; transition accept; }",

@@ -41,15 +41,15 @@ REFUSED = {
             "ingress": "if (h.d.b == 1) { if (t.apply().hit) { h.d.b = 0; } }"
             " else { switch (t.apply().action_run) { a: { h.d.c = 1; } none: { h.d.c = 2; } } }",
         },
-        "for action_run in another",
+        "action_run in another",
     ),
-    "mask that is no prefix": (
+    "mask that is not a prefix": (
         {
             "locals": ACTION + "table t { key = { h.d.a : lpm; } actions = { none; }"
             " default_action = none(); const entries = { 1 &&& 5 : none(); } }",
             "ingress": "t.apply();",
         },
-        "is no prefix",
+        "is not a prefix",
     ),
     "a counter attached twice": (
         {
@@ -112,7 +112,7 @@ REFUSED = {
             "states": "state start { packet.extract(h.items.next);"
             " transition select(h.items.next.v) { default: accept; } }"
         },
-        ".next is not there yet",
+        ".next can only be extracted",
     ),
     "packet length": (
         {

@@ -219,7 +219,7 @@ WRONG_ANNOTATIONS = {
             "locals": "action a(id_t x) { } table t { actions = { a; NoAction; } }",
             "ingress": "t.apply();",
         },
-        "0 is no width",
+        "0 is not a valid width",
     ),
     "number of more than 64 bits": (
         {
@@ -234,7 +234,7 @@ WRONG_ANNOTATIONS = {
             " table t { actions = { a; NoAction; } }",
             "ingress": "t.apply();",
         },
-        r"@id\(0\) is no id",
+        r"@id\(0\) is not a valid id",
     ),
 }
 

@@ -71,7 +71,7 @@ LONG_STRINGS = {
 
 @pytest.mark.parametrize("name", LONG_STRINGS)
 def test_strings_that_span_lines(tmp_path: Path, name: str) -> None:
-    """As GNU cpp leaves them to p4c: each was held against it."""
+    """The same as GNU cpp's output to p4c; each case was compared with it."""
     source, expected = LONG_STRINGS[name]
     assert " ".join(texts(tmp_path, source)) == expected
 
@@ -165,7 +165,7 @@ ERRORS = [
     ("#include nowhere", "1:1: error: bad #include"),
     ('#include "test.p4"', "#include is nested too deeply"),
     ("#define F(x) x\nF(1, 2)", "2:1: error: macro F takes 1 argument(s), 2 given"),
-    ("#define F(x) x\nF(1", "2:1: error: the arguments of macro F have no ')'"),
+    ("#define F(x) x\nF(1", "2:1: error: the arguments of macro F have no closing ')'"),
     ("#define", "1:1: error: #define without a name"),
     ("#define F(a b) a", "1:1: error: bad macro parameters"),
     ("#ifdef\n#endif", "1:1: error: #ifdef without a name"),
@@ -181,7 +181,7 @@ def test_mistakes_are_located(tmp_path: Path, source: str, message: str) -> None
 
 def test_a_macro_that_grows_without_end_is_refused(tmp_path: Path) -> None:
     doubling = "\n".join(f"#define A{i} A{i + 1} A{i + 1}" for i in range(40))
-    with pytest.raises(P4Error, match="expands without end"):
+    with pytest.raises(P4Error, match="expands endlessly"):
         texts(tmp_path, doubling + "\nA0")
 
 

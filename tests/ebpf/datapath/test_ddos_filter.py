@@ -95,7 +95,7 @@ def random_rule(rng: random.Random) -> Rule:
 
 
 def check(filter_: Filter, rules: list[Rule], frame: bytes, hits: Hits) -> str:
-    """Run a frame; what became of it, which the model says as well. Its rule's hit is added."""
+    """Run a frame; return its outcome, which must equal the model's, and count the rule's hit."""
     packet = parse(frame)
     before = filter_.counts()
     verdict = run(filter_.program, frame).verdict
@@ -158,7 +158,7 @@ def test_a_rule_keeps_its_counts_when_others_change(filter_: Filter) -> None:
     assert filter_.hits() == {first: (5, 5 * len(frame)), second: (3, 3 * len(frame))}
     filter_.remove(second)
     filter_.add(second)
-    assert filter_.hits()[second] == (0, 0), "a rule that comes again begins anew"
+    assert filter_.hits()[second] == (0, 0), "a rule that is added again starts at 0"
     with pytest.raises(ValueError, match="there is a rule already"):
         filter_.add(Rule(source=ip_network("10.0.0.0/8"), action=Action.PASS))
 

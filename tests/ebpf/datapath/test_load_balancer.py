@@ -135,8 +135,8 @@ def test_when_a_real_goes_only_its_connections_move(balancer: LoadBalancer) -> N
     moved = [number for number in range(1500) if after[number] != before[number]]
     assert moved == [number for number in range(1500) if before[number] == there["real7"]]
     assert balancer.counts()["moved"] == len(moved) > 5
-    anew = [goes_to(balancer, request(number, SYN)) for number in range(1500)]
-    assert anew == [there[by_table(request(number), [*rest])] for number in range(1500)]
+    reopened = [goes_to(balancer, request(number, SYN)) for number in range(1500)]
+    assert reopened == [there[by_table(request(number), [*rest])] for number in range(1500)]
     old, new = np.array(names)[model_table(names)], np.array([*rest])[model_table([*rest])]
     least = np.count_nonzero(old == "real7")
     assert least <= np.count_nonzero(old != new) <= 2 * least
@@ -173,7 +173,7 @@ def test_a_full_balancer_refuses_and_goes_on(
         balancer.serve(SERVICE, reals(MAX_REALS + 1))
     for number in range(2):
         balancer.serve(Service(VIP, 80 + number, TCP), there)
-    with pytest.raises(LoadError, match=r"^no room for a service more: expected 2 at most$"):
+    with pytest.raises(LoadError, match=r"^no room for another service: expected 2 at most$"):
         balancer.serve(Service(VIP, 82, TCP), there)
     assert goes_to(balancer, request(1)) == there["real0"]
 
@@ -301,11 +301,11 @@ def test_an_error_goes_to_the_real_of_the_connection_it_is_about(
     before = [goes_to(balancer, request(number)) for number in range(1500)]
     gone = next(name for name, mac in there.items() if mac == before[700])
     balancer.serve(SERVICE, {name: mac for name, mac in there.items() if name != gone})
-    told = balancer.counts()
+    counts = balancer.counts()
     for number in (1, 700, 1499):  # the real of the second one is no longer in the table
         assert goes_to(balancer, ERRORS[which](number)) == before[number]
-    told |= {"errors": told["errors"] + 3}
-    assert balancer.counts() == told
+    counts |= {"errors": counts["errors"] + 3}
+    assert balancer.counts() == counts
 
 
 def test_an_error_about_a_connection_that_is_not_known_goes_by_the_table(

@@ -108,7 +108,7 @@ def expected_ip6(packet: bytes) -> str:
 
 
 def forwarded(frame: bytes) -> bytes:
-    """As it leaves by w0: TTL or hop limit one lower, and a checksum made anew."""
+    """The frame sent by w0: TTL or hop limit decremented, checksum recomputed."""
     head, packet = (
         bytes.fromhex(NEXT_HOP.replace(":", "")) + mac_of("w0") + frame[12:14],
         frame[14:],

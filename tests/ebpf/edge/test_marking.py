@@ -175,7 +175,7 @@ def test_marks_are_read_and_cleared_as_at_switches(edge: Edge, methods: Method) 
 
 
 def received(packets: socket.socket) -> bytes:
-    """The next frame; the kernel has taken its outer VLAN tag off, and tells it."""
+    """The next frame; the kernel has removed its outer VLAN tag and reports it separately."""
     data, ancillary, _, _ = packets.recvmsg(65536, 256)
     status, *_, tci, tpid = struct.unpack("IIIHHHH", ancillary[0][2])  # struct tpacket_auxdata
     return data[:12] + struct.pack(">HH", tpid, tci) + data[12:] if status & HAS_TAG else data

@@ -20,6 +20,7 @@ from scapy.layers.l2 import Dot1Q, Ether
 from collectors.int.decoder import Decoder, Encoding
 from ebpf.edge.postcards import PostcardEdge
 from ebpf.edge.watch_list import Key
+from telemark.errors import IDLE_MACHINE
 
 ENCODING = Encoding(timestamp_unit_ns=1000)
 PORT, NODE = 32766, 0x01020304
@@ -68,7 +69,7 @@ def reported(many: Sequence[bytes], share: int) -> list[bytes]:
     """What a switch that exports the same sends: its datagrams."""
     switch = Switch(9)
     switch.report_all()
-    # The edge's collector, about whose packets nobody reports.
+    # The collector of the edge, whose packets are not reported.
     node = f"{switch.ingress}.watch"
     switch.engine.table_set_default(f"{node}.node", f"{node}.set_node", [9, 0, 0x7F000001, PORT])
     for version in (4, 6):
@@ -138,7 +139,7 @@ def test_nobody_listens(veth: tuple[str, str]) -> None:
             for _ in range(20):
                 sender.send(udp())
         assert edge.kinds()["watched"] == 20
-    assert 0 < edge.unsent <= 20  # the kernel tells of a refused one at the next
+    assert 0 < edge.unsent <= 20  # the kernel reports a refused one at the next send
 
 
 HEAD = """
@@ -198,7 +199,7 @@ def test_paths_begin_and_end_at_hosts(start_experiment: StartExperiment, tmp_pat
     assert process.returncode == 0, output + errors
     found = json.loads((tmp_path / "out" / "summary.json").read_text())["metrics"]
     if found["gaps"] or found["reports"] < 4 * 800:
-        pytest.fail("reports were lost on their way; leave the machine more idle")
+        pytest.fail(f"reports were lost; {IDLE_MACHINE}")
     assert found["packets"] == found["kinds"]["h1"] == found["kinds"]["h2"] == 800
     assert found["reports"] == 4 * 800
     assert found["paths"] == 800

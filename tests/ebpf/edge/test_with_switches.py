@@ -11,7 +11,7 @@ from controllers.ampm.schedule import Schedule
 from controllers.ampm.session import Cells
 from controllers.ampm.watch import Tunnel, Watch, WatchedFlow
 from ebpf.edge.ampm import MarkingEdge
-from telemark.errors import TestbedError
+from telemark.errors import IDLE_MACHINE, TestbedError
 
 LIMIT_US = 2**18 * 7 // 32  # of delays, for blocks as long: check_limits()
 TUNNEL = Tunnel("fd01::1", "fd01::2")
@@ -97,7 +97,7 @@ def test_hosts_and_switches_count_the_same_packets_in_each_block(
     found = json.loads((tmp_path / "out" / "summary.json").read_text())["metrics"]
     if found["problems"] or found["longest"] > LIMIT_US:
         problem = [*found["problems"], f"packets took up to {found['longest']:.0f} us"][0]
-        pytest.fail(f"{problem}; leave the machine more idle")
+        pytest.fail(f"{problem}; {IDLE_MACHINE}")
     for flow, blocks in found["known"].items():
         totals = {name: sum(block[name][0] for block in blocks) for name in blocks[0]}
         before = [totals[f"{name}"] for name in ("h1 departures", "s1 arrivals", "s1 departures")]

@@ -203,7 +203,7 @@ def test_what_cannot_be_attached_is_refused(loaded: Loaded, veth: Veth) -> None:
         with pytest.raises(LoadError, match=text):
             call()
     with attach_xdp(xdp, veth[0]), attach_xdp(xdp, veth[1]):
-        with pytest.raises(LoadError, match=r"several devices: .* load it once for each"):
+        with pytest.raises(LoadError, match=r"several devices .* load it once per device"):
             attach_xdp(other.programs["at_xdp"], veth[0], order=1)
         with pytest.raises(LoadError, match="has XDP programs in mode native already"):
             attach_xdp(other.programs["at_xdp"], veth[0], mode="generic")
@@ -221,7 +221,9 @@ def test_who_hands_nothing_on_has_nobody_after_it(
     passing.write_text(passing.read_text().replace('"chain.h"', headers))
     whole = load(passing)
     with attach_xdp(whole.programs["passes"], veth[1], order=1):
-        with pytest.raises(LoadError, match=r"passes cannot have another after it, .* pass_on\(\)"):
+        with pytest.raises(
+            LoadError, match=r"passes: cannot be followed by another program; .* pass_on\(\)"
+        ):
             attach_xdp(last.programs["at_xdp"], veth[1], order=2)
         with attach_xdp(last.programs["at_xdp"], veth[1], order=0):
             arrive(loaded, veth)

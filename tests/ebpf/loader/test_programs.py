@@ -83,7 +83,7 @@ def test_the_verifiers_reason_is_told_with_its_line(write_bpf: Write) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_what_the_kernel_lacks_is_told(write_bpf: Write) -> None:
+def test_missing_kernel_features_are_reported(write_bpf: Write) -> None:
     source = write_bpf(
         "static long (*helper)(void) = (void *)9999;\n"
         'SEC("xdp") int example(struct xdp_md *packet) { return helper(); }\n'
@@ -109,7 +109,7 @@ def test_a_program_is_compiled_once_for_each_content(
     assert len(list((tmp_path / "cache").glob("*/*.o"))) == 3
 
 
-def test_what_is_missing_is_told(
+def test_missing_tools_are_reported(
     write_bpf: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = write_bpf(RETURNS)

@@ -1,4 +1,4 @@
-"""Threats: each attack is told with its evidence, and nothing else is, whoever floods the table."""
+"""Threats: exactly the attacks are reported, with evidence, even if the table is flooded."""
 
 import os
 from typing import Any

@@ -48,7 +48,7 @@ def frame(source: int, destination: int, protocol: int, ports: tuple[int, int],
     return ethernet(ipv4(source, destination, protocol, of, fragment=fragment), 0x0800)
 
 
-# Packets by name: of the attacks, and those nobody may lose by each rule.
+# Packets by name: of the attacks, and those that no rule may drop.
 PACKETS = {
     "A to B, opening": frame(A, B, TCP, (4000, 80), SYN),
     "A to B, going on": frame(A, B, TCP, (4000, 80)),

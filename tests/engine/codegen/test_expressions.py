@@ -179,7 +179,7 @@ def test_nor_does_one_that_the_engine_works_out() -> None:
 
 
 def element_by(field: str) -> dict[str, Any]:
-    """The first field of the element of `s` that a field of `h` tells."""
+    """The first field of the element of `s` selected by a field of `h`."""
     index = {"type": "field", "value": ["h", field]}
     stack = {"type": "header_stack", "value": "s"}
     element = {"op": "dereference_header_stack", "left": stack, "right": index}

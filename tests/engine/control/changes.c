@@ -1,6 +1,6 @@
 /* What becomes of changes that are made at once, as a batch, or never, and of the memory that they own.
  * Prints, a line each: the bytes before the batch, with it in force, after it, and after one that was
- * taken back; and how many words it held packets back for. What is freed twice or never, sanitizers tell. */
+ * taken back; and how many words it held packets back for. Sanitizers report double frees and leaks. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-"""The trace: what is told of packets, that it is bounded, and that it costs nothing without."""
+"""The trace: its content and limits, and that it costs nothing if disabled."""
 
 import ctypes
 import os

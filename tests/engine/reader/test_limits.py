@@ -167,5 +167,5 @@ def test_a_program_that_cc_cannot_translate_within_its_limits_is_refused(
 ) -> None:
     monkeypatch.setattr(build, "LIMITED", 'ulimit -v 1000; exec "$@"')
     monkeypatch.setattr(build, "OVER_LIMITS", ("",))
-    with pytest.raises(TooLarge, match="cannot translate the program within 120 s"):
+    with pytest.raises(TooLarge, match="cannot compile the program within 120 s"):
         Engine(json_of(ingress="hdr.h.a = 77;"))

@@ -85,8 +85,8 @@ EMPTY: Any = {
     [
         ({}, "header_types: expected a list"),
         ({"header_types": {}}, "header_types: expected a list"),
-        ({**EMPTY, "header_types": [3]}, "writes it: some member is missing or odd"),
-        ({**EMPTY, "headers": [{}]}, "writes it: 'name' is missing or odd"),
+        ({**EMPTY, "header_types": [3]}, "writes it: some member is missing or invalid"),
+        ({**EMPTY, "headers": [{}]}, "writes it: 'name' is missing or invalid"),
         ({**EMPTY, "header_types": [{"name": "h", "fields": [["a", "8"]]}]}, "fields[0]: expected"),
         ({"register_arrays": [{"name": "r", "id": "1 + 1"}]}, "register_arrays[0].id"),
     ],

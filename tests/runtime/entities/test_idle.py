@@ -1,4 +1,4 @@
-"""Idle timeouts as clients are told of them: all entries, in messages of bounded size."""
+"""Idle notifications to clients: all entries, in messages of bounded size."""
 
 from collections.abc import Iterator
 from typing import Any, cast
@@ -23,10 +23,10 @@ class ManyIdle:
 def test_many_idle_entries_are_all_told_in_bounded_messages_with_the_time() -> None:
     tables = ManyIdle(2 * MOST_ENTRIES + 1)
     idle = IdleTimeouts(cast(Any, tables))
-    told = [response.idle_timeout_notification for response in idle.collect()]
-    assert [len(some.table_entry) for some in told] == [MOST_ENTRIES, MOST_ENTRIES, 1]
-    assert [e.priority for some in told for e in some.table_entry] == [*range(tables.count)]
-    assert [some.timestamp for some in told] == [
+    sent = [response.idle_timeout_notification for response in idle.collect()]
+    assert [len(some.table_entry) for some in sent] == [MOST_ENTRIES, MOST_ENTRIES, 1]
+    assert [e.priority for some in sent for e in some.table_entry] == [*range(tables.count)]
+    assert [some.timestamp for some in sent] == [
         1000 + MOST_ENTRIES, 1000 + 2 * MOST_ENTRIES, 1000 + tables.count,
     ]  # fmt: skip
     tables.count = 0

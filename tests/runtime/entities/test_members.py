@@ -65,7 +65,7 @@ async def test_what_is_written_while_a_port_is_down() -> None:
         assert ports_of(running) == {11}
         await running.write(modify(group(7, (2, 1))))
         running.device.set_port(11, is_up=False)
-        assert ports_of(running) == {12}, "nobody watches port 11 any more"
+        assert ports_of(running) == {12}, "no member watches port 11 any more"
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ class FailingEngine(Engine):
         def change(*arguments: Any) -> Any:
             number, self.changes = self.changes, self.changes + 1
             if number == self.fail_at:
-                raise EngineError("memory is short")
+                raise EngineError("out of memory")
             return value(*arguments)
 
         return change

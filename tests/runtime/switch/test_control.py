@@ -118,7 +118,7 @@ def test_over_the_socket(target: Target, tmp_path: Path) -> None:
 
     async def scene() -> None:
         await target.server.start(path)
-        with pytest.raises(Minip4Error, match="another switch listens there"):
+        with pytest.raises(Minip4Error, match="another switch listens on it"):
             await ControlServer(target, target.settings).start(path)
         assert path.stat().st_mode & 0o777 == 0o600
         assert await asyncio.to_thread(call, path, "counters") == {"made": "up"}
@@ -162,7 +162,7 @@ def test_counters_for_a_reader() -> None:
 def test_another_pipeline_has_other_dice_behind_the_links_by_the_seed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Both kinds of time set them so; and a link that changes goes on with its dice."""
+    """Real and virtual time apply them alike; a changed link continues its random numbers."""
     seeds = []
     sent = {"link": {"sent_packets": 0}}
     monkeypatch.setattr(Engine, "set_link", lambda *_, seed, **rest: seeds.append(seed))
@@ -170,11 +170,11 @@ def test_another_pipeline_has_other_dice_behind_the_links_by_the_seed(
     for _ in range(2):
         sent["link"]["sent_packets"] = 0
         target = Target("--link", "2:loss_probability=0.5,seed=7")
-        target.settings.apply_anew(target.dataplane, target.dataplane)
+        target.settings.reapply(target.dataplane, target.dataplane)
         sent["link"]["sent_packets"] = 1
-        target.settings.apply_anew(target.dataplane, target.dataplane)
+        target.settings.reapply(target.dataplane, target.dataplane)
         target.ask(call="set_link", port=2, delay_us=10)
-        target.settings.apply_anew(target.dataplane, target.dataplane)
+        target.settings.reapply(target.dataplane, target.dataplane)
         target.ask(call="set_link", port=2, seed=5)
     assert seeds[:6] == seeds[6:]
     assert seeds[:2] == [7, 7], "before any traffic they are as they were"

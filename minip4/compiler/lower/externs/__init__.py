@@ -1,4 +1,4 @@
-"""Lowers calls of v1model's extern functions and methods."""
+"""Lower calls of v1model's extern functions and methods."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def extern_function(context: Context, call: syntax.Call) -> None:
 
 
 def extern_method(context: Context, call: syntax.Call) -> places.Value | None:
-    """Its value, if it has one: lookahead() does."""
+    """Lower a method; return its value, if any: lookahead() has one."""
     assert call.object is not None
     target = object_of(context, call.object)
     assert isinstance(target, ExternObject)

@@ -1,4 +1,4 @@
-"""Lowers what sends a packet, or a copy of it, through the pipelines again."""
+"""Lower functions that send a packet, or a copy of it, through the pipelines again."""
 
 from __future__ import annotations
 

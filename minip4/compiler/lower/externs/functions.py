@@ -1,4 +1,4 @@
-"""Lowers those of v1model's functions that work on the packet at hand."""
+"""Lower v1model functions that act on the current packet."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def random(context: Context, call: syntax.Call) -> None:
 
 
 def digest(context: Context, call: syntax.Call) -> None:
-    """The fields are copied: a target may read them at the end of the pipeline only."""
+    """Lower a digest. The fields are copied: a target may read them at the end of the pipeline."""
     require_block(context, call, "ingress")
     receiver, data = extern_arguments(context, call)
     of = context.environment.resolve(call.parameter_types[1])

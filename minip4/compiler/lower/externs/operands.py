@@ -1,4 +1,4 @@
-"""Operands and results of operations, from the arguments of extern calls."""
+"""Operands and results of operations from the arguments of extern calls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from minip4.compiler.lower.expressions import read_scalar
 
 
 def require_block(context: Context, call: syntax.Call, *blocks: str) -> None:
-    """Refuses a call that stands in another block than these."""
+    """Reject a call outside of these blocks."""
     if context.block not in blocks:
         name = call.method or getattr(call.declaration, "name", "")
         raise P4Error(f"{name}() cannot be called here", call.source, " or ".join(blocks))
@@ -26,12 +26,12 @@ def scalar(argument: Argument) -> ir.Expression:
 
 
 def operand(context: Context, argument: Argument) -> ir.Expression:
-    """A field, constant or action parameter with the argument's value."""
+    """Return a field, constant or action parameter with the argument's value."""
     return context.simple(scalar(argument), argument.source)
 
 
 def result(context: Context, target: Argument) -> tuple[ir.Field, Callable[[], None]]:
-    """A field for an operation's result, and what moves it to where it belongs."""
+    """Return a field for the result of an operation, and code that moves it to its target."""
     place = target.place
     if is_compound(place):
         raise P4Error("the result is a number or bool", target.source)
@@ -42,12 +42,12 @@ def result(context: Context, target: Argument) -> tuple[ir.Field, Callable[[], N
 
 
 def enum_member(context: Context, expression: syntax.Expression) -> str:
-    """Name of the enum's member that the expression is."""
+    """Return the name of the enum member that the expression refers to."""
     member = evaluate(expression, context.environment)
     assert isinstance(member, syntax.EnumMember)
     return member.name
 
 
 def written(call: syntax.Call) -> list[syntax.Expression]:
-    """The arguments, unevaluated."""
+    """Return the unevaluated arguments."""
     return [argument for argument in call.arguments if argument is not None]

@@ -1,4 +1,4 @@
-"""Lowers methods of packet_in and packet_out (spec 13.8, 16)."""
+"""Lower methods of packet_in and packet_out (spec 13.8, 16)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from minip4.compiler.lower.storage import field_types, scalar_type
 
 
 def packet_in(context: Context, call: syntax.Call) -> places.Value | None:
-    """The value of lookahead(); None for the others."""
+    """Lower a method of packet_in; return the value of lookahead(), else None."""
     if context.block != "parser":
         raise P4Error(f"{call.method}() can be called in a parser only", call.source)
     arguments = extern_arguments(context, call)
@@ -47,13 +47,13 @@ def _extract(
             here = ir.Binary(types.BOOL, "==", target.index, number)
             context.emit(ir.If(source, here, body, []))
     else:
-        raise P4Error("a header was expected here", source)
+        raise P4Error("expected a header", source)
 
 
 def _lookahead(
     context: Context, of: types.Type, source: syntax.Source, offset: list[int]
 ) -> places.Value:
-    """Bits of the packet in a temporary; `offset[0]` advances over what was read."""
+    """Return bits of the packet in a temporary; `offset[0]` advances behind them."""
     of = types.strip_newtypes(of)
     scalar = scalar_type(of)
     if scalar is not None:

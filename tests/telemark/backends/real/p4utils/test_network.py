@@ -61,7 +61,7 @@ def test_what_a_switch_is_started_with(there: ModuleType) -> None:
     assert str(options_of(switch(there, log_enabled=True).add_arguments()).trace) == "-"
 
 
-def test_each_end_of_a_link_has_dice_of_its_own(
+def test_each_end_of_a_link_is_random_of_its_own(
     there: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = ("s1", "s1-eth1", "s1-eth2")

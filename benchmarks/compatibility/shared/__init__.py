@@ -1,0 +1,1 @@
+"""Code that the compatibility tests share."""

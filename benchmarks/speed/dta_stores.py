@@ -1,0 +1,120 @@
+"""Ten million random keys in a Key-Write store: is every answer correct or empty, as in theory?
+
+The store is filled as by a translator (Store.write, which experiments/dta_keywrite.py compares with
+the P4 translator). Then all keys are queried, and as many keys that were not written. With a
+checksum of 31 bits, theory expects about one wrong answer. The benchmark also reports the rate of
+queries per core.
+"""
+
+import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
+
+import argparse
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from collectors.dta.hashes import Words
+from collectors.dta.key_write import Policy, Store, slot
+from collectors.dta.theory import mean_outcome, outcome_of_absent
+from collectors.roce.region import Region
+from telemark.results.goodness_of_fit import agreement_check, binomial_p_value
+from telemark.results.report import Report, table
+from telemark.session import cli
+from telemark.session.run import Run
+
+KEYS, QUICK_KEYS = 10_000_000, 1_000_000
+LOAD = 0.6  # approximate: the number of slots is a power of two
+BITS = 31
+COPIES = (1, 2, 4)
+SHARE = 100_000  # keys per query
+
+
+class Asked(NamedTuple):
+    """Results of queries."""
+
+    copies: int
+    keys: str  # written or absent
+    queries: int
+    right: int
+    wrong: int
+    per_s: float
+
+
+class Filled(NamedTuple):
+    """A store, the entries written to it, and keys that were not written."""
+
+    store: Store
+    keys: Words
+    data: Words
+    others: Words
+    copies: int
+
+
+def slots_for(count: int) -> int:
+    """Return the slots of a store with a load of about LOAD for `count` keys."""
+    return 1 << round(np.log2(count / LOAD))
+
+
+def filled(count: int, copies: int, rng: np.random.Generator) -> Filled:
+    """Fill a store with `count` random keys, at LOAD."""
+    words = rng.integers(1 << 32, size=(count, 9), dtype=np.uint32)
+    keys, others, data = (np.ascontiguousarray(words[:, a:b]) for a, b in ((0, 4), (4, 8), (8, 9)))
+    store = Store(Region(slot(1), slots_for(count)).records, BITS)
+    store.write(keys, data, copies)
+    return Filled(store, keys, data, others, copies)
+
+
+def counted(made: Filled, which: str, first: int) -> tuple[int, int]:
+    """Return the right and the wrong answers for a share of the keys."""
+    part = slice(first, first + SHARE)
+    keys = (made.keys if which == "written" else made.others)[part]
+    found, data = made.store.query(keys, made.copies, Policy.PLURALITY)
+    is_right = found & (data == made.data[part]).all(axis=1) & (which == "written")
+    return int(is_right.sum()), int((found & ~is_right).sum())
+
+
+def asked(made: Filled, which: str) -> Asked:
+    """Query all keys, one share at a time."""
+    begun = time.perf_counter()
+    answers = [counted(made, which, first) for first in range(0, len(made.keys), SHARE)]
+    taken_s = time.perf_counter() - begun
+    right, wrong = (sum(each) for each in zip(*answers, strict=True))
+    return Asked(made.copies, which, len(made.keys), right, wrong, len(made.keys) / taken_s)
+
+
+def experiment(options: argparse.Namespace, run: Run) -> Report:
+    count = QUICK_KEYS if options.quick else KEYS
+    rng = np.random.default_rng(run.seed)
+    rows = []
+    for copies in COPIES:
+        made = filled(count, copies, rng)
+        rows += [asked(made, which) for which in ("written", "absent")]
+    return report(rows)
+
+
+def report(rows: Sequence[Asked]) -> Report:
+    """Compare all counts with theory."""
+    chances = []
+    for row in rows:
+        load = row.queries / slots_for(row.queries)
+        theory = outcome_of_absent(load, row.copies, BITS, Policy.PLURALITY)
+        if row.keys == "written":
+            theory = mean_outcome(load, row.copies, BITS, Policy.PLURALITY)
+        for count, chance in ((row.right, theory.right), (row.wrong, theory.wrong)):
+            chances.append(binomial_p_value(count, row.queries, float(chance)))
+    shown = [(row.copies, row.keys, row.right / row.queries, row.wrong, row.per_s / 1e6)
+             for row in rows]  # fmt: skip
+    columns = ("copies", "keys", "right", "wrong", "million queries/s")
+    return Report(
+        samples=[row._asdict() for row in rows],
+        checks=[agreement_check("right and wrong answers", chances)],
+        tables=[table(f"{rows[0].queries:,} keys", columns, shown)],
+        machine_columns=("per_s",),
+    )
+
+
+if __name__ == "__main__":
+    cli.main(f"benchmark_{Path(__file__).name}", __doc__, experiment)

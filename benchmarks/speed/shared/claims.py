@@ -1,0 +1,61 @@
+"""One-sided limits on measurements of several rounds."""
+
+import statistics
+from collections.abc import Sequence
+
+from telemark.errors import IDLE_MACHINE, TestbedError
+from telemark.results.report import Check, Table, table
+
+MIN_ROUNDS = 3  # fewer rounds may all be disturbed by other load on the machine
+
+
+class Claim(Check):
+    """A limit and the measured value that it is compared with."""
+
+    @classmethod
+    def of_rounds(cls, name: str, found: Sequence[float], limit: float) -> "Claim":
+        """Compare the median of the rounds with the limit.
+
+        Raises TestbedError if the median exceeds the limit, but not all of at least MIN_ROUNDS
+        rounds do: other load on the machine may have disturbed some of them.
+        """
+        claim = cls(name, statistics.median(found), limit)
+        broken = sum(not cls(name, value, limit).passed for value in found)
+        if not claim.passed and broken < max(MIN_ROUNDS, len(found)):
+            raise TestbedError(
+                f"run invalid: {name} {limit:g}: found {min(found):.3g} to {max(found):.3g} in "
+                f"{len(found)} rounds; a failure needs {max(MIN_ROUNDS, len(found))} rounds that "
+                f"agree; {IDLE_MACHINE}"
+            )
+        return claim
+
+
+class AtLeast(Claim):
+    """A lower limit."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the measured value reaches the limit."""
+        return self.measured >= self.expected
+
+
+class AtMost(Claim):
+    """An upper limit."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the measured value is within the limit."""
+        return self.measured <= self.expected
+
+
+def ratios(these: Sequence[float], those: Sequence[float]) -> list[float]:
+    """Return the ratio in each round: a disturbance of a whole round affects both values."""
+    return [this / that for this, that in zip(these, those, strict=True)]
+
+
+def claims_table(claims: Sequence[Check]) -> Table:
+    """Return a table of the claims, the measured values and the results."""
+    rows = [
+        (c.name, c.measured, c.expected, "holds" if c.passed else "does not hold") for c in claims
+    ]
+    return table("Claims", ("claim", "measured", "limit", ""), rows)

@@ -1,0 +1,235 @@
+"""Chains of switches between a generator and a sink, and the tools that load them."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from minip4.native.build import program
+from telemark.errors import TestbedError
+
+FOLDER = Path(__file__).parents[1]
+GENERATOR_CORE, SWITCH_CORE, ANY_CORE = 0, 1, -1
+NICE = -19  # so that other load disturbs little, and all chains alike
+TIMEOUT_S = 20.0
+FRAME_BYTES = 64
+TRAIN = 16  # consecutive frames to the same address, as flows send them
+NO_SWITCH, FORWARDER, MINIP4 = "no switch", "plain forwarder", "minip4"
+BMV2 = ("simple_switch", "simple_switch_grpc")
+ROUTER = "ipv4_lpm"
+
+
+def tool(name: str) -> str:
+    """Return the path of a compiled C program of benchmarks/speed/c/."""
+    return str(program([FOLDER / "c" / f"{name}.c"]))
+
+
+def run(command: str) -> str:
+    """Run a command and return its output. Raises TestbedError if it fails."""
+    done = subprocess.run(command.split(), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise TestbedError(f"{command}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def await_true(condition: Callable[[], bool], what: str) -> None:
+    """Wait until a condition holds. Raises TestbedError after TIMEOUT_S."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TestbedError(f"{what}: not ready after {TIMEOUT_S:g} s")
+        time.sleep(0.005)
+
+
+def raise_priority(pid: int) -> None:
+    """Raise the priority of a process, and of its session if the kernel schedules by sessions."""
+    os.setpriority(os.PRIO_PROCESS, pid, NICE)
+    group = Path(f"/proc/{pid}/autogroup")
+    if group.exists():
+        group.write_text(str(NICE))
+
+
+class Processes:
+    """Processes that are killed at the end of the `with` block."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.all: list[subprocess.Popen[str]] = []
+        self._stack = ExitStack()
+
+    def __enter__(self) -> "Processes":
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        for process in self.all:
+            process.kill()
+            process.wait()
+        self._stack.close()
+
+    def start(self, command: Sequence[str], **options: Any) -> subprocess.Popen[str]:
+        """Start a process; its stderr goes to benchmark.log in the folder."""
+        log = self._stack.enter_context((self.folder / "benchmark.log").open("a"))
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, stderr=log, text=True,
+            start_new_session=True, **options,
+        )  # fmt: skip
+        raise_priority(process.pid)
+        self.all.append(process)
+        return process
+
+    def start_ready(self, command: Sequence[str]) -> subprocess.Popen[str]:
+        """Start a process and wait for its line `ready`."""
+        process = self.start(command)
+        assert process.stdout is not None
+        if "ready" not in process.stdout.readline():
+            log = (self.folder / "benchmark.log").read_text().strip()
+            raise TestbedError(f"{command[0]}: did not start: {log[-500:]}")
+        return process
+
+    def finish(self, process: subprocess.Popen[str]) -> list[int]:
+        """Wait for a process; return the numbers that it printed."""
+        output = process.communicate(timeout=60)[0]
+        if process.returncode:
+            log = (self.folder / "benchmark.log").read_text().strip()
+            raise TestbedError(f"{process.args!r}: exit status {process.returncode}: {log[-500:]}")
+        return [int(word) for word in output.split()]
+
+
+class Chain:
+    """`count` switches of one kind between the interfaces "g" (generator) and "t" (sink)."""
+
+    def __init__(
+        self, kind: str, count: int, core: int, processes: Processes, paths: dict[str, str],
+        *, program: str = ROUTER, options: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        """Start the switches.
+
+        A switch with one packet thread is pinned to `core`; `paths` are those of bmv2 switches.
+        `program` is the stem of a JSON file in the folder of the processes; `options` are further
+        options of minip4.
+        """
+        self.kind, self.processes = kind, processes
+        self._program = str(processes.folder / f"{program}.json")
+        self._options = options
+        self.switches: list[subprocess.Popen[str]] = []
+        self._paths = paths
+        ends = ["g", *(f"{side}{i}" for i in range(count) for side in "ab"), "t"]
+        self._pairs = list(zip(ends[::2], ends[1::2], strict=True))
+        for left, right in self._pairs:
+            run(f"ip link add name {left} type veth peer name {right}")
+            for end in (left, right):
+                run(f"ethtool -K {end} tx off tso off gso off gro off")
+                run(f"ip link set dev {end} up")
+        for i in range(count):
+            self._start(i, f"a{i}", f"b{i}", core)
+
+    def remove(self) -> None:
+        """Delete the links; `processes` ends the switches."""
+        for pair in self._pairs:
+            for end in pair:  # it may be in another namespace, or deleted with its peer
+                subprocess.run(["ip", "link", "del", "dev", end], check=False, capture_output=True)
+
+    def _start(self, number: int, left: str, right: str, core: int) -> None:
+        start = self.processes.start_ready
+        if self.kind == FORWARDER:
+            self.switches.append(start([tool("forward"), left, right, str(core)]))
+            return
+        bind = ["-i", f"1@{left}", "-i", f"2@{right}"]
+        if self.kind == MINIP4:
+            address = ["--grpc-server-addr", "127.0.0.1:0", "--counters", "/dev/null"]
+            switch = start([sys.executable, "-m", "minip4.cli", "switch", self._program, *bind,
+                            *address, *self._options])  # fmt: skip
+            pin_threads(switch.pid, core)
+        else:  # bmv2 has several threads: not pinned
+            thrift_port, grpc_port = 20000 + number, 21000 + number
+            options = ["--device-id", str(number), "--thrift-port", str(thrift_port)]
+            port = thrift_port
+            if self.kind == BMV2[1]:  # it may be built without Thrift
+                options += ["--", "--grpc-server-addr", f"127.0.0.1:{grpc_port}"]
+                port = grpc_port
+            switch = self.processes.start([self._paths[self.kind], self._program, *bind, *options])
+            await_true(lambda: _listens(port), f"{self.kind} to start")
+        self.switches.append(switch)
+
+    def generate(self, pace: int, seconds: float, train: int) -> subprocess.Popen[str]:
+        """Start the generator; `pace` is in packets/s, 0 for the maximum rate."""
+        core = GENERATOR_CORE if pace == 0 else ANY_CORE
+        return self.processes.start([tool("generate"), "g", str(pace), str(seconds),
+                                     str(FRAME_BYTES), str(core), str(train)])  # fmt: skip
+
+    def delivered_pps(self, pace: int, seconds: float, train: int) -> float:
+        """Return the rate of frames at the sink (the kernel counts and drops them), in frames/s."""
+        _sent, delivered, duration_ns = self.deliver(pace, seconds, train)
+        return delivered * 1e9 / duration_ns
+
+    def deliver(self, pace: int, seconds: float, train: int) -> tuple[int, int, int]:
+        """Send frames; return the frames sent, the frames received and the duration in ns."""
+        before = received("t")
+        sent, duration_ns = self.processes.finish(self.generate(pace, seconds, train))
+        count = -1
+        while count != (now := received("t")):  # until the queues of the switches are empty
+            count = now
+            time.sleep(0.02)
+        return sent, count - before, duration_ns
+
+    def set_realtime_priority(self) -> None:
+        """Give the switches real-time priority, so that delays do not include waits for a core.
+
+        Only for switches that sleep and are not pinned to the core of the probe.
+        """
+        for switch in self.switches:
+            for task in Path(f"/proc/{switch.pid}/task").iterdir():
+                os.sched_setscheduler(int(task.name), os.SCHED_RR, os.sched_param(1))
+
+
+def resident_mb(process: subprocess.Popen[str]) -> float:
+    """Return the resident memory of a process in MB (10^6 bytes)."""
+    found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{process.pid}/status").read_text())
+    assert found is not None
+    return int(found[1]) * 1024 / 1e6
+
+
+def received(interface: str) -> int:
+    """Return the number of frames received by an interface."""
+    for line in Path("/proc/self/net/dev").read_text().splitlines():
+        name, _, numbers = line.partition(":")
+        if name.strip() == interface:
+            return int(numbers.split()[1])
+    raise TestbedError(f"no interface {interface}")
+
+
+def _listens(port: int) -> bool:
+    """Whether a TCP port is open: simple_switch opens its port after its interfaces."""
+    tables = (Path(f"/proc/self/net/{name}").read_text() for name in ("tcp", "tcp6"))
+    return any(f":{port:04X} 0" in table for table in tables)
+
+
+def pin_threads(pid: int, core: int) -> None:
+    """Pin all threads of a process to a core."""
+    if core == ANY_CORE:
+        return
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        os.sched_setaffinity(int(task.name), {core})
+
+
+def compile_router(folder: Path) -> None:
+    """Compile ROUTER with its constant entries into the folder."""
+    source = FOLDER / "p4" / f"{ROUTER}.p4"
+    program_path = folder / f"{ROUTER}.json"
+    run(f"{sys.executable} -m minip4.cli compile -DENTRIES {source} -o {program_path}")
+
+
+def find_bmv2(given: str | None) -> dict[str, str]:
+    """Return the paths of the installed bmv2 switches and of the one given by the user."""
+    found = {name: path for name in BMV2 if (path := shutil.which(name))}
+    if given is not None:
+        if shutil.which(given) is None:
+            raise TestbedError(f"--simple-switch {given}: expected an executable file")
+        found[BMV2[0]] = given
+    return found

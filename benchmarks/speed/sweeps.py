@@ -1,0 +1,211 @@
+"""How much faster is an experiment with many seeds if its runs are parallel?
+
+Experiments in virtual time are started as users start them, alternately with one process and with
+one per core; their samples must be the same bytes. The wall time of the whole command counts, so
+the machine must be idle. Cores share caches and memory, and only the runs are parallel. Therefore
+the best possible time is measured, too: with that number of independent commands in parallel, and
+with a command whose runs are all cached.
+"""
+
+import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
+
+import argparse
+import hashlib
+import statistics
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from benchmarks.speed.shared.claims import AtMost, claims_table
+from telemark import REPOSITORY
+from telemark.errors import TestbedError
+from telemark.results import plots
+from telemark.results.report import Check, Report, Table, table
+from telemark.session import cli
+from telemark.session.run import Run
+from telemark.sweep import options as sweeps
+
+EXPERIMENTS = ("ampm_loss", "ampm_delay", "ampm_reordering")  # with ten seeds each
+FOLDER = REPOSITORY / "experiments"
+CLAIMED = 2  # processes
+OVERHEAD = 0.05  # of the time of one process: for scheduling, and for a last run on one core
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--only", choices=EXPERIMENTS, nargs="+", default=[*EXPERIMENTS], metavar="NAME",
+        help=f"experiments to run: {', '.join(EXPERIMENTS)} (default: all)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--rounds", type=cli.positive_int, default=3, metavar="N",
+        help="runs of each experiment (default: %(default)s)",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One run of one experiment."""
+
+    experiment: str
+    round: int
+    jobs: int
+    wall_s: float
+    digest: str  # of its samples
+    at_once: int = 1  # independent commands in parallel
+    is_kept: bool = False  # all runs were cached: the command loads modules, checks and draws
+
+
+async def experiment(options: argparse.Namespace, run: Run) -> Report:
+    if options.time != "virtual":
+        raise TestbedError("this benchmark measures virtual time: add --time virtual")
+    jobs = sweeps.jobs(options)
+    if jobs == 1:
+        raise TestbedError("one process has no parallel runs; use --jobs 2 or more")
+    rounds = 1 if options.quick else options.rounds
+    names = options.only[:1] if options.quick else options.only
+    samples = [
+        sample
+        for number in range(rounds)
+        for name in names
+        for sample in (
+            measure(name, number, 1, run.folder, quick=options.quick),
+            measure(name, number, jobs, run.folder, quick=options.quick),
+            measure(name, number, 1, run.folder, quick=options.quick, is_kept=True),
+            apart(name, number, jobs, run.folder, quick=options.quick),
+        )
+    ]
+    results = {(sample.experiment, sample.digest) for sample in samples}
+    others = len(results) - len(names)
+    promised = claims(samples, names) if jobs == CLAIMED and not options.quick else []
+    return Report(
+        samples=[asdict(sample) for sample in samples],
+        checks=[Check("results that are not the same bytes", others, 0), *promised],
+        figure=draw(samples, names, jobs),
+        caption=f"Wall time of experiments with ten seeds, with 1 and {jobs} processes: median, "
+        f"minimum and maximum of {plots.count(rounds, 'round')}.",
+        tables=[summary(samples, names), claims_table(promised)],
+    )
+
+
+def measure(
+    name: str, number: int, jobs: int, folder: Path, *, quick: bool, is_kept: bool = False
+) -> Sample:
+    """Run an experiment without cached runs, or with all runs cached (`is_kept`)."""
+    out = folder / name
+    command = [sys.executable, str(FOLDER / f"{name}.py"), "--time=virtual", f"--jobs={jobs}",
+               f"--out={out}"]  # fmt: skip
+    command += ["--quick", "--seeds=2"] if quick else []
+    command += [] if is_kept else ["--again"]
+    began = time.perf_counter()
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    wall_s = time.perf_counter() - began
+    if done.returncode != cli.PASSED:
+        raise TestbedError(f"{name}: exit status {done.returncode}: {done.stderr.strip()}")
+    digest = hashlib.sha256((out / "samples.csv").read_bytes()).hexdigest()
+    return Sample(name, number, jobs, wall_s, digest[:16], is_kept=is_kept)
+
+
+def apart(name: str, number: int, count: int, folder: Path, *, quick: bool) -> Sample:
+    """Run `count` independent commands in parallel, each with one process, until the last ends."""
+
+    def one(of: int) -> Sample:
+        return measure(name, number, 1, folder / f"apart-{of}", quick=quick)
+
+    began = time.perf_counter()
+    with ThreadPoolExecutor(count) as pool:
+        first, *_ = pool.map(one, range(count))
+    return replace(first, wall_s=time.perf_counter() - began, at_once=count)
+
+
+def walls_s(samples: list[Sample], name: str, *, alone: bool) -> list[float]:
+    """Return the wall time in each round, with one process (`alone`) or with all."""
+    return [
+        s.wall_s
+        for s in samples
+        if s.experiment == name and s.at_once == 1 and not s.is_kept and (s.jobs == 1) == alone
+    ]
+
+
+def min_shares(samples: list[Sample], name: str) -> list[float]:
+    """Return the smallest possible share of the time in each round (Amdahl's law).
+
+    Runs take the share that independent commands take per core; the rest stays on one core.
+    """
+    several = [s for s in samples if s.experiment == name and s.at_once > 1]
+    kept = [s.wall_s for s in samples if s.experiment == name and s.is_kept]
+    found = []
+    for s, kept_s, one_s in zip(several, kept, walls_s(samples, name, alone=True), strict=True):
+        apart_share = s.wall_s / s.at_once / one_s
+        found.append(apart_share + kept_s / one_s * (1 - apart_share))
+    return found
+
+
+def shares(samples: list[Sample], name: str) -> list[float]:
+    """Return the time of parallel runs divided by that of sequential runs, in each round."""
+    pairs = zip(
+        walls_s(samples, name, alone=False), walls_s(samples, name, alone=True), strict=True
+    )
+    return [several / one for several, one in pairs]
+
+
+def claims(samples: list[Sample], names: list[str]) -> list[Check]:
+    """Compare each experiment's share with the smallest possible one, per round.
+
+    Raises TestbedError.
+    """
+    return [
+        AtMost.of_rounds(
+            f"{name}: share of the time with {CLAIMED} processes, above the minimum, at most",
+            excess_shares(samples, name), OVERHEAD)
+        for name in names
+    ]  # fmt: skip
+
+
+def excess_shares(samples: list[Sample], name: str) -> list[float]:
+    """Return the share of the time above the smallest possible one, in each round."""
+    pairs = zip(shares(samples, name), min_shares(samples, name), strict=True)
+    return [share - least for share, least in pairs]
+
+
+def summary(samples: list[Sample], names: list[str]) -> Table:
+    """Return a table of medians, minima and maxima per experiment."""
+    rows = []
+    for name in names:
+        found = [walls_s(samples, name, alone=True), walls_s(samples, name, alone=False),
+                 [s.wall_s for s in samples if s.experiment == name and s.is_kept],
+                 shares(samples, name), min_shares(samples, name)]  # fmt: skip
+        rows.append((name, *(f"{statistics.median(x):.2f} ({min(x):.2f} to {max(x):.2f})"
+                             for x in found)))  # fmt: skip
+    columns = ("experiment", "one process, s", "parallel, s", "all cached, s", "share",
+               "min share")  # fmt: skip
+    return table("Wall time: median (min to max)", columns, rows)
+
+
+def draw(samples: list[Sample], names: list[str], jobs: int) -> Figure:
+    """Draw two bars per experiment."""
+    figure, (axes,) = plots.figure()
+    places = np.arange(len(names))
+    for number, (alone, label) in enumerate(((True, "1 process"), (False, f"{jobs} processes"))):
+        found = [walls_s(samples, name, alone=alone) for name in names]
+        middle = np.array([statistics.median(each) for each in found])
+        spread = [
+            middle - [min(each) for each in found],
+            [max(each) for each in found] - middle,
+        ]
+        axes.bar(places + 0.4 * number, middle, 0.38, yerr=spread, label=label,
+                 color=plots.COLOURS[number], capsize=2)  # fmt: skip
+    axes.set_xticks(places + 0.2, names)
+    axes.set_ylabel("Wall time (s)")
+    axes.set_ylim(bottom=0)
+    plots.legend(axes, 2)
+    return figure
+
+
+if __name__ == "__main__":
+    cli.main(__file__, __doc__, experiment, add_options)

@@ -1,0 +1,23 @@
+"""benchmarks/speed/one_switch.py as its users start it, in its smallest version."""
+
+import csv
+from pathlib import Path
+
+import loaded
+
+SCRIPT = Path(__file__).parents[3] / "benchmarks" / "speed" / "one_switch.py"
+
+
+def test_all_packets_arrive(tmp_path: Path) -> None:
+    done = loaded.run(SCRIPT, "--time", "virtual", "--quick", "--out", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    with (tmp_path / "samples.csv").open() as file:
+        rows = [*csv.DictReader(file)]
+    assert {row["received"] for row in rows} == {"100000"}
+    assert min(float(row["cpu_s"]) for row in rows) > 0
+
+
+def test_real_time_is_refused(tmp_path: Path) -> None:
+    done = loaded.run(SCRIPT, "--out", str(tmp_path))
+    assert done.returncode == 2
+    assert "add --time virtual" in done.stderr
