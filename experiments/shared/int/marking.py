@@ -7,13 +7,13 @@ from controllers.ampm.collector import BlockReport, Collector
 from controllers.ampm.schedule import Schedule
 from controllers.ampm.session import Edge
 from controllers.ampm.watch import Bounds, Hop, WatchedFlow
-from experiments.shared.ampm.measurement import AHEAD_US, LEAST_BLOCK_US
+from experiments.shared.ampm.measurement import AHEAD_US, MIN_BLOCK_US
 from telemark.errors import InvalidRunError, TestbedError
 from telemark.network import Network
 from telemark.session.run import Run
 from telemark.traffic.flows import Flow, FlowRecord, Traffic
 
-SCHEDULE, BOUNDS = Schedule(LEAST_BLOCK_US), Bounds(0, 50_000)
+SCHEDULE, BOUNDS = Schedule(MIN_BLOCK_US), Bounds(0, 50_000)
 
 
 def reject_rare(rate_pps: float) -> None:

@@ -27,7 +27,7 @@ def test_a_run_is_invalid_where_the_machine_alone_failed_a_check(
     checks = [Check(UNREAD, unread, 0, 3), Check(WRONG, wrong, 0)]
 
     def judge() -> list[Check]:
-        judged: list[Check] = ampm.judged(
+        judged: list[Check] = ampm.reject_if_disturbed(
             checks, ["blocks that were not read"], "stood still for 7 ms", virtual=virtual
         )
         return judged
