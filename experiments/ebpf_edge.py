@@ -158,8 +158,8 @@ def checks_of(at: str, outcome: Outcome, found: Found) -> list[Check]:
     true = {place: outcome.by_block(outcome.is_at(place)) for place in PLACES}
     apart = [outcome.counted(point) - true[point.switch] for point in places]
     by_links = [found.difference(link) - found.lost[link] for link in LINKS]
-    told = {place: outcome.told[place].came_us >= 0 for place in PLACES}
-    missing = [np.setxor1d(np.flatnonzero(told[near] & ~told[far]), outcome.lost[near, far])
+    reported = {place: outcome.reported[place].arrived_us >= 0 for place in PLACES}
+    missing = [np.setxor1d(np.flatnonzero(reported[near] & ~reported[far]), outcome.lost[near, far])
                for near, far in LINKS]  # fmt: skip
     empty = int(np.count_nonzero(found.counted["h2"][COMPLETE] == 0))
     return [
@@ -169,9 +169,9 @@ def checks_of(at: str, outcome: Outcome, found: Found) -> list[Check]:
         Check(f"{at}, AM-PM: largest difference of a block to a link's log, packets",
               abs(np.array(by_links)).max(), 0),
         Check(f"{at}, INT-XD: packets without a postcard where they were",
-              sum(int((told[place] != outcome.is_at(place)).sum()) for place in PLACES), 0),
+              sum(int((reported[place] != outcome.is_at(place)).sum()) for place in PLACES), 0),
         Check(f"{at}, INT-XD: postcards of no packet, or a second time",
-              sum(outcome.told[place].beyond for place in PLACES), 0),
+              sum(outcome.reported[place].beyond for place in PLACES), 0),
         Check(f"{at}, INT-XD: packets that were lost elsewhere by a link's log",
               sum(map(len, missing)), 0),
         Check(f"{at}: stamps of switches that are not their captures'", stamps_apart(outcome), 0),

@@ -22,8 +22,8 @@ def test_each_mode_costs_and_sees_what_it_must(tmp_path: Path) -> None:
     assert seen == {"MX", "XD", GROUPED, "AM-PM"}
     alone, grouped = (int(rows[mode]["report_packets"]) for mode in ("XD", GROUPED))
     assert alone / 8 <= grouped < alone / 8 + 5  # the last group of each switch
-    told = {rows[mode]["latencies_known"] for mode in ("XD", GROUPED)}
-    assert told == {str(alone)}
+    reported = {rows[mode]["latencies_known"] for mode in ("XD", GROUPED)}
+    assert reported == {str(alone)}
     assert int(rows["AM-PM"]["latencies_known"]) < 0.02 * int(rows["MD"]["latencies_known"])
     assert (tmp_path / "int_modes.png").stat().st_size > 10_000
 

@@ -25,7 +25,7 @@ def test_all_that_switches_say_of_each_packet_is_true(tmp_path: Path) -> None:
 
 
 RESIDUAL = "packets with a residual that the last link does not explain"
-TIMES = ("arrival, us", "departure, us")
+TIMES = ("arrival (us)", "departure (us)")
 
 
 FAULTS = {

@@ -116,7 +116,7 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
     """Add options that AM-PM experiments share."""
     parser.add_argument(
         "--seeds", type=cli.positive_int, metavar="N",
-        help="runs per case, with seeds from --seed on (default: 10 in virtual time, 1 in real time)",
+        help="runs per case (default: 10 in virtual time, 1 in real time)",
     )  # fmt: skip
     cli.add_program_option(parser, PROGRAM)
 

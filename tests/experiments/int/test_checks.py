@@ -64,7 +64,7 @@ def of_reports() -> list[Change]:
         received[[0, 1]] = received[[1, 0]]
 
     def unreported(outcome: Any) -> None:
-        outcome.told.is_reported[3] = False
+        outcome.reported.is_reported[3] = False
 
     def twice(outcome: Any) -> None:
         reports = outcome.kept.reports
@@ -81,7 +81,7 @@ def of_reports() -> list[Change]:
 
     def way(what: str) -> Callable[[Any], None]:
         def another(outcome: Any) -> None:
-            outcome.told.hops[3, 2][what] += 1
+            outcome.reported.hops[3, 2][what] += 1
 
         return another
 
@@ -102,7 +102,7 @@ def of_hops() -> list[Change]:
 
     def said(hop: int, field: str) -> Callable[[Any], None]:
         def otherwise(outcome: Any) -> None:
-            hops = outcome.told.hops[:, hop]
+            hops = outcome.reported.hops[:, hop]
             longest = np.argmax(hops["latency_ns"])
             hops[field][longest] = int(hops[field][longest]) + STEPS[field]
 
