@@ -53,7 +53,7 @@ def mean_chance(values: ArrayLike, expected: float) -> float:
 
 
 def agreement(what: str, chances: Sequence[float]) -> Check:
-    """The check of a figure: how likely one of its points, if all agree, is as far out as that."""
+    """Return the check of a figure: the corrected p-value of its worst point under theory."""
     together = min(1.0, min(chances) * len(chances))
-    name = f"{what}: chance that theory gives one of {len(chances)} points as far out"
+    name = f"{what}: p-value of {len(chances)} points under theory"
     return Check(name, together, 1, 1 - LEVEL)

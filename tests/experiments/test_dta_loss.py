@@ -29,7 +29,7 @@ def test_a_reporter_that_sends_the_wrong_ones_again_is_found_out(tmp_path: Path)
     done = run("dta_loss", *SHORT, "--quick", "--program", program, "--out", str(tmp_path / "out"))
     assert done.returncode == 1, done.stdout + done.stderr
     # All counters agree that so many were sent again: only theory says that it did not help.
-    theory = "reports lost: chance that theory gives one of 3 points as far out"
+    theory = "reports lost: p-value of 3 points under theory"
     assert failed_checks(tmp_path / "out") == {theory}
 
 

@@ -78,12 +78,12 @@ def test_of_what_is_refused_probes_are_no_fault(
     assert all(check.passed for check in translating.checks("some", net, 7)) == is_fine
 
 
-def words_of(way: str) -> tuple[Any, list[Any], offered.Writes]:
+def words_of(mode: str) -> tuple[Any, list[Any], offered.Writes]:
     """A primitive's report, the last words of each one, and the writes that are said to be due."""
     keys, data = candidates.keys_and_data(REPORTS)
-    if way == "Append":
+    if mode == "Append":
         return Append(), [np.zeros(REPORTS, np.uint32), data], candidates.batches(data)
-    if way == "Postcarding":
+    if mode == "Postcarding":
         path, hop = np.divmod(np.arange(REPORTS), candidates.HOPS)
         first = (1 << 24 | hop << 16 | candidates.HOPS << 8).astype(np.uint32)
         return Postcard(), [first, *keys[path].T, data], candidates.paths(keys, data)
@@ -92,16 +92,16 @@ def words_of(way: str) -> tuple[Any, list[Any], offered.Writes]:
 
 @pytest.mark.parametrize("way", ["Key-Write", "Append", "Postcarding"])
 def test_the_writes_are_those_that_a_translator_makes_of_the_reports(
-    way: str, tmp_path: Path
+    mode: str, tmp_path: Path
 ) -> None:
     """The memory of a collector, byte for byte; and as many writes as it carried out."""
-    report, words, writes = words_of(way)
+    report, words, writes = words_of(mode)
     stores: Mapping[str, Callable[[range], Any]] = {
         "Key-Write": lambda over: experiment.KeyWriteStore(1, len(writes.records), sessions=over),
         "Append": lambda over: experiment.ListStore(16, len(writes.records), 1, over[0]),
         "Postcarding": lambda over: experiment.PostcardStore(len(writes.records), sessions=over),
     }
-    area = experiment.Area(writes.records.dtype, len(writes.records), stores[way])
+    area = experiment.Area(writes.records.dtype, len(writes.records), stores[mode])
 
     async def main(run: Run) -> Any:
         run.target = "minip4"

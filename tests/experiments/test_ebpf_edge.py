@@ -124,8 +124,7 @@ def shifted(place: str, by_us: int) -> Callable[[Outcome], Outcome]:
     def change(found: Outcome) -> Outcome:
         arrived_us, left_us, known_us, beyond = found.reported[place]
         moved = (np.where(each == NEVER, NEVER, each + by_us) for each in (arrived_us, left_us))
-        off = EdgeReports(*moved,
-                   known_us, beyond)  # fmt: skip
+        off = EdgeReports(*moved, known_us, beyond)
         return replace(found, reported={**found.reported, place: off})
 
     return change
@@ -186,7 +185,7 @@ FIRST, SECOND, THIRD, LAST = (
         (unreported, {UNREPORTED, ELSEWHERE}),
         (lambda found: replace(found, reported={
             **found.reported, "s1": found.reported["s1"]._replace(beyond=1)
-        }), {BEYOND}),  # fmt: skip
+        }), {BEYOND}),
     ],
     ids=["nothing", "edge counts one more", "edge counts one less", "switch counts one more",
          "early mark", "early end of marks", "late switch", "two pulses", "early edge", "late edge",

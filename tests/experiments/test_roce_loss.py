@@ -59,8 +59,10 @@ def test_of_records_that_are_lost_in_a_row_the_figure_counts_one(
     experiment = module("roce_loss")
     outcome: Any = SimpleNamespace(counts=SimpleNamespace(accepted=Counter(WRITE_ONLY=written)))
     nothing: Any = None
-    went_out = experiment.WentOut(2344 - written, late=0, turns=1)
-    found = experiment.Found("resync", 1000, 2344, by_link, 2344, 0, 0, outcome, went_out, nothing)
+    sent_records = experiment.SentRecords(2344 - written, late=0, turns=1)
+    found = experiment.Found(
+        "resync", 1000, 2344, by_link, 2344, 0, 0, outcome, sent_records, nothing
+    )
     assert found.records_lost_per_drop == shown
     left, right = experiment.draw([found]).axes
     assert [patch.get_width() for patch in left.patches] == [shown]
@@ -78,12 +80,12 @@ def test_what_is_in_flight_is_what_captures_tell(tmp_path: Path) -> None:
     naks = np.zeros((1, 80), np.uint8)
     naks[0, [experiment.BTH, experiment.AETH]] = experiment.ACK, experiment.NAK_SEQUENCE
     links = {"out": (np.arange(9), frames), "in": (np.array([2]), naks)}
-    captures = {way: tmp_path / way for way in links}
-    for way, (times_us, bytes_) in links.items():
+    captures = {mode: tmp_path / mode for mode in links}
+    for mode, (times_us, bytes_) in links.items():
         packets = zip(times_us, bytes_, strict=True)
-        wrpcap(str(captures[way]), [_at(time_us, data) for time_us, data in packets], nano=True)
-    net: Any = SimpleNamespace(capture=lambda _switch, _other, way: captures[way])
-    assert experiment.went_out(net) == experiment.WentOut(3 + 1, late=1, turns=2)
+        wrpcap(str(captures[mode]), [_at(time_us, data) for time_us, data in packets], nano=True)
+    net: Any = SimpleNamespace(capture=lambda _switch, _other, mode: captures[mode])
+    assert experiment.sent_records(net) == experiment.SentRecords(3 + 1, late=1, turns=2)
 
 
 def _at(time_us: int, data: NDArray[np.uint8]) -> Raw:

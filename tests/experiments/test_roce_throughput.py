@@ -27,7 +27,7 @@ from telemark.errors import TestbedError
 experiment = module("roce_throughput")
 OPTIONS = argparse.Namespace(rounds=3, seconds=1.0, time="real", quick=False)
 COSTS = {  # CPU ns of the collector, and of the sender
-    candidates.NOBODY: (0, 600), candidates.UNREAD: (150, 800), candidates.ROCE: (200, 850),
+    candidates.BASELINE: (0, 600), candidates.UNREAD: (150, 800), candidates.ROCE: (200, 850),
     candidates.UDP: (900, 1200), candidates.UDP_NAPS: (300, 1000), candidates.PACKET: (200, 1100),
     candidates.PYTHON: (2000, 1000),
 }  # fmt: skip
@@ -44,7 +44,7 @@ def some_rounds(
                        factor * sender_ns, factor * own_ns, waited)
             ._replace(**(wrong or {}).get(kind, {}))
             for load in experiment.LOADS for kind, (own_ns, sender_ns) in COSTS.items()
-        ], candidates.NOBODY)
+        ], candidates.BASELINE)
         for factor in noise
     ]  # fmt: skip
 
@@ -148,10 +148,10 @@ def test_a_turn_over_a_veth(tmp_path: Path) -> None:
         check=False, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    nobody, *taken = (
+    baseline, *taken = (
         eval(line, {"Turn": interleaved_rounds.Turn}) for line in done.stdout.splitlines()
     )
-    assert nobody.received == 0
+    assert baseline.received == 0
     assert len(taken) == 4
     for each in taken:
         assert each.sent == each.received + each.dropped > 0
