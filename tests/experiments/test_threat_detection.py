@@ -11,7 +11,7 @@ from ebpf.threats.alerts import Kind
 from ebpf.threats.mitigation import Mitigation
 from experiments.shared.xdp import attacks
 from experiments.shared.xdp.attacks import Label
-from experiments.shared.xdp.detection_pipeline import STEPS, WINDOW, Told, summary
+from experiments.shared.xdp.detection_pipeline import STEPS, WINDOW, StreamResult, summary
 
 experiment = module("threat_detection")
 OPTIONS = argparse.Namespace(runs=1, time="real", quick=False)
@@ -20,8 +20,8 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root"
 
 def streamed(kind: Kind, windows: int = 5) -> dict[str, Any]:
     clean, mixed = attacks.clean(), attacks.mixed(kind)
-    told = experiment.streamed(clean, mixed, windows, STEPS + STEPS // 2, 1)
-    return summary(told, kind)
+    detected = experiment.streamed(clean, mixed, windows, STEPS + STEPS // 2, 1)
+    return summary(detected, kind)
 
 
 @needs_root
@@ -80,7 +80,7 @@ def row_of(kind: Kind, **others: Any) -> dict[str, Any]:
 def test_what_fails(wrong: dict[str, Any], failed: list[int]) -> None:
     rows = [row_of(kind) for kind in Kind]
     rows[2] |= wrong
-    quiet = Told([], 0, [], None)
+    quiet = StreamResult([], 0, [], None)
     checks = experiment.report(rows, quiet, {}, OPTIONS).checks
     assert [number for number, each in enumerate(checks) if not each.passed] == failed
 

@@ -18,11 +18,11 @@ OPTIONS = argparse.Namespace(rounds=3, packets=100, routes=5, time="real", quick
 
 def made(pairs: experiment.Pairs, ns: tuple[float, ...]) -> list[Turn]:
     """Rounds of a machine that is now faster, now slower."""
-    everyone = [each for pair in pairs for each in pair]
+    all_candidates = [each for pair in pairs for each in pair]
     return [
         Turn(number, each.name, 1, 100, 100, noise * cost, 1e9 / cost, 0)
         for number, noise in enumerate((1, 3, 0.5), start=1)
-        for each, cost in zip(everyone, ns, strict=True)
+        for each, cost in zip(all_candidates, ns, strict=True)
     ]
 
 
