@@ -136,7 +136,7 @@ def checks_of(name: str, found: Found) -> list[Check]:
         checks["lost requests (translator's count)"] = (found.unwritten, unwritten)
     return [
         *(Check(f"{where}: {what}", *values) for what, values in checks.items()),
-        *found.accounting.checks(f"{where}: books"),
+        *found.accounting.checks(where),
     ]
 
 

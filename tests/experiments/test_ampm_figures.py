@@ -116,8 +116,8 @@ def said(figure: Figure) -> list[str]:
 def test_a_point_far_from_theory_says_how_many_pulses_were_held_back() -> None:
     assert said(of_reordering(1, -3)) == []
     assert said(of_reordering(1.9, -3)) == []
-    assert set(said(of_reordering(0.4, 2))) == {"0 of 6\npulses held back"}
-    assert set(said(of_reordering(2.1, -2))) == {"6 of 6\npulses held back"}
+    assert set(said(of_reordering(0.4, 2))) == {"0 of 6\npulses delayed"}
+    assert set(said(of_reordering(2.1, -2))) == {"6 of 6\npulses delayed"}
 
 
 def of_congestion() -> Figure:

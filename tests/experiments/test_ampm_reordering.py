@@ -48,8 +48,8 @@ def test_every_law_holds_and_step_is_exact(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("step_loss", "overtaken", "failed"), [
     (7, 5.0, []),
-    (8, 5.0, ["step: blocks wrong"]),
-    (7, 0.0, ["packets out of order with a pulse"]),
+    (8, 5.0, ["step: wrong blocks"]),
+    (7, 0.0, ["packets reordered with a pulse (mean)"]),
 ])  # fmt: skip
 def test_an_error_is_found_out(step_loss: int, overtaken: float, failed: list[str]) -> None:
     setting = reordering.Setting(0.1, 30, rate=4000, block_us=2**18)

@@ -26,7 +26,7 @@ def test_a_sink_that_tells_of_other_switches_is_found_out(tmp_path: Path) -> Non
     done = run("dta_int", *SHORT, "--program", program, "--out", str(tmp_path / "out"))
     assert done.returncode == 1, done.stdout + done.stderr
     failed = {name.partition(": ")[2] for name in failed_checks(tmp_path / "out")}
-    assert {"bytes of memory that are not the model's", "wrong answers"} <= failed
+    assert {"bytes of memory that differ from the model", "wrong answers"} <= failed
 
 
 def test_stores_that_cannot_be_are_refused(tmp_path: Path) -> None:

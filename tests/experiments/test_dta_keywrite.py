@@ -42,7 +42,7 @@ def test_a_translator_with_other_checksums_is_found(
         return checks
 
     checks = {check.name: check.passed for check in virtually(tmp_path, main)}
-    said = "copies-2: bytes of memory that are not the model's, and wrong answers"
+    said = "copies-2: bytes of memory that differ from the model, and wrong answers"
     assert {name for name, passed in checks.items() if not passed} == (
         set() if is_right else {said}
     )

@@ -37,9 +37,9 @@ REPORTS = 320  # 20 batches, 64 paths
     [
         ({"Key-Write 2", "Key-Increment 4", "Append 16", "Postcarding 5"}, 0, set()),
         ({"Key-Write 2", "Append 4", "Append 16"}, 1,
-         {"Key-Write 2: requests carried out", "Key-Write 2: memory operations of a report",
-          "Append 4: requests carried out", "Append 4: memory operations of a report",
-          "Append 16: requests carried out", "Append 16: memory operations of a report"}),
+         {"Key-Write 2: executed requests", "Key-Write 2: memory operations per report",
+          "Append 4: executed requests", "Append 4: memory operations per report",
+          "Append 16: executed requests", "Append 16: memory operations per report"}),
     ],
     ids=["all", "a report missing"],
 )  # fmt: skip
@@ -182,7 +182,7 @@ def test_what_a_report_costs_is_its_part_of_a_write() -> None:
     ("wrong", "failed"),
     [
         ({"received": 99}, "CPU time: frames that are neither received nor counted as dropped"),
-        ({"wrong": 1}, "CPU time: records in memory that are not those of the reports"),
+        ({"wrong": 1}, "CPU time: wrong records in memory"),
         ({"collector_ns": 500}, "CPU time of a report, DTA: Key-Write to hash insert, UDP"),
     ],
 )  # fmt: skip

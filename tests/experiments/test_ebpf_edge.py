@@ -149,15 +149,15 @@ def unreported(found: Outcome) -> Outcome:
     return found
 
 
-ERROR = "x, AM-PM: largest error of a place's block, packets"
-TO_LOG = "x, AM-PM: largest difference of a block to a link's log, packets"
-UNREPORTED = "x, INT-XD: packets without a postcard where they were"
-ELSEWHERE = "x, INT-XD: packets that were lost elsewhere by a link's log"
-BEYOND = "x, INT-XD: postcards of no packet, or a second time"
-CAPTURED = "x: stamps of switches that are not their captures'"
-PULSES = "x: pulses whose stamps are not those of their postcards"
+ERROR = "x, AM-PM: max error of a count per block and place (packets)"
+TO_LOG = "x, AM-PM: max loss error per block and link (packets)"
+UNREPORTED = "x, INT-XD: packets with missing or false postcards"
+ELSEWHERE = "x, INT-XD: losses inconsistent with link logs"
+BEYOND = "x, INT-XD: postcards of unknown packets, or duplicates"
+CAPTURED = "x: switch timestamps inconsistent with captures"
+PULSES = "x: pulse timestamps inconsistent with postcards"
 FIRST, SECOND, THIRD, LAST = (
-    f"x, {near} to {far}: packets with a stamp out of its bounds" for near, far in LINKS
+    f"x, {near} to {far}: packets with a timestamp out of bounds" for near, far in LINKS
 )
 
 
@@ -203,7 +203,7 @@ def test_where_nothing_comes_it_does_not_pass() -> None:
     for number in (1, 2):
         for name in ("arrivals", "departures"):
             found.blocks[number].records[FLOW.id][Point("h2", name)] = PointRecord(number)
-    assert "x: complete blocks of which nothing came to h2" in failing(found)
+    assert "x: complete blocks without packets at h2" in failing(found)
 
 
 def kept(*reported: tuple[int, int, int]) -> Kept:

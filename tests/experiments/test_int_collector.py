@@ -47,10 +47,10 @@ def test_the_highest_rate_without_loss_is_searched() -> None:
 @pytest.mark.parametrize(
     ("wrong", "failed"),
     [
-        ({"received": 100}, "datagrams that neither came nor left a gap, most of a turn"),
+        ({"received": 100}, "datagrams neither received nor in a gap (max per round)"),
         ({"received": 100, "in_gaps": 1},
-         "datagrams in gaps that the kernel did not drop, most of a turn"),
-        ({"misread": 1}, "reports, hops and flows that are not those sent"),
+         "datagrams in gaps, not dropped by the kernel (max per round)"),
+        ({"misread": 1}, "wrong reports, hops and flows"),
     ],
 )  # fmt: skip
 def test_what_is_lost_unseen_is_found_out(wrong: dict[str, int], failed: str) -> None:

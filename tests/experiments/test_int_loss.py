@@ -7,9 +7,9 @@ from scripts import REPORTED, failed_checks, run, samples, with_faults
 
 SHORT = ("--time", "virtual", "--blocks", "2", "--loss", "5")
 AT = "loss 5 %, "
-DROPPED = f"{AT}drop reports: largest difference to what a switch dropped, packets"
-GAPS = f"{AT}drop reports: largest difference between gaps and what the link lost"
-NAMED = f"{AT}drop reports: that name another port, reason or flow"
+DROPPED = f"{AT}drop reports: max error per cause (packets)"
+GAPS = f"{AT}drop reports: max error of gaps per cause (reports)"
+NAMED = f"{AT}drop reports: wrong port, reason or flow (reports)"
 
 
 def test_each_finds_what_it_can(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ FAULTS = {
     ),
     "drops before the count": (
         "with_ampm.p4", COUNTED, f"if (standard_metadata.egress_spec != DROPPED) {{ {COUNTED} }}",
-        {f"{AT}AM-PM: largest error of a block, packets"},
+        {f"{AT}AM-PM: max loss error per block (packets)"},
     ),
 }  # fmt: skip
 

@@ -61,6 +61,6 @@ def test_what_switches_tell_wrongly_is_found_out(tmp_path: Path) -> None:
     done = run("int_microburst", *SHORT, "--program", program, "--out", str(tmp_path / "out"))
     assert done.returncode == 1, done.stdout + done.stderr
     assert failed_checks(tmp_path / "out") == {
-        "s3: largest error of queue, packets", "its port", "reports",
-        "reports with the whole path", "numbers of reports that did not come",
+        "s3: max error of queue (packets)", "congested port (number)", "reports",
+        "reports with the whole path", "missing report sequence numbers",
     }  # fmt: skip

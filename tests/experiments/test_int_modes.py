@@ -37,14 +37,14 @@ PUSH = "transit.apply(hdr, meta.hop, mtu, event);"
         (
             REPORTED, REPORTED + LOST,
             {f"{mode}: {what}" for mode in MODES for what in (
-                "bytes of reports", "latencies of a switch", "numbers of reports that did not come",
-                "largest error of a switch's sum of latencies, us",
+                "bytes of reports", "hop latencies measured", "missing report sequence numbers",
+                "max error of the latency sum per switch (us)",
             )},
         ),
         (
             PUSH, f"if (meta.hop.node_id != 2) {{ {PUSH} }}",
             {f"MD: {what}" for what in (
-                "bytes added to packets, on all links", "bytes of reports", "latencies of a switch"
+                "bytes added to packets on all links", "bytes of reports", "hop latencies measured"
             )},
         ),
     ],

@@ -48,7 +48,7 @@ def test_what_is_not_as_it_should_be_is_found(
     done = run("roce_collect", *SHORT, "--program", program, "--out", str(tmp_path / "out"))
     assert done.returncode == 1, done.stdout + done.stderr
     assert failed_checks(tmp_path / "out") == {
-        f"{case}: bytes of the file that are wrong" for case in failed
+        f"{case}: wrong bytes of the file" for case in failed
     }
 
 

@@ -109,7 +109,7 @@ def test_costs_are_of_both_ends_and_ratios_of_one_round() -> None:
     ("wrong", "failed"),
     [
         ({"received": 99}, "records that are neither received nor counted as dropped"),
-        ({"wrong": 1}, "records in memory that are not those offered"),
+        ({"wrong": 1}, "wrong records in memory"),
         ({"collector_ns": 600}, "CPU time of a record over RoCE to that of UDP in C,"),
     ],
 )  # fmt: skip
@@ -135,7 +135,7 @@ def test_noise_decides_nothing() -> None:
 TURN = """
 import sys
 from pathlib import Path
-from experiments.shared.roce import contenders as all, turns
+from experiments.shared.roce import candidates as all, interleaved_rounds
 for kind in (all.NOBODY, all.ROCE, all.UDP_NAPS, all.PACKET, all.UNREAD):
     print(turns.turn(Path({folder!r}), kind, 20_000, 0.25))
 """

@@ -22,7 +22,7 @@ from telemark.results import plots
 from telemark.results.report import Check, table
 from telemark.session.run import Run
 
-AS_FAST = "as fast as they go"
+AS_FAST = "max rate"
 ROUNDS, SECONDS = 5, 0.5
 QUICK_ROUNDS, QUICK_SECONDS = 3, 0.1
 # Max CPU time per report of DTA, normalized to a collector with a UDP socket: Key-Write replaces a

@@ -12,7 +12,7 @@ from telemark.results.report import Check
 
 ampm = module("experiments.shared.ampm.measurement")
 truth_module = module("experiments.shared.ampm.truth")
-UNREAD, WRONG = "at 1 %: blocks that were not read", "at 1 %: packets in a wrong block"
+UNREAD, WRONG = "at 1 %: unread blocks", "at 1 %: packets in a wrong block"
 END = Point("s1", "departures")
 
 
@@ -28,7 +28,7 @@ def test_a_run_is_invalid_where_the_machine_alone_failed_a_check(
 
     def judge() -> list[Check]:
         judged: list[Check] = ampm.reject_if_disturbed(
-            checks, ["blocks that were not read"], "stood still for 7 ms", virtual=virtual
+            checks, ["unread blocks"], "stood still for 7 ms", virtual=virtual
         )
         return judged
 
@@ -36,7 +36,7 @@ def test_a_run_is_invalid_where_the_machine_alone_failed_a_check(
         with pytest.raises(TestbedError) as raised:
             judge()
         assert str(raised.value) == (
-            "run invalid: at 1 %: blocks that were not read: 9, expected 0 +- 3; "
+            "run invalid: at 1 %: unread blocks: 9, expected 0 +- 3; "
             "stood still for 7 ms; leave the machine more idle"
         )
     else:

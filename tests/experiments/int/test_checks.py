@@ -85,14 +85,14 @@ def of_reports() -> list[Change]:
 
         return another
 
-    lacking = "numbers of reports that did not come"
-    routed = "packets whose path is not the one that they took"
+    lacking = "missing report sequence numbers"
+    routed = "packets with wrong path"
     return [
-        ("packets received in their order", swapped),
+        ("packets received in order", swapped),
         ("packets without a report", unreported),
         ("reports, a packet each", twice),
         *((lacking, count(what)) for what in ("lost", "missing")),
-        ("reports that are malformed", malformed),
+        ("malformed reports", malformed),
         *((routed, way(what)) for what in ("node", "ingress", "egress")),
     ]
 
@@ -114,7 +114,7 @@ def of_hops() -> list[Change]:
     def received_early(outcome: Any) -> None:
         outcome.record.received["received_ns"][0] -= 10**9
 
-    order = "packets whose times are not in order, from host to host"
+    order = "packets with timestamps out of order"
     return [
         *((f"{switch}: largest error of {what}", said(hop, field))
           for hop, switch in enumerate(int_path.PATH)
@@ -136,8 +136,8 @@ def of_accounts() -> list[Change]:
 
         return wrongly
 
-    residual = "packets with a residual that the last link does not explain"
-    sums = "the collector's sum of hops and links, us"
+    residual = "packets with a residual other than the last link"
+    sums = "sum of hop and link latencies in the collector (us)"
     return [
         *((residual, took(more_ns)) for more_ns in (2000, -2000)),
         *((sums, added_up(what)) for what in ("latency_ns", "link_ns")),
@@ -155,9 +155,9 @@ def of_books(prefix: str) -> list[Change]:
         put(outcome.accounting, received=outcome.accounting.received - 10**6)
 
     return [
-        (f"{prefix}: frames unaccounted for", vanished),
-        (f"{prefix}: switches and hops out of balance", unbalanced),
-        (f"{prefix}: frames that reached a host, but neither flow nor application", untaken),
+        (f"{prefix}: unaccounted frames", vanished),
+        (f"{prefix}: accounting mismatches (switches, links)", unbalanced),
+        (f"{prefix}: unclaimed frames at hosts", untaken),
     ]
 
 
@@ -186,8 +186,8 @@ def of_blocks() -> list[Change]:
         put(record, received=record.received[1:])
 
     return [
-        ("here, AM-PM: largest error of a block, packets", in_another_block),
-        ("here, AM-PM: packets lost in all, by the hosts' sequence numbers", not_received),
+        ("here, AM-PM: max loss error per block (packets)", in_another_block),
+        ("here, AM-PM: total lost packets", not_received),
     ]
 
 
@@ -239,12 +239,12 @@ def of_drop_reports() -> list[Change]:
         hop = outcome.kept.reports["first_hop"][chosen(outcome)[5]]
         outcome.kept.hops["ingress_ns"][hop] += 100 * 1000 * BLOCK_US
 
-    named = "here, drop reports: that name another port, reason or flow"
+    named = "here, drop reports: wrong port, reason or flow (reports)"
     return [
-        ("here, drop reports: largest difference to what a switch dropped, packets", vanished),
+        ("here, drop reports: max error per cause (packets)", vanished),
         *((named, change) for change in (report("reason"), port, flow, before_all, after_all)),
-        ("here, drop reports: of packets that no switch dropped", of_nobody),
-        ("here, drop reports: blocks in which they tell more than was dropped", of_one_block),
-        ("here, drop reports: largest difference between gaps and what the link lost",
+        ("here, drop reports: reports of packets not dropped", of_nobody),
+        ("here, drop reports: blocks with more reports than drops", of_one_block),
+        ("here, drop reports: max error of gaps per cause (reports)",
          lost_unseen),
     ]  # fmt: skip
