@@ -207,7 +207,7 @@ def samples_of(outcome: Outcome) -> list[dict[str, object]]:
 def metrics_of(outcome: Outcome, culprit: Culprit) -> dict[str, object]:
     """Return the identified flow's rate increase, queue growth and queue lengths."""
     return {
-        "guilty": {"node": culprit.node, "port": culprit.egress, "flow": culprit.flow},
+        "culprit": {"node": culprit.node, "port": culprit.egress, "flow": culprit.flow},
         "more_bps": culprit.more_bps,
         "queue_growth_ms": np.ptp(culprit.arrived["time_ns"]) / 1e6,
         "max_queue_packets": {n: q.min_queued.max() for n, q in outcome.queues.items()},
@@ -231,7 +231,7 @@ def table_of_queues(outcome: Outcome) -> Table:
 def table_of_flows(outcome: Outcome, culprit: Culprit) -> Table:
     """Return a table with a row for each flow in the longest queue."""
     rows = [
-        (name, culprit.more_bps[flow.port] / 1e6, "guilty" if flow.port == culprit.flow else "")
+        (name, culprit.more_bps[flow.port] / 1e6, "burst" if flow.port == culprit.flow else "")
         for name, flow in outcome.flows.items() if flow.port in culprit.more_bps
     ]  # fmt: skip
     title = f"Rate increase while the queue of s{culprit.node} grew, from reports"

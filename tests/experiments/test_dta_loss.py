@@ -36,8 +36,8 @@ def test_a_reporter_that_sends_the_wrong_ones_again_is_found_out(tmp_path: Path)
 @pytest.mark.parametrize(
     ("option", "value", "said"),
     [
-        ("--reports", "100000", "100600 reports: expected 65536 at most, since each needs a slot"),
-        ("--loss", "0.6", "--loss 0.6: expected 0.5 at most, or what is missing is known"),
+        ("--reports", "100000", "100600 reports: expected at most 65536, because each needs its"),
+        ("--loss", "0.6", "--loss 0.6: expected at most 0.5; with more, missing"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(

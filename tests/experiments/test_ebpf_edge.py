@@ -261,7 +261,7 @@ def test_what_a_machine_that_stands_still_does_is_no_verdict() -> None:
     with pytest.raises(TestbedError, match=r"^run invalid: .*; leave the machine more idle$"):
         reject_late(found)
     reject_unreported({"h1": SimpleNamespace(without_room=0, unsent=0)})  # type: ignore[dict-item]
-    with pytest.raises(TestbedError, match=r"room for 2 .* send 3; leave the machine more idle$"):
+    with pytest.raises(TestbedError, match=r"dropped 2 .* send 3; leave the machine more idle$"):
         reject_unreported({"h1": SimpleNamespace(without_room=2, unsent=3)})  # type: ignore[dict-item]
 
 
@@ -312,10 +312,10 @@ def test_a_switch_that_miscounts_is_found_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--time", "virtual"], "--time virtual: programs in the kernel are of real time alone"),
-        (["--loss", "95"], "--loss 95: of a block 1 packets arrive, in the mean"),
+        (["--time", "virtual"], "--time virtual: eBPF programs need a kernel"),
+        (["--loss", "95"], "--loss 95: only 1 packets per block arrive"),
         (["--rate", "7"], "--rate 7: alternate marking needs a packet"),
-        (["--rate", "60000"], "no more than 65,536 can be told apart"),
+        (["--rate", "60000"], "only 65,536 have different"),
         (["--blocks", "0"], "argument --blocks"),
     ],
 )

@@ -105,4 +105,4 @@ def test_a_turn_over_a_veth(tmp_path: Path) -> None:
 def test_virtual_time_is_refused_in_a_line(tmp_path: Path) -> None:
     done = run("int_collector", "--time", "virtual", "--out", str(tmp_path))
     assert done.returncode == 2
-    assert "of real time alone" in done.stderr.splitlines()[-1]
+    assert "measured in real time only" in done.stderr.splitlines()[-1]

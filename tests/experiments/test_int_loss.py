@@ -70,5 +70,5 @@ def test_what_is_not_exact_is_found_out(names: tuple[str, ...], tmp_path: Path) 
 def test_more_loss_than_there_is_to_lose_is_refused(tmp_path: Path) -> None:
     done = run("int_loss", *SHORT[:-1], "34", "--out", str(tmp_path))
     assert done.returncode == 2, done.stdout + done.stderr
-    assert "--loss 34: 4 switches lose so much" in done.stderr.splitlines()[-1]
+    assert "--loss 34: 4 switches each drop this much" in done.stderr.splitlines()[-1]
     assert "less than 25" in done.stderr.splitlines()[-1]

@@ -32,8 +32,8 @@ def test_records_that_each_way_loses(tmp_path: Path) -> None:
 def test_more_than_a_switch_waits_for_is_refused(tmp_path: Path) -> None:
     done = run("roce_loss", *SHORT[:3], "--rate", "20000000", "--out", str(tmp_path))
     assert done.returncode == 2
-    assert "--rate 20000000: a round trip holds more records" in done.stderr
-    assert "take 64000 at most" in done.stderr
+    assert "--rate 20000000: more records per round trip" in done.stderr
+    assert "use at most 64000" in done.stderr
 
 
 def test_a_switch_that_goes_on_one_too_far_is_found_out(tmp_path: Path) -> None:

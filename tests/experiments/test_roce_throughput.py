@@ -125,7 +125,7 @@ def test_noise_decides_nothing() -> None:
         experiment.report(some_rounds((1, 1, 1), 0.09, dear), 80, OPTIONS)
     experiment.report(some_rounds(waited=0.09), 80, OPTIONS)
     with pytest.raises(
-        TestbedError, match=r"run invalid: the kernel dropped 10% .* UDP, C, as fast"
+        TestbedError, match=r"run invalid: the kernel dropped 10% .* UDP, C, max rate"
     ):
         experiment.report(
             some_rounds(wrong={candidates.UDP: {"received": 90, "dropped": 10}}), 80, OPTIONS
@@ -136,8 +136,8 @@ TURN = """
 import sys
 from pathlib import Path
 from experiments.shared.roce import candidates as all, interleaved_rounds
-for kind in (all.NOBODY, all.ROCE, all.UDP_NAPS, all.PACKET, all.UNREAD):
-    print(turns.turn(Path({folder!r}), kind, 20_000, 0.25))
+for kind in (all.BASELINE, all.ROCE, all.UDP_NAPS, all.PACKET, all.UNREAD):
+    print(interleaved_rounds.turn(Path({folder!r}), kind, 20_000, 0.25))
 """
 
 
@@ -162,4 +162,4 @@ def test_a_turn_over_a_veth(tmp_path: Path) -> None:
 def test_virtual_time_is_refused_in_a_line(tmp_path: Path) -> None:
     done = run("roce_throughput", "--time", "virtual", "--out", str(tmp_path))
     assert done.returncode == 2
-    assert "of real time alone" in done.stderr.splitlines()[-1]
+    assert "measured in real time only" in done.stderr.splitlines()[-1]

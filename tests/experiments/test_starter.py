@@ -77,9 +77,10 @@ def by_any_python(script: Path, *arguments: str) -> subprocess.CompletedProcess[
     ("right", "wrong", "failed", "start"),
     [
         ("packets + 1", "packets + 8", "fraction with an error above eps N", by_any_python),
-        ("else if (counts) {", "else if (counts && flow[0:0] == 0) {", "estimates below ground truth",
-         loaded.run),
-        ("a * (bit<64>)flow + b", "b * (bit<64>)flow + a", "estimates below ground truth", loaded.run),
+        ("else if (counts) {", "else if (counts && flow[0:0] == 0) {",
+         "estimates below ground truth", loaded.run),
+        ("a * (bit<64>)flow + b", "b * (bit<64>)flow + a",
+         "estimates below ground truth", loaded.run),
     ],
 )  # fmt: skip
 def test_a_fault_of_the_program_is_found(

@@ -28,7 +28,8 @@ def test_all_is_as_theory_and_captures_say(tmp_path: Path) -> None:
     ("file", "right", "wrong", "found"),
     [
         ("ecn.p4", "ECN_THRESHOLD = 10;", "ECN_THRESHOLD = 11;",
-         {"ECN: wrongly marked or unmarked segments", "DCTCP: wrongly marked or unmarked segments"}),
+         {"ECN: wrongly marked or unmarked segments",
+          "DCTCP: wrongly marked or unmarked segments"}),
         ("ecn.p4", "standard_metadata.enq_qdepth",
          "standard_metadata.deq_qdepth", {"ECN: wrongly marked or unmarked segments"}),
         ("link_monitor.p4", "sent_bytes.write(port, 0);",
@@ -58,7 +59,7 @@ def test_a_switch_that_is_wrong_is_found_out(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--duration", "2"), "take at least 3"),
+        (("--duration", "2"), "use at least 3"),
         (("--duration", "long"), "--duration"),
         (("--ecn-program", "no/such.p4"), "no/such.p4"),
         (("--monitor-program", "p4src/routing/router.p4"), "ipv4_lpm"),

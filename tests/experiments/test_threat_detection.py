@@ -88,4 +88,4 @@ def test_what_fails(wrong: dict[str, Any], failed: list[int]) -> None:
 def test_what_cannot_be_is_refused() -> None:
     done = run("threat_detection", "--time", "virtual", "--quick")
     assert done.returncode == 2
-    assert "programs in the kernel are of real time alone" in done.stderr
+    assert "eBPF programs need a kernel" in done.stderr

@@ -48,10 +48,10 @@ def test_ratios_are_of_one_round_and_decide() -> None:
 
 
 def test_rounds_that_differ_decide_nothing() -> None:
-    """One of three is as it should be: what the others have is not told to be XDP's."""
+    """One of three rounds meets the claim: the others are not attributed to XDP."""
     for pps, less, text in (
-        (100_000, 2.5, r"0\.5 of what iptables raw does at 100,000: from 0\.23 to 0\.58;"),
-        (400_000, 0.1, r"1 of what XDP, by UDP port does at 400,000: from 0\.25 to 2\.5;"),
+        (100_000, 2.5, r"0\.23 to 0\.58 of the CPU time of iptables raw at 100,000;"),
+        (400_000, 0.1, r"0\.25 to 2\.5 of the CPU time of XDP, by UDP port at 400,000;"),
     ):  # fmt: skip
         measured = [
             each._replace(busy=each.busy * less)
@@ -81,7 +81,7 @@ def test_what_others_disturbed_is_measured_again(monkeypatch: pytest.MonkeyPatch
     found = loads._at_last(PLAN, (1, "x", 5), None, ready)  # type: ignore[arg-type]
     assert (found.busy, found.tries) == (0.5, 3)
     monkeypatch.setattr(loads, "_offered", Script(*[(disturbed, 0, 0)] * loads.TRIES))
-    with pytest.raises(TestbedError, match="others had its cores for 40% of the time"):
+    with pytest.raises(TestbedError, match="used its cores for 40% of the time"):
         loads._at_last(PLAN, (1, "x", 5), None, ready)  # type: ignore[arg-type]
 
 

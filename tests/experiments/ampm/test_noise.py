@@ -58,7 +58,7 @@ def test_packets_that_came_later_than_is_supposed_make_a_run_invalid(
 ) -> None:
     truth = truth_of([100, longest_us, 200])
     why = ampm.noise([truth], [])
-    assert f"in a switch for up to {(longest_us - 50) / 1000:.1f} ms" in why
+    assert f"spent up to {(longest_us - 50) / 1000:.1f} ms in a switch" in why
     if is_invalid:
         with pytest.raises(TestbedError, match=f"packets took up to {longest_us} us to s1"):
             ampm.reject_late_packets("a run", truth, END, (0, 1000), why)
