@@ -246,7 +246,7 @@ def value_codes_of(nodes: NDArray[np.int64]) -> Words:
 
 
 def modelled(copies: int, count: int, rng: np.random.Generator) -> list[Point]:
-    """What a store of `count` slots answers that is told the paths of as many flows."""
+    """Query a model store of `count` slots with the paths of as many flows."""
     keys = fabric.flows(fabric.users(PODS), count, rng)
     data = np.tile(np.arange(count, dtype=np.uint32)[:, np.newaxis], WORDS)  # each another path
     store, points = Store(Region(slot(WORDS), count).records), []
@@ -276,7 +276,7 @@ def cost_table(costs: Sequence[Cost]) -> Table:
     rows = [
         [cost.source, cost.copies, f"{cost.reports:.3f}", f"{cost.writes:.3f}"] for cost in costs
     ]
-    return table("What a path costs", ("told by", "copies", "reports", "writes"), rows)
+    return table("Cost per path", ("source", "copies", "reports", "writes"), rows)
 
 
 def draw(points: Sequence[Point], costs: Sequence[Cost]) -> Figure:

@@ -146,7 +146,7 @@ def differ(some: NDArray[np.bool_], others: NDArray[np.bool_]) -> int:
 
 
 def chances(found: Mapping[tuple[str, float], Found]) -> list[float]:
-    """Of what is lost independently, how likely theory has so many lost: p, or twice in a row."""
+    """Return p-values of independent losses: a report is lost with p, or twice in a row."""
     theory = {"not sent again": 1, "sent again": 2, "UC": 1}
     return [
         count_chance(each.lost, each.lossy, loss ** theory[name])

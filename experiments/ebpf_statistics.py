@@ -48,7 +48,7 @@ QUARTERS = 4
 KEPT = Kept.ALL & ~Kept.COUNTERS & ~Kept.HEAVY_KEEPER
 COSTS = {"packets, bytes, variance": Kept(0), "quantiles": Kept.QUANTILES,
          "sample": Kept.SAMPLES, "distinct": Kept.DISTINCT, "rarity, similarity": Kept.MINIMA,
-         "norms": Kept.NORMS, "all of these": KEPT, "TopK: HeavyKeeper": Kept.HEAVY_KEEPER,
+         "norms": Kept.NORMS, "all": KEPT, "TopK: HeavyKeeper": Kept.HEAVY_KEEPER,
          "TopK: FREQUENT": Kept.COUNTERS}  # fmt: skip
 CHEBYSHEV = 3  # standard deviations, exceeded with a probability of at most 1 / 9
 

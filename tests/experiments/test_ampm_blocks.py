@@ -1,4 +1,4 @@
-"""A controller that counts blocks wrongly is found out: the truth has arithmetic of its own."""
+"""A controller with wrong block arithmetic is detected: ground truth has its own arithmetic."""
 
 import subprocess
 import sys

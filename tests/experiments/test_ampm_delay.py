@@ -47,7 +47,7 @@ def test_lost_pulses_give_no_delay_and_a_reason(tmp_path: Path) -> None:
             "pulse_us.write(watch.cell, is_new ? time_us + 3 * (bit<48>)watch.last : time);",
             {f"{name}: max error (us)" for name in ("pulse", "double", "multiplexed")},
         ),
-        (  # though there is no packet then whose delay it could be held against
+        (  # although no packet has a delay to compare with
             "ampm.p4",
             "meta.watch, meta.sample, meta.watch.now_us,",
             "meta.watch, meta.sample, meta.watch.now_us + (bit<48>)meta.sample.hash[29:29] * 512,",

@@ -1,4 +1,4 @@
-"""Figures of AM-PM's experiments: all can be read, and each tells no more than there is."""
+"""Figures of AM-PM experiments: readable, with exactly the panels that have data."""
 
 import argparse
 from dataclasses import replace
@@ -65,7 +65,7 @@ def test_errors_of_loss_have_a_panel_only_where_there_are_any() -> None:
     figure, caption = of_loss(1, (0, 5))
     assert len(figure.axes) == 2
     assert figure.get_supxlabel() == ""
-    assert "(b) The error" in caption
+    assert "(b) Error" in caption
     assert {y for line in figure.axes[1].lines for y in line.get_ydata()} == {1}
 
 

@@ -67,7 +67,7 @@ def test_packets_of_another_block_s_colour_are_found_out(tmp_path: Path) -> None
 
 
 def test_virtual_time_gives_the_same_bytes_whatever_else_runs(tmp_path: Path) -> None:
-    """All at once: each is the others' load."""
+    """Run all in parallel: each is load for the others."""
     arguments = ("--time", "virtual", *SHORT, "--method", "double", "--seeds", "1")
     seeds = {"one": "1", "again": "1", "other": "2"}
     running = [

@@ -1,4 +1,4 @@
-"""Paths by INT into memory, in virtual time; a sink that tells wrong paths is found out."""
+"""Paths by INT into memory, in virtual time; a sink that reports wrong paths is detected."""
 
 from pathlib import Path
 

@@ -37,8 +37,8 @@ def test_a_translator_with_other_checksums_is_found(
         monkeypatch.setattr(key_write, "checksums", cut_from_the_slot)
 
     async def main(run: Run) -> list[Check]:
-        told = experiment.reports(options.slots, np.random.default_rng(1))
-        _, checks = await experiment.translated(2, *told, options, run)
+        data = experiment.reports(options.slots, np.random.default_rng(1))
+        _, checks = await experiment.translated(2, *data, options, run)
         return checks
 
     checks = {check.name: check.passed for check in virtually(tmp_path, main)}

@@ -1,4 +1,4 @@
-"""What reports cost the collector: how the rate is searched, and that what is lost is found out."""
+"""INT collector: search of the max rate, and detection of lost reports."""
 
 import subprocess
 import sys
@@ -24,7 +24,7 @@ experiment = module("int_collector")
 
 def found(capacity: float, max_sent: float = 1e9, steps: int = 3) -> tuple[list[float], float]:
     """The rates that are tried, and the highest without loss, of a collector that takes so many
-    reports a second, from a sender that sends so many."""
+    reports/s, from a sender with this rate."""
     turns = []
 
     def take(question: str, shape: Shape, rate: float) -> object:

@@ -1,4 +1,4 @@
-"""INT hop by hop, in virtual time: equal to the truth, and what is not so is found out."""
+"""INT hop by hop, in virtual time: equal to ground truth, and deviations are detected."""
 
 import os
 import shutil

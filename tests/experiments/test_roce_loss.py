@@ -43,7 +43,7 @@ def test_a_switch_that_goes_on_one_too_far_is_found_out(tmp_path: Path) -> None:
     )  # fmt: skip
     done = run("roce_loss", *SHORT, "--program", program, "--out", str(tmp_path / "out"))
     assert done.returncode == 1, done.stdout + done.stderr
-    # A probe gets the session going, and the switch still knows what was lost: captures tell.
+    # A probe resumes the session, and the switch's count is still right: captures prove it.
     assert failed_checks(tmp_path / "out") == {"resync, 10,000 packets/s: PSN resets"}
 
 

@@ -1,4 +1,4 @@
-"""experiments/starter.py: right in both kinds of time, right when copied, and it finds faults."""
+"""experiments/starter.py: correct in real and virtual time, when copied, and detects faults."""
 
 import shutil
 import subprocess

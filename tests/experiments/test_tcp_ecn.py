@@ -43,7 +43,7 @@ def test_all_is_as_theory_and_captures_say(tmp_path: Path) -> None:
          "hdr.probe_data[0].port = (bit<8>)standard_metadata.ingress_port",
          {"probes with wrong port"}),
     ],
-    ids=["a threshold of 11", "the queue left behind", "bytes told twice", "another time",
+    ids=["a threshold of 11", "the queue left behind", "bytes reported twice", "another time",
          "another port"],
 )  # fmt: skip
 def test_a_switch_that_is_wrong_is_found_out(

@@ -77,8 +77,8 @@ class Case(Generic[CaseFlow_co]):
     @property
     def nodes_reported(self) -> list[int]:
         """Numbers of the reported switches; with node ids only, the last one adds no metadata."""
-        tells_last = METADATA[self.metadata] != Instruction.NODE_ID
-        return [*range(1, self.hops + 1 + tells_last)]
+        last_is_reported = METADATA[self.metadata] != Instruction.NODE_ID
+        return [*range(1, self.hops + 1 + last_is_reported)]
 
     @property
     def wire_ns(self) -> int:

@@ -1,4 +1,4 @@
-"""On bmv2 the truth about a stamp is an interval: what lies in it is right, the rest is found."""
+"""On bmv2, the true timestamp is an interval: values inside pass, values outside fail."""
 
 from types import SimpleNamespace
 from typing import Any

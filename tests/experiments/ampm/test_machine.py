@@ -59,7 +59,7 @@ class Collector:
 
 
 @pytest.mark.parametrize(
-    ("bearing", "rate", "wait_us", "block_us"),
+    ("capacity", "rate", "wait_us", "block_us"),
     [
         (CapacityEstimate(1, 700), 1000, 150_000, 2**20),
         (CapacityEstimate(1 / 4, 60_000), 250, 240_000, 2**21),

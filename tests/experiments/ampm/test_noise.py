@@ -127,7 +127,7 @@ def test_a_stamp_of_another_clock_is_taken_later_and_known_less_well(
     assert [times.tolist() for times in found] == [[1000 * us] for us in expected_us]
 
 
-def test_of_checks_of_one_name_the_worst_is_told() -> None:
+def test_worst_check_of_each_name_is_reported() -> None:
     checks = [
         Check("a", 1, 0),
         Check("b", 5, 5),

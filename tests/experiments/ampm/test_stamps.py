@@ -84,10 +84,10 @@ def test_one_wrong_time_of_one_packet_is_found_out(wrong: str, by_us: int, what:
     assert what in broken(*packets(wrong, by_us))
 
 
-def test_a_time_that_nobody_recorded_is_found_out() -> None:
+def test_a_time_that_never_recorded_is_found_out() -> None:
     truth, handling = packets()
-    nobody = np.full(COUNT, truth_module.NEVER)
-    handling["s2"] = replace(handling["s2"], taken_ns=nobody)
+    never = np.full(COUNT, truth_module.NEVER)
+    handling["s2"] = replace(handling["s2"], taken_ns=never)
     assert "packets leaving s2 before they were taken" in broken(truth, handling)
 
 
