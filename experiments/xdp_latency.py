@@ -120,7 +120,8 @@ def delays_table(rounds: Rounds, arrived: str) -> Table:
         ratios, paper = rounds.ratios(each, BRIDGE, arrived), PUBLISHED_US[arrived]
         rows.append((each.name, statistics.median(rounds.medians_us(each, arrived)),
                      rounds.p99_us(each, arrived), statistics.median(ratios), min(ratios),
-                     max(ratios), paper[each] / paper[BRIDGE] if each in paper else ""))  # fmt: skip
+                     max(ratios),
+                     paper[each] / paper[BRIDGE] if each in paper else ""))  # fmt: skip
     columns = ("forwarded by", "median (us)", "p99 (us)", "vs bridge", "min", "max", "published")
     return table(f"Forwarding latency, packets {arrived}", columns, rows)
 

@@ -90,7 +90,7 @@ def words_of(mode: str) -> tuple[Any, list[Any], offered.Writes]:
     return KeyWrite(data=[0]), [*keys.T, data], candidates.key_writes(keys, data)
 
 
-@pytest.mark.parametrize("way", ["Key-Write", "Append", "Postcarding"])
+@pytest.mark.parametrize("mode", ["Key-Write", "Append", "Postcarding"])
 def test_the_writes_are_those_that_a_translator_makes_of_the_reports(
     mode: str, tmp_path: Path
 ) -> None:
