@@ -75,8 +75,8 @@ def measured(
                     await traffic.finish()
                 counted = await events(found[path[-1]], session)
         truth = read_passages(net, flow, path, stamped=False)
-        return Found(net.applications[0].result, truth, reports.expected_path(net, flow, path), flow,
-                     reported.result, counted)  # fmt: skip
+        expected = reports.expected_path(net, flow, path)
+        return Found(net.applications[0].result, truth, expected, flow, reported.result, counted)  # fmt: skip
 
     found: Found = virtually(folder, main)
     return found
@@ -88,7 +88,8 @@ def hop(truth: SwitchTransit, way: dict[str, int]) -> dict[str, Any]:
     arrived_us, left_us = truth.arrived_ns // 1000, truth.left_ns // 1000
     return {
         "node": way["node"], "ingress_port": way["ingress"], "egress_port": way["egress"],
-        "latency_us": left_us - arrived_us, "queue": 0, "ingress_us": arrived_us, "egress_us": left_us,
+        "latency_us": left_us - arrived_us, "queue": 0,
+        "ingress_us": arrived_us, "egress_us": left_us,
     }  # fmt: skip
 
 
