@@ -76,7 +76,8 @@ def measured(
                 counted = await events(found[path[-1]], session)
         truth = read_passages(net, flow, path, stamped=False)
         expected = reports.expected_path(net, flow, path)
-        return Found(net.applications[0].result, truth, expected, flow, reported.result, counted)  # fmt: skip
+        network = net.applications[0].result
+        return Found(network, truth, expected, flow, reported.result, counted)
 
     found: Found = virtually(folder, main)
     return found
