@@ -29,7 +29,7 @@ from rich.table import Table
 from controllers.ampm.records import Point
 from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Bounds, Method
-from experiments.shared.ampm.delays import delays_of
+from experiments.shared.ampm.delays import measure_delays
 from experiments.shared.ampm.error_bounds import Machine, Workload, machine_for
 from experiments.shared.ampm.links import Link, taken_in
 from experiments.shared.ampm.measurement import (
@@ -39,9 +39,9 @@ from experiments.shared.ampm.measurement import (
     Summary,
     add_common_options,
     check_total_loss,
+    describe_noise,
     flow_count,
     measure_seeded,
-    noise_of,
     reject_if_disturbed,
     shortest_schedule,
     worst,
@@ -133,18 +133,18 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     virtual = options.time == "virtual"
     options.seeds = options.seeds or (10 if virtual and not options.quick else 1)
     options.blocks = max(options.blocks or (3 if options.quick else 5), 2)
-    anyhow = setting_of(options, Schedule(MIN_BLOCK_US), Bounds())
+    anyhow = make_setting(options, Schedule(MIN_BLOCK_US), Bounds())
     machine = await machine_for(Workload.of(anyhow), MACHINE_US, options, run)
     bounds = machine.bounds(LINK_DELAY_US + FULL_QUEUE_US)
     schedule = shortest_schedule([METHODS[options.method]], bounds)
-    setting = setting_of(options, schedule, bounds)
+    setting = make_setting(options, schedule, bounds)
     (flow,) = setting.watched
     seeds = range(options.seed, options.seed + options.seeds)
     (found,) = await sweep_seeds(measured, [(setting, options)], seeds, run)
     periods = [period for each in found for period in each.periods]
     return Report(
         samples=[dataclasses.asdict(period) for period in periods],
-        checks=checks_of(found, flow, options, machine),
+        checks=make_checks(found, flow, options, machine),
         metrics={"block_us": schedule.block_us, "full_queue_us": FULL_QUEUE_US},
         figure=draw(periods, options, schedule),
         caption=caption(options),
@@ -156,21 +156,21 @@ async def measured(setting: Setting, options: argparse.Namespace, run: Run) -> R
     """Run the experiment once."""
     outcome = await measure_seeded(setting, run)
     (flow,) = setting.watched
-    return RunResult(outcome.summary(), periods_of(outcome, flow, run.seed, options),
+    return RunResult(outcome.summary(), make_periods(outcome, flow, run.seed, options),
                  sum(dropped_with_room(outcome)))  # fmt: skip
 
 
-def phases_of(options: argparse.Namespace) -> list[float]:
+def phase_loads(options: argparse.Namespace) -> list[float]:
     """Return the background load of each phase."""
     return [0.0, *options.load, 0.0]
 
 
-def setting_of(options: argparse.Namespace, schedule: Schedule, bounds: Bounds) -> Setting:
+def make_setting(options: argparse.Namespace, schedule: Schedule, bounds: Bounds) -> Setting:
     """Return the monitored flow, and a background flow for each loaded phase."""
-    blocks = options.blocks * len(phases_of(options))
+    blocks = options.blocks * len(phase_loads(options))
     phase_s = options.blocks * schedule.block_us / 1e6
     background = []
-    for number, load in enumerate(phases_of(options)):
+    for number, load in enumerate(phase_loads(options)):
         rate_pps = load * RATE_BPS / 8 / BACKGROUND_BYTES
         if rate_pps:
             after_s = 0.5 * schedule.block_us / 1e6 + number * phase_s
@@ -194,14 +194,14 @@ def setting_of(options: argparse.Namespace, schedule: Schedule, bounds: Bounds) 
     )
 
 
-def periods_of(
+def make_periods(
     outcome: Outcome, flow: Flow, seed: int, options: argparse.Namespace
 ) -> list[Period]:
     """Return measured and true loss and delay of every complete block."""
     truth = outcome.truths[flow.id]
     methods = METHODS[options.method]
     whole, in_s1 = (
-        {sample.block: sample for sample in delays_of(outcome, flow, methods, (ARRIVED, end))}
+        {sample.block: sample for sample in measure_delays(outcome, flow, methods, (ARRIVED, end))}
         for end in (DONE, SENT)
     )
     link = Link.of(outcome, PATH[0], RATE_BPS)
@@ -221,7 +221,7 @@ def periods_of(
             Period(
                 seed,
                 number,
-                phases_of(options)[number // options.blocks],
+                phase_loads(options)[number // options.blocks],
                 int(truth.packets(ARRIVED, period)[0]),
                 first.packets - last.packets if first and last and known else None,
                 int(truth.lost(ARRIVED, DONE, period)[0]),
@@ -246,7 +246,7 @@ def dropped_with_room(outcome: Outcome) -> list[int]:
     return found
 
 
-def checks_of(
+def make_checks(
     runs: Sequence[RunResult], flow: Flow, options: argparse.Namespace, machine: Machine
 ) -> list[Check]:
     """Check that measurements are exact, and show congestion in congested blocks only."""
@@ -254,7 +254,7 @@ def checks_of(
     summaries = [each.summary for each in runs]
     periods = [period for each in runs for period in each.periods]
     losses = [abs(p.measured_loss - p.true_loss) for p in periods if p.measured_loss is not None]
-    outside = values_of(periods, "outside_us")
+    outside = known_values(periods, "outside_us")
     calm = [p for p in periods if is_calm(p, options)]
     congested = [p for p in periods if p.load >= CONGESTED_LOAD and p.packets >= MANY_PACKETS]
     half_us = LINK_DELAY_US + FULL_QUEUE_US / 2
@@ -284,12 +284,12 @@ def checks_of(
         *check_total_loss("congestion", summaries, flow.id, (ARRIVED, DONE)),
         *worst(check for summary in summaries for check in summary.checks("congestion")),
     ]
-    return reject_if_disturbed(checks, SPOILABLE, noise_of(summaries), virtual=virtual)
+    return reject_if_disturbed(checks, SPOILABLE, describe_noise(summaries), virtual=virtual)
 
 
 def is_calm(period: Period, options: argparse.Namespace) -> bool:
     """Return whether this block and the previous one have no background: the queue is empty."""
-    before = phases_of(options)[max(period.block - 1, 0) // options.blocks]
+    before = phase_loads(options)[max(period.block - 1, 0) // options.blocks]
     return not period.load and not before
 
 
@@ -300,7 +300,7 @@ def summary_table(periods: Sequence[Period]) -> Table:
         ours = [period for period in periods if period.block == block]
         rows.append(
             (block, ours[0].load,
-             *(mean_of(ours, name) for name in ("packets", "measured_loss", "true_loss",
+             *(known_mean(ours, name) for name in ("packets", "measured_loss", "true_loss",
                                                 "measured_delay_us", "true_delay_us")))
         )  # fmt: skip
     columns = ("block", "load", "packets", "measured loss", "true loss", "measured delay (us)",
@@ -308,12 +308,12 @@ def summary_table(periods: Sequence[Period]) -> Table:
     return table("Monitored flow: loss (packets) and delay, mean over seeds", columns, rows)
 
 
-def values_of(periods: Sequence[Period], name: str) -> list[float]:
+def known_values(periods: Sequence[Period], name: str) -> list[float]:
     return [value for p in periods if (value := getattr(p, name)) is not None]
 
 
-def mean_of(periods: Sequence[Period], name: str) -> float:
-    values = values_of(periods, name)
+def known_mean(periods: Sequence[Period], name: str) -> float:
+    values = known_values(periods, name)
     return float(np.mean(values)) if values else float("nan")
 
 
@@ -339,7 +339,7 @@ def draw(periods: Sequence[Period], options: argparse.Namespace, schedule: Sched
 def series(axes: Axes, periods: Sequence[Period], name: str, scale: float) -> None:
     """Draw measured values as points with error bars over seeds, ground truth as rings."""
     blocks = sorted({period.block for period in periods})
-    values = [values_of([p for p in periods if p.block == block], name) for block in blocks]
+    values = [known_values([p for p in periods if p.block == block], name) for block in blocks]
     means = [scale * float(np.mean(v)) if v else float("nan") for v in values]
     spread = [scale * float(np.std(v)) if v else 0.0 for v in values]
     x = [block + 0.5 for block in blocks]
@@ -352,12 +352,12 @@ def series(axes: Axes, periods: Sequence[Period], name: str, scale: float) -> No
 
 def shade(axes: Axes, options: argparse.Namespace) -> None:
     """Shade the phases by background load, as a fraction of the link rate."""
-    for number, load in enumerate(phases_of(options)):
+    for number, load in enumerate(phase_loads(options)):
         start, end = number * options.blocks, (number + 1) * options.blocks
         axes.axvspan(start, end, color=plots.COLOURS[1], alpha=min(0.3 * load, 0.6), lw=0)
         axes.text((start + end) / 2, 0.98, f"load {load:g}", ha="center", va="top", fontsize=7,
                   transform=axes.get_xaxis_transform())  # fmt: skip
-    blocks = options.blocks * len(phases_of(options))
+    blocks = options.blocks * len(phase_loads(options))
     axes.set_xticks(range(0, blocks + 1, options.blocks))
     axes.set_xlim(0, blocks)
 

@@ -34,16 +34,16 @@ from experiments.shared.ampm.delays import (
     METHODS,
     check_options,
     check_samples_are_fair,
-    delays_of,
+    measure_delays,
     true_delays_us,
 )
 from experiments.shared.ampm.error_bounds import Machine, Workload, machine_for
 from experiments.shared.ampm.measurement import (
     Setting,
     add_common_options,
+    describe_noise,
     flow_count,
     measure,
-    noise_of,
     reject_if_disturbed,
     worst,
 )
@@ -93,31 +93,31 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     options.blocks = options.blocks or (4 if options.quick else 6)
     check_options(options)
     options.seeds = options.seeds or (10 if virtual and not options.quick else 1)
-    heaviest = max(cases_of(options, Machine()), key=lambda case: case.load)
-    load = Workload.of(setting_of(heaviest, options.seed, options))
+    heaviest = max(make_cases(options, Machine()), key=lambda case: case.load)
+    load = Workload.of(make_setting(heaviest, options.seed, options))
     machine = await machine_for(load, MACHINE_US, options, run)
-    settings = [(case, options) for case in cases_of(options, machine)]
+    settings = [(case, options) for case in make_cases(options, machine)]
     seeds = range(options.seed, options.seed + options.seeds)
     found = [Results.of(runs) for runs in await sweep_seeds(measured, settings, seeds, run)]
     return Report(
         samples=[row.as_dict() for results in found for row in results.rows],
         checks=reject_if_disturbed(
             [
-                *(check for results in found for check in checks_of(results, options)),
-                *order_of_stamps(found),
+                *(check for results in found for check in make_checks(results, options)),
+                *check_stamp_order(found),
             ],
             [UNREAD],
-            noise_of(summary for results in found for summary in results.summaries),
+            describe_noise(summary for results in found for summary in results.summaries),
             virtual=virtual,
         ),
-        metrics={results.case.name: metrics_of(results) for results in found},
+        metrics={results.case.name: make_metrics(results) for results in found},
         figure=draw(found, options),
         caption=caption(found, options),
         tables=[summary_table(found)],
     )
 
 
-def cases_of(options: argparse.Namespace, machine: Machine) -> list[Case]:
+def make_cases(options: argparse.Namespace, machine: Machine) -> list[Case]:
     """Return the cases: link delays, then the load step, then losses."""
     queue_us = QUEUE * BACKGROUND_BYTES * 8e6 / RATE_BPS
     cases = [
@@ -132,7 +132,7 @@ def cases_of(options: argparse.Namespace, machine: Machine) -> list[Case]:
     ]
 
 
-def setting_of(case: Case, seed: int, options: argparse.Namespace) -> Setting:
+def make_setting(case: Case, seed: int, options: argparse.Namespace) -> Setting:
     """Return a flow for each method over the link."""
     link: dict[str, float] = {"delay_us": case.delay_us, "loss_probability": case.loss}
     if case.load:
@@ -151,13 +151,13 @@ def setting_of(case: Case, seed: int, options: argparse.Namespace) -> Setting:
         schedule=case.schedule,
         bounds=case.bounds,
         blocks=options.blocks,
-        background=background_of(case, options) if case.load else (),
+        background=make_background(case, options) if case.load else (),
         stamped=True,
         program=options.program,
     )
 
 
-def background_of(case: Case, options: argparse.Namespace) -> list[Flow]:
+def make_background(case: Case, options: argparse.Namespace) -> list[Flow]:
     """Return the traffic that loads the link in the second half of the blocks."""
     free_bps = case.load * RATE_BPS - len(METHODS) * options.rate * 64 * 8
     rate_pps = max(free_bps / 8 / BACKGROUND_BYTES, 1)
@@ -170,14 +170,14 @@ def background_of(case: Case, options: argparse.Namespace) -> list[Flow]:
 
 async def measured(case: Case, options: argparse.Namespace, run: Run) -> Results:
     """Run one case once."""
-    setting = setting_of(case, run.seed, options)
+    setting = make_setting(case, run.seed, options)
     outcome = await measure(setting, run)
     loaded_from = outcome.blocks.stop - setting.blocks // 2 if case.load else math.inf
     rows, true_us = [], []
     for flow, methods in setting.watched.items():
         rows += [
             Row(case, run.seed, sample, sample.block >= loaded_from)
-            for sample in delays_of(outcome, flow, methods, WHOLE)
+            for sample in measure_delays(outcome, flow, methods, WHOLE)
         ]
         block = outcome.truths[flow.id].block
         within = (block >= loaded_from) & (block < outcome.blocks.stop)
@@ -188,7 +188,7 @@ async def measured(case: Case, options: argparse.Namespace, run: Run) -> Results
     return Results(case, rows, [outcome.summary()], stamped, np.concatenate(true_us))
 
 
-def checks_of(results: Results, options: argparse.Namespace) -> list[Check]:
+def make_checks(results: Results, options: argparse.Namespace) -> list[Check]:
     """Check that delays are exact, lost pulses are detected, and samples are representative."""
     case, virtual = results.case, options.time == "virtual"
     checks = []
@@ -218,7 +218,7 @@ def checks_of(results: Results, options: argparse.Namespace) -> list[Check]:
     return [*checks, *worst(c for s in results.summaries for c in s.checks(case.name))]
 
 
-def order_of_stamps(found: Sequence[Results]) -> list[Check]:
+def check_stamp_order(found: Sequence[Results]) -> list[Check]:
     """Check, in real time, that all timestamps of each packet are in causal order."""
     pairs: dict[str, list[tuple[Times, Times]]] = {}
     for results in found:
@@ -245,7 +245,7 @@ def mean_sd_us(case: Case, options: argparse.Namespace) -> float:
     return case.schedule.block_us * math.sqrt(case.loss / (12 * packets * (1 - case.loss)))
 
 
-def metrics_of(results: Results) -> dict[str, object]:
+def make_metrics(results: Results) -> dict[str, object]:
     """Return percentiles of errors and of measured and true delays."""
     metrics: dict[str, object] = {
         "block_us": results.case.schedule.block_us,
@@ -352,7 +352,7 @@ def draw_distribution(axes: Axes, results: Results) -> None:
         axes.step(x, np.arange(1, len(x) + 1) / len(x), where="post", marker="",
                   color=plots.COLOURS[number], label=f"{label} ({len(x):,})")  # fmt: skip
     axes.set_xlim(0, 1.2 * np.percentile(results.true_us, 99.5) / 1000)
-    axes.set_xlabel(f"One-way delay at load {results.case.load:g} (ms)")
+    axes.set_xlabel(f"Delay at load {results.case.load:g} (ms)")
     axes.set_ylabel("CDF")
     plots.legend(axes, 2)
 

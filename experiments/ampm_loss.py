@@ -38,9 +38,9 @@ from experiments.shared.ampm.measurement import (
     add_block_option,
     add_common_options,
     check_total_loss,
+    describe_noise,
     flow_count,
     measure,
-    noise_of,
     reject_if_disturbed,
     shortest_schedule,
     worst,
@@ -126,10 +126,10 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     options.loss = options.loss or ([0, 5] if options.quick else [0, 0.1, 1, 5, 10])
     options.blocks = options.blocks or (5 if options.quick else 8)
     options.seeds = options.seeds or (10 if virtual and not options.quick else 1)
-    first = setting_of(options.loss[0], options.seed, options, Bounds(), Schedule(MIN_BLOCK_US))
+    first = make_setting(options.loss[0], options.seed, options, Bounds(), Schedule(MIN_BLOCK_US))
     machine = await machine_for(Workload.of(first), MACHINE_US, options, run)
     bounds = machine.bounds(2 * LINK_DELAY_US)
-    schedule = schedule_of(options, bounds)
+    schedule = choose_schedule(options, bounds)
     losses: list[BlockLoss] = []
     checks: list[Check] = []
     settings = [(percent, options, bounds, schedule) for percent in options.loss]
@@ -139,11 +139,11 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         here = [loss for _, of_run in runs for loss in of_run]
         losses += here
         summaries = [summary for summary, _ in runs]
-        checks += checks_of(f"loss {percent:g} %", summaries, here, options)
+        checks += make_checks(f"loss {percent:g} %", summaries, here, options)
     return Report(
         samples=[dataclasses.asdict(loss) for loss in losses],
         checks=checks,
-        metrics=metrics_of(losses),
+        metrics=make_metrics(losses),
         figure=draw(losses, options),
         caption=caption(losses, options),
         tables=[summary_table(losses)],
@@ -154,15 +154,15 @@ async def measured(
     percent: float, options: argparse.Namespace, bounds: Bounds, schedule: Schedule, run: Run
 ) -> tuple[Summary, list[BlockLoss]]:
     """Run one loss ratio once."""
-    setting = setting_of(percent, run.seed, options, bounds, schedule)
+    setting = make_setting(percent, run.seed, options, bounds, schedule)
     outcome = await measure(setting, run)
     return outcome.summary(), [
         loss for flow, method in zip(setting.watched, options.method, strict=True)
-        for loss in losses_of(outcome, flow, run.seed, percent, method)
+        for loss in measure_losses(outcome, flow, run.seed, percent, method)
     ]  # fmt: skip
 
 
-def schedule_of(options: argparse.Namespace, bounds: Bounds) -> Schedule:
+def choose_schedule(options: argparse.Namespace, bounds: Bounds) -> Schedule:
     """Return the schedule; raise TestbedError if blocks are too short for a method."""
     methods = [METHODS[name] for name in options.method]
     min_us = 2**19 if options.quick else 2**20
@@ -176,7 +176,7 @@ def schedule_of(options: argparse.Namespace, bounds: Bounds) -> Schedule:
     return schedule
 
 
-def setting_of(
+def make_setting(
     loss_percent: float, seed: int, options: argparse.Namespace, bounds: Bounds, schedule: Schedule
 ) -> Setting:
     """Return a flow for each method, over the same links."""
@@ -204,7 +204,7 @@ def setting_of(
     )
 
 
-def losses_of(
+def measure_losses(
     outcome: Outcome, flow: Flow, seed: int, loss_percent: float, method: str
 ) -> list[BlockLoss]:
     """Return the loss of a flow in every complete block, on every segment."""
@@ -212,7 +212,7 @@ def losses_of(
     for segment, (first, second) in SEGMENTS.items():
         lost = lost_sequences(outcome, flow, segment)
         for block in outcome.blocks:
-            between = from_pulse_to_pulse if METHODS[method] == Method.PULSE else of_one_colour
+            between = measure_pulse_loss if METHODS[method] == Method.PULSE else measure_colour_loss
             values = between(outcome, flow, (first, second), block, lost)
             losses.append(BlockLoss(seed, loss_percent, method, segment, block, *values))
     return losses
@@ -221,7 +221,7 @@ def losses_of(
 Values = tuple[bool, int | None, int | None, int | None]  # the last four fields of BlockLoss
 
 
-def of_one_colour(
+def measure_colour_loss(
     outcome: Outcome, flow: Flow, segment: tuple[Point, Point], block: int, lost: NDArray[np.int64]
 ) -> Values:
     """Measure the loss of a block: the difference of two counters of its colour."""
@@ -232,7 +232,7 @@ def of_one_colour(
     return True, first.packets, first.packets - second.packets, true
 
 
-def from_pulse_to_pulse(
+def measure_pulse_loss(
     outcome: Outcome, flow: Flow, segment: tuple[Point, Point], block: int, lost: NDArray[np.int64]
 ) -> Values:
     """Measure the loss between two pulses: the difference of two counter increments."""
@@ -261,7 +261,7 @@ def lost_sequences(outcome: Outcome, flow: Flow, segment: str) -> NDArray[np.int
     return outcome.dropped[flow.id, first.switch, second.switch]
 
 
-def checks_of(
+def make_checks(
     at: str, runs: list[Summary], losses: list[BlockLoss], options: argparse.Namespace
 ) -> list[Check]:
     """Check that every block is exact, totals equal those of hosts, and the accounting balances."""
@@ -288,7 +288,7 @@ def checks_of(
         Check(f"{at}: {GUARD}", max(run.guard_us for run in runs), 0, options.block_us / 2),
         *worst(check for run in runs for check in run.checks(at)),
     ]
-    return reject_if_disturbed(checks, (UNREAD, GUARD), noise_of(runs), virtual=virtual)
+    return reject_if_disturbed(checks, (UNREAD, GUARD), describe_noise(runs), virtual=virtual)
 
 
 def rates_by_seed(losses: list[BlockLoss], what: str) -> NDArray[np.float64]:
@@ -309,7 +309,7 @@ def grouped(losses: list[BlockLoss]) -> dict[tuple[float, str, str], list[BlockL
     return groups
 
 
-def metrics_of(losses: list[BlockLoss]) -> dict[str, object]:
+def make_metrics(losses: list[BlockLoss]) -> dict[str, object]:
     """Return loss ratios: mean and standard deviation over seeds, in percent."""
     metrics: dict[str, object] = {}
     for (loss_percent, method, segment), found in grouped(losses).items():

@@ -148,34 +148,34 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     is_virtual = options.time == "virtual"
     options.blocks = options.blocks or (12 if options.quick else 40)
     options.seeds = options.seeds or ((2 if options.quick else 10) if is_virtual else 1)
-    in_order = network_of(Setting(0, 0, options.rate, MIN_BLOCK_US), options)
+    in_order = make_network_setting(Setting(0, 0, options.rate, MIN_BLOCK_US), options)
     machine = await machine_for(Workload.of(in_order), NOISE_US, options, run)
-    longest = max(packets for _, packets in pairs_of(options))
+    longest = max(packets for _, packets in delay_settings(options))
     if longest * 1e6 / options.rate > LONGEST_HELD_US:
         raise TestbedError(
             f"--rate {options.rate}: sending {longest} packets, while others are delayed, takes "
             f"more than {LONGEST_HELD_US / 1e6} s; use {longest * 1e6 / LONGEST_HELD_US:.0f}"
         )
-    options.block_us = options.block_us or block_us_of(options, machine)
-    settings = [Setting(*pair, options.rate, options.block_us) for pair in pairs_of(options)]
+    options.block_us = options.block_us or choose_block_us(options, machine)
+    settings = [Setting(*pair, options.rate, options.block_us) for pair in delay_settings(options)]
     seeds = range(options.seed, options.seed + options.seeds)
     found = await sweep_seeds(measured, [(s, machine, options) for s in settings], seeds, run)
     noise_us = machine.delay_us
     results = {s: [result for here, _ in runs for result in here]
                for s, runs in zip(settings, found, strict=True)}  # fmt: skip
-    checks = [check for s, here in results.items() for check in checks_of(s, here, noise_us)]
+    checks = [check for s, here in results.items() for check in make_checks(s, here, noise_us)]
     accounting = [check for runs in found for _, held in runs for check in held]
     return Report(
         samples=[row(r) for found in results.values() for r in found],
         checks=[*checks, *measurement.worst(accounting)],
-        metrics={setting.name: metrics_of(setting, found) for setting, found in results.items()},
+        metrics={setting.name: make_metrics(setting, found) for setting, found in results.items()},
         figure=draw(results, options),
         caption=caption(options),
         tables=[summary_table(results)],
     )
 
 
-def pairs_of(options: argparse.Namespace) -> list[tuple[float, int]]:
+def delay_settings(options: argparse.Namespace) -> list[tuple[float, int]]:
     """Return the fraction of delayed packets, and the number of packets sent meanwhile."""
     if options.time == "real":
         return [*SOME[1:3]] if options.quick else [*SOME]
@@ -184,16 +184,16 @@ def pairs_of(options: argparse.Namespace) -> list[tuple[float, int]]:
     return [*((HELD, m) for m in SWEPT_PACKETS), *((q, PACKETS) for q in SWEPT_HELD)]
 
 
-def block_us_of(options: argparse.Namespace, machine: Machine) -> int:
+def choose_block_us(options: argparse.Namespace, machine: Machine) -> int:
     """Return a block length with which step marking is exact wherever it is in virtual time."""
-    settings = (Setting(*pair, options.rate, MIN_BLOCK_US) for pair in pairs_of(options))
+    settings = (Setting(*pair, options.rate, MIN_BLOCK_US) for pair in delay_settings(options))
     held_us = max((s.held_us for s in settings if s.is_exact(0)), default=0.0)
     return measurement.shortest_schedule(
         [Method.DOUBLE], machine.bounds(LINK_DELAY_US + held_us)
     ).block_us
 
 
-def network_of(setting: Setting, options: argparse.Namespace) -> measurement.Setting:
+def make_network_setting(setting: Setting, options: argparse.Namespace) -> measurement.Setting:
     """Return the flow, and a link that delays some of its packets."""
     schedule = Schedule(setting.block_us)
     blocks = options.blocks + 2 * MARGIN
@@ -217,9 +217,9 @@ async def measured(
     setting: Setting, machine: Machine, options: argparse.Namespace, run: Run
 ) -> tuple[list[BlockResult], list[Check]]:
     """Run one setting once."""
-    outcome = await measurement.measure(network_of(setting, options), run)
+    outcome = await measurement.measure(make_network_setting(setting, options), run)
     reject_late_packets(setting, outcome, machine, options.target)
-    return results_of(setting, run.seed, outcome), outcome.checks("all runs")
+    return collect_results(setting, run.seed, outcome), outcome.checks("all runs")
 
 
 def reject_late_packets(
@@ -228,11 +228,11 @@ def reject_late_packets(
     """Raise TestbedError if a stall of the machine, not the link, made packets too late."""
     if setting.is_exact(machine.delay_us):
         longest = (-float("inf"), setting.block_us / 2 - machine.clock_error_us)
-        why, point = measurement.noise_of([outcome]), measurement.stamped_by(ARRIVED, target)
+        why, point = measurement.describe_noise([outcome]), measurement.stamped_by(ARRIVED, target)
         measurement.reject_late_packets(setting.name, outcome.truths[FLOW], point, longest, why)
 
 
-def results_of(setting: Setting, seed: int, outcome: measurement.Outcome) -> list[BlockResult]:
+def collect_results(setting: Setting, seed: int, outcome: measurement.Outcome) -> list[BlockResult]:
     """Return the results of complete blocks; raise TestbedError for an unread one."""
     truth = outcome.truths[FLOW]
     is_lost = truth.passed(SENT) & ~truth.passed(ARRIVED)
@@ -243,7 +243,7 @@ def results_of(setting: Setting, seed: int, outcome: measurement.Outcome) -> lis
         report = outcome.reports[block]
         first, second = report.records[FLOW][SENT], report.records[FLOW][ARRIVED]
         if first is None or second is None:
-            why = measurement.noise_of([outcome])
+            why = measurement.describe_noise([outcome])
             raise InvalidRunError(f"{setting.name}, block {block} was not read: {why}")
         overtaken = float("nan")
         pulse = np.flatnonzero(truth.pulse & (truth.block == block))
@@ -274,7 +274,7 @@ def row(r: BlockResult) -> dict[str, object]:
     }
 
 
-def checks_of(setting: Setting, results: Sequence[BlockResult], noise_us: float) -> list[Check]:
+def make_checks(setting: Setting, results: Sequence[BlockResult], noise_us: float) -> list[Check]:
     """Check both methods against theory.
 
     Step marking must be exact within its bound and wrong beyond it. Pulse marking must be exact
@@ -310,7 +310,7 @@ def rms_by_run(
     return [rms([error(r) for r in results if r.seed == seed]) for seed in seeds]
 
 
-def metrics_of(setting: Setting, results: Sequence[BlockResult]) -> dict[str, object]:
+def make_metrics(setting: Setting, results: Sequence[BlockResult]) -> dict[str, object]:
     """Return rms errors of a block's loss, in packets: measured and theory."""
     return {
         "step_rms": rms([r.step_error for r in results]),
@@ -324,7 +324,7 @@ def summary_table(results: dict[Setting, list[BlockResult]]) -> Table:
     """Return a table with a row per setting."""
     rows = [
         (f"{100 * s.held:g} %", s.packets, s.lateness, sum(r.step_error != 0 for r in found),
-         *metrics_of(s, found).values())
+         *make_metrics(s, found).values())
         for s, found in results.items()
     ]  # fmt: skip
     columns = ("delayed", "by (packets)", "D (L)", "step: wrong blocks", "step: rms", "theory",
@@ -357,7 +357,7 @@ def draw(results: dict[Setting, list[BlockResult]], options: argparse.Namespace)
     right.set_xlabel(f"Packets delayed by {PACKETS} packets (%)")
     for axes, below, above in ((left, -0.12, 2), (right, -1, 1.1)):
         axes.set_ylim(below, above * axes.get_ylim()[1])
-        axes.set_ylabel("RMS loss error per block (packets)")
+        axes.set_ylabel("RMS loss error (packets)")
         plots.legend(axes, 2)
     return figure
 

@@ -45,11 +45,11 @@ from experiments.shared.ampm.measurement import (
 from experiments.shared.ampm.scale import (
     BACKHAULS,
     UNKNOWN,
+    make_topo,
     measured_losses,
+    read_ground_truth,
     reject_noise,
-    topo_of,
     true_losses,
-    truths_of,
     watch_list,
 )
 from telemark.accounting.packet_accounting import PacketAccounting
@@ -143,8 +143,8 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     switches, flows = DEFAULTS[kind, options.quick]
     options.switches = sorted(options.switches or switches)
     options.flows = sorted(options.flows or flows)
-    topo = topo_of(max(options.switches))
-    sent = flows_of(topo, max(options.flows), options, Schedule(MIN_BLOCK_US))
+    topo = make_topo(max(options.switches))
+    sent = make_flows(topo, max(options.flows), options, Schedule(MIN_BLOCK_US))
     load = Workload(topo, partial(watch_list, topo=topo, flows=sent), sent)
     machine = await machine_for(load, NOISE_US, options, run)
     bounds = machine.bounds(BOUNDS.delay_us)
@@ -160,14 +160,14 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     ]
     found = [each for each in await sweep(attempt, settings, run) if each is not None]
     return Report(
-        samples=[row for m in found for row in rows_of(m)],
+        samples=[row for m in found for row in make_rows(m)],
         checks=reject_if_disturbed(
-            worst(check for m in found for check in checks_of(m)),
+            worst(check for m in found for check in make_checks(m)),
             [UNREAD],
             next((m.noise for m in found if m.problems), ""),
             virtual=is_virtual,
         ),
-        metrics=metrics_of(found),
+        metrics=make_metrics(found),
         figure=draw(found, options),
         caption=caption(found, options),
         machine_columns=("set_up_s", "cpu_s", "elapsed_s"),
@@ -198,13 +198,13 @@ async def measure(
     """
     began_s = time.process_time()
     switches, count = size
-    topo = topo_of(switches)
+    topo = make_topo(switches)
     schedule = Schedule(options.block_us)
     with Network(
         topo, run, program=options.program, name=f"{switches}-{count}-{run.seed}",
         switch_options=cpu_ports(topo),
     ) as net:  # fmt: skip
-        flows = flows_of(topo, count, options, schedule)
+        flows = make_flows(topo, count, options, schedule)
         watched = watch_list(net, topo, flows)
         loads: dict[str, Load] = {}
         for what, registers in READINGS.items():
@@ -215,9 +215,9 @@ async def measure(
                     await collector.watch()
                     set_up_s = time.process_time() - began_s
                     reports, records = await run_network(collector, net, flows, options, run)
-                loads[what] = await load_of(collector, run)
+                loads[what] = await measure_load(collector, run)
     blocks = range(reports[0].block, reports[-1].block + 1)
-    truths = truths_of(net, topo, records, schedule)
+    truths = read_ground_truth(net, topo, records, schedule)
     problems = [problem for report in reports[1:-1] for problem in report.problems]
     why = noise(truths.values(), records.values(), problems)
     reject_noise(truths, schedule, why)
@@ -251,7 +251,7 @@ async def run_network(
         return reports, await traffic.finish()
 
 
-async def load_of(collector: Collector, run: Run) -> Load:
+async def measure_load(collector: Collector, run: Run) -> Load:
     """Measure the cost of reading a block without traffic: the median of several blocks."""
     first = collector.schedule.block_at(run.clock.now_ns() // 1000) + 2
     cpu_s, elapsed_s = [], []
@@ -263,7 +263,7 @@ async def load_of(collector: Collector, run: Run) -> Load:
     return Load(float(np.median(np.diff(cpu_s))), float(np.median(elapsed_s)))
 
 
-def flows_of(
+def make_flows(
     topo: Backhaul, count: int, options: argparse.Namespace, schedule: Schedule
 ) -> list[Flow]:
     """Return flows to the core, from all cells in turn."""
@@ -276,7 +276,7 @@ def flows_of(
     ]  # fmt: skip
 
 
-def rows_of(m: Measurement) -> list[dict[str, object]]:
+def make_rows(m: Measurement) -> list[dict[str, object]]:
     """Return rows of samples.csv: one for each type of readout."""
     return [
         {
@@ -296,7 +296,7 @@ def rows_of(m: Measurement) -> list[dict[str, object]]:
     ]
 
 
-def checks_of(m: Measurement) -> list[Check]:
+def make_checks(m: Measurement) -> list[Check]:
     """Check that every loss value is known and exact, and that the accounting balances."""
     at = f"{m.switches} switches, {m.flows} flows"
     return [
@@ -323,7 +323,7 @@ def mean_load(runs: Sequence[Measurement], what: str) -> Load:
     )
 
 
-def metrics_of(found: Sequence[Measurement]) -> dict[str, object]:
+def make_metrics(found: Sequence[Measurement]) -> dict[str, object]:
     """Return the mean cost per block for each size."""
     return {
         f"{switches} switches, {flows} flows": {

@@ -60,11 +60,11 @@ from experiments.shared.ampm.sync import (
     BlockResult,
     Decoder,
     Setting,
-    errors_of,
+    choose_errors,
     exact_percent,
     group_by_error,
     law_packets,
-    metrics_of,
+    make_metrics,
     reject_noise,
     relative_scatter,
     result,
@@ -111,14 +111,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
     is_virtual = options.time == "virtual"
-    options.errors = options.errors or errors_of(options)
+    options.errors = options.errors or choose_errors(options)
     if max(options.errors) > max(ERRORS):
         raise TestbedError(
             f"--errors {max(options.errors):g}: theory covers at most {max(ERRORS)} block lengths; "
             "use a smaller error"
         )
     options.seeds = options.seeds or ((2 if options.quick else 10) if is_virtual else 1)
-    flows = flows_of(options, Schedule(MIN_BLOCK_US))
+    flows = make_flows(options, Schedule(MIN_BLOCK_US))
     load = Workload(TOPO, partial(watch_list, flows=flows), flows)
     machine = await machine_for(load, NOISE_US, options, run)
     schedule = shortest_schedule([*METHODS.values()], machine.bounds(2 * LINK_DELAY_US))
@@ -143,11 +143,11 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     return Report(
         samples=[r.row() for r in results],
         checks=[
-            *checks_of(swept, machine.delay_us),
-            *checks_of_claim(claimed),
+            *make_checks(swept, machine.delay_us),
+            *check_claim(claimed),
             *worst(accounting),
         ],
-        metrics=metrics_of(swept),
+        metrics=make_metrics(swept),
         figure=draw(swept, options),
         caption=caption(swept, options),
         tables=[summary_table(swept)],
@@ -161,7 +161,7 @@ async def measure(
     run = replace(run, seed=setting.seed)
     run.progress.update(f"clock error {setting.error:g} L, seed {setting.seed}")
     schedule = Schedule(setting.block_us)
-    flows = flows_of(options, schedule)
+    flows = make_flows(options, schedule)
     with Network(
         TOPO, run, program=options.program, name=setting.name, switch_options=cpu_ports(TOPO)
     ) as net:
@@ -193,7 +193,7 @@ async def measure(
     return results, accounting
 
 
-def flows_of(options: argparse.Namespace, schedule: Schedule) -> list[Flow]:
+def make_flows(options: argparse.Namespace, schedule: Schedule) -> list[Flow]:
     count = flow_count(options.rate, options.blocks + 2 * MARGIN, schedule)
     return [Flow(n, "h1", "h2", options.rate, count, pattern=Poisson()) for n in METHODS]
 
@@ -233,7 +233,7 @@ async def listed(reports: AsyncIterator[BlockReport]) -> list[BlockReport]:
     return [report async for report in reports]
 
 
-def checks_of(results: Sequence[BlockResult], noise_us: float) -> list[Check]:
+def make_checks(results: Sequence[BlockResult], noise_us: float) -> list[Check]:
     """Check that blocks are exact up to the bound of theory and wrong beyond it.
 
     The size of errors is checked only if the machine adds no delays.
@@ -300,7 +300,7 @@ def aliasing_checks(results: Sequence[BlockResult]) -> list[Check]:
     ]  # fmt: skip
 
 
-def checks_of_claim(results: Sequence[BlockResult]) -> list[Check]:
+def check_claim(results: Sequence[BlockResult]) -> list[Check]:
     """Check the AM-PM talk's claim that synchronization to one second is enough."""
     checks = []
     for decoder, block_us in CLAIMED_BLOCKS_US.items():
@@ -356,7 +356,7 @@ def draw(results: Sequence[BlockResult], options: argparse.Namespace) -> Figure:
             colour = plots.COLOURS[DECODERS.index(decoder)]
             axes.axvline(decoder.bound, color=colour, linestyle=":")
         axes.set_xlabel("Clock error A (L)")
-    left.set_ylabel("RMS loss error per block (packets)")
+    left.set_ylabel("RMS loss error (packets)")
     left.plot([], [], color="black", marker="", linewidth=0.8, label="theory")
     left.plot([], [], color="black", marker="", linestyle=":", label="bound of exactness")
     left.fill_between([], [], [], color="black", alpha=0.15, linewidth=0, label="theory: ±1 sd")

@@ -96,7 +96,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
                 for lists in (LISTS[:2] if is_small else LISTS) for size in sizes]  # fmt: skip
     found = await sweep(measure, settings, run)
     return Report(
-        samples=[*map(sample_of, found), *map(polled_sample, polled)],
+        samples=[*map(make_sample, found), *map(polled_sample, polled)],
         checks=[check for each in found for check in each.checks],
         machine_columns=["entries_per_s"],
         figure=draw(found, polled),
@@ -191,7 +191,7 @@ def _poll(rings: NDArray[np.void], lasts_s: float, connection: Connection) -> No
     connection.send(entries / (time.perf_counter() - start))
 
 
-def sample_of(found: Found) -> dict[str, object]:
+def make_sample(found: Found) -> dict[str, object]:
     """Return a row of samples.csv for a case."""
     return {
         "panel": "writes", "batch": found.size, "lists": found.lists, "reports": found.reports,

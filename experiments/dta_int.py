@@ -131,7 +131,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     return Report(
         samples=[{**point._asdict(), "expected": round(point.expected, 6)} for point in points],
         checks=[*exact, agreement("paths found", [point.chance for point in points])],
-        metrics=metrics_of(points),
+        metrics=make_metrics(points),
         figure=draw(points, costs),
         caption=caption(options),
         tables=[cost_table(costs)],
@@ -260,7 +260,7 @@ def modelled(copies: int, count: int, rng: np.random.Generator) -> list[Point]:
     return points
 
 
-def metrics_of(points: Sequence[Point]) -> dict[str, float]:
+def make_metrics(points: Sequence[Point]) -> dict[str, float]:
     """At what DART published: the model's share of answers, and theory with a slot of DART's."""
     size, _, slot_bytes = DART
     found = {

@@ -95,9 +95,9 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     settings = [(case, keys, rate_pps, options) for case in cases]
     found = dict(zip(cases, await sweep(measured, settings, run), strict=True))
     return Report(
-        samples=[sample_of(name, each) for (name, _), each in found.items()],
+        samples=[make_sample(name, each) for (name, _), each in found.items()],
         checks=[
-            *(check for (name, _), each in found.items() for check in checks_of(name, each)),
+            *(check for (name, _), each in found.items() for check in make_checks(name, each)),
             agreement("reports lost", chances(found)),
         ],
         figure=draw(found, rate_pps),
@@ -117,7 +117,7 @@ async def measured(
     )  # fmt: skip
 
 
-def checks_of(name: str, found: Found) -> list[Check]:
+def make_checks(name: str, found: Found) -> list[Check]:
     """Check the fate of each report in memory against captures, and the switches' counters."""
     where, mode, count = f"{name}, {found.probability:g}", MODES[name], len(found.arrived)
     arrived = int(np.count_nonzero(found.arrived))
@@ -165,7 +165,7 @@ def resync_theory(loss: NDArray[np.float64], rate_pps: float) -> NDArray[np.floa
     return loss * (1 + with_it) / (1 + loss * with_it)
 
 
-def sample_of(name: str, found: Found) -> dict[str, object]:
+def make_sample(name: str, found: Found) -> dict[str, object]:
     """Return the results, one row per run."""
     return {
         "recovery": name, "loss": found.probability, "reports_while_losing": found.lossy,
@@ -177,7 +177,7 @@ def sample_of(name: str, found: Found) -> dict[str, object]:
 
 def summary_table(found: Mapping[tuple[str, float], Found]) -> Table:
     """Return the results, one row per run."""
-    rows = [[*sample_of(name, each).values()] for (name, _), each in found.items()]
+    rows = [[*make_sample(name, each).values()] for (name, _), each in found.items()]
     names = ("recovery", "loss", "while losing", "reports", "frames", "received", "requests",
              "written", "lost")  # fmt: skip
     return table("Fate of reports", names, rows)

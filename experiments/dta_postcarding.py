@@ -103,7 +103,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     points = [point for of_cache, _ in found for point in of_cache]
     held = [check for _, of_cache in found for check in of_cache]
     return Report(
-        samples=[sample_of(point) for point in points],
+        samples=[make_sample(point) for point in points],
         checks=[*held, *exact, agreement("paths found", [point.chance for point in points])],
         metrics={"key_write_requests_per_path": key_write},
         figure=draw(points, key_write),
@@ -232,7 +232,7 @@ async def by_key_write(
     return requests / KEY_WRITE_PATHS, checks("key-write", running.net, len(hops.keys))
 
 
-def sample_of(point: Point) -> dict[str, object]:
+def make_sample(point: Point) -> dict[str, object]:
     """Return a row of samples.csv for a point."""
     return {
         "cache_rows": point.cache, "concurrent_flows": point.flows, "paths": point.paths,

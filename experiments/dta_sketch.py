@@ -92,7 +92,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     chances = [count_chance(each.beyond(SOME), ABSENT, each.expected_beyond(SOME))
                for each in found]  # fmt: skip
     return Report(
-        samples=[sample_of(each) for each in found],
+        samples=[make_sample(each) for each in found],
         checks=[*held, agreement("errors", chances)],
         figure=draw(found),
         caption=caption(options),
@@ -163,7 +163,7 @@ def columns(sketches: NDArray[np.uint32]) -> list[bytes]:
     return filled(SketchMerge(), [column, *rows.T], sequence=column, reporter=reporter)
 
 
-def sample_of(found: Found) -> dict[str, object]:
+def make_sample(found: Found) -> dict[str, object]:
     """Return a row of samples.csv for a case."""
     return {
         "columns": found.width, "reporters": found.reporters, "packets": found.total,

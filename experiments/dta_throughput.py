@@ -43,9 +43,9 @@ from controllers.dta.translator import CounterSession
 from controllers.roce.running import require_minip4
 from experiments.shared.dta.costs import (
     Costs,
-    checks_of,
     costs_tables,
     draw_cpu,
+    make_checks,
     measured,
     require_two_cores,
 )
@@ -177,7 +177,7 @@ def with_costs(
     draw(panels[0], samples)
     draw_cpu(panels[1], costs)
     return Report(
-        samples, [*held, *checks_of(costs)], {"cpu_ns_per_report": costs.by_round()}, figure,
+        samples, [*held, *make_checks(costs)], {"cpu_ns_per_report": costs.by_round()}, figure,
         caption=f"(a) {caption(options)} (b) {costs.caption()}", tables=costs_tables(costs),
     )  # fmt: skip
 

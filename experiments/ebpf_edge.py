@@ -100,20 +100,20 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         )
     options.loss = options.loss or ([0, 5] if options.quick else [0, 1, 5])
     options.blocks = options.blocks or (4 if options.quick else 12)
-    flow = flow_of(options)
+    flow = make_flow(options)
     runs = await sweep(measured, [(flow, percent, options) for percent in options.loss], run)
     found = [each for each, _ in runs]
     return Report(
-        samples=[row for each in found for row in rows_of(each)],
+        samples=[row for each in found for row in make_rows(each)],
         checks=[check for _, held in runs for check in held],
-        metrics={f"loss {each.loss_percent:g} %": metrics_of(each) for each in found},
+        metrics={f"loss {each.loss_percent:g} %": make_metrics(each) for each in found},
         figure=draw(found),
         caption=caption(options),
         tables=[loss_table(found), delay_table(found)],
     )
 
 
-def flow_of(options: argparse.Namespace) -> Flow:
+def make_flow(options: argparse.Namespace) -> Flow:
     """Return the flow: complete blocks, and half a block before and after.
 
     Raises TestbedError for a rate or a loss that leaves nothing to compare.
@@ -141,11 +141,11 @@ async def measured(
 ) -> tuple[Found, list[Check]]:
     """Run one network with this loss ratio on two links."""
     outcome = await measure(flow, percent, options.blocks, options.program, run)
-    found = found_of(outcome, percent)
-    return found, checks_of(f"loss {percent:g} %", outcome, found)
+    found = collect_results(outcome, percent)
+    return found, make_checks(f"loss {percent:g} %", outcome, found)
 
 
-def found_of(outcome: Outcome, percent: float) -> Found:
+def collect_results(outcome: Outcome, percent: float) -> Found:
     """Return the results for tables and figures."""
     return Found(
         percent,
@@ -155,7 +155,7 @@ def found_of(outcome: Outcome, percent: float) -> Found:
     )
 
 
-def checks_of(at: str, outcome: Outcome, found: Found) -> list[Check]:
+def make_checks(at: str, outcome: Outcome, found: Found) -> list[Check]:
     """Check each block at each place and link, each postcard, and each timestamp."""
     places = [Point(place, name) for place in PLACES for name in ("arrivals", "departures")]
     true = {place: outcome.by_block(outcome.is_at(place)) for place in PLACES}
@@ -186,7 +186,7 @@ def checks_of(at: str, outcome: Outcome, found: Found) -> list[Check]:
     ]  # fmt: skip
 
 
-def rows_of(found: Found) -> list[dict[str, object]]:
+def make_rows(found: Found) -> list[dict[str, object]]:
     """Return a row for each block and link."""
     return [
         {"loss_percent": found.loss_percent, "block": block, "near": near, "far": far,
@@ -197,7 +197,7 @@ def rows_of(found: Found) -> list[dict[str, object]]:
     ]  # fmt: skip
 
 
-def metrics_of(found: Found) -> dict[str, object]:
+def make_metrics(found: Found) -> dict[str, object]:
     """Return percentiles of the delays, and of their bounds."""
     return {
         f"{near} to {far} (us)": {
@@ -222,14 +222,14 @@ def delay_table(found: Sequence[Found]) -> Table:
     """Return a table with a row per link, of all losses: median delays and bounds."""
     rows = []
     for near, far in LINKS:
-        values = [delays_of_all(found, (near, far), what) for what in STYLES]
+        values = [all_delays(found, (near, far), what) for what in STYLES]
         medians = [statistics.percentiles(each).get("p50", math.nan) for each in values]
         rows.append((f"{near} - {far}", len(values[0]), *medians))
     columns = ("", "packets", "measured", "ground truth: min", "max")
     return table("Delays by postcards (median, us)", columns, rows)
 
 
-def delays_of_all(found: Sequence[Found], link: tuple[str, str], what: str) -> NDArray[np.int64]:
+def all_delays(found: Sequence[Found], link: tuple[str, str], what: str) -> NDArray[np.int64]:
     """Return delays, or their bounds, of all loss ratios."""
     values: NDArray[np.int64] = np.concatenate([getattr(f.delays[link], what) for f in found])
     return values
@@ -277,7 +277,7 @@ def draw_delays(
 ) -> None:
     """Draw the CDFs of measured delays and of their bounds."""
     for name, label in labels.items():
-        values = np.sort(delays_of_all(found, link, name))
+        values = np.sort(all_delays(found, link, name))
         share = np.arange(1, len(values) + 1) / len(values)
         axes.step(values, share, where="post", marker="", label=label, **STYLES[name])
     axes.set_xlabel(f"Delay from {link[0]} to {link[1]} (µs)")

@@ -91,7 +91,7 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
     options.rounds = max(options.rounds or (5 if options.quick else 11), 5)
     rng = np.random.default_rng(run.seed)
     measured = [once(number, options, run.seed, rng) for number in range(options.runs)]
-    points = [point_of(name, measured) for name in measured[0].errors]
+    points = [make_point(name, measured) for name in measured[0].errors]
     costs = cost(options, run.seed, rng)
     far = sum(each.far for each in measured) / len(measured) / norms.ROWS
     return Report(
@@ -217,7 +217,7 @@ def of_sample(whole: Window, stream: Stream) -> dict[str, tuple[float, float]]:
     }  # fmt: skip
 
 
-def point_of(name: str, measured: Sequence[Measured]) -> Point:
+def make_point(name: str, measured: Sequence[Measured]) -> Point:
     """Return a statistic's errors over all runs, and the p-value of their mean."""
     errors, deviations = np.array([each.errors[name] for each in measured]).T
     return Point(name, float(errors.mean()), float(np.sqrt((errors**2).mean())),
@@ -264,7 +264,7 @@ def draw(points: Sequence[Point], costs: Mapping[str, NDArray[np.float64]]) -> F
     left.invert_yaxis()
     right.barh([*costs], [np.median(each) for each in costs.values()],
                xerr=[np.std(each) for each in costs.values()], color=plots.COLOURS[0])  # fmt: skip
-    right.set(xlabel="CPU time per packet (ns),\nrelative to an empty program")
+    right.set(xlabel="CPU time per packet (ns),\nabove an empty program")
     right.invert_yaxis()
     plots.legend(left, 2)
     return figure

@@ -290,7 +290,7 @@ def draw_costs(axes: Axes, costs: dict[str, Any]) -> None:
     over = [costs[name] - costs["empty"] for name in names]
     axes.barh([WHICH[name] for name in names], [np.median(each) for each in over],
               xerr=[np.std(each) for each in over], color=plots.COLOURS[0])  # fmt: skip
-    axes.set(xlabel="CPU time per packet (ns),\nrelative to an empty program")
+    axes.set(xlabel="CPU time per packet (ns),\nabove an empty program")
     axes.invert_yaxis()
 
 

@@ -105,14 +105,14 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
         series = ((1, False), (AT_ONCE, False), (AT_ONCE, True))
         for reports, is_stored in series:
             shape = Shape(reports, HOPS, FLOWS, is_stored)
-            search(take, shape, rates_of(shape, options), 0 if options.quick else BISECTIONS)
+            search(take, shape, offered_rates(shape, options), 0 if options.quick else BISECTIONS)
         for flows in (FLOW_COUNTS[0], FLOW_COUNTS[-1]) if options.quick else FLOW_COUNTS:
             take("flows", Shape(AT_ONCE, HOPS, flows), STEADY)
         for hops in (HOP_COUNTS[0], HOP_COUNTS[-1]) if options.quick else HOP_COUNTS:
             take("hops", Shape(FIT, hops, FLOWS), STEADY)
     return Report(
-        samples=[row_of(turn) for turn in turns],
-        checks=checks_of(turns),
+        samples=[make_row(turn) for turn in turns],
+        checks=make_checks(turns),
         metrics={"loss_free_reports_per_s": loss_free(turns)},
         figure=draw(turns),
         caption=caption(options),
@@ -120,7 +120,7 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
     )
 
 
-def rates_of(shape: Shape, options: argparse.Namespace) -> Sequence[float]:
+def offered_rates(shape: Shape, options: argparse.Namespace) -> Sequence[float]:
     """Return the offered loads to try, in reports/s."""
     rates = STORED_RATES if shape.is_stored else RATES[shape.reports]
     return rates[1:2] if options.quick else rates
@@ -157,7 +157,7 @@ def loss_free(turns: Sequence[Turn]) -> dict[str, float]:
     return found
 
 
-def checks_of(turns: Sequence[Turn]) -> list[Check]:
+def make_checks(turns: Sequence[Turn]) -> list[Check]:
     """Check that all reports arrived or are detected as lost, and were decoded correctly."""
     taken = [turn.taken for turn in turns]
     alone, many = (
@@ -178,7 +178,7 @@ def checks_of(turns: Sequence[Turn]) -> list[Check]:
     ]  # fmt: skip
 
 
-def row_of(turn: Turn) -> dict[str, object]:
+def make_row(turn: Turn) -> dict[str, object]:
     """Return a row of samples.csv."""
     return {
         "question": turn.question, **asdict(turn.shape), "reports_per_s": turn.offered,

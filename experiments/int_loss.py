@@ -35,7 +35,7 @@ from experiments.shared.int.loss import (
     Cause,
     Outcome,
     Reported,
-    flows_of,
+    make_flows,
     marked_losses,
     measure,
     reported,
@@ -93,7 +93,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     found = [each for here, _ in runs for each in here]
     checks = [check for _, held in runs for check in held]
     return Report(
-        samples=[row for each in found for row in rows_of(each)],
+        samples=[row for each in found for row in make_rows(each)],
         checks=checks,
         metrics={"lost_reports_without_gap": sum(each.reported.unseen for each in found)},
         figure=draw(found, options),
@@ -106,13 +106,15 @@ async def measured(
     percent: float, options: argparse.Namespace, run: Run
 ) -> tuple[list[Found], list[Check]]:
     """Run one network with this loss ratio."""
-    flows = flows_of(percent, options.rate, options.blocks)
+    flows = make_flows(percent, options.rate, options.blocks)
     outcome = await measure(flows, percent, options.blocks, options.program, run)
-    found = found_of(percent, outcome, flows)
-    return found, checks_of(f"loss {percent:g} %", outcome, found)
+    found = collect_results(percent, outcome, flows)
+    return found, make_checks(f"loss {percent:g} %", outcome, found)
 
 
-def found_of(percent: float, outcome: Outcome, flows: Mapping[Cause | None, Flow]) -> list[Found]:
+def collect_results(
+    percent: float, outcome: Outcome, flows: Mapping[Cause | None, Flow]
+) -> list[Found]:
     """Return the results for each cause."""
     return [
         Found(percent, cause, sum(flow.count for flow in flows.values()),
@@ -122,7 +124,7 @@ def found_of(percent: float, outcome: Outcome, flows: Mapping[Cause | None, Flow
     ]  # fmt: skip
 
 
-def checks_of(at: str, outcome: Outcome, found: Sequence[Found]) -> list[Check]:
+def make_checks(at: str, outcome: Outcome, found: Sequence[Found]) -> list[Check]:
     """Check that each block, all drop reports and the number of lost reports are exact."""
     errors = [marked_losses(outcome, s) - true_losses(outcome, s) for s in SEGMENTS]
     lost = sum(len(record.lost_sequences) for record in outcome.records.values())
@@ -152,7 +154,7 @@ def checks_of(at: str, outcome: Outcome, found: Sequence[Found]) -> list[Check]:
     ]  # fmt: skip
 
 
-def rows_of(found: Found) -> list[dict[str, object]]:
+def make_rows(found: Found) -> list[dict[str, object]]:
     """Return a row per block."""
     columns = (found.true.tolist(), found.marked.tolist(), found.reported.by_block.tolist())
     return [

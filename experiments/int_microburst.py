@@ -28,7 +28,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from rich.table import Table
 
-from experiments.shared.int.animation import COLOURS, replay_of
+from experiments.shared.int.animation import COLOURS, make_replay
 from experiments.shared.int.culprit import Culprit, sightings
 from experiments.shared.int.microburst import (
     BURST_BPS,
@@ -38,8 +38,8 @@ from experiments.shared.int.microburst import (
     RATE_BPS,
     USUAL_BPS,
     Outcome,
+    flow_path,
     measure,
-    path_of,
 )
 from experiments.shared.int.truth import EMPTY_QUEUES, require_minip4
 from telemark.errors import FailedRunError, InvalidRunError, TestbedError
@@ -79,16 +79,16 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     reject_stall(outcome)
     culprit = Culprit.of(seen)
     return Report(
-        samples=samples_of(outcome),
+        samples=make_samples(outcome),
         checks=[
-            *checks_of_reports(outcome), *checks_of_hops(outcome),
-            *checks_of_culprit(outcome, culprit), *outcome.accounting.checks(),
+            *check_reports(outcome), *check_hops(outcome),
+            *check_culprit(outcome, culprit), *outcome.accounting.checks(),
         ],
-        metrics=metrics_of(outcome, culprit),
+        metrics=make_metrics(outcome, culprit),
         figure=draw(outcome, seen, culprit),
         caption=caption(options, outcome, culprit),
-        replay=replay_of(outcome) if options.time == "virtual" else None,
-        tables=[table_of_queues(outcome), table_of_flows(outcome, culprit)],
+        replay=make_replay(outcome) if options.time == "virtual" else None,
+        tables=[make_queues_table(outcome), make_flows_table(outcome, culprit)],
     )  # fmt: skip
 
 
@@ -102,7 +102,7 @@ def reject_stall(outcome: Outcome) -> None:
         )
 
 
-def checks_of_reports(outcome: Outcome) -> list[Check]:
+def check_reports(outcome: Outcome) -> list[Check]:
     """Check that all packets arrived in order, and each has a report."""
     disordered = sum(
         not np.array_equal(r.received["sequence"], np.arange(r.flow.count))
@@ -119,11 +119,11 @@ def checks_of_reports(outcome: Outcome) -> list[Check]:
     ]
 
 
-def checks_of_hops(outcome: Outcome) -> list[Check]:
+def check_hops(outcome: Outcome) -> list[Check]:
     """Compare the values of each switch with ground truth: max errors."""
     errors: dict[tuple[str, str], int] = {}
     for name in outcome.flows:
-        for hop, switch in enumerate(path_of(name)):
+        for hop, switch in enumerate(flow_path(name)):
             reported, truth = outcome.reported[name][:, hop], outcome.truth[name][hop]
             if len(reported) != len(truth.arrived_ns):
                 continue  # checked above
@@ -140,7 +140,7 @@ def checks_of_hops(outcome: Outcome) -> list[Check]:
             for (switch, what), error in sorted(errors.items())]  # fmt: skip
 
 
-def checks_of_culprit(outcome: Outcome, culprit: Culprit) -> list[Check]:
+def check_culprit(outcome: Outcome, culprit: Culprit) -> list[Check]:
     """Check that reports identify the same port and flow as captures and senders."""
     longest = {node: queue.min_queued.max() for node, queue in outcome.queues.items()}
     node = max(longest, key=lambda each: longest[each])
@@ -184,11 +184,11 @@ def is_shown(outcome: Outcome, time_ns: NDArray[np.int64]) -> NDArray[np.bool_]:
     return (ms >= -BEFORE_MS) & (ms < AFTER_MS)
 
 
-def samples_of(outcome: Outcome) -> list[dict[str, object]]:
+def make_samples(outcome: Outcome) -> list[dict[str, object]]:
     """Return a row for each packet at each switch, near the burst."""
     rows = []
     for name in outcome.flows:
-        for hop, switch in enumerate(path_of(name)):
+        for hop, switch in enumerate(flow_path(name)):
             reported, truth = outcome.reported[name][:, hop], outcome.truth[name][hop]
             for number in np.flatnonzero(is_shown(outcome, truth.arrived_ns)).tolist():
                 if number < len(reported):
@@ -204,7 +204,7 @@ def samples_of(outcome: Outcome) -> list[dict[str, object]]:
     return rows
 
 
-def metrics_of(outcome: Outcome, culprit: Culprit) -> dict[str, object]:
+def make_metrics(outcome: Outcome, culprit: Culprit) -> dict[str, object]:
     """Return the identified flow's rate increase, queue growth and queue lengths."""
     return {
         "culprit": {"node": culprit.node, "port": culprit.egress, "flow": culprit.flow},
@@ -215,12 +215,12 @@ def metrics_of(outcome: Outcome, culprit: Culprit) -> dict[str, object]:
     }
 
 
-def table_of_queues(outcome: Outcome) -> Table:
+def make_queues_table(outcome: Outcome) -> Table:
     """Return a table with a row for each switch but the last."""
     rows = []
     for node, queue in outcome.queues.items():
         reported = [outcome.reported[name][:, hop]["occupancy"]
-                for name in outcome.flows for hop, switch in enumerate(path_of(name)[:-1])
+                for name in outcome.flows for hop, switch in enumerate(flow_path(name)[:-1])
                 if switch == f"s{node}"]  # fmt: skip
         rows.append((f"s{node}", max(int(each.max(initial=0)) for each in reported),
                      queue.min_queued.max(), queue.max_queued.max()))  # fmt: skip
@@ -228,7 +228,7 @@ def table_of_queues(outcome: Outcome) -> Table:
     return table("Max queue towards the next switch (packets)", names, rows)
 
 
-def table_of_flows(outcome: Outcome, culprit: Culprit) -> Table:
+def make_flows_table(outcome: Outcome, culprit: Culprit) -> Table:
     """Return a table with a row for each flow in the longest queue."""
     rows = [
         (name, culprit.more_bps[flow.port] / 1e6, "burst" if flow.port == culprit.flow else "")

@@ -63,8 +63,8 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     options.blocks = options.blocks or (4 if options.quick else 20)
     found = await sweep(measured, [(mode, options) for mode in (*MODES, AMPM)], run)
     return Report(
-        samples=[row_of(each) for each in found],
-        checks=[check for each in found for check in checks_of(each, options)],
+        samples=[make_row(each) for each in found],
+        checks=[check for each in found for check in make_checks(each, options)],
         figure=draw(found),
         caption=caption(options),
         tables=[summary_table(found)],
@@ -102,7 +102,7 @@ def report_bytes_by_theory(found: Found) -> int:
     return int(groups * GROUP_BYTES + of_reports)
 
 
-def checks_of(found: Found, options: argparse.Namespace) -> list[Check]:
+def make_checks(found: Found, options: argparse.Namespace) -> list[Check]:
     """Check that overhead follows from formats, and that measurements equal ground truth."""
     mode, packets = found.mode, found.packets
     added = [added_by_theory(mode, hop) * int(count) for hop, count in enumerate(packets)]
@@ -119,7 +119,7 @@ def checks_of(found: Found, options: argparse.Namespace) -> list[Check]:
         checks += [
             Check(f"{mode}: hop latencies measured", found.delays, reported),
             Check(f"{mode}: missing report sequence numbers", lacking, 0),
-            *checks_of_queues(found),
+            *check_queues(found),
         ]
     else:
         # One per block and switch, including the two half blocks; a lost pulse misses two switches.
@@ -128,7 +128,7 @@ def checks_of(found: Found, options: argparse.Namespace) -> list[Check]:
     return [*checks, *found.accounting.checks(mode)]
 
 
-def checks_of_queues(found: Found) -> list[Check]:
+def check_queues(found: Found) -> list[Check]:
     """Check max queue and mean latency of switches that reported all packets."""
     wrong_queues, errors_us = 0, []
     for place, hop in found.reported.items():
@@ -151,7 +151,7 @@ def checks_of_queues(found: Found) -> list[Check]:
     ]
 
 
-def row_of(found: Found) -> dict[str, object]:
+def make_row(found: Found) -> dict[str, object]:
     """Return a row of samples.csv."""
     return {
         "mode": found.mode,
@@ -173,7 +173,7 @@ def summary_table(found: Sequence[Found]) -> Table:
     """Return a table with a row per mode."""
     rows = []
     for each in found:
-        row = row_of(each)
+        row = make_row(each)
         seen = f"{row['losses_detected']} of {row['lost']}"
         queue = "none" if each.longest_queue is None else each.longest_queue
         rows.append(
@@ -214,7 +214,7 @@ def draw(found: Sequence[Found]) -> Figure:
         text = f"{each.readouts:,} " + ("reports" if each.findings else "readouts")
         left.annotate(text, (place, in_packets[place] + in_reports[place]), (0, 2),
                       textcoords="offset points", ha="center", fontsize="small")  # fmt: skip
-    left.set_ylabel("Overhead per packet (bytes, all links)")
+    left.set_ylabel("Overhead per packet (bytes)")
     left.margins(y=0.1)
     left.set_xlim(-0.7, len(found) - 0.3)  # labels are wider than bars
     draw_shares(right, found)

@@ -82,12 +82,12 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     reject_idle(outcome)
     costs = await measure_cpu(options, run) if options.time == "virtual" else None
     return Report(
-        samples=[*map(row_of_udp, outcome.sent), *map(row_of_tcp, outcome.transferred)],
-        checks=checks_of(outcome, TCP_TOLERANCE[options.time]),
-        metrics=metrics_of(outcome, costs),
+        samples=[*map(make_udp_row, outcome.sent), *map(make_tcp_row, outcome.transferred)],
+        checks=make_checks(outcome, TCP_TOLERANCE[options.time]),
+        metrics=make_metrics(outcome, costs),
         figure=draw(outcome, costs),
         caption=caption(options, costs),
-        tables=[summary_table(outcome), *([table_of_costs(costs)] if costs else [])],
+        tables=[summary_table(outcome), *([make_costs_table(costs)] if costs else [])],
     )
 
 
@@ -102,7 +102,7 @@ def reject_idle(outcome: Outcome) -> None:
             )
 
 
-def checks_of(outcome: Outcome, tolerance: float) -> list[Check]:
+def make_checks(outcome: Outcome, tolerance: float) -> list[Check]:
     """Check that goodput follows from frame lengths, and that INT is complete."""
     sent = outcome.sent
     checks = [
@@ -137,7 +137,7 @@ def paths_reported(outcome: Outcome) -> int:
     return right
 
 
-def row_of_udp(sent: Sent) -> dict[str, object]:
+def make_udp_row(sent: Sent) -> dict[str, object]:
     """Return a row of samples.csv for a UDP flow."""
     return {
         **_row(sent.case, "UDP"),
@@ -150,7 +150,7 @@ def row_of_udp(sent: Sent) -> dict[str, object]:
     }
 
 
-def row_of_tcp(transferred: Transferred) -> dict[str, object]:
+def make_tcp_row(transferred: Transferred) -> dict[str, object]:
     """Return a row of samples.csv for a TCP flow, whose segments are not counted."""
     return {
         **_row(transferred.case, "TCP"),
@@ -174,7 +174,7 @@ def _row(case: Case[AnyFlow], protocol: str) -> dict[str, object]:
     }
 
 
-def metrics_of(outcome: Outcome, costs: Costs | None) -> dict[str, object]:
+def make_metrics(outcome: Outcome, costs: Costs | None) -> dict[str, object]:
     """Return the effect of the machine on goodput, and the CPU time of INT."""
     metrics: dict[str, object] = {
         "max_difference_at_hosts_percent": np.max(
@@ -202,7 +202,7 @@ def summary_table(outcome: Outcome) -> Table:
     )
 
 
-def table_of_costs(costs: Costs) -> Table:
+def make_costs_table(costs: Costs) -> Table:
     """Return a table of CPU time per packet and switch."""
     rows = [*zip(costs.metadata, costs.min_ns, costs.ratios, strict=True)]
     return table(

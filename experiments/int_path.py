@@ -38,7 +38,7 @@ from controllers.connection import connections, cpu_ports
 from controllers.int.domain import Domain, configure
 from controllers.int.watch import Instruction, WatchedFlow
 from experiments.shared.int import on_bmv2
-from experiments.shared.int.clock_offset import checks_of_clocks, measure_crossed, table_of_clocks
+from experiments.shared.int.clock_offset import check_clocks, make_clocks_table, measure_crossed
 from experiments.shared.int.end_to_end import Accounts, Interval, behind, handed_over, read_accounts
 from experiments.shared.int.limits import measure_limits
 from experiments.shared.int.reports import (
@@ -140,15 +140,15 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     crossed = await measure_crossed(options, run, delay_us=DELAY_US)
     limits = await measure_limits(options, run, DELAY_US)
     return Report(
-        samples=samples_of(outcome),
-        checks=[*checks_of(outcome), *checks_of_clocks(crossed), *limits],
-        metrics=metrics_of(outcome),
+        samples=make_samples(outcome),
+        checks=[*make_checks(outcome), *check_clocks(crossed), *limits],
+        metrics=make_metrics(outcome),
         figure=draw(outcome),
         caption=caption(options),
         tables=[
             summary_table(outcome),
-            table_of_accounts(outcome.accounts),
-            table_of_clocks(crossed),
+            make_accounts_table(outcome.accounts),
+            make_clocks_table(crossed),
         ],
     )
 
@@ -158,7 +158,7 @@ async def measure(options: argparse.Namespace, run: Run) -> Outcome:
     topo = ParkingLot(
         len(PATH), rate_bps=RATE_BPS // options.slower, delay_us=DELAY_US, queue_packets=QUEUE
     )
-    watched, *cross = flows_of(topo, options)
+    watched, *cross = make_flows(topo, options)
     stamped = options.time == "real" and run.target != "bmv2"
     clocks = None
     with Network(
@@ -197,7 +197,7 @@ async def measure(options: argparse.Namespace, run: Run) -> Outcome:
     )  # fmt: skip
 
 
-def flows_of(topo: ParkingLot, options: argparse.Namespace) -> list[Flow]:
+def make_flows(topo: ParkingLot, options: argparse.Namespace) -> list[Flow]:
     """Return the watched flow, and cross traffic that brings each link to its load."""
     rate_pps, link_bps = options.rate / options.slower, RATE_BPS / options.slower
     watched = Flow(1, "h1", "h2", rate_pps, options.packets, WATCHED_BYTES, after_s=BEFORE_S)
@@ -218,12 +218,12 @@ def flows_of(topo: ParkingLot, options: argparse.Namespace) -> list[Flow]:
     return flows
 
 
-def checks_of(outcome: Outcome) -> list[Check]:
+def make_checks(outcome: Outcome) -> list[Check]:
     """Return all checks of the first network."""
-    return [*checks_of_reports(outcome), *checks_of_hops(outcome), *outcome.accounting.checks()]
+    return [*check_reports(outcome), *check_hops(outcome), *outcome.accounting.checks()]
 
 
-def checks_of_reports(outcome: Outcome) -> list[Check]:
+def check_reports(outcome: Outcome) -> list[Check]:
     """Check that each packet that left the path has one report, with the right path."""
     reported, left = outcome.reported, outcome.truth[-1].passed
     sources = outcome.kept.findings.sources
@@ -248,7 +248,7 @@ def checks_of_reports(outcome: Outcome) -> list[Check]:
     ]
 
 
-def checks_of_hops(outcome: Outcome) -> list[Check]:
+def check_hops(outcome: Outcome) -> list[Check]:
     """Compare the values of each switch with ground truth: max errors."""
     checks = []
     for hop, switch in enumerate(PATH):
@@ -259,10 +259,10 @@ def checks_of_hops(outcome: Outcome) -> list[Check]:
             ]
             largest = abs(errors).max(initial=0)
             checks.append(Check(f"{switch}: max error of {what}", largest, 0))
-    return [*checks, order_of_times(outcome), *checks_of_accounts(outcome)]
+    return [*checks, check_time_order(outcome), *check_accounts(outcome)]
 
 
-def checks_of_accounts(outcome: Outcome) -> list[Check]:
+def check_accounts(outcome: Outcome) -> list[Check]:
     """Check that hop and link latencies add up to the kernels' times, also in the collector."""
     accounts = outcome.accounts
     sums = [
@@ -279,7 +279,7 @@ def checks_of_accounts(outcome: Outcome) -> list[Check]:
     ]  # fmt: skip
 
 
-def order_of_times(outcome: Outcome) -> Check:
+def check_time_order(outcome: Outcome) -> Check:
     """Check that the times of each packet are in order: sender, switches, receiver."""
     sent, received = outcome.record.sent, outcome.record.received
     by_sequence = sent["sent_ns"][np.argsort(sent["sequence"])].astype(np.int64) // 1000
@@ -297,7 +297,7 @@ def order_of_times(outcome: Outcome) -> Check:
     return Check("packets with timestamps out of order", np.sum(wrong), 0)
 
 
-def samples_of(outcome: Outcome) -> list[dict[str, object]]:
+def make_samples(outcome: Outcome) -> list[dict[str, object]]:
     """Return a row for each packet at each switch."""
     rows = []
     for hop, switch in enumerate(PATH):
@@ -316,7 +316,7 @@ def samples_of(outcome: Outcome) -> list[dict[str, object]]:
     return rows
 
 
-def metrics_of(outcome: Outcome) -> dict[str, object]:
+def make_metrics(outcome: Outcome) -> dict[str, object]:
     """Return percentiles at each switch, and the number of packets with ambiguous true queue."""
     metrics: dict[str, object] = {}
     for hop, switch in enumerate(PATH):
@@ -354,7 +354,7 @@ def summary_table(outcome: Outcome) -> Table:
     return table("Latency and queue length at each switch", ("switch", "load", *names), rows)
 
 
-def table_of_accounts(accounts: Accounts) -> Table:
+def make_accounts_table(accounts: Accounts) -> Table:
     """Return a table of the components of the host-to-host delay."""
     parts = {
         "veth to veth (us)": accounts.whole,

@@ -151,8 +151,8 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     settings = [(name, case, options) for name, case in cases.items()]
     found = dict(zip(cases, await sweep(measure, settings, run), strict=True))
     return Report(
-        samples=[sample_of(name, each) for name, each in found.items()],
-        checks=[check for name, each in found.items() for check in checks_of(name, each)],
+        samples=[make_sample(name, each) for name, each in found.items()],
+        checks=[check for name, each in found.items() for check in make_checks(name, each)],
         metrics={name: {"delay_us": statistics.percentiles(each.delays_us)}
                  for name, each in found.items()},
         figure=draw(found),
@@ -217,7 +217,7 @@ def segment(rng: np.random.Generator) -> bytes:
     return bytes(ether / IP(src=src, dst=dst) / layer / payload)
 
 
-def record_of(frame: bytes) -> bytes:
+def make_record(frame: bytes) -> bytes:
     """Return the expected record of a segment."""
     src, dst = (str(IPv4Address(frame[at : at + 4])) for at in (26, 30))
     return gid(src) + gid(dst) + frame[34:46]
@@ -227,21 +227,21 @@ def expected(found: Found) -> NDArray[np.void]:
     """Return the expected file: the last record written to each slot."""
     records = np.zeros(found.slots, RECORDS[found.case.content])
     for number, frame in enumerate(found.segments):
-        record = np.frombuffer(record_of(frame), RECORDS[Content.FLOWS])[0]
+        record = np.frombuffer(make_record(frame), RECORDS[Content.FLOWS])[0]
         if found.case.content is Content.FLOWS:
             records[number % found.slots] = record
         else:
-            records[number % found.slots] = (record, hop_of(found, number))
+            records[number % found.slots] = (record, make_hop(found, number))
     return records
 
 
-def hop_of(found: Found, number: int) -> tuple[object, ...]:
+def make_hop(found: Found, number: int) -> tuple[object, ...]:
     """Return the hop metadata of a segment from captures; the queue is empty."""
     came_us, left_us = (int(times[number]) // 1000 for times in (found.arrived_ns, found.left_ns))
     return (1, *found.ports, left_us - came_us, 0, (0, 0, 0), came_us, left_us)
 
 
-def checks_of(name: str, found: Found) -> list[Check]:
+def make_checks(name: str, found: Found) -> list[Check]:
     """Check that file, records, counters and forwarded segments are exact."""
     wanted, got = expected(found).tobytes(), found.taken.file
     wrong = sum(a != b for a, b in zip(wanted, got, strict=True))
@@ -259,7 +259,7 @@ def checks_of(name: str, found: Found) -> list[Check]:
     ]
 
 
-def sample_of(name: str, found: Found) -> dict[str, object]:
+def make_sample(name: str, found: Found) -> dict[str, object]:
     """Return the results, one row per case."""
     delays = statistics.percentiles(found.delays_us)
     return {
@@ -272,7 +272,7 @@ def sample_of(name: str, found: Found) -> dict[str, object]:
 
 def summary_table(found: Mapping[str, Found]) -> Table:
     """Return the results, one row per case."""
-    rows = [[*sample_of(name, each).values()] for name, each in found.items()]
+    rows = [[*make_sample(name, each).values()] for name, each in found.items()]
     names = ("case", "packets", "slots", "record (bytes)", "frame (bytes)", "ACKs",
              "delay (us): median", "p99", "max")  # fmt: skip
     return table("Records in the file", names, rows)
@@ -299,7 +299,7 @@ def draw(found: Mapping[str, Found]) -> Figure:
 
 def draw_bytes(axes: Axes, found: Mapping[str, Found]) -> None:
     """Draw the components of a frame."""
-    heights = [parts_of(each) for each in found.values()]
+    heights = [frame_parts(each) for each in found.values()]
     below = np.zeros(len(found))
     for part, sizes in zip(PARTS, zip(*heights, strict=True), strict=True):
         axes.bar(list(found), sizes, bottom=below, label=part, width=0.6)
@@ -308,7 +308,7 @@ def draw_bytes(axes: Axes, found: Mapping[str, Found]) -> None:
     plots.legend(axes, 3)
 
 
-def parts_of(found: Found) -> Sequence[int]:
+def frame_parts(found: Found) -> Sequence[int]:
     """Return the bytes of a frame, by PARTS."""
     record = found.case.content.value
     network = found.frame_bytes - ETHERNET - BTH_RETH - record - ICRC

@@ -110,7 +110,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
              "verdict": VERDICTS[row.verdict]}
             for row in rows
         ],
-        checks=checks_of(rows),
+        checks=make_checks(rows),
         metrics={"chosen": CHOSEN, "rdma_rxe": origin},
         figure=draw(rows),
         caption=CAPTION.format(origin),
@@ -162,7 +162,7 @@ def compare(sent: Sent, reference: Mapping[str, Any]) -> list[Row]:
     return rows
 
 
-def checks_of(rows: Sequence[Row]) -> list[Check]:
+def make_checks(rows: Sequence[Row]) -> list[Check]:
     """Check each field of each kind of packet."""
     checks = []
     for kind in KINDS:

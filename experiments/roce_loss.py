@@ -165,8 +165,8 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         cases += [(mode, FAST_PPS) for mode in [*MODES][3:]]
     found = await sweep(measure, [(*case, options) for case in cases], run)
     return Report(
-        samples=[sample_of(each) for each in found],
-        checks=[check for each in found for check in checks_of(each, is_virtual=is_virtual)],
+        samples=[make_sample(each) for each in found],
+        checks=[check for each in found for check in make_checks(each, is_virtual=is_virtual)],
         metrics={"patience": PATIENCE, "ack_every": ACK_EVERY},
         figure=draw(found),
         caption=caption(options),
@@ -261,7 +261,7 @@ def number(frames: NDArray[np.uint8], at: int, size: int) -> NDArray[np.int64]:
     return found
 
 
-def checks_of(found: Found, *, is_virtual: bool) -> list[Check]:
+def make_checks(found: Found, *, is_virtual: bool) -> list[Check]:
     """Check that up to four counts of lost records agree.
 
     They are packets without a record, drops of the link, captures at the switch, and the switch's
@@ -298,7 +298,7 @@ def round_trip(rate_pps: float) -> float:
     return 2 * DELAY_US * rate_pps / 1e6
 
 
-def sample_of(found: Found) -> dict[str, object]:
+def make_sample(found: Found) -> dict[str, object]:
     """Return the results, one row per run."""
     return {
         "recovery": found.mode, "rate_pps": found.rate_pps, "packets": found.packets,
@@ -311,7 +311,7 @@ def sample_of(found: Found) -> dict[str, object]:
 
 def summary_table(found: Sequence[Found]) -> Table:
     """Return the results, one row per run."""
-    rows = [[*sample_of(each).values()] for each in found]
+    rows = [[*make_sample(each).values()] for each in found]
     names = ("recovery", "packets/s", "packets", "records sent", "written", "lost",
              "skipped", "lost by link", "switch counter", "in flight",
              "records per round trip")  # fmt: skip

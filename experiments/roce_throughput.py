@@ -95,7 +95,7 @@ def report(rounds: Sequence[Round], alone_ns: float, options: argparse.Namespace
 
     Raises TestbedError if the machine was too loaded for a verdict.
     """
-    checks = claims_of(rounds)
+    checks = check_claims(rounds)
     failed = [check.name for check in checks if not check.passed]
     reject_noise(rounds, [ROCE, *(kind for kind, *_ in CLAIMS)], failed, LOADS[AS_FAST])
     return Report(
@@ -117,7 +117,7 @@ def report(rounds: Sequence[Round], alone_ns: float, options: argparse.Namespace
     )  # fmt: skip
 
 
-def claims_of(rounds: Sequence[Round]) -> list[Check]:
+def check_claims(rounds: Sequence[Round]) -> list[Check]:
     """Check ratios, each a median of all rounds, at the max rate.
 
     There is no claim at a constant rate, where the cost of wake-ups dominates.

@@ -51,7 +51,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
     if run.target == "bmv2":  # its capacity is limited
         async with network(0.1, "probe", run) as (net, _, _):
-            capacity = await probe(net, flows_of(net.topo, options, run.seed), run)
+            capacity = await probe(net, make_flows(net.topo, options, run.seed), run)
         options.rate = capacity.rate(options.rate)
     samples, checks = [], []
     many = (0.1, 0.05) if options.quick else (0.5, 0.2, 0.1, 0.05, 0.02)
@@ -97,7 +97,7 @@ async def measure(
     """Run one network; return a sample per flow, and the packet accounting."""
     async with network(eps, f"eps-{eps:g}", run) as (net, switches, sketch):
         spines = [name for name, place in net.topo.places.items() if place.tier == "spine"]
-        flows = flows_of(net.topo, options, run.seed)
+        flows = make_flows(net.topo, options, run.seed)
         async with Traffic(net, flows) as traffic:
             records = await traffic.finish()
         counters = np.sum([await sketch.read(switches[name]) for name in spines], axis=0)
@@ -113,7 +113,7 @@ async def measure(
     return samples, PacketAccounting.of(net, records)
 
 
-def flows_of(topo: LeafSpine, options: argparse.Namespace, seed: int) -> list[Flow]:
+def make_flows(topo: LeafSpine, options: argparse.Namespace, seed: int) -> list[Flow]:
     """Return flows between random hosts, with sizes by Zipf's law: flow n has 1 / n of the packets.
 
     The first flow lasts two seconds.

@@ -27,7 +27,7 @@ from rich.table import Table
 from controllers.ampm.records import Point
 from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Bounds, Method
-from experiments.shared.ampm.delays import delays_of
+from experiments.shared.ampm.delays import measure_delays
 from experiments.shared.ampm.error_bounds import Workload, machine_for
 from experiments.shared.ampm.measurement import (
     MIN_BLOCK_US,
@@ -110,10 +110,10 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     options.target = " and ".join(TARGETS)
     options.blocks = options.blocks or (5 if options.quick else 20)
     options.seeds = options.seeds or 1
-    anyhow = setting_of(options, Schedule(MIN_BLOCK_US), Bounds())
+    anyhow = make_setting(options, Schedule(MIN_BLOCK_US), Bounds())
     machine = await machine_for(Workload.of(anyhow), MACHINE_US, options, on_bmv2)
     bounds = machine.bounds(len(LINKS) * LINK_DELAY_US)
-    setting = setting_of(options, shortest_schedule([Method.DOUBLE], bounds), bounds)
+    setting = make_setting(options, shortest_schedule([Method.DOUBLE], bounds), bounds)
     (flow,) = setting.watched
     found: list[TargetRun] = []
     for seed in range(options.seed, options.seed + options.seeds):
@@ -126,9 +126,9 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
             reject_unread(target, outcome)
             found.append(TargetRun(target, seed, outcome, flow))
     return Report(
-        samples=[row for each in found for row in rows_of(each)],
-        checks=[*checks_of_both(found), *(c for each in found for c in checks_of(each))],
-        metrics={"block_us": setting.schedule.block_us, **metrics_of(found)},
+        samples=[row for each in found for row in make_rows(each)],
+        checks=[*compare_targets(found), *(c for each in found for c in make_checks(each))],
+        metrics={"block_us": setting.schedule.block_us, **make_metrics(found)},
         figure=draw(found),
         caption=caption(setting, options),
         machine_columns=("measured_delay_us", "min_delay_us", "max_delay_us"),
@@ -142,7 +142,7 @@ def reject_unread(target: str, outcome: Outcome) -> None:
         raise InvalidRunError(f"{target}: {problem}")
 
 
-def setting_of(options: argparse.Namespace, schedule: Schedule, bounds: Bounds) -> Setting:
+def make_setting(options: argparse.Namespace, schedule: Schedule, bounds: Bounds) -> Setting:
     """Return one flow over lossy links."""
     count = flow_count(options.rate, options.blocks, schedule)
     return Setting(
@@ -158,10 +158,12 @@ def setting_of(options: argparse.Namespace, schedule: Schedule, bounds: Bounds) 
     )
 
 
-def rows_of(found: TargetRun) -> list[dict[str, object]]:
+def make_rows(found: TargetRun) -> list[dict[str, object]]:
     """Return rows of samples.csv: loss and delay of each complete block."""
     outcome, flow = found.outcome, found.flow
-    delays = {sample.block: sample for sample in delays_of(outcome, flow, Method.DOUBLE, WHOLE)}
+    delays = {
+        sample.block: sample for sample in measure_delays(outcome, flow, Method.DOUBLE, WHOLE)
+    }
     rows = []
     for number, block in enumerate(outcome.blocks):
         first, last = (outcome.record(flow, point, block) for point in WHOLE)
@@ -183,7 +185,7 @@ def rows_of(found: TargetRun) -> list[dict[str, object]]:
     return rows
 
 
-def checks_of_both(found: Sequence[TargetRun]) -> list[Check]:
+def compare_targets(found: Sequence[TargetRun]) -> list[Check]:
     """Check that both targets have the same lost packets and the same counts."""
     checks = []
     for ours, theirs in zip(found[::2], found[1::2], strict=True):
@@ -198,9 +200,9 @@ def checks_of_both(found: Sequence[TargetRun]) -> list[Check]:
     return checks
 
 
-def checks_of(found: TargetRun) -> list[Check]:
+def make_checks(found: TargetRun) -> list[Check]:
     """Check each target: loss and delay of every block, and the packet accounting."""
-    at, rows = f"{found.target}, seed {found.seed}", rows_of(found)
+    at, rows = f"{found.target}, seed {found.seed}", make_rows(found)
     wrong = sum(row["measured_loss"] != row["true_loss"] for row in rows)
     counted = found.counts[POINTS[0]][0]
     return [
@@ -226,7 +228,7 @@ def count_delay_mismatches(rows: Sequence[Mapping[str, Any]]) -> int:
     return wrong
 
 
-def metrics_of(found: Sequence[TargetRun]) -> dict[str, object]:
+def make_metrics(found: Sequence[TargetRun]) -> dict[str, object]:
     """Return percentiles of the delays on each target, in us."""
     return {target: statistics.percentiles(all_delays_us(found, target)) for target in TARGETS}
 

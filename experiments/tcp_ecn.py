@@ -84,17 +84,17 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         reject_idle(name, outcomes[name])
     monitored = await monitor(options, run)
     return Report(
-        samples=samples_of(outcomes, monitored),
+        samples=make_samples(outcomes, monitored),
         checks=[
             *(check for name, outcome in outcomes.items()
-              for check in checks_of_queue(name, outcome, options)),
-            *checks_of_probes(monitored, options),
+              for check in check_queue(name, outcome, options)),
+            *check_probes(monitored, options),
             *monitored.accounting.checks("probes"),
         ],
-        metrics=metrics_of(outcomes, monitored),
+        metrics=make_metrics(outcomes, monitored),
         figure=draw(outcomes, monitored),
         caption=caption(options, outcomes),
-        tables=[table_of_queues(outcomes)],
+        tables=[make_queues_table(outcomes)],
     )  # fmt: skip
 
 
@@ -108,7 +108,7 @@ def reject_idle(name: str, outcome: Outcome) -> None:
         )
 
 
-def checks_of_queue(name: str, outcome: Outcome, options: argparse.Namespace) -> list[Check]:
+def check_queue(name: str, outcome: Outcome, options: argparse.Namespace) -> list[Check]:
     """Check marks; in virtual time, also queue and link utilization against theory."""
     checks = [*outcome.accounting.checks(name)]
     if options.target == "minip4":
@@ -138,7 +138,7 @@ def swing_packets() -> float:
     return sqrt(2 * (product_packets() + THRESHOLD)) / 2
 
 
-def checks_of_probes(monitored: Monitored, options: argparse.Namespace) -> list[Check]:
+def check_probes(monitored: Monitored, options: argparse.Namespace) -> list[Check]:
     """Check that probes agree with captures."""
     reported, sent = monitored.reported, monitored.sent
     checks = [
@@ -159,7 +159,7 @@ def checks_of_probes(monitored: Monitored, options: argparse.Namespace) -> list[
     return checks
 
 
-def samples_of(outcomes: Mapping[str, Outcome], monitored: Monitored) -> list[dict[str, object]]:
+def make_samples(outcomes: Mapping[str, Outcome], monitored: Monitored) -> list[dict[str, object]]:
     """Return a row for each drawn segment, and for each probe."""
     rows: list[dict[str, object]] = []
     for name, outcome in outcomes.items():
@@ -190,7 +190,7 @@ def shown_part(outcome: Outcome) -> QueueTrace:
     return outcome.trace.between(begins_ns, begins_ns + 1e9 * SHOWN_S)
 
 
-def metrics_of(outcomes: Mapping[str, Outcome], monitored: Monitored) -> dict[str, object]:
+def make_metrics(outcomes: Mapping[str, Outcome], monitored: Monitored) -> dict[str, object]:
     """Return queue, marks, drops and link utilization for each congestion signal."""
     return {
         "queues": {
@@ -207,7 +207,7 @@ def metrics_of(outcomes: Mapping[str, Outcome], monitored: Monitored) -> dict[st
     }
 
 
-def table_of_queues(outcomes: Mapping[str, Outcome]) -> Table:
+def make_queues_table(outcomes: Mapping[str, Outcome]) -> Table:
     """Return a table with a row per congestion signal."""
     rows = []
     for name, outcome in outcomes.items():

@@ -78,9 +78,9 @@ class Curves:
     def __init__(self, measured: Sequence[Loaded]) -> None:
         self._of = {(each.candidate, each.offered_pps, each.round): each for each in measured}
         self._rounds = sorted({each.round for each in measured})
-        self.loads_pps = self.loads_of(PORTS)
+        self.loads_pps = self.offered_loads(PORTS)
 
-    def loads_of(self, candidate: Candidate) -> list[int]:
+    def offered_loads(self, candidate: Candidate) -> list[int]:
         """Return the offered loads of a candidate, without the run at max rate."""
         return sorted({pps for name, pps, _ in self._of if name == candidate.name and pps})
 
@@ -93,7 +93,7 @@ class Curves:
 
     def busy(self, candidate: Candidate) -> list[float]:
         """Return the median of busy cores at each offered load."""
-        loads_pps = self.loads_of(candidate)
+        loads_pps = self.offered_loads(candidate)
         return [self.median(candidate, pps, lambda each: each.busy) for pps in loads_pps]
 
     def max_pps(self, candidate: Candidate) -> float:
@@ -125,7 +125,7 @@ def report(measured: Sequence[Loaded], plan: Plan) -> Report:
     min_load, steps = curves.loads_pps[0], [*pairwise(curves.loads_pps)]
     carried = [pps for pps in curves.loads_pps if curves.carries(RAW, pps)]
     polls = [curves.median(POLLING, pps, lambda each: each.process_busy)
-             for pps in curves.loads_of(POLLING)]  # fmt: skip
+             for pps in curves.offered_loads(POLLING)]  # fmt: skip
     return Report(
         samples=[each._asdict() for each in measured],
         checks=[
@@ -166,9 +166,9 @@ def draw(curves: Curves) -> Figure:
     """Draw utilization by load, and by load normalized to capacity, with published results."""
     figure, (absolute, relative) = plots.figure(2, height_in=2.9)
     for each in CANDIDATES:
-        mpps = np.array(curves.loads_of(each)) / 1e6
+        mpps = np.array(curves.offered_loads(each)) / 1e6
         of_rounds = np.array([[one.busy for one in curves.all(each, pps)]
-                              for pps in curves.loads_of(each)])  # fmt: skip
+                              for pps in curves.offered_loads(each)])  # fmt: skip
         middle = np.median(of_rounds, axis=1)
         spread = [middle - of_rounds.min(axis=1), of_rounds.max(axis=1) - middle]
         absolute.errorbar(mpps, 100 * middle, 100 * np.array(spread), label=each.name)

@@ -109,12 +109,12 @@ def draw(rounds: Rounds) -> Figure:
     figure, (ratios, scaling) = plots.figure(2)
     published = {each: one / PUBLISHED_MPPS[RAW][0] for each, (one, _) in PUBLISHED_MPPS.items()}
     draw_ratios(ratios, rounds, CANDIDATES, RAW, published)
-    ratios.set_xlabel("Drop rate per core (normalized to iptables raw)")
+    ratios.set_xlabel("Drop rate per core\n(normalized to iptables raw)")
     draw_medians(scaling, [rounds.scalings(each) if rounds.has(each, 2) else [np.nan]
                            for each in CANDIDATES], [""] * len(CANDIDATES))  # fmt: skip
     published = {each: two / one for each, (one, two) in PUBLISHED_MPPS.items()}
     draw_published(scaling, CANDIDATES, published)
-    scaling.set_xlabel("Drop rate of two cores (normalized to one)")
+    scaling.set_xlabel("Drop rate of two cores\n(normalized to one core)")
     return figure
 
 

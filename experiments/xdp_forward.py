@@ -89,7 +89,7 @@ def draw(rounds: Rounds) -> Figure:
     figure, (axes,) = plots.figure(1)
     published = {each: mpps / PUBLISHED_MPPS[ROUTING] for each, mpps in PUBLISHED_MPPS.items()}
     draw_ratios(axes, rounds, CANDIDATES, ROUTING, published)
-    axes.set_xlabel("Forwarding rate per core (normalized to Linux routing)")
+    axes.set_xlabel("Forwarding rate per core\n(normalized to Linux routing)")
     return figure
 
 

@@ -99,7 +99,7 @@ def draw(rounds: Rounds, candidates: Sequence[Candidate]) -> Figure:
     """Draw rates per core normalized to nftables NAT."""
     figure, panels = plots.figure(1)
     draw_ratios(panels[0], rounds, candidates, NAT, PUBLISHED)
-    panels[0].set_xlabel(f"Rate per core (normalized to {NAT.name})")
+    panels[0].set_xlabel(f"Rate per core\n(normalized to {NAT.name})")
     return figure
 
 

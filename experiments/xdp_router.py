@@ -114,7 +114,7 @@ def draw(rounds: Rounds, pairs: Pairs) -> Figure:
         xdp: fast / slow for (_, xdp), (slow, fast) in zip(pairs, PUBLISHED_MPPS, strict=True)
     }
     draw_published(ratios, [xdp for _, xdp in pairs], published)
-    ratios.set_xlabel("Routing rate per core (normalized to kernel)")
+    ratios.set_xlabel("Routing rate per core\n(normalized to kernel)")
     plots.legend(ratios, 2)
     return figure
 

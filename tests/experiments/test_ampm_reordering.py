@@ -56,7 +56,7 @@ def test_an_error_is_found_out(step_loss: int, overtaken: float, failed: list[st
     blocks = [
         reordering.BlockResult(setting, 0, b, step_loss, 7, overtaken, 0.0) for b in range(500)
     ]
-    checks = reordering.checks_of(setting, blocks, noise_us=0)
+    checks = reordering.make_checks(setting, blocks, noise_us=0)
     assert [c.name.partition("packets")[2].lstrip(",: ") for c in checks if not c.passed] == failed
 
 

@@ -171,7 +171,7 @@ def some_costs(
 
 
 def test_what_a_report_costs_is_its_part_of_a_write() -> None:
-    checks = costs.checks_of(some_costs())
+    checks = costs.make_checks(some_costs())
     wanted = [500 / 800, 500 / 16 / 800, 500 / 5 / 800]
     assert [check.measured for check in checks[:3]] == pytest.approx(wanted)
     assert all(check.passed for check in checks)
@@ -187,10 +187,10 @@ def test_what_a_report_costs_is_its_part_of_a_write() -> None:
     ],
 )  # fmt: skip
 def test_what_costs_too_much_or_goes_wrong_fails(wrong: dict[str, int], failed: str) -> None:
-    checks = costs.checks_of(some_costs(wrong, (1, 1, 1)))
+    checks = costs.make_checks(some_costs(wrong, (1, 1, 1)))
     assert [check.name.startswith(failed) for check in checks if not check.passed] == [True]
 
 
 def test_what_a_busy_machine_drops_decides_nothing() -> None:
     with pytest.raises(TestbedError, match=r"run invalid: the kernel dropped 10% .* Key-Write"):
-        costs.checks_of(some_costs({"received": 90, "dropped": 10}))
+        costs.make_checks(some_costs({"received": 90, "dropped": 10}))

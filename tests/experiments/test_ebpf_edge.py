@@ -114,7 +114,7 @@ def report(
 
 
 def failing(found: Outcome) -> set[str]:
-    checks = experiment.checks_of("x", found, experiment.found_of(found, 5))
+    checks = experiment.make_checks("x", found, experiment.collect_results(found, 5))
     return {check.name for check in checks if not check.passed}
 
 

@@ -60,9 +60,9 @@ def test_what_is_lost_unseen_is_found_out(wrong: dict[str, int], failed: str) ->
         )
         for reports in (1, 10)
     ]
-    assert [check.name for check in experiment.checks_of(good) if not check.passed] == []
+    assert [check.name for check in experiment.make_checks(good) if not check.passed] == []
     bad = replace(good[0], taken=replace(good[0].taken, **wrong))
-    assert [c.name for c in experiment.checks_of([bad, *good]) if not c.passed] == [failed]
+    assert [c.name for c in experiment.make_checks([bad, *good]) if not c.passed] == [failed]
 
 
 @pytest.mark.parametrize(("reports", "hops", "flows"), [(10, 5, 10), (7, 8, 1000), (1, 1, 5000)])

@@ -37,7 +37,7 @@ def found(target: str, *, lost: tuple[int, ...] = (3, 9), size: int = 64) -> Any
 
 
 def failed(ours: Any, theirs: Any) -> set[str]:
-    return {check.name for check in targets.checks_of_both([ours, theirs]) if not check.passed}
+    return {check.name for check in targets.compare_targets([ours, theirs]) if not check.passed}
 
 
 def test_targets_that_say_the_same_pass() -> None:

@@ -63,7 +63,7 @@ def test_frames_say_what_they_are_and_are_whole() -> None:
     assert Ether(attacks.clean()[1])[IP].id == Label.CLEAN
 
 
-def row_of(kind: Kind, **others: Any) -> dict[str, Any]:
+def make_row(kind: Kind, **others: Any) -> dict[str, Any]:
     row = {"kind": kind.value, "windows_to_alert": 2, "ms_to_alert": 60.0, "ms_to_rules": 4.0,
            "attack": 100, "attack_through": 20, "through_after_rules": 0, "clean_stopped": 0,
            "openings_stopped": 0, "false_alarms": 0}  # fmt: skip
@@ -78,7 +78,7 @@ def row_of(kind: Kind, **others: Any) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_what_fails(wrong: dict[str, Any], failed: list[int]) -> None:
-    rows = [row_of(kind) for kind in Kind]
+    rows = [make_row(kind) for kind in Kind]
     rows[2] |= wrong
     quiet = StreamResult([], 0, [], None)
     checks = experiment.report(rows, quiet, {}, OPTIONS).checks

@@ -98,7 +98,7 @@ def true_delays_us(
     return between_us(found[first], found[second])
 
 
-def delays_of(
+def measure_delays(
     outcome: Outcome, flow: Flow, methods: Method, segment: tuple[Point, Point]
 ) -> list[DelaySample]:
     """Return all delays of a flow between two points, in all complete blocks."""

@@ -173,7 +173,7 @@ def reject_if_disturbed(
     """Return the checks; in real time, raise TestbedError if only `spoilable` ones failed.
 
     `spoilable` checks (given by the ends of their names) also fail if the machine disturbs the
-    traffic or delays readouts: then the run is inconclusive. `why`: see noise_of().
+    traffic or delays readouts: then the run is inconclusive. `why`: see describe_noise().
     """
     checks = [*checks]
     failed = [check for check in checks if not check.passed]
@@ -184,7 +184,7 @@ def reject_if_disturbed(
     return checks
 
 
-def noise_of(runs: Iterable[Summary]) -> str:
+def describe_noise(runs: Iterable[Summary]) -> str:
     """Describe in one line how the machine disturbed the runs."""
     runs = [*runs]
     problems = [problem for run in runs for problem in run.incomplete]

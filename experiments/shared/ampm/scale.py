@@ -23,7 +23,7 @@ BACKHAULS = {5: (3, 1), 20: (16, 3), 100: (90, 9), 300: (280, 19), 1000: (966, 3
 LINK = {"delay_us": 1000, "loss_probability": 0.01}
 
 
-def topo_of(switches: int) -> Backhaul:
+def make_topo(switches: int) -> Backhaul:
     """Return the backhaul topology with this number of switches."""
     access, aggregation = BACKHAULS[switches]
     return Backhaul(access=access, aggregation=aggregation, **LINK)
@@ -49,7 +49,7 @@ def watch_list(net: Network, topo: Backhaul, flows: Sequence[Flow]) -> dict[Watc
     }  # fmt: skip
 
 
-def segments_of(path: Sequence[str]) -> list[tuple[Point, Point]]:
+def path_segments(path: Sequence[str]) -> list[tuple[Point, Point]]:
     """Return both links of a path, and the whole path."""
     access, aggregation, core = path
     return [
@@ -71,7 +71,7 @@ def measured_losses(
     for column, report in enumerate(reports):
         for flow in flows:
             records = report.records[flow.id]
-            for number, points in enumerate(segments_of(topo.paths[flow.source])):
+            for number, points in enumerate(path_segments(topo.paths[flow.source])):
                 first, second = (records[point] for point in points)
                 if first is not None and second is not None:
                     packets[flow.id, column] = first.packets
@@ -79,7 +79,7 @@ def measured_losses(
     return packets, losses
 
 
-def truths_of(
+def read_ground_truth(
     net: Network, topo: Backhaul, records: Mapping[int, FlowRecord], schedule: Schedule
 ) -> dict[int, Truth]:
     """Return the ground truth of each flow, by flow id."""
@@ -99,7 +99,7 @@ def true_losses(truths: Mapping[int, Truth], blocks: range) -> NDArray[np.int64]
     """Return the true losses; shape (flows, segments, blocks)."""
     return np.array(
         [
-            [truth.lost(*points, blocks) for points in segments_of(truth.path)]
+            [truth.lost(*points, blocks) for points in path_segments(truth.path)]
             for truth in truths.values()
         ]
     )

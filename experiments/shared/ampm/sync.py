@@ -235,7 +235,7 @@ def without_unread(results: Sequence[BlockResult]) -> list[BlockResult]:
     return [r for r in results if r not in missing]
 
 
-def errors_of(options: argparse.Namespace) -> tuple[float, ...]:
+def choose_errors(options: argparse.Namespace) -> tuple[float, ...]:
     """Return the clock errors to test, in block lengths."""
     if options.time == "virtual":
         return FEW_ERRORS if options.quick else ERRORS
@@ -259,7 +259,7 @@ def exact_percent(results: Sequence[BlockResult]) -> float:
     return 100 * sum(r.is_exact for r in results) / len(results)
 
 
-def metrics_of(results: Sequence[BlockResult]) -> dict[str, object]:
+def make_metrics(results: Sequence[BlockResult]) -> dict[str, object]:
     """Return rms error and percentage of exact blocks, by decoder and clock error."""
     return {
         decoder.name: {

@@ -91,7 +91,7 @@ def measured(run: Run, *, quick: bool) -> Costs:
     return Costs(rounds, by_dta, by_cpu, seconds)
 
 
-def checks_of(costs: Costs) -> list[Check]:
+def make_checks(costs: Costs) -> list[Check]:
     """Check the claims. Raises TestbedError if the machine was too loaded for a verdict."""
     claims = [
         Check(f"CPU time per report, {kind.name} (normalized to {to.name}), {AS_FAST}, at most "

@@ -102,7 +102,7 @@ class Tracing:
         """Start flows (n, 4) one after another, and wait until their paths are in memory."""
         start_ns = self._run.clock.now_ns() + LEAD_NS
         begin_ns = (start_ns + np.arange(len(keys)) * (1e9 / rate_pps)).astype(np.int64)
-        by_address = {int_of(self.net.host(name).IP()): name for name in self.topo.users}
+        by_address = {address_to_int(self.net.host(name).IP()): name for name in self.topo.users}
         for address, name in by_address.items():
             own = np.flatnonzero(keys[:, 0] == address)
             frames = [self._frame(keys[flow], by_address) for flow in own]
@@ -185,7 +185,7 @@ def flows(addresses: Sequence[str], count: int, rng: np.random.Generator) -> Wor
 
     Up to MAX_FLOWS, their source ports differ, too.
     """
-    numbers = np.array([int_of(address) for address in addresses], np.uint32)
+    numbers = np.array([address_to_int(address) for address in addresses], np.uint32)
     keys = np.zeros((count, 4), np.uint32)
     keys[:, :2] = numbers[np.argsort(rng.random((count, len(numbers))), axis=1)[:, :2]]
     rounds, ports = np.divmod(rng.permutation(count), MAX_FLOWS)
@@ -249,7 +249,7 @@ def checks(tracing: Tracing, writes: int) -> list[Check]:
     ]
 
 
-def int_of(address: str) -> int:
+def address_to_int(address: str) -> int:
     """Return an IPv4 address as a number."""
     return int(IPv4Address(address))
 

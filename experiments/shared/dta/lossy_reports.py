@@ -23,7 +23,7 @@ from controllers.dta.stores import KeyWriteStore
 from controllers.dta.translator import Service, TrackedReporter, Translator, WriteSession
 from controllers.dta.watch import Data, WatchedFlow, Word
 from controllers.roce.running import state
-from experiments.shared.dta.reports import numbers_in, octets_of
+from experiments.shared.dta.reports import numbers_in, to_octets
 from telemark.accounting import pcap
 from telemark.accounting.packet_accounting import PacketAccounting
 from telemark.apps.application import Application, Host
@@ -107,18 +107,18 @@ def flows(count: int, seed: int) -> Words:
     return keys[np.sort(first)[:count]]
 
 
-def frames_of(keys: Words) -> list[bytes]:
+def make_frames(keys: Words) -> list[bytes]:
     """Return a packet of each flow, from h1."""
     ends = Ether(src="00:00:00:00:00:01", dst="00:00:00:00:00:03") / IP(dst="10.0.0.3")
     one = bytes(ends / UDP(dport=USER_PORT, chksum=0) / Raw(bytes(18)))
     octets = np.tile(np.frombuffer(one, np.uint8), (len(keys), 1))
-    octets[:, SRC_ADDR : SRC_ADDR + 4] = octets_of(keys[:, 0].astype(">u4"))
-    octets[:, SRC_PORT : SRC_PORT + 2] = octets_of((keys[:, 2] >> 16).astype(">u2"))
+    octets[:, SRC_ADDR : SRC_ADDR + 4] = to_octets(keys[:, 0].astype(">u4"))
+    octets[:, SRC_PORT : SRC_PORT + 2] = to_octets((keys[:, 2] >> 16).astype(">u2"))
     octets[:, 24:26] = 0
     header = np.ascontiguousarray(octets[:, IP_HEADER]).view(">u2").astype(np.uint32).sum(axis=1)
     header = (header & 0xFFFF) + (header >> 16)
     header = (header & 0xFFFF) + (header >> 16)
-    octets[:, 24:26] = octets_of((~header & 0xFFFF).astype(">u2"))
+    octets[:, 24:26] = to_octets((~header & 0xFFFF).astype(">u2"))
     return [row.tobytes() for row in octets]
 
 
@@ -158,7 +158,7 @@ async def measure(
                 await switches["s2"].delete(session.entries(net.host(COLLECTOR).MAC())[-1:])
             start_ns = run.clock.now_ns() + LEAD_NS
             times = (start_ns + np.arange(len(keys)) * (1e9 / rate_pps)).astype(np.int64).tolist()
-            net.send_frames("h1", times, frames_of(keys))
+            net.send_frames("h1", times, make_frames(keys))
             _lose(net, mode, probability)
             await run.clock.sleep_until(times[lossy] - round(0.5e9 / rate_pps))
             _lose(net, mode, 0.0)

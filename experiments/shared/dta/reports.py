@@ -28,13 +28,13 @@ def filled(
     one = bytes(ether / ip / UDP(sport=40041, chksum=0) / DTA() / report)
     ending = np.stack(np.broadcast_arrays(*words), axis=1).astype(">u4")
     octets = np.tile(np.frombuffer(one, np.uint8), (len(ending), 1))
-    octets[:, len(one) - 4 * ending.shape[1] :] = octets_of(ending)
-    octets[:, SEQUENCE : SEQUENCE + 4] = octets_of(_column(sequence, len(ending), ">u4"))
-    octets[:, REPORTER : REPORTER + 2] = octets_of(_column(reporter, len(ending), ">u2"))
+    octets[:, len(one) - 4 * ending.shape[1] :] = to_octets(ending)
+    octets[:, SEQUENCE : SEQUENCE + 4] = to_octets(_column(sequence, len(ending), ">u4"))
+    octets[:, REPORTER : REPORTER + 2] = to_octets(_column(reporter, len(ending), ">u2"))
     return [row.tobytes() for row in octets]
 
 
-def octets_of(values: NDArray[Any]) -> NDArray[np.uint8]:
+def to_octets(values: NDArray[Any]) -> NDArray[np.uint8]:
     """Return the bytes of values as in memory: (n, ...)."""
     return np.ascontiguousarray(values).view(np.uint8).reshape(len(values), -1)
 

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.shared.int.microburst import PATHS, SWITCHES, Outcome, path_of
+from experiments.shared.int.microburst import PATHS, SWITCHES, Outcome, flow_path
 from telemark.results.replay import Replay, ReplayedFlow
 
 BEFORE_NS, AFTER_NS = (
@@ -13,7 +13,7 @@ BEFORE_NS, AFTER_NS = (
 COLOURS = dict(zip(PATHS, ("#D55E00", "#0072B2", "#56B4E9", "#009E73", "#E69F00"), strict=True))
 
 
-def replay_of(outcome: Outcome) -> Replay:
+def make_replay(outcome: Outcome) -> Replay:
     """Return the replay of all packets near the burst, with links from left to right."""
     switches = {f"s{n}": (n / (SWITCHES + 1), 0.6) for n in range(1, SWITCHES + 1)}
     used = {node for source, destination, *_ in PATHS.values() for node in (source, destination)}
@@ -25,8 +25,8 @@ def replay_of(outcome: Outcome) -> Replay:
         "is a queue, in the colours of its packets' flows.",
         places=switches | {node: hosts[node] for node in hosts if node in used},
         flows=[
-            ReplayedFlow(name, COLOURS[name], [source, *path_of(name), destination],
-                         times_of(outcome, name))
+            ReplayedFlow(name, COLOURS[name], [source, *flow_path(name), destination],
+                         packet_times(outcome, name))
             for name, (source, destination, *_) in PATHS.items()
         ],
         zero_ns=outcome.burst_ns,
@@ -35,7 +35,7 @@ def replay_of(outcome: Outcome) -> Replay:
     )  # fmt: skip
 
 
-def times_of(outcome: Outcome, name: str) -> NDArray[np.int64]:
+def packet_times(outcome: Outcome, name: str) -> NDArray[np.int64]:
     """Return packet times in the layout of ReplayedFlow."""
     record = outcome.records[outcome.flows[name].id]
     sent_ns, received_ns = np.zeros((2, record.flow.count), np.int64)

@@ -68,7 +68,7 @@ async def measure_crossed(options: argparse.Namespace, run: Run, **link: float) 
     ]  # fmt: skip
 
 
-def checks_of_clocks(crossed: list[Crossed]) -> list[Check]:
+def check_clocks(crossed: list[Crossed]) -> list[Check]:
     """Check that all offsets are estimated within the error bound of the method."""
     return [
         Check("clock offsets estimated (pairs of neighbours)", len(crossed), len(AHEAD_US) - 1),
@@ -78,7 +78,7 @@ def checks_of_clocks(crossed: list[Crossed]) -> list[Check]:
     ]
 
 
-def table_of_clocks(crossed: list[Crossed]) -> Table:
+def make_clocks_table(crossed: list[Crossed]) -> Table:
     """Return a table with a row per pair of neighbours."""
     rows = [
         (f"s{each.found.before}, s{each.found.after}", each.true_ns / 1000,

@@ -85,7 +85,7 @@ class Outcome:
 LOST = np.dtype([("node", "<u4"), ("sequence", "<u4")])
 
 
-def flows_of(percent: float, rate_pps: float, blocks: int) -> dict[Cause | None, Flow]:
+def make_flows(percent: float, rate_pps: float, blocks: int) -> dict[Cause | None, Flow]:
     """Return the flows: one per cause within a switch, and one that only queue and link may drop.
 
     Each cause gets `percent` of all packets (those for the full queue in a burst). Raises
@@ -139,7 +139,7 @@ async def measure(
         async with connections(net) as switches:
             await configure(net, switches, domain)
         marked = MarkedFlow(NUMBER, net.host("h1").IP(), EVERYWHERE, UDP, methods=Method.STEP)
-        path = [Hop(connection(net, name), entries_of(net, name, domain)) for name in PATH]
+        path = [Hop(connection(net, name), make_entries(net, name, domain)) for name in PATH]
         records, reports = await mark(net, {marked: path}, sent, blocks, run)
     outcome = Outcome(
         blocks=reports,
@@ -155,7 +155,7 @@ async def measure(
     return outcome
 
 
-def entries_of(net: Network, switch: str, domain: Domain) -> list[fy.P4TableEntry]:
+def make_entries(net: Network, switch: str, domain: Domain) -> list[fy.P4TableEntry]:
     """Return the table entries of a switch for INT and forwarding; s3 and s4 lack some."""
     found = entries(net, switch, domain)
     if switch == UNROUTED.segment[0].switch:
@@ -221,7 +221,7 @@ def reported(outcome: Outcome, cause: Cause, flows: Mapping[Cause | None, Flow])
     # A full queue also drops packets of the other flow.
     met = [flows[each].port for each in (cause, None if cause is FULL else cause) if each in flows]
     right &= np.isin(ours["key"]["destination_port"], met)
-    place = blocks_of(ours, hops) - blocks.start
+    place = marking_blocks(ours, hops) - blocks.start
     right &= (place >= 0) & (place < len(blocks))
     by_block = np.bincount(place[right], minlength=len(blocks))
     gaps = kept.findings.gaps
@@ -233,7 +233,7 @@ def reported(outcome: Outcome, cause: Cause, flows: Mapping[Cause | None, Flow])
     return Reported(len(ours), by_block, wrong, in_gaps, len(lost), len(unseen))
 
 
-def blocks_of(reports: NDArray[np.void], hops: NDArray[np.void]) -> NDArray[np.int64]:
+def marking_blocks(reports: NDArray[np.void], hops: NDArray[np.void]) -> NDArray[np.int64]:
     """Return the marking block of reported packets, from their colour (in the DSCP) and time."""
     times_us = hops["ingress_ns"].astype(np.int64) // 1000
     block, within = np.divmod(times_us, SCHEDULE.block_us)

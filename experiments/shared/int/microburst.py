@@ -61,7 +61,7 @@ class Phases:
         return (1e9 * np.concatenate(parts)).astype(np.uint64)
 
 
-def flows_of(options: argparse.Namespace) -> dict[str, Flow]:
+def make_flows(options: argparse.Namespace) -> dict[str, Flow]:
     """Return the flows by colour, as IntSight names them."""
     found = {}
     for number, (name, (source, destination, *_)) in enumerate(PATHS.items(), start=1):
@@ -77,7 +77,7 @@ def flows_of(options: argparse.Namespace) -> dict[str, Flow]:
     return found
 
 
-def path_of(name: str) -> list[str]:
+def flow_path(name: str) -> list[str]:
     """Return the switches on a flow's path."""
     *_, first, last = PATHS[name]
     return [f"s{number}" for number in range(first, last + 1)]
@@ -103,7 +103,7 @@ class Outcome:
 async def measure(options: argparse.Namespace, run: Run) -> Outcome:
     """Send all flows; return reports and ground truth."""
     topo = ParkingLot(SWITCHES, rate_bps=RATE_BPS, delay_us=DELAY_US, queue_packets=QUEUE)
-    flows = flows_of(options)
+    flows = make_flows(options)
     stamped = options.time == "real"
     with Network(topo, run, program=options.program, stamp_log=stamped) as net:
         collector = net.run_application("collector", KeepingCollector())
@@ -121,10 +121,10 @@ async def measure(options: argparse.Namespace, run: Run) -> Outcome:
     return Outcome(
         flows=flows,
         kept=collector.result,
-        reported={name: reported_by(collector.result, flow, len(path_of(name)))
+        reported={name: reported_by(collector.result, flow, len(flow_path(name)))
               for name, flow in flows.items()},
         truth={name: [queue(switch, after).passage(flow)
-                      for _, switch, after in around(flow, path_of(name))]
+                      for _, switch, after in around(flow, flow_path(name))]
                for name, flow in flows.items()},
         queues={node: queue(switch, after) for node, switch, after in pairs},
         ports={node: net.port(switch, after) for node, switch, after in pairs},

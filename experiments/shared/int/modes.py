@@ -120,7 +120,7 @@ class Found:
 async def measure(mode: str, options: argparse.Namespace, run: Run) -> Found:
     """Send the same traffic through switches in this mode."""
     topo = ParkingLot(len(PATH), rate_bps=RATE_BPS, delay_us=DELAY_US, queue_packets=QUEUE)
-    flows = flows_of(topo, options)
+    flows = make_flows(topo, options)
     stamped = options.time == "real"
     with Network(
         topo, run, program=PROGRAMS.get(mode, options.program), switch_options=cpu_ports(topo),
@@ -150,7 +150,7 @@ async def measure(mode: str, options: argparse.Namespace, run: Run) -> Found:
         report_bytes=int(reports[-1].sum()),
         report_link_bytes=sum(int(lengths.sum()) for lengths in reports),
         lost=int(np.count_nonzero(lost["port"] == flows[0].port)),
-        lost_pulses=pulses_of(net, flows[0]) if mode == AMPM else 0,
+        lost_pulses=count_lost_pulses(net, flows[0]) if mode == AMPM else 0,
         truth=read_passages(net, flows[0], PATH, stamped=stamped),
         findings=None if mode == AMPM else collector.result,
         blocks=blocks,
@@ -177,7 +177,7 @@ async def report(
         return records
 
 
-def flows_of(topo: ParkingLot, options: argparse.Namespace) -> list[Flow]:
+def make_flows(topo: ParkingLot, options: argparse.Namespace) -> list[Flow]:
     """Return the watched flow, and cross traffic that shares one link each with it."""
     count = flow_count(options.rate, options.blocks, SCHEDULE)
     rate_pps = CROSS_LOAD * RATE_BPS / 8 / CROSS_BYTES
@@ -189,7 +189,7 @@ def flows_of(topo: ParkingLot, options: argparse.Namespace) -> list[Flow]:
     ]  # fmt: skip
 
 
-def pulses_of(net: Network, flow: Flow) -> int:
+def count_lost_pulses(net: Network, flow: Flow) -> int:
     """Count the lost packets that AM-PM marked as pulses."""
     return int(np.count_nonzero(pcap.read_flow(net.capture(*LOSSY, "lost"), flow).dscp & 2))
 

@@ -144,7 +144,7 @@ class Process:
         return self._process.stdout.readline().strip()
 
 
-def frames_of(folder: Path, kind: Kind) -> Path:
+def make_frames(folder: Path, kind: Kind) -> Path:
     """Return the file of the frames offered to a collector, created once."""
     path = folder / f"{kind.offered.name}_{kind.mac}"
     if not path.exists():
@@ -163,7 +163,7 @@ def _memory(folder: Path, offered: Offered) -> Path:
 
 def turn(folder: Path, kind: Kind, offered_per_s: int, seconds: float) -> Turn:
     """Offer records to a collector, at a rate or (0) as fast as possible. Raises TestbedError."""
-    frames = frames_of(folder, kind)
+    frames = make_frames(folder, kind)
     offer = (_tool("offer"), SENDERS_INTERFACE, frames, offered_per_s, seconds)
     with ExitStack() as stack:
         sender = stack.enter_context(Process(SENDER_CORE, *ALONE, *offer))

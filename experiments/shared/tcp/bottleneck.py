@@ -148,7 +148,7 @@ class Monitored:
         return (self.sent.left_ns - self.start_ns) / 1e9
 
 
-def flows_of(duration_s: float) -> list[Flow | TcpFlow]:
+def make_flows(duration_s: float) -> list[Flow | TcpFlow]:
     """Return a constant UDP flow, and a TCP flow that uses the rest in the second third."""
     pps = UDP_BPS / 8 / UDP_BYTES
     return [
@@ -165,7 +165,7 @@ async def monitor(options: argparse.Namespace, run: Run) -> Monitored:
             await switch.write([~probe_entry(number)])
         way = [net.port(*BETWEEN), net.port("s2", "h6")]
         reader = net.run_application("h6", ProbeReader())
-        async with Traffic(net, flows_of(options.duration)) as traffic:
+        async with Traffic(net, make_flows(options.duration)) as traffic:
             count = int(options.duration / PROBED_S)
             times_ns = [traffic.start_ns + round(1e9 * PROBED_S * n) for n in range(count)]
             frames = [probe(number, way, net.host("h5").MAC()) for number in range(count)]

@@ -128,7 +128,7 @@ def _is_acted(reading: Sequence[Future[Acted]]) -> bool:
     return all(each.done() for each in reading)
 
 
-def first_of(result: StreamResult, kind: Kind) -> Acted | None:
+def first_alert(result: StreamResult, kind: Kind) -> Acted | None:
     """Return the actions of the first alert of this kind."""
     return next((each for each in result.acted
                  if any(alert.kind is kind for alert in each.alerts)), None)  # fmt: skip
@@ -147,7 +147,7 @@ def passed(counts: Counts, label: Label) -> tuple[int, int]:
 
 def summary(result: StreamResult, kind: Kind) -> dict[str, Any]:
     """Return the results of an attack's run; times in ms."""
-    found = first_of(result, kind)
+    found = first_alert(result, kind)
     first_window = int(np.argmax([after[1, Label.ATTACK] > 0 for after in result.before[1:]]))
     last = result.before[-1]
     attack, through = passed(last, Label.ATTACK)

@@ -79,7 +79,7 @@ def captured(path: Path, limit: int) -> Stream:
         raise TestbedError(f"--pcap {path}: {error}") from None
     if not frames:
         raise TestbedError(f"--pcap {path}: contains no TCP or UDP over IPv4 over Ethernet")
-    rows = np.array([row_of(frame) for frame in frames], ROW)
+    rows = np.array([make_row(frame) for frame in frames], ROW)
     lengths = np.clip([len(frame) for frame in frames], LEAST_BYTES, MOST_BYTES)
     flows, numbers = np.unique(rows, return_inverse=True)
     return Stream(numbers.ravel().astype(np.int64), flows, lengths.astype(np.int64))
@@ -93,6 +93,6 @@ def is_usable(frame: bytes) -> bool:
     )  # fmt: skip
 
 
-def row_of(frame: bytes) -> tuple[int, ...]:
+def make_row(frame: bytes) -> tuple[int, ...]:
     """Return the fields of ROW; those that vary within a flow are 0."""
     return (*struct.unpack_from(">IIHH", frame, 26), 0, frame[23], 0)

@@ -66,7 +66,7 @@ def outcome(first_us: int, delay_us: int) -> Any:
 def test_a_delay_is_of_a_packet_that_was_inside_when_it_was_stamped(
     first_us: int, delay_us: int, outside_us: float | None
 ) -> None:
-    found = delays.delays_of(outcome(first_us, delay_us), FLOW, Method.STEP, (ARRIVED, DONE))
+    found = delays.measure_delays(outcome(first_us, delay_us), FLOW, Method.STEP, (ARRIVED, DONE))
     (first,) = [sample for sample in found if sample.estimator == "first packet"]
     assert first.outside_us == outside_us
 

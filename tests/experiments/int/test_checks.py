@@ -33,20 +33,20 @@ def test_each_check_of_int_path_finds_its_own(tmp_path: Path) -> None:
     options = Namespace(program="p4src/int/int.p4", packets=20, rate=500, slower=1, time="virtual")
     outcome = virtually(tmp_path, lambda run: int_path.measure(options, run))
     changes = [*of_reports(), *of_hops(), *of_accounts(), *of_books("books")]
-    each_fails_by_its_own(changes, outcome, int_path.checks_of)
+    each_fails_by_its_own(changes, outcome, int_path.make_checks)
 
 
 def each_fails_by_its_own(
-    changes: list[Change], outcome: Any, checks_of: Callable[[Any], list[Check]]
+    changes: list[Change], outcome: Any, make_checks: Callable[[Any], list[Check]]
 ) -> None:
     """And no check is without a change."""
-    names = [check.name for check in checks_of(outcome)]
-    assert failed(checks_of(outcome)) == []
+    names = [check.name for check in make_checks(outcome)]
+    assert failed(make_checks(outcome)) == []
     assert {*names} == {name for name, _ in changes}
     for name, change in changes:
         changed = deepcopy(outcome)
         change(changed)
-        assert failed(checks_of(changed)) == [name]
+        assert failed(make_checks(changed)) == [name]
 
 
 def failed(checks: list[Check]) -> list[str]:
@@ -162,16 +162,18 @@ def of_books(prefix: str) -> list[Change]:
 
 
 def test_each_check_of_int_loss_finds_its_own(tmp_path: Path) -> None:
-    flows = loss.flows_of(PERCENT, 2000, BLOCKS)
+    flows = loss.make_flows(PERCENT, 2000, BLOCKS)
     outcome = virtually(
         tmp_path, lambda run: loss.measure(flows, PERCENT, BLOCKS, loss.PROGRAM, run)
     )
 
-    def checks_of(outcome: Any) -> list[Check]:
-        return int_loss.checks_of("here", outcome, int_loss.found_of(PERCENT, outcome, flows))
+    def make_checks(outcome: Any) -> list[Check]:
+        return int_loss.make_checks(
+            "here", outcome, int_loss.collect_results(PERCENT, outcome, flows)
+        )
 
     changes = [*of_blocks(), *of_drop_reports(), *of_books("here")]
-    each_fails_by_its_own(changes, outcome, checks_of)
+    each_fails_by_its_own(changes, outcome, make_checks)
 
 
 def of_blocks() -> list[Change]:
