@@ -170,7 +170,7 @@ def make_sample(name: str, found: Found) -> dict[str, object]:
     return {
         "recovery": name, "loss": found.probability, "reports_while_losing": found.lossy,
         "sent": len(found.arrived), "transmissions": int(found.transmissions.sum()),
-        "came": int(np.count_nonzero(found.arrived)), "requests": found.requests,
+        "arrived": int(np.count_nonzero(found.arrived)), "requests": found.requests,
         "written": int(np.count_nonzero(found.written)), "lost": found.lost,
     }  # fmt: skip
 

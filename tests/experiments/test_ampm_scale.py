@@ -45,7 +45,7 @@ def test_every_account_is_exact(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     with (tmp_path / "samples.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert [int(row["accounts"]) for row in rows[::2]] == [17 * 6, 17 * 6]
+    assert [int(row["loss_values"]) for row in rows[::2]] == [17 * 6, 17 * 6]
     assert all(row["wrong"] == "0" and int(row["lost"]) > 0 for row in rows)
     assert (tmp_path / "ampm_scale.png").stat().st_size > 10_000
 

@@ -22,7 +22,7 @@ def test_memory_is_the_model_s_and_answers_are_as_theory_says(tmp_path: Path) ->
     assert done.returncode == 0, done.stdout + done.stderr
     rows = samples(tmp_path)
     assert {row["panel"] for row in rows} == {"load", "age", "written", "absent"}
-    assert sum(row["by"] == "translator" for row in rows) == 3 * 7
+    assert sum(row["source"] == "translator" for row in rows) == 3 * 7
     assert (tmp_path / "dta_keywrite.png").stat().st_size > 10_000
     assert len([*(tmp_path / ".runs").iterdir()]) == 3
 

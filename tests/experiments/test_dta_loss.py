@@ -13,7 +13,7 @@ SHORT = ("--time", "virtual", "--loss", "0.05", "--reports", "1000")
 def test_reports_that_each_way_loses(tmp_path: Path) -> None:
     done = run("dta_loss", *SHORT, "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
-    lost = {row["way"]: int(row["lost"]) for row in samples(tmp_path)}
+    lost = {row["recovery"]: int(row["lost"]) for row in samples(tmp_path)}
     assert count_chance(lost["not sent again"], 1000, 0.05) > 0.001
     assert lost["sent again"] < 20 < lost["not sent again"]
     assert lost["UC"] < lost["resync"] < lost["no resync"]

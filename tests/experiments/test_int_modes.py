@@ -18,7 +18,7 @@ def test_each_mode_costs_and_sees_what_it_must(tmp_path: Path) -> None:
     assert 12 < added["MX"] < 16
     assert added["XD"] == added[GROUPED] == added["AM-PM"] == 0
     assert all(int(row["lost"]) > 5 for row in rows.values())
-    seen = {mode for mode, row in rows.items() if row["losses_seen"] == row["lost"]}
+    seen = {mode for mode, row in rows.items() if row["losses_detected"] == row["lost"]}
     assert seen == {"MX", "XD", GROUPED, "AM-PM"}
     alone, grouped = (int(rows[mode]["report_packets"]) for mode in ("XD", GROUPED))
     assert alone / 8 <= grouped < alone / 8 + 5  # the last group of each switch

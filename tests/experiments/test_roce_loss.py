@@ -18,7 +18,7 @@ SHORT = ("--time", "virtual", "--quick", "--rate", "10000")
 def test_records_that_each_way_loses(tmp_path: Path) -> None:
     done = run("roce_loss", *SHORT, "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
-    lost = {row["way"]: int(row["lost"]) for row in samples(tmp_path)}
+    lost = {row["recovery"]: int(row["lost"]) for row in samples(tmp_path)}
     assert lost["UC"] == 1
     assert lost["resync"] == 2 + 10  # of a round trip
     assert lost["resync, NAK lost"] <= 2 + 2 * 64 + 3 * 11

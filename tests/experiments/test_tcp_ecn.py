@@ -12,14 +12,14 @@ def test_all_is_as_theory_and_captures_say(tmp_path: Path) -> None:
     done = run("tcp_ecn", *SHORT, "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     rows = samples(tmp_path)
-    assert {row["what"] for row in rows} == {"drops", "ECN", "DCTCP", "probe"}
+    assert {row["series"] for row in rows} == {"drops", "ECN", "DCTCP", "probe"}
     for name in ("ECN", "DCTCP"):
-        ours = [row for row in rows if row["what"] == name]
+        ours = [row for row in rows if row["series"] == name]
         marked = [row for row in ours if row["is_marked"] == "1"]
         assert 20 < len(marked) < len(ours) - 20
         assert min(int(row["max_queued"]) for row in marked) == 10
     rates = [8 * int(row["reported_bytes"]) / int(row["reported_us"])
-             for row in rows if row["what"] == "probe"]  # fmt: skip
+             for row in rows if row["series"] == "probe"]  # fmt: skip
     assert (round(rates[0]), round(rates[30])) == (3, 10)  # Mbit/s: of UDP alone, and the link's
     assert (tmp_path / "tcp_ecn.png").stat().st_size > 10_000
 

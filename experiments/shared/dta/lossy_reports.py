@@ -185,7 +185,7 @@ def _fates(net: Network, mode: RecoveryMode, keys: Words, outcome: Outcome) -> d
     expected["checksum"][where[written]] = checksums(keys, 31)[written]
     expected["data"][where[written]] = 1  # the flow's first packet
     return {
-        "transmissions": transmissions, "came": transmissions > lost,
+        "transmissions": transmissions, "arrived": transmissions > lost,
         "accepted": np.isin(where, accepted), "written": written, "requests": requests,
         "strange": int(np.count_nonzero(expected != memory)),
     }  # fmt: skip
