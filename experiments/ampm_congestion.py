@@ -1,17 +1,17 @@
-"""Congestion by alternate marking: do loss and delay of one flow tell when a link is congested?
+"""Congestion by alternate marking: do loss and delay of one flow show when a link is congested?
 
-The evaluation of the AM-PM talk: one monitored flow and background traffic share the link between
-s1 and s2. The background comes in phases: none, some, more than the link can carry, none. Loss and
-delay of the monitored flow are measured period by period. Loss must be what was really lost, the
-pulse's delay what it really took; and it must have waited in s1 for just as long as other frames
-filled the link when it came (or s1 had not yet taken it in), which the captures of all frames tell.
+This experiment repeats the evaluation of the AM-PM talk: one monitored flow and background traffic
+share the link between s1 and s2. The background traffic has phases: none, some, more than the link
+capacity, none. Loss and delay of the monitored flow are measured in each block and compared with
+ground truth. The queueing delay of the pulse in s1 must equal the time for which earlier frames
+occupied the link (or until s1 had received the pulse), according to captures of all frames.
 
-Claim: Loss and delay of one flow rise together when its link is congested, in the right periods,
-and by what was lost and waited.
+Claim: Loss and delay of one flow rise together when its link is congested. Both rise in the right
+blocks and by the true amount.
 
 Published: "Time-Muxed Parsing in Marking-based Network Telemetry" (SYSTOR 2019): in its evaluation,
-loss and delay of one flow, a value a period, both rise as load is added to a path with 5 % loss and
-0.5 s of delay.
+loss and delay of one flow, one value per period, both rise as load is added to a path with 5 % loss
+and 0.5 s of delay.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -29,21 +29,21 @@ from rich.table import Table
 from controllers.ampm.records import Point
 from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Bounds, Method
-from experiments.shared.ampm.delays import delays_of
+from experiments.shared.ampm.delays import measure_delays
 from experiments.shared.ampm.error_bounds import Machine, Workload, machine_for
 from experiments.shared.ampm.links import Link, taken_in
 from experiments.shared.ampm.measurement import (
-    LEAST_BLOCK_US,
+    MIN_BLOCK_US,
     Outcome,
     Setting,
     Summary,
     add_common_options,
-    fitting,
+    check_total_loss,
+    describe_noise,
     flow_count,
-    hosts_agree,
-    judged,
     measure_seeded,
-    noise_of,
+    reject_if_disturbed,
+    shortest_schedule,
     worst,
 )
 from experiments.shared.ampm.truth import NEVER
@@ -58,21 +58,21 @@ from topologies.basic import Dumbbell
 
 METHODS = {"double": Method.DOUBLE, "multiplexed": Method.MULTIPLEXED}
 PATH = ("s1", "s2")
-CAME, SENT, DONE = Point("s1", "arrivals"), Point("s1", "departures"), Point("s2", "departures")
+ARRIVED, SENT, DONE = Point("s1", "arrivals"), Point("s1", "departures"), Point("s2", "departures")
 RATE_BPS, QUEUE, BACKGROUND_BYTES, WATCHED_BYTES = 10_000_000, 64, 1000, 64
 LINK_DELAY_US = 1000
-EMPTY_US = LINK_DELAY_US + WATCHED_BYTES * 8e6 / RATE_BPS  # through a free link
+EMPTY_US = LINK_DELAY_US + WATCHED_BYTES * 8e6 / RATE_BPS  # over an idle link
 FULL_QUEUE_US = QUEUE * BACKGROUND_BYTES * 8e6 / RATE_BPS
-MACHINE_US = 60_000  # what a busy machine may add in real time
+MACHINE_US = 60_000  # delay that a loaded machine may add in real time
 RESOLUTION_US = 1
 
-# What a busy machine can spoil: traffic that is not as it was asked for, or readings.
-UNREAD = "blocks that were not read"
-CALM_LOSS = "calm blocks with loss"
-NO_PULSE = "calm blocks without a delay"
-CALM_WAIT = "calm blocks with more than the link's delay"
+# Checks that can fail because the machine is loaded: it changes the traffic or delays readouts.
+UNREAD = "unread blocks"
+CALM_LOSS = "unloaded blocks with loss"
+NO_PULSE = "unloaded blocks without a delay"
+CALM_WAIT = "unloaded blocks with more than the link delay"
 NO_LOSS = "congested blocks without loss"
-SHORT_WAIT = "congested blocks whose delay is below half a full queue's"
+SHORT_WAIT = "congested blocks with less than half the delay of a full queue"
 SPOILABLE = (UNREAD, CALM_LOSS, NO_PULSE, CALM_WAIT, NO_LOSS, SHORT_WAIT)
 
 
@@ -83,43 +83,46 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--load", type=cli.positive_float, nargs="+", default=[0.6, 1.5], metavar="SHARE",
-        help="background in one phase after the other, as shares of the link's rate; before and "
-        "after them there is none (default: 0.6 1.5)",
+        help="background load in each phase, as a fraction of the link rate; the first and the "
+        "last phase have none (default: 0.6 1.5)",
     )  # fmt: skip
     cli.add_rate_option(parser, 1000, "the monitored flow")
     parser.add_argument(
         "--blocks", type=cli.positive_int, metavar="N",
-        help="blocks of each phase, two or more (default: 5)",
+        help="blocks per phase, at least 2 (default: 5)",
     )  # fmt: skip
     add_common_options(parser)
 
 
-# From here on a block's first packets fill the queue, and that none of so many meets it full has
-# a chance below 1 in 1000. With less, congestion is measured, but need not show in each block. So
-# many packets have one in each 32nd of a block, too, where multiplexed marking has its pulse.
+# From this load on, the first packets of a block fill the queue. The probability that none of
+# MANY_PACKETS packets meets a full queue is below 1 in 1000. At lower loads, congestion need not
+# show in every block. MANY_PACKETS is also enough for a packet in each 32nd of a block, which is
+# the pulse window of multiplexed marking.
 CONGESTED_LOAD, MANY_PACKETS = 1.3, 40
 
 
 @dataclass(frozen=True)
 class Period:
-    """What was measured of one block, and what is true; None: not known, or the pulse was lost."""
+    """Measurements and ground truth of one block; None: unknown, or the pulse was lost."""
 
     seed: int
     block: int  # since the first complete one
     load: float  # of the background
-    packets: int  # of the monitored flow, that came
+    packets: int  # of the monitored flow, received by s1
     measured_loss: int | None
     true_loss: int
     measured_delay_us: float | None
     true_delay_us: float | None
-    outside_us: float | None  # how far the measured delay is outside of what the true one can be
+    outside_us: float | None  # distance of the measured delay from the range of the true one
     waited_us: float | None  # in s1, as measured
-    busy_us: float | None  # until s1 had taken the pulse in and the link was free, by captures
+    busy_us: (
+        float | None
+    )  # from the pulse's arrival until s1 had taken it and the link was idle, by captures
 
 
 @dataclass(frozen=True)
-class Found:
-    """What is said of one run, without its packets."""
+class RunResult:
+    """Results of one run, without its packets."""
 
     summary: Summary
     periods: list[Period]
@@ -130,18 +133,18 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     virtual = options.time == "virtual"
     options.seeds = options.seeds or (10 if virtual and not options.quick else 1)
     options.blocks = max(options.blocks or (3 if options.quick else 5), 2)
-    anyhow = setting_of(options, Schedule(LEAST_BLOCK_US), Bounds())
+    anyhow = make_setting(options, Schedule(MIN_BLOCK_US), Bounds())
     machine = await machine_for(Workload.of(anyhow), MACHINE_US, options, run)
     bounds = machine.bounds(LINK_DELAY_US + FULL_QUEUE_US)
-    schedule = fitting([METHODS[options.method]], bounds)
-    setting = setting_of(options, schedule, bounds)
+    schedule = shortest_schedule([METHODS[options.method]], bounds)
+    setting = make_setting(options, schedule, bounds)
     (flow,) = setting.watched
     seeds = range(options.seed, options.seed + options.seeds)
     (found,) = await sweep_seeds(measured, [(setting, options)], seeds, run)
     periods = [period for each in found for period in each.periods]
     return Report(
         samples=[dataclasses.asdict(period) for period in periods],
-        checks=checks_of(found, flow, options, machine),
+        checks=make_checks(found, flow, options, machine),
         metrics={"block_us": schedule.block_us, "full_queue_us": FULL_QUEUE_US},
         figure=draw(periods, options, schedule),
         caption=caption(options),
@@ -149,25 +152,25 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     )
 
 
-async def measured(setting: Setting, options: argparse.Namespace, run: Run) -> Found:
-    """One run."""
+async def measured(setting: Setting, options: argparse.Namespace, run: Run) -> RunResult:
+    """Run the experiment once."""
     outcome = await measure_seeded(setting, run)
     (flow,) = setting.watched
-    return Found(outcome.summary(), periods_of(outcome, flow, run.seed, options),
+    return RunResult(outcome.summary(), make_periods(outcome, flow, run.seed, options),
                  sum(dropped_with_room(outcome)))  # fmt: skip
 
 
-def phases_of(options: argparse.Namespace) -> list[float]:
-    """The background's load in each phase."""
+def phase_loads(options: argparse.Namespace) -> list[float]:
+    """Return the background load of each phase."""
     return [0.0, *options.load, 0.0]
 
 
-def setting_of(options: argparse.Namespace, schedule: Schedule, bounds: Bounds) -> Setting:
-    """The monitored flow, and a background flow for each phase that has one."""
-    blocks = options.blocks * len(phases_of(options))
+def make_setting(options: argparse.Namespace, schedule: Schedule, bounds: Bounds) -> Setting:
+    """Return the monitored flow, and a background flow for each loaded phase."""
+    blocks = options.blocks * len(phase_loads(options))
     phase_s = options.blocks * schedule.block_us / 1e6
     background = []
-    for number, load in enumerate(phases_of(options)):
+    for number, load in enumerate(phase_loads(options)):
         rate_pps = load * RATE_BPS / 8 / BACKGROUND_BYTES
         if rate_pps:
             after_s = 0.5 * schedule.block_us / 1e6 + number * phase_s
@@ -191,26 +194,26 @@ def setting_of(options: argparse.Namespace, schedule: Schedule, bounds: Bounds) 
     )
 
 
-def periods_of(
+def make_periods(
     outcome: Outcome, flow: Flow, seed: int, options: argparse.Namespace
 ) -> list[Period]:
-    """Loss and delay of every complete block, measured and true."""
+    """Return measured and true loss and delay of every complete block."""
     truth = outcome.truths[flow.id]
     methods = METHODS[options.method]
     whole, in_s1 = (
-        {sample.block: sample for sample in delays_of(outcome, flow, methods, (CAME, end))}
+        {sample.block: sample for sample in measure_delays(outcome, flow, methods, (ARRIVED, end))}
         for end in (DONE, SENT)
     )
     link = Link.of(outcome, PATH[0], RATE_BPS)
     taken_ns = taken_in(outcome, flow.id, PATH[0])
     periods = []
     for number, block in enumerate(outcome.blocks):
-        first, last = outcome.record(flow, CAME, block), outcome.record(flow, DONE, block)
+        first, last = outcome.record(flow, ARRIVED, block), outcome.record(flow, DONE, block)
         known = first is not None and last is not None
         pulse = np.flatnonzero(truth.pulse & (truth.block == block))
         busy_us = None
         if len(pulse):
-            came, taken = (int(times[pulse[0]]) for times in (truth.time_ns[CAME], taken_ns))
+            came, taken = (int(times[pulse[0]]) for times in (truth.time_ns[ARRIVED], taken_ns))
             busy_us = (max(link.free_ns(taken), taken) - came) / 1000
         delay, waited = whole.get(block), in_s1.get(block)
         period = range(block, block + 1)
@@ -218,10 +221,10 @@ def periods_of(
             Period(
                 seed,
                 number,
-                phases_of(options)[number // options.blocks],
-                int(truth.packets(CAME, period)[0]),
+                phase_loads(options)[number // options.blocks],
+                int(truth.packets(ARRIVED, period)[0]),
                 first.packets - last.packets if first and last and known else None,
-                int(truth.lost(CAME, DONE, period)[0]),
+                int(truth.lost(ARRIVED, DONE, period)[0]),
                 delay.measured_us if delay else None,
                 delay.true_us if delay else None,
                 delay.outside_us if delay else None,
@@ -233,7 +236,7 @@ def periods_of(
 
 
 def dropped_with_room(outcome: Outcome) -> list[int]:
-    """Of each flow, how many packets s1 dropped though its queue was not full."""
+    """Return, for each flow, how many packets s1 dropped while its queue was not full."""
     link = Link.of(outcome, PATH[0], RATE_BPS)
     found = []
     for number, truth in outcome.truths.items():
@@ -243,79 +246,79 @@ def dropped_with_room(outcome: Outcome) -> list[int]:
     return found
 
 
-def checks_of(
-    runs: Sequence[Found], flow: Flow, options: argparse.Namespace, machine: Machine
+def make_checks(
+    runs: Sequence[RunResult], flow: Flow, options: argparse.Namespace, machine: Machine
 ) -> list[Check]:
-    """Exact where it must be, and congestion seen where it was, nowhere else."""
+    """Check that measurements are exact, and show congestion in congested blocks only."""
     virtual = options.time == "virtual"
     summaries = [each.summary for each in runs]
     periods = [period for each in runs for period in each.periods]
     losses = [abs(p.measured_loss - p.true_loss) for p in periods if p.measured_loss is not None]
-    outside = values_of(periods, "outside_us")
+    outside = known_values(periods, "outside_us")
     calm = [p for p in periods if is_calm(p, options)]
     congested = [p for p in periods if p.load >= CONGESTED_LOAD and p.packets >= MANY_PACKETS]
     half_us = LINK_DELAY_US + FULL_QUEUE_US / 2
     slack_us = max(machine.delay_us, RESOLUTION_US)
-    few = 0 if virtual else len(periods) // 10 * 5  # that a busy machine may spoil
+    few = 0 if virtual else len(periods) // 10 * 5  # blocks that a loaded machine may disturb
     delays = {id(p): p.measured_delay_us for p in periods if p.measured_delay_us is not None}
     found = [
-        ("largest error of a block's loss, packets", max(losses, default=float("nan")), 0, 0),
-        ("largest error of a delay, us", max(outside, default=float("nan")), 0, RESOLUTION_US),
+        ("max loss error per block (packets)", max(losses, default=float("nan")), 0, 0),
+        ("max delay error (us)", max(outside, default=float("nan")), 0, RESOLUTION_US),
         (UNREAD, len(periods) - len(losses), 0, few),
         (CALM_LOSS, sum((p.measured_loss or 0) > 0 for p in calm), 0, 0),
         (NO_LOSS, sum(p.measured_loss == 0 for p in congested), 0, 0),
         (NO_PULSE, sum(id(p) not in delays for p in calm if p.packets >= MANY_PACKETS), 0, few),
         (CALM_WAIT, sum(delays.get(id(p), 0) > EMPTY_US + slack_us for p in calm), 0, 0),
         (SHORT_WAIT, sum(delays.get(id(p), half_us) < half_us for p in congested), 0, 0),
-        ("packets that s1 dropped though its queue had room",
+        ("packets dropped by s1 while its queue was not full",
          sum(each.dropped_early for each in runs), 0, 0),
     ]  # fmt: skip
-    if options.target != "bmv2":  # whose program does not see the link's queue: docs/targets.md
+    if options.target != "bmv2":  # its program does not see the link's queue: docs/targets.md
         wrong = sum(
             abs(p.waited_us - (p.busy_us or 0)) > RESOLUTION_US for p in periods
             if p.waited_us is not None
         )  # fmt: skip
-        found.append(("pulses that waited in s1 for more or less than the link was busy", wrong,
-                      0, 0))  # fmt: skip
+        found.append(("pulses with a wrong queueing delay in s1", wrong, 0, 0))
     checks = [
         *(Check(*check) for check in found),
-        *hosts_agree("congestion", summaries, flow.id, (CAME, DONE)),
+        *check_total_loss("congestion", summaries, flow.id, (ARRIVED, DONE)),
         *worst(check for summary in summaries for check in summary.checks("congestion")),
     ]
-    return judged(checks, SPOILABLE, noise_of(summaries), virtual=virtual)
+    return reject_if_disturbed(checks, SPOILABLE, describe_noise(summaries), virtual=virtual)
 
 
 def is_calm(period: Period, options: argparse.Namespace) -> bool:
-    """No background, nor in the block before: then the queue is empty."""
-    before = phases_of(options)[max(period.block - 1, 0) // options.blocks]
+    """Return whether this block and the previous one have no background: the queue is empty."""
+    before = phase_loads(options)[max(period.block - 1, 0) // options.blocks]
     return not period.load and not before
 
 
 def summary_table(periods: Sequence[Period]) -> Table:
-    """A row for each block: means over the seeds."""
+    """Return a table with a row per block: means over seeds."""
     rows = []
     for block in sorted({period.block for period in periods}):
         ours = [period for period in periods if period.block == block]
         rows.append(
             (block, ours[0].load,
-             *(mean_of(ours, name) for name in ("packets", "measured_loss", "true_loss",
+             *(known_mean(ours, name) for name in ("packets", "measured_loss", "true_loss",
                                                 "measured_delay_us", "true_delay_us")))
         )  # fmt: skip
-    columns = ("block", "load", "packets", "lost, measured", "true", "delay, measured", "true")
-    return table("The monitored flow: packets and us, means over the seeds", columns, rows)
+    columns = ("block", "load", "packets", "measured loss", "true loss", "measured delay (us)",
+               "true delay (us)")  # fmt: skip
+    return table("Monitored flow: loss (packets) and delay, mean over seeds", columns, rows)
 
 
-def values_of(periods: Sequence[Period], name: str) -> list[float]:
+def known_values(periods: Sequence[Period], name: str) -> list[float]:
     return [value for p in periods if (value := getattr(p, name)) is not None]
 
 
-def mean_of(periods: Sequence[Period], name: str) -> float:
-    values = values_of(periods, name)
+def known_mean(periods: Sequence[Period], name: str) -> float:
+    values = known_values(periods, name)
     return float(np.mean(values)) if values else float("nan")
 
 
 def draw(periods: Sequence[Period], options: argparse.Namespace, schedule: Schedule) -> Figure:
-    """Loss and delay of each period against time, and the load that causes them."""
+    """Draw loss and delay of each block, and the background load."""
     figure, (loss, delay) = plots.figure(2)
     for axes, measured, true, scale in (
         (loss, "measured_loss", "true_loss", 100 * 1e6 / (options.rate * schedule.block_us)),
@@ -328,49 +331,49 @@ def draw(periods: Sequence[Period], options: argparse.Namespace, schedule: Sched
         shade(axes, options)
         axes.set_xlabel(f"Block (of {schedule.block_us / 1e6:.3g} s)")
         plots.legend(axes, 3)
-    loss.set_ylabel("Loss of the flow (%)")
-    delay.set_ylabel("One-way delay of the pulse (ms)")
+    loss.set_ylabel("Packet loss (%)")
+    delay.set_ylabel("One-way delay (ms)")
     return figure
 
 
 def series(axes: Axes, periods: Sequence[Period], name: str, scale: float) -> None:
-    """Measured: points with error bars over the seeds. True: rings around them."""
+    """Draw measured values as points with error bars over seeds, ground truth as rings."""
     blocks = sorted({period.block for period in periods})
-    values = [values_of([p for p in periods if p.block == block], name) for block in blocks]
+    values = [known_values([p for p in periods if p.block == block], name) for block in blocks]
     means = [scale * float(np.mean(v)) if v else float("nan") for v in values]
     spread = [scale * float(np.std(v)) if v else 0.0 for v in values]
     x = [block + 0.5 for block in blocks]
     if name.startswith("true"):
-        plots.ring(axes, x, means, label="true")
+        plots.ring(axes, x, means, label="ground truth")
     else:
         axes.errorbar(x, means, spread, color=plots.COLOURS[0], marker=plots.MARKERS[0],
                       label="measured")  # fmt: skip
 
 
 def shade(axes: Axes, options: argparse.Namespace) -> None:
-    """The background's load, as bands with its share of the link's rate."""
-    for number, load in enumerate(phases_of(options)):
+    """Shade the phases by background load, as a fraction of the link rate."""
+    for number, load in enumerate(phase_loads(options)):
         start, end = number * options.blocks, (number + 1) * options.blocks
         axes.axvspan(start, end, color=plots.COLOURS[1], alpha=min(0.3 * load, 0.6), lw=0)
         axes.text((start + end) / 2, 0.98, f"load {load:g}", ha="center", va="top", fontsize=7,
                   transform=axes.get_xaxis_transform())  # fmt: skip
-    blocks = options.blocks * len(phases_of(options))
+    blocks = options.blocks * len(phase_loads(options))
     axes.set_xticks(range(0, blocks + 1, options.blocks))
     axes.set_xlim(0, blocks)
 
 
 def caption(options: argparse.Namespace) -> str:
-    """What the figure shows."""
+    """Return the caption of the figure."""
     real = (
-        " In real time the machine adds to some delays, and the true one lies between readings of "
-        "clocks: its ring is in the middle."
+        " In real time, the machine adds to some delays, and ground truth is an interval between "
+        "clock readings: the ring shows its middle."
     )
     return (
-        f"Loss (a) and delay (b) of one flow with {options.method} marking, block by block, while "
-        "background traffic loads the link that they share (shaded, as shares of its rate): "
-        f"{plots.runs(options.seeds, options.time)}. The queue before the link holds {QUEUE} "
-        "packets, the background's large ones and the flow's small ones; when the load ends, it "
-        "is still full. Where a pulse was lost there is no delay."
+        f"Loss (a) and one-way delay (b) per block of one flow with {options.method} marking, "
+        "while background traffic loads the shared link (shaded; load as a fraction of its rate): "
+        f"{plots.runs(options.seeds, options.time)}. The queue of the link holds {QUEUE} packets, "
+        "large background packets or small packets of the flow, and is still full when the load "
+        "ends. Blocks whose pulse was lost have no delay."
         f"{real if options.time == 'real' else ''}"
     )
 

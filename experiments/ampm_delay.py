@@ -1,18 +1,18 @@
-"""Delay by alternate marking: does each method measure what the very packets took?
+"""Delay by alternate marking: does each method measure the delay of the marked packets exactly?
 
-A flow for each method crosses the link between s1 and s2, which delays it by 0.1 to 500 ms (blocks
-are chosen to fit: A + D below each method's limit). Then background traffic fills the link to a
-share of its rate for some blocks: delays become a distribution. At last the link loses packets:
-lost pulses are known, and the mean time of those sent is compared with that of those received: an
-error of known law. In virtual time the truth is exact to the nanosecond. In real time the calls
-that hand a packet over, by hosts and switches, enclose when it was where: no delay may lie outside
-of what these allow, and no stamp of any packet.
+A flow for each method crosses the link between s1 and s2, which delays it by 0.1 to 500 ms. Block
+lengths fit the delay: A + D is below each method's limit. Then background traffic loads the link
+for some blocks, so that delays have a distribution. Finally the link loses packets: the methods
+must detect lost pulses, and the mean delay method, which compares the mean time of sent packets
+with that of received packets, has an error of known variance. In virtual time, ground truth is
+exact to the nanosecond. In real time, clock readings before and after each send call of hosts and
+switches bound the time of a packet: every delay and every timestamp must lie within these bounds.
 
-Claim: Each method's delay is that of the very packets it speaks of.
+Claim: Each method measures the delay of the packets that it observes.
 
-Published: RFC 9341, section 3.2: the first packet of a block, or one that is marked for it, gives
-one delay a block; the mean of all is robust against packets that overtake, but not exact under
-loss.
+Published: RFC 9341, section 3.2: the first packet of a block, or a packet marked for this purpose,
+gives one delay per block; the mean of all packets is robust against reordering, but not exact
+under loss.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -28,23 +28,23 @@ from matplotlib.figure import Figure
 from rich.table import Table
 
 from controllers.ampm.records import Point
-from experiments.shared.ampm.delay_cases import Case, Results, Row, kinds_of
+from experiments.shared.ampm.delay_cases import Case, Results, Row, split_by_kind
 from experiments.shared.ampm.delays import (
     ESTIMATORS,
     METHODS,
     check_options,
-    delays_of,
-    samples_are_fair,
+    check_samples_are_fair,
+    measure_delays,
     true_delays_us,
 )
 from experiments.shared.ampm.error_bounds import Machine, Workload, machine_for
 from experiments.shared.ampm.measurement import (
     Setting,
     add_common_options,
+    describe_noise,
     flow_count,
-    judged,
     measure,
-    noise_of,
+    reject_if_disturbed,
     worst,
 )
 from experiments.shared.ampm.stamps import Times, order_checks, steps, width_metrics
@@ -60,28 +60,28 @@ from topologies.basic import Dumbbell
 PATH = ("s1", "s2")
 WHOLE = (Point("s1", "arrivals"), Point("s2", "departures"))
 RATE_BPS, QUEUE, BACKGROUND_BYTES = 10_000_000, 64, 1000  # of the link under load
-MACHINE_US = 60_000  # what a busy machine may add in real time
-UNREAD = "blocks with a delay"  # there are fewer if a busy machine reads some of them too late
-RESOLUTION_US = 1  # error of a difference of two stamps of this resolution
+MACHINE_US = 60_000  # delay that a loaded machine may add in real time
+UNREAD = "blocks with a delay"  # fewer if a loaded machine reads some of them too late
+RESOLUTION_US = 1  # error of the difference of two timestamps of this resolution
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--delay-ms", type=cli.positive_float, nargs="+", metavar="MS",
-        help="delays of the link (default: 0.1 1 10 100 500)",
+        help="link delays (default: 0.1 1 10 100 500)",
     )  # fmt: skip
     parser.add_argument(
         "--load", type=cli.probability, default=0.8, metavar="SHARE",
-        help="of the link's rate that is used in the load step (default: %(default)s)",
+        help="load in the load step, as a fraction of the link rate (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
         "--loss", type=cli.percentage, nargs="*", metavar="PERCENT",
-        help="losses of the link, one after the other (default: 1 5)",
+        help="link loss ratios (default: 1 5)",
     )  # fmt: skip
     cli.add_rate_option(parser, 500, "each flow")
     parser.add_argument(
         "--blocks", type=cli.positive_int, metavar="N",
-        help="complete blocks of each run; two or more, with a load step (default: 6)",
+        help="complete blocks per run, at least 2 with a load step (default: 6)",
     )  # fmt: skip
     add_common_options(parser)
 
@@ -93,32 +93,32 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     options.blocks = options.blocks or (4 if options.quick else 6)
     check_options(options)
     options.seeds = options.seeds or (10 if virtual and not options.quick else 1)
-    heaviest = max(cases_of(options, Machine()), key=lambda case: case.load)
-    load = Workload.of(setting_of(heaviest, options.seed, options))
+    heaviest = max(make_cases(options, Machine()), key=lambda case: case.load)
+    load = Workload.of(make_setting(heaviest, options.seed, options))
     machine = await machine_for(load, MACHINE_US, options, run)
-    settings = [(case, options) for case in cases_of(options, machine)]
+    settings = [(case, options) for case in make_cases(options, machine)]
     seeds = range(options.seed, options.seed + options.seeds)
     found = [Results.of(runs) for runs in await sweep_seeds(measured, settings, seeds, run)]
     return Report(
         samples=[row.as_dict() for results in found for row in results.rows],
-        checks=judged(
+        checks=reject_if_disturbed(
             [
-                *(check for results in found for check in checks_of(results, options)),
-                *order_of_stamps(found),
+                *(check for results in found for check in make_checks(results, options)),
+                *check_stamp_order(found),
             ],
             [UNREAD],
-            noise_of(summary for results in found for summary in results.summaries),
+            describe_noise(summary for results in found for summary in results.summaries),
             virtual=virtual,
         ),
-        metrics={results.case.name: metrics_of(results) for results in found},
+        metrics={results.case.name: make_metrics(results) for results in found},
         figure=draw(found, options),
         caption=caption(found, options),
         tables=[summary_table(found)],
     )
 
 
-def cases_of(options: argparse.Namespace, machine: Machine) -> list[Case]:
-    """The delays, then the load step, then the losses."""
+def make_cases(options: argparse.Namespace, machine: Machine) -> list[Case]:
+    """Return the cases: link delays, then the load step, then losses."""
     queue_us = QUEUE * BACKGROUND_BYTES * 8e6 / RATE_BPS
     cases = [
         Case(f"delay {ms:g} ms", 1000 * ms, machine.bounds(1000 * ms)) for ms in options.delay_ms
@@ -132,8 +132,8 @@ def cases_of(options: argparse.Namespace, machine: Machine) -> list[Case]:
     ]
 
 
-def setting_of(case: Case, seed: int, options: argparse.Namespace) -> Setting:
-    """A flow for each method over the link."""
+def make_setting(case: Case, seed: int, options: argparse.Namespace) -> Setting:
+    """Return a flow for each method over the link."""
     link: dict[str, float] = {"delay_us": case.delay_us, "loss_probability": case.loss}
     if case.load:
         link |= {"rate_bps": RATE_BPS, "queue_packets": QUEUE}
@@ -144,21 +144,21 @@ def setting_of(case: Case, seed: int, options: argparse.Namespace) -> Setting:
         topo=Dumbbell(**link),
         path=PATH,
         watched={
-            # One after the other, or the last one's packets would always wait for the others'.
+            # Interleaved: otherwise packets of the last flow would always queue behind the others.
             Flow(n, "h1", "h2", options.rate, count, after_s=n * spacing_s): methods
             for n, methods in enumerate(METHODS, start=1)
         },
         schedule=case.schedule,
         bounds=case.bounds,
         blocks=options.blocks,
-        background=background_of(case, options) if case.load else (),
+        background=make_background(case, options) if case.load else (),
         stamped=True,
         program=options.program,
     )
 
 
-def background_of(case: Case, options: argparse.Namespace) -> list[Flow]:
-    """Traffic that brings the link up to its load in the second half of the blocks."""
+def make_background(case: Case, options: argparse.Namespace) -> list[Flow]:
+    """Return the traffic that loads the link in the second half of the blocks."""
     free_bps = case.load * RATE_BPS - len(METHODS) * options.rate * 64 * 8
     rate_pps = max(free_bps / 8 / BACKGROUND_BYTES, 1)
     loaded, block_s = options.blocks // 2, case.schedule.block_us / 1e6
@@ -169,15 +169,15 @@ def background_of(case: Case, options: argparse.Namespace) -> list[Flow]:
 
 
 async def measured(case: Case, options: argparse.Namespace, run: Run) -> Results:
-    """One run."""
-    setting = setting_of(case, run.seed, options)
+    """Run one case once."""
+    setting = make_setting(case, run.seed, options)
     outcome = await measure(setting, run)
     loaded_from = outcome.blocks.stop - setting.blocks // 2 if case.load else math.inf
     rows, true_us = [], []
     for flow, methods in setting.watched.items():
         rows += [
             Row(case, run.seed, sample, sample.block >= loaded_from)
-            for sample in delays_of(outcome, flow, methods, WHOLE)
+            for sample in measure_delays(outcome, flow, methods, WHOLE)
         ]
         block = outcome.truths[flow.id].block
         within = (block >= loaded_from) & (block < outcome.blocks.stop)
@@ -188,8 +188,8 @@ async def measured(case: Case, options: argparse.Namespace, run: Run) -> Results
     return Results(case, rows, [outcome.summary()], stamped, np.concatenate(true_us))
 
 
-def checks_of(results: Results, options: argparse.Namespace) -> list[Check]:
-    """Each delay right, each lost pulse known, and what is sampled like what is not."""
+def make_checks(results: Results, options: argparse.Namespace) -> list[Check]:
+    """Check that delays are exact, lost pulses are detected, and samples are representative."""
     case, virtual = results.case, options.time == "virtual"
     checks = []
     for estimator in ESTIMATORS:
@@ -198,7 +198,7 @@ def checks_of(results: Results, options: argparse.Namespace) -> list[Check]:
         if estimator == "mean" and case.loss:
             checks.append(mean_error_variance_check(results, options))
         elif len(outside):
-            name = f"{case.name}, {estimator}: largest error, us"
+            name = f"{case.name}, {estimator}: max error (us)"
             checks.append(Check(name, outside.max(), 0, RESOLUTION_US))
         if estimator != "hashed" and not case.loss:
             wanted = options.blocks * options.seeds
@@ -206,20 +206,20 @@ def checks_of(results: Results, options: argparse.Namespace) -> list[Check]:
             checks.append(Check(name, len(outside), wanted, 0 if virtual else wanted // 2))
         if estimator == "hashed":
             wrong = sum(s.true_us is None for s in samples)
-            name = f"{case.name}, hashed: samples whose time is no packet's"
+            name = f"{case.name}, hashed: timestamps matching no packet"
             checks.append(Check(name, wrong, 0))
         if estimator in ("pulse", "double", "multiplexed"):
             wrong = sum((s.measured_us is None) != (s.true_us is None) for s in samples)
-            checks.append(Check(f"{case.name}, {estimator}: lost pulses not noticed", wrong, 0))
+            checks.append(Check(f"{case.name}, {estimator}: undetected lost pulses", wrong, 0))
     if case.load:
-        checks += samples_are_fair(
+        checks += check_samples_are_fair(
             case.name, [row.sample for row in results.rows if row.loaded], results.true_us
         )
     return [*checks, *worst(c for s in results.summaries for c in s.checks(case.name))]
 
 
-def order_of_stamps(found: Sequence[Results]) -> list[Check]:
-    """In real time: all times of each packet are in the order in which they happened."""
+def check_stamp_order(found: Sequence[Results]) -> list[Check]:
+    """Check, in real time, that all timestamps of each packet are in causal order."""
     pairs: dict[str, list[tuple[Times, Times]]] = {}
     for results in found:
         for outcome in results.stamped:
@@ -231,22 +231,22 @@ def order_of_stamps(found: Sequence[Results]) -> list[Check]:
 
 
 def mean_error_variance_check(results: Results, options: argparse.Namespace) -> Check:
-    """Errors of the mean over their standard deviation, squared: 1 on average, but for chance."""
+    """Check the mean square of the mean's error, normalized to its variance in theory."""
     errors = results.errors_us("mean") / mean_sd_us(results.case, options)
     square = float(np.mean(errors**2)) if len(errors) else float("nan")
     low, high = statistics.mean_square_bounds(max(len(errors), 1))
-    name = f"{results.case.name}, mean: errors squared, over their law's variance"
+    name = f"{results.case.name}, mean: mean square error (normalized to theory)"
     return Check(name, square, 1, high - 1 if square > 1 else 1 - low)
 
 
 def mean_sd_us(case: Case, options: argparse.Namespace) -> float:
-    """Standard deviation of the mean's error, L sqrt(p / (12 n (1 - p))) for n packets a block."""
+    """Return the sd of the mean's error, L sqrt(p / (12 n (1 - p))) for n packets per block."""
     packets = options.rate * case.schedule.block_us / 1e6
     return case.schedule.block_us * math.sqrt(case.loss / (12 * packets * (1 - case.loss)))
 
 
-def metrics_of(results: Results) -> dict[str, object]:
-    """Percentiles of errors, and of delays: measured beside true."""
+def make_metrics(results: Results) -> dict[str, object]:
+    """Return percentiles of errors and of measured and true delays."""
     metrics: dict[str, object] = {
         "block_us": results.case.schedule.block_us,
         "true_us": statistics.percentiles(results.true_us),
@@ -266,7 +266,7 @@ def metrics_of(results: Results) -> dict[str, object]:
 
 
 def summary_table(found: Sequence[Results]) -> Table:
-    """A row for each case and estimator."""
+    """Return a table with a row per case and estimator."""
     rows = []
     for results in found:
         for estimator in ESTIMATORS:
@@ -275,13 +275,13 @@ def summary_table(found: Sequence[Results]) -> Table:
             length_s = f"{results.case.schedule.block_us / 1e6:.2f}"
             shown = [found_us.get(name, math.nan) for name in ("p50", "p99", "max")]
             rows.append((results.case.name, length_s, estimator, len(outside), *shown))
-    columns = ("case", "L, s", "estimator", "delays", "p50", "p99", "largest")
-    return table("Errors of delays, measured against true, us", columns, rows)
+    columns = ("case", "L (s)", "estimator", "delays", "p50", "p99", "max")
+    return table("Delay error (us)", columns, rows)
 
 
 def draw(found: Sequence[Results], options: argparse.Namespace) -> Figure:
-    """What of errors by delay, the distribution under load and the mean under loss there is."""
-    by_delay, loaded, lossy = kinds_of(found)
+    """Draw errors by delay, the distribution under load and the mean under loss, if measured."""
+    by_delay, loaded, lossy = split_by_kind(found)
     exact = all(r.outside_us(e).max(initial=0) == 0 for r in by_delay for e in ESTIMATORS)
     has_widths = any(len(widths) for r in by_delay for widths in r.widths_us.values())
     drawings = [partial(draw_distribution, results=r) for r in loaded]
@@ -294,13 +294,12 @@ def draw(found: Sequence[Results], options: argparse.Namespace) -> Figure:
         drawing(axes)
     if exact:
         count = sum(len(r.outside_us(e)) for r in by_delay for e in ESTIMATORS)
-        plots.note(figure, f"Delays of an idle link, by all methods: all {count:,} without error")
+        plots.note(figure, f"Idle link, all methods: all {count:,} delays without error")
     return figure
 
 
 def draw_errors(axes: Axes, found: Sequence[Results], exact: bool) -> None:
-    """The largest error for each delay of the link, where there are any; and in real time how
-    closely stamps are known."""
+    """Draw the max error for each link delay, if any; in real time, also timestamp uncertainty."""
     for number, estimator in enumerate([] if exact else ESTIMATORS):
         x = [r.case.delay_us / 1000 * 1.08 ** (number - 2.5) for r in found]
         y = [r.outside_us(estimator).max(initial=0) for r in found]
@@ -316,16 +315,16 @@ def draw_errors(axes: Axes, found: Sequence[Results], exact: bool) -> None:
     axes.set_xticks(delays_ms, [f"{delay_ms:g}" for delay_ms in delays_ms])
     axes.minorticks_off()
     axes.set_xlim(0.5 * min(delays_ms), 2 * max(delays_ms))
-    axes.set_xlabel("Delay of the link (ms)")
-    axes.set_ylabel("Width of enclosure (µs)" if exact else "Largest error, width (µs)")
+    axes.set_xlabel("Link delay (ms)")
+    axes.set_ylabel("Timestamp uncertainty (µs)" if exact else "Max error, uncertainty (µs)")
     plots.legend(axes, 1 if exact else 2)
 
 
 def draw_widths(axes: Axes, found: Sequence[Results]) -> None:
-    """How closely stamps are enclosed, in real time: the median, and up to p99."""
+    """Draw the timestamp uncertainty in real time: median, and error bars up to p99."""
     x = np.array([r.case.delay_us / 1000 for r in found])
     for number, name in enumerate(found[0].widths_us):
-        # Where nothing arrives, there is nothing to draw.
+        # There is nothing to draw if no packet arrives.
         widths_us = [np.percentile(r.widths_us[name], [50, 99]) if len(r.widths_us[name])
                      else [np.nan, np.nan] for r in found]  # fmt: skip
         middle, wide = np.array(widths_us).T
@@ -336,7 +335,7 @@ def draw_widths(axes: Axes, found: Sequence[Results]) -> None:
 
 
 def draw_distribution(axes: Axes, results: Results) -> None:
-    """Delays of all packets while there was background traffic, and what methods have of them."""
+    """Draw the CDF of all packets' delays under load, and of the delays that methods measured."""
     groups = {
         "mean": ("mean",),
         "pulses": ("pulse", "double", "multiplexed"),
@@ -353,42 +352,42 @@ def draw_distribution(axes: Axes, results: Results) -> None:
         axes.step(x, np.arange(1, len(x) + 1) / len(x), where="post", marker="",
                   color=plots.COLOURS[number], label=f"{label} ({len(x):,})")  # fmt: skip
     axes.set_xlim(0, 1.2 * np.percentile(results.true_us, 99.5) / 1000)
-    axes.set_xlabel(f"Delay at a load of {results.case.load:g} (ms)")
-    axes.set_ylabel("Share of delays up to this")
+    axes.set_xlabel(f"Delay at load {results.case.load:g} (ms)")
+    axes.set_ylabel("CDF")
     plots.legend(axes, 2)
 
 
 def draw_mean(axes: Axes, found: Sequence[Results], options: argparse.Namespace) -> None:
-    """Errors of the mean delay where packets are lost, and their law."""
+    """Draw errors of the mean delay under loss, and their standard deviation in theory."""
     for place, results in enumerate(found):
         law_us = mean_sd_us(results.case, options)
         errors_us = results.errors_us("mean")
         spread = np.linspace(-0.15, 0.15, len(errors_us))
         axes.plot(place + spread, errors_us, linestyle="", markersize=2, color=plots.COLOURS[1],
-                  marker=plots.MARKERS[1], label="" if place else "each block")  # fmt: skip
+                  marker=plots.MARKERS[1], label="" if place else "measured (block)")  # fmt: skip
         axes.errorbar([place + 0.28], [0], [law_us], color="black", marker="",
                       label="" if place else "theory: ±1 sd")  # fmt: skip
     axes.set_xticks(range(len(found)), [f"{100 * r.case.loss:g}" for r in found])
     axes.set_xlim(-0.5, len(found) - 0.5)
-    axes.set_xlabel("Loss of the link (%)")
+    axes.set_xlabel("Link loss (%)")
     axes.set_ylabel("Error of the mean delay (µs)")
     plots.legend(axes, 2)
 
 
 def caption(found: Sequence[Results], options: argparse.Namespace) -> str:
-    """What the figure shows."""
-    by_delay, _, _ = kinds_of(found)
+    """Return the caption of the figure."""
+    by_delay, _, _ = split_by_kind(found)
     delays = ", ".join(f"{r.case.delay_us / 1000:g}" for r in by_delay)
     enclosed = (
-        "Two readings of a clock enclose each stamp; the width of that, p50 to p99, is how far "
-        "the truth is known. "
+        "Two clock readings bound each timestamp; the distance between them (p50 to p99) is the "
+        "uncertainty of ground truth. "
     )
     return (
-        f"Delays by alternate marking, against those of the very packets: "
-        f"{plots.count(options.seeds, 'run')} in {options.time} time, with an idle link of "
+        f"Delay by alternate marking, compared with ground truth: "
+        f"{plots.count(options.seeds, 'run')} in {options.time} time, on an idle link of "
         f"{delays} ms, under load, and with loss. {enclosed if options.time == 'real' else ''}"
-        "Under load, pulses and samples are distributed as all packets are, means of blocks less "
-        "widely. The mean errs where packets are lost; a block that lost none has no error."
+        "Under load, pulses and samples have the distribution of all packets; block means vary "
+        "less. The mean is wrong where packets are lost; a block without loss has no error."
     )
 
 

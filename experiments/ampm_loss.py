@@ -1,16 +1,17 @@
-"""Loss by alternate marking: is what the switches measure in each block exactly what was lost?
+"""Loss by alternate marking: does the loss measured in each block equal the actual loss?
 
 A flow for each method crosses s1, s2 and s3. s1 marks its packets by blocks of time, each switch
-counts where packets enter and where they leave, and the controller reads what belongs to a block
-half a block after its end (RFC 9341; p4src/ampm). The links drop packets, and log what they drop.
-Step, double, multiplexed and hashed marking must equal that log in every complete block and on
-every segment. Pulse marking counts from pulse to pulse: it must be exact wherever both came
-through, since nothing overtakes here, and it must know which pulses were lost.
+counts packets on ingress and egress, and the controller reads the counters of a block half a block
+after its end (RFC 9341; p4src/ampm). The links drop packets and log the dropped ones. Step, double,
+multiplexed and hashed marking must equal that log in every complete block and on every segment.
+Pulse marking counts from pulse to pulse: it must be exact if both pulses were delivered, since
+there is no reordering here, and it must detect lost pulses.
 
-Claim: In every complete block and on every segment, measured loss is what was lost, to the packet.
+Claim: In every complete block and on every segment, measured loss equals actual loss, to the
+packet.
 
-Published: RFC 9341, sections 3.1 and 5: two counters of one colour speak of the same packets, so
-the error is 0 packets while clocks and delays keep within half a block.
+Published: RFC 9341, sections 3.1 and 5: two counters of one colour count the same packets, so the
+error is 0 packets while clock errors and delays stay within half a block.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -30,18 +31,18 @@ from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Bounds, LimitError, Method, check_limits
 from experiments.shared.ampm.error_bounds import Workload, machine_for
 from experiments.shared.ampm.measurement import (
-    LEAST_BLOCK_US,
+    MIN_BLOCK_US,
     Outcome,
     Setting,
     Summary,
     add_block_option,
     add_common_options,
-    fitting,
+    check_total_loss,
+    describe_noise,
     flow_count,
-    hosts_agree,
-    judged,
     measure,
-    noise_of,
+    reject_if_disturbed,
+    shortest_schedule,
     worst,
 )
 from telemark.errors import TestbedError
@@ -55,8 +56,8 @@ from topologies.basic import Line
 
 PATH = ("s1", "s2", "s3")
 LINK_DELAY_US = 1000
-MACHINE_US = 20_000  # what a busy machine may add in real time
-SURE_TO_ARRIVE = 20  # packets that should: then that none does has a chance of e^-20
+MACHINE_US = 20_000  # delay that a loaded machine may add in real time
+SURE_TO_ARRIVE = 20  # expected packets: the probability that none arrives is e^-20
 METHODS = {
     "step": Method.STEP,
     "pulse": Method.PULSE,
@@ -65,7 +66,7 @@ METHODS = {
     "hashed": Method.STEP | Method.HASHED,
 }
 
-# A segment lies between two counting points. Its packets are those counted at the first one.
+# A segment lies between two counting points. Its packets are counted at the first point.
 SEGMENTS = {
     "s1-s2": (Point("s1", "departures"), Point("s2", "arrivals")),
     "s2-s3": (Point("s2", "departures"), Point("s3", "arrivals")),
@@ -73,15 +74,15 @@ SEGMENTS = {
 }
 
 
-# What a busy machine can spoil.
-UNREAD = "switches' blocks that could not be read"
-GUARD = "guard time, us (below half a block)"
+# Checks that can fail because the machine is loaded.
+UNREAD = "unread blocks (per switch)"
+GUARD = "guard time (us)"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--method", choices=METHODS, nargs="+", default=[*METHODS], metavar="METHOD",
-        help=f"of {', '.join(METHODS)}; each has a flow of its own (default: all)",
+        help=f"methods, each with its own flow: {', '.join(METHODS)} (default: all)",
     )  # fmt: skip
     parser.add_argument(
         "--loss", type=cli.percentage, nargs="+", metavar="PERCENT",
@@ -90,7 +91,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     cli.add_rate_option(parser, 1000, "each flow")
     parser.add_argument(
         "--blocks", type=cli.positive_int, metavar="N",
-        help="complete blocks to measure for each loss and seed (default: 8)",
+        help="complete blocks per loss and seed (default: 8)",
     )  # fmt: skip
     add_block_option(parser, 2**20)
     add_common_options(parser)
@@ -98,10 +99,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class BlockLoss:
-    """Loss in one block on one segment; under pulse marking, from the pulse before to its own.
+    """Loss in one block on one segment; for pulse marking, from the previous pulse to its own.
 
-    None where it is not known: the switches could not be `read`, or a pulse was lost. `packets`
-    are those at the segment's first point, as counted there.
+    None if unknown: the switches could not be `read`, or a pulse was lost. `packets` is the count
+    of the segment's first point.
     """
 
     seed: int
@@ -125,10 +126,10 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     options.loss = options.loss or ([0, 5] if options.quick else [0, 0.1, 1, 5, 10])
     options.blocks = options.blocks or (5 if options.quick else 8)
     options.seeds = options.seeds or (10 if virtual and not options.quick else 1)
-    first = setting_of(options.loss[0], options.seed, options, Bounds(), Schedule(LEAST_BLOCK_US))
+    first = make_setting(options.loss[0], options.seed, options, Bounds(), Schedule(MIN_BLOCK_US))
     machine = await machine_for(Workload.of(first), MACHINE_US, options, run)
     bounds = machine.bounds(2 * LINK_DELAY_US)
-    schedule = schedule_of(options, bounds)
+    schedule = choose_schedule(options, bounds)
     losses: list[BlockLoss] = []
     checks: list[Check] = []
     settings = [(percent, options, bounds, schedule) for percent in options.loss]
@@ -138,11 +139,11 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         here = [loss for _, of_run in runs for loss in of_run]
         losses += here
         summaries = [summary for summary, _ in runs]
-        checks += checks_of(f"loss {percent:g} %", summaries, here, options)
+        checks += make_checks(f"loss {percent:g} %", summaries, here, options)
     return Report(
         samples=[dataclasses.asdict(loss) for loss in losses],
         checks=checks,
-        metrics=metrics_of(losses),
+        metrics=make_metrics(losses),
         figure=draw(losses, options),
         caption=caption(losses, options),
         tables=[summary_table(losses)],
@@ -152,20 +153,20 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 async def measured(
     percent: float, options: argparse.Namespace, bounds: Bounds, schedule: Schedule, run: Run
 ) -> tuple[Summary, list[BlockLoss]]:
-    """One run."""
-    setting = setting_of(percent, run.seed, options, bounds, schedule)
+    """Run one loss ratio once."""
+    setting = make_setting(percent, run.seed, options, bounds, schedule)
     outcome = await measure(setting, run)
     return outcome.summary(), [
         loss for flow, method in zip(setting.watched, options.method, strict=True)
-        for loss in losses_of(outcome, flow, run.seed, percent, method)
+        for loss in measure_losses(outcome, flow, run.seed, percent, method)
     ]  # fmt: skip
 
 
-def schedule_of(options: argparse.Namespace, bounds: Bounds) -> Schedule:
-    """The blocks; raises TestbedError when they are too short for a method."""
+def choose_schedule(options: argparse.Namespace, bounds: Bounds) -> Schedule:
+    """Return the schedule; raise TestbedError if blocks are too short for a method."""
     methods = [METHODS[name] for name in options.method]
     min_us = 2**19 if options.quick else 2**20
-    options.block_us = options.block_us or max(min_us, fitting(methods, bounds).block_us)
+    options.block_us = options.block_us or max(min_us, shortest_schedule(methods, bounds).block_us)
     try:
         schedule = Schedule(options.block_us)
         for method in methods:
@@ -175,10 +176,10 @@ def schedule_of(options: argparse.Namespace, bounds: Bounds) -> Schedule:
     return schedule
 
 
-def setting_of(
+def make_setting(
     loss_percent: float, seed: int, options: argparse.Namespace, bounds: Bounds, schedule: Schedule
 ) -> Setting:
-    """A flow for each method, over the same links."""
+    """Return a flow for each method, over the same links."""
     count = flow_count(options.rate, options.blocks, schedule)
     allow_total_loss = count * (1 - loss_percent / 100) ** 2 < SURE_TO_ARRIVE
     return Setting(
@@ -203,27 +204,27 @@ def setting_of(
     )
 
 
-def losses_of(
+def measure_losses(
     outcome: Outcome, flow: Flow, seed: int, loss_percent: float, method: str
 ) -> list[BlockLoss]:
-    """Loss of a flow in every complete block, on every segment."""
+    """Return the loss of a flow in every complete block, on every segment."""
     losses = []
     for segment, (first, second) in SEGMENTS.items():
         lost = lost_sequences(outcome, flow, segment)
         for block in outcome.blocks:
-            between = from_pulse_to_pulse if METHODS[method] == Method.PULSE else of_one_colour
+            between = measure_pulse_loss if METHODS[method] == Method.PULSE else measure_colour_loss
             values = between(outcome, flow, (first, second), block, lost)
             losses.append(BlockLoss(seed, loss_percent, method, segment, block, *values))
     return losses
 
 
-Values = tuple[bool, int | None, int | None, int | None]  # the last four of BlockLoss
+Values = tuple[bool, int | None, int | None, int | None]  # the last four fields of BlockLoss
 
 
-def of_one_colour(
+def measure_colour_loss(
     outcome: Outcome, flow: Flow, segment: tuple[Point, Point], block: int, lost: NDArray[np.int64]
 ) -> Values:
-    """What the block's packets lost: the difference of two counters of its colour."""
+    """Measure the loss of a block: the difference of two counters of its colour."""
     first, second = (outcome.record(flow, point, block) for point in segment)
     true = int(np.count_nonzero(outcome.truths[flow.id].block[lost] == block))
     if first is None or second is None:
@@ -231,10 +232,10 @@ def of_one_colour(
     return True, first.packets, first.packets - second.packets, true
 
 
-def from_pulse_to_pulse(
+def measure_pulse_loss(
     outcome: Outcome, flow: Flow, segment: tuple[Point, Point], block: int, lost: NDArray[np.int64]
 ) -> Values:
-    """What was lost between two pulses: how much less the second point's count has grown."""
+    """Measure the loss between two pulses: the difference of two counter increments."""
     truth = outcome.truths[flow.id]
     came = truth.pulse & truth.passed(segment[0]) & truth.passed(segment[1])
     pulses = [np.flatnonzero(came & (truth.block == b)) for b in (block - 1, block)]
@@ -252,7 +253,7 @@ def from_pulse_to_pulse(
 
 
 def lost_sequences(outcome: Outcome, flow: Flow, segment: str) -> NDArray[np.int64]:
-    """What was really lost: by the links' own logs, and end to end by what the hosts have."""
+    """Return the lost packets according to link logs or, end to end, to the receiving host."""
     first, second = SEGMENTS[segment]
     if segment == "end to end":
         entered = np.flatnonzero(outcome.truths[flow.id].passed(first))
@@ -260,23 +261,25 @@ def lost_sequences(outcome: Outcome, flow: Flow, segment: str) -> NDArray[np.int
     return outcome.dropped[flow.id, first.switch, second.switch]
 
 
-def checks_of(
+def make_checks(
     at: str, runs: list[Summary], losses: list[BlockLoss], options: argparse.Namespace
 ) -> list[Check]:
-    """Every block exact, the totals equal to the hosts', and nothing unaccounted for."""
+    """Check that every block is exact, totals equal those of hosts, and the accounting balances."""
     checks = []
     for number, method in enumerate(options.method, start=1):
         ours = [loss for loss in losses if loss.method == method]
         errors = [abs(loss.error) for loss in ours if loss.error is not None]
         is_pulse = METHODS[method] == Method.PULSE
-        if not is_pulse or any(x.true is not None for x in ours):  # else no two pulses came through
+        if not is_pulse or any(
+            x.true is not None for x in ours
+        ):  # else no two pulses were delivered
             largest = max(errors, default=float("nan"))
-            checks.append(Check(f"{at}, {method}: largest error of a block, packets", largest, 0))
+            checks.append(Check(f"{at}, {method}: max loss error per block (packets)", largest, 0))
         if is_pulse:
             wrong = sum(x.read and (x.measured is None) != (x.true is None) for x in ours)
-            checks.append(Check(f"{at}, {method}: lost pulses that were not noticed", wrong, 0))
+            checks.append(Check(f"{at}, {method}: undetected lost pulses", wrong, 0))
         else:
-            checks += hosts_agree(f"{at}, {method}", runs, number, SEGMENTS["end to end"])
+            checks += check_total_loss(f"{at}, {method}", runs, number, SEGMENTS["end to end"])
     incomplete = sum(len(run.incomplete) for run in runs)
     virtual = options.time == "virtual"
     allowed = 0 if virtual else options.blocks * len(runs) // 2
@@ -285,11 +288,11 @@ def checks_of(
         Check(f"{at}: {GUARD}", max(run.guard_us for run in runs), 0, options.block_us / 2),
         *worst(check for run in runs for check in run.checks(at)),
     ]
-    return judged(checks, (UNREAD, GUARD), noise_of(runs), virtual=virtual)
+    return reject_if_disturbed(checks, (UNREAD, GUARD), describe_noise(runs), virtual=virtual)
 
 
 def rates_by_seed(losses: list[BlockLoss], what: str) -> NDArray[np.float64]:
-    """Loss of each seed's run, in percent of its packets: `measured` or `true`."""
+    """Return the loss of each seed's run, in percent of its packets: `measured` or `true`."""
     rates = []
     for seed in sorted({loss.seed for loss in losses}):
         known = [x for x in losses if x.seed == seed and x.error is not None]
@@ -299,15 +302,15 @@ def rates_by_seed(losses: list[BlockLoss], what: str) -> NDArray[np.float64]:
 
 
 def grouped(losses: list[BlockLoss]) -> dict[tuple[float, str, str], list[BlockLoss]]:
-    """By loss, method and segment."""
+    """Group by loss, method and segment."""
     groups: dict[tuple[float, str, str], list[BlockLoss]] = {}
     for loss in losses:
         groups.setdefault((loss.loss_percent, loss.method, loss.segment), []).append(loss)
     return groups
 
 
-def metrics_of(losses: list[BlockLoss]) -> dict[str, object]:
-    """Loss rates: mean and standard deviation over seeds, in percent."""
+def make_metrics(losses: list[BlockLoss]) -> dict[str, object]:
+    """Return loss ratios: mean and standard deviation over seeds, in percent."""
     metrics: dict[str, object] = {}
     for (loss_percent, method, segment), found in grouped(losses).items():
         rates = rates_by_seed(found, "measured")
@@ -318,7 +321,7 @@ def metrics_of(losses: list[BlockLoss]) -> dict[str, object]:
 
 
 def summary_table(losses: list[BlockLoss]) -> Table:
-    """A row for each loss and method, end to end: what was measured, what is true."""
+    """Return a table with a row per loss and method: measured and true loss, end to end."""
     rows = []
     for (loss_percent, method, segment), found in grouped(losses).items():
         if segment != "end to end":
@@ -328,29 +331,29 @@ def summary_table(losses: list[BlockLoss]) -> Table:
         largest = max((abs(x.error or 0) for x in known), default=float("nan"))
         blocks = f"{len(known)} of {len(found)}"
         rows.append((f"{loss_percent:g} %", method, blocks, *total, largest))
-    columns = ("link loss", "method", "blocks", "packets", "measured", "true", "largest error")
-    return table("Loss end to end, in packets, in all complete blocks", columns, rows)
+    columns = ("link loss", "method", "blocks", "packets", "measured", "true", "max error")
+    return table("Loss end to end (packets), all complete blocks", columns, rows)
 
 
 def draw(losses: list[BlockLoss], options: argparse.Namespace) -> Figure:
-    """Loss end to end, beside what was configured; and errors of blocks, where there are any."""
+    """Draw measured and configured loss end to end, and errors of blocks, if any."""
     errors = [loss.error for loss in losses if loss.error is not None]
     figure, panels = plots.figure(2 if any(errors) else 1)
     places = np.arange(len(options.loss))
     for axes in panels:
         axes.set_xticks(places, [f"{percent:g}" for percent in options.loss])
         axes.set_xlim(-0.5, len(places) - 0.5)
-        axes.set_xlabel("Loss configured on each link (%)")
+        axes.set_xlabel("Configured loss per link (%)")
     draw_rates(panels[0], losses, options)
     if any(errors):
         draw_errors(panels[1], losses, options)
     else:
-        plots.note(figure, f"Measured \N{MINUS SIGN} true: 0 packets in all {len(errors):,} blocks")
+        plots.note(figure, f"Loss error: 0 packets in all {len(errors):,} blocks")
     return figure
 
 
 def draw_rates(axes: Axes, losses: list[BlockLoss], options: argparse.Namespace) -> None:
-    """Each method's measured loss, in a ring that is the true one."""
+    """Draw the loss that each method measured, with rings for ground truth."""
     places = np.arange(len(options.loss))
     configured = [100 * (1 - (1 - percent / 100) ** 2) for percent in options.loss]
     axes.hlines(configured, places - 0.45, places + 0.45, color="black", label="configured")
@@ -364,16 +367,16 @@ def draw_rates(axes: Axes, losses: list[BlockLoss], options: argparse.Namespace)
             color=plots.COLOURS[number], marker=plots.MARKERS[number],
         )  # fmt: skip
         true = [rates_by_seed(found, "true").mean() for found in ends]
-        plots.ring(axes, x, true, label="" if number else "true")
+        plots.ring(axes, x, true, label="" if number else "ground truth")
     axes.set_yscale("symlog", linthresh=0.1)
     axes.set_yticks([0, 0.1, 1, 10, 100], ["0", "0.1", "1", "10", "100"])
     axes.set_ylim(-0.03, 100)
-    axes.set_ylabel("Loss end to end (%)")
+    axes.set_ylabel("End-to-end loss (%)")
     plots.legend(axes, 4)
 
 
 def draw_errors(axes: Axes, losses: list[BlockLoss], options: argparse.Namespace) -> None:
-    """The error of every block on every segment."""
+    """Draw the error of every block on every segment."""
     groups = grouped(losses)
     for number, method in enumerate(options.method):
         shift = 0.17 * (number - (len(options.method) - 1) / 2)
@@ -385,19 +388,19 @@ def draw_errors(axes: Axes, losses: list[BlockLoss], options: argparse.Namespace
             x = place + shift + np.linspace(-0.05, 0.05, len(errors))
             axes.plot(x, errors, linestyle="", markersize=2, rasterized=True,
                       color=plots.COLOURS[number], marker=plots.MARKERS[number])  # fmt: skip
-    axes.set_ylabel("Measured \N{MINUS SIGN} true loss of a block (packets)")
+    axes.set_ylabel("Loss error per block (packets)")
 
 
 def caption(losses: list[BlockLoss], options: argparse.Namespace) -> str:
-    """What the figure shows."""
+    """Return the caption of the figure."""
     text = (
-        "Loss from end to end over two lossy links, by each method of alternate marking: "
+        "End-to-end loss over two lossy links, measured with each method of alternate marking: "
         f"{options.blocks} blocks of {options.block_us / 1e6:.3g} s, "
         f"{plots.runs(options.seeds, options.time)}. "
-        "A ring is the true loss, a bar what two links lose that were configured so."
+        "Rings are ground truth, bars the expected loss of two links so configured."
     )
     if any(loss.error for loss in losses):
-        text = f"(a) {text} (b) The error of each block on each segment."
+        text = f"(a) {text} (b) Error of each block on each segment."
     return text
 
 

@@ -1,17 +1,17 @@
-"""Out of order? Loss by pulses and by step marking, on a link where packets overtake each other.
+"""Packet reordering: how does it affect loss measured with pulse and step marking?
 
-A flow with double marking goes from s1 to s2 over a link that holds back some of its packets, for
-a time in which others overtake them, and loses some. Both methods speak of the same packets: step
-marking compares what both switches counted of a colour, pulse marking what both had counted when
-the pulse came by. The first is exact while no packet is late by half a block; the second is wrong
-by as many packets as overtook the pulse or were overtaken by it, in the mean 2 q (1 - q) m if a
-part q of the packets is held back while m others are sent.
+A flow with double marking crosses a link from s1 to s2 that loses some packets and delays others,
+so that later packets overtake them. Both methods measure the loss of the same packets: step
+marking compares the two switches' counts of one colour, pulse marking compares their counts when
+the pulse passed. Step marking is exact while no packet is late by half a block. Pulse marking is
+wrong by the number of packets that overtook the pulse or that the pulse overtook: in the mean
+2 q (1 - q) m, if a fraction q of the packets is delayed while m others are sent.
 
-Claim: Step marking stays exact; pulses are wrong by as many packets as overtook them, 2 q (1 - q) m
-in the mean.
+Claim: Step marking stays exact; pulse marking is wrong by as many packets as changed order with the
+pulse, 2 q (1 - q) m in the mean.
 
-Published: "Time-Muxed Parsing in Marking-based Network Telemetry" (SYSTOR 2019): of pulses it asks,
-"out of order?"; RFC 9341, section 5: colours bear 0.5 blocks.
+Published: "Time-Muxed Parsing in Marking-based Network Telemetry" (SYSTOR 2019) asks of pulses,
+"out of order?"; RFC 9341, section 5: colours tolerate delays of 0.5 blocks.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -30,7 +30,7 @@ from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Method
 from experiments.shared.ampm import measurement
 from experiments.shared.ampm.error_bounds import Machine, Workload, machine_for
-from experiments.shared.ampm.measurement import LEAST_BLOCK_US
+from experiments.shared.ampm.measurement import MIN_BLOCK_US
 from telemark.errors import InvalidRunError, TestbedError
 from telemark.results import plots
 from telemark.results.report import Check, Report, table
@@ -43,29 +43,30 @@ from topologies.basic import Line
 
 FLOW = 1
 PATH = ("s1", "s2")
-SENT, CAME = Point("s1", "departures"), Point("s2", "arrivals")
+SENT, ARRIVED = Point("s1", "departures"), Point("s2", "arrivals")
 LINK_DELAY_US = 1000
 LOSS = 0.01
-MARGIN = 3  # blocks before and after those that are measured: late packets reach so far
-NOISE_US = 20_000  # what a busy machine may add to the delay in real time
+MARGIN = 3  # blocks before and after the measured ones: late packets may belong to them
+NOISE_US = 20_000  # delay that a loaded machine may add in real time
 UDP = 17
 
-# What is held back, and for how long: q, and while how many packets are sent.
+# Fraction q of delayed packets, and the number of packets sent meanwhile.
 HELD, PACKETS = 0.1, 30
 SWEPT_PACKETS = (0, 1, 3, 10, 30, 100, 300, 470, 600, 750, 900)  # a block has 1049 by default
 SWEPT_HELD = (0.01, 0.03, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.97, 1)
 SOME = ((HELD, 0), (HELD, PACKETS), (0.5, PACKETS), (HELD, 300))
-# Later than half a block, packets come while the block is read: in real time it is then unknown.
+# Packets that are later than half a block arrive while the block is read: the result is then
+# undefined in real time.
 BEYOND = (HELD, 900)
-FAR = 2  # times the law, or a part of it: the figure says why
-LONGEST_HELD_US = 900_000  # at its end a network empties its links for a second
+FAR = 2  # factor between measurement and theory from which the figure explains the difference
+LONGEST_HELD_US = 900_000  # at its end, a network drains its links for one second
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     cli.add_rate_option(parser, 4000, "the flow")
     parser.add_argument(
         "--blocks", type=cli.positive_int, metavar="N",
-        help="complete blocks to measure in each run (default: 40)",
+        help="complete blocks per run (default: 40)",
     )  # fmt: skip
     measurement.add_block_option(parser, 2**18)
     measurement.add_common_options(parser)
@@ -73,7 +74,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class Setting:
-    """A link that holds back a part of its packets while `packets` others are sent, and no more."""
+    """A link that delays a fraction `held` of its packets while `packets` others are sent."""
 
     held: float
     packets: int
@@ -86,23 +87,25 @@ class Setting:
 
     @property
     def held_us(self) -> float:
-        """Half a packet's gap more, so that no two packets come at the same time."""
+        """Delay, with half a packet interval added so that no two packets arrive together."""
         return (self.packets + 0.5) * 1e6 / self.rate if self.packets else 0.0
 
     @property
     def lateness(self) -> float:
-        """The greatest delay, in lengths of a block."""
+        """Max delay, in block lengths."""
         return (LINK_DELAY_US + self.held_us) / self.block_us
 
     def is_exact(self, noise_us: float) -> bool:
-        """Step marking must be exact, also where a machine adds that to the delay."""
+        """Return whether step marking must be exact if the machine adds `noise_us` of delay."""
         return self.lateness + noise_us / self.block_us < 1 / 2
 
     @property
     def overtaken(self) -> tuple[float, float]:
-        """The law of pulses: mean, and mean square, of the packets that the pulse changes places
-        with. It is not held back, and those of the m before it that are come later; or it is, and
-        those of the m after it that are not come sooner."""
+        """Theory for pulses: mean and mean square of the packets that change order with a pulse.
+
+        If the pulse is not delayed, it overtakes the delayed ones among the m packets before it.
+        If it is delayed, the packets among the m after it that are not delayed overtake it.
+        """
         m, come = self.packets, 1 - LOSS
         cases = ((1 - self.held, self.held * come), (self.held, (1 - self.held) * come))
         mean = sum(share * m * p for share, p in cases)
@@ -110,13 +113,15 @@ class Setting:
 
     @property
     def pulse_error(self) -> float:
-        """The law of pulses: rms error of a block's loss, which lies between two pulses."""
+        """Theory for pulses: rms error of a block's loss, which lies between two pulses."""
         return float(np.sqrt(2 * self.overtaken[1]))
 
     @property
     def step_error(self) -> float:
-        """The law of step marking: rms error of a block's loss. What is held back of the last
-        part w of a block is taken for packets of the block after next, which loses as many."""
+        """Theory for step marking: rms error of a block's loss.
+
+        Delayed packets of the last fraction w of a block are counted in the block after next.
+        """
         part = min(max(self.lateness - 1 / 2, 0), 1)
         p = self.held * (1 - LOSS)
         return float(np.sqrt(2 * part * self.rate * self.block_us / 1e6 * p * (1 - p)))
@@ -124,15 +129,15 @@ class Setting:
 
 @dataclass(frozen=True)
 class BlockResult:
-    """Both methods' accounts of one block, and what was true; packets."""
+    """Loss of one block by both methods, and ground truth, in packets."""
 
     setting: Setting
     seed: int
     block: int
     step_loss: int
     true_loss: int
-    overtaken: float  # with whom the block's pulse changed places, above 0: behind it; NaN: lost
-    pulse_error: float  # measured - true loss since the pulse of the block before; NaN: either lost
+    overtaken: float  # packets that changed order with the pulse, > 0: sent after it; NaN: lost
+    pulse_error: float  # measured - true loss since the previous block's pulse; NaN: one was lost
 
     @property
     def step_error(self) -> int:
@@ -143,35 +148,35 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     is_virtual = options.time == "virtual"
     options.blocks = options.blocks or (12 if options.quick else 40)
     options.seeds = options.seeds or ((2 if options.quick else 10) if is_virtual else 1)
-    in_order = network_of(Setting(0, 0, options.rate, LEAST_BLOCK_US), options)
+    in_order = make_network_setting(Setting(0, 0, options.rate, MIN_BLOCK_US), options)
     machine = await machine_for(Workload.of(in_order), NOISE_US, options, run)
-    longest = max(packets for _, packets in pairs_of(options))
+    longest = max(packets for _, packets in delay_settings(options))
     if longest * 1e6 / options.rate > LONGEST_HELD_US:
         raise TestbedError(
-            f"--rate {options.rate}: {longest} packets, while which others are held back, must "
-            f"be sent in {LONGEST_HELD_US / 1e6} s; take {longest * 1e6 / LONGEST_HELD_US:.0f}"
+            f"--rate {options.rate}: sending {longest} packets, while others are delayed, takes "
+            f"more than {LONGEST_HELD_US / 1e6} s; use {longest * 1e6 / LONGEST_HELD_US:.0f}"
         )
-    options.block_us = options.block_us or block_us_of(options, machine)
-    settings = [Setting(*pair, options.rate, options.block_us) for pair in pairs_of(options)]
+    options.block_us = options.block_us or choose_block_us(options, machine)
+    settings = [Setting(*pair, options.rate, options.block_us) for pair in delay_settings(options)]
     seeds = range(options.seed, options.seed + options.seeds)
     found = await sweep_seeds(measured, [(s, machine, options) for s in settings], seeds, run)
     noise_us = machine.delay_us
     results = {s: [result for here, _ in runs for result in here]
                for s, runs in zip(settings, found, strict=True)}  # fmt: skip
-    checks = [check for s, here in results.items() for check in checks_of(s, here, noise_us)]
+    checks = [check for s, here in results.items() for check in make_checks(s, here, noise_us)]
     accounting = [check for runs in found for _, held in runs for check in held]
     return Report(
         samples=[row(r) for found in results.values() for r in found],
         checks=[*checks, *measurement.worst(accounting)],
-        metrics={setting.name: metrics_of(setting, found) for setting, found in results.items()},
+        metrics={setting.name: make_metrics(setting, found) for setting, found in results.items()},
         figure=draw(results, options),
         caption=caption(options),
         tables=[summary_table(results)],
     )
 
 
-def pairs_of(options: argparse.Namespace) -> list[tuple[float, int]]:
-    """What is held back, and while how many packets are sent."""
+def delay_settings(options: argparse.Namespace) -> list[tuple[float, int]]:
+    """Return the fraction of delayed packets, and the number of packets sent meanwhile."""
     if options.time == "real":
         return [*SOME[1:3]] if options.quick else [*SOME]
     if options.quick:
@@ -179,15 +184,17 @@ def pairs_of(options: argparse.Namespace) -> list[tuple[float, int]]:
     return [*((HELD, m) for m in SWEPT_PACKETS), *((q, PACKETS) for q in SWEPT_HELD)]
 
 
-def block_us_of(options: argparse.Namespace, machine: Machine) -> int:
-    """Blocks in which step marking is exact on this machine where it is so in virtual time."""
-    settings = (Setting(*pair, options.rate, LEAST_BLOCK_US) for pair in pairs_of(options))
+def choose_block_us(options: argparse.Namespace, machine: Machine) -> int:
+    """Return a block length with which step marking is exact wherever it is in virtual time."""
+    settings = (Setting(*pair, options.rate, MIN_BLOCK_US) for pair in delay_settings(options))
     held_us = max((s.held_us for s in settings if s.is_exact(0)), default=0.0)
-    return measurement.fitting([Method.DOUBLE], machine.bounds(LINK_DELAY_US + held_us)).block_us
+    return measurement.shortest_schedule(
+        [Method.DOUBLE], machine.bounds(LINK_DELAY_US + held_us)
+    ).block_us
 
 
-def network_of(setting: Setting, options: argparse.Namespace) -> measurement.Setting:
-    """The flow, and a link that holds packets back."""
+def make_network_setting(setting: Setting, options: argparse.Namespace) -> measurement.Setting:
+    """Return the flow, and a link that delays some of its packets."""
     schedule = Schedule(setting.block_us)
     blocks = options.blocks + 2 * MARGIN
     count = measurement.flow_count(setting.rate, blocks, schedule)
@@ -209,34 +216,34 @@ def network_of(setting: Setting, options: argparse.Namespace) -> measurement.Set
 async def measured(
     setting: Setting, machine: Machine, options: argparse.Namespace, run: Run
 ) -> tuple[list[BlockResult], list[Check]]:
-    """One run."""
-    outcome = await measurement.measure(network_of(setting, options), run)
+    """Run one setting once."""
+    outcome = await measurement.measure(make_network_setting(setting, options), run)
     reject_late_packets(setting, outcome, machine, options.target)
-    return results_of(setting, run.seed, outcome), outcome.checks("all runs")
+    return collect_results(setting, run.seed, outcome), outcome.checks("all runs")
 
 
 def reject_late_packets(
     setting: Setting, outcome: measurement.Outcome, machine: Machine, target: str
 ) -> None:
-    """Raise TestbedError where a machine's stall, and not the link, made packets too late."""
+    """Raise TestbedError if a stall of the machine, not the link, made packets too late."""
     if setting.is_exact(machine.delay_us):
         longest = (-float("inf"), setting.block_us / 2 - machine.clock_error_us)
-        why, point = measurement.noise_of([outcome]), measurement.stamped_by(CAME, target)
+        why, point = measurement.describe_noise([outcome]), measurement.stamped_by(ARRIVED, target)
         measurement.reject_late_packets(setting.name, outcome.truths[FLOW], point, longest, why)
 
 
-def results_of(setting: Setting, seed: int, outcome: measurement.Outcome) -> list[BlockResult]:
-    """The complete blocks, whatever came out. Raises TestbedError for one that was not read."""
+def collect_results(setting: Setting, seed: int, outcome: measurement.Outcome) -> list[BlockResult]:
+    """Return the results of complete blocks; raise TestbedError for an unread one."""
     truth = outcome.truths[FLOW]
-    is_lost = truth.passed(SENT) & ~truth.passed(CAME)
+    is_lost = truth.passed(SENT) & ~truth.passed(ARRIVED)
     lost_until = np.cumsum(is_lost)
     found = []
     before = float("nan")
     for block in outcome.blocks[MARGIN - 1 : -MARGIN]:
         report = outcome.reports[block]
-        first, second = report.records[FLOW][SENT], report.records[FLOW][CAME]
+        first, second = report.records[FLOW][SENT], report.records[FLOW][ARRIVED]
         if first is None or second is None:
-            why = measurement.noise_of([outcome])
+            why = measurement.describe_noise([outcome])
             raise InvalidRunError(f"{setting.name}, block {block} was not read: {why}")
         overtaken = float("nan")
         pulse = np.flatnonzero(truth.pulse & (truth.block == block))
@@ -250,11 +257,11 @@ def results_of(setting: Setting, seed: int, outcome: measurement.Outcome) -> lis
             )
         )  # fmt: skip
         before = overtaken
-    return found[1:]  # what is before the first pulse is not measured
+    return found[1:]  # loss before the first pulse is not measured
 
 
 def row(r: BlockResult) -> dict[str, object]:
-    """A row of samples.csv."""
+    """Return a row of samples.csv."""
     return {
         "held_percent": 100 * r.setting.held,
         "held_us": r.setting.held_us,
@@ -267,27 +274,32 @@ def row(r: BlockResult) -> dict[str, object]:
     }
 
 
-def checks_of(setting: Setting, results: Sequence[BlockResult], noise_us: float) -> list[Check]:
-    """Step exact within its bound and wrong beyond; pulses exact in order, and else (without a
-    machine's noise, which makes other times of packets than theory supposes) wrong by their law."""
-    at = f"{100 * setting.held:g} % held back for {setting.packets} packets"
+def make_checks(setting: Setting, results: Sequence[BlockResult], noise_us: float) -> list[Check]:
+    """Check both methods against theory.
+
+    Step marking must be exact within its bound and wrong beyond it. Pulse marking must be exact
+    without reordering, else wrong as theory says (unless the machine adds delays of its own).
+    """
+    at = f"{100 * setting.held:g} % delayed by {setting.packets} packets"
     wrong = sum(r.step_error != 0 for r in results)
     checks = []
     if setting.is_exact(noise_us):
-        checks.append(Check(f"{at}, step: blocks wrong", wrong, 0))
+        checks.append(Check(f"{at}, step: wrong blocks", wrong, 0))
     elif setting.lateness > 1 / 2:
-        # A late packet makes two blocks wrong, so the mean of n squares scatters by sqrt(3 / n).
+        # A late packet makes two blocks wrong, so the mean of n squares has an sd of sqrt(3 / n).
         ratio = np.mean([r.step_error**2 for r in results]) / setting.step_error**2
         tolerance = 4 * np.sqrt(3 / len(results))
-        checks.append(Check(f"{at}, step: mean square error over its law", ratio, 1, tolerance))
+        checks.append(
+            Check(f"{at}, step: mean square error (normalized to theory)", ratio, 1, tolerance)
+        )
     overtaken = np.array([abs(r.overtaken) for r in results if not np.isnan(r.overtaken)])
     mean, mean_square = setting.overtaken
     if (
         setting.lateness < 1 / 2 and not noise_us
-    ):  # beyond, two pulses change places with the same packets
+    ):  # beyond, two pulses change order with the same packets
         tolerance = 4 * np.sqrt((mean_square - mean**2) / max(len(overtaken), 1))
         found = overtaken.mean() if len(overtaken) else float("nan")
-        checks.append(Check(f"{at}: packets out of order with a pulse", found, mean, tolerance))
+        checks.append(Check(f"{at}: packets reordered with a pulse (mean)", found, mean, tolerance))
     return checks
 
 
@@ -298,8 +310,8 @@ def rms_by_run(
     return [rms([error(r) for r in results if r.seed == seed]) for seed in seeds]
 
 
-def metrics_of(setting: Setting, results: Sequence[BlockResult]) -> dict[str, object]:
-    """Rms errors of a block's loss, in packets: measured, and by theory."""
+def make_metrics(setting: Setting, results: Sequence[BlockResult]) -> dict[str, object]:
+    """Return rms errors of a block's loss, in packets: measured and theory."""
     return {
         "step_rms": rms([r.step_error for r in results]),
         "step_rms_theory": setting.step_error,
@@ -309,15 +321,15 @@ def metrics_of(setting: Setting, results: Sequence[BlockResult]) -> dict[str, ob
 
 
 def summary_table(results: dict[Setting, list[BlockResult]]) -> Table:
-    """A row for each setting."""
+    """Return a table with a row per setting."""
     rows = [
         (f"{100 * s.held:g} %", s.packets, s.lateness, sum(r.step_error != 0 for r in found),
-         *metrics_of(s, found).values())
+         *make_metrics(s, found).values())
         for s, found in results.items()
     ]  # fmt: skip
-    columns = ("held back", "packets meanwhile", "D, L", "step: blocks wrong", "step: rms",
-               "theory", "pulse: rms", "theory")  # fmt: skip
-    return table("Error of a block's loss, packets", columns, rows)
+    columns = ("delayed", "by (packets)", "D (L)", "step: wrong blocks", "step: rms", "theory",
+               "pulse: rms", "theory")  # fmt: skip
+    return table("Loss error per block (packets)", columns, rows)
 
 
 METHODS: tuple[tuple[str, Callable[[BlockResult], float], Callable[[Setting], float]], ...] = (
@@ -327,12 +339,12 @@ METHODS: tuple[tuple[str, Callable[[BlockResult], float], Callable[[Setting], fl
 
 
 def draw(results: dict[Setting, list[BlockResult]], options: argparse.Namespace) -> Figure:
-    """Left: held back for longer and longer. Right: more and more packets held back."""
+    """Draw errors by delay (left) and by the fraction of delayed packets (right)."""
     figure, (left, right) = plots.figure(2, height_in=2.7)
     one = next(iter(results))
     longest = max(s.packets for s in results)
     left_law = [replace(one, held=HELD, packets=m) for m in range(1, longest + 1)]
-    shares = np.sin(np.linspace(0, np.pi / 2, 101)) ** 2  # close where the law is steep
+    shares = np.sin(np.linspace(0, np.pi / 2, 101)) ** 2  # dense where the curve is steep
     right_law = [replace(one, held=q, packets=PACKETS) for q in shares]
     longer = [s for s in results if s.held == HELD and s.packets]
     more = [s for s in results if s.packets == PACKETS]
@@ -340,12 +352,12 @@ def draw(results: dict[Setting, list[BlockResult]], options: argparse.Namespace)
     draw_errors(right, results, more, right_law, lambda s: 100 * s.held)
     left.axvline(1 / 2, color="black", linestyle=":", label="half a block")
     left.set_xscale("log")
-    left.set_xlabel(f"Time for which {100 * HELD:g} % of the packets are held back (L)")
+    left.set_xlabel(f"Delay of {100 * HELD:g} % of the packets (L)")
     left.set_yscale("symlog", linthresh=1)
-    right.set_xlabel(f"Packets held back while {PACKETS} others are sent (%)")
+    right.set_xlabel(f"Packets delayed by {PACKETS} packets (%)")
     for axes, below, above in ((left, -0.12, 2), (right, -1, 1.1)):
         axes.set_ylim(below, above * axes.get_ylim()[1])
-        axes.set_ylabel("Error of loss, rms (packets)")
+        axes.set_ylabel("RMS loss error (packets)")
         plots.legend(axes, 2)
     return figure
 
@@ -354,7 +366,7 @@ def draw_errors(
     axes: Axes, results: dict[Setting, list[BlockResult]], settings: Sequence[Setting],
     law: Sequence[Setting], x: Callable[[Setting], float],
 ) -> None:  # fmt: skip
-    """Both methods' errors in some settings, and what theory says."""
+    """Draw both methods' errors in some settings, and theory."""
     for number, (name, error, theory) in enumerate(METHODS):
         colour = plots.COLOURS[number]
         runs = [rms_by_run(results[s], error) for s in settings]
@@ -369,27 +381,28 @@ def draw_errors(
 
 
 def explain(axes: Axes, x: float, setting: Setting, blocks: Sequence[BlockResult]) -> None:
-    """Where pulses are far from their law: how many of them were held back."""
+    """Annotate points that are far from theory with the number of delayed pulses."""
     measured = float(np.mean(rms_by_run(blocks, lambda r: r.pulse_error)))
-    least, most = sorted([measured, setting.pulse_error])
-    if most <= FAR * least:
+    smaller, larger = sorted([measured, setting.pulse_error])
+    if larger <= FAR * smaller:
         return
     came = [r for r in blocks if not np.isnan(r.overtaken)]
     held = sum(r.overtaken < 0 for r in came)
     axes.annotate(
-        f"{held} of {len(came)}\npulses held back", (x, measured), (-8, 0), ha="right",
+        f"{held} of {len(came)}\npulses delayed", (x, measured), (-8, 0), ha="right",
         textcoords="offset points", va="center", fontsize=7,
     )  # fmt: skip
 
 
 def caption(options: argparse.Namespace) -> str:
-    """What the figure shows."""
+    """Return the caption of the figure."""
     return (
-        f"Loss where packets overtake each other: {options.rate:,} packets/s, {options.blocks} "
-        f"blocks of L = {options.block_us / 1e6:.3g} s, {100 * LOSS:g} % lost, "
-        f"{plots.runs(options.seeds, options.time)}. Some packets are held back, (a) for longer "
-        "and longer, (b) more and more of them. Theory is what very many blocks have in the mean; "
-        "each pulse that is held back weighs much, and points far from it say how many were."
+        f"Loss error under packet reordering: {options.rate:,} packets/s, {options.blocks} "
+        f"blocks of L = {options.block_us / 1e6:.3g} s, {100 * LOSS:g} % loss, "
+        f"{plots.runs(options.seeds, options.time)}. The link delays (a) {100 * HELD:g} % of the "
+        "packets, by different times, (b) different fractions of the packets. Theory is the mean "
+        "of very many blocks; each delayed pulse has a large weight, and points far from theory "
+        "show how many pulses were delayed."
     )
 
 

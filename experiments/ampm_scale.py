@@ -1,13 +1,14 @@
-"""How large may a network be? The load on AM-PM's controller: flows, switches, length of blocks.
+"""Alternate marking at scale: how do flows, switches and block length load the controller?
 
-A mobile operator's backhaul (RFC 8321 section 5.1): cells send flows over an access switch and an
-aggregation switch to the core, where all flows meet. Every switch counts every flow by step
-marking, and the controller reads all counters of each block, one request a switch. How much CPU
-time does that take, how short may blocks be, and is every flow's loss on every link exact?
+The network is a mobile operator's backhaul (RFC 8321 section 5.1): cells send flows over an access
+switch and an aggregation switch to the core, where all flows meet. Every switch counts every flow
+by step marking, and the controller reads all counters of each block with one request per switch.
+How much CPU time does that take, how short may blocks be, and is every flow's loss on every link
+exact?
 
-Claim: Each account of each flow, block and link is exact, with 1,000 flows at 100 switches.
+Claim: The loss of each flow, block and link is exact, with 1,000 flows and 100 switches.
 
-Published: RFC 8321, section 5.1: in Telecom Italia's network up to 1,000 flows at one router, with
+Published: RFC 8321, section 5.1: in Telecom Italia's network up to 1,000 flows per router, with
 blocks of 5 minutes.
 """
 
@@ -32,23 +33,23 @@ from controllers.ampm.watch import Bounds, Method
 from controllers.connection import cpu_ports
 from experiments.shared.ampm.error_bounds import Workload, machine_for
 from experiments.shared.ampm.measurement import (
-    LEAST_BLOCK_US,
+    MIN_BLOCK_US,
     add_block_option,
     add_common_options,
-    fitting,
     flow_count,
-    judged,
     noise,
+    reject_if_disturbed,
+    shortest_schedule,
     worst,
 )
 from experiments.shared.ampm.scale import (
     BACKHAULS,
     UNKNOWN,
+    make_topo,
     measured_losses,
+    read_ground_truth,
     reject_noise,
-    topo_of,
     true_losses,
-    truths_of,
     watch_list,
 )
 from telemark.accounting.packet_accounting import PacketAccounting
@@ -63,7 +64,7 @@ from telemark.traffic.flows import Flow, FlowRecord, Traffic
 from telemark.traffic.patterns import Poisson
 from topologies.backhaul import Backhaul
 
-DEFAULTS = {  # kind of time, quick -> switches, flows
+DEFAULTS = {  # time mode or target, quick -> switches, flows
     ("virtual", False): ([20, 100, 1000], [10, 100, 1000]),
     ("virtual", True): ([20, 100], [10, 100]),
     ("real", False): ([20], [100, 1000]),
@@ -72,34 +73,34 @@ DEFAULTS = {  # kind of time, quick -> switches, flows
     ("bmv2", True): ([5], [30]),
 }
 BOUNDS = Bounds(delay_us=2000)
-NOISE_US = 50_000  # what a busy machine may add to the delay in real time
-START_US = 40_000  # for a flow's processes to start, in real time
-IDLE_BLOCKS = 3  # read to see what a reading costs, when no packets are sent
+NOISE_US = 50_000  # delay that a loaded machine may add in real time
+START_US = 40_000  # for the processes of one flow to start, in real time
+IDLE_BLOCKS = 3  # read to measure the cost of a readout without traffic
 CARRIERS_BLOCK_S = 300  # Telecom Italia's: RFC 8321 section 5.1
 REPEATED_SWITCHES = 20  # larger networks run once
-UNREAD = "switches' blocks not read"  # which a busy machine can spoil
+UNREAD = "unread blocks (per switch)"  # can fail on a loaded machine
 
-# What is read: only what loss needs, or all that double marking records.
+# Records that are read: counters are enough for loss; double marking records more.
 READINGS: dict[str, Collection[Record] | None] = {"counters": (), "all records": None}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--switches", type=int, choices=BACKHAULS, nargs="+", metavar="N",
-        help=f"sizes to run, of {', '.join(map(str, BACKHAULS))} "
-        "(default: 20 100 1000 in virtual time, else 20); larger ones than 20 run once",
+        help=f"network sizes, of {', '.join(map(str, BACKHAULS))} "
+        "(default: 20 100 1000 in virtual time, else 20); sizes above 20 run once",
     )  # fmt: skip
     parser.add_argument(
         "--flows", type=cli.positive_int, nargs="+", metavar="N",
-        help="each with every size (default: 10 100 1000 in virtual time, else 100 1000)",
+        help="flows per network (default: 10 100 1000 in virtual time, else 100 1000)",
     )  # fmt: skip
     parser.add_argument(
         "--rate", type=cli.positive_float, default=5, metavar="PPS",
-        help="packets a second of each flow (default: %(default)s)",
+        help="rate per flow in packets/s (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
         "--blocks", type=cli.positive_int, default=4, metavar="N",
-        help="complete blocks to measure (default: %(default)s)",
+        help="complete blocks per run (default: %(default)s)",
     )  # fmt: skip
     add_block_option(parser, 2**21)
     add_common_options(parser)
@@ -107,30 +108,30 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class Load:
-    """What reading one block costs the controller."""
+    """Cost of reading one block, for the controller."""
 
     cpu_s: float
-    took_s: float  # 0 in virtual time: there, controllers take none
+    elapsed_s: float  # 0 in virtual time, where controllers take no time
 
     @property
     def shortest_block_s(self) -> float:
-        """The reading must be over before the next block of the same colour comes near."""
-        return 2 * (max(self.cpu_s, self.took_s) + BOUNDS.guard_us / 1e6)
+        """Shortest block: its readout must end before the next block of the same colour."""
+        return 2 * (max(self.cpu_s, self.elapsed_s) + BOUNDS.guard_us / 1e6)
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """One network: how exact it was, and what it cost."""
+    """Exactness and cost of one network."""
 
     switches: int
     flows: int
     seed: int
     packets: int  # sent in complete blocks
-    lost: int  # of them, as measured
-    accounts: int  # of a flow, a block and a segment
-    wrong: int  # of them, those that differ from the truth
+    lost: int  # as measured
+    values: int  # loss values, one per flow, block and segment
+    wrong: int  # loss values that differ from ground truth
     problems: list[str]
-    noise: str  # what the machine did to the run
+    noise: str  # effects of the machine on the run, for messages
     set_up_s: float  # CPU time
     loads: Mapping[str, Load]
     accounting: PacketAccounting
@@ -142,13 +143,15 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     switches, flows = DEFAULTS[kind, options.quick]
     options.switches = sorted(options.switches or switches)
     options.flows = sorted(options.flows or flows)
-    topo = topo_of(max(options.switches))
-    sent = flows_of(topo, max(options.flows), options, Schedule(LEAST_BLOCK_US))
+    topo = make_topo(max(options.switches))
+    sent = make_flows(topo, max(options.flows), options, Schedule(MIN_BLOCK_US))
     load = Workload(topo, partial(watch_list, topo=topo, flows=sent), sent)
     machine = await machine_for(load, NOISE_US, options, run)
     bounds = machine.bounds(BOUNDS.delay_us)
     min_us = 2**19 if options.quick else 2**21
-    options.block_us = options.block_us or max(min_us, fitting([Method.DOUBLE], bounds).block_us)
+    options.block_us = options.block_us or max(
+        min_us, shortest_schedule([Method.DOUBLE], bounds).block_us
+    )
     options.seeds = options.seeds or ((1 if options.quick else 10) if is_virtual else 1)
     settings = [
         (size, options.seed + number, bounds, options)
@@ -157,17 +160,17 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     ]
     found = [each for each in await sweep(attempt, settings, run) if each is not None]
     return Report(
-        samples=[row for m in found for row in rows_of(m)],
-        checks=judged(
-            worst(check for m in found for check in checks_of(m)),
+        samples=[row for m in found for row in make_rows(m)],
+        checks=reject_if_disturbed(
+            worst(check for m in found for check in make_checks(m)),
             [UNREAD],
             next((m.noise for m in found if m.problems), ""),
             virtual=is_virtual,
         ),
-        metrics=metrics_of(found),
+        metrics=make_metrics(found),
         figure=draw(found, options),
         caption=caption(found, options),
-        machine_columns=("set_up_s", "cpu_s", "took_s"),
+        machine_columns=("set_up_s", "cpu_s", "elapsed_s"),
         tables=[summary_table(found)],
     )
 
@@ -175,7 +178,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 async def attempt(
     size: tuple[int, int], seed: int, bounds: Bounds, options: argparse.Namespace, run: Run
 ) -> Measurement | None:
-    """measure(); None where a machine cannot bear in real time what is more than the least."""
+    """Call measure(); return None if this machine cannot run a larger size in real time."""
     run.progress.update(what := f"{size[0]} switches, {size[1]} flows, seed {seed}")
     try:
         return await measure(size, bounds, options, replace(run, seed=seed))
@@ -189,19 +192,19 @@ async def attempt(
 async def measure(
     size: tuple[int, int], bounds: Bounds, options: argparse.Namespace, run: Run
 ) -> Measurement:
-    """Measure all flows of one network, and then what readings cost when nothing else happens.
+    """Measure all flows of one network, and then the cost of readouts without traffic.
 
-    `size`: switches and flows.
+    `size`: number of switches and of flows.
     """
     began_s = time.process_time()
     switches, count = size
-    topo = topo_of(switches)
+    topo = make_topo(switches)
     schedule = Schedule(options.block_us)
     with Network(
         topo, run, program=options.program, name=f"{switches}-{count}-{run.seed}",
         switch_options=cpu_ports(topo),
     ) as net:  # fmt: skip
-        flows = flows_of(topo, count, options, schedule)
+        flows = make_flows(topo, count, options, schedule)
         watched = watch_list(net, topo, flows)
         loads: dict[str, Load] = {}
         for what, registers in READINGS.items():
@@ -212,9 +215,9 @@ async def measure(
                     await collector.watch()
                     set_up_s = time.process_time() - began_s
                     reports, records = await run_network(collector, net, flows, options, run)
-                loads[what] = await load_of(collector, run)
+                loads[what] = await measure_load(collector, run)
     blocks = range(reports[0].block, reports[-1].block + 1)
-    truths = truths_of(net, topo, records, schedule)
+    truths = read_ground_truth(net, topo, records, schedule)
     problems = [problem for report in reports[1:-1] for problem in report.problems]
     why = noise(truths.values(), records.values(), problems)
     reject_noise(truths, schedule, why)
@@ -224,7 +227,7 @@ async def measure(
         switches, count, run.seed,
         packets=int(packets[:, 1:-1].sum()),
         lost=int(measured[:, -1, 1:-1].sum()),
-        accounts=measured[:, :, 1:-1].size,
+        values=measured[:, :, 1:-1].size,
         wrong=int(np.count_nonzero(((measured != truth) & (measured != UNKNOWN))[:, :, 1:-1])),
         problems=problems,
         noise=why,
@@ -237,7 +240,7 @@ async def measure(
 async def run_network(
     collector: Collector, net: Network, flows: Sequence[Flow], options: argparse.Namespace, run: Run
 ) -> tuple[list[BlockReport], dict[int, FlowRecord]]:
-    """Send all flows, from the middle of one block to that of another, and read the blocks."""
+    """Send all flows, from the middle of a block to the middle of another; read the blocks."""
     schedule = collector.schedule
     starting_us = START_US * len(flows) if options.time == "real" else 0
     first = schedule.block_at(run.clock.now_ns() // 1000 + starting_us) + 3
@@ -248,20 +251,22 @@ async def run_network(
         return reports, await traffic.finish()
 
 
-async def load_of(collector: Collector, run: Run) -> Load:
-    """What reading a block costs, when no packets are sent: the median of some."""
+async def measure_load(collector: Collector, run: Run) -> Load:
+    """Measure the cost of reading a block without traffic: the median of several blocks."""
     first = collector.schedule.block_at(run.clock.now_ns() // 1000) + 2
-    cpu_s, took_s = [], []
+    cpu_s, elapsed_s = [], []
     async for report in collector.blocks(first, first + IDLE_BLOCKS):
         cpu_s.append(time.process_time())
-        took_s.append(run.clock.now_ns() / 1e9 - collector.schedule.reading_us(report.block) / 1e6)
-    return Load(float(np.median(np.diff(cpu_s))), float(np.median(took_s)))
+        elapsed_s.append(
+            run.clock.now_ns() / 1e9 - collector.schedule.reading_us(report.block) / 1e6
+        )
+    return Load(float(np.median(np.diff(cpu_s))), float(np.median(elapsed_s)))
 
 
-def flows_of(
+def make_flows(
     topo: Backhaul, count: int, options: argparse.Namespace, schedule: Schedule
 ) -> list[Flow]:
-    """Flows from all cells in turn to the core."""
+    """Return flows to the core, from all cells in turn."""
     cells = list(topo.paths)
     packets = flow_count(options.rate, options.blocks, schedule)
     return [
@@ -271,8 +276,8 @@ def flows_of(
     ]  # fmt: skip
 
 
-def rows_of(m: Measurement) -> list[dict[str, object]]:
-    """Rows of samples.csv: one for each kind of reading."""
+def make_rows(m: Measurement) -> list[dict[str, object]]:
+    """Return rows of samples.csv: one for each type of readout."""
     return [
         {
             "switches": m.switches,
@@ -280,29 +285,29 @@ def rows_of(m: Measurement) -> list[dict[str, object]]:
             "seed": m.seed,
             "packets": m.packets,
             "lost": m.lost,
-            "accounts": m.accounts,
+            "loss_values": m.values,
             "wrong": m.wrong,
             "set_up_s": m.set_up_s,
             "reading": what,
             "cpu_s": load.cpu_s,
-            "took_s": load.took_s,
+            "elapsed_s": load.elapsed_s,
         }
         for what, load in m.loads.items()
     ]
 
 
-def checks_of(m: Measurement) -> list[Check]:
-    """Every flow, block and segment exact, none of them unknown, and the books balanced."""
+def make_checks(m: Measurement) -> list[Check]:
+    """Check that every loss value is known and exact, and that the accounting balances."""
     at = f"{m.switches} switches, {m.flows} flows"
     return [
-        Check(f"{at}: accounts of a flow, a block and a segment wrong", m.wrong, 0),
+        Check(f"{at}: wrong loss values (flow, block, segment)", m.wrong, 0),
         Check(f"{at}: {UNREAD}", len(m.problems), 0),
         *m.accounting.checks("all runs"),
     ]
 
 
 def by_size(found: Sequence[Measurement]) -> dict[tuple[int, int], list[Measurement]]:
-    """The runs of each size: (switches, flows)."""
+    """Group runs by size: (switches, flows)."""
     sizes: dict[tuple[int, int], list[Measurement]] = {}
     for m in found:
         sizes.setdefault((m.switches, m.flows), []).append(m)
@@ -310,16 +315,16 @@ def by_size(found: Sequence[Measurement]) -> dict[tuple[int, int], list[Measurem
 
 
 def mean_load(runs: Sequence[Measurement], what: str) -> Load:
-    """The mean of some runs."""
+    """Return the mean of some runs."""
     loads = [m.loads[what] for m in runs]
     return Load(
         float(np.mean([load.cpu_s for load in loads])),
-        float(np.mean([load.took_s for load in loads])),
+        float(np.mean([load.elapsed_s for load in loads])),
     )
 
 
-def metrics_of(found: Sequence[Measurement]) -> dict[str, object]:
-    """For each size, what a block costs: means over the runs."""
+def make_metrics(found: Sequence[Measurement]) -> dict[str, object]:
+    """Return the mean cost per block for each size."""
     return {
         f"{switches} switches, {flows} flows": {
             what: {"shortest_block_s": load.shortest_block_s, **asdict(load)}
@@ -331,11 +336,11 @@ def metrics_of(found: Sequence[Measurement]) -> dict[str, object]:
 
 
 def summary_table(found: Sequence[Measurement]) -> Table:
-    """A row for each size."""
+    """Return a table with a row per size."""
     rows = [
         (
             *size,
-            sum(m.accounts for m in runs),
+            sum(m.values for m in runs),
             sum(m.wrong for m in runs),
             float(np.mean([m.set_up_s for m in runs])),
             *(mean_load(runs, what).cpu_s for what in READINGS),
@@ -343,21 +348,23 @@ def summary_table(found: Sequence[Measurement]) -> Table:
         )
         for size, runs in by_size(found).items()
     ]
-    columns = ("switches", "flows", "accounts", "wrong", "set-up, CPU s",
-               *(f"{what}: CPU s a block" for what in READINGS),
-               *(f"{what}: shortest L, s" for what in READINGS))  # fmt: skip
-    return table("Blocks of all flows on all links, and what they cost to read", columns, rows)
+    columns = ("switches", "flows", "loss values", "wrong", "set-up (CPU s)",
+               *(f"{what}: CPU s per block" for what in READINGS),
+               *(f"{what}: shortest L (s)" for what in READINGS))  # fmt: skip
+    return table("Loss values, and the cost of reading them", columns, rows)
 
 
 def draw(found: Sequence[Measurement], options: argparse.Namespace) -> Figure:
-    """Left: CPU time of reading a block. Right: that as a share of a core, by length of blocks."""
+    """Draw the CPU time per block (left) and the CPU utilization by block length (right)."""
     figure, (left, right) = plots.figure(2, height_in=2.8)
     lengths_s = np.geomspace(0.1, 2 * CARRIERS_BLOCK_S, 50)
-    most = max(m.flows for m in found)
+    most_flows = max(m.flows for m in found)
     for number, switches in enumerate(options.switches):
         style: dict[str, Any] = {"color": plots.COLOURS[number], "marker": plots.MARKERS[number]}
         for what, line in zip(READINGS, ("-", "--"), strict=True):
-            costs: dict[int, list[float]] = {}  # by flows; not those that the machine cannot do
+            costs: dict[
+                int, list[float]
+            ] = {}  # by flows; without sizes that this machine cannot run
             for m in found:
                 if m.switches == switches:
                     costs.setdefault(m.flows, []).append(m.loads[what].cpu_s)
@@ -367,34 +374,34 @@ def draw(found: Sequence[Measurement], options: argparse.Namespace) -> Figure:
                 linestyle=line, label=f"{switches:,} switches, {what}", **style,
                 markerfacecolor="white" if line == "--" else style["color"],
             )  # fmt: skip
-            if most in costs:
-                share = 100 * np.mean(costs[most]) / lengths_s
+            if most_flows in costs:
+                share = 100 * np.mean(costs[most_flows]) / lengths_s
                 right.plot(lengths_s, share, color=style["color"], linestyle=line, marker="")
     for axes in (left, right):
         axes.set_xscale("log")
         axes.set_yscale("log")
-    low, high = left.get_ylim()  # which the scale has changed
-    left.set_ylim(low / 2, 2 * high)  # also where sizes are few, a decade at least
-    left.set_xlabel("Flows, over 3 switches each")
-    left.set_ylabel("CPU time to read a block (s)")
+    low, high = left.get_ylim()  # after the change of scale
+    left.set_ylim(low / 2, 2 * high)  # at least a decade, also for few sizes
+    left.set_xlabel("Flows (over 3 switches each)")
+    left.set_ylabel("CPU time per block (s)")
     right.axhline(50, color="black", linestyle=":", label="half a block")
-    right.axvline(CARRIERS_BLOCK_S, color="0.5", linestyle="-.", label="a carrier's block")
-    right.set_xlabel("Length of a block (s)")
-    right.set_ylabel(f"Share of a core, {most:,} flows (%)")
+    right.axvline(CARRIERS_BLOCK_S, color="0.5", linestyle="-.", label="block length in RFC 8321")
+    right.set_xlabel("Block length (s)")
+    right.set_ylabel(f"CPU utilization, {most_flows:,} flows (%)")
     for axes in (left, right):
         plots.legend(axes, 2)
     return figure
 
 
 def caption(found: Sequence[Measurement], options: argparse.Namespace) -> str:
-    """What the figure shows."""
+    """Return the caption of the figure."""
     once = " (networks of more than 20 switches: one)" if options.seeds > 1 else ""
     return (
-        f"What AM-PM costs its controller, {plots.runs(options.seeds, options.time)}{once}. "
-        "(a) CPU time to read a block of all flows: counters alone, which do for loss, or all "
-        f"records. (b) That time as a share of a core, by the length of blocks; a carrier's are of "
-        f"{CARRIERS_BLOCK_S // 60} min. Of {sum(m.accounts for m in found):,} accounts of a flow, "
-        f"a block and a segment, {sum(m.wrong for m in found):,} were wrong."
+        f"CPU time of the AM-PM controller, {plots.runs(options.seeds, options.time)}{once}. "
+        "(a) CPU time to read a block of all flows: counters only, which are enough for loss, or "
+        f"all records. (b) Utilization of a core, by block length; RFC 8321 reports blocks of "
+        f"{CARRIERS_BLOCK_S // 60} min. Of {sum(m.values for m in found):,} loss values (flow, "
+        f"block, segment), {sum(m.wrong for m in found):,} were wrong."
     )
 
 

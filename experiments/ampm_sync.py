@@ -1,16 +1,16 @@
-"""How well must clocks agree? Blocks by time slots, by the bit alone, and by two bits.
+"""Clock synchronization for alternate marking: how large may clock errors be for each method?
 
 A flow crosses s1, s2 and s3. s1's clock is right, those of s2 and s3 are wrong by A: ahead in half
-of the runs, behind in the others; every switch is read by its own clock (RFC 9341). Multiplexed
-marking, on one bit, is read in two ways: s3 asks what the bit means in this time slot; for s2, a
-bit that is not its clock's colour is the pulse. A second flow has two bits, double marking.
-Frame captures say what was really in each block, by its number: colours repeat after two blocks,
-so the count of a wrong block looks right to whoever knows its colour alone.
+of the runs, behind in the others. The controller reads every switch by its own clock (RFC 9341).
+Multiplexed marking, with one bit, is decoded in two ways: s3 decodes the bit by time slot; for s2,
+a bit that differs from its clock's colour is the pulse. A second flow uses double marking, with two
+bits. Frame captures give the true content of each block. They identify blocks by number: colours
+repeat after two blocks, so the count of a wrong block looks right to a decoder that only knows
+colours.
 
-Claim: Each way to read blocks is exact up to its own limit of the clocks' error, and fails beyond
-it.
+Claim: Each decoder is exact up to its own limit of the clock error, and fails beyond it.
 
-Published: RFC 9341, section 5: clocks may differ by half a block, 0.5 s where blocks last 1 s.
+Published: RFC 9341, section 5: clocks may differ by half a block, 0.5 s if blocks last 1 s.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -35,13 +35,13 @@ from controllers.connection import connection, cpu_ports
 from controllers.forwarding import forwarding_entries
 from experiments.shared.ampm.error_bounds import Machine, Workload, machine_for
 from experiments.shared.ampm.measurement import (
-    LEAST_BLOCK_US,
+    MIN_BLOCK_US,
     UDP,
     add_block_option,
     add_common_options,
-    fitting,
     flow_count,
     noise,
+    shortest_schedule,
     worst,
 )
 from experiments.shared.ampm.stamps import passages, read_inside
@@ -60,16 +60,16 @@ from experiments.shared.ampm.sync import (
     BlockResult,
     Decoder,
     Setting,
-    errors_of,
+    choose_errors,
     exact_percent,
+    group_by_error,
     law_packets,
-    metrics_of,
-    of_error,
+    make_metrics,
     reject_noise,
     relative_scatter,
     result,
     rms_by_run,
-    those_read,
+    without_unread,
 )
 from experiments.shared.ampm.truth import read_truths
 from telemark.accounting.packet_accounting import PacketAccounting
@@ -86,24 +86,24 @@ from telemark.traffic.patterns import Poisson
 from topologies.basic import Line
 
 TOPO = Line(switches=len(PATH), loss_probability=LOSS, delay_us=LINK_DELAY_US)
-MARGIN = 3  # blocks before and after those that are measured: errors reach so far
+MARGIN = 3  # blocks before and after the measured ones: clock errors may move packets there
 
-CLAIMED_ERROR_US = 1_000_000  # of the AM-PM talk: synchronisation to about a second is enough
-CLAIMED_BLOCKS_US = {DOUBLE: 2**21, MULTIPLEXED: 2**23}  # the shortest that it fits
+CLAIMED_ERROR_US = 1_000_000  # AM-PM talk: synchronization to about one second is enough
+CLAIMED_BLOCKS_US = {DOUBLE: 2**21, MULTIPLEXED: 2**23}  # shortest blocks that tolerate it
 
-# The bit alone: all of the block is a pulse slot, so any bit of the other colour is the pulse.
+# Bit alone: the whole block is a pulse slot, so any bit of the other colour is the pulse.
 ALWAYS_PULSE_SLOT = fy.P4TableEntry("slots", priority=1, action=fy.Action("pulse_slot"))
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--errors", type=cli.not_negative, nargs="+", metavar="A",
-        help="clock errors, in lengths of a block (default: 0 to 2.5)",
+        help="clock errors, in block lengths (default: 0 to 2.5)",
     )  # fmt: skip
     cli.add_rate_option(parser, 2000, "each of the two flows")
     parser.add_argument(
         "--blocks", type=cli.positive_int, default=6, metavar="N",
-        help="complete blocks to measure in each run (default: %(default)s)",
+        help="complete blocks per run (default: %(default)s)",
     )  # fmt: skip
     add_block_option(parser, 2**20)
     add_common_options(parser)
@@ -111,17 +111,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
     is_virtual = options.time == "virtual"
-    options.errors = options.errors or errors_of(options)
+    options.errors = options.errors or choose_errors(options)
     if max(options.errors) > max(ERRORS):
         raise TestbedError(
-            f"--errors {max(options.errors):g}: the laws that it is held against reach to "
-            f"{max(ERRORS)} lengths of a block"
+            f"--errors {max(options.errors):g}: theory covers at most {max(ERRORS)} block lengths; "
+            "use a smaller error"
         )
     options.seeds = options.seeds or ((2 if options.quick else 10) if is_virtual else 1)
-    flows = flows_of(options, Schedule(LEAST_BLOCK_US))
+    flows = make_flows(options, Schedule(MIN_BLOCK_US))
     load = Workload(TOPO, partial(watch_list, flows=flows), flows)
     machine = await machine_for(load, NOISE_US, options, run)
-    schedule = fitting([*METHODS.values()], machine.bounds(2 * LINK_DELAY_US))
+    schedule = shortest_schedule([*METHODS.values()], machine.bounds(2 * LINK_DELAY_US))
     options.block_us = options.block_us or max(2**18 if options.quick else 2**20, schedule.block_us)
     settings = [
         Setting(-error if number % 2 else error, options.block_us, options.seed + number)
@@ -143,11 +143,11 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     return Report(
         samples=[r.row() for r in results],
         checks=[
-            *checks_of(swept, machine.delay_us),
-            *checks_of_claim(claimed),
+            *make_checks(swept, machine.delay_us),
+            *check_claim(claimed),
             *worst(accounting),
         ],
-        metrics=metrics_of(swept),
+        metrics=make_metrics(swept),
         figure=draw(swept, options),
         caption=caption(swept, options),
         tables=[summary_table(swept)],
@@ -157,11 +157,11 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 async def measure(
     setting: Setting, machine: Machine, options: argparse.Namespace, run: Run
 ) -> tuple[list[BlockResult], PacketAccounting]:
-    """Send both flows over switches with such clocks, and see what each decoder makes of them."""
+    """Send both flows over switches with wrong clocks, and decode their blocks."""
     run = replace(run, seed=setting.seed)
     run.progress.update(f"clock error {setting.error:g} L, seed {setting.seed}")
     schedule = Schedule(setting.block_us)
-    flows = flows_of(options, schedule)
+    flows = make_flows(options, schedule)
     with Network(
         TOPO, run, program=options.program, name=setting.name, switch_options=cpu_ports(TOPO)
     ) as net:
@@ -193,7 +193,7 @@ async def measure(
     return results, accounting
 
 
-def flows_of(options: argparse.Namespace, schedule: Schedule) -> list[Flow]:
+def make_flows(options: argparse.Namespace, schedule: Schedule) -> list[Flow]:
     count = flow_count(options.rate, options.blocks + 2 * MARGIN, schedule)
     return [Flow(n, "h1", "h2", options.rate, count, pattern=Poisson()) for n in METHODS]
 
@@ -201,7 +201,7 @@ def flows_of(options: argparse.Namespace, schedule: Schedule) -> list[Flow]:
 def watch_list(
     net: Network, flows: Sequence[Flow], ahead_us: int = 0
 ) -> dict[WatchedFlow, list[Hop]]:
-    """The flows over the path. s1's clock is right, those of s2 and s3 are ahead."""
+    """Return the flows and their path. s1's clock is right, those of s2 and s3 are ahead."""
     path = []
     for name in PATH:
         entries = forwarding_entries(net, name)
@@ -219,7 +219,7 @@ def watch_list(
 async def read(
     collector: Collector, setting: Setting, first: int, count: int, run: Run
 ) -> list[tuple[BlockReport, BlockReport]]:
-    """Of each block what s1 knows, and what s2 and s3 do: each read by its own clock."""
+    """Read each block from s1, and from s2 and s3, each by its own clock."""
     last = first + count - 1
     own = ClockAhead(run.clock, setting.ahead_us)
     right, wrong = await asyncio.gather(
@@ -233,10 +233,13 @@ async def listed(reports: AsyncIterator[BlockReport]) -> list[BlockReport]:
     return [report async for report in reports]
 
 
-def checks_of(results: Sequence[BlockResult], noise_us: float) -> list[Check]:
-    """Exact as far as theory says, wrong beyond; by how much only where no machine adds delays."""
+def make_checks(results: Sequence[BlockResult], noise_us: float) -> list[Check]:
+    """Check that blocks are exact up to the bound of theory and wrong beyond it.
+
+    The size of errors is checked only if the machine adds no delays.
+    """
     checks = []
-    results = those_read(results) if noise_us else results
+    results = without_unread(results) if noise_us else results
     for decoder in DECODERS:
         of_decoder = [r for r in results if r.decoder == decoder]
         inside = [r for r in of_decoder if r.setting.is_inside(decoder, noise_us)]
@@ -245,53 +248,60 @@ def checks_of(results: Sequence[BlockResult], noise_us: float) -> list[Check]:
             checks += exact_checks(name, inside, with_delay=not noise_us)
         beyond = [r for r in of_decoder if r.setting.misplaced(decoder) > 0.04]
         unnoticed = {r.setting for r in beyond} - {r.setting for r in beyond if not r.is_exact}
-        checks.append(Check(f"{decoder.name}, beyond: runs with no block wrong", len(unnoticed), 0))
+        checks.append(
+            Check(f"{decoder.name}, beyond bound: runs without wrong blocks", len(unnoticed), 0)
+        )
         if not noise_us:
             checks += law_checks(beyond, decoder)
     return [*checks, *aliasing_checks(results)]
 
 
 def exact_checks(name: str, results: Sequence[BlockResult], with_delay: bool) -> list[Check]:
-    """All blocks have their loss and their pulse."""
+    """Check loss and pulse of all blocks."""
     checks = [
-        Check(f"{name}: blocks without their loss", sum(r.error != 0 for r in results), 0),
-        Check(
-            f"{name}: blocks without their pulse", sum(not r.has_pulse_right for r in results), 0
-        ),
+        Check(f"{name}: blocks with wrong loss", sum(r.error != 0 for r in results), 0),
+        Check(f"{name}: blocks with wrong pulse", sum(not r.has_pulse_right for r in results), 0),
     ]
     if with_delay:
         known_us = [abs(r.delay_error_us) for r in results if not np.isnan(r.delay_error_us)]
         worst_us = max(known_us, default=float("nan"))
-        checks.append(Check(f"{name}: delay - true - A, us, at worst", worst_us, 0, tolerance=1))
+        checks.append(Check(f"{name}: max delay error, less A (us)", worst_us, 0, tolerance=1))
     return checks
 
 
 def law_checks(results: Sequence[BlockResult], decoder: Decoder) -> list[Check]:
-    """Errors are as large as theory says, but for what chance allows their squares."""
+    """Check that the mean square error equals theory, within statistical tolerance."""
     if not results:
         return []
     laws = [law_packets(r.setting, decoder, r.true_sent) for r in results]
     ratio = float(np.mean([(r.error / law) ** 2 for r, law in zip(results, laws, strict=True)]))
-    tolerance = 4 * 2 * relative_scatter(len(results))  # squares scatter twice as much
-    return [Check(f"{decoder.name}, beyond: mean square error over its law", ratio, 1, tolerance)]
+    tolerance = 4 * 2 * relative_scatter(len(results))  # squares have twice the relative sd
+    return [
+        Check(
+            f"{decoder.name}, beyond bound: mean square error (normalized to theory)",
+            ratio,
+            1,
+            tolerance,
+        )
+    ]
 
 
 def aliasing_checks(results: Sequence[BlockResult]) -> list[Check]:
-    """Two blocks off, colours are right: all counts are those of a block, and of the wrong one."""
+    """Check that clocks wrong by two blocks give right colours with counts of the wrong block."""
     two_off = [r for r in results if r.setting.is_two_off and r.decoder != NAIVE]
     if not two_off:
         return []
     wrong_number = sum(r.has_count_of(-2 if r.setting.error > 0 else 2) for r in two_off)
     return [
-        Check("A = 2 L: blocks with the exact count of the block two away, %",
+        Check("A = 2 L: blocks with the count of the block two away (%)",
               100 * wrong_number / len(two_off), 100),
-        Check("A = 2 L: blocks found wrong by their number, %",
+        Check("A = 2 L: blocks detected as wrong by number (%)",
               100 * sum(not r.is_exact for r in two_off) / len(two_off), 100),
     ]  # fmt: skip
 
 
-def checks_of_claim(results: Sequence[BlockResult]) -> list[Check]:
-    """The talk: clocks that agree to a second are enough. Yes, with these blocks."""
+def check_claim(results: Sequence[BlockResult]) -> list[Check]:
+    """Check the AM-PM talk's claim that synchronization to one second is enough."""
     checks = []
     for decoder, block_us in CLAIMED_BLOCKS_US.items():
         found = [r for r in results if (r.decoder, r.setting.block_us) == (decoder, block_us)]
@@ -302,8 +312,8 @@ def checks_of_claim(results: Sequence[BlockResult]) -> list[Check]:
 
 
 def summary_table(results: Sequence[BlockResult]) -> Table:
-    """A row for each clock error: exact blocks, and the root mean square error."""
-    by_decoder = [of_error(results, decoder) for decoder in DECODERS]
+    """Return a table with a row per clock error: exact blocks and rms error."""
+    by_decoder = [group_by_error(results, decoder) for decoder in DECODERS]
     rows = [
         (
             f"{error:g} L",
@@ -314,15 +324,15 @@ def summary_table(results: Sequence[BlockResult]) -> Table:
     ]
     names = ("bit alone", "time slots", "double")
     columns = ("clock error", *(f"{n}: exact" for n in names), *(f"{n}: rms error" for n in names))
-    return table("Blocks exact, and error of a block's loss in packets", columns, rows)
+    return table("Exact blocks, and rms loss error per block (packets)", columns, rows)
 
 
 def draw(results: Sequence[BlockResult], options: argparse.Namespace) -> Figure:
-    """Left: error of a block's loss. Right: how many blocks are right."""
+    """Draw the loss error per block (left) and the fraction of exact blocks (right)."""
     figure, (left, right) = plots.figure(2, height_in=2.8)
     for number, decoder in enumerate(DECODERS):
         style: dict[str, Any] = {"color": plots.COLOURS[number], "marker": plots.MARKERS[number]}
-        by_error = of_error(results, decoder)
+        by_error = group_by_error(results, decoder)
         errors = [*by_error]
         rms = [rms_by_run(found) for found in by_error.values()]
         left.errorbar(
@@ -340,47 +350,47 @@ def draw(results: Sequence[BlockResult], options: argparse.Namespace) -> Figure:
         )  # fmt: skip
         share = [exact_percent(found) for found in by_error.values()]
         right.plot(errors, share, linestyle="-", linewidth=0.8, label=decoder.name, **style)
-    draw_aliases(right, of_error(results, DOUBLE))
+    draw_aliases(right, group_by_error(results, DOUBLE))
     for axes in (left, right):
         for decoder in (MULTIPLEXED, DOUBLE):
             colour = plots.COLOURS[DECODERS.index(decoder)]
             axes.axvline(decoder.bound, color=colour, linestyle=":")
         axes.set_xlabel("Clock error A (L)")
-    left.set_ylabel("Error of loss, rms (packets)")
+    left.set_ylabel("RMS loss error (packets)")
     left.plot([], [], color="black", marker="", linewidth=0.8, label="theory")
-    left.plot([], [], color="black", marker="", linestyle=":", label="exact up to here")
-    left.fill_between([], [], [], color="black", alpha=0.15, linewidth=0, label="by chance")
-    right.set_ylabel("Blocks that are exact (%)")
+    left.plot([], [], color="black", marker="", linestyle=":", label="bound of exactness")
+    left.fill_between([], [], [], color="black", alpha=0.15, linewidth=0, label="theory: ±1 sd")
+    right.set_ylabel("Exact blocks (%)")
     plots.legend(left, 2)
     plots.legend(right, 2)
     return figure
 
 
 def draw_aliases(axes: Axes, by_error: dict[float, list[BlockResult]]) -> None:
-    """How many blocks of double marking have the count of the block two away."""
+    """Draw the fraction of double-marking blocks with the count of the block two away."""
     share = [
         100 * sum(r.has_count_of(-2 if r.setting.error > 0 else 2) for r in found) / len(found)
         for found in by_error.values()
     ]
     axes.plot(
         [*by_error], share, linestyle="--", linewidth=0.8, marker="x", color="black",
-        label="double, 2 blocks off",
+        label="double, count of wrong block",
     )  # fmt: skip
 
 
 def caption(results: Sequence[BlockResult], options: argparse.Namespace) -> str:
-    """What the figure shows."""
+    """Return the caption of the figure."""
     unknown = sum(bool(np.isnan(r.error)) for r in results)
-    missing = f" {unknown} of {len(results)} accounts of a block were gone." if unknown else ""
+    missing = f" {unknown} of {len(results)} block records were lost." if unknown else ""
     return (
-        f"How well clocks must agree: two flows of {options.rate:,} packets/s, {options.blocks} "
+        f"Effect of clock errors: two flows of {options.rate:,} packets/s, {options.blocks} "
         f"blocks of L = {options.block_us / 1e6:.3g} s, {plots.runs(options.seeds, options.time)}. "
-        "(a) The error of a block's loss; theory is what very many blocks have in the mean, and "
-        f"shaded how far the {options.blocks} of a run are off it by chance, "
-        f"{100 * relative_scatter(options.blocks):.0f} % (one standard deviation). "
-        "(b) Blocks whose loss, pulse and delay are exact; dashed: blocks of double marking with "
-        "the exact count of the one two blocks away, which has the same colour (or, here and "
-        "there, as many packets by chance)." + missing
+        "(a) Loss error per block; theory is the mean of very many blocks, shaded with the "
+        f"standard deviation of a run of {options.blocks} blocks, "
+        f"{100 * relative_scatter(options.blocks):.0f} %. "
+        "(b) Blocks with exact loss, pulse and delay; dashed: blocks of double marking with the "
+        "count of the block two away, which has the same colour (or, rarely, the same number of "
+        "packets by chance)." + missing
     )
 
 

@@ -1,11 +1,10 @@
-"""Append: what does a batch save, and how fast do readers follow?
+"""DTA Append: how many memory writes does batching save, and how fast can readers follow?
 
-A host appends numbers to lists by chance; a translator gathers each list's into batches, and writes
-a batch by one RDMA request, into rings that wrap several times. A reader of each list must get each
-number once and in order, and the collector must have carried out one request a batch: for lists
-that get much, one of as many reports as a batch has; where many lists share the reports, what waits
-for the rest of its batch is written when it is asked for. Beside it, how many entries a second
-processes read of lists that are full: this machine's affair.
+A host appends numbers to randomly chosen lists. A translator collects each list's numbers in
+batches, and writes each batch with one RDMA request into rings that wrap several times. A reader of
+each list must get each number once and in order, and the collector must execute one request per
+batch. Incomplete batches are written on a flush request. Separately, the experiment measures how
+many entries per second processes read from full lists, which depends on the machine.
 
 Published: DTA's translator (jonlanglet/DTA): batches of 1 to 16 entries; each lap of a ring loses
 one.
@@ -46,17 +45,17 @@ from telemark.session.run import Run
 from telemark.sweep.runs import sweep
 
 LISTS = (1, 16, 256)
-PARTS = 4  # readers look so often
+PARTS = 4  # polls by readers
 FILE = "lists"
 READERS = (1, 2, 3, 4)
-POLLED_LISTS, POLLED_BATCHES = 24, 4096  # of the lists that are only read
+POLLED_LISTS, POLLED_BATCHES = 24, 4096  # of the lists in the read benchmark
 POLLED_S = {False: 1.0, True: 0.1}  # by --quick
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--reports", type=cli.positive_int, metavar="N",
-        help="of each case (default: 8192; --quick and in real time 1024)",
+        help="reports per case (default: 8192; 1024 with --quick and in real time)",
     )  # fmt: skip
     cli.add_rate_option(parser, 5000, "reports")
     cli.add_program_option(parser, PROGRAM)
@@ -64,20 +63,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class Found:
-    """What came of a case."""
+    """Result of one case."""
 
-    size: int  # entries of a batch
+    size: int  # entries per batch
     lists: int
     reports: int
-    written: int  # requests before what waited was asked for
-    asked: int  # and then
-    laps: int  # of a ring, at most
+    written: int  # requests before the flush
+    asked: int  # requests after the flush
+    laps: int  # max of a ring
     checks: list[Check]
 
 
 @dataclass(frozen=True)
 class Polled:
-    """How many entries processes read of full lists."""
+    """Rate at which processes read entries of full lists."""
 
     size: int
     readers: int
@@ -89,7 +88,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     is_small = options.quick or options.time == "real"
     options.reports = options.reports or (1024 if is_small else 8192)
     sizes = (1, 4, 16) if is_small else BATCHES
-    # First: they are processes, and a network has threads.
+    # First, because it forks processes, and a network has threads.
     polled = [poll(size, readers, POLLED_S[options.quick])
               for size in (1, 16) for readers in READERS]  # fmt: skip
     rng = np.random.default_rng(run.seed)
@@ -97,7 +96,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
                 for lists in (LISTS[:2] if is_small else LISTS) for size in sizes]  # fmt: skip
     found = await sweep(measure, settings, run)
     return Report(
-        samples=[*map(sample_of, found), *map(polled_sample, polled)],
+        samples=[*map(make_sample, found), *map(polled_sample, polled)],
         checks=[check for each in found for check in each.checks],
         machine_columns=["entries_per_s"],
         figure=draw(found, polled),
@@ -108,11 +107,11 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 async def measure(
     size: int, lists: int, numbers: NDArray[np.int64], options: argparse.Namespace, run: Run
 ) -> Found:
-    """Append what counts up in each list to the lists of these numbers, and read them."""
+    """Append consecutive numbers to the lists given by `numbers`, and read them."""
     name = f"{lists}-lists-of-{size}"
     parts = np.array_split(numbers, PARTS)
-    most = max(int(np.bincount(part).max()) for part in parts)
-    batches = most // size + 3  # of a part all, and of the next one what is written when it ends
+    max_part = max(int(np.bincount(part).max()) for part in parts)
+    batches = max_part // size + 3  # all of a part, and the batches that the next part completes
     store = partial(_store, size, batches, lists)
     area = Area(batch(size), lists * batches, store, file=FILE)
     sent, wrong, counts = np.zeros(lists, int), 0, []
@@ -136,10 +135,10 @@ async def measure(
     whole, partial_ones = int((sent // size).sum()), int((sent % size > 0).sum())
     missed = sum(reader.lost + reader.overrun for reader in readers)
     held = [
-        Check(f"{name}: entries that are wrong, or missing", wrong, 0),
-        Check(f"{name}: batches that a reader missed", missed, 0),
+        Check(f"{name}: wrong or missing entries", wrong, 0),
+        Check(f"{name}: batches missed by readers", missed, 0),
         Check(f"{name}: requests for full batches", counts[0], whole),
-        Check(f"{name}: requests for what waited", counts[1] - counts[0], partial_ones),
+        Check(f"{name}: requests for incomplete batches", counts[1] - counts[0], partial_ones),
         *checks(name, running.net, whole + partial_ones),
     ]
     laps = int((sent // size).max() // batches)
@@ -151,7 +150,7 @@ def _store(size: int, batches: int, lists: int, sessions: range) -> ListStore:
 
 
 def _wrong(readers: Sequence[Reader], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> int:
-    """How many entries are not the numbers that each reader should get now, from start to end."""
+    """Count entries that differ from the expected numbers, from start to end, of each reader."""
     wrong = 0
     for reader, start, end in zip(readers, starts.tolist(), ends.tolist(), strict=True):
         got = reader.pull().tolist()
@@ -161,7 +160,7 @@ def _wrong(readers: Sequence[Reader], starts: NDArray[np.int64], ends: NDArray[n
 
 
 def poll(size: int, readers: int, lasts_s: float) -> Polled:
-    """Have processes read full lists, again and again, each its own share of them."""
+    """Measure how fast processes read full lists repeatedly, each its own part."""
     rings = np.zeros((POLLED_LISTS, POLLED_BATCHES), batch(size))
     rings["tail"] = [tail(size, number) for number in range(1, POLLED_BATCHES + 1)]
     fork = multiprocessing.get_context("fork")
@@ -169,7 +168,7 @@ def poll(size: int, readers: int, lasts_s: float) -> Polled:
     for number in range(readers):
         mine, theirs = fork.Pipe(duplex=False)
         job = rings[number::readers], lasts_s, theirs
-        process = fork.Process(target=_poll, args=job, daemon=True)  # it ends with this one
+        process = fork.Process(target=_poll, args=job, daemon=True)  # ends with this process
         with uninterrupted():
             process.start()
         ends.append((process, mine))
@@ -179,40 +178,42 @@ def poll(size: int, readers: int, lasts_s: float) -> Polled:
     return Polled(size, readers, rate)
 
 
-def _poll(rings: NDArray[np.void], lasts_s: float, told: Connection) -> None:
-    """In a process of its own: tells entries a second, of a while."""
+def _poll(rings: NDArray[np.void], lasts_s: float, connection: Connection) -> None:
+    """Read lists in a process of its own, and send the rate in entries/s."""
     for number in STOPPING:
-        signal.signal(number, signal.SIG_DFL)  # Ctrl-C goes to all: no traceback of each
+        signal.signal(
+            number, signal.SIG_DFL
+        )  # Ctrl-C reaches all processes: avoid a traceback from each
     entries, start = 0, time.perf_counter()
     while time.perf_counter() < start + lasts_s:
         for ring in rings:
             entries += len(Reader(ring, FIRST).pull())
-    told.send(entries / (time.perf_counter() - start))
+    connection.send(entries / (time.perf_counter() - start))
 
 
-def sample_of(found: Found) -> dict[str, object]:
-    """A row for each case."""
+def make_sample(found: Found) -> dict[str, object]:
+    """Return a row of samples.csv for a case."""
     return {
         "panel": "writes", "batch": found.size, "lists": found.lists, "reports": found.reports,
-        "requests": found.written, "requests_asked_for": found.asked, "laps": found.laps,
+        "requests": found.written, "requests_after_flush": found.asked, "laps": found.laps,
         "readers": "", "entries_per_s": "",
     }  # fmt: skip
 
 
 def polled_sample(polled: Polled) -> dict[str, object]:
-    """A row for each number of readers."""
+    """Return a row of samples.csv for a number of readers."""
     return {
         "panel": "polling", "batch": polled.size, "lists": POLLED_LISTS, "reports": "",
-        "requests": "", "requests_asked_for": "", "laps": "", "readers": polled.readers,
+        "requests": "", "requests_after_flush": "", "laps": "", "readers": polled.readers,
         "entries_per_s": round(polled.entries_per_s),
     }  # fmt: skip
 
 
 def draw(found: Sequence[Found], polled: Sequence[Polled]) -> Figure:
-    """Writes a report, by size of a batch and number of lists; and how fast readers are."""
+    """Draw writes per report by batch size and number of lists, and the rate of readers."""
     figure, (left, right) = plots.figure(2)
     sizes = np.array(BATCHES)
-    left.plot(sizes, 1 / sizes, "k-", marker="", label="1 / B")
+    left.plot(sizes, 1 / sizes, "k-", marker="", label="theory: 1 / B")
     for lists, size in zip(sorted({each.lists for each in found}), (7, 5, 3), strict=False):
         those = [each for each in found if each.lists == lists]
         left.plot([each.size for each in those], [each.written / each.reports for each in those],
@@ -220,29 +221,29 @@ def draw(found: Sequence[Found], polled: Sequence[Polled]) -> Figure:
     left.set_xscale("log", base=2)
     left.set_yscale("log", base=2)
     left.set_xticks(sizes, sizes)
-    left.set(xlabel="Entries of a batch, B", ylabel="Memory writes a report")
+    left.set(xlabel="Entries per batch, B", ylabel="Memory writes per report")
     plots.legend(left, 2)
     draw_polling(right, polled)
     return figure
 
 
 def draw_polling(axes: Axes, polled: Sequence[Polled]) -> None:
-    """By readers."""
+    """Draw the read rate by number of readers."""
     for size in sorted({each.size for each in polled}):
         those = [each for each in polled if each.size == size]
         axes.plot([each.readers for each in those], [each.entries_per_s / 1e6 for each in those],
                   label=f"B = {size}")  # fmt: skip
-    axes.set(xlabel="Processes that read", ylabel="Entries a second (millions)", ylim=(0, None))
+    axes.set(xlabel="Reader processes", ylabel="Read rate (million entries/s)", ylim=(0, None))
     axes.set_xticks(READERS, [*map(str, READERS)])
     plots.legend(axes, 2)
 
 
 def caption(options: argparse.Namespace) -> str:
-    """What the figure shows."""
+    """Return the caption of the figure."""
     return (
-        f"{options.reports:,} reports of a host, each appended to one of the lists by chance, "
-        f"{plots.runs(1, options.time)}. (a) Requests that the collector carried out, of full "
-        f"batches. (b) Entries that processes read of {POLLED_LISTS} lists of {POLLED_BATCHES:,} "
+        f"{options.reports:,} reports of a host, each appended to a random list, "
+        f"{plots.runs(1, options.time)}. (a) Requests that the collector executed, for full "
+        f"batches. (b) Rate at which processes read {POLLED_LISTS} lists of {POLLED_BATCHES:,} "
         "full batches, on the machine of this run."
     )
 

@@ -1,15 +1,17 @@
-"""Key-Increment: how far above the truth are counters that switches add to, and is theory right?
+"""DTA Key-Increment: how large are the errors of counters in memory, and does theory predict them?
 
-A host reports counts of flows, of which the n-th has 1 / n of the first one's; a translator adds
-each to a counter in N rows, by FETCH ADD. An estimate is the least of a key's counters: flows that
-share all of them make it too large. The translator's memory must be that of a model in numpy,
-counter by counter, and no estimate below the truth. Theory bounds errors (Cormode and Muthukrishnan
-2005), and for keys that were never counted it has their whole distribution: that of many sets of
-counters is held against it, all points in one test.
+A host reports counts of flows, of which flow n has 1 / n of the count of the first one. A
+translator adds each count to a counter in each of N rows with RDMA FETCH ADD. An estimate is the
+min of a key's counters: it is too large if other flows share all of them. The translator's memory
+must equal that of a numpy model, counter by counter, and no estimate may be below ground truth.
+Theory bounds errors (Cormode and Muthukrishnan 2005), and gives their whole distribution for keys
+that were never counted: that of many sets of counters is compared with it, all points in one test.
 
-Claim: No estimate is below the truth, none too often above the bound, and errors are as theory has.
+Claim: No estimate is below ground truth, not too many exceed the bound, and errors have the
+distribution of theory.
 
-Published: Cormode and Muthukrishnan (2005): above eps N with a probability of delta, at most.
+Published: Cormode and Muthukrishnan (2005): an estimate exceeds the true value by more than eps N
+with probability at most delta.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -43,19 +45,19 @@ from telemark.session.run import Run
 from telemark.sweep.runs import sweep
 
 ROWS = (1, 2, 4, 8)
-SLOTS = (64, 128, 256, 512)  # in a row
-SHOWN = 64  # of them, whose distribution is drawn
-LEVELS = (0, 0.005, 0.01, 0.02, 0.04, 0.08)  # errors, as parts of all that was counted
+SLOTS = (64, 128, 256, 512)  # per row
+SHOWN = 64  # slots per row of the drawn distribution
+LEVELS = (0, 0.005, 0.01, 0.02, 0.04, 0.08)  # errors, normalized to the sum of all counts
 FLOWS, LARGEST = 300, 600
-ABSENT = 2000  # keys that were never counted, of each set
-SEEN = 30  # counters with such an error that are expected at least: else chance is not normal
+ABSENT = 2000  # keys that were never counted, per set
+SEEN = 30  # min expected number of counters with such an error, for a normal approximation
 FILE = "counters"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sets", type=cli.positive_int, metavar="N",
-        help="of counters, by which theory is judged (default: 300)",
+        help="sets of counters for the test of theory (default: 300)",
     )  # fmt: skip
     cli.add_rate_option(parser, 2000, "reports")
     cli.add_program_option(parser, PROGRAM)
@@ -66,10 +68,10 @@ class Point(NamedTuple):
 
     rows: int
     slots: int
-    above: float  # the part of all that was counted
-    measured: float  # estimates that are above it
+    above: float  # normalized to the sum of all counts
+    measured: float  # fraction of estimates above it
     expected: float
-    chance: float  # that theory gives what is so far out
+    chance: float  # p-value
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
@@ -90,7 +92,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         samples=[point._asdict() for point in points],
         checks=[
             *(check for of_rows in exact for check in of_rows),
-            Check("estimates above the bound, of what theory allows, at most", max(too_far), 0, 1),
+            Check("estimates above the bound (normalized to theory)", max(too_far), 0, 1),
             agreement_check("errors", [point.chance for point in points]),
         ],
         metrics={"flows": FLOWS, "counted": int(sizes.sum())},
@@ -100,14 +102,14 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 def random_keys(count: int, rng: np.random.Generator) -> Words:
-    """(count, 4)."""
+    """Return random keys, (count, 4)."""
     return rng.integers(1 << 32, size=(count, 4), dtype=np.uint32)
 
 
 async def translated(
     rows: int, keys: Words, sizes: NDArray[np.int64], options: argparse.Namespace, run: Run
 ) -> list[Check]:
-    """That what the P4 translator counted, each flow in two reports, is what the model has."""
+    """Check that the P4 translator's counters equal the model's, with two reports per flow."""
     name = f"rows-{rows}"
     addends = sizes.astype(np.uint64)
     halves = np.stack([addends // np.uint64(2), addends - addends // np.uint64(2)])
@@ -125,8 +127,8 @@ async def translated(
         below = int((Counters(region.records, rows).estimate(keys, rows) < addends).sum())
     (run.folder / FILE).unlink()
     return [
-        Check(f"{name}: counters that are not the model's", wrong, 0),
-        Check(f"{name}: estimates below the truth", below, 0),
+        Check(f"{name}: counters that differ from the model", wrong, 0),
+        Check(f"{name}: estimates below ground truth", below, 0),
         *checks(name, running.net, 2 * len(sizes) * rows),
     ]
 
@@ -134,10 +136,10 @@ async def translated(
 def modelled(
     rows: int, slots: int, sizes: NDArray[np.int64], sets: int, rng: np.random.Generator
 ) -> tuple[list[Point], float]:
-    """Errors over sets of counters; how often flows' exceed the bound, of what is allowed."""
+    """Return errors over sets of counters, and the rate of exceeded bounds relative to theory."""
     total = int(sizes.sum())
     levels = [int(level * total) for level in LEVELS]
-    bound, most = error_bound(rows, slots, total)
+    bound, limit = error_bound(rows, slots, total)
     above = np.empty((sets, len(levels)))
     too_far = []
     for number in range(sets):
@@ -154,11 +156,11 @@ def modelled(
         for part, each, theory in zip(LEVELS, above.T, expected, strict=True)
         if min(theory, 1 - theory) * sets * slots > SEEN
     ]
-    return points, float(np.mean(too_far)) / most
+    return points, float(np.mean(too_far)) / limit
 
 
 def draw(points: Sequence[Point], sizes: NDArray[np.int64]) -> Figure:
-    """How likely an error is, by its size; and how errors become less with more counters."""
+    """Draw the distribution of errors, and errors by number of counters."""
     figure, (left, right) = plots.figure(2)
     total = int(sizes.sum())
     for number, rows in enumerate(ROWS):
@@ -169,17 +171,17 @@ def draw(points: Sequence[Point], sizes: NDArray[np.int64]) -> Figure:
         left.plot([p.above for p in shown], [p.measured for p in shown], linestyle="",
                   color=colour, marker=marker, label=f"N = {rows}")  # fmt: skip
         draw_widths(right, [p for p in points if (p.rows, p.above) == (rows, LEVELS[2])], number)
-    for axes, label in ((left, "Error / all that was counted"), (right, "Counters in a row")):
+    for axes, label in ((left, "Error (normalized to sum of counts)"), (right, "Counters per row")):
         axes.set_yscale("log", nonpositive="mask")
         axes.set(xlabel=label, ylim=(1e-5, 1.5))
-    left.set_ylabel("Estimates with a larger error")
-    right.set_ylabel(f"Errors above {LEVELS[2]:.0%} of all")
+    left.set_ylabel("Fraction with larger error (CCDF)")
+    right.set_ylabel(f"Fraction with error above {LEVELS[2]:.0%}")
     plots.legend(left, 4)
     return figure
 
 
 def draw_widths(axes: Axes, points: Sequence[Point], number: int) -> None:
-    """One level of error, by the width of the rows."""
+    """Draw one level of error by row width."""
     widths = [p.slots for p in points]
     colour = plots.COLOURS[number]
     axes.plot(widths, [p.expected for p in points], "-", color=colour, marker="")
@@ -189,12 +191,12 @@ def draw_widths(axes: Axes, points: Sequence[Point], number: int) -> None:
 
 
 def caption(options: argparse.Namespace, total: int) -> str:
-    """What the figure shows."""
+    """Return the caption of the figure."""
     return (
-        f"Estimates of keys that were never counted, in {options.sets} sets of counters with "
-        f"{FLOWS} flows and {total:,} counts; lines: theory. The counters that a P4 translator "
-        f"added to are those of the model, {plots.runs(1, options.time)}. (a) Errors, with N rows "
-        f"of {SHOWN} counters. (b) One error, by the counters in a row."
+        f"Errors of estimates for keys that were never counted, in {options.sets} sets of counters "
+        f"with {FLOWS} flows and {total:,} counts; lines: theory. The counters of a P4 translator "
+        f"equal those of the model, {plots.runs(1, options.time)}. (a) Distribution of errors, "
+        f"with N rows of {SHOWN} counters. (b) One level of error, by counters per row."
     )
 
 

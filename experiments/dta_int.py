@@ -1,17 +1,17 @@
-"""Paths by INT into memory: does a query find the path of each flow, and for how many bytes a flow?
+"""INT paths in DTA memory: how often does a query find a flow's path, by bytes per flow?
 
-Flows cross a fat tree. Each switch writes its number into their packets (INT-MD); the switch at the
-edge takes that off, and tells the path of a flow that is new: by Key-Write, and hop by hop by
-postcards. A translator writes both into a collector's memory, N copies each, over whatever lies
-there: the more flows share it, the likelier is a path gone. Truth are captures of what came to each
-switch. Memory must be, byte by byte, that of a model in numpy that is told the true paths; of a
-larger model as many flows are asked for as a curve needs. All points are held against theory in one
+Flows cross a fat tree. Each switch writes its id into their packets (INT-MD). The switch at the
+edge removes INT, and reports the path of a new flow: by Key-Write, and hop by hop by postcards. A
+translator writes N copies of both into a collector's memory, over existing data: the more flows
+share the memory, the more paths are overwritten. Ground truth are captures of the arrivals at each
+switch. Memory must equal, byte by byte, that of a numpy model given the true paths. Queries to a
+larger model give as many samples as the curves need. All points are compared with theory in one
 test.
 
-Claim: Of each flow the true path is in memory or nothing is, as often as theory has it.
+Claim: A query returns the true path or nothing, as often as theory predicts.
 
-Published: DART (HotNets 2021), abstract: 99.9 % of queries for the paths of flows in a fat tree
-find them, with 300 bytes of memory a flow.
+Published: DART (HotNets 2021), abstract: 99.9 % of queries for the paths of flows in a fat tree are
+answered, with 300 bytes of memory per flow.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -42,7 +42,7 @@ from collectors.dta.theory import mean_success
 from collectors.roce.region import Region
 from controllers.roce.running import require_minip4
 from experiments.shared.dta import fabric
-from experiments.shared.dta.fabric import SINK_PROGRAM, Told, tracing
+from experiments.shared.dta.fabric import SINK_PROGRAM, ArrivedReports, tracing
 from telemark.errors import TestbedError
 from telemark.results import plots
 from telemark.results.goodness_of_fit import agreement_check, binomial_p_value
@@ -52,29 +52,33 @@ from telemark.session.run import Run
 from telemark.sweep.runs import sweep
 
 COPIES = (1, 2, 4, 8)
-BYTES = (1200, 600, 300, 200, 150, 100, 64, 32)  # of memory a flow
+BYTES = (1200, 600, 300, 200, 150, 100, 64, 32)  # of memory per flow
 SLOTS = tuple(1 << power for power in range(8, 16))
-SLOT_BYTES = 32  # both of a checksum and seven words, and of a chunk of postcards
-PACKETS = 2  # of a flow
-DART = (300, 0.999, 24)  # bytes a flow, answered; a slot of five switches and a checksum
-LEAST = 1e-5  # share, in the figure
+SLOT_BYTES = 32  # a checksum and seven words, or a chunk of postcards
+PACKETS = 2  # per flow
+DART = (
+    300,
+    0.999,
+    24,
+)  # bytes per flow, success rate, bytes of a slot with five switches and a checksum
+FLOOR = 1e-5  # smallest value in the figure
 PODS, REAL_PODS = 4, 2  # of the fat tree
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--slots", type=cli.power_of_two, metavar="N",
-        help="of each of the collector's stores, a power of two (default: 4096; with --quick and "
-             "in real time 512)",
+        help="slots of each store of the collector, a power of two (default: 4096; 512 with "
+             "--quick and in real time)",
     )  # fmt: skip
     cli.add_rate_option(parser, 500, "first packets of flows")
     cli.add_program_option(parser, SINK_PROGRAM)
 
 
 class Point(NamedTuple):
-    """Queries for all flows so far."""
+    """Results of queries for all flows so far."""
 
-    by: str  # key-write, postcards or model
+    source: str  # key-write, postcards or model
     copies: int
     bytes_per_flow: float
     queries: int
@@ -83,7 +87,7 @@ class Point(NamedTuple):
 
     @property
     def expected(self) -> float:
-        """The share of flows whose path is there, by theory."""
+        """Fraction of flows whose path is in memory, by theory."""
         return float(mean_success(SLOT_BYTES / self.bytes_per_flow, self.copies))
 
     @property
@@ -92,9 +96,9 @@ class Point(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """Of a path: reports that the translator takes, and writes to memory that it asks for."""
+    """Cost per path: reports to the translator, and memory writes that it requests."""
 
-    by: str
+    source: str
     copies: int
     reports: float
     writes: float
@@ -107,8 +111,8 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     options.slots = options.slots or (512 if options.quick or is_real else 4096)
     if options.slots not in SLOTS:
         raise TestbedError(
-            f"--slots {options.slots}: expected {SLOTS[0]} to {SLOTS[-1]}, since as many flows are "
-            "sent, each from a port of its own"
+            f"--slots {options.slots}: expected {SLOTS[0]} to {SLOTS[-1]}, because each of as many "
+            "flows needs its own port"
         )
     some = COPIES[1:3] if options.quick else COPIES
     rng = np.random.default_rng(run.seed)
@@ -116,8 +120,8 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     costs: list[Cost] = []
     exact: list[Check] = []
     few = some[:1] if options.quick and is_real else some
-    users, most = fabric.users(options.pods), flows_by_memory(options.slots)[-1]
-    settings = [(copies, fabric.flows(users, most, rng), options) for copies in few]
+    users, limit = fabric.users(options.pods), flows_by_memory(options.slots)[-1]
+    settings = [(copies, fabric.flows(users, limit, rng), options) for copies in few]
     for measured, cost, held in await sweep(traced, settings, run):
         points += measured
         costs += cost
@@ -127,7 +131,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     return Report(
         samples=[{**point._asdict(), "expected": round(point.expected, 6)} for point in points],
         checks=[*exact, agreement_check("paths found", [point.chance for point in points])],
-        metrics=metrics_of(points),
+        metrics=make_metrics(points),
         figure=draw(points, costs),
         caption=caption(options),
         tables=[cost_table(costs)],
@@ -137,7 +141,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 async def traced(
     copies: int, keys: Words, options: argparse.Namespace, run: Run
 ) -> tuple[list[Point], list[Cost], list[Check]]:
-    """Flows over the fat tree, and after each part of them a query for all so far."""
+    """Send flows over the fat tree, and query all flows so far after each part of them."""
     name = f"copies-{copies}"
     parts = flows_by_memory(options.slots)
     answers = []
@@ -153,25 +157,35 @@ async def traced(
         memory = [region.bytes.copy() for region in written]
     for file in kinds:
         (run.folder / file).unlink()
-    truth, told = fabric.true_paths(scene, keys), fabric.told(scene, keys)
+    truth, reports = fabric.true_paths(scene, keys), fabric.arrived_reports(scene, keys)
     points = [
-        Point(by, copies, options.slots * SLOT_BYTES / end, end, *judged(found, truth[:end]))
+        Point(
+            source,
+            copies,
+            options.slots * SLOT_BYTES / end,
+            end,
+            *count_answers(found, truth[:end]),
+        )
         for end, *both in answers
-        for by, found in zip(("key-write", "postcards"), both, strict=True)
+        for source, found in zip(("key-write", "postcards"), both, strict=True)
     ]
     lengths = (truth >= 0).sum(axis=1)
     costs = [
-        Cost("key-write", copies, len(told.by_key_write) / len(keys), writes[0] / len(keys)),
-        Cost("postcards", copies, told.postcards / len(keys), writes[1] / len(keys)),
+        Cost("key-write", copies, len(reports.by_key_write) / len(keys), writes[0] / len(keys)),
+        Cost("postcards", copies, reports.postcards / len(keys), writes[1] / len(keys)),
     ]
     lost = {
-        "flows whose paths do not have 1, 3 or 5 switches": (~np.isin(lengths, (1, 3, 5))).sum(),
-        "bytes of memory that are not the model's": differing(memory, keys, truth, told, copies),
+        "flows with a path length other than 1, 3 or 5 switches": (
+            ~np.isin(lengths, (1, 3, 5))
+        ).sum(),
+        "bytes of memory that differ from the model": differing(
+            memory, keys, truth, reports, copies
+        ),
         "wrong answers": sum(point.wrong for point in points),
     }
     counts = {
-        "paths told by Key-Write": (len(told.by_key_write), len(keys)),
-        "paths told by postcards": (told.postcards, int(lengths.sum())),
+        "paths reported by Key-Write": (len(reports.by_key_write), len(keys)),
+        "hops reported by postcards": (reports.postcards, int(lengths.sum())),
         "writes of paths": (writes[0], copies * len(keys)),
         "writes of postcards": (writes[1], copies * len(keys)),
         **{what: (int(count), 0) for what, count in lost.items()},
@@ -181,45 +195,45 @@ async def traced(
 
 
 def flows_by_memory(count: int) -> list[int]:
-    """How many flows share `count` slots when each has so many BYTES."""
+    """Return how many flows share `count` slots, for each of BYTES."""
     return [count * SLOT_BYTES // size for size in BYTES]
 
 
 def asked(
     regions: Sequence[Region], keys: Words, copies: int, switches: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The paths that are found of flows, (n, 5) each: in the store of paths, and of postcards.
+    """Query the paths of flows, (n, 5), in the stores of Key-Write and of postcards.
 
     -1 behind a path's end, and where nothing is found.
     """
     by_key_write, by_postcards = (region.records for region in regions)
     answers = Store(by_key_write).query(keys, copies)
     path = decode(answers.data)
-    told = np.where(answers.found[:, np.newaxis], path.nodes, -1)
+    reports = np.where(answers.found[:, np.newaxis], path.nodes, -1)
     found = Postcards(by_postcards, range(1, switches + 1), copies).query(keys)
-    return told[:, :HOPS], np.where(found.is_known, found.values.astype(np.int64), -1)
+    return reports[:, :HOPS], np.where(found.is_known, found.values.astype(np.int64), -1)
 
 
-def judged(found: NDArray[np.int64], truth: NDArray[np.int64]) -> tuple[int, int]:
-    """How many paths (n, 5) were answered, rightly and wrongly."""
+def count_answers(found: NDArray[np.int64], truth: NDArray[np.int64]) -> tuple[int, int]:
+    """Count right and wrong answers for paths (n, 5)."""
     is_answered = (found >= 0).any(axis=1)
     is_right = (found == truth).all(axis=1)
     return int(is_right.sum()), int((is_answered & ~is_right).sum())
 
 
 def differing(
-    memory: Sequence[NDArray[np.uint8]], keys: Words, truth: NDArray[np.int64], told: Told,
-    copies: int,
+    memory: Sequence[NDArray[np.uint8]], keys: Words, truth: NDArray[np.int64],
+    reports: ArrivedReports, copies: int,
 ) -> int:  # fmt: skip
-    """Bytes of the two stores that are not as the true paths make them, told in this order."""
+    """Count bytes of both stores that differ from those of the true paths in report order."""
     paths = [path[path >= 0] for path in truth]
     by_key_write = Region(slot(WORDS), len(memory[0]) // SLOT_BYTES)
     data = np.stack([encode(path) for path in paths])
-    order = told.by_key_write
+    order = reports.by_key_write
     Store(by_key_write.records).write(keys[order], data[order], copies)
     by_postcards = Region(CHUNK, len(memory[1]) // SLOT_BYTES)
     codes = np.where(truth < 0, BLANK, value_codes_of(truth)) ^ hop_checksums(keys).T
-    order = told.by_postcards
+    order = reports.by_postcards
     places = slots(keys[order], copies, len(by_postcards.records)).T.reshape(-1)
     by_postcards.records["hops"][places] = np.repeat(codes[order], copies, axis=0)
     models = by_key_write.bytes, by_postcards.bytes
@@ -232,7 +246,7 @@ def value_codes_of(nodes: NDArray[np.int64]) -> Words:
 
 
 def modelled(copies: int, count: int, rng: np.random.Generator) -> list[Point]:
-    """What a store of `count` slots answers that is told the paths of as many flows."""
+    """Query a model store of `count` slots with the paths of as many flows."""
     keys = fabric.flows(fabric.users(PODS), count, rng)
     data = np.tile(np.arange(count, dtype=np.uint32)[:, np.newaxis], WORDS)  # each another path
     store, points = Store(Region(slot(WORDS), count).records), []
@@ -246,12 +260,12 @@ def modelled(copies: int, count: int, rng: np.random.Generator) -> list[Point]:
     return points
 
 
-def metrics_of(points: Sequence[Point]) -> dict[str, float]:
+def make_metrics(points: Sequence[Point]) -> dict[str, float]:
     """At what DART published: the model's share of answers, and theory with a slot of DART's."""
     size, _, slot_bytes = DART
     found = {
         f"answered_at_{size}_bytes_{p.copies}_copies": round(p.right / p.queries, 5)
-        for p in points if p.by == "model" and round(p.bytes_per_flow) == size
+        for p in points if p.source == "model" and round(p.bytes_per_flow) == size
     }  # fmt: skip
     theory = float(mean_success(slot_bytes / size, 4))
     return {**found, f"theory_with_{slot_bytes}_bytes_a_slot_4_copies": round(theory, 5)}
@@ -259,57 +273,61 @@ def metrics_of(points: Sequence[Point]) -> dict[str, float]:
 
 def cost_table(costs: Sequence[Cost]) -> Table:
     """A row for each way and number of copies."""
-    rows = [[cost.by, cost.copies, f"{cost.reports:.3f}", f"{cost.writes:.3f}"] for cost in costs]
-    return table("What a path costs", ("told by", "copies", "reports", "writes"), rows)
+    rows = [
+        [cost.source, cost.copies, f"{cost.reports:.3f}", f"{cost.writes:.3f}"] for cost in costs
+    ]
+    return table("Cost per path", ("source", "copies", "reports", "writes"), rows)
 
 
 def draw(points: Sequence[Point], costs: Sequence[Cost]) -> Figure:
-    """Paths that are not found, by memory; reports and writes a path, by copies."""
+    """Draw failed queries by memory, and reports and writes per path by copies."""
     figure, (left, right) = plots.figure(2)
     draw_success(left, points)
-    for number, (by, label) in enumerate((("key-write", "Key-Write"), ("postcards", "postcards"))):
-        found = [cost for cost in costs if cost.by == by]
+    for number, (source, label) in enumerate(
+        (("key-write", "Key-Write"), ("postcards", "postcards"))
+    ):
+        found = [cost for cost in costs if cost.source == source]
         copies, colour = [cost.copies for cost in found], plots.COLOURS[number]
         right.plot(copies, [cost.reports for cost in found], linestyle="", color=colour,
                    marker="o", label=f"reports, {label}")  # fmt: skip
         right.plot(copies, [cost.writes for cost in found], linestyle="", color=colour,
                    marker="+x"[number], label=f"writes, {label}")  # fmt: skip
     right.plot([1, 8], [1, 8], "k-", marker="", linewidth=0.8, label="N")
-    right.set(xlabel="Copies N", ylabel="Of each path", ylim=(0, 8.5))
+    right.set(xlabel="Copies N", ylabel="Number per path", ylim=(0, 8.5))
     plots.legend(right, 2)
     return figure
 
 
 def draw_success(axes: Axes, points: Sequence[Point]) -> None:
-    """Marks of the translator are open, those of the model full; lines are theory."""
+    """Draw failed queries: translator (open markers), model (filled markers), theory (lines)."""
     sizes = np.geomspace(BYTES[-1], BYTES[0], 100)
     for number, copies in enumerate(COPIES):
         colour, marker = plots.COLOURS[number], plots.MARKERS[number]
         missing = 1 - mean_success(SLOT_BYTES / sizes, copies)
         axes.plot(sizes, missing, "-", color=colour, marker="", label=f"N = {copies}")
-        for is_model in sorted({p.by == "model" for p in points if p.copies == copies})[::-1]:
-            found = [p for p in points if p.copies == copies and (p.by == "model") == is_model]
-            shares = [max(1 - p.right / p.queries, LEAST) for p in found]
+        for is_model in sorted({p.source == "model" for p in points if p.copies == copies})[::-1]:
+            found = [p for p in points if p.copies == copies and (p.source == "model") == is_model]
+            shares = [max(1 - p.right / p.queries, FLOOR) for p in found]
             axes.plot([p.bytes_per_flow for p in found], shares, linestyle="", color=colour,
                       marker=marker, fillstyle="full" if is_model else "none",
                       clip_on=False)  # fmt: skip
     size, answered, slot_bytes = DART
     missing = 1 - mean_success(slot_bytes / sizes, 4)
     axes.plot(sizes, missing, "k:", marker="", label=f"N = 4, slots of {slot_bytes} bytes")
-    axes.plot([size], [1 - answered], "k*", markersize=9, label="DART, published")
-    axes.set(xscale="log", yscale="log", ylim=(LEAST, 1))
-    axes.set(xlabel="Memory (bytes a flow)", ylabel="Paths that are not found (share)")
+    axes.plot([size], [1 - answered], "k*", markersize=9, label="published (DART)")
+    axes.set(xscale="log", yscale="log", ylim=(FLOOR, 1))
+    axes.set(xlabel="Memory per flow (bytes)", ylabel="Failed queries (ratio)")
     plots.legend(axes, 2)
 
 
 def caption(options: argparse.Namespace) -> str:
-    """What the figure shows."""
+    """Return the caption of the figure."""
     return (
-        f"Paths of flows over {options.pods} pods of a fat tree of four, in stores of "
-        f"{options.slots:,} slots of {SLOT_BYTES} bytes that a P4 translator wrote to (open "
-        f"marks), and in a larger model (full ones), with N copies; {plots.runs(1, options.time)}. "
-        "(a) Queries that find no path; lines: theory. A mark at the border: all were found. (b) "
-        "What a path costs: reports of a sink, and writes to memory."
+        f"Paths of flows over {options.pods} of four pods of a fat tree, in stores of "
+        f"{options.slots:,} slots of {SLOT_BYTES} bytes written by a P4 translator (open "
+        f"markers), and in a larger model (filled), with N copies; {plots.runs(1, options.time)}. "
+        "(a) Queries that find no path; lines: theory; a marker at the border: all were found. "
+        "(b) Reports of a sink and memory writes per path."
     )
 
 

@@ -1,14 +1,14 @@
-"""Key-Write: are keys found again as often, and answered wrongly as rarely, as theory says?
+"""DTA Key-Write: do the success rate and the error rate of queries agree with theory?
 
-A host reports values of random keys; a translator writes each to N slots of a collector's memory
-by RDMA, over whatever is there. The more was written since, the likelier is a value gone: of few
-keys many copies are best, of many few. With few bits of checksum an answer may be another key's.
-The translator's memory must be that of a model in numpy, byte by byte; the model then takes more
-reports than packets could be, and all points are held against theory in one test.
+A host reports values of random keys. A translator writes each to N slots of a collector's memory by
+RDMA, over existing data. Later writes overwrite earlier values: at low load many copies are best,
+at high load few. With a short checksum, an answer may be the value of another key. The translator's
+memory must equal that of a numpy model, byte by byte. The model then handles more reports than
+packets could carry, and all points are compared with theory in one test.
 
-Claim: The translator's memory is the model's, and success and wrong answers are as theory has them.
+Claim: The translator's memory equals the model's, and success and error rates agree with theory.
 
-Published: DART (HotNets 2021), abstract: 99.9 % of queries are answered, with 300 bytes a flow.
+Published: DART (HotNets 2021), abstract: 99.9 % of queries are answered, with 300 bytes per flow.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -51,27 +51,27 @@ from telemark.sweep.runs import sweep
 COPIES = (1, 2, 3, 4, 8)
 LOADS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0)
 BITS = range(8, 17)
-WHOLE = 31  # bits of checksum where wrong answers are not the question
-AGES = 10  # parts of a full store, by age
-TWO = 2  # copies where the width of the checksum is the question
+WHOLE = 31  # bits of checksum, for measurements of success
+AGES = 10  # age intervals of a full store
+TWO = 2  # copies, for measurements by checksum width
 FILE = "store"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--slots", type=power_of_two, metavar="N",
-        help="of the translator's store, a power of two (default: 16384; in real time 2048)",
+        help="slots of the translator's store, a power of two (default: 16384; 2048 in real time)",
     )  # fmt: skip
     parser.add_argument(
         "--model-slots", type=power_of_two, metavar="N",
-        help="of the model's stores, a power of two (default: 1048576)",
+        help="slots of the model's stores, a power of two (default: 1048576)",
     )  # fmt: skip
     cli.add_rate_option(parser, 5000, "reports")
     cli.add_program_option(parser, PROGRAM)
 
 
 def power_of_two(text: str) -> int:
-    """2^8 to 2^24."""
+    """Parse a power of two from 2^8 to 2^24."""
     number = cli.positive_int(text)
     if number.bit_count() != 1 or not 8 <= number.bit_length() - 1 <= 24:
         raise argparse.ArgumentTypeError(f"{text}: expected a power of two from 256 to 16777216")
@@ -80,15 +80,15 @@ def power_of_two(text: str) -> int:
 
 @dataclass(frozen=True)
 class Point:
-    """Answers to queries, and what theory expects of one."""
+    """Counted and expected answers to queries."""
 
     panel: str
-    by: str  # translator or model
+    source: str  # translator or model
     copies: int
     policy: str
     bits: int
-    x: float  # load, age or bits
-    what: str  # right, wrong
+    parameter: float  # load, age or bits
+    metric: str  # right, wrong
     queries: int
     count: int
     expected: float
@@ -125,7 +125,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 async def translated(
     copies: int, keys: Words, data: Words, options: argparse.Namespace, run: Run
 ) -> tuple[list[Point], list[Check]]:
-    """What the P4 translator's memory answers at each load, and that it is the model's."""
+    """Query the P4 translator's memory at each load, and compare it with the model's."""
     name, report = f"copies-{copies}", KeyWrite(redundancy=copies, data=[0])
     area = Area(slot(1), options.slots, partial(_store, options.slots), file=FILE)
     async with translating(run, name, [area], options.program) as running:
@@ -146,7 +146,7 @@ async def translated(
                                 part.stop, right, float(expected)))  # fmt: skip
             wrong += false
     (run.folder / FILE).unlink()
-    held = Check(f"{name}: bytes of memory that are not the model's, and wrong answers", wrong, 0)
+    held = Check(f"{name}: bytes of memory that differ from the model, and wrong answers", wrong, 0)
     return points, [held, *checks(name, running.net, options.slots * copies)]
 
 
@@ -155,12 +155,12 @@ def _store(slots: int, sessions: range) -> KeyWriteStore:
 
 
 def parts(slots: int) -> list[slice]:
-    """Reports, from each of LOADS to the next."""
+    """Return the reports between consecutive LOADS."""
     return [slice(*pair) for pair in pairwise([0, *(round(load * slots) for load in LOADS)])]
 
 
 def reports(count: int, rng: np.random.Generator) -> tuple[Words, Words]:
-    """Random keys, (n, 4), and values of one word, (n, 1)."""
+    """Return random keys, (n, 4), and values of one word, (n, 1)."""
     words = rng.integers(1 << 32, size=(count, 5), dtype=np.uint32)
     return np.ascontiguousarray(words[:, :4]), np.ascontiguousarray(words[:, 4:])
 
@@ -168,34 +168,37 @@ def reports(count: int, rng: np.random.Generator) -> tuple[Words, Words]:
 def answered(
     store: Store, keys: Words, data: Words, copies: int, policy: Policy = Policy.PLURALITY
 ) -> tuple[int, int]:
-    """How many queries were answered, rightly and wrongly."""
+    """Count right and wrong answers to queries."""
     found, got = store.query(keys, copies, policy)
     is_right = found & (got == data).all(axis=1)
     return int(is_right.sum()), int((found & ~is_right).sum())
 
 
 def modelled(copies: int, slots: int, rng: np.random.Generator) -> list[Point]:
-    """Success by load, and of a store at load 1 by age."""
+    """Return success rates by load, and by age in a store at load 1."""
     keys, data = reports(slots, rng)
     store = Store(Region(slot(1), slots).records)
-    point = partial(Point, by="model", copies=copies, policy="plurality", bits=WHOLE, what="right")
+    point = partial(
+        Point, source="model", copies=copies, policy="plurality", bits=WHOLE, metric="right"
+    )
     points = []
     for part in parts(slots):
         store.write(keys[part], data[part], copies)
         right, _ = answered(store, keys[: part.stop], data[: part.stop], copies)
-        points.append(point(panel="load", x=part.stop / slots, queries=part.stop, count=right,
-                            expected=float(mean_success(part.stop / slots, copies))))  # fmt: skip
+        points.append(point(panel="load", parameter=part.stop / slots, queries=part.stop,
+                            count=right, expected=float(
+                                mean_success(part.stop / slots, copies))))  # fmt: skip
     edges = np.linspace(0, slots, AGES + 1).astype(int)
     for first, end in pairwise(edges):
         right, _ = answered(store, keys[first:end], data[first:end], copies)
         ages = (slots - np.arange(first, end)) / slots
-        points.append(point(panel="age", x=float(ages.mean()), queries=int(end - first),
+        points.append(point(panel="age", parameter=float(ages.mean()), queries=int(end - first),
                             count=right, expected=float(success(ages, copies).mean())))  # fmt: skip
     return points
 
 
 def checksum_points(slots: int, rng: np.random.Generator) -> list[Point]:
-    """Wrong answers at load 1, of keys that were written and of others, by policy and width."""
+    """Return wrong answers at load 1, for written and other keys, by policy and checksum width."""
     points = []
     for bits in BITS:
         keys, data = reports(slots, rng)
@@ -203,14 +206,16 @@ def checksum_points(slots: int, rng: np.random.Generator) -> list[Point]:
         store = Store(Region(slot(1), slots).records, bits)
         store.write(keys, data, TWO)
         for policy in Policy:
-            point = partial(Point, by="model", copies=TWO, policy=policy.value, bits=bits, x=bits)
+            point = partial(
+                Point, source="model", copies=TWO, policy=policy.value, bits=bits, parameter=bits
+            )
             found = answered(store, keys, data, TWO, policy)
             expected: Outcome = mean_outcome(1.0, TWO, bits, policy, slots)
-            for what, count, chance in zip(("right", "wrong"), found, expected, strict=False):
-                points.append(point(panel="written", what=what, queries=slots, count=count,
+            for metric, count, chance in zip(("right", "wrong"), found, expected, strict=False):
+                points.append(point(panel="written", metric=metric, queries=slots, count=count,
                                     expected=float(chance)))  # fmt: skip
             points.append(point(
-                panel="absent", what="wrong", queries=len(others),
+                panel="absent", metric="wrong", queries=len(others),
                 count=int(store.query(others, TWO, policy).found.sum()),
                 expected=float(outcome_of_absent(1.0, TWO, bits, policy, slots).wrong),
             ))  # fmt: skip
@@ -218,7 +223,7 @@ def checksum_points(slots: int, rng: np.random.Generator) -> list[Point]:
 
 
 def draw(points: Sequence[Point]) -> Figure:
-    """Success by load, the best number of copies shaded; by age; and wrong answers."""
+    """Draw success by load (best number of copies shaded) and by age, and wrong answers."""
     figure, (by_load, by_age, by_bits) = plots.figure(3)
     for number, copies in enumerate(COPIES):
         look: dict[str, Any] = {
@@ -228,12 +233,12 @@ def draw(points: Sequence[Point]) -> Figure:
             found = [p for p in points if (p.panel, p.copies) == (panel, copies)]
             if found:
                 values = [p.count / p.queries for p in found]
-                axes.plot([p.x for p in found], values, label=f"N = {copies}", **look)
-                x = np.linspace(0.01, 1, 100)
-                axes.plot(x, theory(x, copies), "-", color=look["color"], marker="")
+                axes.plot([p.parameter for p in found], values, label=f"N = {copies}", **look)
+                parameter = np.linspace(0.01, 1, 100)
+                axes.plot(parameter, theory(parameter, copies), "-", color=look["color"], marker="")
     shade_best(by_load)
-    by_load.set(xlabel="Load: keys a slot", ylabel="Keys that are found", ylim=(0.3, 1.01))
-    by_age.set(xlabel="Age: keys written since, a slot", ylabel="Keys that are found")
+    by_load.set(xlabel="Load (keys per slot)", ylabel="Query success rate", ylim=(0.3, 1.01))
+    by_age.set(xlabel="Age (later keys per slot)", ylabel="Query success rate")
     plots.legend(by_load, 3)
     plots.legend(by_age, 3)
     draw_wrong(by_bits, points)
@@ -241,7 +246,7 @@ def draw(points: Sequence[Point]) -> Figure:
 
 
 def shade_best(axes: Axes) -> None:
-    """Behind each load the colour of the number of copies with which most keys are found."""
+    """Shade each load in the colour of the best number of copies."""
     loads = np.linspace(0.001, 1, 1000)
     best = np.array([best_copies(load, COPIES, mean_success) for load in loads])
     for number, copies in enumerate(COPIES):
@@ -250,29 +255,33 @@ def shade_best(axes: Axes) -> None:
 
 
 def draw_wrong(axes: Axes, points: Sequence[Point]) -> None:
-    """By bits of checksum."""
+    """Draw wrong answers by bits of checksum."""
     for number, (panel, policy, label) in enumerate(
         (("written", Policy.FIRST, "first match"), ("written", Policy.PLURALITY, "plurality"),
-         ("absent", Policy.FIRST, "never written"))
+         ("absent", Policy.FIRST, "not written"))
     ):  # fmt: skip
-        found = [p for p in points if (p.panel, p.policy, p.what) == (panel, policy.value, "wrong")]
+        found = [
+            p for p in points if (p.panel, p.policy, p.metric) == (panel, policy.value, "wrong")
+        ]
         colour = plots.COLOURS[number]
-        axes.plot([p.x for p in found], [p.count / p.queries for p in found], label=label,
+        axes.plot([p.parameter for p in found], [p.count / p.queries for p in found], label=label,
                   linestyle="", color=colour, marker=plots.MARKERS[number])  # fmt: skip
-        axes.plot([p.x for p in found], [p.expected for p in found], "-", color=colour, marker="")
+        axes.plot(
+            [p.parameter for p in found], [p.expected for p in found], "-", color=colour, marker=""
+        )
     axes.set_yscale("log", nonpositive="mask")
-    axes.set(xlabel="Bits of checksum", ylabel="Queries answered wrongly")
+    axes.set(xlabel="Checksum (bits)", ylabel="Wrong answers (ratio)")
     plots.legend(axes, 2)
 
 
 def caption(options: argparse.Namespace) -> str:
-    """What the figure shows."""
+    """Return the caption of the figure."""
     return (
-        f"Keys that are found again in a store of {options.slots:,} slots that a P4 translator "
-        f"wrote to, and in a model of it with {options.model_slots:,}, "
-        f"{plots.runs(1, options.time)}; lines: theory. (a) By load, with N copies of each; the "
-        "N with which most are found is shaded. (b) At load 1, by age. (c) At load 1, with 2 "
-        "copies: answers that are another key's."
+        f"Query success rate in a store of {options.slots:,} slots written by a P4 translator, "
+        f"and in a model with {options.model_slots:,} slots, "
+        f"{plots.runs(1, options.time)}; lines: theory. (a) By load, with N copies per key; the "
+        "best N is shaded. (b) At load 1, by age. (c) At load 1, with 2 copies: queries answered "
+        "with another key's value."
     )
 
 

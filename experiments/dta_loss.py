@@ -1,17 +1,18 @@
-"""Reports get lost on their way to memory: how many, and what do NACKs and resynchronisation save?
+"""DTA report loss: how many reports are lost, and how many do NACKs and resynchronization save?
 
-A switch reports each packet of a user to a translator, which writes it into a collector's memory by
-RDMA. Both links may lose. Reports have numbers: the translator tells the reporter what is missing,
-and it sends that again, from a ring. Requests have sequence numbers (PSNs), and a reliable
-connection takes nothing until the one comes that it expects: the translator goes on with that. Each
-report has a slot of its own in memory. Which of them are there must be what captures and the links'
-own logs say, report by report.
+A switch reports each user packet to a translator, which writes it into a collector's memory by
+RDMA. Both links may lose packets. Reports have sequence numbers: the translator requests missing
+reports from the reporter, which retransmits them from a ring. RDMA requests have packet sequence
+numbers (PSNs), and a reliable connection accepts only the expected PSN: the translator
+resynchronizes to it. Each report has its own slot in memory. The reports in memory must agree, one
+by one, with captures and link logs.
 
-Claim: A report that is sent again is lost only where it is lost twice, and behind the translator
-just those are that a reliable connection must refuse: what is in memory is known report by report.
+Claim: A retransmitted report is lost only if it is lost twice. Behind the translator, exactly the
+reports are lost that a reliable connection must reject: the content of memory is predicted report
+by report.
 
-Published: Langlet et al. (SIGCOMM 2023): the published translator asks for reports that are
-missing, by numbers of eight bits, and after a NAK of the collector drops the next 100,000.
+Published: Langlet et al. (SIGCOMM 2023): the published translator requests missing reports by
+8-bit sequence numbers, and drops the next 100,000 reports after a NAK of the collector.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -34,7 +35,7 @@ from experiments.shared.dta.lossy_reports import (
     PATIENCE,
     REPORTER_PROGRAM,
     Found,
-    Way,
+    RecoveryMode,
     flows,
     measure,
 )
@@ -47,31 +48,31 @@ from telemark.session.run import Run
 from telemark.sweep.runs import sweep
 
 PROBABILITIES, REAL_PROBABILITIES = (0.001, 0.003, 0.01, 0.03, 0.1), (0.01, 0.1)
-MOST_LOSS = 0.5
-LEAST = 5e-7  # share, in the figure
-AFTER = 600  # reports when nothing is lost any more: by them all that was is known
+MAX_LOSS = 0.5
+FLOOR = 5e-7  # smallest value in the figure
+AFTER = 600  # reports after the end of losses, which reveal all earlier losses
 REAL_PPS, VIRTUAL_PPS = 2000, 10_000
 
-WAYS = {
-    "not sent again": Way(loses_reports=True, retransmittable=False),
-    "sent again": Way(loses_reports=True),
-    "UC": Way(loses_writes=True, transport=Transport.UC),
-    "resync": Way(loses_writes=True),
-    "no resync": Way(loses_writes=True, listens=False),
-    "both links": Way(loses_reports=True, loses_writes=True),
+MODES = {
+    "not sent again": RecoveryMode(loses_reports=True, retransmittable=False),
+    "sent again": RecoveryMode(loses_reports=True),
+    "UC": RecoveryMode(loses_writes=True, transport=Transport.UC),
+    "resync": RecoveryMode(loses_writes=True),
+    "no resync": RecoveryMode(loses_writes=True, listens=False),
+    "both links": RecoveryMode(loses_reports=True, loses_writes=True),
 }
-"""The first two lose reports on the way to the translator, the next three requests behind it."""
+"""The first two lose reports before the translator, the next three lose requests behind it."""
 REAL_QUICK = ("sent again", "resync", "both links")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--loss", type=cli.probability, nargs="+", metavar="P",
-        help="with which chance links lose a frame (default: 0.001 to 0.1; in real time from 0.01)",
+        help="loss probabilities of links (default: 0.001 to 0.1; from 0.01 in real time)",
     )  # fmt: skip
     parser.add_argument(
         "--reports", type=cli.positive_int, metavar="N",
-        help="reports while links lose (default: 10000; in real time 2000)",
+        help="reports sent while links lose packets (default: 10000; 2000 in real time)",
     )  # fmt: skip
     cli.add_program_option(parser, REPORTER_PROGRAM)
 
@@ -81,22 +82,22 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     is_virtual, is_full = options.time == "virtual", not options.quick
     usual = PROBABILITIES if is_virtual and is_full else REAL_PROBABILITIES
     options.loss = options.loss or [*usual] if is_virtual or is_full else [usual[-1]]
-    if max(options.loss) > MOST_LOSS:
+    if max(options.loss) > MAX_LOSS:
         raise TestbedError(
-            f"--loss {max(options.loss):g}: expected {MOST_LOSS} at most, or what is missing is "
-            "known only when links lose no more"
+            f"--loss {max(options.loss):g}: expected at most {MAX_LOSS}; with more, missing "
+            "reports are detected only after the end of losses"
         )
     options.reports = options.reports or (10_000 if is_virtual else 2000) // (1 if is_full else 5)
-    ways = [*WAYS] if is_virtual or is_full else REAL_QUICK
+    modes = [*MODES] if is_virtual or is_full else REAL_QUICK
     keys = flows(options.reports + AFTER, options.seed)
     rate_pps = VIRTUAL_PPS if is_virtual else REAL_PPS
-    cases = [*product(ways, options.loss)]
+    cases = [*product(modes, options.loss)]
     settings = [(case, keys, rate_pps, options) for case in cases]
     found = dict(zip(cases, await sweep(measured, settings, run), strict=True))
     return Report(
-        samples=[sample_of(name, each) for (name, _), each in found.items()],
+        samples=[make_sample(name, each) for (name, _), each in found.items()],
         checks=[
-            *(check for (name, _), each in found.items() for check in checks_of(name, each)),
+            *(check for (name, _), each in found.items() for check in make_checks(name, each)),
             agreement_check("reports lost", chances(found)),
         ],
         figure=draw(found, rate_pps),
@@ -108,34 +109,34 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 async def measured(
     case: tuple[str, float], keys: Words, rate_pps: float, options: argparse.Namespace, run: Run
 ) -> Found:
-    """One way, over links that lose so many."""
+    """Run one recovery mode at one loss probability."""
     name, loss = case
     return await measure(
-        run, f"{name}-{loss:g}".replace(" ", "-"), WAYS[name], probability=loss,
+        run, f"{name}-{loss:g}".replace(" ", "-"), MODES[name], probability=loss,
         lossy=options.reports, keys=keys, rate_pps=rate_pps, program=options.program,
     )  # fmt: skip
 
 
-def checks_of(name: str, found: Found) -> list[Check]:
-    """What became of each report, by captures against memory, and by the switches' own counters."""
-    where, way, count = f"{name}, {found.probability:g}", WAYS[name], len(found.came)
-    came = int(np.count_nonzero(found.came))
+def make_checks(name: str, found: Found) -> list[Check]:
+    """Check the fate of each report in memory against captures, and the switches' counters."""
+    where, mode, count = f"{name}, {found.probability:g}", MODES[name], len(found.arrived)
+    arrived = int(np.count_nonzero(found.arrived))
     again = int(found.transmissions.sum()) - count
     checks = {
         "reports sent": (found.reporter["sent"], count),
-        "requests for reports that came": (found.requests, came),
-        "reports whose fate captures tell otherwise": (differ(found.written, found.accepted), 0),
-        "slots with what nobody reported": (found.strange, 0),
-        "reports sent again, by the reporter": (found.reporter["resent"], again),
-        "reports that had left the ring": (found.left, 0),
-        "reports missing, by the translator": (found.missing, count - came),
+        "requests for received reports": (found.requests, arrived),
+        "reports inconsistent with captures": (differ(found.written, found.accepted), 0),
+        "slots with unreported data": (found.strange, 0),
+        "retransmitted reports (reporter's count)": (found.reporter["resent"], again),
+        "reports no longer in the ring": (found.left, 0),
+        "missing reports (translator's count)": (found.missing, count - arrived),
     }
-    if way.transport is Transport.RC and way.listens:
-        unwritten = int(np.count_nonzero(found.came & ~found.written))
-        checks["requests lost, by the translator"] = (found.unwritten, unwritten)
+    if mode.transport is Transport.RC and mode.listens:
+        unwritten = int(np.count_nonzero(found.arrived & ~found.written))
+        checks["lost requests (translator's count)"] = (found.unwritten, unwritten)
     return [
         *(Check(f"{where}: {what}", *values) for what, values in checks.items()),
-        *found.accounting.checks(f"{where}: accounting"),
+        *found.accounting.checks(where),
     ]
 
 
@@ -145,7 +146,7 @@ def differ(some: NDArray[np.bool_], others: NDArray[np.bool_]) -> int:
 
 
 def chances(found: Mapping[tuple[str, float], Found]) -> list[float]:
-    """Of what is lost independently, how likely theory has so many lost: p, or twice in a row."""
+    """Return p-values of independent losses: a report is lost with p, or twice in a row."""
     theory = {"not sent again": 1, "sent again": 2, "UC": 1}
     return [
         binomial_p_value(each.lost, each.lossy, loss ** theory[name])
@@ -154,72 +155,72 @@ def chances(found: Mapping[tuple[str, float], Found]) -> list[float]:
 
 
 def resync_theory(loss: NDArray[np.float64], rate_pps: float) -> NDArray[np.float64]:
-    """The share that resync loses: with a request all that leave until its NAK has come.
+    """Return the loss ratio with resync: a lost request, and all that follow until its NAK arrives.
 
-    That is the next one that gets through, and what leaves while it is on its way. Where the first
-    one with the PSN that the NAK names is lost again, there is no other NAK: then twice as many
-    as it takes to ask.
+    The NAK is sent when the next request arrives, and takes the link delay. If the first request
+    with the PSN of the NAK is lost again, there is no other NAK: then twice the number of requests
+    until a probe is lost.
     """
     with_it = 1 / (1 - loss) + DELAY_US * rate_pps / 1e6 + loss * 2 * PATIENCE
     return loss * (1 + with_it) / (1 + loss * with_it)
 
 
-def sample_of(name: str, found: Found) -> dict[str, object]:
-    """A row for each run."""
+def make_sample(name: str, found: Found) -> dict[str, object]:
+    """Return the results, one row per run."""
     return {
-        "way": name, "loss": found.probability, "reports_while_losing": found.lossy,
-        "sent": len(found.came), "transmissions": int(found.transmissions.sum()),
-        "came": int(np.count_nonzero(found.came)), "requests": found.requests,
+        "recovery": name, "loss": found.probability, "reports_while_losing": found.lossy,
+        "sent": len(found.arrived), "transmissions": int(found.transmissions.sum()),
+        "arrived": int(np.count_nonzero(found.arrived)), "requests": found.requests,
         "written": int(np.count_nonzero(found.written)), "lost": found.lost,
     }  # fmt: skip
 
 
 def summary_table(found: Mapping[tuple[str, float], Found]) -> Table:
-    """A row for each run."""
-    rows = [[*sample_of(name, each).values()] for (name, _), each in found.items()]
-    names = ("way", "loss", "while losing", "reports", "frames", "came", "requests", "written",
-             "lost")  # fmt: skip
-    return table("What became of reports", names, rows)
+    """Return the results, one row per run."""
+    rows = [[*make_sample(name, each).values()] for (name, _), each in found.items()]
+    names = ("recovery", "loss", "while losing", "reports", "frames", "received", "requests",
+             "written", "lost")  # fmt: skip
+    return table("Fate of reports", names, rows)
 
 
 def draw(found: Mapping[tuple[str, float], Found], rate_pps: float) -> Figure:
-    """Shares lost, between reporter and translator, and behind the translator."""
+    """Draw loss ratios between reporter and translator, and behind the translator."""
     figure, (left, right) = plots.figure(2)
     losses = np.geomspace(0.0005, 0.2, 60)
-    left.plot(losses, losses, "k-", marker="", label="p")
-    left.plot(losses, losses**2, "k--", marker="", label="p²")
-    right.plot(losses, losses, "k-", marker="", label="p")
-    right.plot(losses, resync_theory(losses, rate_pps), "k:", marker="", label="with what follows")
-    draw_ways(left, found, [*WAYS][:2])
-    draw_ways(right, found, [*WAYS][2:])
+    left.plot(losses, losses, "k-", marker="", label="theory: p")
+    left.plot(losses, losses**2, "k--", marker="", label="theory: p²")
+    right.plot(losses, losses, "k-", marker="", label="theory: p")
+    right.plot(losses, resync_theory(losses, rate_pps), "k:", marker="", label="theory: resync")
+    draw_modes(left, found, [*MODES][:2])
+    draw_modes(right, found, [*MODES][2:])
     for panel in (left, right):
-        panel.set(xscale="log", yscale="log", xlabel="Frames that the link loses (share p)",
-                  ylabel="Reports not in memory (share)", ylim=(LEAST, 2))  # fmt: skip
+        panel.set(xscale="log", yscale="log", xlabel="Link loss ratio p",
+                  ylabel="Report loss ratio", ylim=(FLOOR, 2))  # fmt: skip
     plots.legend(left, 2)
     plots.legend(right, 3)
     return figure
 
 
-def draw_ways(axes: Axes, found: Mapping[tuple[str, float], Found], ways: Sequence[str]) -> None:
-    """A mark for each run; where nothing was lost, at the lower border."""
-    for way in ways:
-        losses = [loss for name, loss in found if name == way]
-        those = [found[way, loss] for loss in losses]
-        shares = [max(each.lost / each.lossy, LEAST) for each in those]
-        axes.plot(losses, shares, linestyle="", label=way, clip_on=False)
+def draw_modes(axes: Axes, found: Mapping[tuple[str, float], Found], modes: Sequence[str]) -> None:
+    """Draw a marker for each run; without losses, at the lower border."""
+    for mode in modes:
+        losses = [loss for name, loss in found if name == mode]
+        those = [found[mode, loss] for loss in losses]
+        shares = [max(each.lost / each.lossy, FLOOR) for each in those]
+        axes.plot(losses, shares, linestyle="", label=mode, clip_on=False)
 
 
 def caption(options: argparse.Namespace, rate_pps: float) -> str:
-    """What the figure shows."""
+    """Return the caption of the figure."""
     slower = ""
     if options.time == "real":
-        slower = " A NAK takes longer than its link, for the collector is a process."
+        slower = " The collector is a process, so a NAK takes longer than the link delay."
     return (
-        f"Reports that are not in memory, of {options.reports:,} at {rate_pps:,}/s over links of "
-        f"{DELAY_US} us that lose; {plots.runs(1, options.time)}. (a) Between reporter and "
-        "translator: lost for good is what is lost twice. (b) Between translator and collector: a "
-        "reliable connection takes nothing until it has what it expects; without resync nothing "
-        f"any more.{slower} A mark at the border: nothing was lost."
+        f"Report loss ratio, for {options.reports:,} reports at {rate_pps:,}/s over lossy links of "
+        f"{DELAY_US} us; {plots.runs(1, options.time)}. (a) Losses between reporter and "
+        "translator: with retransmission, only reports lost twice are lost. (b) Losses between "
+        "translator and collector: a reliable connection accepts only the expected PSN; without "
+        f"resync it accepts nothing after a loss.{slower} A marker at the border: no loss."
     )
 
 

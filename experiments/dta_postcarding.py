@@ -1,15 +1,16 @@
-"""Postcarding: how many paths come together in the translator's cache, and what do they cost?
+"""DTA Postcarding: how many paths does the translator's cache complete, and at what cost?
 
-Flows are under way at once: each reports its five hops, but between two hops of a flow all others
-report one, too. The translator's cache has a row for a flow, chosen by a hash. A flow alone in its
-row is one write of five hops; of those that share a row each evicts the other, hop by hop. So
-success is the chance of being alone, (1 - 1/r)^(f - 1) with r rows and f flows, which all points
-are held against in one test; and which flows these are, and what was written, is known exactly. For
-comparison the same hops go into memory by Key-Write.
+Many flows are active at the same time: each reports its five hops, but between two hops of a flow
+all others report one, too. The translator's cache has a row per flow, chosen by a hash. A flow
+alone in its row costs one write of five hops; flows that share a row evict each other, hop by hop.
+The success rate is the probability of being alone, (1 - 1/r)^(f - 1) with r rows and f flows; all
+points are compared with it in one test. Which flows succeed, and what is written, is known exactly.
+For comparison, the same hops are written to memory by Key-Write.
 
 Published: DTA's translator (jonlanglet/DTA): a cache of 32,768 rows, and chunks of five hops.
 
-Claim: Just the flows alone in their rows are found, as many as theory has it; each costs one write.
+Claim: Exactly the flows alone in their rows are found, as many as theory predicts; each costs one
+write.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -45,9 +46,9 @@ from telemark.session.run import Run
 from telemark.sweep.runs import sweep
 
 CACHES = (64, 256, 1024)  # rows
-LOADS = (0.1, 0.25, 0.5, 1.0, 2.0)  # flows that are under way, a row
+LOADS = (0.1, 0.25, 0.5, 1.0, 2.0)  # concurrent flows per row
 SLOTS = 1 << 16
-SWITCHES = np.arange(1, 101)  # what hops report: which switch it is
+SWITCHES = np.arange(1, 101)  # switch ids that hops report
 FILE = "paths"
 KEY_WRITE_PATHS = 100
 
@@ -55,7 +56,7 @@ KEY_WRITE_PATHS = 100
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--flows", type=cli.positive_int, metavar="N",
-        help="of each point, at least (default: 1000; --quick and in real time 150)",
+        help="min flows per point (default: 1000; 150 with --quick and in real time)",
     )  # fmt: skip
     cli.add_rate_option(parser, 5000, "reports")
     cli.add_program_option(parser, PROGRAM)
@@ -63,13 +64,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class Point:
-    """What came of `rounds` times so many flows under way at once."""
+    """Result of `rounds` rounds of concurrent flows."""
 
     cache: int  # rows
-    flows: int  # at once
+    flows: int  # concurrent
     rounds: int
-    found: int  # paths that are complete and right
-    wrong: int  # flows whose memory is not all hops, or the last hop of who is not alone
+    found: int  # complete and correct paths
+    wrong: int  # flows with wrong memory: expected all hops if alone, else the last hop
     alone: int  # flows alone in their rows, by the hash
     requests: int
 
@@ -79,12 +80,12 @@ class Point:
 
     @property
     def expected(self) -> float:
-        """The share of paths that are found, by theory."""
+        """Fraction of paths found, by theory."""
         return alone_probability(self.flows, self.cache)
 
     @property
     def chance(self) -> float:
-        """How likely a count is so far out: of many flows, a normal distribution."""
+        """P-value of the count, by normal approximation for many flows."""
         deviation = alone_flows_deviation(self.flows, self.cache) * math.sqrt(self.rounds)
         return math.erfc(abs(self.found - self.paths * self.expected) / deviation / math.sqrt(2))
 
@@ -102,36 +103,36 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     points = [point for of_cache, _ in found for point in of_cache]
     held = [check for _, of_cache in found for check in of_cache]
     return Report(
-        samples=[sample_of(point) for point in points],
+        samples=[make_sample(point) for point in points],
         checks=[*held, *exact, agreement_check("paths found", [point.chance for point in points])],
-        metrics={"key_write_requests_a_path": key_write},
+        metrics={"key_write_requests_per_path": key_write},
         figure=draw(points, key_write),
         caption=caption(options),
     )
 
 
 class Hops(NamedTuple):
-    """What is reported: keys (n, 4), and the switches on the way of each, (n, hops)."""
+    """Reported data: keys (n, 4), and the switches of each path, (n, hops)."""
 
     keys: Words
     switches: Words
 
 
 class Load(NamedTuple):
-    """Flows, so many of them under way at once, and their hops."""
+    """Number of concurrent flows, and their hops."""
 
     flows: int
     hops: Hops
 
 
 def drawn(cache: int, load: float, at_least: int, rng: np.random.Generator) -> Load:
-    """So many flows a row of the cache, in as many rounds as it takes."""
+    """Return `load` flows per row of the cache, in as many rounds as necessary."""
     flows = max(round(load * cache), 2)
     return Load(flows, some_hops(math.ceil(at_least / flows) * flows, HOPS, rng))
 
 
 def some_hops(count: int, hops: int, rng: np.random.Generator) -> Hops:
-    """Of so many random keys."""
+    """Return hops of `count` random keys."""
     keys = some_keys(count, rng)
     return Hops(keys, rng.choice(SWITCHES, size=(count, hops)).astype(np.uint32))
 
@@ -139,7 +140,7 @@ def some_hops(count: int, hops: int, rng: np.random.Generator) -> Hops:
 async def measure(
     cache: int, loads: Sequence[Load], options: argparse.Namespace, run: Run
 ) -> tuple[list[Point], list[Check]]:
-    """All loads of a cache."""
+    """Run all loads of one cache."""
     name = f"{cache}-rows"
     area = Area(CHUNK, SLOTS, partial(_store, cache), file=FILE)
     points, requests = [], 0
@@ -155,9 +156,13 @@ async def measure(
         where = f"{name}, {point.flows} flows"
         five = point.alone + HOPS * (point.paths - point.alone)
         held += [
-            Check(f"{where}: paths found, and flows that are alone", point.found, point.alone),
-            Check(f"{where}: flows whose memory is wrong", point.wrong, 0),
-            Check(f"{where}: writes, one of who is alone and five of others", point.requests, five),
+            Check(
+                f"{where}: paths found (expected: flows alone in their rows)",
+                point.found,
+                point.alone,
+            ),
+            Check(f"{where}: flows with wrong memory", point.wrong, 0),
+            Check(f"{where}: memory writes", point.requests, five),
         ]
     return points, held
 
@@ -167,7 +172,7 @@ def _store(cache: int, sessions: range) -> PostcardStore:
 
 
 class Cache(NamedTuple):
-    """A translator whose cache has so many rows, and the collector's memory behind it."""
+    """A translator with a cache of `rows` rows, and the collector's memory."""
 
     running: Running
     store: Postcards
@@ -175,7 +180,7 @@ class Cache(NamedTuple):
 
 
 async def paths(cache: Cache, load: Load, rate_pps: float) -> Point:
-    """Several rounds of flows that are under way at once, one after the other."""
+    """Run several rounds of concurrent flows sequentially."""
     running, flows, (keys, reported) = cache.running, load.flows, load.hops
     before = await running.requests()
     is_alone = np.empty(len(keys), bool)
@@ -188,7 +193,7 @@ async def paths(cache: Cache, load: Load, rate_pps: float) -> Point:
     await running.settle()
     answer = cache.store.query(keys)
     is_whole = answer.is_known.all(axis=1) & (answer.values == reported).all(axis=1)
-    # Of a flow that shares its row the last write is that of its last hop.
+    # The last write of a flow that shares its row is its last hop.
     is_last = answer.is_known[:, -1] & (answer.values[:, -1] == reported[:, -1])
     is_right = np.where(is_alone, is_whole, is_last & (answer.is_known.sum(axis=1) == 1))
     requests = await running.requests() - before
@@ -199,14 +204,14 @@ async def paths(cache: Cache, load: Load, rate_pps: float) -> Point:
 
 
 def some_keys(count: int, rng: np.random.Generator) -> Words:
-    """Random keys, (n, 4), no two in one slot of memory: what is lost there is another question."""
+    """Return random keys, (n, 4), all in different slots, to exclude losses in memory."""
     keys = rng.integers(1 << 32, size=(2 * count + 16, 4), dtype=np.uint32)
     first = np.unique(slots(keys, 1, SLOTS)[0], return_index=True)[1]
     return keys[np.sort(first)[:count]]
 
 
 def postcards(keys: Words, reported: NDArray[np.uint32]) -> list[bytes]:
-    """Hop 0 of all flows, hop 1 of all flows, and so on."""
+    """Return reports: hop 0 of all flows, hop 1 of all flows, and so on."""
     found = []
     for hop in range(HOPS):
         head = 1 << 24 | hop << 16  # redundancy 1
@@ -217,7 +222,7 @@ def postcards(keys: Words, reported: NDArray[np.uint32]) -> list[bytes]:
 async def by_key_write(
     hops: Hops, options: argparse.Namespace, run: Run
 ) -> tuple[float, list[Check]]:
-    """Requests a path where each hop is a key of its own."""
+    """Return requests per path if each hop is a key of its own."""
     area = Area(slot(1), SLOTS, lambda sessions: KeyWriteStore(1, SLOTS, sessions=sessions))
     async with translating(run, "key-write", [area], options.program) as running:
         words = [*hops.keys.T, hops.switches[:, 0]]
@@ -227,17 +232,17 @@ async def by_key_write(
     return requests / KEY_WRITE_PATHS, checks("key-write", running.net, len(hops.keys))
 
 
-def sample_of(point: Point) -> dict[str, object]:
-    """A row for each point."""
+def make_sample(point: Point) -> dict[str, object]:
+    """Return a row of samples.csv for a point."""
     return {
-        "cache_rows": point.cache, "flows_at_once": point.flows, "paths": point.paths,
+        "cache_rows": point.cache, "concurrent_flows": point.flows, "paths": point.paths,
         "found": point.found, "expected": round(point.paths * point.expected, 3),
         "requests": point.requests,
     }  # fmt: skip
 
 
 def draw(points: Sequence[Point], key_write: float) -> Figure:
-    """Paths that are found, and writes a path, by flows that are under way at once."""
+    """Draw paths found and writes per path, by concurrent flows."""
     figure, (left, right) = plots.figure(2)
     loads = np.linspace(0.01, 2.1, 100)
     share = np.exp(-loads)
@@ -250,25 +255,25 @@ def draw(points: Sequence[Point], key_write: float) -> Figure:
         label = f"{cache:,} rows"
         left.plot(x, [point.found / point.paths for point in those], linestyle="", label=label)
         right.plot(x, [point.requests / point.paths for point in those], linestyle="", label=label)
-    left.set(ylabel="Paths that are found", ylim=(0, 1.02))
-    right.set(ylabel="Memory writes a path", ylim=(0, 5.5))
+    left.set(ylabel="Paths found (ratio)", ylim=(0, 1.02))
+    right.set(ylabel="Memory writes per path", ylim=(0, 5.5))
     for axes in (left, right):
         _finish(axes)
     return figure
 
 
 def _finish(axes: Axes) -> None:
-    axes.set_xlabel("Flows under way at once, a row of the cache")
+    axes.set_xlabel("Concurrent flows per cache row")
     plots.legend(axes, 3)
 
 
 def caption(options: argparse.Namespace) -> str:
-    """What the figure shows."""
+    """Return the caption of the figure."""
     return (
-        f"Paths of five hops, {options.flows:,} at least of each point, whose flows report hop by "
+        f"Paths of five hops, at least {options.flows:,} per point, whose flows report hop by "
         "hop in turn, in the cache of a P4 translator, without redundancy; "
-        f"{plots.runs(1, options.time)}; theory for many rows. (a) Paths that are complete in the "
-        "collector's memory. (b) Requests that the collector carried out."
+        f"{plots.runs(1, options.time)}; theory for many rows. (a) Complete paths in the "
+        "collector's memory. (b) Requests that the collector executed."
     )
 
 

@@ -1,17 +1,18 @@
-"""Sketch-Merge: is the merged sketch that of all traffic, and as good as theory says?
+"""DTA Sketch-Merge: does the merged sketch equal that of all traffic, with the errors of theory?
 
-Reporters count flows of unequal size, each its own share of the packets, in count-min sketches of
-four rows, and send these column by column. A translator adds up the columns of one number, and
-writes eight of them at a time when all reporters have sent them. What is in the collector's memory
-must be the sketch of all packets, counter by counter. Its estimates are never below the truth, and
-above it by more than e / w of all packets with a probability of e^-4 at most, with w columns
-(Cormode and Muthukrishnan 2005). How many are off by more than half of 1 / w is known of a
-given sketch if its rows' hash functions are independent: all points are held against that in one
+Reporters count flows of unequal size, each with its own part of the packets, in count-min sketches
+of four rows, and send these column by column. A translator adds up the columns of the same number,
+and writes eight of them at a time after all reporters have sent them. The collector's memory must
+contain the sketch of all packets, counter by counter. Its estimates are never below ground truth,
+and exceed it by more than e / w of all packets with a probability of at most e^-4, with w columns
+(Cormode and Muthukrishnan 2005). The number of errors above half of 1 / w is known for a given
+sketch if the hash functions of its rows are independent: all points are compared with it in one
 test.
 
-Published: Cormode and Muthukrishnan (2005): above eps N with a probability of delta, at most.
+Published: Cormode and Muthukrishnan (2005): an estimate exceeds the true value by more than eps N
+with probability at most delta.
 
-Claim: Memory is the sum of all sketches; estimates are as good as the theory of count-min has it.
+Claim: Memory contains the sum of all sketches; errors agree with the theory of count-min sketches.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -45,10 +46,10 @@ from telemark.sweep.runs import sweep
 WIDTHS = (16, 32, 64, 128, 256)
 REPORTERS = (1, 2, 4, 8)
 FLOWS = 2000
-PACKETS = 20_000  # of the largest flow; by Zipf's law the n-th has 1 / n of them
-ABSENT = 4000  # keys that were never counted: of them the error is all that is estimated
+PACKETS = 20_000  # of the largest flow; by Zipf's law, flow n has 1 / n of them
+ABSENT = 4000  # keys that were never counted: the estimate is the error
 BOUND = math.exp(-ROWS)
-SOME = 0.5  # of 1 / w of all packets: an error that many keys have
+SOME = 0.5  # error of many keys, relative to 1 / w of all packets
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -58,11 +59,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class Found:
-    """What is estimated of flows, and of keys that were never counted; packets."""
+    """Estimates for flows and for keys that were never counted, in packets."""
 
     width: int
     reporters: int
-    wrong: int  # counters of the merged sketch
+    wrong: int  # wrong counters of the merged sketch
     requests: int
     total: int  # packets
     errors: NDArray[np.int64]  # of flows
@@ -70,11 +71,11 @@ class Found:
     counters: NDArray[np.uint32]  # of the merged sketch: (rows, columns)
 
     def beyond(self, part: float) -> int:
-        """Absent keys whose error is above part / w of all packets."""
+        """Return the absent keys with an error above part / w of all packets."""
         return int((self.absent > part * self.total / self.width).sum())
 
     def expected_beyond(self, part: float) -> float:
-        """The share of them, by independent hash functions: in each row a counter by chance."""
+        """Return the expected fraction, for independent hash functions."""
         return float(np.prod((self.counters > part * self.total / self.width).mean(axis=1)))
 
 
@@ -91,7 +92,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     chances = [binomial_p_value(each.beyond(SOME), ABSENT, each.expected_beyond(SOME))
                for each in found]  # fmt: skip
     return Report(
-        samples=[sample_of(each) for each in found],
+        samples=[make_sample(each) for each in found],
         checks=[*held, agreement_check("errors", chances)],
         figure=draw(found),
         caption=caption(options),
@@ -99,14 +100,14 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 class Counted(NamedTuple):
-    """Keys of flows, and then of what never came, (n, 4); packets by flow and reporter."""
+    """Keys of flows, then absent keys, (n, 4); packets by flow and reporter."""
 
     keys: Words
     shares: NDArray[np.int64]
 
 
 def counted(reporters: int, rng: np.random.Generator) -> Counted:
-    """Random keys, and each reporter's share of the packets by chance."""
+    """Return random keys, and random parts of the packets for each reporter."""
     keys = rng.integers(1 << 32, size=(FLOWS + ABSENT, 4), dtype=np.uint32)
     sizes = np.ceil(PACKETS / np.arange(1, FLOWS + 1)).astype(np.int64)
     shares = [rng.multinomial(size, [1 / reporters] * reporters) for size in sizes]
@@ -116,7 +117,7 @@ def counted(reporters: int, rng: np.random.Generator) -> Counted:
 async def measure(
     width: int, given: Counted, options: argparse.Namespace, run: Run
 ) -> tuple[Found, list[Check]]:
-    """Have reporters count and send, and ask the merged sketch."""
+    """Count, send reports, and query the merged sketch."""
     keys, sizes, reporters = given.keys, given.shares.sum(axis=1), given.shares.shape[1]
     name = f"{width}-columns-of-{reporters}"
     sketches = np.stack([count_min(keys[:FLOWS], of_one, width) for of_one in given.shares.T])
@@ -135,9 +136,9 @@ async def measure(
     )  # fmt: skip
     where = f"{width} columns of {reporters}"
     return found, [
-        Check(f"{where}: counters that are not the sum", found.wrong, 0),
-        Check(f"{where}: flows estimated too low", int((found.errors < 0).sum()), 0),
-        Check(f"{where}: part beyond e / w, at most e^-4", found.beyond(math.e) / ABSENT, 0, BOUND),
+        Check(f"{where}: counters that differ from the sum", found.wrong, 0),
+        Check(f"{where}: estimates below ground truth", int((found.errors < 0).sum()), 0),
+        Check(f"{where}: fraction of errors above e / w", found.beyond(math.e) / ABSENT, 0, BOUND),
         *checks(name, running.net, width // NEIGHBOURS),
     ]
 
@@ -147,7 +148,7 @@ def _store(width: int, reporters: int, sessions: range) -> SketchStore:
 
 
 def count_min(keys: Words, counts: NDArray[np.int64], width: int) -> NDArray[np.uint32]:
-    """A sketch, (rows, columns), of keys (n, 4) that came so often."""
+    """Return the sketch, (rows, columns), of keys (n, 4) with these counts."""
     counters = np.zeros((ROWS, width), np.uint32)
     for row, places in zip(counters, slots(keys, ROWS, width), strict=True):
         np.add.at(row, places, counts.astype(np.uint32))
@@ -155,42 +156,46 @@ def count_min(keys: Words, counts: NDArray[np.int64], width: int) -> NDArray[np.
 
 
 def columns(sketches: NDArray[np.uint32]) -> list[bytes]:
-    """Reports of sketches (reporters, rows, columns): of each column those of all reporters."""
+    """Return reports of sketches (reporters, rows, columns), column by column."""
     reporters, _, width = sketches.shape
     column, reporter = (each.ravel() for each in np.indices((width, reporters)))
     rows = sketches.transpose(2, 0, 1).reshape(-1, ROWS)
     return filled(SketchMerge(), [column, *rows.T], sequence=column, reporter=reporter)
 
 
-def sample_of(found: Found) -> dict[str, object]:
-    """A row for each case."""
+def make_sample(found: Found) -> dict[str, object]:
+    """Return a row of samples.csv for a case."""
     return {
         "columns": found.width, "reporters": found.reporters, "packets": found.total,
         "reports": found.width * found.reporters, "requests": found.requests,
         "mean_error": round(float(found.absent.mean()), 3),
-        "largest_error": int(found.absent.max()), "beyond": found.beyond(SOME),
+        "max_error": int(found.absent.max()), "beyond": found.beyond(SOME),
         "expected_beyond": round(found.expected_beyond(SOME) * ABSENT, 3),
     }  # fmt: skip
 
 
 def draw(found: Sequence[Found]) -> Figure:
-    """Errors by the width of a sketch; and writes a report, by reporters."""
+    """Draw errors by sketch width, and writes per report by reporters."""
     figure, (left, right) = plots.figure(2)
     by_width = sorted((each for each in found if each.reporters == 4), key=lambda e: e.width)
     widths = np.array([each.width for each in by_width])
-    for what, label in ((np.max, "largest"), (np.mean, "mean")):
+    for what, label in ((np.max, "max"), (np.mean, "mean")):
         errors = [what(each.absent) / each.total for each in by_width]
         left.plot(widths, errors, linestyle="", label=label)
-    left.plot(widths, math.e / widths, "k-", marker="", label=r"e / w: beyond it $e^{-4}$ at most")
-    left.set(xlabel="Columns, w", ylabel="Error / packets", xscale="log", yscale="log")
+    left.plot(
+        widths, math.e / widths, "k-", marker="", label=r"theory: e / w (exceeded by $\leq e^{-4}$)"
+    )
+    left.set(
+        xlabel="Columns, w", ylabel="Error (normalized to packets)", xscale="log", yscale="log"
+    )
     left.set_xticks(widths, widths)
     left.minorticks_off()
     by_reporters = sorted((each for each in found if each.width == 64), key=lambda e: e.reporters)
     numbers = np.array([each.reporters for each in by_reporters])
     writes = [each.requests / each.width / each.reporters for each in by_reporters]
     right.plot(numbers, writes, linestyle="", label="measured")
-    right.plot(numbers, 1 / (NEIGHBOURS * numbers), "k-", marker="", label="1 / (8 K)")
-    right.set(xlabel="Reporters, K", ylabel="Memory writes a report", xscale="log", yscale="log")
+    right.plot(numbers, 1 / (NEIGHBOURS * numbers), "k-", marker="", label="theory: 1 / (8 K)")
+    right.set(xlabel="Reporters, K", ylabel="Memory writes per report", xscale="log", yscale="log")
     right.set_xticks(numbers, numbers)
     right.set_yticks(writes, [f"1/{round(1 / each)}" for each in writes])
     right.minorticks_off()
@@ -200,12 +205,12 @@ def draw(found: Sequence[Found]) -> Figure:
 
 
 def caption(options: argparse.Namespace) -> str:
-    """What the figure shows."""
+    """Return the caption of the figure."""
     return (
-        f"Count-min sketches of {FLOWS:,} flows of Zipf's sizes, of several reporters, added up by "
-        f"a P4 translator, {plots.runs(1, options.time)}. (a) Sketches of four reporters: what is "
-        f"estimated of {ABSENT:,} keys that were never counted. (b) Sketches of 64 columns: "
-        "requests that the collector carried out."
+        f"Count-min sketches of {FLOWS:,} flows with Zipf sizes, from several reporters, merged by "
+        f"a P4 translator, {plots.runs(1, options.time)}. (a) Sketches of four reporters: errors "
+        f"of {ABSENT:,} keys that were never counted. (b) Sketches of 64 columns: requests that "
+        "the collector executed."
     )
 
 

@@ -1,18 +1,18 @@
-"""Memory operations and CPU time of a report: what does each primitive of DTA ask of a collector?
+"""DTA primitives: how many memory operations and how much CPU time does each report cost?
 
 The same number of reports is translated as Key-Write and Key-Increment with 1 to 8 copies, Append
-in batches of 1 to 16, and Postcarding of paths with five hops. What a report costs the collector is
-the requests that its responder carries out, each one operation on memory: N copies cost N, a
-batch of B costs 1/B a report, and a path of five hops 1/5. No more, and no less.
+in batches of 1 to 16, and Postcarding of paths with five hops. The cost of a report for the
+collector is the number of requests that its responder executes, each one memory operation: N copies
+cost N, a batch of B costs 1/B per report, and a path of five hops 1/5, exactly.
 
-In real time CPU collectors take the same reports as well, each in its turn, from the same sender:
-one inserts them into a hash table, one appends them to a log and indexes it, from a UDP socket or
-from a packet socket's ring. What a report costs them is held against what the writes cost our
-responder, which stands in for the network card that would do it without a CPU. The kernel's work is
-counted on both sides; ratios are of one round, and their median counts.
+In real time, CPU collectors take the same reports in turn from the same sender: one inserts them
+into a hash table, one appends them to a log and indexes it, from a UDP socket or from the ring of a
+packet socket. Their CPU time per report is compared with that of Telemark's responder, which
+replaces the NIC that would do this work without a CPU. Kernel time is included on both sides;
+ratios are taken within a round, and the median of rounds is checked.
 
 Claim: A report costs N memory operations, 1/B in batches, and 1/5 in paths of five hops, exactly;
-with the card's work done in software it takes less CPU time than an insert into a hash table.
+even with the NIC's work done in software, it takes less CPU time than a hash table insert.
 
 Published: nothing
 """
@@ -43,9 +43,9 @@ from controllers.dta.translator import CounterSession
 from controllers.roce.running import require_minip4
 from experiments.shared.dta.costs import (
     Costs,
-    checks_of,
     costs_tables,
     draw_cpu,
+    make_checks,
     measured,
     require_two_cores,
 )
@@ -58,15 +58,16 @@ from telemark.session.run import Run
 from telemark.sweep.runs import sweep
 
 SLOTS = 1 << 12
-MOST = 16  # entries of a batch
+MAX_BATCH = 16  # entries
 COPIES, BATCHES = (1, 2, 4, 8), (1, 2, 4, 8, 16)
-SHARE = MOST * HOPS  # reports come in multiples of it: then no batch and no path is left unfinished
+SHARE = MAX_BATCH * HOPS  # reports are a multiple of it, so that all batches and paths are complete
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--reports", type=cli.positive_int, metavar="N",
-        help=f"of each case, taken down to a multiple of {SHARE} (default: 1600; --quick 320)",
+        help=f"reports per case, rounded down to a multiple of {SHARE} (default: 1600; "
+        "--quick: 320)",
     )  # fmt: skip
     cli.add_rate_option(parser, 5000, "reports")
     cli.add_program_option(parser, PROGRAM)
@@ -74,21 +75,21 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """A primitive, and what decides what it costs: copies, or reports of a batch or a path."""
+    """A primitive with its size: copies, entries per batch, or hops per path."""
 
     primitive: str
     size: int
     area: Area
     report: Packet
-    expected: float  # operations of a report
+    expected: float  # operations per report
 
     @property
     def name(self) -> str:
-        """In words, for checks."""
+        """Name for checks."""
         return f"{self.primitive} {self.size}"
 
     def frames(self, words: NDArray[np.uint32]) -> list[bytes]:
-        """A report of it for each column of seven words."""
+        """Return a report for each column of seven words."""
         count = words.shape[1]
         if self.primitive == "Append":
             return filled(self.report, [np.zeros(count, np.uint32), words[0]])
@@ -98,7 +99,7 @@ class Case:
 
 
 def postcard_words(words: NDArray[np.uint32], count: int) -> list[NDArray[np.uint32]]:
-    """The words of postcards, a path's five one after the other."""
+    """Return the words of postcards, with the five of a path in sequence."""
     path, hop = np.divmod(np.arange(count), HOPS)
     first = (1 << 24 | hop << 16 | HOPS << 8).astype(np.uint32)  # redundancy, hop, hops
     return [first, *(words[:4, path]), words[4]]
@@ -110,7 +111,7 @@ def _list_store(entries: int, sessions: range) -> ListStore:
 
 
 def cases() -> list[Case]:
-    """Each primitive, by its sizes."""
+    """Return the cases: each primitive with all sizes."""
     found = []
     for copies in COPIES:
         key_write = Area(slot(1), SLOTS, lambda over: KeyWriteStore(1, SLOTS, sessions=over))
@@ -150,7 +151,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 async def translated(
     number: int, words: NDArray[np.uint32], options: argparse.Namespace, run: Run
 ) -> tuple[dict[str, object], list[Check]]:
-    """What reports of one case, by its number in cases(), cost the collector."""
+    """Measure the cost of one case's reports for the collector; `number`: index in cases()."""
     case, count = cases()[number], words.shape[1]
     name = case.name.replace(" ", "-")
     async with translating(run, name, [case.area], options.program) as running:
@@ -162,7 +163,7 @@ async def translated(
         "operations": carried_out, "per_report": operations, "expected": case.expected,
     }  # fmt: skip
     return sample, [
-        Check(f"{case.name}: memory operations of a report", operations, case.expected),
+        Check(f"{case.name}: memory operations per report", operations, case.expected),
         *checks(case.name, running.net, round(case.expected * count)),
     ]
 
@@ -171,18 +172,18 @@ def with_costs(
     samples: Sequence[dict[str, object]], held: Sequence[Check], costs: Costs,
     options: argparse.Namespace,
 ) -> Report:  # fmt: skip
-    """The report in real time. Raises TestbedError where the machine was too busy."""
+    """Return the report in real time. Raises TestbedError if the machine was too loaded."""
     figure, panels = plots.figure(2)
     draw(panels[0], samples)
     draw_cpu(panels[1], costs)
     return Report(
-        samples, [*held, *checks_of(costs)], {"cpu_ns_of_a_report": costs.by_round()}, figure,
+        samples, [*held, *make_checks(costs)], {"cpu_ns_per_report": costs.by_round()}, figure,
         caption=f"(a) {caption(options)} (b) {costs.caption()}", tables=costs_tables(costs),
     )  # fmt: skip
 
 
 def draw(axes: Axes, samples: Sequence[dict[str, Any]]) -> None:
-    """Operations of a report, by copies, and by the reports that share one."""
+    """Draw operations per report by size."""
     for number, primitive in enumerate(dict.fromkeys(str(each["primitive"]) for each in samples)):
         draw_primitive(axes, [each for each in samples if each["primitive"] == primitive], number)
     axes.set_xscale("log", base=2)
@@ -190,13 +191,13 @@ def draw(axes: Axes, samples: Sequence[dict[str, Any]]) -> None:
     axes.set_xticks(BATCHES, [*map(str, BATCHES)])
     ticks = [2.0**power for power in range(-4, 4)]
     axes.set_yticks(ticks, [f"{tick:g}" if tick >= 1 else f"1/{1 / tick:g}" for tick in ticks])
-    axes.set(xlabel="Copies N, entries B of a batch, hops of a path",
-             ylabel="Memory operations of a report")  # fmt: skip
+    axes.set(xlabel="Copies N, entries B per batch, hops per path",
+             ylabel="Memory operations per report")  # fmt: skip
     plots.legend(axes, 2)
 
 
 def draw_primitive(axes: Axes, samples: Sequence[dict[str, Any]], number: int) -> None:
-    """One of them; the second one's marks around those of the first."""
+    """Draw one primitive; markers of the second surround those of the first."""
     is_ring = number == 1
     axes.plot([each["size"] for each in samples], [each["per_report"] for each in samples],
               color=plots.COLOURS[number], marker=plots.MARKERS[number],
@@ -205,10 +206,10 @@ def draw_primitive(axes: Axes, samples: Sequence[dict[str, Any]], number: int) -
 
 
 def caption(options: argparse.Namespace) -> str:
-    """What the figure shows."""
+    """Return the caption of the figure."""
     return (
-        f"Requests that the collector carries out for a report, each an operation on its memory, "
-        f"of {options.reports:,} reports, {plots.runs(1, options.time)}."
+        f"Memory operations that the collector executes per report, for {options.reports:,} "
+        f"reports, {plots.runs(1, options.time)}."
     )
 
 

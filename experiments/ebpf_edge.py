@@ -1,21 +1,22 @@
-"""Hosts' edges and switches: do their measurements of one flow agree, and both with the truth?
+"""eBPF host edges: do they and the switches measure one flow consistently with ground truth?
 
-A flow goes from h1 to h2 by three switches. Programs at tc of both hosts do what switches do: h1's
-marks the flow in blocks (AM-PM), h2's takes the marks off, and both count; and both send a postcard
-of each packet (INT-XD). So do the switches, and the same controller and the same collector read
-all five. One link between switches loses packets, and so does the one to h2, behind which is no
-switch; two links lose none. Truth are the logs of the links: each block must have lost just so many
-packets between any two neighbours, and postcards must be missing of these very packets. Stamps of
-edges are held against clocks that others read. A packet is stamped by h1's edge, and then at s1,
-within its sender's call. It is stamped by h2's edge after s3 handed it over and h2's kernel took it
-in, which it does before tc, and before s3 had the postcard, which has that stamp in it.
-Pulses have the stamps of their postcards: at switches the same ones, at edges within the same ends.
+A flow goes from h1 to h2 over three switches. Programs at tc on both hosts work like switches: h1's
+marks the flow in blocks (AM-PM), h2's removes the marks, both count, and both send a postcard for
+each packet (INT-XD). So do the switches; the same controller and the same collector read all five.
+One link between switches loses packets, and so does the link to h2, behind which there is no
+switch; two links lose none. Ground truth are the link logs: in each block, the counters of
+neighbours must differ by the logged losses, and postcards must be missing of exactly the lost
+packets. Timestamps of edges are compared with independent clock readings: h1's edge and then s1
+timestamp a packet during its sender's send call; h2's edge timestamps it after s3 has delivered it
+and h2's kernel has received it (which happens before tc), and before s3 has received the postcard
+with this timestamp. Pulses must have the timestamps of their postcards: exactly at switches, within
+the same bounds at edges.
 
-Claim: Edges count the very packets that their neighbours count, links lose what their logs say, and
-no stamp lies outside of what encloses it.
+Claim: Edges count the same packets as their neighbours, links lose the packets in their logs, and
+no timestamp is out of its bounds.
 
-Published: intel/host-int (archived 2023): programs at tc and XDP put INT into packets and take it
-off, from host to host, with numbers of their own to tell loss. No figure that could be compared.
+Published: intel/host-int (archived 2023): programs at tc and XDP add INT to packets and remove it,
+from host to host, with sequence numbers to detect loss. It has no figure for comparison.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -38,7 +39,7 @@ from experiments.shared.int.agreement import Enclosed, enclosures, pulses_apart,
 from experiments.shared.int.edges import (
     LINKS,
     LOSSY,
-    MOST_PACKETS,
+    MAX_PACKETS,
     PLACES,
     PROGRAM,
     Outcome,
@@ -53,81 +54,83 @@ from telemark.session.run import Run
 from telemark.sweep.runs import sweep
 from telemark.traffic.flows import Flow
 
-LEAST_LEFT = 20  # packets of a block at h2, in the mean: so that chance leaves no block empty
-COMPLETE = slice(1, -2)  # before these half a block is read, behind them half a one and none
+MIN_LEFT = 20  # mean packets per block at h2, so that no block is empty by chance
+COMPLETE = slice(1, -2)  # without a half block before, and a half and an empty block after
 STYLES: dict[str, dict[str, Any]] = {
-    "told": {"color": plots.COLOURS[0], "linewidth": 2.5},
-    "least": {"color": plots.COLOURS[1], "linestyle": "--"},
-    "most": {"color": plots.COLOURS[2], "linestyle": ":", "linewidth": 1.5},
+    "reported": {"color": plots.COLOURS[0], "linewidth": 2.5},
+    "low": {"color": plots.COLOURS[1], "linestyle": "--"},
+    "high": {"color": plots.COLOURS[2], "linestyle": ":", "linewidth": 1.5},
 }
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--loss", type=cli.percentage, nargs="+", metavar="PERCENT",
-        help="of two of the links, one network after the other (default: 0 1 5)",
+        help="loss of two of the links, one network each (default: 0 1 5)",
     )  # fmt: skip
     cli.add_rate_option(parser, 1000, "the flow")
     parser.add_argument(
         "--blocks", type=cli.positive_int, metavar="N",
-        help="complete blocks of alternate marking, of 0.26 s, for each loss (default: 12)",
+        help="complete blocks of alternate marking, of 0.26 s, per loss (default: 12)",
     )  # fmt: skip
     cli.add_program_option(parser, PROGRAM)
 
 
 @dataclass(frozen=True)
 class Found:
-    """What was found at one configured loss."""
+    """Results at one configured loss ratio."""
 
     loss_percent: float
     counted: dict[str, NDArray[np.int64]]  # by PLACES: packets of each block
-    lost: dict[tuple[str, str], NDArray[np.int64]]  # by LINKS: in each block, by their logs
+    lost: dict[tuple[str, str], NDArray[np.int64]]  # by LINKS: in each block, from their logs
     delays: dict[tuple[str, str], Enclosed]  # by LINKS
 
     def difference(self, link: tuple[str, str]) -> NDArray[np.int64]:
-        """Packets that a link lost in each block, by its two ends' counters."""
+        """Return the loss of a link in each block, from the counters of its two ends."""
         near, far = link
         return self.counted[near] - self.counted[far]
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
     if options.time == "virtual":
-        raise TestbedError("--time virtual: programs in the kernel are of real time alone")
+        raise TestbedError("--time virtual: eBPF programs need a kernel; use --time real")
     if run.target == "bmv2":
-        raise TestbedError("--target bmv2: its clock is not the one of hosts' edges")
+        raise TestbedError(
+            "--target bmv2: its clock differs from the clock of host edges; use --target minip4"
+        )
     options.loss = options.loss or ([0, 5] if options.quick else [0, 1, 5])
     options.blocks = options.blocks or (4 if options.quick else 12)
-    flow = flow_of(options)
+    flow = make_flow(options)
     runs = await sweep(measured, [(flow, percent, options) for percent in options.loss], run)
     found = [each for each, _ in runs]
     return Report(
-        samples=[row for each in found for row in rows_of(each)],
+        samples=[row for each in found for row in make_rows(each)],
         checks=[check for _, held in runs for check in held],
-        metrics={f"loss {each.loss_percent:g} %": metrics_of(each) for each in found},
+        metrics={f"loss {each.loss_percent:g} %": make_metrics(each) for each in found},
         figure=draw(found),
         caption=caption(options),
         tables=[loss_table(found), delay_table(found)],
     )
 
 
-def flow_of(options: argparse.Namespace) -> Flow:
-    """What is sent: complete blocks, and half of one before and after.
+def make_flow(options: argparse.Namespace) -> Flow:
+    """Return the flow: complete blocks, and half a block before and after.
 
-    Raises TestbedError for a rate or a loss with which there is nothing to compare.
+    Raises TestbedError for a rate or a loss that leaves nothing to compare.
     """
     reject_rare(options.rate)
     block_s = SCHEDULE.block_us / 1e6
     count = round(options.rate * (options.blocks + 1) * block_s)
-    if count > MOST_PACKETS:
+    if count > MAX_PACKETS:
         raise TestbedError(
-            f"--rate {options.rate}: {count:,} packets, and no more than {MOST_PACKETS:,} can be "
-            "told apart by their identification: take less, or fewer --blocks"
+            f"--rate {options.rate}: {count:,} packets, but only {MAX_PACKETS:,} have different "
+            "identifications; use a lower rate, or fewer --blocks"
         )
     for percent in options.loss:
         left = options.rate * block_s * (1 - percent / 100) ** len(LOSSY)
-        if left < LEAST_LEFT:
+        if left < MIN_LEFT:
             raise TestbedError(
-                f"--loss {percent:g}: of a block {left:.0f} packets arrive, in the mean: take a "
+                f"--loss {percent:g}: only {left:.0f} packets per block arrive on average; use a "
                 "higher --rate, or less loss"
             )
     return Flow(1, "h1", "h2", options.rate, count, size=100)
@@ -136,14 +139,14 @@ def flow_of(options: argparse.Namespace) -> Flow:
 async def measured(
     flow: Flow, percent: float, options: argparse.Namespace, run: Run
 ) -> tuple[Found, list[Check]]:
-    """One network, two of whose links lose so much."""
+    """Run one network with this loss ratio on two links."""
     outcome = await measure(flow, percent, options.blocks, options.program, run)
-    found = found_of(outcome, percent)
-    return found, checks_of(f"loss {percent:g} %", outcome, found)
+    found = collect_results(outcome, percent)
+    return found, make_checks(f"loss {percent:g} %", outcome, found)
 
 
-def found_of(outcome: Outcome, percent: float) -> Found:
-    """What tables and figures need of it."""
+def collect_results(outcome: Outcome, percent: float) -> Found:
+    """Return the results for tables and figures."""
     return Found(
         percent,
         counted={place: outcome.counted(Point(place, "departures")) for place in PLACES},
@@ -152,39 +155,39 @@ def found_of(outcome: Outcome, percent: float) -> Found:
     )
 
 
-def checks_of(at: str, outcome: Outcome, found: Found) -> list[Check]:
-    """All exact: each block at each place and link, each postcard, and each stamp."""
+def make_checks(at: str, outcome: Outcome, found: Found) -> list[Check]:
+    """Check each block at each place and link, each postcard, and each timestamp."""
     places = [Point(place, name) for place in PLACES for name in ("arrivals", "departures")]
     true = {place: outcome.by_block(outcome.is_at(place)) for place in PLACES}
     apart = [outcome.counted(point) - true[point.switch] for point in places]
     by_links = [found.difference(link) - found.lost[link] for link in LINKS]
-    told = {place: outcome.told[place].came_us >= 0 for place in PLACES}
-    missing = [np.setxor1d(np.flatnonzero(told[near] & ~told[far]), outcome.lost[near, far])
+    reported = {place: outcome.reported[place].arrived_us >= 0 for place in PLACES}
+    missing = [np.setxor1d(np.flatnonzero(reported[near] & ~reported[far]), outcome.lost[near, far])
                for near, far in LINKS]  # fmt: skip
     empty = int(np.count_nonzero(found.counted["h2"][COMPLETE] == 0))
     return [
-        Check(f"{at}: complete blocks of which nothing came to h2", empty, 0),
-        Check(f"{at}, AM-PM: largest error of a place's block, packets",
+        Check(f"{at}: complete blocks without packets at h2", empty, 0),
+        Check(f"{at}, AM-PM: max error of a count per block and place (packets)",
               abs(np.array(apart)).max(), 0),
-        Check(f"{at}, AM-PM: largest difference of a block to a link's log, packets",
+        Check(f"{at}, AM-PM: max loss error per block and link (packets)",
               abs(np.array(by_links)).max(), 0),
-        Check(f"{at}, INT-XD: packets without a postcard where they were",
-              sum(int((told[place] != outcome.is_at(place)).sum()) for place in PLACES), 0),
-        Check(f"{at}, INT-XD: postcards of no packet, or a second time",
-              sum(outcome.told[place].beyond for place in PLACES), 0),
-        Check(f"{at}, INT-XD: packets that were lost elsewhere by a link's log",
+        Check(f"{at}, INT-XD: packets with missing or false postcards",
+              sum(int((reported[place] != outcome.is_at(place)).sum()) for place in PLACES), 0),
+        Check(f"{at}, INT-XD: postcards of unknown packets, or duplicates",
+              sum(outcome.reported[place].beyond for place in PLACES), 0),
+        Check(f"{at}, INT-XD: losses inconsistent with link logs",
               sum(map(len, missing)), 0),
-        Check(f"{at}: stamps of switches that are not their captures'", stamps_apart(outcome), 0),
-        *(Check(f"{at}, {near} to {far}: packets with a stamp out of its bounds", each.wrong, 0)
+        Check(f"{at}: switch timestamps inconsistent with captures", stamps_apart(outcome), 0),
+        *(Check(f"{at}, {near} to {far}: packets with a timestamp out of bounds", each.wrong, 0)
           for (near, far), each in found.delays.items()),
-        Check(f"{at}: pulses whose stamps are not those of their postcards",
+        Check(f"{at}: pulse timestamps inconsistent with postcards",
               pulses_apart(outcome), 0),
         *outcome.accounting.checks(at),
     ]  # fmt: skip
 
 
-def rows_of(found: Found) -> list[dict[str, object]]:
-    """A row for each block and link."""
+def make_rows(found: Found) -> list[dict[str, object]]:
+    """Return a row for each block and link."""
     return [
         {"loss_percent": found.loss_percent, "block": block, "near": near, "far": far,
          "near_packets": int(found.counted[near][block]),
@@ -194,10 +197,10 @@ def rows_of(found: Found) -> list[dict[str, object]]:
     ]  # fmt: skip
 
 
-def metrics_of(found: Found) -> dict[str, object]:
-    """Percentiles of the delays, and of what encloses them."""
+def make_metrics(found: Found) -> dict[str, object]:
+    """Return percentiles of the delays, and of their bounds."""
     return {
-        f"{near} to {far}, us": {
+        f"{near} to {far} (us)": {
             what: statistics.percentiles(getattr(delays, what)) for what in STYLES
         }
         for (near, far), delays in found.delays.items()
@@ -205,41 +208,44 @@ def metrics_of(found: Found) -> dict[str, object]:
 
 
 def loss_table(found: Sequence[Found]) -> Table:
-    """A row for each loss: what the counters of neighbours differ by, and what the logs have."""
+    """Return a table with a row per loss ratio: counted and logged losses of each link."""
     columns = ("loss", "sent", *(f"{near} - {far}: counted, log" for near, far in LINKS))
     rows = [
         (f"{each.loss_percent:g} %", int(each.counted["h1"].sum()),
          *(f"{each.difference(link).sum()}, {each.lost[link].sum()}" for link in LINKS))
         for each in found
     ]  # fmt: skip
-    return table("Packets lost between neighbours", columns, rows)
+    return table("Lost packets between neighbours", columns, rows)
 
 
 def delay_table(found: Sequence[Found]) -> Table:
-    """A row for each link, of all losses: medians of what is told, and of what encloses it."""
+    """Return a table with a row per link, of all losses: median delays and bounds."""
     rows = []
     for near, far in LINKS:
-        values = [together(found, (near, far), what) for what in STYLES]
+        values = [all_delays(found, (near, far), what) for what in STYLES]
         medians = [statistics.percentiles(each).get("p50", math.nan) for each in values]
         rows.append((f"{near} - {far}", len(values[0]), *medians))
-    columns = ("", "packets", "told", "truth: at least", "at most")
-    return table("Delays by postcards (medians, us)", columns, rows)
+    columns = ("", "packets", "measured", "ground truth: min", "max")
+    return table("Delays by postcards (median, us)", columns, rows)
 
 
-def together(found: Sequence[Found], link: tuple[str, str], what: str) -> NDArray[np.int64]:
-    """Of all losses."""
+def all_delays(found: Sequence[Found], link: tuple[str, str], what: str) -> NDArray[np.int64]:
+    """Return delays, or their bounds, of all loss ratios."""
     values: NDArray[np.int64] = np.concatenate([getattr(f.delays[link], what) for f in found])
     return values
 
 
 def draw(found: Sequence[Found]) -> Figure:
-    """What links lost, by counters of neighbours and by logs; and the delays at both hosts."""
+    """Draw losses by counters and by logs, and the delays at both hosts."""
     figure, (losses, first, last) = plots.figure(3)
     draw_losses(losses, found)
-    draw_delays(first, found, LINKS[0], {"told": "by postcards", "most": "sender's call"})
+    draw_delays(
+        first, found, LINKS[0], {"reported": "measured (postcards)", "high": "ground truth (max)"}
+    )
     first.set_xscale("symlog", linthresh=1)
     draw_delays(last, found, LINKS[-1], {
-        "told": "by postcards", "least": "to h2's kernel", "most": "to its postcard",
+        "reported": "measured (postcards)", "low": "ground truth (min)",
+        "high": "ground truth (max)",
     })  # fmt: skip
     last.set_xscale("log", subs=())
     last.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -248,7 +254,7 @@ def draw(found: Sequence[Found]) -> Figure:
 
 
 def draw_losses(axes: Axes, found: Sequence[Found]) -> None:
-    """Mean and standard deviation of complete blocks; a ring is the mean of the logs."""
+    """Draw mean and standard deviation of complete blocks; rings: mean of logs."""
     for number, each in enumerate(found):
         x = np.arange(len(LINKS)) + 0.22 * (number - (len(found) - 1) / 2)
         blocks = [each.difference(link)[COMPLETE] for link in LINKS]
@@ -257,11 +263,11 @@ def draw_losses(axes: Axes, found: Sequence[Found]) -> None:
             linestyle="", label=f"{each.loss_percent:g} %",
         )  # fmt: skip
         true = [each.lost[link][COMPLETE].mean() for link in LINKS]
-        plots.ring(axes, x, true, label="log" if each is found[-1] else "")
+        plots.ring(axes, x, true, label="ground truth" if each is found[-1] else "")
     names = [f"{near}, {far}" + "\nlossy" * ((near, far) in LOSSY) for near, far in LINKS]
     axes.set_xticks(range(len(LINKS)), names)
-    axes.set_xlabel("Neighbours, from edge to edge")
-    axes.set_ylabel("Packets lost in a block")
+    axes.set_xlabel("Neighbours on the path")
+    axes.set_ylabel("Lost packets per block")
     axes.set_ylim(bottom=-0.5)
     plots.legend(axes, 2)
 
@@ -269,27 +275,27 @@ def draw_losses(axes: Axes, found: Sequence[Found]) -> None:
 def draw_delays(
     axes: Axes, found: Sequence[Found], link: tuple[str, str], labels: Mapping[str, str]
 ) -> None:
-    """What share of the packets took no more than that: as told, and as the truth allows."""
+    """Draw the CDFs of measured delays and of their bounds."""
     for name, label in labels.items():
-        values = np.sort(together(found, link, name))
-        share = np.arange(1, len(values) + 1) / len(values) * 100
+        values = np.sort(all_delays(found, link, name))
+        share = np.arange(1, len(values) + 1) / len(values)
         axes.step(values, share, where="post", marker="", label=label, **STYLES[name])
     axes.set_xlabel(f"Delay from {link[0]} to {link[1]} (µs)")
-    axes.set_ylabel("Packets (%)")
+    axes.set_ylabel("CDF")
     plots.legend(axes)
 
 
 def caption(options: argparse.Namespace) -> str:
-    """What the figure shows."""
+    """Return the caption of the figure."""
     losses = ", ".join(f"{percent:g}" for percent in options.loss)
     return (
         f"One flow of {options.rate:,} packets/s through three switches, with edges at both hosts, "
-        f"{plots.runs(1, options.time)} for each loss. (a) What the counters of neighbours differ "
-        f"by where two links lose {losses} %: mean and standard deviation of "
-        f"{options.blocks} blocks of {SCHEDULE.block_us / 1e6:.2f} s; rings: by the links' logs. "
-        "(b) From h1's edge to s1, by their postcards, which may be up to what the sender's call "
-        "took. (c) From s3 to h2's edge: not before h2's kernel had the packet, nor after s3 "
-        "had the postcard."
+        f"{plots.runs(1, options.time)} per loss ratio. (a) Losses from counters of neighbours, if "
+        f"two links lose {losses} %: mean and standard deviation of "
+        f"{options.blocks} blocks of {SCHEDULE.block_us / 1e6:.2f} s; rings: ground truth from "
+        "link logs. (b) Delay from h1's edge to s1, by postcards; upper bound: the sender's send "
+        "call. (c) Delay from s3 to h2's edge; bounds: reception by h2's kernel, and reception of "
+        "the postcard by s3."
     )
 
 

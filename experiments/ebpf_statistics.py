@@ -1,13 +1,13 @@
-"""Streaming statistics by eBPF: are their errors those of theory, and what does each cost a packet?
+"""Streaming statistics in eBPF: do errors agree with theory, and what is the CPU time per packet?
 
-Packets of many flows go through one program, which keeps all statistics at once, in two windows.
-Sums and variance must be exact, and the bounds of quantiles and k-medians hold, in every run. Of
-the others theory knows the distribution: HyperLogLog's registers, the hypergeometric counts of
-rarity, similarity and samples, a count sketch without bias. Each run draws flows, hashes and dice
-anew; the means of all runs are held against theory in one test of all points. Frames come from
-BPF_PROG_TEST_RUN: no card and no driver has a share in these costs.
+Packets of many flows pass through one program, which keeps all statistics at the same time, in two
+windows. Sums and variance must be exact, and the bounds of quantiles and k-medians must hold, in
+every run. The distributions of the others are known: registers of HyperLogLog, hypergeometric
+counts of rarity, similarity and samples, an unbiased count sketch. Each run has new random flows,
+hashes and random numbers; the means of all runs are compared with theory in one test of all points.
+Frames come from BPF_PROG_TEST_RUN: CPU times include no NIC and no driver.
 
-Claim: What is exact is exact, all bounds hold, and all errors are as theory has them.
+Claim: Exact statistics are exact, all bounds hold, and all errors agree with theory.
 
 Published: HyperLogLog's standard error 1.04 / sqrt(m) (Flajolet et al. 2007); variance of F2's
 estimates 2 (F2^2 - F4) / w (Alon, Matias, Szegedy 1996).
@@ -42,46 +42,46 @@ from telemark.session.run import Run
 FLOWS = 20_000
 TIMES = (1, 2, 3)  # of rarity
 RANKS = (0, 1, 2, 4)  # of registers
-PARTS = (0.01, 0.25, 0.5, 0.9, 0.99)  # of quantiles
+QUANTILES = (0.01, 0.25, 0.5, 0.9, 0.99)  # of quantiles
 CLUSTERS = 3
 QUARTERS = 4
 KEPT = Kept.ALL & ~Kept.COUNTERS & ~Kept.HEAVY_KEEPER
 COSTS = {"packets, bytes, variance": Kept(0), "quantiles": Kept.QUANTILES,
          "sample": Kept.SAMPLES, "distinct": Kept.DISTINCT, "rarity, similarity": Kept.MINIMA,
-         "norms": Kept.NORMS, "all of these": KEPT, "TopK: HeavyKeeper": Kept.HEAVY_KEEPER,
+         "norms": Kept.NORMS, "all": KEPT, "TopK: HeavyKeeper": Kept.HEAVY_KEEPER,
          "TopK: FREQUENT": Kept.COUNTERS}  # fmt: skip
-CHEBYSHEV = 3  # standard deviations, beyond which there is 1 / 9 at most
+CHEBYSHEV = 3  # standard deviations, exceeded with a probability of at most 1 / 9
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", type=cli.positive_int, metavar="N", help="default: 60")
     parser.add_argument(
-        "--packets", type=cli.positive_int, metavar="N", help="of a run (default: 60000)"
+        "--packets", type=cli.positive_int, metavar="N", help="packets per run (default: 60000)"
     )
     parser.add_argument(
         "--rounds", type=cli.positive_int, metavar="N",
-        help="in which costs are measured (default: 11)",
+        help="rounds of the CPU time measurement (default: 11)",
     )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One run: what should be 0, and errors of what theory knows, each with its deviation."""
+    """One run: violations, which should be 0, and errors with their standard deviations."""
 
-    inexact: int  # sums, or the variance
+    inexact: int  # wrong sums or variances
     beyond: int  # quantiles and medians beyond their bounds
     far: int  # rows of sketches beyond CHEBYSHEV deviations
     errors: Mapping[str, tuple[float, float]]  # error, standard deviation by theory (NaN: unknown)
 
 
 class Point(NamedTuple):
-    """A statistic over all runs."""
+    """One statistic over all runs."""
 
     statistic: str
     mean_error: float
-    error: float  # root of the mean of squares
+    error: float  # rms
     expected_error: float
-    chance: float  # that theory gives a mean as far from 0
+    chance: float  # p-value of the mean
 
 
 def experiment(options: argparse.Namespace, run: Run) -> Report:
@@ -91,18 +91,18 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
     options.rounds = max(options.rounds or (5 if options.quick else 11), 5)
     rng = np.random.default_rng(run.seed)
     measured = [once(number, options, run.seed, rng) for number in range(options.runs)]
-    points = [point_of(name, measured) for name in measured[0].errors]
+    points = [make_point(name, measured) for name in measured[0].errors]
     costs = cost(options, run.seed, rng)
     far = sum(each.far for each in measured) / len(measured) / norms.ROWS
     return Report(
         samples=[point._asdict() for point in points],
         checks=[
-            Check("sums and variances that are not exact", sum(e.inexact for e in measured), 0),
-            Check("quantiles and medians beyond their bound", sum(e.beyond for e in measured), 0),
-            Check("norms: part beyond 3 standard deviations, at most 1 / 9", far, 0, 1 / 9),
+            Check("wrong sums and variances", sum(e.inexact for e in measured), 0),
+            Check("quantiles and medians out of bounds", sum(e.beyond for e in measured), 0),
+            Check("norms: fraction beyond 3 standard deviations, at most 1 / 9", far, 0, 1 / 9),
             agreement_check("errors", [point.chance for point in points]),
         ],
-        metrics={f"{name}: ns a packet": float(np.median(each)) for name, each in costs.items()},
+        metrics={f"{name}: ns per packet": float(np.median(each)) for name, each in costs.items()},
         figure=draw(points, costs),
         caption=caption(options),
     )
@@ -111,7 +111,7 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
 def once(
     number: int, options: argparse.Namespace, seed: int, rng: np.random.Generator
 ) -> Measured:  # fmt: skip
-    """One stream in two windows, through the program."""
+    """Run one stream through the program, in two windows."""
     stream = zipf(options.packets, FLOWS, rng)
     stream = Stream(stream.numbers, random_flows(FLOWS, rng), quartered(options.packets, rng))
     half = options.packets // 2
@@ -134,16 +134,16 @@ def once(
 
 
 def quartered(packets: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Lengths that tell the quarter of the stream, by what is left over of 4."""
+    """Return lengths that encode the quarter of the stream, modulo 4."""
     lengths = 4 * rng.integers(16, 378, size=packets) + np.arange(packets) * QUARTERS // packets
     return lengths.astype(np.int64)
 
 
 def beyond(whole: Window, lengths: NDArray[np.int64]) -> int:
-    """Quantiles and centres that are not as good as they must be."""
+    """Count quantiles and medians out of their bounds."""
     assert whole.lengths is not None
     assert whole.sample is not None
-    true = {part: exact.quantile(lengths, part) for part in PARTS}
+    true = {part: exact.quantile(lengths, part) for part in QUANTILES}
     wrong = sum(
         abs(whole.lengths.quantile(part) - value) > quantiles.RELATIVE_ERROR * value
         for part, value in true.items()
@@ -157,7 +157,7 @@ def beyond(whole: Window, lengths: NDArray[np.int64]) -> int:
 def of_sets(
     windows: Sequence[Window], stream: Stream, half: int
 ) -> dict[str, tuple[float, float]]:  # fmt: skip
-    """Errors of what is told of the set of flows."""
+    """Return errors of statistics of the set of flows."""
     whole = windows[0] + windows[1]
     registers, minima, sketch = whole.registers, whole.minima, whole.sketch
     first, second = (window.minima for window in windows)
@@ -187,25 +187,25 @@ def of_sets(
 
 
 def deviation(drawn: int, share: float, of: int) -> float:
-    """Of a share in a sample without replacement (hypergeometric)."""
+    """Return the sd of a fraction in a sample without replacement (hypergeometric)."""
     return math.sqrt(share * (1 - share) / drawn * (of - drawn) / (of - 1))
 
 
 def variance_of_f2(stream: Stream) -> float:
-    """Of a row's estimate: 2 (F2^2 - F4) / columns."""
+    """Return the variance of a row's estimate: 2 (F2^2 - F4) / columns."""
     f2, f4 = (exact.moment(stream.numbers, power) for power in (2, 4))
     return 2 * (f2**2 - f4) / norms.COLUMNS
 
 
 def far_rows(whole: Window, stream: Stream) -> int:
-    """Rows whose estimate is beyond CHEBYSHEV standard deviations."""
+    """Count rows with an error beyond CHEBYSHEV standard deviations."""
     assert whole.sketch is not None
     distances = np.abs(whole.sketch.of_rows - exact.moment(stream.numbers, 2))
     return int((distances > CHEBYSHEV * math.sqrt(variance_of_f2(stream))).sum())
 
 
 def of_sample(whole: Window, stream: Stream) -> dict[str, tuple[float, float]]:
-    """Errors of the share of each quarter of the stream in the sample."""
+    """Return errors of the fraction of each quarter of the stream in the sample."""
     assert whole.sample is not None
     sampled = whole.sample.lengths
     spread = deviation(SAMPLE, 1 / QUARTERS, len(stream.numbers))
@@ -217,8 +217,8 @@ def of_sample(whole: Window, stream: Stream) -> dict[str, tuple[float, float]]:
     }  # fmt: skip
 
 
-def point_of(name: str, measured: Sequence[Measured]) -> Point:
-    """A statistic's errors over all runs, and how likely theory gives such a mean."""
+def make_point(name: str, measured: Sequence[Measured]) -> Point:
+    """Return a statistic's errors over all runs, and the p-value of their mean."""
     errors, deviations = np.array([each.errors[name] for each in measured]).T
     return Point(name, float(errors.mean()), float(np.sqrt((errors**2).mean())),
                  float(np.sqrt((deviations**2).mean())), t_test_p_value(errors, 0))  # fmt: skip
@@ -227,7 +227,7 @@ def point_of(name: str, measured: Sequence[Measured]) -> Point:
 def cost(
     options: argparse.Namespace, seed: int, rng: np.random.Generator
 ) -> dict[str, NDArray[np.float64]]:  # fmt: skip
-    """What each statistic takes, over a program that does nothing: ns a packet, (rounds,)."""
+    """Return ns per packet, (rounds,), of each statistic, relative to an empty program."""
     stream = zipf(options.packets, FLOWS, rng)
     rows = stream.rows
     rows["length"] = 64
@@ -237,11 +237,11 @@ def cost(
     try:
         with ExitStack() as stack:
             offer = stack.enter_context(offering(rows))
-            ways = {name: stack.enter_context(counting(Setting(kept, seed=seed)))
+            programs = {name: stack.enter_context(counting(Setting(kept, seed=seed)))
                     for name, kept in COSTS.items()}  # fmt: skip
             for _ in range(options.rounds):
                 empty = offer.through(None, len(rows))
-                for name, statistics in ways.items():
+                for name, statistics in programs.items():
                     found[name].append(offer.through(statistics.at_xdp, len(rows)) - empty)
                     statistics.flip()
     finally:
@@ -250,35 +250,34 @@ def cost(
 
 
 def draw(points: Sequence[Point], costs: Mapping[str, NDArray[np.float64]]) -> Figure:
-    """Errors, measured and by theory; and costs."""
+    """Draw errors, measured and theory, and CPU times."""
     figure, (left, right) = plots.figure(2)
     shown = [each for each in points if not math.isnan(each.expected_error)]
     places = np.arange(len(shown))
     left.plot([each.error for each in shown], places, linestyle="", label="measured")
     plots.ring(left, [each.expected_error for each in shown], places, "theory")
     left.set_yticks(places, [each.statistic for each in shown])
-    left.set(xlabel="Error (root of the mean of squares)", xscale="log")
+    left.set(xlabel="RMS error", xscale="log")
     ticks = [0.005, 0.01, 0.02, 0.05, 0.1]
     left.set_xticks(ticks, [*map(str, ticks)])
     left.minorticks_off()
     left.invert_yaxis()
     right.barh([*costs], [np.median(each) for each in costs.values()],
                xerr=[np.std(each) for each in costs.values()], color=plots.COLOURS[0])  # fmt: skip
-    right.set(xlabel="CPU time of a packet (ns),\nover an empty program's")
+    right.set(xlabel="CPU time per packet (ns),\nabove an empty program")
     right.invert_yaxis()
     plots.legend(left, 2)
     return figure
 
 
 def caption(options: argparse.Namespace) -> str:
-    """What the figure shows."""
+    """Return the caption of the figure."""
     return (
-        f"{options.packets:,} packets of {FLOWS:,} flows by Zipf's law, through eBPF programs by "
-        f"BPF_PROG_TEST_RUN. (a) Errors over {options.runs} runs; all but those of norms (parts of "
-        "F2) and distinct flows (parts of their number) are of shares. A row's F2 is far off in "
-        f"a run in which the two largest flows share one of its {norms.COLUMNS} columns. (b) "
-        f"Costs, medians and standard deviations of {options.rounds} rounds in turns on one core; "
-        "no driver's work is in them."
+        f"{options.packets:,} packets of {FLOWS:,} flows with Zipf sizes, through eBPF programs by "
+        f"BPF_PROG_TEST_RUN. (a) Errors over {options.runs} runs: relative for norms (F2) and "
+        "distinct flows, else of fractions. F2 of a row has a large error in a run in which the "
+        f"two largest flows share one of its {norms.COLUMNS} columns. (b) CPU times, medians and "
+        f"standard deviations of {options.rounds} interleaved rounds on one core; without driver."
     )
 
 

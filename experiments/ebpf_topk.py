@@ -1,18 +1,18 @@
-"""The largest flows, found by eBPF: how well, in how much memory, and at what cost a packet?
+"""Top-k flows in eBPF: what are recall, memory and CPU time per packet of two algorithms?
 
-Packets of many flows by Zipf's law, or of a capture (--pcap), go through the program that hosts
-attach to their devices. HeavyKeeper is asked for the top flows in fixed memory, and must never have
-a count above the truth. FREQUENT counts basic windows exactly and keeps the first k flows of each:
-over the sliding window every flow with more than twice its delta must be reported, and none with
-less than delta. What both cost is measured in turns with a program that does nothing, and with
-counting in the kernel's own hash map. Frames come from BPF_PROG_TEST_RUN: there is no card, and
-no driver, whose share of a packet's cost is not in these figures.
+Packets of many flows with Zipf sizes, or of a capture (--pcap), pass through the program that hosts
+attach to their devices. HeavyKeeper returns the top flows from fixed memory, and must never
+overestimate a count. FREQUENT counts basic windows exactly and keeps the first k flows of each: in
+the sliding window, every flow with more than twice its delta must be reported, and none with less
+than delta. The CPU times of both are measured in rounds interleaved with an empty program and with
+counting in the kernel's own hash map. Frames come from BPF_PROG_TEST_RUN: CPU times include no NIC
+and no driver.
 
-Claim: In 64 KB 99 % of the top 20 are found; FREQUENT keeps its promise for every flow; both cost
-at most 0.6 of what a hash map does, each over a program that does nothing.
+Claim: In 64 KB, 99 % of the top 20 are found; FREQUENT keeps its guarantee for every flow; both
+take at most 0.6 of the CPU time of a hash map, each relative to an empty program.
 
-Published: Golab et al. (IMC 2003): frequent items over sliding windows, found without missing those
-above twice an error that is known. Yang et al. (USENIX ATC 2018): HeavyKeeper, in small memory.
+Published: Golab et al. (IMC 2003): frequent items over sliding windows, without missing those above
+twice a known error. Yang et al. (USENIX ATC 2018): HeavyKeeper, in small memory.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -47,42 +47,44 @@ from telemark.session.run import Run
 HASH_MAP = "ebpf/statistics/hash_map.bpf.c"
 FLOWS = 100_000
 TOP = 20
-MOST_COST = 0.6  # each over a program that does nothing
-COST = f"cost beside a hash map's, at most {MOST_COST:g}"
+MAX_COST = 0.6  # CPU times relative to an empty program
+COST = f"CPU time per packet (normalized to a hash map), at most {MAX_COST:g}"
 MEMORY_KB = (4, 8, 16, 32, 64, 128)
 HEAVY_KB = HEAVY_BYTES >> 10
 LISTED = (5, 10, 20, 50, 100, 200)
-BASIC_WINDOWS = (40, 20, 10)  # that make up the sliding window
+BASIC_WINDOWS = (40, 20, 10)  # per sliding window
 WHICH = {"empty": "nothing", "totals": "packets, bytes", "heavy": "HeavyKeeper",
          "exact": "FREQUENT", "hash": "hash map"}  # fmt: skip
 
 
 class Found(NamedTuple):
-    """What was found of one stream by one way, and what it took."""
+    """Result of one algorithm for one stream."""
 
     method: str
     memory_kb: float
     listed: int
     windows: int
     run: int
-    recall: float  # of the top flows, or of those above delta
+    recall: float  # of the top flows, or of flows above delta
     precision: float
-    error: float  # mean, of the counts of flows that were found, as a part of them
-    delta: float  # part of all packets
-    wrong: int  # counts above the truth, and promises that were broken
+    error: float  # mean relative error of the counts of found flows
+    delta: float  # fraction of all packets
+    wrong: int  # overestimates, and violated guarantees
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--pcap", type=Path, metavar="FILE", help="packets, instead of Zipf's law")
     parser.add_argument(
-        "--runs", type=cli.positive_int, metavar="N", help="of HeavyKeeper (default: 50)"
+        "--pcap", type=Path, metavar="FILE", help="capture to use instead of Zipf's law"
     )
     parser.add_argument(
-        "--packets", type=cli.positive_int, metavar="N", help="of a window (default: 200000)"
+        "--runs", type=cli.positive_int, metavar="N", help="runs of HeavyKeeper (default: 50)"
+    )
+    parser.add_argument(
+        "--packets", type=cli.positive_int, metavar="N", help="packets per window (default: 200000)"
     )
     parser.add_argument(
         "--rounds", type=cli.positive_int, metavar="N",
-        help="in which costs are measured (default: 11)",
+        help="rounds of the CPU time measurement (default: 11)",
     )  # fmt: skip
 
 
@@ -107,7 +109,7 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
     return Report(
         samples=[each._asdict() for each in found],
         checks=checks(found, standard, beside, bool(options.pcap)),
-        metrics={f"{name}_ns_a_packet": float(np.median(each)) for name, each in costs.items()},
+        metrics={f"{name}_ns_per_packet": float(np.median(each)) for name, each in costs.items()},
         figure=draw(found, costs),
         caption=caption(options, len(costs["empty"])),
         tables=[cost_table(costs, over)],
@@ -115,14 +117,14 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 def streamed(whole: Stream | None, packets: int, rng: np.random.Generator) -> Stream:
-    """So many packets, of Zipf's law anew, or the first ones of the capture."""
+    """Return a new stream by Zipf's law, or the first packets of the capture."""
     if whole is None:
         return zipf(packets, FLOWS, rng)
     return Stream(whole.numbers[:packets], whole.flows, whole.lengths[:packets])
 
 
 def kept_heavy(memory_kb: int, number: int, stream: Stream, seed: int) -> Found:
-    """One window of HeavyKeeper's, whose hashes and dice are this run's own."""
+    """Run one window of HeavyKeeper, with hashes and random numbers of this run."""
     setting = Setting(
         Kept.HEAVY_KEEPER, columns=columns_in(memory_kb << 10), seed=seed * 1000 + number
     )
@@ -132,10 +134,10 @@ def kept_heavy(memory_kb: int, number: int, stream: Stream, seed: int) -> Found:
     assert heavy is not None
     counts = stream.counts
     true = stream.by_key(counts)
-    least = np.sort(counts)[::-1][:TOP].min()
+    threshold = np.sort(counts)[::-1][:TOP].min()
     top = heavy.top(TOP).as_dict()
     of_top = [true[key] for key in top]
-    right = sum(count >= least for count in of_top)
+    right = sum(count >= threshold for count in of_top)
     errors = [1 - found / true[key] for key, found in top.items()]
     wrong = sum(found > true[key] for key, found in heavy.as_dict().items())
     return Found("HeavyKeeper", memory_kb, TOP, 1, number, right / min(TOP, len(true)),
@@ -143,7 +145,7 @@ def kept_heavy(memory_kb: int, number: int, stream: Stream, seed: int) -> Found:
 
 
 def frequent(stream: Stream, seed: int) -> list[Found]:
-    """FREQUENT over the last half of a stream, of several lists and basic windows."""
+    """Run FREQUENT over the last half of a stream, for several list and window sizes."""
     total = len(stream.numbers)
     parts = np.array_split(np.arange(total), 2 * max(BASIC_WINDOWS))
     kept: list[tuple[Flows, int]] = []
@@ -165,7 +167,7 @@ def frequent(stream: Stream, seed: int) -> list[Found]:
 def summarised(
     kept: Sequence[tuple[Flows, int]], listed: int, windows: int, true: dict[bytes, int]
 ) -> Found:
-    """What FREQUENT says at the end, of basic windows made of so many of the kernel's."""
+    """Return FREQUENT's final result, with basic windows merged from the kernel's windows."""
     algorithm = Frequent(listed, windows)
     each = max(BASIC_WINDOWS) // windows
     for first in range(0, len(kept), each):
@@ -185,7 +187,7 @@ def summarised(
 
 
 def measure(stream: Stream, options: argparse.Namespace, seed: int) -> dict[str, Any]:
-    """What a packet takes in ns, (rounds,), by each way, in turns on one core."""
+    """Return ns per packet, (rounds,), of each program, interleaved on one core."""
     rows = stream.rows
     rows["length"] = 64
     costs: dict[str, list[float]] = {name: [] for name in WHICH}
@@ -195,11 +197,11 @@ def measure(stream: Stream, options: argparse.Namespace, seed: int) -> dict[str,
     try:
         with ExitStack() as stack:
             offer = stack.enter_context(offering(rows))
-            ways = {name: stack.enter_context(counting(Setting(kept, seed=seed)))
+            programs = {name: stack.enter_context(counting(Setting(kept, seed=seed)))
                     for name, kept in kinds.items()}  # fmt: skip
             for _ in range(options.rounds):
                 costs["empty"].append(offer.through(None, len(rows)))
-                for name, statistics in ways.items():
+                for name, statistics in programs.items():
                     costs[name].append(offer.through(statistics.at_xdp, len(rows)))
                     statistics.flip()
                 constants = {"hash_factors": hashes.factors(seed)}
@@ -211,14 +213,16 @@ def measure(stream: Stream, options: argparse.Namespace, seed: int) -> dict[str,
 
 
 def beside_hash_map(name: str, over: dict[str, Any]) -> float:
-    """A way's cost by a hash map's: the median of rounds. Raises TestbedError where they differ."""
+    """Return the median CPU time normalized to a hash map. Raises TestbedError if rounds differ."""
     if over["hash"].min() <= 0:
-        raise InvalidRunError("in a round a hash map cost no more than nothing")
-    ratios = over[name] / over["hash"]
-    if ratios.min() <= MOST_COST < np.median(ratios):
         raise InvalidRunError(
-            f"rounds differ on whether {WHICH[name]} costs at most {MOST_COST:g} of a "
-            f"hash map: from {ratios.min():.2g} to {ratios.max():.2g}"
+            "in one round, the hash map took no more CPU time than an empty program"
+        )
+    ratios = over[name] / over["hash"]
+    if ratios.min() <= MAX_COST < np.median(ratios):
+        raise InvalidRunError(
+            f"rounds differ: {WHICH[name]} takes {ratios.min():.2g} to {ratios.max():.2g} of the "
+            f"CPU time of a hash map; the limit is {MAX_COST:g}"
         )
     return float(np.median(ratios))
 
@@ -226,51 +230,51 @@ def beside_hash_map(name: str, over: dict[str, Any]) -> float:
 def checks(
     found: Sequence[Found], standard: Sequence[Found], beside: dict[str, float], is_pcap: bool
 ) -> list[Check]:
-    """What is claimed; of a capture alone what holds for any."""
+    """Check the claims; for a capture, only those that hold for any traffic."""
     recall = float(np.mean([each.recall for each in standard]))
     by = {name: [each for each in found if each.method == name]
           for name in ("HeavyKeeper", "FREQUENT")}  # fmt: skip
     exact = [
-        Check("HeavyKeeper: counts above the truth", sum(e.wrong for e in by["HeavyKeeper"]), 0),
-        Check("FREQUENT: flows of which a promise was broken",
+        Check("HeavyKeeper: counts above ground truth", sum(e.wrong for e in by["HeavyKeeper"]), 0),
+        Check("FREQUENT: flows with a violated guarantee",
               sum(e.wrong for e in by["FREQUENT"]), 0),
     ]  # fmt: skip
     if is_pcap:
         return exact
     return [
         *exact,
-        Check("HeavyKeeper: part of the top 20 found in 64 KB, at least 0.99", recall, 1, 0.01),
-        Check(f"HeavyKeeper: {COST}", beside["heavy"], 0, MOST_COST),
-        Check(f"FREQUENT: {COST}", beside["exact"], 0, MOST_COST),
+        Check("HeavyKeeper: recall of the top 20 in 64 KB, at least 0.99", recall, 1, 0.01),
+        Check(f"HeavyKeeper: {COST}", beside["heavy"], 0, MAX_COST),
+        Check(f"FREQUENT: {COST}", beside["exact"], 0, MAX_COST),
     ]
 
 
 def cost_table(costs: dict[str, Any], over: dict[str, Any]) -> Table:
-    """What a packet takes by each way."""
+    """Return a table of the CPU time per packet of each program."""
     rows = [
         [label, f"{np.median(costs[name]):.1f}", f"{np.median(over[name]):.1f}",
          f"{np.std(over[name]):.1f}"]
         for name, label in WHICH.items()
     ]  # fmt: skip
-    return table("ns a packet", ["program", "whole", "over nothing", "s.d."], rows)
+    return table("CPU time per packet (ns)", ["program", "total", "relative to empty", "sd"], rows)
 
 
 def draw(found: Sequence[Found], costs: dict[str, Any]) -> Figure:
-    """Top flows by memory; delta by the length of lists; costs."""
+    """Draw recall by memory, delta by list length, and CPU times."""
     figure, (left, middle, right) = plots.figure(3)
     heavy = [each for each in found if each.method == "HeavyKeeper"]
-    for what, label in (("recall", "found"), ("error", "count too low by")):
+    for what, label in (("recall", "recall"), ("error", "relative error")):
         means = [np.mean([getattr(e, what) for e in heavy if e.memory_kb == memory])
                  for memory in MEMORY_KB]  # fmt: skip
         left.plot(MEMORY_KB, means, label=label)
-    left.set(xlabel="HeavyKeeper's memory (KB)", ylabel=f"Part, of the top {TOP}", xscale="log")
+    left.set(xlabel="HeavyKeeper's memory (KB)", ylabel=f"Ratio (top {TOP} flows)", xscale="log")
     left.set_xticks(MEMORY_KB, [*map(str, MEMORY_KB)])
     left.minorticks_off()
     for windows in BASIC_WINDOWS:
         each = [e for e in found if e.method == "FREQUENT" and e.windows == windows]
         middle.plot([e.listed for e in each], [2 * e.delta for e in each],
                     label=f"{windows} basic windows")  # fmt: skip
-    middle.set(xlabel="Flows in a summary, k", ylabel="Sure to be reported: 2δ / N",
+    middle.set(xlabel="Flows per summary, k", ylabel="Reporting guarantee: 2δ / N",
                xscale="log", yscale="log")  # fmt: skip
     middle.set_xticks(LISTED, [*map(str, LISTED)])
     middle.minorticks_off()
@@ -281,27 +285,27 @@ def draw(found: Sequence[Found], costs: dict[str, Any]) -> Figure:
 
 
 def draw_costs(axes: Axes, costs: dict[str, Any]) -> None:
-    """Bars of what a packet takes beside a program that does nothing."""
+    """Draw bars of CPU time per packet, relative to an empty program."""
     names = [name for name in WHICH if name != "empty"]
     over = [costs[name] - costs["empty"] for name in names]
     axes.barh([WHICH[name] for name in names], [np.median(each) for each in over],
               xerr=[np.std(each) for each in over], color=plots.COLOURS[0])  # fmt: skip
-    axes.set(xlabel="CPU time of a packet (ns),\nover an empty program's")
+    axes.set(xlabel="CPU time per packet (ns),\nabove an empty program")
     axes.invert_yaxis()
 
 
 def caption(options: argparse.Namespace, rounds: int) -> str:
-    """What the figure shows."""
+    """Return the caption of the figure."""
     stream = (
         f"packets of {options.pcap.name}" if options.pcap
-        else f"packets of {FLOWS:,} flows by Zipf's law ({EXPONENT})"
+        else f"packets of {FLOWS:,} flows with Zipf sizes (exponent {EXPONENT})"
     )  # fmt: skip
     return (
-        f"{options.packets:,} {stream} a window, through eBPF programs by BPF_PROG_TEST_RUN. (a) "
+        f"{options.packets:,} {stream} per window, through eBPF programs by BPF_PROG_TEST_RUN. (a) "
         f"HeavyKeeper: means of {options.runs} runs at 64 KB and of a fifth of them elsewhere. (b) "
-        "FREQUENT: the part of all packets that a flow needs to be reported for sure. (c) Costs, "
-        f"medians and standard deviations of {rounds} rounds in turns on one core; no driver's "
-        "work is in them."
+        "FREQUENT: fraction of all packets from which a flow is guaranteed to be reported. (c) CPU "
+        f"times, medians and standard deviations of {rounds} interleaved rounds on one core; "
+        "without driver."
     )
 
 

@@ -1,18 +1,17 @@
-"""The collector of INT at a host: what do reports cost it, and how many until some get lost?
+"""INT collector: what is the CPU time per report, and at what rate are reports lost?
 
-A program at another host replays Telemetry Reports of INT-MD over a veth; the collector, a process
-of its own on a core of its own, receives, decodes and indexes them by flow, or stores them, too.
-The rate goes up until datagrams get lost. A rate is free of loss when all came and the collector
-needed less than a second of its core for each second of them, so that nothing piled up in its
-socket. Then the same rate with few and many flows, and with paths of few and many hops. What did
-not come, the collector must know by gaps in the numbers of reports, and the kernel must have
-dropped just that.
+A program on another host replays INT-MD Telemetry Reports over a veth pair. The collector, a
+process on a core of its own, receives, decodes and indexes them by flow, or also stores them. The
+rate increases until datagrams are lost. A rate is free of loss if all datagrams arrived and the
+collector needed less than a second of CPU time per second, so that no backlog grew in its socket.
+Then the number of flows and the path length vary at a constant rate. The collector must detect all
+missing datagrams as gaps in sequence numbers, and the kernel must have dropped exactly these.
 
-Claim: Each report that did not come shows as a gap in the numbers, and the kernel dropped just
+Claim: Each missing report shows as a gap in the sequence numbers, and the kernel dropped exactly
 these.
 
-Published: INTCollector (CNSM 2018, abstract): 1.2 million reports a second at 8 % of a CPU, in XDP.
-Ours is a process at a socket: compare shapes, not numbers.
+Published: INTCollector (CNSM 2018, abstract): 1.2 million reports/s at 8 % of a CPU, in XDP.
+Telemark's collector is a process with a socket: compare the shape of the curves, not numbers.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -37,17 +36,19 @@ HOPS, FLOWS, AT_ONCE = 5, 1000, 10
 RATES = {
     1: (50e3, 100e3, 150e3, 200e3, 300e3, 400e3),
     AT_ONCE: (0.25e6, 0.5e6, 0.75e6, 1e6, 1.5e6, 2e6, 2.5e6),
-}  # reports/s, by reports a datagram
+}  # reports/s, by reports per datagram
 STORED_RATES = (100e3, 200e3, 300e3)
-STEADY = 750e3  # reports/s, where flows and hops are varied
+STEADY = 750e3  # reports/s, while flows and hops vary
 FLOW_COUNTS, HOP_COUNTS = (10, 100, 1000, 5000), (1, 2, 4, 6, 8)
-FIT = 7  # reports of eight hops in a datagram
-TOGETHER = 0.5  # what a report of many in a datagram may take, to what one alone in it takes
+FIT = 7  # reports of eight hops that fit into a datagram
+TOGETHER = (
+    0.5  # max CPU time per report in a full datagram, relative to a report alone in its datagram
+)
 BISECTIONS = 3
 
 
 class Peer(NamedTuple):
-    """What others publish of their collectors: other machines, and other work for a report."""
+    """Published result of another collector, on another machine and with other work per report."""
 
     name: str
     reports_per_s: float
@@ -63,13 +64,13 @@ PEERS = (
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seconds", type=cli.seconds, metavar="S",
-        help="for which each rate is sent (default: 2)",
+        help="duration of each rate (default: 2)",
     )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Turn:
-    """One rate of one shape: what was offered, and what became of it."""
+    """One round: one rate of one shape, and its result."""
 
     question: str  # rate, flows or hops
     shape: Shape
@@ -77,18 +78,20 @@ class Turn:
 
     @property
     def is_free_of_loss(self) -> bool:
-        """All came, and nothing piled up."""
+        """Whether all datagrams arrived and no backlog grew."""
         return not self.taken.lost and self.taken.busy < 1
 
     @property
     def offered(self) -> float:
-        """Reports a second that were sent."""
+        """Offered load, in reports/s."""
         return self.taken.sent_per_s * self.shape.reports
 
 
 def experiment(options: argparse.Namespace, run: Run) -> Report:
     if options.time == "virtual":
-        raise TestbedError("--time virtual: what a process takes of a core is of real time alone")
+        raise TestbedError(
+            "--time virtual: CPU time is measured in real time only; use --time real"
+        )
     options.seconds = options.seconds or (0.5 if options.quick else 2.0)
     turns: list[Turn] = []
     with Hosts(run.folder) as hosts:
@@ -102,14 +105,14 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
         series = ((1, False), (AT_ONCE, False), (AT_ONCE, True))
         for reports, is_stored in series:
             shape = Shape(reports, HOPS, FLOWS, is_stored)
-            search(take, shape, rates_of(shape, options), 0 if options.quick else BISECTIONS)
+            search(take, shape, offered_rates(shape, options), 0 if options.quick else BISECTIONS)
         for flows in (FLOW_COUNTS[0], FLOW_COUNTS[-1]) if options.quick else FLOW_COUNTS:
             take("flows", Shape(AT_ONCE, HOPS, flows), STEADY)
         for hops in (HOP_COUNTS[0], HOP_COUNTS[-1]) if options.quick else HOP_COUNTS:
             take("hops", Shape(FIT, hops, FLOWS), STEADY)
     return Report(
-        samples=[row_of(turn) for turn in turns],
-        checks=checks_of(turns),
+        samples=[make_row(turn) for turn in turns],
+        checks=make_checks(turns),
         metrics={"loss_free_reports_per_s": loss_free(turns)},
         figure=draw(turns),
         caption=caption(options),
@@ -117,8 +120,8 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
     )
 
 
-def rates_of(shape: Shape, options: argparse.Namespace) -> Sequence[float]:
-    """Reports a second that are tried, one after the other."""
+def offered_rates(shape: Shape, options: argparse.Namespace) -> Sequence[float]:
+    """Return the offered loads to try, in reports/s."""
     rates = STORED_RATES if shape.is_stored else RATES[shape.reports]
     return rates[1:2] if options.quick else rates
 
@@ -126,27 +129,27 @@ def rates_of(shape: Shape, options: argparse.Namespace) -> Sequence[float]:
 def search(
     take: Callable[[str, Shape, float], Turn], shape: Shape, rates: Sequence[float], steps: int
 ) -> None:
-    """Go up until reports get lost, or the sender can do no more; then halve what is between."""
-    free, most = 0.0, None
+    """Increase the rate until reports are lost or the sender is saturated; then bisect."""
+    free, lossy = 0.0, None
     for rate in rates:
         turn = take("rate", shape, rate)
         if turn.offered < 0.95 * rate:
             return
         if not turn.is_free_of_loss:
-            most = rate
+            lossy = rate
             break
         free = rate
-    for _ in range(steps if most else 0):
-        assert most is not None
-        rate = (free + most) / 2
+    for _ in range(steps if lossy else 0):
+        assert lossy is not None
+        rate = (free + lossy) / 2
         if take("rate", shape, rate).is_free_of_loss:
             free = rate
         else:
-            most = rate
+            lossy = rate
 
 
 def loss_free(turns: Sequence[Turn]) -> dict[str, float]:
-    """Of each shape the highest rate of reports without loss, of those that were tried."""
+    """Return the highest tested rate without loss, for each shape."""
     found: dict[str, float] = {}
     for turn in turns:
         if turn.question == "rate" and turn.is_free_of_loss:
@@ -154,8 +157,8 @@ def loss_free(turns: Sequence[Turn]) -> dict[str, float]:
     return found
 
 
-def checks_of(turns: Sequence[Turn]) -> list[Check]:
-    """All that was sent came, or is known to be lost; and it was understood."""
+def make_checks(turns: Sequence[Turn]) -> list[Check]:
+    """Check that all reports arrived or are detected as lost, and were decoded correctly."""
     taken = [turn.taken for turn in turns]
     alone, many = (
         min(turn.taken.ns_per_report for turn in turns
@@ -164,19 +167,19 @@ def checks_of(turns: Sequence[Turn]) -> list[Check]:
         for reports in (1, AT_ONCE)
     )  # fmt: skip
     return [
-        Check("datagrams that neither came nor left a gap, most of a turn",
+        Check("datagrams neither received nor in a gap (max per round)",
               max(abs(each.lost - each.in_gaps) for each in taken), 0),
-        Check("datagrams in gaps that the kernel did not drop, most of a turn",
+        Check("datagrams in gaps, not dropped by the kernel (max per round)",
               max(abs(each.in_gaps - each.kernel_drops) for each in taken), 0),
-        Check("reports, hops and flows that are not those sent", sum(
+        Check("wrong reports, hops and flows", sum(
             each.misread for each in taken), 0),
-        Check(f"CPU time of a report of {AT_ONCE} in a datagram to that of one alone, at most "
-              f"{TOGETHER}", many / alone, 0, TOGETHER),
+        Check(f"CPU time per report, {AT_ONCE} per datagram (normalized to 1 per datagram), at "
+              f"most {TOGETHER}", many / alone, 0, TOGETHER),
     ]  # fmt: skip
 
 
-def row_of(turn: Turn) -> dict[str, object]:
-    """A row of samples.csv."""
+def make_row(turn: Turn) -> dict[str, object]:
+    """Return a row of samples.csv."""
     return {
         "question": turn.question, **asdict(turn.shape), "reports_per_s": turn.offered,
         "datagrams": turn.taken.sent, "lost": turn.taken.lost, "in_gaps": turn.taken.in_gaps,
@@ -188,23 +191,23 @@ def row_of(turn: Turn) -> dict[str, object]:
 
 
 def summary_table(turns: Sequence[Turn]) -> Table:
-    """A row for each turn."""
-    columns = ("what varies", "reports", "offered/s", "datagrams lost", "of a core", "ns a report",
-               "of these in the kernel")  # fmt: skip
+    """Return a table with a row per round."""
+    columns = ("variable", "reports", "offered (reports/s)", "lost datagrams", "CPU utilization",
+               "ns per report", "in the kernel")  # fmt: skip
     rows = [
         (turn.question, turn.shape.text, f"{turn.offered:,.0f}", turn.taken.lost,
          f"{100 * turn.taken.busy:.0f} %", turn.taken.ns_per_report,
          1e9 * turn.taken.system_s / turn.taken.reports)
         for turn in turns
     ]  # fmt: skip
-    return table("What reports cost the collector", columns, rows)
+    return table("CPU time of the collector", columns, rows)
 
 
 def draw(turns: Sequence[Turn]) -> Figure:
-    """(a) Load by rate, beside what others publish; (b) and (c) cost by flows and by hops."""
+    """Draw utilization by rate, with published results, and CPU time by flows and by hops."""
     figure, (rates, flows, hops) = plots.figure(3)
     draw_rates(rates, [turn for turn in turns if turn.question == "rate"])
-    for axes, what, text in ((flows, "flows", "Flows"), (hops, "hops", "Hops of a path")):
+    for axes, what, text in ((flows, "flows", "Flows"), (hops, "hops", "Hops per path")):
         ours = [turn for turn in turns if turn.question == what]
         x = [getattr(turn.shape, what) for turn in ours]
         for number, (part, label) in enumerate((("user_s", "collector"), ("system_s", "kernel"))):
@@ -214,13 +217,13 @@ def draw(turns: Sequence[Turn]) -> Figure:
         axes.set_ylim(bottom=0)
         plots.legend(axes, 2)
     flows.set_xscale("log")
-    flows.set_ylabel("CPU time of a report (ns)")
+    flows.set_ylabel("CPU time per report (ns)")
     hops.set_xticks(HOP_COUNTS)
     return figure
 
 
 def draw_rates(axes: Axes, turns: Sequence[Turn]) -> None:
-    """Each shape a line; where datagrams were lost, or piled up, the marker is hollow."""
+    """Draw a line per shape; hollow markers: datagrams were lost or a backlog grew."""
     for number, shape in enumerate(dict.fromkeys(turn.shape for turn in turns)):
         ours = sorted((turn for turn in turns if turn.shape == shape), key=lambda t: t.offered)
         style: dict[str, Any] = {"color": plots.COLOURS[number], "marker": plots.MARKERS[number]}
@@ -237,23 +240,23 @@ def draw_rates(axes: Axes, turns: Sequence[Turn]) -> None:
         axes.annotate(peer.name.partition(" ")[0], place, (5, 0), textcoords="offset points",
                       va="center", fontsize="small")  # fmt: skip
     axes.set_xscale("log")
-    axes.set_xticks([0.1, 1, 10], ["0.1", "1", "10"])  # room for names, where no data lie
+    axes.set_xticks([0.1, 1, 10], ["0.1", "1", "10"])  # leaves space for the names
     axes.set_ylim(0, 140)
-    axes.set_xlabel("Reports a second (million)")
-    axes.set_ylabel("Load of a core (%)")
+    axes.set_xlabel("Report rate (million/s)")
+    axes.set_ylabel("CPU utilization (%)")
     plots.legend(axes, 2)
 
 
 def caption(options: argparse.Namespace) -> str:
-    """What the figure shows."""
+    """Return the caption of the figure."""
     peers = "; ".join(f"{p.name}: {p.reports_per_s / 1e6:g} million/s at {p.busy_percent:g} %"
                       for p in PEERS)  # fmt: skip
     return (
-        f"The collector on one core, {plots.runs(1, options.time)}, {options.seconds:g} s each. "
-        f"(a) Its load by the rate of reports over {HOPS} hops, of {FLOWS:,} flows, by how many "
-        "are in a datagram; hollow: datagrams were lost, or piled up. Stars are published by "
-        f"others, of other machines and other work: {peers}. (b) CPU time of a report by the "
-        f"number of flows, {AT_ONCE} reports a datagram; (c) by hops, {FIT} a datagram."
+        f"INT collector on one core, {plots.runs(1, options.time)}, {options.seconds:g} s each. "
+        f"(a) CPU utilization by report rate, for {HOPS} hops, {FLOWS:,} flows and different "
+        "numbers of reports per datagram; hollow: datagrams were lost, or a backlog grew. Stars: "
+        f"published results, for other machines and other work: {peers}. (b) CPU time per report "
+        f"by number of flows, {AT_ONCE} reports per datagram; (c) by hops, {FIT} per datagram."
     )
 
 

@@ -1,19 +1,19 @@
-"""Loss by drop reports and by alternate marking: what does each find of what really was lost?
+"""INT drop reports and alternate marking: how much of the packet loss does each method detect?
 
-All packets of a flow cross five switches. Some are lost by the first link; others by an access
-list, for want of a route, because their time to live runs out, or because a burst finds a queue
-full, each at a switch of its own. The switches report what they drop (INT's drop reports), and mark
-and count all packets by blocks of time (AM-PM). Nobody can report what a link loses. The same link
-loses some of the reports, too: their numbers tell how many, if not of which packets. Truth are
-captures: what came to a switch and did not leave it, or left one and did not come to the next.
-Alternate marking must find just that in each block, and drop reports, with those that are known to
-be lost, all that switches drop.
+All packets of a flow cross five switches. Some are lost on the first link. Others are dropped by an
+access list, for lack of a route, because their TTL expires, or because a burst fills a queue, each
+at a switch of its own. The switches report the packets that they drop (INT drop reports), and mark
+and count all packets by blocks of time (AM-PM). Losses on a link cannot be reported. The same link
+also loses some of the reports: gaps in their sequence numbers show how many, but not of which
+packets. Ground truth are captures: packets that entered a switch but did not leave it, or left one
+switch but did not reach the next. Alternate marking must find exactly these in each block; drop
+reports, with detected gaps, must find all packets that switches drop.
 
-Claim: Alternate marking finds each lost packet; drop reports find all that switches drop, and none
-that links lose.
+Claim: Alternate marking finds each lost packet; drop reports find all packets that switches drop,
+and none that links lose.
 
-Published: Telemetry Report 2.0 (P4.org, 2020): a switch reports what it drops and why; reports have
-numbers of 22 bits, so that lost ones show.
+Published: Telemetry Report 2.0 (P4.org, 2020): a switch reports which packet it drops and why;
+reports have 22-bit sequence numbers, so that lost reports can be detected.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -35,7 +35,7 @@ from experiments.shared.int.loss import (
     Cause,
     Outcome,
     Reported,
-    flows_of,
+    make_flows,
     marked_losses,
     measure,
     reported,
@@ -50,25 +50,25 @@ from telemark.session.run import Run
 from telemark.sweep.runs import sweep
 from telemark.traffic.flows import Flow
 
-METHODS = ("AM-PM", "drop reports", "with their gaps")
+METHODS = ("AM-PM", "drop reports", "drop reports and gaps")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--loss", type=cli.percentage, nargs="+", metavar="PERCENT",
-        help="of all packets, for each cause (default: 0 0.1 1 5 10)",
+        help="loss ratio for each cause (default: 0 0.1 1 5 10)",
     )  # fmt: skip
     cli.add_rate_option(parser, 2000, "the flow")
     parser.add_argument(
         "--blocks", type=cli.positive_int, metavar="N",
-        help="complete blocks of alternate marking, of 0.26 s, for each loss (default: 12)",
+        help="complete blocks of alternate marking, of 0.26 s, per loss ratio (default: 12)",
     )  # fmt: skip
     cli.add_program_option(parser, PROGRAM)
 
 
 @dataclass(frozen=True)
 class Found:
-    """One cause, at one configured loss: packets lost in each block, and what reports say."""
+    """Lost packets per block, and reports, for one cause at one configured loss ratio."""
 
     loss_percent: float
     cause: Cause
@@ -79,13 +79,13 @@ class Found:
 
     @property
     def answers(self) -> tuple[int, int, int]:
-        """Packets lost, by METHODS."""
-        came = self.reported.came
-        return int(self.marked.sum()), came, came + self.reported.in_gaps
+        """Lost packets according to each of METHODS."""
+        arrived = self.reported.arrived
+        return int(self.marked.sum()), arrived, arrived + self.reported.in_gaps
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    require_minip4(run, "it does not show packets that full queues drop to its program")
+    require_minip4(run, "its program does not see packets dropped by full queues")
     reject_rare(options.rate)
     options.loss = options.loss or ([5] if options.quick else [0, 0.1, 1, 5, 10])
     options.blocks = options.blocks or (4 if options.quick else 12)
@@ -93,7 +93,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     found = [each for here, _ in runs for each in here]
     checks = [check for _, held in runs for check in held]
     return Report(
-        samples=[row for each in found for row in rows_of(each)],
+        samples=[row for each in found for row in make_rows(each)],
         checks=checks,
         metrics={"lost_reports_without_gap": sum(each.reported.unseen for each in found)},
         figure=draw(found, options),
@@ -105,15 +105,17 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 async def measured(
     percent: float, options: argparse.Namespace, run: Run
 ) -> tuple[list[Found], list[Check]]:
-    """One network, whose links lose so much."""
-    flows = flows_of(percent, options.rate, options.blocks)
+    """Run one network with this loss ratio."""
+    flows = make_flows(percent, options.rate, options.blocks)
     outcome = await measure(flows, percent, options.blocks, options.program, run)
-    found = found_of(percent, outcome, flows)
-    return found, checks_of(f"loss {percent:g} %", outcome, found)
+    found = collect_results(percent, outcome, flows)
+    return found, make_checks(f"loss {percent:g} %", outcome, found)
 
 
-def found_of(percent: float, outcome: Outcome, flows: Mapping[Cause | None, Flow]) -> list[Found]:
-    """What is found of each cause."""
+def collect_results(
+    percent: float, outcome: Outcome, flows: Mapping[Cause | None, Flow]
+) -> list[Found]:
+    """Return the results for each cause."""
     return [
         Found(percent, cause, sum(flow.count for flow in flows.values()),
               true_losses(outcome, cause.segment), marked_losses(outcome, cause.segment),
@@ -122,38 +124,38 @@ def found_of(percent: float, outcome: Outcome, flows: Mapping[Cause | None, Flow
     ]  # fmt: skip
 
 
-def checks_of(at: str, outcome: Outcome, found: Sequence[Found]) -> list[Check]:
-    """All exact: each block of alternate marking, all reports, and the numbers of those lost."""
+def make_checks(at: str, outcome: Outcome, found: Sequence[Found]) -> list[Check]:
+    """Check that each block, all drop reports and the number of lost reports are exact."""
     errors = [marked_losses(outcome, s) - true_losses(outcome, s) for s in SEGMENTS]
     lost = sum(len(record.lost_sequences) for record in outcome.records.values())
     by_switches = [each for each in found if each.cause.reason]
     missed = [
-        int(each.true.sum()) - each.reported.came - each.reported.lost for each in by_switches
+        int(each.true.sum()) - each.reported.arrived - each.reported.lost for each in by_switches
     ]
     unknown = [
         each.reported.lost - each.reported.unseen - each.reported.in_gaps for each in by_switches
     ]
-    told = sum(each.reported.came for each in by_switches)
+    arrived = sum(each.reported.arrived for each in by_switches)
     name = f"{at}, drop reports: "
     return [
-        Check(f"{at}, AM-PM: largest error of a block, packets", abs(np.array(errors)).max(), 0),
-        Check(f"{at}, AM-PM: packets lost in all, by the hosts' sequence numbers",
+        Check(f"{at}, AM-PM: max loss error per block (packets)", abs(np.array(errors)).max(), 0),
+        Check(f"{at}, AM-PM: total lost packets",
               sum(int(marked_losses(outcome, segment).sum()) for segment in SEGMENTS), lost),
-        Check(name + "largest difference to what a switch dropped, packets",
+        Check(name + "max error per cause (packets)",
               max(map(abs, missed)), 0),
-        Check(name + "that name another port, reason or flow",
+        Check(name + "wrong port, reason or flow (reports)",
               sum(each.reported.wrong for each in by_switches), 0),
-        Check(name + "of packets that no switch dropped", len(outcome.kept.reports) - told, 0),
-        Check(name + "blocks in which they tell more than was dropped", sum(
+        Check(name + "reports of packets not dropped", len(outcome.kept.reports) - arrived, 0),
+        Check(name + "blocks with more reports than drops", sum(
             int(np.count_nonzero(each.reported.by_block > each.true)) for each in by_switches), 0),
-        Check(name + "largest difference between gaps and what the link lost",
+        Check(name + "max error of gaps per cause (reports)",
               max(map(abs, unknown)), 0),
         *outcome.accounting.checks(at),
     ]  # fmt: skip
 
 
-def rows_of(found: Found) -> list[dict[str, object]]:
-    """A row for each block."""
+def make_rows(found: Found) -> list[dict[str, object]]:
+    """Return a row per block."""
     columns = (found.true.tolist(), found.marked.tolist(), found.reported.by_block.tolist())
     return [
         {"loss_percent": found.loss_percent, "cause": found.cause.name, "block": block,
@@ -163,32 +165,31 @@ def rows_of(found: Found) -> list[dict[str, object]]:
 
 
 def summary_table(found: Sequence[Found]) -> Table:
-    """A row for each loss and cause."""
-    columns = ("loss", "cause", "lost, true", *METHODS, "lost reports without gap")
+    """Return a table with a row per loss ratio and cause."""
+    columns = ("loss", "cause", "ground truth", *METHODS, "lost reports without gap")
     rows = [
         (f"{each.loss_percent:g} %", each.cause.name, int(each.true.sum()), *each.answers,
          each.reported.unseen)
         for each in found
     ]  # fmt: skip
-    return table("Packets lost, and what each method finds", columns, rows)
+    return table("Lost packets, ground truth and detected by each method", columns, rows)
 
 
 def draw(found: Sequence[Found], options: argparse.Namespace) -> Figure:
-    """What each method says, in a ring that is the truth: of the link, and of all switches. And of
-    the highest loss, cause by cause, how much of it is found."""
+    """Draw detected and true loss on the link and in switches, and detection ratios by cause."""
     figure, (link, switches, shares) = plots.figure(3)
     for axes, place, reasons in ((link, "on a link", False), (switches, "in switches", True)):
         chosen = [each for each in found if bool(each.cause.reason) == reasons]
         draw_losses(axes, chosen, options.loss)
         axes.annotate(f"lost {place}", (0.04, 0.95), xycoords="axes fraction", va="top")
-    link.set_ylabel("Loss found (%)")
+    link.set_ylabel("Detected loss (%)")
     draw_shares(shares, [each for each in found if each.loss_percent == max(options.loss)])
     figure.legend(*link.get_legend_handles_labels(), loc="outside upper right", ncols=4)
     return figure
 
 
 def draw_losses(axes: Axes, found: Sequence[Found], losses: Sequence[float]) -> None:
-    """What is found, of all these causes together, beside what was configured."""
+    """Draw the detected loss of all given causes together, by configured loss."""
     places = np.arange(len(losses))
     here = [[each for each in found if each.loss_percent == percent] for percent in losses]
     sent = np.array([causes[0].sent for causes in here])
@@ -198,35 +199,35 @@ def draw_losses(axes: Axes, found: Sequence[Found], losses: Sequence[float]) -> 
         x = places + 0.25 * (number - 1)
         axes.plot(x, 100 * answers[:, number] / sent, linestyle="", label=method,
                   color=plots.COLOURS[number], marker=plots.MARKERS[number])  # fmt: skip
-        plots.ring(axes, x, 100 * true / sent, label="" if number else "true")
+        plots.ring(axes, x, 100 * true / sent, label="" if number else "ground truth")
     axes.set_xticks(places, [f"{percent:g}" for percent in losses])
     axes.set_xlim(-0.6, len(places) - 0.4)
     axes.set_yscale("symlog", linthresh=0.1)
     axes.set_yticks([0, 0.1, 1, 10, 100], ["0", "0.1", "1", "10", "100"])
     axes.set_ylim(-0.03, 250)
-    axes.set_xlabel("Loss configured, each cause (%)")
+    axes.set_xlabel("Configured loss per cause (%)")
 
 
 def draw_shares(axes: Axes, found: Sequence[Found]) -> None:
-    """Of each cause's packets how many are found, in percent."""
+    """Draw the percentage of lost packets detected, by cause."""
     places = np.arange(len(found))
     for number in range(len(METHODS)):
         percent = [100 * each.answers[number] / max(each.true.sum(), 1) for each in found]
         axes.bar(places + 0.26 * (number - 1), percent, 0.24, color=plots.COLOURS[number])
     axes.set_xticks(places, [each.cause.name.replace(" ", "\n", 1) for each in found])
-    axes.set_xlabel(f"Cause, at {found[0].loss_percent:g} %")
-    axes.set_ylabel("Found, of what was lost (%)")
+    axes.set_xlabel(f"Cause (at {found[0].loss_percent:g} % loss)")
+    axes.set_ylabel("Detected losses (%)")
 
 
 def caption(options: argparse.Namespace) -> str:
-    """What the figure shows."""
+    """Return the caption of the figure."""
     return (
-        "What alternate marking and INT's drop reports find of the packets that one flow of "
-        f"{options.rate:,} packets/s loses, {plots.runs(1, options.time)}: (a) by a link, (b) in "
-        f"{sum(1 for cause in CAUSES if cause.reason)} switches together, each for a reason of its "
-        "own, in percent of all packets; a ring is the truth, by captures. The link loses as many "
-        "of the reports, which gaps in their numbers tell. (c) Of each cause what is found, at the "
-        "highest loss."
+        "Packet loss detected by alternate marking and by INT drop reports, for one flow of "
+        f"{options.rate:,} packets/s, {plots.runs(1, options.time)}: (a) on a link, (b) in "
+        f"{sum(1 for cause in CAUSES if cause.reason)} switches together, each for a different "
+        "reason, in percent of all packets; rings are ground truth, from captures. The link also "
+        "loses reports, which gaps in sequence numbers reveal. (c) Percentage of detected losses "
+        "by cause, at the highest loss."
     )
 
 

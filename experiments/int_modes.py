@@ -1,18 +1,18 @@
-"""INT's modes and alternate marking on the same traffic: what does each cost, and what does it see?
+"""INT modes and alternate marking: what overhead does each have, and what does it measure?
 
-A flow crosses five switches, and the third link loses some of its packets. INT-MD carries what
-switches say in the packet, and the last one reports; with INT-MX packets carry what is asked for,
-and every switch reports; with INT-XD nothing is in the packet, and every switch reports, by one
-report a packet or by several (grouped); alternate marking (AM-PM) takes two bits of the packet, and
-a controller reads counters. Bytes are counted in captures, and must be what the specification's
-formats make of them. What each sees of loss, delay and queues is held against what links dropped,
-and what captures tell.
+A flow crosses five switches, and the third link loses some of its packets. With INT-MD, packets
+carry the metadata of all switches, and the last switch reports. With INT-MX, packets carry the
+instructions, and every switch reports. With INT-XD, packets carry nothing, and every switch sends a
+report per packet or for several packets (grouped). Alternate marking (AM-PM) uses two bits of the
+packet, and a controller reads counters. Bytes are counted in captures, and must agree with the
+formats of the specification. Loss, delay and queue measurements of each method are compared with
+the drops of links and with captures.
 
-Claim: Each mode's packets are as long as the format says, and each sees what it can see of loss,
-delay and queues.
+Claim: The packets of each mode have the length that the format defines, and each mode measures as
+much loss, delay and queueing as it can.
 
 Published: INT v2.1 (P4.org, 2020): INT-MD adds 16 bytes and the metadata of each hop, INT-MX 16
-bytes whatever the hops, INT-XD none.
+bytes for any number of hops, INT-XD none.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -35,11 +35,11 @@ from telemark.session import cli
 from telemark.session.run import Run
 from telemark.sweep.runs import sweep
 
-HOP_WORDS = 8  # Hop ML of these
+HOP_WORDS = 8  # Hop ML of WANTED
 INT_BYTES = 16  # shim and INT header
-# Of a packet that reports: Ethernet, IPv4, UDP; group header. Of a report: its header, all of
-# WANTED but the node id; the packet's IPv4 and UDP headers. And payload of a packet that has no
-# identification, without which nobody could tell it from others (docs/int.md).
+# Per report packet: Ethernet, IPv4, UDP and group headers. Per report: its header, WANTED without
+# the node id, and the IPv4 and UDP headers of the reported packet, with payload if the packet has
+# no identification and would otherwise be ambiguous (docs/int.md).
 GROUP_BYTES, REPORT_BYTES = 42 + 8, 12 + 4 * (HOP_WORDS - 1) + 28
 PAYLOAD_BYTES = 16
 
@@ -52,7 +52,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     cli.add_rate_option(parser, 500, "the flow")
     parser.add_argument(
         "--blocks", type=cli.positive_int, metavar="N",
-        help="complete blocks of alternate marking, of 0.26 s (default: 20)",
+        help="complete blocks of alternate marking, of 0.26 s each (default: 20)",
     )  # fmt: skip
     cli.add_program_option(parser, "p4src/int/int.p4")
 
@@ -63,8 +63,8 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     options.blocks = options.blocks or (4 if options.quick else 20)
     found = await sweep(measured, [(mode, options) for mode in (*MODES, AMPM)], run)
     return Report(
-        samples=[row_of(each) for each in found],
-        checks=[check for each in found for check in checks_of(each, options)],
+        samples=[make_row(each) for each in found],
+        checks=[check for each in found for check in make_checks(each, options)],
         figure=draw(found),
         caption=caption(options),
         tables=[summary_table(found)],
@@ -72,22 +72,24 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 async def measured(mode: str, options: argparse.Namespace, run: Run) -> Found:
-    """Of one name, so that the dice are the same; so each needs a folder of its own."""
+    """Run one mode. Network names are equal, for the same seeds; therefore use separate folders."""
     folder = run.folder / mode
     folder.mkdir()
     return await measure(mode, options, replace(run, folder=folder))
 
 
 def added_by_theory(mode: str, hop: int) -> int:
-    """Bytes that a packet has more on the link behind a switch, of that place on the path."""
-    if mode not in ("MD", "MX") or hop == len(PATH) - 1:  # the last one takes INT off
+    """Return the bytes added to a packet on the link behind the given hop."""
+    if mode not in ("MD", "MX") or hop == len(PATH) - 1:  # the last switch removes INT
         return 0
     return INT_BYTES + (4 * HOP_WORDS * (hop + 1) if mode == "MD" else 0)
 
 
 def report_bytes_by_theory(found: Found) -> int:
-    """Bytes of all reports: the last switch's with the whole stack, or those of all switches. How
-    many share a packet depends on when they came, too: it is taken as it was."""
+    """Return the bytes of all reports, from the last switch (whole stack) or from all switches.
+
+    The number of reports per packet also depends on timing: the measured number is used.
+    """
     if found.mode == AMPM:
         return 0
     bytes_of_one = REPORT_BYTES + (INT_BYTES if found.mode in ("MD", "MX") else 0)
@@ -100,85 +102,85 @@ def report_bytes_by_theory(found: Found) -> int:
     return int(groups * GROUP_BYTES + of_reports)
 
 
-def checks_of(found: Found, options: argparse.Namespace) -> list[Check]:
-    """Costs are what formats make them, and what a mode sees is what was."""
+def make_checks(found: Found, options: argparse.Namespace) -> list[Check]:
+    """Check that overhead follows from formats, and that measurements equal ground truth."""
     mode, packets = found.mode, found.packets
     added = [added_by_theory(mode, hop) * int(count) for hop, count in enumerate(packets)]
     checks = [
-        Check(f"{mode}: bytes added to packets, on all links", found.added.sum(), sum(added)),
+        Check(f"{mode}: bytes added to packets on all links", found.added.sum(), sum(added)),
         Check(f"{mode}: bytes of reports", found.report_bytes, report_bytes_by_theory(found)),
-        Check(f"{mode}: lost packets that are seen, and where", found.losses_seen,
+        Check(f"{mode}: lost packets detected and located", found.losses_detected,
               0 if mode == "MD" else found.lost),
     ]  # fmt: skip
     if found.findings is not None:
         sources = found.findings.sources
         lacking = int((sources["lost"] + sources["missing"]).sum())
-        told = packets[-1] * len(PATH) if mode == "MD" else packets.sum()
+        reported = packets[-1] * len(PATH) if mode == "MD" else packets.sum()
         checks += [
-            Check(f"{mode}: latencies of a switch", found.delays, told),
-            Check(f"{mode}: numbers of reports that did not come", lacking, 0),
-            *checks_of_queues(found),
+            Check(f"{mode}: hop latencies measured", found.delays, reported),
+            Check(f"{mode}: missing report sequence numbers", lacking, 0),
+            *check_queues(found),
         ]
     else:
-        # One a block at each switch, the two half blocks too; a lost pulse has none at two of them.
-        told = (options.blocks + 2) * len(PATH) - 2 * found.lost_pulses
-        checks.append(Check(f"{mode}: latencies of a switch", found.delays, told))
+        # One per block and switch, including the two half blocks; a lost pulse misses two switches.
+        reported = (options.blocks + 2) * len(PATH) - 2 * found.lost_pulses
+        checks.append(Check(f"{mode}: hop latencies measured", found.delays, reported))
     return [*checks, *found.accounting.checks(mode)]
 
 
-def checks_of_queues(found: Found) -> list[Check]:
-    """The longest queue, and the mean latency, of switches that told of all that passed."""
+def check_queues(found: Found) -> list[Check]:
+    """Check max queue and mean latency of switches that reported all packets."""
     wrong_queues, errors_us = 0, []
-    for place, hop in found.told.items():
+    for place, hop in found.reported.items():
         truth = found.truth[place]
         passed = truth.passed
         if hop["latency_ns"]["count"] != np.count_nonzero(passed):
-            continue  # in INT-MD, of packets that were lost later
-        least, most = truth.min_queued[passed].max(), truth.max_queued[passed].max()
-        wrong_queues += not least <= hop["occupancy"]["max"] <= most
-        true_us = (truth.left_ns // 1000 - truth.came_ns // 1000)[passed].sum()
+            continue  # INT-MD does not report packets that are lost later
+        low, high = truth.min_queued[passed].max(), truth.max_queued[passed].max()
+        wrong_queues += not low <= hop["occupancy"]["max"] <= high
+        true_us = (truth.left_ns // 1000 - truth.arrived_ns // 1000)[passed].sum()
         errors_us.append(abs(int(hop["latency_ns"]["sum"]) // 1000 - int(true_us)))
     name = f"{found.mode}: "
     return [
-        Check(name + "switches whose longest queue was another", wrong_queues, 0),
+        Check(name + "switches with a wrong max queue", wrong_queues, 0),
         Check(
-            name + "largest error of a switch's sum of latencies, us",
+            name + "max error of the latency sum per switch (us)",
             max(errors_us, default=np.nan),
             0,
         ),
     ]
 
 
-def row_of(found: Found) -> dict[str, object]:
-    """A row of samples.csv."""
+def make_row(found: Found) -> dict[str, object]:
+    """Return a row of samples.csv."""
     return {
         "mode": found.mode,
         "packets": int(found.packets[0]),
         "added_bytes_per_packet_per_link": found.added.sum() / found.packets.sum(),
-        "reports_or_readings": found.readings,
+        "reports_or_readouts": found.readouts,
         "report_packets": found.report_packets,
         "report_bytes": found.report_bytes,
         "report_bytes_on_all_links": found.report_link_bytes,
         "bytes_per_packet": (found.added.sum() + found.report_link_bytes) / found.packets[0],
         "latencies_known": found.delays,
-        "longest_queue_seen": found.longest_queue,
+        "max_queue_reported": found.longest_queue,
         "lost": found.lost,
-        "losses_seen": found.losses_seen,
+        "losses_detected": found.losses_detected,
     }
 
 
 def summary_table(found: Sequence[Found]) -> Table:
-    """A row for each mode."""
+    """Return a table with a row per mode."""
     rows = []
     for each in found:
-        row = row_of(each)
-        seen = f"{row['losses_seen']} of {row['lost']}"
+        row = make_row(each)
+        seen = f"{row['losses_detected']} of {row['lost']}"
         queue = "none" if each.longest_queue is None else each.longest_queue
         rows.append(
             (
                 each.mode,
                 row["added_bytes_per_packet_per_link"],
-                each.readings,
+                each.readouts,
                 each.report_bytes,
                 row["bytes_per_packet"],
                 each.delays,
@@ -188,19 +190,19 @@ def summary_table(found: Sequence[Found]) -> Table:
         )
     columns = (
         "mode",
-        "bytes added, packet and link",
-        "reports, or readings",
-        "their bytes",
-        "bytes on all links, packet",
+        "bytes added per packet and link",
+        "reports or readouts",
+        "report bytes",
+        "bytes per packet on all links",
         "latencies",
-        "longest queue",
-        "lost packets seen",
+        "max queue",
+        "losses detected",
     )
-    return table("What each costs and sees", columns, rows)
+    return table("Overhead and measurements of each mode", columns, rows)
 
 
 def draw(found: Sequence[Found]) -> Figure:
-    """Left: bytes that a packet costs on all links. Right: of what can be known, what is."""
+    """Draw the overhead per packet on all links (left), and the measured fraction (right)."""
     figure, (left, right) = plots.figure(2)
     places = np.arange(len(found))
     in_packets = np.array([each.added.sum() / each.packets[0] for each in found])
@@ -209,10 +211,10 @@ def draw(found: Sequence[Found]) -> Figure:
     left.bar(places, in_reports, 0.6, bottom=in_packets, color=plots.COLOURS[1],
              label="in reports")  # fmt: skip
     for place, each in zip(places, found, strict=True):
-        text = f"{each.readings:,} " + ("reports" if each.findings else "readings")
+        text = f"{each.readouts:,} " + ("reports" if each.findings else "readouts")
         left.annotate(text, (place, in_packets[place] + in_reports[place]), (0, 2),
                       textcoords="offset points", ha="center", fontsize="small")  # fmt: skip
-    left.set_ylabel("Bytes on all links, a packet")
+    left.set_ylabel("Overhead per packet (bytes)")
     left.margins(y=0.1)
     left.set_xlim(-0.7, len(found) - 0.3)  # labels are wider than bars
     draw_shares(right, found)
@@ -223,28 +225,27 @@ def draw(found: Sequence[Found]) -> Figure:
 
 
 def draw_shares(axes: Axes, found: Sequence[Found]) -> None:
-    """Shares of lost packets that are seen, and of latencies that are known."""
+    """Draw the percentages of detected losses and of measured latencies."""
     places = np.arange(len(found))
     shares = {
-        "lost packets seen": [100 * each.losses_seen / max(each.lost, 1) for each in found],
-        "latencies known": [100 * each.delays / each.packets.sum() for each in found],
+        "losses detected": [100 * each.losses_detected / max(each.lost, 1) for each in found],
+        "hop latencies measured": [100 * each.delays / each.packets.sum() for each in found],
     }
     for number, (label, percent) in enumerate(shares.items(), start=2):
         axes.bar(places + 0.36 * (number - 2.5), percent, 0.32, label=label,
                  color=plots.COLOURS[number])  # fmt: skip
-    axes.set_ylabel("Share (%)")
+    axes.set_ylabel("Fraction measured (%)")
 
 
 def caption(options: argparse.Namespace) -> str:
-    """What the figure shows."""
+    """Return the caption of the figure."""
     return (
-        f"INT's modes and alternate marking on the same flow of {options.rate:,} packets/s over "
+        f"INT modes and alternate marking on the same flow of {options.rate:,} packets/s over "
         f"five switches, whose third link loses {options.loss:g} %, {plots.runs(1, options.time)}. "
-        f"(a) What telemetry costs: {4 * HOP_WORDS} bytes of metadata at each switch, in packets "
-        "and in reports on the way to the collector, grouped: up to "
-        f"{GROUPING.reports} in a packet; AM-PM's readings go by the control plane, and "
-        "are not in these bytes. (b) What it sees: lost packets, with their "
-        "place, and what each packet took in each switch."
+        f"(a) Overhead: {4 * HOP_WORDS} bytes of metadata per switch, in packets and in reports on "
+        f"the path to the collector; grouped: up to {GROUPING.reports} reports per packet. AM-PM "
+        "readouts use the control plane, and are not included. (b) Lost packets detected and "
+        "located, and hop latencies measured."
     )
 
 

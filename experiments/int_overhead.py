@@ -1,14 +1,14 @@
-"""What does INT cost: how much goodput, and how much of the switches' time, by hops and metadata?
+"""INT overhead: how much goodput and switch CPU time does it cost, by hops and metadata?
 
-Flows of small and of large packets fill a narrow link, the last of a path whose switches write into
-each packet what it met (INT-MD), from nothing to 48 bytes a switch. What gets through must be what
-the link's rate leaves for the data when each packet is as long as INT's format makes it: by when
-frames left for the link, to the nanosecond, and by the receiver's clock, which in real time may
-differ by how late the last switch handed packets over. TCP must get there, too, exactly in
-virtual time, and within 2 % in real time, with no segment that came damaged. What INT's work costs
-a switch is measured apart from that, in virtual time, beside the same program without INT.
+Flows of small and of large packets fill a narrow link, the last of a path whose switches write up
+to 48 bytes of metadata each into every packet (INT-MD). The goodput must be the link rate times the
+fraction of payload in a frame of INT's format: to the nanosecond according to departure times to
+the link, and also according to the receiver's clock, which in real time may differ by the delay
+with which the last switch delivered packets. TCP must reach the same goodput, exactly in virtual
+time and within 2 % in real time, without damaged segments. The CPU time of INT per switch is
+measured separately, in virtual time, and compared with the same program without INT.
 
-Claim: Goodput is the link's rate times the share of data in a frame with INT in it.
+Claim: Goodput is the link rate times the fraction of payload in a frame with INT.
 
 Published: INT v2.1 (P4.org, 2020): 16 bytes, and 4 for each word of metadata at each hop: at five
 hops and 16 bytes each, 5.9 % of a frame of 1,538 bytes and 36.6 % of one of 166, by arithmetic.
@@ -46,87 +46,88 @@ from telemark.session import cli
 from telemark.session.run import Run
 from telemark.traffic.flows import AnyFlow
 
-MOST_HOPS = PATH_HOPS - 1  # that push; the last switch is told, too
+MAX_PUSHING_HOPS = PATH_HOPS - 1  # the last switch is part of the reported path, too
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seconds", type=cli.seconds, metavar="S",
-        help="how long each flow fills the link (default: 0.25)",
+        help="duration of each UDP flow (default: 0.25)",
     )  # fmt: skip
     parser.add_argument(
         "--tcp-seconds", type=cli.seconds, default=2, metavar="S",
-        help="how long TCP would fill it (default: %(default)s)",
+        help="duration of each TCP flow at full link rate (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
         "--hops",
         type=cli.positive_int,
         nargs="+",
         metavar="N",
-        help="how many switches push metadata, one after the other (default: 1 to 8)",
+        help="numbers of switches that push metadata (default: 1 to 8)",
     )  # fmt: skip
     cli.add_program_option(parser, "p4src/int/int.p4")
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    require_minip4(run, "its links send when the kernel's tbf does, not to the nanosecond")
+    require_minip4(run, "its links are shaped by the kernel's tbf, not exact to the nanosecond")
     options.seconds = options.seconds or (0.08 if options.quick else 0.25)
     options.hops = sorted({*(options.hops or ([1, 5] if options.quick else range(1, 9)))})
-    if max(options.hops) > MOST_HOPS:
+    if max(options.hops) > MAX_PUSHING_HOPS:
         raise TestbedError(
-            f"--hops {max(options.hops)}: expected 1 to {MOST_HOPS}: no path is told with more"
+            f"--hops {max(options.hops)}: expected 1 to "
+            f"{MAX_PUSHING_HOPS}; the collector stores no longer path"
         )
     options.metadata = [0, 16, 48] if options.quick else [*METADATA]
     outcome = await measure(options, run)
     reject_idle(outcome)
     costs = await measure_cpu(options, run) if options.time == "virtual" else None
     return Report(
-        samples=[*map(row_of_udp, outcome.sent), *map(row_of_tcp, outcome.transferred)],
-        checks=checks_of(outcome, TCP_TOLERANCE[options.time]),
-        metrics=metrics_of(outcome, costs),
+        samples=[*map(make_udp_row, outcome.sent), *map(make_tcp_row, outcome.transferred)],
+        checks=make_checks(outcome, TCP_TOLERANCE[options.time]),
+        metrics=make_metrics(outcome, costs),
         figure=draw(outcome, costs),
         caption=caption(options, costs),
-        tables=[summary_table(outcome), *([table_of_costs(costs)] if costs else [])],
+        tables=[summary_table(outcome), *([make_costs_table(costs)] if costs else [])],
     )
 
 
 def reject_idle(outcome: Outcome) -> None:
-    """Raise TestbedError when the link was idle half of the time: nothing filled it."""
+    """Raise TestbedError if the link was idle half of the time: the flow did not fill it."""
     for sent in outcome.sent:
         filled_ns = sent.received * sent.case.wire_ns
         if sent.idle_ns > filled_ns:
             raise InvalidRunError(
-                f"nothing waited for a link for {sent.idle_ns / 1e6:.0f} ms, which "
-                f"had to send for {filled_ns / 1e6:.0f} ms"
+                f"the link was idle for {sent.idle_ns / 1e6:.0f} ms, and busy for only "
+                f"{filled_ns / 1e6:.0f} ms"
             )
 
 
-def checks_of(outcome: Outcome, tolerance: float) -> list[Check]:
-    """What got through is what the bytes leave, and INT was all there."""
+def make_checks(outcome: Outcome, tolerance: float) -> list[Check]:
+    """Check that goodput follows from frame lengths, and that INT is complete."""
     sent = outcome.sent
     checks = [
-        Check("packets that did not arrive",
+        Check("lost packets",
               sum(each.case.flow.count - each.received for each in sent), 0),
-        Check("frames on a link with other than the bytes of the format",
+        Check("frames with wrong length",
               sum(each.wrong_lengths for each in sent), 0),
-        Check("largest error of when frames left for a narrow link, ns",
+        Check("max error of departure times to the narrow link (ns)",
               np.max([each.link_error_ns for each in sent]), 0),
-        Check("packets that came before the link let them go",
+        Check("packets received before the end of their transmission",
               sum(each.early for each in sent), 0),
-        Check("largest error of the time that goodput took at a host, ns",
+        Check("max error of the transfer time at a host (ns)",
               np.max([each.host_error_ns for each in sent]), 0),
-        Check("flows whose path was told as it is", paths_reported(outcome), len(outcome.watched)),
+        Check("flows with correctly reported path", paths_reported(outcome), len(outcome.watched)),
     ]  # fmt: skip
     for tcp in outcome.transferred:
         percent = 100 * tcp.goodput_bps / tcp.case.goodput_bps
-        name = f"TCP, {tcp.case.hops} hops, {tcp.case.metadata} bytes: goodput, % of theory"
+        name = f"TCP, {tcp.case.hops} hops, {tcp.case.metadata} bytes: goodput (% of theory)"
         checks.append(Check(name, percent, 100, 100 * tolerance))
     wrong = Check("TCP: segments with a wrong checksum", outcome.checksum_errors, 0)
     return [*checks, wrong, *outcome.accounting.checks()]
 
 
 def paths_reported(outcome: Outcome) -> int:
-    """Flows of which the collector knows the path: the switches that pushed, and the last one."""
+    """Count flows whose path the collector knows: the switches that pushed, and the last one."""
     cases = {case.flow.port: case for case in outcome.watched}
     right = 0
     for flow in outcome.findings.flows:
@@ -136,8 +137,8 @@ def paths_reported(outcome: Outcome) -> int:
     return right
 
 
-def row_of_udp(sent: Sent) -> dict[str, object]:
-    """A row of samples.csv."""
+def make_udp_row(sent: Sent) -> dict[str, object]:
+    """Return a row of samples.csv for a UDP flow."""
     return {
         **_row(sent.case, "UDP"),
         "goodput_bps": sent.goodput_bps,
@@ -149,8 +150,8 @@ def row_of_udp(sent: Sent) -> dict[str, object]:
     }
 
 
-def row_of_tcp(transferred: Transferred) -> dict[str, object]:
-    """The same; TCP's segments are counted nowhere."""
+def make_tcp_row(transferred: Transferred) -> dict[str, object]:
+    """Return a row of samples.csv for a TCP flow, whose segments are not counted."""
     return {
         **_row(transferred.case, "TCP"),
         "goodput_bps": transferred.goodput_bps,
@@ -173,10 +174,10 @@ def _row(case: Case[AnyFlow], protocol: str) -> dict[str, object]:
     }
 
 
-def metrics_of(outcome: Outcome, costs: Costs | None) -> dict[str, object]:
-    """What the machine did to goodput, and what INT's work took."""
+def make_metrics(outcome: Outcome, costs: Costs | None) -> dict[str, object]:
+    """Return the effect of the machine on goodput, and the CPU time of INT."""
     metrics: dict[str, object] = {
-        "largest_difference_at_hosts_percent": np.max(
+        "max_difference_at_hosts_percent": np.max(
             [abs(100 * each.goodput_bps / each.case.goodput_bps - 100) for each in outcome.sent]
         )
     }
@@ -187,7 +188,7 @@ def metrics_of(outcome: Outcome, costs: Costs | None) -> dict[str, object]:
 
 
 def summary_table(outcome: Outcome) -> Table:
-    """A row for each number of hops and size: goodput as a share of that without INT."""
+    """Return a table of goodput relative to that without INT, with a row per hops and size."""
     found = {(each.case.hops, each.case.size, each.case.metadata): each for each in outcome.sent}
     metadata = sorted({key[2] for key in found})
     rows = []
@@ -195,21 +196,23 @@ def summary_table(outcome: Outcome) -> Table:
         bare = found[hops, size, 0]
         shares = [100 * found[hops, size, m].goodput_bps / bare.goodput_bps for m in metadata]
         rows.append((hops, size, bare.goodput_bps / 1e6, *shares))
-    names = [f"{m} bytes, %" for m in metadata]
-    return table("Goodput with INT", ("hops", "frame, bytes", "without, Mbit/s", *names), rows)
+    names = [f"{m} bytes (%)" for m in metadata]
+    return table(
+        "Goodput with INT", ("hops", "frame (bytes)", "without INT (Mbit/s)", *names), rows
+    )
 
 
-def table_of_costs(costs: Costs) -> Table:
-    """What a packet takes at a switch."""
+def make_costs_table(costs: Costs) -> Table:
+    """Return a table of CPU time per packet and switch."""
     rows = [*zip(costs.metadata, costs.min_ns, costs.ratios, strict=True)]
     return table(
-        f"CPU time of a packet at a switch, mean of {costs.hops + 1}",
-        ("metadata a switch, bytes", "ns", "times that without INT"), rows,
+        f"CPU time per packet and switch, mean of {costs.hops + 1} switches",
+        ("metadata per switch (bytes)", "ns", "normalized to no INT"), rows,
     )  # fmt: skip
 
 
 def draw(outcome: Outcome, costs: Costs | None) -> Figure:
-    """Goodput by hops, of small and of large packets; and what a packet takes at a switch."""
+    """Draw goodput by hops for small and large packets, and CPU time per packet."""
     figure, (small, large, *rest) = plots.figure(3 if costs else 2)
     for axes, size in zip((small, large), SIZES, strict=True):
         draw_goodput(axes, [each for each in outcome.sent if each.case.size == size])
@@ -225,7 +228,7 @@ def draw(outcome: Outcome, costs: Costs | None) -> Figure:
 
 
 def draw_goodput(axes: Axes, sent: Sequence[Sent]) -> None:
-    """Of packets of one size: as measured (points), and as the bytes leave it (lines)."""
+    """Draw goodput for one packet size: measured (points) and theory (lines)."""
     for number, metadata in enumerate(sorted({each.case.metadata for each in sent})):
         own = [each for each in sent if each.case.metadata == metadata]
         hops = [each.case.hops for each in own]
@@ -239,34 +242,33 @@ def draw_goodput(axes: Axes, sent: Sequence[Sent]) -> None:
 
 
 def draw_costs(axes: Axes, costs: Costs) -> None:
-    """What a packet takes, and how many times that is what it takes without INT."""
+    """Draw CPU time per packet, annotated with the ratio to that without INT."""
     places = range(len(costs.metadata))
     axes.bar(places, costs.min_ns, 0.6, color=plots.COLOURS[: len(costs.metadata)])
     for place, ns, ratio in zip(places, costs.min_ns, costs.ratios, strict=True):
         axes.annotate(f"{ratio:.2f}", (place, ns), (0, 2), textcoords="offset points", ha="center",
                       fontsize="small")  # fmt: skip
     axes.set_xticks(places, [str(metadata or "no INT") for metadata in costs.metadata])
-    axes.set_xlabel("Metadata a switch (bytes)")
-    axes.set_ylabel("CPU time of a packet (ns)")
+    axes.set_xlabel("Metadata per switch (bytes)")
+    axes.set_ylabel("CPU time per packet (ns)")
     axes.margins(y=0.1)
 
 
 def caption(options: argparse.Namespace, costs: Costs | None) -> str:
-    """What the figure shows."""
+    """Return the caption of the figure."""
     text = (
-        f"What a link of {RATE_BPS / 1e6:g} Mbit/s carries of UDP's data behind so many switches "
-        "that push INT-MD's metadata, by bytes that each of them pushes, "
-        f"{plots.runs(1, options.time)}: as received (points), and as the bytes of the format "
-        f"leave it (lines). Frames of (a) {SIZES[0]} and (b) {SIZES[1]} bytes, as hosts send them; "
+        f"UDP goodput of a link of {RATE_BPS / 1e6:g} Mbit/s, by number of switches that push "
+        "INT-MD metadata and by bytes of metadata per switch, "
+        f"{plots.runs(1, options.time)}: measured (points) and theory from frame lengths (lines). "
+        f"Frames of (a) {SIZES[0]} and (b) {SIZES[1]} bytes, as sent by hosts; "
         f"rings are TCP, without INT and with {max(TCP_METADATA)} bytes."
     )
     if costs is None:
         return text
     return (
-        f"{text} (c) CPU time of the process that has all switches, for a packet of {SIZE} bytes "
-        f"at a switch, mean of {costs.hops + 1}, the least of "
-        f"{plots.count(len(costs.ns), 'round')}; above it, how many times what it takes without "
-        "INT that is."
+        f"{text} (c) CPU time of the process of all switches, per packet of {SIZE} bytes and "
+        f"switch, mean of {costs.hops + 1} switches, min of "
+        f"{plots.count(len(costs.ns), 'round')}; labels: ratio to the time without INT."
     )
 
 

@@ -1,25 +1,26 @@
-"""Hop by hop with INT: is what it says of each packet what happened to that packet?
+"""INT-MD hop by hop: does the metadata of each packet equal ground truth?
 
-A flow crosses five switches, which write into each packet what it met (INT-MD): their ports, how
-long it took, how many packets waited in the queue, and when. Poisson traffic shares one link each
-with it, more of it from link to link. The last switch reports each packet to the collector. Truth
-are captures of the switches' ports: when this packet came and left, and how many of those before it
-had not left yet when it came. All must be equal, to the microsecond and the packet; in real time
-the queue may be what it was at any time until the switch took the packet in. And without the
-switches' captures: no time may be before the sender's call, or after the receiver's stamp; and from
-the kernel's stamp at the one host's veth to that at the other's it must have taken what hops and
-links took, and the last link, which INT does not see. On bmv2 rates are an eighth, and links lie
-behind the switches: their stamps must be of times at which packets were inside, as far as their
-clocks are known, and no more may have waited than others were inside. In a second network switches'
-clocks are apart, and what flows there and back tell of that must be so. In a third one flows have a
-DSCP of their own, more switches than hops, too small an MTU, and a checksum complement: captures
-must have the E and M bits, right checksums and the ports' utilisation.
+A flow crosses five switches, which write metadata into each packet (INT-MD): ports, hop latency,
+queue length and timestamps. Poisson traffic shares one link each with the flow, with a load that
+increases from link to link. The last switch reports each packet to the collector. Ground truth are
+captures of the switch ports: when the packet arrived and left, and how many earlier packets had not
+left when it arrived. All values must be equal, to the microsecond and the packet; in real time, the
+queue may have any length that it had until the switch took the packet. Independent of the switches'
+captures, no time may precede the sender's send call or follow the receiver's timestamp, and the
+time between the kernel timestamps at both hosts' veth interfaces must equal the sum of hop and link
+latencies and of the last link, which INT does not measure. On bmv2, rates are one eighth and links
+are behind the switches: timestamps must lie within the time that packets spent inside, given the
+known clock error, and queues may not exceed the number of other packets inside. In a second
+network, the clocks of switches differ, and traffic in both directions must reveal the offsets. In a
+third network, flows have their own DSCP, more switches than allowed hops, too small an MTU, and a
+checksum complement: captures must show the E and M bits, correct checksums and the port
+utilization.
 
-Claim: Ports, times and queues that INT tells of each packet at five switches are what it met, to
-the microsecond and the packet.
+Claim: Ports, times and queue lengths that INT measures for each packet at five switches equal
+ground truth, to the microsecond and the packet.
 
 Published: INT v2.1 (P4.org, 2020): node, ports, hop latency, queue occupancy and ingress time of
-each hop, 4 or 8 bytes each; their units are left open: ours are microseconds and packets.
+each hop, 4 or 8 bytes each. The standard leaves units open; Telemark uses microseconds and packets.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -37,10 +38,16 @@ from controllers.connection import connections, cpu_ports
 from controllers.int.domain import Domain, configure
 from controllers.int.watch import Instruction, WatchedFlow
 from experiments.shared.int import on_bmv2
-from experiments.shared.int.clock_offset import checks_of_clocks, measure_crossed, table_of_clocks
+from experiments.shared.int.clock_offset import check_clocks, make_clocks_table, measure_crossed
 from experiments.shared.int.end_to_end import Accounts, Interval, behind, handed_over, read_accounts
 from experiments.shared.int.limits import measure_limits
-from experiments.shared.int.reports import KeepingCollector, Kept, Told, reported_by, ways
+from experiments.shared.int.reports import (
+    KeepingCollector,
+    Kept,
+    ReportedHops,
+    expected_path,
+    reported_by,
+)
 from experiments.shared.int.truth import SwitchTransit, around, read_passages
 from telemark.accounting.packet_accounting import PacketAccounting
 from telemark.errors import TestbedError
@@ -54,21 +61,21 @@ from telemark.traffic.patterns import Poisson
 from topologies.basic import ParkingLot
 
 PATH = ("s1", "s2", "s3", "s4", "s5")
-LOADS = (0.5, 0.6, 0.7, 0.8, 0.9)  # of each switch's link, with the watched flow and its INT
+LOADS = (0.5, 0.6, 0.7, 0.8, 0.9)  # of each switch's link, including the watched flow with INT
 RATE_BPS, DELAY_US, QUEUE = 20_000_000, 500, 1000
 WATCHED_BYTES, CROSS_BYTES = 200, 1000
 WANTED = (Instruction.NODE_ID | Instruction.LEVEL_1 | Instruction.LATENCY | Instruction.QUEUE
           | Instruction.INGRESS_TIME | Instruction.EGRESS_TIME)  # fmt: skip
-HOP_BYTES, INT_BYTES = 32, 16  # what each switch pushes; what comes once
-LAST_LINK_NS = WATCHED_BYTES * 8 * 10**9 // RATE_BPS + DELAY_US * 1000  # without INT again
-BEFORE_S = 0.1  # queues are as full as they become when the watched flow begins
-QUANTITIES = ("arrival, us", "departure, us", "latency, us", "queue, packets")
+HOP_BYTES, INT_BYTES = 32, 16  # pushed by each switch; added once
+LAST_LINK_NS = WATCHED_BYTES * 8 * 10**9 // RATE_BPS + DELAY_US * 1000  # without INT
+BEFORE_S = 0.1  # for queues to reach their steady state before the watched flow begins
+QUANTITIES = ("arrival (us)", "departure (us)", "latency (us)", "queue (packets)")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--packets", type=cli.positive_int, metavar="N",
-        help="of the watched flow (default: 2000)",
+        help="packets of the watched flow (default: 2000)",
     )  # fmt: skip
     cli.add_rate_option(parser, 500, "the watched flow")
     cli.add_program_option(parser, "p4src/int/int.p4")
@@ -76,24 +83,24 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was told, and what is true; of hops in the order of the path."""
+    """Reports and ground truth; hops in the order of the path."""
 
-    told: Told
-    ways: list[dict[str, int]]
+    reported: ReportedHops
+    expected_path: list[dict[str, int]]
     truth: list[SwitchTransit]
     record: FlowRecord
     accounts: Accounts
     kept: Kept
     accounting: PacketAccounting
-    # On bmv2: what to add to each switch's clock, and how wrong that may be (us); when packets were
-    # inside, and behind how many others for their port.
+    # On bmv2: clock offset and its error (us) of each switch; when packets were inside, and how
+    # many others for the same port were there.
     clocks: dict[str, tuple[int, float]] | None
     inside: list[Interval]
     ahead: list[NDArray[np.int64]]
 
-    def said(self, hop: int) -> dict[str, NDArray[np.int64]]:
-        """What a switch said of each packet, by QUANTITIES."""
-        hops = self.told.hops[:, hop]
+    def measured(self, hop: int) -> dict[str, NDArray[np.int64]]:
+        """Return the values that a switch reported of each packet, by QUANTITIES."""
+        hops = self.reported.hops[:, hop]
         fields = (("ingress_ns", 1000), ("egress_ns", 1000), ("latency_ns", 1000), ("occupancy", 1))
         return {
             what: hops[field].astype(np.int64) // unit
@@ -101,18 +108,18 @@ class Outcome:
         }
 
     def true(self, hop: int) -> dict[str, Interval]:
-        """The least and the most that each of them can be."""
+        """Return the bounds of each true value, by QUANTITIES."""
         truth = self.truth[hop]
         if self.clocks is not None:
             return self._true_on_bmv2(hop, 1000 * self.clocks[PATH[hop]][1])
-        came_us, left_us = truth.came_ns // 1000, truth.left_ns // 1000
+        arrived_us, left_us = truth.arrived_ns // 1000, truth.left_ns // 1000
         exact = {what: (us, us) for what, us in zip(
-            QUANTITIES, (came_us, left_us, left_us - came_us), strict=False
+            QUANTITIES, (arrived_us, left_us, left_us - arrived_us), strict=False
         )}  # fmt: skip
         return exact | {QUANTITIES[-1]: (truth.min_queued, truth.max_queued)}
 
     def _true_on_bmv2(self, hop: int, error_ns: float) -> dict[str, Interval]:
-        """A bmv2 stamps a packet while it is inside, as far as its clock is known."""
+        """Return bounds on bmv2, which timestamps a packet while it is inside."""
         into_ns, out_ns = self.inside[hop]
         none = np.zeros_like(into_ns)
         stamps = (
@@ -133,25 +140,25 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     crossed = await measure_crossed(options, run, delay_us=DELAY_US)
     limits = await measure_limits(options, run, DELAY_US)
     return Report(
-        samples=samples_of(outcome),
-        checks=[*checks_of(outcome), *checks_of_clocks(crossed), *limits],
-        metrics=metrics_of(outcome),
+        samples=make_samples(outcome),
+        checks=[*make_checks(outcome), *check_clocks(crossed), *limits],
+        metrics=make_metrics(outcome),
         figure=draw(outcome),
         caption=caption(options),
         tables=[
             summary_table(outcome),
-            table_of_accounts(outcome.accounts),
-            table_of_clocks(crossed),
+            make_accounts_table(outcome.accounts),
+            make_clocks_table(crossed),
         ],
     )
 
 
 async def measure(options: argparse.Namespace, run: Run) -> Outcome:
-    """Send the flow through the domain, and hold what came of it beside the truth."""
+    """Send the flow through the INT domain; return reports and ground truth."""
     topo = ParkingLot(
         len(PATH), rate_bps=RATE_BPS // options.slower, delay_us=DELAY_US, queue_packets=QUEUE
     )
-    watched, *cross = flows_of(topo, options)
+    watched, *cross = make_flows(topo, options)
     stamped = options.time == "real" and run.target != "bmv2"
     clocks = None
     with Network(
@@ -167,7 +174,7 @@ async def measure(options: argparse.Namespace, run: Run) -> Outcome:
             async with Traffic(net, [watched, *cross]) as traffic:
                 records = await traffic.finish()
     truth = read_passages(net, watched, PATH, stamped=stamped)
-    told, record = reported_by(net, collector.result, PATH, truth[-1]), records[watched.id]
+    reported, record = reported_by(net, collector.result, PATH, truth[-1]), records[watched.id]
     inside = on_bmv2.read_inside(net, watched, PATH) if clocks else []
     if clocks:
         unseen = on_bmv2.unseen(truth[0], inside, record, clocks)
@@ -176,11 +183,11 @@ async def measure(options: argparse.Namespace, run: Run) -> Outcome:
     else:
         unseen = (np.full(watched.count, LAST_LINK_NS),) * 2
     return Outcome(
-        told=told,
-        ways=ways(net, watched, PATH),
+        reported=reported,
+        expected_path=expected_path(net, watched, PATH),
         truth=truth,
         record=record,
-        accounts=read_accounts(told, truth, record, unseen),
+        accounts=read_accounts(reported, truth, record, unseen),
         kept=collector.result,
         accounting=PacketAccounting.from_network(net, records),
         clocks=clocks,
@@ -190,8 +197,8 @@ async def measure(options: argparse.Namespace, run: Run) -> Outcome:
     )  # fmt: skip
 
 
-def flows_of(topo: ParkingLot, options: argparse.Namespace) -> list[Flow]:
-    """The watched flow; and for each link what brings it up to its load while that is sent."""
+def make_flows(topo: ParkingLot, options: argparse.Namespace) -> list[Flow]:
+    """Return the watched flow, and cross traffic that brings each link to its load."""
     rate_pps, link_bps = options.rate / options.slower, RATE_BPS / options.slower
     watched = Flow(1, "h1", "h2", rate_pps, options.packets, WATCHED_BYTES, after_s=BEFORE_S)
     lasts_s = BEFORE_S + options.packets / rate_pps
@@ -200,10 +207,10 @@ def flows_of(topo: ParkingLot, options: argparse.Namespace) -> list[Flow]:
         pushed = INT_BYTES + hop * HOP_BYTES if hop < len(PATH) else 0
         free_bps = load * link_bps - rate_pps * (WATCHED_BYTES + pushed) * 8
         if free_bps <= 0:
-            most = load * RATE_BPS / 8 / (WATCHED_BYTES + pushed)
+            limit = load * RATE_BPS / 8 / (WATCHED_BYTES + pushed)
             raise TestbedError(
-                f"--rate {options.rate}: with INT that is more than the load of a link: take less "
-                f"than {most:.0f}"
+                f"--rate {options.rate}: with INT, this exceeds the load of a link; use less "
+                f"than {limit:.0f}"
             )
         cross_pps = free_bps / 8 / CROSS_BYTES
         count = max(round(cross_pps * lasts_s), 1)
@@ -211,50 +218,52 @@ def flows_of(topo: ParkingLot, options: argparse.Namespace) -> list[Flow]:
     return flows
 
 
-def checks_of(outcome: Outcome) -> list[Check]:
-    """All of the first network."""
-    return [*checks_of_reports(outcome), *checks_of_hops(outcome), *outcome.accounting.checks()]
+def make_checks(outcome: Outcome) -> list[Check]:
+    """Return all checks of the first network."""
+    return [*check_reports(outcome), *check_hops(outcome), *outcome.accounting.checks()]
 
 
-def checks_of_reports(outcome: Outcome) -> list[Check]:
-    """Each packet that left the path has its report, once, and the path in it is its own."""
-    told, left = outcome.told, outcome.truth[-1].passed
+def check_reports(outcome: Outcome) -> list[Check]:
+    """Check that each packet that left the path has one report, with the right path."""
+    reported, left = outcome.reported, outcome.truth[-1].passed
     sources = outcome.kept.findings.sources
     routed = np.logical_and.reduce(
-        [told.hops[:, hop][what] == value
-         for hop, way in enumerate(outcome.ways) for what, value in way.items()]
+        [reported.hops[:, hop][what] == value
+         for hop, way in enumerate(outcome.expected_path) for what, value in way.items()]
     )  # fmt: skip
     lacking = int((sources["lost"] + sources["missing"]).sum())
     received = outcome.record.received["sequence"]
     in_order = np.sum(received == np.arange(len(received)))
     return [
-        Check("packets received in their order", in_order, len(left)),
-        Check("packets without a report", int(np.count_nonzero(left & ~told.is_reported)), 0),
-        Check("reports, a packet each", len(outcome.kept.reports), int(np.count_nonzero(left))),
-        Check("numbers of reports that did not come", lacking, 0),
-        Check("reports that are malformed", outcome.kept.findings.parse_errors.total(), 0),
+        Check("packets received in order", in_order, len(left)),
+        Check("packets without a report", int(np.count_nonzero(left & ~reported.is_reported)), 0),
+        Check("reports", len(outcome.kept.reports), int(np.count_nonzero(left))),
+        Check("missing report sequence numbers", lacking, 0),
+        Check("malformed reports", outcome.kept.findings.parse_errors.total(), 0),
         Check(
-            "packets whose path is not the one that they took",
-            np.sum(told.is_reported & ~routed),
+            "packets with wrong path",
+            np.sum(reported.is_reported & ~routed),
             0,
         ),
     ]
 
 
-def checks_of_hops(outcome: Outcome) -> list[Check]:
-    """What each switch said of each packet, against what was: the largest error."""
+def check_hops(outcome: Outcome) -> list[Check]:
+    """Compare the values of each switch with ground truth: max errors."""
     checks = []
     for hop, switch in enumerate(PATH):
-        said = outcome.said(hop)
-        for what, (least, most) in outcome.true(hop).items():
-            errors = (said[what] - np.clip(said[what], least, most))[outcome.told.is_reported]
+        measured = outcome.measured(hop)
+        for what, (low, high) in outcome.true(hop).items():
+            errors = (measured[what] - np.clip(measured[what], low, high))[
+                outcome.reported.is_reported
+            ]
             largest = abs(errors).max(initial=0)
-            checks.append(Check(f"{switch}: largest error of {what}", largest, 0))
-    return [*checks, order_of_times(outcome), *checks_of_accounts(outcome)]
+            checks.append(Check(f"{switch}: max error of {what}", largest, 0))
+    return [*checks, check_time_order(outcome), *check_accounts(outcome)]
 
 
-def checks_of_accounts(outcome: Outcome) -> list[Check]:
-    """What is told accounts for what the kernels saw; and the collector adds it up so."""
+def check_accounts(outcome: Outcome) -> list[Check]:
+    """Check that hop and link latencies add up to the kernels' times, also in the collector."""
     accounts = outcome.accounts
     sums = [
         hop[what]["sum"]
@@ -263,18 +272,18 @@ def checks_of_accounts(outcome: Outcome) -> list[Check]:
         for what in ("latency_ns", "link_ns")
     ]
     return [
-        Check("packets with a residual that the last link does not explain",
+        Check("packets with a residual other than the last link",
               accounts.unaccounted_frames, 0),
-        Check("the collector's sum of hops and links, us",
+        Check("sum of hop and link latencies in the collector (us)",
               sum(sums) / 1000, (accounts.hops.sum() + accounts.links.sum()) / 1000),
     ]  # fmt: skip
 
 
-def order_of_times(outcome: Outcome) -> Check:
-    """No switch had a packet before its sender, or the switch before; none after its receiver."""
+def check_time_order(outcome: Outcome) -> Check:
+    """Check that the times of each packet are in order: sender, switches, receiver."""
     sent, received = outcome.record.sent, outcome.record.received
     by_sequence = sent["sent_ns"][np.argsort(sent["sequence"])].astype(np.int64) // 1000
-    stamps = [outcome.said(hop)[what] for hop in range(len(PATH)) for what in QUANTITIES[:2]]
+    stamps = [outcome.measured(hop)[what] for hop in range(len(PATH)) for what in QUANTITIES[:2]]
     sequences = received["sequence"].astype(np.int64)
     times_us = np.array([
         by_sequence[sequences], *(stamp[sequences] for stamp in stamps),
@@ -283,49 +292,47 @@ def order_of_times(outcome: Outcome) -> Check:
     off_us = max((error_us for _, error_us in (outcome.clocks or {}).values()), default=0)
     wrong = (
         np.any(np.diff(times_us, axis=0) < -2 * off_us, axis=0)
-        & outcome.told.is_reported[sequences]
+        & outcome.reported.is_reported[sequences]
     )
-    return Check("packets whose times are not in order, from host to host", np.sum(wrong), 0)
+    return Check("packets with timestamps out of order", np.sum(wrong), 0)
 
 
-def samples_of(outcome: Outcome) -> list[dict[str, object]]:
-    """A row for each packet at each switch."""
+def make_samples(outcome: Outcome) -> list[dict[str, object]]:
+    """Return a row for each packet at each switch."""
     rows = []
     for hop, switch in enumerate(PATH):
-        said, true = outcome.said(hop), outcome.true(hop)
+        measured, true = outcome.measured(hop), outcome.true(hop)
         columns = {
-            "packet": np.arange(len(outcome.told.is_reported)),
-            "latency_us": said["latency, us"],
-            "true_latency_us": true["latency, us"][0],
-            "queue_packets": said["queue, packets"],
-            "min_queue_packets": true["queue, packets"][0],
-            "max_queue_packets": true["queue, packets"][1],
+            "packet": np.arange(len(outcome.reported.is_reported)),
+            "latency_us": measured["latency (us)"],
+            "true_latency_us": true["latency (us)"][0],
+            "queue_packets": measured["queue (packets)"],
+            "min_queue_packets": true["queue (packets)"][0],
+            "max_queue_packets": true["queue (packets)"][1],
         }
         for values in zip(*(column.tolist() for column in columns.values()), strict=True):
-            if outcome.told.is_reported[values[0]]:
+            if outcome.reported.is_reported[values[0]]:
                 rows.append({"switch": switch, **dict(zip(columns, values, strict=True))})
     return rows
 
 
-def metrics_of(outcome: Outcome) -> dict[str, object]:
-    """Percentiles at each switch; and of how many packets captures do not tell the queue."""
+def make_metrics(outcome: Outcome) -> dict[str, object]:
+    """Return percentiles at each switch, and the number of packets with ambiguous true queue."""
     metrics: dict[str, object] = {}
     for hop, switch in enumerate(PATH):
-        truth, said = outcome.truth[hop], outcome.said(hop)
+        truth, measured = outcome.truth[hop], outcome.measured(hop)
         metrics[switch] = {
-            "latency_us": statistics.percentiles(said["latency, us"]),
-            "queue_packets": statistics.percentiles(said["queue, packets"]),
+            "latency_us": statistics.percentiles(measured["latency (us)"]),
+            "queue_packets": statistics.percentiles(measured["queue (packets)"]),
             "uncertain": np.count_nonzero(truth.min_queued != truth.max_queued),
         }
     if outcome.clocks is not None:
-        metrics["clocks found to, us"] = {
-            n: error_us for n, (_, error_us) in outcome.clocks.items()
-        }
+        metrics["clock_error_us"] = {n: error_us for n, (_, error_us) in outcome.clocks.items()}
     accounts = outcome.accounts
-    metrics["from veth to veth, us"] = {
+    metrics["veth_to_veth_us"] = {
         "whole": statistics.percentiles(accounts.whole / 1000),
         "residual": statistics.percentiles(accounts.residual / 1000),
-        "residual beyond the last link": statistics.percentiles(
+        "residual_without_last_link": statistics.percentiles(
             (accounts.residual - LAST_LINK_NS) / 1000
         ),
     }
@@ -333,72 +340,73 @@ def metrics_of(outcome: Outcome) -> dict[str, object]:
 
 
 def summary_table(outcome: Outcome) -> Table:
-    """A row for each switch."""
+    """Return a table with a row per switch."""
     rows = []
     for hop, switch in enumerate(PATH):
-        said = outcome.said(hop)
-        found = [statistics.percentiles(said[what]) for what in QUANTITIES[2:]]
+        measured = outcome.measured(hop)
+        found = [statistics.percentiles(measured[what]) for what in QUANTITIES[2:]]
         rows.append(
             (switch, LOADS[hop], *(each[p] for each in found for p in ("p50", "p99", "max")))
         )
     names = [
-        f"{what} {p}" for what in ("latency, us:", "queue:") for p in ("median", "p99", "most")
+        f"{what} {p}" for what in ("latency (us):", "queue:") for p in ("median", "p99", "max")
     ]
-    return table("What packets met at each switch", ("switch", "load", *names), rows)
+    return table("Latency and queue length at each switch", ("switch", "load", *names), rows)
 
 
-def table_of_accounts(accounts: Accounts) -> Table:
-    """What the way of the packets is made of."""
+def make_accounts_table(accounts: Accounts) -> Table:
+    """Return a table of the components of the host-to-host delay."""
     parts = {
-        "from veth to veth, us": accounts.whole,
+        "veth to veth (us)": accounts.whole,
         "hop latencies": accounts.hops,
         "link latencies": accounts.links,
-        "residual: the last link, and its switch's thread": accounts.residual,
+        "residual (last link, switch thread)": accounts.residual,
     }
     found = {name: statistics.percentiles(ns / 1000) for name, ns in parts.items()}
     rows = [(name, *(each.get(p, np.nan) for p in ("p50", "p99", "max")))
             for name, each in found.items()]  # fmt: skip
-    return table("From host to host", ("", "median", "p99", "most"), rows)
+    return table("Host-to-host delay", ("", "median", "p99", "max"), rows)
 
 
 def draw(outcome: Outcome) -> Figure:
-    """What packets met at each switch: how long they took, and how many waited before them."""
+    """Draw the CDFs of hop latency and queue length at each switch."""
     figure, (left, right) = plots.figure(2)
-    bound, truth = (0, "truth") if outcome.clocks is None else (1, "at most")
+    bound, truth = (0, "ground truth") if outcome.clocks is None else (1, "ground truth (max)")
     for hop, switch in enumerate(PATH):
-        said, true = outcome.said(hop), outcome.true(hop)
+        measured, true = outcome.measured(hop), outcome.true(hop)
         label = f"{switch}, load {LOADS[hop]:g}"
         of_truth = truth if switch == PATH[-1] else ""
         for axes, what, unit in zip((left, right), QUANTITIES[2:], (1000, 1), strict=True):
-            draw_shares(axes, said[what] / unit, true[what][bound] / unit, hop, (label, of_truth))
+            draw_shares(
+                axes, measured[what] / unit, true[what][bound] / unit, hop, (label, of_truth)
+            )
     left.set_xlabel("Hop latency (ms)")
-    right.set_xlabel("Packets that waited in the queue")
+    right.set_xlabel("Queue length (packets)")
     for axes in (left, right):
-        axes.set_ylabel("Packets (%)")
+        axes.set_ylabel("CDF")
         plots.legend(axes, 3)
     return figure
 
 
 def draw_shares(
-    axes: Axes, told: NDArray[np.float64], true: NDArray[np.float64], number: int,
+    axes: Axes, reported: NDArray[np.float64], true: NDArray[np.float64], number: int,
     labels: tuple[str, str],
 ) -> None:  # fmt: skip
-    """What share of the packets has no more than that: as told, and as it was."""
-    share = np.arange(1, len(told) + 1) / len(told) * 100
-    axes.step(np.sort(told), share, marker="", where="post", color=plots.COLOURS[number],
+    """Draw the CDFs of measured and true values."""
+    share = np.arange(1, len(reported) + 1) / len(reported)
+    axes.step(np.sort(reported), share, marker="", where="post", color=plots.COLOURS[number],
               linewidth=2, label=labels[0])  # fmt: skip
     axes.step(np.sort(true), share, "k:", marker="", where="post", linewidth=0.8,
               label=labels[1])  # fmt: skip
 
 
 def caption(options: argparse.Namespace) -> str:
-    """What the figure shows."""
+    """Return the caption of the figure."""
     return (
-        f"What {options.packets:,} packets of a flow met at five switches, as INT-MD told it of "
-        f"each (colours), and as captures tell (dotted); links of "
-        f"{RATE_BPS / options.slower / 1e6:g} Mbit/s, each "
-        f"shared with Poisson traffic, {plots.runs(1, options.time)}. (a) From arrival to "
-        "departure. (b) Packets in the queue when a packet came."
+        f"(a) Hop latency and (b) queue length at five switches for {options.packets:,} packets of "
+        "a flow: measured by INT-MD (colours), and ground truth from captures (dotted); links of "
+        f"{RATE_BPS / options.slower / 1e6:g} Mbit/s, each shared with Poisson traffic, "
+        f"{plots.runs(1, options.time)}."
     )
 
 

@@ -1,20 +1,20 @@
-"""Telemetry into memory by RDMA: does the file hold the record of each packet, once and in order?
+"""RDMA collection: does the collector's file contain the record of each packet, once and in order?
 
-TCP segments, made by scapy with addresses, ports, numbers, options and payload by chance, cross a
+TCP segments, made by scapy with random addresses, ports, numbers, options and payload, cross a
 switch. It writes a record of each into a file at the collector, which is mapped into memory and
-registered for RDMA: by RoCEv1 and by RoCEv2, by a reliable and an unreliable connection, with what
-the switch knows of the packet (its ports, times and queue), and into a ring that is too small for
-all. The collector's responder checks each packet's iCRC, sequence number, key and bounds. In real
-time, where there is a virtual machine for it (./setup.sh --rdma), Linux's rdma_rxe takes records,
-too. The file must hold what the segments say, byte by byte; times are held against captures; and
-the segments themselves must leave as they came.
+registered for RDMA. Cases: RoCEv1 and RoCEv2, a reliable and an unreliable connection, records with
+hop metadata (ports, times and queue), and a ring smaller than the number of records. The
+collector's responder checks iCRC, sequence number, key and bounds of each packet. In real time, if
+there is a virtual machine for it (./setup.sh --rdma), Linux's rdma_rxe takes records, too. The file
+must agree with the segments, byte by byte; times are compared with captures; and the segments
+themselves must be forwarded unchanged.
 
-Claim: The collector's file holds each record, once and in order, byte by byte, as RoCEv1 and as
+Claim: The collector's file contains each record, once and in order, byte by byte, with RoCEv1 and
 RoCEv2.
 
 Published: "Collecting telemetry data using P4 and RDMA" (Beltman and Knossen, INDIS 2020),
-abstract: a switch writes some 20 million packets a second into a server's memory without loss, on a
-network that loses none.
+abstract: a switch writes some 20 million packets/s into a server's memory without loss, on a
+lossless network.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -55,41 +55,41 @@ from telemark.session import cli
 from telemark.session.run import Run
 from telemark.sweep.runs import sweep
 
-RATE_BPS = 10_000_000  # of the link to the collector: records wait for each other
-GAP_US = 150  # between segments, in the mean of a Poisson process
-EMULATED_GAP_US = 2000  # the same for rxe, whose machine is emulated
-SETTLE_NS = 100_000_000  # until all that is on its way has arrived
+RATE_BPS = 10_000_000  # of the link to the collector: records are queued
+GAP_US = 150  # mean interval of segments, a Poisson process
+EMULATED_GAP_US = 2000  # the same for rxe in an emulated machine
+SETTLE_NS = 100_000_000  # until all packets in flight have arrived
 HOST_MACS = ("00:00:00:00:00:01", "00:00:00:00:00:03")  # of h1 and h3
 PAYLOADS = (0, 1, 7, 100, 536, 1400)
 PARTS = ("Ethernet", "GRH, or IP and UDP", "BTH and RETH", "record", "iCRC")
 ETHERNET, BTH_RETH, ICRC = 14, 12 + 16, 4  # bytes
-MOST_PACKETS = 100_000  # each is made by scapy, for each case
+MAX_PACKETS = 100_000  # made by scapy, for each case
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--packets", type=cli.positive_int, metavar="N", help="of each case (default: 2000)"
+        "--packets", type=cli.positive_int, metavar="N", help="packets per case (default: 2000)"
     )
     cli.add_program_option(parser, PROGRAM)
 
 
 @dataclass(frozen=True)
 class Case:
-    """A way to write records; `laps`: so often the ring is filled."""
+    """A configuration of the writer; `laps`: how often the ring is filled."""
 
     version: int
     transport: Transport = Transport.RC
     content: Content = Content.FLOWS
     laps: float = 1.0
-    is_rxe: bool = False  # which takes the records, in place of our responder
+    is_rxe: bool = False  # rdma_rxe takes the records instead of Telemark's responder
 
     @property
     def gap_us(self) -> int:
-        """Between segments, in the mean."""
+        """Mean interval of segments."""
         return EMULATED_GAP_US if self.is_rxe else GAP_US
 
     def collection(self, packets: int) -> Collection:
-        """With a file of its own. No link loses anything, and a slow collector is not asked."""
+        """Return the collection, with its own file; without probes, since no link loses packets."""
         session = ("version", self.version), ("patience", 0)
         return Collection(
             max(int(packets / self.laps), 1), self.content, self.transport, session,
@@ -111,15 +111,15 @@ QUICK = ("v1", "v2, with hop", "v2, small ring")
 
 @dataclass(frozen=True)
 class Found:
-    """What came of a case."""
+    """Result of one case."""
 
     case: Case
     segments: list[bytes]
-    left: list[bytes]  # segments, behind the switch
+    left: list[bytes]  # segments behind the switch
     taken: Taken
     counts: Mapping[str, int]
-    ports: tuple[int, int]  # of the switch, by which segments come and leave
-    came_ns: NDArray[np.int64]  # segments at the switch
+    ports: tuple[int, int]  # ingress and egress port of the switch
+    arrived_ns: NDArray[np.int64]  # segments at the switch
     left_ns: NDArray[np.int64]
     written_ns: NDArray[np.int64]  # requests, at the collector's port
     frame_bytes: int  # of a request
@@ -127,21 +127,21 @@ class Found:
 
     @property
     def slots(self) -> int:
-        """Of the ring."""
+        """Slots of the ring."""
         return len(self.taken.file) // RECORDS[self.case.content].itemsize
 
     @property
     def delays_us(self) -> NDArray[np.float64]:
-        """From a segment's arrival at the switch to its record at the collector."""
-        return (self.written_ns - self.came_ns[: len(self.written_ns)]) / 1000
+        """Delays from a segment's arrival at the switch to its record at the collector."""
+        return (self.written_ns - self.arrived_ns[: len(self.written_ns)]) / 1000
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
     require_minip4(run)
     options.packets = options.packets or (200 if options.quick else 2000)
-    if options.packets > MOST_PACKETS:
+    if options.packets > MAX_PACKETS:
         raise TestbedError(
-            f"--packets {options.packets}: all segments are in memory: take {MOST_PACKETS} at most"
+            f"--packets {options.packets}: too many segments for memory; use at most {MAX_PACKETS}"
         )
     lacking = rxe.lacking(options)
     cases = {
@@ -151,8 +151,8 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     settings = [(name, case, options) for name, case in cases.items()]
     found = dict(zip(cases, await sweep(measure, settings, run), strict=True))
     return Report(
-        samples=[sample_of(name, each) for name, each in found.items()],
-        checks=[check for name, each in found.items() for check in checks_of(name, each)],
+        samples=[make_sample(name, each) for name, each in found.items()],
+        checks=[check for name, each in found.items() for check in make_checks(name, each)],
         metrics={name: {"delay_us": statistics.percentiles(each.delays_us)}
                  for name, each in found.items()},
         figure=draw(found),
@@ -162,7 +162,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 async def measure(name: str, case: Case, options: argparse.Namespace, run: Run) -> Found:
-    """Send the segments, and see what there is."""
+    """Send the segments; return what was written and captured."""
     rng = np.random.default_rng(run.seed)
     segments = [segment(rng) for _ in range(options.packets)]
     folder = name.replace(", ", "-").replace(" ", "-")
@@ -174,12 +174,12 @@ async def measure(name: str, case: Case, options: argparse.Namespace, run: Run) 
         net.send_frames("h1", times, segments)
         await run.clock.sleep_until(times[-1] + SETTLE_NS)
         counts = await events(running.switch, running.session)
-    came, left = net.capture("s1", "h1", "in"), net.capture("s1", "h3", "out")
+    arrived, left = net.capture("s1", "h1", "in"), net.capture("s1", "h3", "out")
     requests = pcap.read(net.capture("s2", "h2", "out"))
     return Found(
         case, segments, net.applications[-1].result, taken, counts,
         (net.port("s1", "h1"), net.port("s1", "h3")),
-        pcap.read(came).time_ns.astype(np.int64), pcap.read(left).time_ns.astype(np.int64),
+        pcap.read(arrived).time_ns.astype(np.int64), pcap.read(left).time_ns.astype(np.int64),
         requests.time_ns.astype(np.int64), int(requests.length[0]),
         PacketAccounting.from_network(net, {}),
     )  # fmt: skip
@@ -189,7 +189,7 @@ async def measure(name: str, case: Case, options: argparse.Namespace, run: Run) 
 async def writing_to(
     case: Case, run: Run, folder: str, options: argparse.Namespace
 ) -> AsyncIterator[tuple[Running, Taken]]:
-    """A network whose last application is the Keeper; what the collector has is there behind it."""
+    """Run a network with the frame recorder as last application; `taken` is filled on exit."""
     collection = case.collection(options.packets)
     if case.is_rxe:
         to_rxe = rxe.reporting_to_rxe(run, folder, collection, RATE_BPS, options.program)
@@ -205,7 +205,7 @@ async def writing_to(
 
 
 def segment(rng: np.random.Generator) -> bytes:
-    """A TCP segment between any two addresses, from h1 to h3."""
+    """Return a TCP segment between random addresses, from h1 to h3."""
     src, dst = (str(IPv4Address(int(rng.integers(1 << 32)))) for _ in range(2))
     sport, dport = (int(rng.integers(1 << 16)) for _ in range(2))
     seq, ack = (int(rng.integers(1 << 32)) for _ in range(2))
@@ -218,50 +218,50 @@ def segment(rng: np.random.Generator) -> bytes:
     return bytes(ether / IP(src=src, dst=dst) / layer / payload)
 
 
-def record_of(frame: bytes) -> bytes:
-    """What is to be written of a segment."""
+def make_record(frame: bytes) -> bytes:
+    """Return the expected record of a segment."""
     src, dst = (str(IPv4Address(frame[at : at + 4])) for at in (26, 30))
     return gid(src) + gid(dst) + frame[34:46]
 
 
 def expected(found: Found) -> NDArray[np.void]:
-    """The whole file: of each slot the last record that was written to it."""
+    """Return the expected file: the last record written to each slot."""
     records = np.zeros(found.slots, RECORDS[found.case.content])
     for number, frame in enumerate(found.segments):
-        record = np.frombuffer(record_of(frame), RECORDS[Content.FLOWS])[0]
+        record = np.frombuffer(make_record(frame), RECORDS[Content.FLOWS])[0]
         if found.case.content is Content.FLOWS:
             records[number % found.slots] = record
         else:
-            records[number % found.slots] = (record, hop_of(found, number))
+            records[number % found.slots] = (record, make_hop(found, number))
     return records
 
 
-def hop_of(found: Found, number: int) -> tuple[object, ...]:
-    """What captures tell of a segment at the switch, where no other one waited."""
-    came_us, left_us = (int(times[number]) // 1000 for times in (found.came_ns, found.left_ns))
+def make_hop(found: Found, number: int) -> tuple[object, ...]:
+    """Return the hop metadata of a segment from captures; the queue is empty."""
+    came_us, left_us = (int(times[number]) // 1000 for times in (found.arrived_ns, found.left_ns))
     return (1, *found.ports, left_us - came_us, 0, (0, 0, 0), came_us, left_us)
 
 
-def checks_of(name: str, found: Found) -> list[Check]:
-    """All exact."""
+def make_checks(name: str, found: Found) -> list[Check]:
+    """Check that file, records, counters and forwarded segments are exact."""
     wanted, got = expected(found).tobytes(), found.taken.file
     wrong = sum(a != b for a, b in zip(wanted, got, strict=True))
     count = len(found.segments)
     accepted = found.taken.counts.accepted.total()
     altered = sum(a != b for a, b in zip(found.segments, found.left, strict=False))
     return [
-        Check(f"{name}: bytes of the file that are wrong", wrong, 0),
+        Check(f"{name}: wrong bytes of the file", wrong, 0),
         Check(f"{name}: records written", accepted, count),
-        Check(f"{name}: packets refused", found.taken.counts.refused.total(), 0),
-        Check(f"{name}: records that the switch counts", found.counts["sent"], count),
+        Check(f"{name}: rejected packets", found.taken.counts.refused.total(), 0),
+        Check(f"{name}: records counted by the switch", found.counts["sent"], count),
         Check(f"{name}: segments behind the switch", len(found.left), count),
-        Check(f"{name}: segments that were changed", altered, 0),
-        *found.accounting.checks(f"{name}: accounting"),
+        Check(f"{name}: changed segments", altered, 0),
+        *found.accounting.checks(name),
     ]
 
 
-def sample_of(name: str, found: Found) -> dict[str, object]:
-    """A row for each case."""
+def make_sample(name: str, found: Found) -> dict[str, object]:
+    """Return the results, one row per case."""
     delays = statistics.percentiles(found.delays_us)
     return {
         "case": name, "packets": len(found.segments), "slots": found.slots,
@@ -272,15 +272,15 @@ def sample_of(name: str, found: Found) -> dict[str, object]:
 
 
 def summary_table(found: Mapping[str, Found]) -> Table:
-    """A row for each case."""
-    rows = [[*sample_of(name, each).values()] for name, each in found.items()]
-    names = ("case", "packets", "slots", "record, bytes", "frame, bytes", "ACKs",
-             "delay, us: median", "p99", "most")  # fmt: skip
+    """Return the results, one row per case."""
+    rows = [[*make_sample(name, each).values()] for name, each in found.items()]
+    names = ("case", "packets", "slots", "record (bytes)", "frame (bytes)", "ACKs",
+             "delay (us): median", "p99", "max")  # fmt: skip
     return table("Records in the file", names, rows)
 
 
 def draw(found: Mapping[str, Found]) -> Figure:
-    """What a record costs on the wire, and how old it is in memory."""
+    """Draw the bytes per record on the wire, and the CDF of its delay."""
     figure, (left, right) = plots.figure(2)
     shown = {
         name: each
@@ -289,40 +289,40 @@ def draw(found: Mapping[str, Found]) -> Figure:
     }
     draw_bytes(left, shown)
     for number, (name, each) in enumerate(shown.items()):
-        share = np.arange(1, len(each.delays_us) + 1) / len(each.delays_us) * 100
+        share = np.arange(1, len(each.delays_us) + 1) / len(each.delays_us)
         right.step(np.sort(each.delays_us), share, marker="", where="post", label=name,
                    color=plots.COLOURS[number])  # fmt: skip
-    right.set_xlabel("From a segment to its record (µs)")
-    right.set_ylabel("Records (%)")
+    right.set_xlabel("Delay from segment to record (µs)")
+    right.set_ylabel("CDF")
     plots.legend(right, 2)
     return figure
 
 
 def draw_bytes(axes: Axes, found: Mapping[str, Found]) -> None:
-    """Of which bytes a frame is made."""
-    heights = [parts_of(each) for each in found.values()]
+    """Draw the components of a frame."""
+    heights = [frame_parts(each) for each in found.values()]
     below = np.zeros(len(found))
     for part, sizes in zip(PARTS, zip(*heights, strict=True), strict=True):
         axes.bar(list(found), sizes, bottom=below, label=part, width=0.6)
         below += sizes
-    axes.set_ylabel("Bytes of a frame")
+    axes.set_ylabel("Frame length (bytes)")
     plots.legend(axes, 3)
 
 
-def parts_of(found: Found) -> Sequence[int]:
-    """Bytes of a frame, by PARTS."""
+def frame_parts(found: Found) -> Sequence[int]:
+    """Return the bytes of a frame, by PARTS."""
     record = found.case.content.value
     network = found.frame_bytes - ETHERNET - BTH_RETH - record - ICRC
     return (ETHERNET, network, BTH_RETH, record, ICRC)
 
 
 def caption(options: argparse.Namespace, lacking: str) -> str:
-    """What the figure shows, and why rdma_rxe is not among what was measured."""
+    """Return the caption of the figure, with the reason if rdma_rxe is missing."""
     return (
-        f"Records of {options.packets:,} TCP segments, one in {GAP_US} us in the mean, written by "
-        f"RDMA over a link of {RATE_BPS / 1e6:g} Mbit/s and {DELAY_US} us, "
-        f"{plots.runs(1, options.time)}. (a) Bytes of a frame that writes one. (b) From a "
-        "segment's arrival at the switch to its record at the collector."
+        f"Records of {options.packets:,} TCP segments with a mean interval of {GAP_US} us, written "
+        f"by RDMA over a link of {RATE_BPS / 1e6:g} Mbit/s and {DELAY_US} us, "
+        f"{plots.runs(1, options.time)}. (a) Components of the frame that writes a record. (b) "
+        "Delay from a segment's arrival at the switch to its record at the collector."
         + (f" Without rdma_rxe: {lacking}." if lacking else "")
     )
 

@@ -1,17 +1,17 @@
-"""Our RoCE packets against a real RoCE session: does each header field have the value it should?
+"""RoCE headers: does each field of the switch's packets have the value of a real RoCE session?
 
-Linux's RoCE stack (rdma_rxe) carried out each operation that a switch knows: WRITE ONLY, with and
-without an immediate value, and FETCH ADD, by a reliable and an unreliable connection. What it sent
-is taken apart, field by field, beside what the switch sends of a packet. A field has the same
-value; or the one that the session gives it, which is then worked out anew; or it is one of three
-that a sender may choose. In real time rdma_rxe runs in a virtual machine, where there is one for it
-(./setup.sh --rdma), and sends to our responder; else, and with --quick, what it sent is a capture
-of 2026-11-22, which tests/collectors/roce/test_roce_rxe.py holds against it.
+Linux's RoCE stack (rdma_rxe) executes each operation that a switch supports: WRITE ONLY, with and
+without an immediate value, and FETCH ADD, over a reliable and an unreliable connection. Its packets
+are compared with the switch's, field by field. A field has either the same value, or the value
+that follows from the session, which is computed independently, or it is one of three fields that a
+sender may choose. In real time, rdma_rxe runs in a virtual machine, if there is one (./setup.sh
+--rdma), and sends to Telemark's responder. Otherwise, and with --quick, its packets are a capture
+of 2026-11-22, which tests/collectors/roce/test_roce_rxe.py compares with a live session.
 
-Claim: Each header field of our packets has the value that a real RDMA session gives it.
+Claim: Each header field of the switch's packets has the value that a real RDMA session gives it.
 
 Published: "Collecting telemetry data using P4 and RDMA" (Beltman and Knossen, INDIS 2020): a switch
-can keep an RDMA session's state in P4, and compute the iCRC; 44 bytes a record.
+can keep an RDMA session's state in P4, and compute the iCRC; 44 bytes per record.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -46,12 +46,12 @@ from telemark.session.run import Run
 RATE_BPS, SETTLE_NS = 1_000_000_000, 100_000_000
 CELL = 3  # of FETCH ADD
 CHOSEN = {
-    "IP id": "0: what must not be fragmented needs none (RFC 6864, 4.1)",
+    "IP id": "0: not needed with the DF flag (RFC 6864, 4.1)",
     "UDP sport": "the flow's entropy (IBTA A17.3.2)",
     "BTH migreq": "migrated: without path migration this is the state (IBTA 9.2.3); rxe sends 0",
 }
 SAME, OF_SESSION, FREE, WRONG = range(4)
-VERDICTS = ("the same value", "as this session gives it", "for the sender to choose", "wrong")
+VERDICTS = ("same value", "value of this session", "sender's choice", "wrong")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -68,7 +68,7 @@ class Sent:
     mac: str  # of the collector
 
     def given(self) -> Mapping[str, Any]:
-        """Fields whose values come from the session, from the frame's bytes, or of both."""
+        """Expected values of fields that depend on the session or on the frame's bytes."""
         target, peer = self.session.target, self.session.peer
         network = Ether(self.frame)[IP].copy()
         del network.chksum
@@ -86,7 +86,7 @@ class Sent:
 
 @dataclass(frozen=True)
 class Row:
-    """A field of a packet."""
+    """Comparison of one field of a packet."""
 
     kind: str
     field: str
@@ -100,7 +100,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     require_minip4(run)
     lacking = rxe.lacking(options)
     reference = captured() if lacking else await rxe.live(run, RATE_BPS, options.program)
-    origin = f"as it was captured: {lacking}" if lacking else "live"
+    origin = f"from a capture: {lacking}" if lacking else "live"
     rows: list[Row] = []
     for kind in KINDS:
         rows += compare(await send(kind, options.program, run), reference[kind])
@@ -110,7 +110,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
              "verdict": VERDICTS[row.verdict]}
             for row in rows
         ],
-        checks=checks_of(rows),
+        checks=make_checks(rows),
         metrics={"chosen": CHOSEN, "rdma_rxe": origin},
         figure=draw(rows),
         caption=CAPTION.format(origin),
@@ -119,7 +119,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 async def send(kind: str, program: str, run: Run) -> Sent:
-    """Have the switch send a packet of a kind."""
+    """Let the switch send a packet of a kind."""
     is_addition = "FETCH" in kind
     session: list[tuple[str, Any]] = [("ack_every", 1)]
     if "IMMEDIATE" in kind:
@@ -146,7 +146,7 @@ async def send(kind: str, program: str, run: Run) -> Sent:
 
 
 def compare(sent: Sent, reference: Mapping[str, Any]) -> list[Row]:
-    """A row for each field that either of them has."""
+    """Return a row for each field of either packet."""
     ours, given = fields(sent.frame), sent.given()
     rows = []
     for field in {**reference, **ours}:
@@ -162,33 +162,31 @@ def compare(sent: Sent, reference: Mapping[str, Any]) -> list[Row]:
     return rows
 
 
-def checks_of(rows: Sequence[Row]) -> list[Check]:
-    """Each field of each kind of packet."""
+def make_checks(rows: Sequence[Row]) -> list[Check]:
+    """Check each field of each kind of packet."""
     checks = []
     for kind in KINDS:
         of_kind = [row for row in rows if row.kind == kind]
         wrong = [row for row in of_kind if row.verdict == WRONG]
-        told = "".join(f"; {row.field} {row.ours}, expected {row.expected}" for row in wrong)
-        checks.append(
-            Check(f"{kind}: fields of {len(of_kind)} that are wrong{told}", len(wrong), 0)
-        )
+        details = "".join(f"; {row.field} {row.ours}, expected {row.expected}" for row in wrong)
+        checks.append(Check(f"{kind}: wrong fields of {len(of_kind)}{details}", len(wrong), 0))
     return checks
 
 
 def summary_table(rows: Sequence[Row]) -> Table:
-    """Fields of a WRITE, and those that only other kinds have."""
+    """Return a table of the fields of a WRITE, and of fields that only other kinds have."""
     shown: dict[str, Row] = {}
     for row in rows:
         shown.setdefault(row.field, row)
     return table(
-        "Header fields", ("field", "in", "rdma_rxe's", "ours", ""),
+        "Header fields", ("field", "in", "rdma_rxe", "switch", ""),
         [(row.field, row.kind, row.reference, row.ours,
           CHOSEN.get(row.field, VERDICTS[row.verdict])) for row in shown.values()],
     )  # fmt: skip
 
 
 def draw(rows: Sequence[Row]) -> Figure:
-    """A square for each field of each kind."""
+    """Draw a square for each field of each kind."""
     names = list(dict.fromkeys(row.field for row in rows))
     verdicts = np.full((len(names), len(KINDS)), np.nan)
     for row in rows:
@@ -205,8 +203,8 @@ def draw(rows: Sequence[Row]) -> Figure:
 
 
 CAPTION = (
-    "Header fields of what a P4 switch sends, against those of Linux's RoCE stack (rdma_rxe, {}) "
-    "for the same operations. Blank: no such field in such a packet."
+    "Header fields of RoCE packets of a P4 switch, compared with Linux's RoCE stack (rdma_rxe, {}) "
+    "for the same operations. Blank: the packet has no such field."
 )
 
 

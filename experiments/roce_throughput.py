@@ -1,18 +1,19 @@
-"""Records into memory over RoCE: how many does a core take, and what does one cost beside UDP?
+"""RoCE throughput: how many records per second does a core receive, compared with UDP?
 
-A sender offers the same records of TCP packets (44 bytes) over a veth, on a core of its own, to one
-collector after the other: the RoCE responder in software, which checks the iCRC of each and writes
-it where the packet says; collectors in C that keep and index records, from a UDP socket that they
-wait at, from one where they nap as the responder does, and from a packet socket's ring; one in
-Python; and one that gives frames back unread, the bound of all that take them from such a ring.
-What counts is the CPU time of a record at both ends, the kernel's softirq included, less what the
-sender needs where nobody takes its frames. Ratios are of one round; what counts is their median.
+A sender offers the same records of TCP packets (44 bytes) over a veth pair, on its own core, to one
+collector at a time: the RoCE responder in software, which checks each iCRC and writes the record to
+the address in the packet; collectors in C that store and index records, from a blocking UDP socket,
+from a UDP socket polled with sleeps like the responder, and from the ring of a packet socket; one
+in Python; and one that returns frames unread, a lower bound for collectors with such a ring. The
+measured quantity is the CPU time per record of sender and collector, including the kernel's
+softirq, minus that of a sender whose frames are not received. Ratios are taken within a round, and
+their median is checked.
 
-Claim: As fast as records come, one over RoCE takes at most half of the CPU time of one over UDP in
-C that is indexed.
+Claim: At the max rate, a record over RoCE takes at most half the CPU time of a record over UDP that
+is indexed in C.
 
-Published: Beltman and Knossen (INDIS 2020), abstract: some 20 million packets a second without
-loss, by a network card that writes them to memory. Ours is software: compare it with software.
+Published: Beltman and Knossen (INDIS 2020), abstract: some 20 million packets/s without loss, by a
+NIC that writes them to memory. Telemark's responder is software: compare it with software.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -26,7 +27,7 @@ from matplotlib.figure import Figure
 from rich.table import Table
 
 from experiments.shared.roce import receivers
-from experiments.shared.roce.candidates import COLLECTORS, NOBODY, ROCE, UDP, UDP_NAPS, UNREAD
+from experiments.shared.roce.candidates import BASELINE, COLLECTORS, ROCE, UDP, UDP_NAPS, UNREAD
 from experiments.shared.roce.interleaved_rounds import COLLECTOR_CORE, NAP_US, turn
 from experiments.shared.roce.offered import RECORDS_WRITTEN
 from experiments.shared.roce.rounds import (
@@ -45,65 +46,70 @@ from telemark.session import cli
 from telemark.session.run import Run
 
 PACED_PER_S = 100_000
-LOADS = {AS_FAST: "as fast as they go", PACED_PER_S: f"{PACED_PER_S:,} records/s"}
+LOADS = {AS_FAST: "max rate", PACED_PER_S: f"{PACED_PER_S:,} records/s"}
 ROUNDS, QUICK_ROUNDS = 5, 3
 HALF, NAPPING, BOUND = 0.5, 0.8, 2.0
 CLAIMS = (
     (UDP, "UDP in C", HALF),
-    (UDP_NAPS, "UDP in C that naps as well", NAPPING),
-    (UNREAD, "frames given back unread", BOUND),
-)  # of which the CPU time of a record over RoCE is at most this part, as fast as they go
+    (UDP_NAPS, "UDP in C with sleeps", NAPPING),
+    (UNREAD, "unread frames", BOUND),
+)  # max CPU time per record over RoCE, normalized to these, at the max rate
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seconds", type=cli.seconds, metavar="S",
-        help="that each collector is offered records in each round (default: 1)",
+        help="duration per collector and round (default: 1)",
     )  # fmt: skip
     parser.add_argument(
         "--rounds", type=cli.positive_int, metavar="N",
-        help=f"of all collectors, one after the other (default: {ROUNDS})",
+        help=f"rounds of all collectors (default: {ROUNDS})",
     )  # fmt: skip
 
 
 def experiment(options: argparse.Namespace, run: Run) -> Report:
     if options.time == "virtual":
-        raise TestbedError("--time virtual: what a process takes of a core is of real time alone")
+        raise TestbedError(
+            "--time virtual: CPU time is measured in real time only; use --time real"
+        )
     if (os.cpu_count() or 1) <= COLLECTOR_CORE:
-        raise TestbedError("sender and collector need a core each: this machine has one")
+        raise TestbedError(
+            "roce_throughput: sender and collector need a core each; use a machine with 2 cores"
+        )
     options.seconds = options.seconds or (0.2 if options.quick else 1.0)
     options.rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
     rounds = []
     for number in range(options.rounds):
-        kinds = [NOBODY, *COLLECTORS]
+        kinds = [BASELINE, *COLLECTORS]
         turns = []
         for load, text in LOADS.items():
-            for kind in kinds[:: 1 if number % 2 else -1]:  # who comes first changes
+            for kind in kinds[:: 1 if number % 2 else -1]:  # alternate the order
                 run.progress.update(f"round {number + 1}: {kind.name}, {text}")
                 turns.append(turn(run.folder, kind, load, options.seconds))
-        rounds.append(Round(turns, NOBODY))
+        rounds.append(Round(turns, BASELINE))
     return report(rounds, receivers.alone_ns(RECORDS_WRITTEN), options)
 
 
 def report(rounds: Sequence[Round], alone_ns: float, options: argparse.Namespace) -> Report:
-    """`alone_ns` is what a record takes in the responder itself.
+    """Return the report; `alone_ns`: CPU time per record in the responder itself.
 
-    Raises TestbedError where the machine was too busy for what was measured to say anything."""
-    checks = claims_of(rounds)
+    Raises TestbedError if the machine was too loaded for a verdict.
+    """
+    checks = check_claims(rounds)
     failed = [check.name for check in checks if not check.passed]
     reject_noise(rounds, [ROCE, *(kind for kind, *_ in CLAIMS)], failed, LOADS[AS_FAST])
     return Report(
         samples=[each._asdict() for one in rounds for each in one.turns],
         checks=[
             *checks,
-            Check("records that are neither received nor counted as dropped, most of a turn",
+            Check("records neither received nor counted as dropped (max per round)",
                   unaccounted_frames(rounds), 0),
-            Check("records in memory that are not those offered", wrong(rounds), 0),
+            Check("wrong records in memory", wrong(rounds), 0),
         ],
         metrics={
-            "records_per_s_a_core": {
+            "records_per_s_per_core": {
                 kind.name: 1e9 / middle(rounds, "cost_ns", kind, AS_FAST) for kind in COLLECTORS},
-            "cpu_ns_in_the_responder_alone": alone_ns,
+            "responder_cpu_ns_per_record": alone_ns,
         },
         figure=draw(rounds),
         caption=caption(options),
@@ -111,19 +117,23 @@ def report(rounds: Sequence[Round], alone_ns: float, options: argparse.Namespace
     )  # fmt: skip
 
 
-def claims_of(rounds: Sequence[Round]) -> list[Check]:
-    """Ratios, each a median of all rounds. Paced, waking up is what counts: no claim."""
+def check_claims(rounds: Sequence[Round]) -> list[Check]:
+    """Check ratios, each a median of all rounds, at the max rate.
+
+    There is no claim at a constant rate, where the cost of wake-ups dominates.
+    """
     return [
-        Check(f"CPU time of a record over RoCE to that of {text}, {LOADS[AS_FAST]}, at most {most}",
-              middle(rounds, "ratio", ROCE, kind), 0, most)
-        for kind, text, most in CLAIMS
+        Check(f"CPU time per record over RoCE (normalized to {text}), {LOADS[AS_FAST]}, at most "
+              f"{limit}",
+              middle(rounds, "ratio", ROCE, kind), 0, limit)
+        for kind, text, limit in CLAIMS
     ]  # fmt: skip
 
 
 def costs_table(rounds: Sequence[Round], alone_ns: float) -> Table:
-    """A row for each collector and load."""
-    columns = ("collector", "offered", "records/s", "dropped", "CPU ns, collector", "kernel",
-               "both: median", "least", "most", "million/s a core")  # fmt: skip
+    """Return a table with a row per collector and load."""
+    columns = ("collector", "offered", "records/s", "dropped", "CPU ns: collector", "kernel",
+               "total: median", "min", "max", "million/s per core")  # fmt: skip
     rows = []
     for load, offer in LOADS.items():
         for kind in COLLECTORS:
@@ -137,41 +147,41 @@ def costs_table(rounds: Sequence[Round], alone_ns: float) -> Table:
                 middle(rounds, "kernel_ns", kind, load),
                 statistics.median(costs), min(costs), max(costs), 1e3 / statistics.median(costs),
             ))  # fmt: skip
-    title = f"What a record costs ({alone_ns:.0f} ns in the RoCE responder alone, from memory)"
+    title = f"CPU time per record ({alone_ns:.0f} ns in the RoCE responder alone, from memory)"
     return table(title, columns, rows)
 
 
 def ratios_table(rounds: Sequence[Round]) -> Table:
-    """What the claims are of."""
+    """Return a table of the ratios of CPU time."""
     rows = []
-    for kind, text, most in CLAIMS:
+    for kind, text, limit in CLAIMS:
         for load, offer in LOADS.items():
             ratios = [each.ratio(ROCE, kind, load) for each in rounds]
-            reach = f"at most {most}" if load == AS_FAST else "no claim"
+            reach = f"at most {limit}" if load == AS_FAST else "no claim"
             rows.append((text, offer, statistics.median(ratios), min(ratios), max(ratios), reach))
-    columns = ("a record over RoCE to", "offered", "median", "least", "most", "to reach")
-    return table("Ratios of CPU time", columns, rows)
+    columns = ("RoCE normalized to", "offered", "median", "min", "max", "claim")
+    return table("Ratios of CPU time per record", columns, rows)
 
 
 def draw(rounds: Sequence[Round]) -> Figure:
-    """Cost by collector, at each load."""
+    """Draw CPU time per record by collector, at each load."""
     figure, panels = plots.figure(len(LOADS))
     for axes, load in zip(panels, LOADS, strict=True):
         draw_costs(axes, rounds, COLLECTORS, load)
-        axes.set_xlabel(f"CPU time of a record (ns), {LOADS[load]}")
+        axes.set_xlabel(f"CPU time per record (ns), {LOADS[load]}")
     panels[1].tick_params(labelleft=False)
     plots.legend(panels[1], 2)
     return figure
 
 
 def caption(options: argparse.Namespace) -> str:
-    """What the figure shows."""
+    """Return the caption of the figure."""
     return (
-        f"CPU time of a record of 44 bytes, by what takes it, the kernel's work up to its socket "
-        f"included: medians of {options.rounds} rounds of {options.seconds:g} s, whiskers from the "
-        f"least to the most. Offered (a) as fast as one core sends, (b) at {PACED_PER_S:,} a "
-        f"second, 64 in a row. RoCE is our responder on a packet socket, with the iCRC of each "
-        f"frame checked; those that nap do so for {NAP_US} us after records came, as it does."
+        f"CPU time per record of 44 bytes, by collector, including kernel time up to its socket: "
+        f"medians of {options.rounds} rounds of {options.seconds:g} s, whiskers from min to max. "
+        f"Offered load: (a) max rate of one sending core, (b) {PACED_PER_S:,} records/s in bursts "
+        f"of 64. RoCE is Telemark's responder on a packet socket, which checks each iCRC; "
+        f'collectors marked "naps" sleep for {NAP_US} us after records arrived, as it does.'
     )
 
 

@@ -1,15 +1,15 @@
-"""A count-min sketch: how far are its estimates above the truth, and is the theory right?
+"""Count-min sketch: how large are its errors, and do they stay within the theoretical bound?
 
-To begin with: copy this script, p4src/count_min/ and controllers/count_min.py, and change them.
-Hosts send flows of unequal size over a leaf-spine fabric, whose switches count each flow's packets
-in sketches. Those of all spines together have seen all packets, N. Theory (Cormode and
-Muthukrishnan 2005): with e / eps counters in a row, and a row for each factor e of 1 / delta, no
-estimate is below the truth, and each is above it by more than eps N with a probability of delta.
+This is a template: copy this script, p4src/count_min/ and controllers/count_min.py, and edit the
+copies. Hosts send flows of unequal size over a leaf-spine fabric, whose switches count each flow's
+packets in sketches. The sketches of all spines together have counted all N packets. Theory (Cormode
+and Muthukrishnan 2005): with e / eps counters per row and ln(1 / delta) rows, no estimate is below
+the true value, and each exceeds it by more than eps N with probability at most delta.
 
-Claim: No estimate is below the truth, and too high ones are as rare as theory says.
+Claim: No estimate is below ground truth, and large errors are as rare as theory says.
 
-Published: Cormode and Muthukrishnan, on count-min sketches (2005): above the truth by more than eps
-N with a probability of at most delta = e^-rows.
+Published: Cormode and Muthukrishnan on count-min sketches (2005): an estimate exceeds the true
+value by more than eps N with a probability of at most delta = e^-rows.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -49,9 +49,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    if run.target == "bmv2":  # which forwards no more than it can
+    if run.target == "bmv2":  # its capacity is limited
         async with network(0.1, "probe", run) as (net, _, _):
-            capacity = await probe(net, flows_of(net.topo, options, run.seed), run)
+            capacity = await probe(net, make_flows(net.topo, options, run.seed), run)
         options.rate = capacity.rate(options.rate)
     samples, checks = [], []
     many = (0.1, 0.05) if options.quick else (0.5, 0.2, 0.1, 0.05, 0.02)
@@ -60,15 +60,15 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     ):
         errors = np.array([sample["estimate"] - sample["packets"] for sample in found])
         above = np.mean(errors > eps * sum(sample["packets"] for sample in found))
-        # At most DELTA of all flows; of these, by chance, up to five standard deviations more.
-        most = DELTA + 5 * math.sqrt(DELTA * (1 - DELTA) / len(found))
+        # At most DELTA of all flows, and up to five standard deviations more by chance.
+        limit = DELTA + 5 * math.sqrt(DELTA * (1 - DELTA) / len(found))
         checks += [
-            Check(f"eps {eps:g}: estimates below the truth", int((errors < 0).sum()), 0),
-            Check(f"eps {eps:g}: part of them above it by more than eps N", above, 0, most),
+            Check(f"eps {eps:g}: estimates below ground truth", int((errors < 0).sum()), 0),
+            Check(f"eps {eps:g}: fraction with an error above eps N", above, 0, limit),
             *accounting.checks(f"eps {eps:g}"),
         ]
         samples += found
-    caption = f"How far a sketch's estimates are above the truth, {plots.runs(1, options.time)}."
+    caption = f"Error of count-min sketch estimates, {plots.runs(1, options.time)}."
     return Report(samples, checks, figure=draw(samples), caption=caption)
 
 
@@ -76,7 +76,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 async def network(
     eps: float, name: str, run: Run
 ) -> AsyncIterator[tuple[Network, Mapping[str, fy.Switch], CountMin]]:
-    """A network, connections to its switches, and the sketch that these count in."""
+    """Build a network; yield it with connections to its switches and their sketch."""
     topo = LeafSpine(leaves=4, spines=2)
     sketch = CountMin(math.ceil(math.e / eps), run.seed)
     with Network(
@@ -94,10 +94,10 @@ async def network(
 async def measure(
     eps: float, options: argparse.Namespace, run: Run
 ) -> tuple[list[dict[str, Any]], PacketAccounting]:
-    """A sample for each flow, and the books of the network."""
+    """Run one network; return a sample per flow, and the packet accounting."""
     async with network(eps, f"eps-{eps:g}", run) as (net, switches, sketch):
         spines = [name for name, place in net.topo.places.items() if place.tier == "spine"]
-        flows = flows_of(net.topo, options, run.seed)
+        flows = make_flows(net.topo, options, run.seed)
         async with Traffic(net, flows) as traffic:
             records = await traffic.finish()
         counters = np.sum([await sketch.read(switches[name]) for name in spines], axis=0)
@@ -113,9 +113,11 @@ async def measure(
     return samples, PacketAccounting.from_network(net, records)
 
 
-def flows_of(topo: LeafSpine, options: argparse.Namespace, seed: int) -> list[Flow]:
-    """Between random hosts; by Zipf's law the n-th has 1 / n of the first one's packets, which
-    are sent for two seconds."""
+def make_flows(topo: LeafSpine, options: argparse.Namespace, seed: int) -> list[Flow]:
+    """Return flows between random hosts, with sizes by Zipf's law: flow n has 1 / n of the packets.
+
+    The first flow lasts two seconds.
+    """
     rng = np.random.default_rng(seed)
     flows = []
     for n in range(1, options.flows + 1):
@@ -126,15 +128,15 @@ def flows_of(topo: LeafSpine, options: argparse.Namespace, seed: int) -> list[Fl
 
 
 def draw(samples: Sequence[dict[str, Any]]) -> Figure:
-    """How far estimates are above the truth, by the width of the sketch, and what theory allows."""
+    """Draw the error by sketch width, and the bound of theory."""
     figure, (axes,) = plots.figure()
     widths = sorted({sample["width"] for sample in samples})
     errors = [[s["estimate"] - s["packets"] for s in samples if s["width"] == w] for w in widths]
     total = sum(sample["packets"] for sample in samples) / len(widths)
-    axes.plot(widths, [max(e) / total for e in errors], label="largest")
+    axes.plot(widths, [max(e) / total for e in errors], label="max")
     axes.plot(widths, [np.mean(e) / total for e in errors], label="mean")
-    axes.plot(widths, math.e / np.array(widths), "k-", label="theory: at most")
-    axes.set(xlabel="Counters in a row, w", ylabel="Error / all packets, N", xscale="log")
+    axes.plot(widths, math.e / np.array(widths), "k-", label="theory (bound)")
+    axes.set(xlabel="Counters per row, w", ylabel="Error (normalized to N)", xscale="log")
     axes.set_yscale("log", nonpositive="mask")
     axes.set_xticks(widths, widths)
     axes.minorticks_off()

@@ -1,13 +1,14 @@
-"""The same network on minip4 and on bmv2: do both count and lose the same, and how fast are they?
+"""minip4 and bmv2: do both targets count and lose the same packets, and how fast are they?
 
-A flow with double marking crosses s1, s2 and s3, over links that lose some of its packets. Program,
-controller, rate and the links' dice are the same on both targets. So the very same packets must get
-lost, every switch must have counted as many packets and bytes, and each block's loss and delay must
-be what they really were. What differs is how long packets take.
+A flow with double marking crosses s1, s2 and s3 over lossy links. Program, controller, rate and the
+seeds of the links are the same on both targets. So the same packets must be lost, every switch must
+count the same packets and bytes, and the loss and delay of each block must equal ground truth. Only
+the delay of packets may differ.
 
-Claim: On minip4 and bmv2 the very same packets are lost, and all counts are the same.
+Claim: On minip4 and bmv2, the same packets are lost, and all counts are equal.
 
-Published: nothing: bmv2 is v1model's reference, and what it does is the truth here.
+Published: nothing: bmv2 is the reference implementation of v1model, and its results are ground
+truth here.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -26,16 +27,16 @@ from rich.table import Table
 from controllers.ampm.records import Point
 from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Bounds, Method
-from experiments.shared.ampm.delays import delays_of
+from experiments.shared.ampm.delays import measure_delays
 from experiments.shared.ampm.error_bounds import Workload, machine_for
 from experiments.shared.ampm.measurement import (
-    LEAST_BLOCK_US,
+    MIN_BLOCK_US,
     Outcome,
     Setting,
     add_common_options,
-    fitting,
     flow_count,
     measure,
+    shortest_schedule,
 )
 from telemark.errors import InvalidRunError
 from telemark.results import plots, statistics
@@ -54,7 +55,7 @@ LINKS = {
 }
 WHOLE = (POINTS[0], POINTS[-1])
 LINK_DELAY_US = 1000
-MACHINE_US = 60_000  # what a busy machine may add to a path of minip4's
+MACHINE_US = 60_000  # delay that a loaded machine may add to a minip4 path
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -62,17 +63,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--loss", type=cli.percentage, default=5, metavar="PERCENT",
         help="loss of each link between switches (default: %(default)s)",
     )  # fmt: skip
-    cli.add_rate_option(parser, 1000, "the flow, if bmv2 bears that")
+    cli.add_rate_option(parser, 1000, "the flow, or less if bmv2 cannot sustain it")
     parser.add_argument(
         "--blocks", type=cli.positive_int, metavar="N",
-        help="complete blocks on each target (default: 20)",
+        help="complete blocks per target (default: 20)",
     )  # fmt: skip
     add_common_options(parser)
 
 
 @dataclass(frozen=True)
-class Found:
-    """What one target measured, and what is true."""
+class TargetRun:
+    """Measurements and ground truth of one target."""
 
     target: str
     seed: int
@@ -81,7 +82,7 @@ class Found:
 
     @property
     def counts(self) -> dict[Point, tuple[int, int]]:
-        """Packets and bytes that each point counted in all blocks, the partial ones too."""
+        """Packets and bytes that each point counted in all blocks, including partial ones."""
         records = [report.records[self.flow.id] for report in self.outcome.reports.values()]
         found = {}
         for point in POINTS:
@@ -91,15 +92,15 @@ class Found:
 
     @property
     def lost(self) -> dict[str, NDArray[np.int64]]:
-        """The sequence numbers that each link dropped, by its own log; ascending."""
+        """Sequence numbers that each link dropped, according to its log, in ascending order."""
         return {
             name: np.sort(self.outcome.dropped[self.flow.id, first.switch, second.switch])
             for name, (first, second) in LINKS.items()
         }
 
     @property
-    def took_us(self) -> NDArray[np.float64]:
-        """What packets took from host to host."""
+    def delays_us(self) -> NDArray[np.float64]:
+        """Host-to-host delays."""
         received = self.outcome.sent[self.flow.id].received
         return np.asarray((received["received_ns"] - received["sent_ns"]) / 1000)
 
@@ -109,25 +110,25 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     options.target = " and ".join(TARGETS)
     options.blocks = options.blocks or (5 if options.quick else 20)
     options.seeds = options.seeds or 1
-    anyhow = setting_of(options, Schedule(LEAST_BLOCK_US), Bounds())
+    anyhow = make_setting(options, Schedule(MIN_BLOCK_US), Bounds())
     machine = await machine_for(Workload.of(anyhow), MACHINE_US, options, on_bmv2)
     bounds = machine.bounds(len(LINKS) * LINK_DELAY_US)
-    setting = setting_of(options, fitting([Method.DOUBLE], bounds), bounds)
+    setting = make_setting(options, shortest_schedule([Method.DOUBLE], bounds), bounds)
     (flow,) = setting.watched
-    found: list[Found] = []
+    found: list[TargetRun] = []
     for seed in range(options.seed, options.seed + options.seeds):
         for target in TARGETS:
-            # Of one name, so that the links' dice are the same; so each needs a folder of its own.
+            # The same network name gives links the same seeds; therefore use separate folders.
             folder = run.folder / f"{target}-{seed}"
             folder.mkdir()
             seeded = replace(run, target=target, folder=folder, seed=seed)
             outcome = await measure(setting, seeded)
             reject_unread(target, outcome)
-            found.append(Found(target, seed, outcome, flow))
+            found.append(TargetRun(target, seed, outcome, flow))
     return Report(
-        samples=[row for each in found for row in rows_of(each)],
-        checks=[*checks_of_both(found), *(c for each in found for c in checks_of(each))],
-        metrics={"block_us": setting.schedule.block_us, **metrics_of(found)},
+        samples=[row for each in found for row in make_rows(each)],
+        checks=[*compare_targets(found), *(c for each in found for c in make_checks(each))],
+        metrics={"block_us": setting.schedule.block_us, **make_metrics(found)},
         figure=draw(found),
         caption=caption(setting, options),
         machine_columns=("measured_delay_us", "min_delay_us", "max_delay_us"),
@@ -136,13 +137,13 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 def reject_unread(target: str, outcome: Outcome) -> None:
-    """Raise TestbedError where a switch could not be read: counts of some blocks say nothing."""
+    """Raise TestbedError if a switch could not be read: its counts would be incomplete."""
     for problem in (p for report in outcome.reports.values() for p in report.problems):
         raise InvalidRunError(f"{target}: {problem}")
 
 
-def setting_of(options: argparse.Namespace, schedule: Schedule, bounds: Bounds) -> Setting:
-    """One flow over lossy links."""
+def make_setting(options: argparse.Namespace, schedule: Schedule, bounds: Bounds) -> Setting:
+    """Return one flow over lossy links."""
     count = flow_count(options.rate, options.blocks, schedule)
     return Setting(
         name="line",
@@ -157,10 +158,12 @@ def setting_of(options: argparse.Namespace, schedule: Schedule, bounds: Bounds) 
     )
 
 
-def rows_of(found: Found) -> list[dict[str, object]]:
-    """Rows of samples.csv: loss and delay of each complete block."""
+def make_rows(found: TargetRun) -> list[dict[str, object]]:
+    """Return rows of samples.csv: loss and delay of each complete block."""
     outcome, flow = found.outcome, found.flow
-    delays = {sample.block: sample for sample in delays_of(outcome, flow, Method.DOUBLE, WHOLE)}
+    delays = {
+        sample.block: sample for sample in measure_delays(outcome, flow, Method.DOUBLE, WHOLE)
+    }
     rows = []
     for number, block in enumerate(outcome.blocks):
         first, last = (outcome.record(flow, point, block) for point in WHOLE)
@@ -182,94 +185,99 @@ def rows_of(found: Found) -> list[dict[str, object]]:
     return rows
 
 
-def checks_of_both(found: Sequence[Found]) -> list[Check]:
-    """What both targets must have alike: which packets were lost, and every count."""
+def compare_targets(found: Sequence[TargetRun]) -> list[Check]:
+    """Check that both targets have the same lost packets and the same counts."""
     checks = []
     for ours, theirs in zip(found[::2], found[1::2], strict=True):
         at = f"seed {ours.seed}"
         for name in LINKS:
             differing = np.setxor1d(ours.lost[name], theirs.lost[name])
-            what = f"{at}: packets that {name} dropped on one target alone"
+            what = f"{at}: packets dropped by {name} on one target only"
             checks.append(Check(what, len(differing), 0))
         differ = [point for point in POINTS if ours.counts[point] != theirs.counts[point]]
-        what = f"{at}: points that counted other packets or bytes on the other target"
+        what = f"{at}: points with different counts on both targets"
         checks.append(Check(what, len(differ), 0))
     return checks
 
 
-def checks_of(found: Found) -> list[Check]:
-    """Each target for itself: every block's loss and delay right, and nothing unaccounted for."""
-    at, rows = f"{found.target}, seed {found.seed}", rows_of(found)
+def make_checks(found: TargetRun) -> list[Check]:
+    """Check each target: loss and delay of every block, and the packet accounting."""
+    at, rows = f"{found.target}, seed {found.seed}", make_rows(found)
     wrong = sum(row["measured_loss"] != row["true_loss"] for row in rows)
     counted = found.counts[POINTS[0]][0]
     return [
-        Check(f"{at}: blocks whose loss is not what was lost", wrong, 0),
-        Check(
-            f"{at}: blocks whose delay is not what the packet took", count_delay_mismatches(rows), 0
-        ),
-        Check(f"{at}: packets counted of those that were sent", counted, found.flow.count),
+        Check(f"{at}: blocks with wrong loss", wrong, 0),
+        Check(f"{at}: blocks with wrong delay", count_delay_mismatches(rows), 0),
+        Check(f"{at}: packets counted at the first point", counted, found.flow.count),
         *found.outcome.checks(at),
     ]
 
 
 def count_delay_mismatches(rows: Sequence[Mapping[str, Any]]) -> int:
-    """Blocks whose delay lies outside of what it can have been by more than a microsecond, or that
-    have one without a pulse that came through, or none with it."""
+    """Count blocks whose delay is out of its true range by more than a microsecond.
+
+    Also counts blocks with a delay but no delivered pulse, and blocks with a pulse but no delay.
+    """
     wrong = 0
     for row in rows:
-        least, delay, most = (row[f"{name}_delay_us"] for name in ("min", "measured", "max"))
-        if delay is None or least is None:
-            wrong += delay is not least
+        low, delay, high = (row[f"{name}_delay_us"] for name in ("min", "measured", "max"))
+        if delay is None or low is None:
+            wrong += delay is not low
         else:
-            wrong += not least - 1 <= delay <= most + 1
+            wrong += not low - 1 <= delay <= high + 1
     return wrong
 
 
-def metrics_of(found: Sequence[Found]) -> dict[str, object]:
-    """What packets took on each target, us: percentiles."""
-    return {target: statistics.percentiles(together(found, target)) for target in TARGETS}
+def make_metrics(found: Sequence[TargetRun]) -> dict[str, object]:
+    """Return percentiles of the delays on each target, in us."""
+    return {target: statistics.percentiles(all_delays_us(found, target)) for target in TARGETS}
 
 
-def together(found: Sequence[Found], target: str) -> NDArray[np.float64]:
-    """What packets took from host to host on a target, in all runs."""
-    return np.concatenate([each.took_us for each in found if each.target == target])
+def all_delays_us(found: Sequence[TargetRun], target: str) -> NDArray[np.float64]:
+    """Return the host-to-host delays on a target, in all runs."""
+    return np.concatenate([each.delays_us for each in found if each.target == target])
 
 
-def summary_table(found: Sequence[Found]) -> Table:
-    """A row for each run."""
+def summary_table(found: Sequence[TargetRun]) -> Table:
+    """Return a table with a row per run."""
     rows = []
     for each in found:
-        middle, late = np.percentile(each.took_us, [50, 99])
+        middle, late = np.percentile(each.delays_us, [50, 99])
         counts = [each.counts[point][0] for point in POINTS]
         lost = sum(map(len, each.lost.values()))
         rows.append((each.target, each.seed, *counts, lost, float(middle), float(late)))
     columns = ("target", "seed", *(f"{p.switch} {p.name}" for p in POINTS), "lost by links",
-               "median, us", "99th percentile, us")  # fmt: skip
-    return table("Packets counted at each point, and what they took from host to host", columns,
+               "median (us)", "p99 (us)")  # fmt: skip
+    return table("Packets counted at each point, and host-to-host delay", columns,
                  rows)  # fmt: skip
 
 
-def draw(found: Sequence[Found]) -> Figure:
-    """Left: what every point counted. Right: what packets took."""
+def draw(found: Sequence[TargetRun]) -> Figure:
+    """Draw the counts of every point (left) and the CDF of delays (right)."""
     figure, (left, right) = plots.figure(2)
     for number, target in enumerate(TARGETS):
         first = next(each for each in found if each.target == target)
         draw_counts(left, first, number)
-        waited_ms = np.sort(together(found, target) - len(LINKS) * LINK_DELAY_US) / 1000
-        share = np.linspace(0, 100, len(waited_ms))
-        right.plot(waited_ms, share, marker="", color=plots.COLOURS[number], label=target)
+        waited_ms = np.sort(all_delays_us(found, target) - len(LINKS) * LINK_DELAY_US) / 1000
+        right.plot(
+            waited_ms,
+            np.linspace(0, 1, len(waited_ms)),
+            marker="",
+            color=plots.COLOURS[number],
+            label=target,
+        )
     left.set_xticks(range(len(POINTS)), [f"{p.switch}\n{p.name[:3]}." for p in POINTS])
     left.set_ylabel("Packets counted")
     right.set_xscale("log")
-    right.set_xlabel("From host to host, beyond the links' delay (ms)")
-    right.set_ylabel("Packets (%)")
+    right.set_xlabel("Host-to-host delay without link delay (ms)")
+    right.set_ylabel("CDF")
     for axes in (left, right):
         plots.legend(axes, 3)
     return figure
 
 
-def draw_counts(axes: Axes, found: Found, number: int) -> None:
-    """bmv2's in rings around minip4's."""
+def draw_counts(axes: Axes, found: TargetRun, number: int) -> None:
+    """Draw bmv2's counts as rings around minip4's."""
     counts = [found.counts[point][0] for point in POINTS]
     if number:
         plots.ring(axes, range(len(counts)), counts, label=found.target)
@@ -279,12 +287,12 @@ def draw_counts(axes: Axes, found: Found, number: int) -> None:
 
 
 def caption(setting: Setting, options: argparse.Namespace) -> str:
-    """What the figure shows."""
+    """Return the caption of the figure."""
     return (
-        f"The same flow of {options.rate:,} packets/s over three switches of each target, whose "
-        f"links lose {options.loss:g} %, {plots.runs(options.seeds, 'real')}. (a) Packets that "
-        "every point of the path counted: the same ones were lost. (b) How long packets took, "
-        f"less the links' delay; blocks of {setting.schedule.block_us / 1e6:.3g} s."
+        f"The same flow of {options.rate:,} packets/s over three switches of each target, with "
+        f"{options.loss:g} % loss per link, {plots.runs(options.seeds, 'real')}. (a) Packets "
+        "counted at every point of the path. (b) Host-to-host delay without link delay; blocks of "
+        f"{setting.schedule.block_us / 1e6:.3g} s."
     )
 
 

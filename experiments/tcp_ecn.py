@@ -1,20 +1,20 @@
-"""TCP and P4 programs that watch congestion: do marks, queues and probes say what is true?
+"""TCP and ECN in P4: do marks, queues and link probes agree with ground truth and theory?
 
 One flow at a time fills a link of 10 Mbit/s, whose switch marks packets that find ten others in the
-queue (p4src/congestion/ecn.p4): Reno that does not speak ECN and is told by a full queue, Reno that
-does, and DCTCP. Then the load of the link changes, while probes collect what its port has sent
-(link_monitor.p4). Both programs are exercises of p4lang/tutorials: theirs run as well, unmodified
-(--ecn-program, --monitor-program), with threshold and topology as they are there but for the rates.
-Truth are captures of the switches' ports: how many packets waited before each one, and what left
-between two probes; both programs must be right for each packet. In virtual time queues are held
-against theory as well.
+queue (p4src/congestion/ecn.p4): Reno without ECN, whose signal is loss at a full queue, Reno with
+ECN, and DCTCP. Then the load of the link changes, while probes collect the bytes sent by its port
+(link_monitor.p4). Both programs are exercises of p4lang/tutorials: those run as well, unmodified
+(--ecn-program, --monitor-program), with the same threshold and topology, but other rates. Ground
+truth are captures of the switch ports: the queue length before each packet, and the bytes sent
+between two probes; both programs must be right for each packet. In virtual time, queues are also
+compared with theory.
 
-Claim: Each packet that met ten others is marked, and no other; DCTCP keeps the queue there and the
-link full; probes tell what it carried to the byte.
+Claim: Exactly the packets that met ten others are marked; DCTCP keeps the queue at this length and
+the link full; probes measure the bytes sent exactly.
 
-Published: DCTCP (SIGCOMM 2010), 3.3: of N flows and a threshold of K packets, a queue of at most
-K + N, that falls by sqrt(2 N (C RTT + K)) / 2 below it. On Mininet with bmv2 links are shaped
-behind the switch, whose programs then see empty queues and mark nothing.
+Published: DCTCP (SIGCOMM 2010), 3.3: with N flows and a threshold of K packets, a queue of at most
+K + N, with an amplitude of sqrt(2 N (C RTT + K)) / 2. On Mininet with bmv2, links are shaped behind
+the switch, so its programs see empty queues and mark nothing.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -36,12 +36,12 @@ from experiments.shared.tcp.bottleneck import (
     SETTLED_S,
     Monitored,
     Outcome,
+    available_kinds,
     fill,
-    kinds_of,
     monitor,
     product_packets,
 )
-from experiments.shared.tcp.queue import Met
+from experiments.shared.tcp.queue import QueueTrace
 from telemark import programs
 from telemark.errors import InvalidRunError, TestbedError
 from telemark.results import plots
@@ -49,191 +49,191 @@ from telemark.results.report import Check, Report, table
 from telemark.session import cli
 from telemark.session.run import Run
 
-THRESHOLD = 10  # packets: a constant of the program
-BURST = 2  # segments that one delayed acknowledgement lets go
+THRESHOLD = 10  # packets; a constant of the program
+BURST = 2  # segments released by one delayed acknowledgement
 SHOWN_S = 1.0
-LEAST_S = SETTLED_S + SHOWN_S
+MIN_S = SETTLED_S + SHOWN_S
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--duration", type=cli.seconds, metavar="S",
-        help="how long each flow sends (default: 30; with --quick: 6)",
+        help="duration of each flow (default: 30; with --quick: 6)",
     )  # fmt: skip
     for name, path in (("ecn", "ecn"), ("monitor", "link_monitor")):
         parser.add_argument(
             f"--{name}-program", metavar="FILE", default=f"p4src/congestion/{path}.p4",
-            help=f"the P4 program, with tables as those of the exercise {path} of p4lang/tutorials "
+            help=f"P4 program with the tables of the exercise {path} of p4lang/tutorials "
             "(default: %(default)s)",
         )  # fmt: skip
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
     options.duration = options.duration or (6.0 if options.quick else 30.0)
-    if options.duration < LEAST_S:
+    if options.duration < MIN_S:
         raise TestbedError(
             f"--duration {options.duration:g}: slow start takes up to {SETTLED_S:g} s, and "
-            f"{SHOWN_S:g} s are drawn: take at least {LEAST_S:g}"
+            f"{SHOWN_S:g} s are drawn; use at least {MIN_S:g}"
         )
-    # A file that is not there is told now, and not when the other program's turn is over.
+    # Report a missing file now, not after the run of the other program.
     programs.sources(("ecn", "monitor"), {"ecn": options.ecn_program,
                                           "monitor": options.monitor_program}, {})  # fmt: skip
     outcomes = {}
-    for name, kind in kinds_of(options).items():
+    for name, kind in available_kinds(options).items():
         outcomes[name] = await fill(options, run, name, kind)
         reject_idle(name, outcomes[name])
     monitored = await monitor(options, run)
     return Report(
-        samples=samples_of(outcomes, monitored),
+        samples=make_samples(outcomes, monitored),
         checks=[
             *(check for name, outcome in outcomes.items()
-              for check in checks_of_queue(name, outcome, options)),
-            *checks_of_probes(monitored, options),
-            *monitored.accounting.checks("probes, accounting"),
+              for check in check_queue(name, outcome, options)),
+            *check_probes(monitored, options),
+            *monitored.accounting.checks("probes"),
         ],
-        metrics=metrics_of(outcomes, monitored),
+        metrics=make_metrics(outcomes, monitored),
         figure=draw(outcomes, monitored),
         caption=caption(options, outcomes),
-        tables=[table_of_queues(outcomes)],
+        tables=[make_queues_table(outcomes)],
     )  # fmt: skip
 
 
 def reject_idle(name: str, outcome: Outcome) -> None:
-    """Raise TestbedError where no queue was that of which the experiment is to tell."""
+    """Raise TestbedError if the queue never reached the length that the experiment examines."""
     longest = int(outcome.settled.min_queued.max(initial=0))
     if longest < THRESHOLD:
         raise InvalidRunError(
-            f"{name}: no segment met more than {longest} packets in the queue, after "
-            f"{SETTLED_S:g} s of one flow that takes all it gets"
+            f"{name}: no segment met more than {longest} packets in the queue after slow start, "
+            f"{SETTLED_S:g} s; the flow did not fill the link"
         )
 
 
-def checks_of_queue(name: str, outcome: Outcome, options: argparse.Namespace) -> list[Check]:
-    """Marks in either kind of time; in virtual time also what theory says of queue and link."""
-    checks = [*outcome.accounting.checks(f"{name}, accounting")]
+def check_queue(name: str, outcome: Outcome, options: argparse.Namespace) -> list[Check]:
+    """Check marks; in virtual time, also queue and link utilization against theory."""
+    checks = [*outcome.accounting.checks(name)]
     if options.target == "minip4":
-        wrong = outcome.met.wrong_marks(THRESHOLD)
-        checks.append(Check(f"{name}: segments marked against the rule", wrong, 0))
+        wrong = outcome.trace.wrong_marks(THRESHOLD)
+        checks.append(Check(f"{name}: wrongly marked or unmarked segments", wrong, 0))
     if options.time == "real":
         return checks
     waiting, product = outcome.settled.min_queued, product_packets()
     if name == "drops":
         trough = (QUEUE + product) / 2 - product  # half of the window is left
         checks += [
-            Check(f"{name}: longest queue that a segment met", waiting.max(), QUEUE - 1),
-            Check(f"{name}: shortest queue, packets", waiting.min(), trough, BURST),
+            Check(f"{name}: max queue met by a segment (packets)", waiting.max(), QUEUE - 1),
+            Check(f"{name}: min queue (packets)", waiting.min(), trough, BURST),
         ]
     else:
-        checks.append(Check(f"{name}: longest queue", waiting.max(), THRESHOLD + 1, BURST))
+        checks.append(Check(f"{name}: max queue (packets)", waiting.max(), THRESHOLD + 1, BURST))
     if name == "DCTCP":
         mean = THRESHOLD + 1 - swing_packets() / 2
-        checks.append(Check(f"{name}: mean queue, packets", waiting.mean(), mean, BURST))
-    if name != "ECN":  # where half of the window is less than the link needs
-        checks.append(Check(f"{name}: share of the link in use", outcome.share(), 1, 0.001))
+        checks.append(Check(f"{name}: mean queue (packets)", waiting.mean(), mean, BURST))
+    if name != "ECN":  # with ECN, half of the window is less than the link needs
+        checks.append(Check(f"{name}: link utilization", outcome.share(), 1, 0.001))
     return checks
 
 
 def swing_packets() -> float:
-    """By how much one flow of DCTCP has the queue fall, in theory."""
+    """Return the amplitude of the queue of one DCTCP flow, by theory."""
     return sqrt(2 * (product_packets() + THRESHOLD)) / 2
 
 
-def checks_of_probes(monitored: Monitored, options: argparse.Namespace) -> list[Check]:
-    """What probes tell is what captures show."""
-    told, sent = monitored.told, monitored.sent
+def check_probes(monitored: Monitored, options: argparse.Namespace) -> list[Check]:
+    """Check that probes agree with captures."""
+    reported, sent = monitored.reported, monitored.sent
     checks = [
-        Check("probes that came to the first switch", sent.came, monitored.probes),
-        Check("probes that left it and came to the end", len(told), len(sent.bytes)),
+        Check("probes received by the first switch", sent.arrived, monitored.probes),
+        Check("probes delivered", len(reported), len(sent.bytes)),
     ]
     if not all(check.passed for check in checks):
         return checks
-    names = np.stack([told["swid"], told["port"]], axis=1)
+    names = np.stack([reported["swid"], reported["port"]], axis=1)
     checks += [
-        Check("probes that name another port", np.sum((names != monitored.link).any(axis=1)), 0),
-        Check("probes that tell other bytes", np.sum(told["byte_cnt"] != sent.bytes), 0),
+        Check("probes with wrong port", np.sum((names != monitored.link).any(axis=1)), 0),
+        Check("probes with wrong byte count", np.sum(reported["byte_cnt"] != sent.bytes), 0),
     ]
-    if options.target == "minip4":  # bmv2 tells its own time, which begins with it
-        us = told["cur_time"] - told["last_time"]
+    if options.target == "minip4":  # bmv2 uses its own clock
+        us = reported["cur_time"] - reported["last_time"]
         wrong = (us < sent.min_us - 1) | (us > sent.max_us + 1)
-        checks.append(Check("probes that tell another time between them", np.sum(wrong), 0))
+        checks.append(Check("probes with wrong interval", np.sum(wrong), 0))
     return checks
 
 
-def samples_of(outcomes: Mapping[str, Outcome], monitored: Monitored) -> list[dict[str, object]]:
-    """A row for each segment that is drawn, and for each probe."""
+def make_samples(outcomes: Mapping[str, Outcome], monitored: Monitored) -> list[dict[str, object]]:
+    """Return a row for each drawn segment, and for each probe."""
     rows: list[dict[str, object]] = []
     for name, outcome in outcomes.items():
-        shown = shown_of(outcome)
-        for number in range(len(shown.came_ns)):
+        shown = shown_part(outcome)
+        for number in range(len(shown.arrived_ns)):
             rows.append({
-                "what": name,
-                "time_us": (int(shown.came_ns[number]) - outcome.start_ns) / 1000,
+                "series": name,
+                "time_us": (int(shown.arrived_ns[number]) - outcome.start_ns) / 1000,
                 "min_queued": int(shown.min_queued[number]),
                 "max_queued": int(shown.max_queued[number]),
                 "is_marked": int(shown.is_marked[number]),
                 "reported_bytes": "", "true_bytes": "", "reported_us": "",
             })  # fmt: skip
-    for time_s, told, true in zip(monitored.since_s, monitored.told, monitored.sent.bytes,
+    for time_s, reported, true in zip(monitored.since_s, monitored.reported, monitored.sent.bytes,
                                   strict=False):  # fmt: skip
         rows.append({
-            "what": "probe", "time_us": 1e6 * time_s,
+            "series": "probe", "time_us": 1e6 * time_s,
             "min_queued": "", "max_queued": "", "is_marked": "",
-            "reported_bytes": int(told["byte_cnt"]), "true_bytes": int(true),
-            "reported_us": int(told["cur_time"] - told["last_time"]),
+            "reported_bytes": int(reported["byte_cnt"]), "true_bytes": int(true),
+            "reported_us": int(reported["cur_time"] - reported["last_time"]),
         })  # fmt: skip
     return rows
 
 
-def shown_of(outcome: Outcome) -> Met:
-    """What is drawn of a queue."""
+def shown_part(outcome: Outcome) -> QueueTrace:
+    """Return the drawn part of a queue."""
     begins_ns = outcome.start_ns + 1e9 * SETTLED_S
-    return outcome.met.between(begins_ns, begins_ns + 1e9 * SHOWN_S)
+    return outcome.trace.between(begins_ns, begins_ns + 1e9 * SHOWN_S)
 
 
-def metrics_of(outcomes: Mapping[str, Outcome], monitored: Monitored) -> dict[str, object]:
-    """Of each way to tell senders: queue, marks, drops, and the share of the link."""
+def make_metrics(outcomes: Mapping[str, Outcome], monitored: Monitored) -> dict[str, object]:
+    """Return queue, marks, drops and link utilization for each congestion signal."""
     return {
         "queues": {
             name: {
                 "mean_packets": outcome.settled.min_queued.mean(),
-                "marked": int(outcome.met.is_marked.sum()),
-                "wrongly_marked": outcome.met.wrong_marks(THRESHOLD),
+                "marked": int(outcome.trace.is_marked.sum()),
+                "wrongly_marked": outcome.trace.wrong_marks(THRESHOLD),
                 "dropped": outcome.dropped,
-                "share_of_link": outcome.share(),
+                "link_utilization": outcome.share(),
             }
             for name, outcome in outcomes.items()
         },
-        "probes": len(monitored.told) + 1,
+        "probes": len(monitored.reported) + 1,
     }
 
 
-def table_of_queues(outcomes: Mapping[str, Outcome]) -> Table:
-    """A row for each way to tell senders."""
+def make_queues_table(outcomes: Mapping[str, Outcome]) -> Table:
+    """Return a table with a row per congestion signal."""
     rows = []
     for name, outcome in outcomes.items():
         waiting = outcome.settled.min_queued
         rows.append((
-            name, waiting.min(), waiting.mean(), waiting.max(), int(outcome.met.is_marked.sum()),
+            name, waiting.min(), waiting.mean(), waiting.max(), int(outcome.trace.is_marked.sum()),
             outcome.dropped, outcome.share(),
         ))  # fmt: skip
-    names = ("told by", "least", "mean", "most", "marked", "dropped", "share of the link")
-    return table("Packets in the queue that segments met, after slow start", names, rows)
+    names = ("signal", "min", "mean", "max", "marked", "dropped", "link utilization")
+    return table("Queue met by segments after slow start (packets)", names, rows)
 
 
 def draw(outcomes: Mapping[str, Outcome], monitored: Monitored) -> Figure:
-    """Queues against time; how often each length was met; and what the link carried."""
+    """Draw queues over time, CDFs of queue lengths, and the link rate."""
     figure, (left, middle, right) = plots.figure(3)
     for number, (name, outcome) in enumerate(outcomes.items()):
-        shown, met = shown_of(outcome), outcome.settled.min_queued
+        shown, trace = shown_part(outcome), outcome.settled.min_queued
         colour = plots.COLOURS[number]
-        at_s = (shown.came_ns - outcome.start_ns) / 1e9
+        at_s = (shown.arrived_ns - outcome.start_ns) / 1e9
         left.plot(at_s, shown.min_queued, marker="", color=colour, label=name)
-        middle.step(np.sort(met), np.arange(1, len(met) + 1) / len(met), marker="", color=colour,
-                    label=name)  # fmt: skip
+        middle.step(np.sort(trace), np.arange(1, len(trace) + 1) / len(trace), marker="",
+                    color=colour, label=name)  # fmt: skip
     left.axhline(THRESHOLD, color="black", linewidth=0.8, linestyle="--", label="threshold")
-    left.set(xlabel="Time (s)", ylabel="Packets in the queue", ylim=(0, QUEUE))
+    left.set(xlabel="Time (s)", ylabel="Queue length (packets)", ylim=(0, QUEUE))
     draw_theory(middle, outcomes)
-    middle.set(xlabel="Packets in the queue", ylabel="Share of segments", ylim=(0, 1))
+    middle.set(xlabel="Queue length (packets)", ylabel="CDF", ylim=(0, 1))
     draw_probes(right, monitored)
     for axes, columns in ((left, 2), (middle, 2), (right, 1)):
         plots.legend(axes, columns)
@@ -241,7 +241,7 @@ def draw(outcomes: Mapping[str, Outcome], monitored: Monitored) -> Figure:
 
 
 def draw_theory(axes: Axes, outcomes: Mapping[str, Outcome]) -> None:
-    """Between which lengths theory has the queue, where it says so."""
+    """Draw the range of the queue by theory, if any."""
     product = product_packets()
     ranges = {
         "drops": ((QUEUE + product) / 2 - product, QUEUE - 1),
@@ -254,30 +254,29 @@ def draw_theory(axes: Axes, outcomes: Mapping[str, Outcome]) -> None:
 
 
 def draw_probes(axes: Axes, monitored: Monitored) -> None:
-    """What each probe tells the link to have carried, and what it did."""
-    us = monitored.told["cur_time"] - monitored.told["last_time"]
+    """Draw the rate by probes and by captures."""
+    us = monitored.reported["cur_time"] - monitored.reported["last_time"]
     count = min(len(us), len(monitored.since_s))
     since_s = monitored.since_s[:count]
     true_bps = 8e6 * monitored.sent.bytes[:count] / us[:count]
     axes.plot(
-        since_s, monitored.reported_bps[:count] / 1e6, ".", markersize=3, label="as probes tell"
+        since_s, monitored.reported_bps[:count] / 1e6, ".", markersize=3, label="probe estimate"
     )
-    axes.plot(since_s, true_bps / 1e6, "k-", marker="", linewidth=0.6, label="by captures")
-    axes.axhline(RATE_BPS / 1e6, color="black", linewidth=0.8, linestyle="--", label="the link")
-    axes.set(xlabel="Time (s)", ylabel="Sent by the port (Mbit/s)")
+    axes.plot(since_s, true_bps / 1e6, "k-", marker="", linewidth=0.6, label="ground truth")
+    axes.axhline(RATE_BPS / 1e6, color="black", linewidth=0.8, linestyle="--", label="link rate")
+    axes.set(xlabel="Time (s)", ylabel="Port rate (Mbit/s)")
     axes.set_ylim(bottom=0)
 
 
 def caption(options: argparse.Namespace, outcomes: Mapping[str, Outcome]) -> str:
-    """What the figure shows."""
+    """Return the caption of the figure."""
     return (
         f"TCP over a link of {RATE_BPS / 1e6:g} Mbit/s with a queue of {QUEUE} packets of "
         f"{FRAME_BYTES} bytes, whose switch marks packets that find {THRESHOLD} there "
-        f"({plots.runs(1, options.time)}, on {options.target}): senders are told of congestion by "
-        f"{', '.join(outcomes)}. (a) The queue that each segment met, by captures, once slow start "
-        "is over. (b) How often it met so many or fewer; shaded: between which lengths theory has "
-        f"the queue. (c) What the link carried, by probes each {1000 * PROBED_S:g} ms: UDP at a "
-        "steady rate, and TCP in the second third."
+        f"({plots.runs(1, options.time)}, on {options.target}); congestion signals: "
+        f"{', '.join(outcomes)}. (a) Queue met by each segment after slow start, from captures. "
+        "(b) CDF of the queue length; shaded: range by theory. (c) Rate of the link, by probes "
+        f"every {1000 * PROBED_S:g} ms: UDP at a constant rate, and TCP in the second third."
     )
 
 

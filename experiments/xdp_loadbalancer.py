@@ -1,17 +1,17 @@
-"""Balancing load: how many packets does a core share out at XDP, and how many by the kernel's NAT?
+"""XDP load balancing: how many packets can a core balance, compared with the kernel's NAT?
 
-The same frames, of 4,096 connections to one address, arrive at a device and are shared out among
-100 reals: by Maglev's table at XDP, where each connection stays with its real; by nftables' NAT,
-which tracks connections, and by iptables' too; by a rule of nftables that writes an address of a
-real by a hash, and remembers nothing; and by IPVS, where the kernel has it. Packets are live frames
-of the kernel's own test run, and a program where they end counts and drops them: a run in which one
-is missing is invalid. What counts is the CPU time of a packet, the source's and the far end's
-included.
+The same frames, of 4,096 connections to one virtual IP address, arrive at a device and are balanced
+across 100 backends: by Maglev hashing at XDP, where each connection stays with its backend; by the
+NAT of nftables and of iptables, which track connections; by a stateless nftables rule that writes
+the address of a backend by hash; and by IPVS, if the kernel has it. Packets are live frames of the
+kernel's own test run, and a program at their destination counts and drops them: a run with a
+missing frame is invalid. The measured quantity is CPU time per packet, including source and
+destination.
 
-Claim: A core shares out at least 4 times as many packets at XDP as nftables does by NAT.
+Claim: A core balances at least 4 times as many packets at XDP as with nftables NAT.
 
 Published: Hoiland-Jorgensen et al. (CoNEXT 2018), table 3, one core: Katran at XDP 5.2 million
-packets a second, 4.2 times those of IPVS, both with encapsulation.
+packets/s, 4.2 times the rate of IPVS, both with encapsulation.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -26,10 +26,10 @@ from rich.table import Table
 from experiments.shared.xdp import settings
 from experiments.shared.xdp.balancing import (
     ANYWHERE,
+    BACKENDS,
     IPVS,
     MACS,
     NAT,
-    REALS,
     VIP,
     XDP,
     ipvs_missing,
@@ -43,7 +43,7 @@ from telemark.session import cli
 from telemark.session.run import Run
 
 PACKETS, QUICK_PACKETS = 1_000_000, 100_000
-PUBLISHED = {XDP: 5.16 / 1.24}  # the paper's table 3: to IPVS, which is not NAT
+PUBLISHED = {XDP: 5.16 / 1.24}  # the paper's table 3: normalized to IPVS, not to NAT
 TIMES = 4.0
 
 
@@ -60,18 +60,18 @@ def report(
     measured: Sequence[Turn], candidates: Sequence[Candidate], missing: str | None,
     options: argparse.Namespace,
 ) -> Report:  # fmt: skip
-    """Ratios are of one round each; what counts is their median. `missing`: why IPVS is."""
+    """Return the report; ratios are medians of ratios within rounds. `missing`: why IPVS is."""
     rounds = Rounds(measured)
     return Report(
         samples=[turn._asdict() for turn in measured],
         checks=[
-            Check(f"CPU time of a packet at XDP to that of {NAT.name}, at most 1 / {TIMES:g}",
+            Check(f"CPU time per packet at XDP (normalized to {NAT.name}), at most 1 / {TIMES:g}",
                   rounds.cost(XDP, NAT, TIMES), 0, 1 / TIMES),
-            Check("packets that were sent and did not come to the far end",
+            Check("packets sent but not received at the destination",
                   sum(turn.sent - turn.counted for turn in measured), 0),
         ],
         metrics={
-            "packets_per_s_a_core": {
+            "packets_per_s_per_core": {
                 each.name: 1e9 / rounds.ns_per_packet(each) for each in candidates},
             "skipped": {IPVS.name: missing} if missing else {},
         },
@@ -82,7 +82,7 @@ def report(
 
 
 def costs_table(rounds: Rounds, candidates: Sequence[Candidate]) -> Table:
-    """A row for each contender."""
+    """Return a table with a row per candidate."""
     rows = []
     for each in candidates:
         ratios = rounds.ratios(each, NAT)
@@ -90,30 +90,30 @@ def costs_table(rounds: Rounds, candidates: Sequence[Candidate]) -> Table:
             each.name, rounds.ns_per_packet(each), 1e3 / rounds.ns_per_packet(each),
             statistics.median(ratios), min(ratios), max(ratios), PUBLISHED.get(each, ""),
         ))  # fmt: skip
-    columns = ("shared out by", "ns", "Mpackets/s", f"to {NAT.name}", "least", "most",
-               "paper (to IPVS)")  # fmt: skip
-    return table("What a packet costs, and how many a core shares out", columns, rows)
+    columns = ("balanced by", "ns", "Mpackets/s", f"vs {NAT.name}", "min", "max",
+               "published (vs IPVS)")  # fmt: skip
+    return table("CPU time per packet, and rate per core", columns, rows)
 
 
 def draw(rounds: Rounds, candidates: Sequence[Candidate]) -> Figure:
-    """How many packets a core shares out, beside nftables' NAT."""
+    """Draw rates per core normalized to nftables NAT."""
     figure, panels = plots.figure(1)
     draw_ratios(panels[0], rounds, candidates, NAT, PUBLISHED)
-    panels[0].set_xlabel(f"Packets that a core shares out / {NAT.name}")
+    panels[0].set_xlabel(f"Rate per core\n(normalized to {NAT.name})")
     return figure
 
 
 def caption(options: argparse.Namespace, missing: str | None) -> str:
-    """What the figure shows."""
-    ipvs = f"IPVS is not among them: {missing}." if missing else "IPVS writes those, too."
+    """Return the caption of the figure."""
+    ipvs = f"Without IPVS: {missing}." if missing else "IPVS does the same."
     return (
-        f"Packets of {FLOWS:,} connections that a core shares out among {REALS} reals, as a "
-        f"multiple of nftables' NAT: medians of {options.rounds} rounds of {options.packets:,} "
-        "packets, whiskers from the least to the most. Packets are live frames of the kernel's own "
-        "test run, dropped at the far end of a veth: both are part of all bars. There is neither a "
-        "card nor a driver, and so no DPDK, which is both. The balancer at XDP writes MAC "
-        "addresses (direct server return). The paper's, of its table 3, is of Katran to IPVS, both "
-        "with encapsulation. " + ipvs
+        f"Rate per core at which packets of {FLOWS:,} connections are balanced across {BACKENDS} "
+        f"backends, normalized to nftables NAT: medians of {options.rounds} rounds of "
+        f"{options.packets:,} packets, whiskers from min to max. Packets are live frames of the "
+        "kernel's own test run, dropped behind a veth pair: both are part of all bars. There is no "
+        "NIC and no driver, and so no DPDK. Published: Katran normalized to IPVS, both with "
+        "encapsulation (table 3 of the paper). The balancer at XDP writes MAC addresses (direct "
+        "server return). " + ipvs
     )
 
 

@@ -51,8 +51,8 @@ def t_test_p_value(values: ArrayLike, expected: float) -> float:
     return whole(first) / whole(0)
 
 
-def agreement_check(quantity: str, p_values: Sequence[float]) -> Check:
-    """Create the check of a figure from the p-values of its points (Bonferroni correction)."""
-    p_value = min(1.0, min(p_values) * len(p_values))
-    name = f"{quantity}: p-value of the agreement with theory ({len(p_values)} points)"
-    return Check(name, p_value, 1, 1 - LEVEL)
+def agreement_check(what: str, chances: Sequence[float]) -> Check:
+    """Return the check of a figure: the corrected p-value of its worst point under theory."""
+    together = min(1.0, min(chances) * len(chances))
+    name = f"{what}: p-value of {len(chances)} points under theory"
+    return Check(name, together, 1, 1 - LEVEL)

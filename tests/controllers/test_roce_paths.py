@@ -75,8 +75,9 @@ def measured(
                     await traffic.finish()
                 counted = await events(found[path[-1]], session)
         truth = read_passages(net, flow, path, stamped=False)
-        return Found(net.applications[0].result, truth, reports.ways(net, flow, path), flow,
-                     reported.result, counted)  # fmt: skip
+        expected = reports.expected_path(net, flow, path)
+        network = net.applications[0].result
+        return Found(network, truth, expected, flow, reported.result, counted)
 
     found: Found = virtually(folder, main)
     return found
@@ -85,10 +86,11 @@ def measured(
 def hop(truth: SwitchTransit, way: dict[str, int]) -> dict[str, Any]:
     """Return the expected fields of each packet at a switch."""
     assert (truth.min_queued == truth.max_queued).all()
-    came_us, left_us = truth.came_ns // 1000, truth.left_ns // 1000
+    arrived_us, left_us = truth.arrived_ns // 1000, truth.left_ns // 1000
     return {
         "node": way["node"], "ingress_port": way["ingress"], "egress_port": way["egress"],
-        "latency_us": left_us - came_us, "queue": 0, "ingress_us": came_us, "egress_us": left_us,
+        "latency_us": left_us - arrived_us, "queue": 0,
+        "ingress_us": arrived_us, "egress_us": left_us,
     }  # fmt: skip
 
 

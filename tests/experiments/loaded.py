@@ -137,7 +137,7 @@ def _loading() -> tuple[socket.socket, subprocess.Popen[bytes]]:
 
 
 def serve(requests: socket.socket) -> tuple[list[Any], int, int]:
-    """Fork for each request, and tell how the child ends. Returns, in it, request and outputs."""
+    """Fork for each request, and report how the child ends; in the child, return its request."""
     running: dict[int, tuple[int, socket.socket]] = {}  # by pidfd
     while True:
         for ready in select.select([requests.fileno(), *running], [], [])[0]:

@@ -48,9 +48,9 @@ def faulty_program(
 
 
 def with_faults(folder: Path, faults: Iterable[tuple[str, str, str]], program: str) -> str:
-    """The same with several at once, each a file, what is right there, and what is wrong.
+    """Run the same with several changes: (file, right text, wrong text) each.
 
-    Of faults that different checks find: where all of these fail, and no other, each was found.
+    Of faults that different checks find: if all fail, and no others, each fault was found.
     """
     copy = folder / "p4src" / program
     shutil.copytree(EXPERIMENTS.parent / "p4src", folder / "p4src")

@@ -1,4 +1,4 @@
-"""A controller that counts blocks wrongly is found out: the truth has arithmetic of its own."""
+"""A controller with wrong block arithmetic is detected: ground truth has its own arithmetic."""
 
 import subprocess
 import sys
@@ -26,4 +26,4 @@ def test_wrong_blocks_are_found_out(tmp_path: Path) -> None:
         capture_output=True, text=True, timeout=300, check=False, cwd=EXPERIMENTS.parent,
     )  # fmt: skip
     assert done.returncode == 1, done.stdout + done.stderr
-    assert failed_checks(tmp_path) == {"loss 5 %, step: largest error of a block, packets"}
+    assert failed_checks(tmp_path) == {"loss 5 %, step: max loss error per block (packets)"}

@@ -45,9 +45,7 @@ def test_departures_stamped_before_the_queue_are_found_out(tmp_path: Path) -> No
     program = faulty_program(tmp_path, "ampm.p4", right, wrong)
     done = run("ampm_congestion", *SHORT, "--program", program, "--out", str(tmp_path / "out"))
     assert done.returncode == 1, done.stdout + done.stderr
-    assert failed_checks(tmp_path / "out") == {
-        "pulses that waited in s1 for more or less than the link was busy"
-    }
+    assert failed_checks(tmp_path / "out") == {"pulses with a wrong queueing delay in s1"}
 
 
 @pytest.mark.parametrize("arguments", [("--method", "step"), ("--load", "-1"), ("--blocks", "0")])

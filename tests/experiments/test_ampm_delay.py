@@ -45,13 +45,13 @@ def test_lost_pulses_give_no_delay_and_a_reason(tmp_path: Path) -> None:
             "pulse.p4",
             "pulse_us.write(watch.cell, is_new ? time_us : time);",
             "pulse_us.write(watch.cell, is_new ? time_us + 3 * (bit<48>)watch.last : time);",
-            {f"{name}: largest error, us" for name in ("pulse", "double", "multiplexed")},
+            {f"{name}: max error (us)" for name in ("pulse", "double", "multiplexed")},
         ),
-        (  # though there is no packet then whose delay it could be held against
+        (  # although no packet has a delay to compare with
             "ampm.p4",
             "meta.watch, meta.sample, meta.watch.now_us,",
             "meta.watch, meta.sample, meta.watch.now_us + (bit<48>)meta.sample.hash[29:29] * 512,",
-            {"hashed: samples whose time is no packet's"},
+            {"hashed: timestamps matching no packet"},
         ),
     ],
     ids=["of a pulse", "of some samples"],
@@ -74,7 +74,7 @@ def test_in_real_time_too_a_switch_that_stamps_late_is_found_out(tmp_path: Path)
     done = run("ampm_delay", *options, "--out", str(tmp_path / "out"))
     assert done.returncode == 1, done.stdout + done.stderr
     found = failed_checks(tmp_path / "out")
-    assert "delay 1 ms, mean: largest error, us" in found
+    assert "delay 1 ms, mean: max error (us)" in found
     assert not {name for name in found if name.startswith("packets ")}  # its captures are right
 
 

@@ -1,4 +1,4 @@
-"""Figures of AM-PM's experiments: all can be read, and each tells no more than there is."""
+"""Figures of AM-PM experiments: readable, with exactly the panels that have data."""
 
 import argparse
 from dataclasses import replace
@@ -65,7 +65,7 @@ def test_errors_of_loss_have_a_panel_only_where_there_are_any() -> None:
     figure, caption = of_loss(1, (0, 5))
     assert len(figure.axes) == 2
     assert figure.get_supxlabel() == ""
-    assert "(b) The error" in caption
+    assert "(b) Error" in caption
     assert {y for line in figure.axes[1].lines for y in line.get_ydata()} == {1}
 
 
@@ -116,8 +116,8 @@ def said(figure: Figure) -> list[str]:
 def test_a_point_far_from_theory_says_how_many_pulses_were_held_back() -> None:
     assert said(of_reordering(1, -3)) == []
     assert said(of_reordering(1.9, -3)) == []
-    assert set(said(of_reordering(0.4, 2))) == {"0 of 6\npulses held back"}
-    assert set(said(of_reordering(2.1, -2))) == {"6 of 6\npulses held back"}
+    assert set(said(of_reordering(0.4, 2))) == {"0 of 6\npulses delayed"}
+    assert set(said(of_reordering(2.1, -2))) == {"6 of 6\npulses delayed"}
 
 
 def of_congestion() -> Figure:

@@ -61,11 +61,13 @@ def test_packets_of_another_block_s_colour_are_found_out(tmp_path: Path) -> None
     options = ("--time", "virtual", "--seeds", "2", "--method", "step", "--program", program)
     done = run(*SHORT, *options, "--loss", "10", "--out", str(tmp_path / "out"))
     assert done.returncode == 1, done.stdout + done.stderr
-    assert failed_checks(tmp_path / "out") == {"loss 10 %, step: largest error of a block, packets"}
+    assert failed_checks(tmp_path / "out") == {
+        "loss 10 %, step: max loss error per block (packets)"
+    }
 
 
 def test_virtual_time_gives_the_same_bytes_whatever_else_runs(tmp_path: Path) -> None:
-    """All at once: each is the others' load."""
+    """Run all in parallel: each is load for the others."""
     arguments = ("--time", "virtual", *SHORT, "--method", "double", "--seeds", "1")
     seeds = {"one": "1", "again": "1", "other": "2"}
     running = [
@@ -107,7 +109,7 @@ def test_a_switch_that_miscounts_is_found_out(tmp_path: Path) -> None:
     done = run(*SHORT, "--time", "virtual", "--program", program, "--out", str(out))
     assert done.returncode == 1, done.stdout + done.stderr
     failed = failed_checks(out)
-    assert "loss 5 %, step: largest error of a block, packets" in failed
+    assert "loss 5 %, step: max loss error per block (packets)" in failed
     assert not any("pulse" in name or "unaccounted" in name for name in failed)
     wrong = {row["segment"] for row in samples(out) if row["measured"] != row["true"]}
     assert wrong == {"s1-s2", "s2-s3"}  # end to end it is the departures that count
@@ -124,7 +126,7 @@ def test_a_switch_that_miscounts_is_found_out(tmp_path: Path) -> None:
         (("--method", "guess"), "guess"),
         (("--seeds", "0"), "--seeds"),
         (("--rate", "0"), "--rate"),
-        (("--rate", "3", "--time", "virtual", "--block-us", "16384"), "--rate 3: no packet comes"),
+        (("--rate", "3", "--time", "virtual", "--block-us", "16384"), "--rate 3: no packet in"),
         (("--program", "no/such.p4"), "no/such.p4"),
     ],
 )

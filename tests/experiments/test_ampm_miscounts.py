@@ -10,10 +10,10 @@ from scripts import failed_checks, faulty_program, run
     ("name", "options", "check"),
     [
         ("ampm_scale", ("--switches", "5", "--flows", "10"),
-         "5 switches, 10 flows: accounts of a flow, a block and a segment wrong"),
+         "5 switches, 10 flows: wrong loss values (flow, block, segment)"),
         ("ampm_sync", ("--errors", "0.1", "--seeds", "1"),
-         "double, A + D < 0.5 L: blocks without their loss"),
-        ("ampm_reordering", ("--seeds", "1"), "10 % held back for 30 packets, step: blocks wrong"),
+         "double, A + D < 0.5 L: blocks with wrong loss"),
+        ("ampm_reordering", ("--seeds", "1"), "10 % delayed by 30 packets, step: wrong blocks"),
     ],
 )  # fmt: skip
 def test_a_switch_that_miscounts_is_found_out(
@@ -47,7 +47,4 @@ def test_switches_that_forward_nothing_are_found_out(
     out = tmp_path / "out"
     done = run(name, "--quick", *options, "--program", program, "--out", str(out))
     assert done.returncode == 1, done.stdout + done.stderr
-    assert any(
-        check.endswith("packets that a switch did not want to forward")
-        for check in failed_checks(out)
-    )
+    assert any(check.endswith("packets dropped by switches") for check in failed_checks(out))

@@ -48,19 +48,19 @@ def test_every_law_holds_and_step_is_exact(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("step_loss", "overtaken", "failed"), [
     (7, 5.0, []),
-    (8, 5.0, ["step: blocks wrong"]),
-    (7, 0.0, ["packets out of order with a pulse"]),
+    (8, 5.0, ["step: wrong blocks"]),
+    (7, 0.0, ["packets reordered with a pulse (mean)"]),
 ])  # fmt: skip
 def test_an_error_is_found_out(step_loss: int, overtaken: float, failed: list[str]) -> None:
     setting = reordering.Setting(0.1, 30, rate=4000, block_us=2**18)
     blocks = [
         reordering.BlockResult(setting, 0, b, step_loss, 7, overtaken, 0.0) for b in range(500)
     ]
-    checks = reordering.checks_of(setting, blocks, noise_us=0)
+    checks = reordering.make_checks(setting, blocks, noise_us=0)
     assert [c.name.partition("packets")[2].lstrip(",: ") for c in checks if not c.passed] == failed
 
 
 def test_packets_held_back_beyond_the_network_s_end_are_refused(tmp_path: Path) -> None:
     done = run("ampm_reordering", "--time", "virtual", "--rate", "100", "--out", str(tmp_path))
     assert done.returncode == 2
-    assert "--rate 100: 900 packets" in done.stderr
+    assert "--rate 100: sending 900 packets" in done.stderr

@@ -14,7 +14,7 @@ from telemark.traffic.flows import Flow
 from topologies.backhaul import Backhaul
 
 scale = module("ampm_scale")
-losses_of = module("experiments.shared.ampm.scale")
+measure_losses = module("experiments.shared.ampm.scale")
 
 
 @pytest.mark.parametrize("switches", sorted(scale.BACKHAULS))
@@ -45,18 +45,18 @@ def test_every_account_is_exact(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     with (tmp_path / "samples.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert [int(row["accounts"]) for row in rows[::2]] == [17 * 6, 17 * 6]
+    assert [int(row["loss_values"]) for row in rows[::2]] == [17 * 6, 17 * 6]
     assert all(row["wrong"] == "0" and int(row["lost"]) > 0 for row in rows)
     assert (tmp_path / "ampm_scale.png").stat().st_size > 10_000
 
 
 def test_what_is_not_known_is_no_loss() -> None:
     topo = Backhaul(access=1, aggregation=1)
-    points = {point for pair in losses_of.segments_of(topo.paths["h2"]) for point in pair}
+    points = {point for pair in measure_losses.path_segments(topo.paths["h2"]) for point in pair}
     known = {point: PointRecord(3, packets=9) for point in points}
     gone = {**known, next(point for point in points if point.switch == "s1"): None}
     reports = [BlockReport(3, {0: known}, []), BlockReport(4, {0: gone}, ["s1 is away"])]
-    packets, losses = losses_of.measured_losses(topo, [Flow(0, "h2", "h1", 1, 1)], reports)
+    packets, losses = measure_losses.measured_losses(topo, [Flow(0, "h2", "h1", 1, 1)], reports)
     assert packets.tolist() == [[9, 9]]
     assert losses[0, :, 0].tolist() == [0, 0, 0]
-    assert sorted(losses[0, :, 1].tolist()) == [losses_of.UNKNOWN, 0, 0]
+    assert sorted(losses[0, :, 1].tolist()) == [measure_losses.UNKNOWN, 0, 0]

@@ -34,7 +34,7 @@ FIRST, LAST = Point("s1", "departures"), Point("s3", "arrivals")
 
 
 def measure_from(start_us: int, folder: Path) -> tuple[Outcome, dict[Flow, Method]]:
-    """All methods at once, from this time of the common clock on."""
+    """All methods in one run, from this time of the common clock on."""
     count = flow_count(RATE_PPS, BLOCKS, SCHEDULE)
     flows = {
         Flow(number, "h1", "h2", rate_pps=RATE_PPS, count=count): methods

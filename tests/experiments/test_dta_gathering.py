@@ -19,10 +19,10 @@ FAULTS = {
         "1-lists-of-16: entries that are wrong"),
     "what is evicted goes to the slot of who evicts it": (
         "dta_postcarding", "postcarding.p4", "hdr.postcard.key = path.key;", "",
-        "64-rows, 64 flows: flows whose memory is wrong"),
+        "64-rows, 64 flows: flows with wrong memory"),
     "a column of one row is that of another": (
         "dta_sketch", "sketch_merge.p4", "|+| report.row_3", "|+| report.row_2",
-        "64 columns of 4: counters that are not the sum"),
+        "64 columns of 4: counters that differ from the sum"),
 }  # fmt: skip
 
 

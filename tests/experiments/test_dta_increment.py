@@ -52,4 +52,4 @@ def test_rows_that_agree_with_each_other_are_found(
     if is_right:
         assert not failed
     else:
-        assert "rows-2: counters that are not the model's" in failed
+        assert "rows-2: counters that differ from the model" in failed

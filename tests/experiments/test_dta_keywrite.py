@@ -22,7 +22,7 @@ def test_memory_is_the_model_s_and_answers_are_as_theory_says(tmp_path: Path) ->
     assert done.returncode == 0, done.stdout + done.stderr
     rows = samples(tmp_path)
     assert {row["panel"] for row in rows} == {"load", "age", "written", "absent"}
-    assert sum(row["by"] == "translator" for row in rows) == 3 * 7
+    assert sum(row["source"] == "translator" for row in rows) == 3 * 7
     assert (tmp_path / "dta_keywrite.png").stat().st_size > 10_000
     assert len([*(tmp_path / ".runs").iterdir()]) == 3
 
@@ -37,12 +37,12 @@ def test_a_translator_with_other_checksums_is_found(
         monkeypatch.setattr(key_write, "checksums", cut_from_the_slot)
 
     async def main(run: Run) -> list[Check]:
-        told = experiment.reports(options.slots, np.random.default_rng(1))
-        _, checks = await experiment.translated(2, *told, options, run)
+        data = experiment.reports(options.slots, np.random.default_rng(1))
+        _, checks = await experiment.translated(2, *data, options, run)
         return checks
 
     checks = {check.name: check.passed for check in virtually(tmp_path, main)}
-    said = "copies-2: bytes of memory that are not the model's, and wrong answers"
+    said = "copies-2: bytes of memory that differ from the model, and wrong answers"
     assert {name for name, passed in checks.items() if not passed} == (
         set() if is_right else {said}
     )

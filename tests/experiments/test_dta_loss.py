@@ -13,7 +13,7 @@ SHORT = ("--time", "virtual", "--loss", "0.05", "--reports", "1000")
 def test_reports_that_each_way_loses(tmp_path: Path) -> None:
     done = run("dta_loss", *SHORT, "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
-    lost = {row["way"]: int(row["lost"]) for row in samples(tmp_path)}
+    lost = {row["recovery"]: int(row["lost"]) for row in samples(tmp_path)}
     assert binomial_p_value(lost["not sent again"], 1000, 0.05) > 0.001
     assert lost["sent again"] < 20 < lost["not sent again"]
     assert lost["UC"] < lost["resync"] < lost["no resync"]
@@ -29,15 +29,15 @@ def test_a_reporter_that_sends_the_wrong_ones_again_is_found_out(tmp_path: Path)
     done = run("dta_loss", *SHORT, "--quick", "--program", program, "--out", str(tmp_path / "out"))
     assert done.returncode == 1, done.stdout + done.stderr
     # All counters agree that so many were sent again: only theory says that it did not help.
-    theory = "reports lost: p-value of the agreement with theory (3 points)"
+    theory = "reports lost: p-value of 3 points under theory"
     assert failed_checks(tmp_path / "out") == {theory}
 
 
 @pytest.mark.parametrize(
     ("option", "value", "said"),
     [
-        ("--reports", "100000", "100600 reports: expected 65536 at most, since each needs a slot"),
-        ("--loss", "0.6", "--loss 0.6: expected 0.5 at most, or what is missing is known"),
+        ("--reports", "100000", "100600 reports: expected at most 65536, because each needs its"),
+        ("--loss", "0.6", "--loss 0.6: expected at most 0.5; with more, missing"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(

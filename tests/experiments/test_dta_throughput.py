@@ -37,9 +37,9 @@ REPORTS = 320  # 20 batches, 64 paths
     [
         ({"Key-Write 2", "Key-Increment 4", "Append 16", "Postcarding 5"}, 0, set()),
         ({"Key-Write 2", "Append 4", "Append 16"}, 1,
-         {"Key-Write 2: requests carried out", "Key-Write 2: memory operations of a report",
-          "Append 4: requests carried out", "Append 4: memory operations of a report",
-          "Append 16: requests carried out", "Append 16: memory operations of a report"}),
+         {"Key-Write 2: executed requests", "Key-Write 2: memory operations per report",
+          "Append 4: executed requests", "Append 4: memory operations per report",
+          "Append 16: executed requests", "Append 16: memory operations per report"}),
     ],
     ids=["all", "a report missing"],
 )  # fmt: skip
@@ -78,30 +78,30 @@ def test_of_what_is_refused_probes_are_no_fault(
     assert all(check.passed for check in translating.checks("some", net, 7)) == is_fine
 
 
-def words_of(way: str) -> tuple[Any, list[Any], offered.Writes]:
+def words_of(mode: str) -> tuple[Any, list[Any], offered.Writes]:
     """A primitive's report, the last words of each one, and the writes that are said to be due."""
     keys, data = candidates.keys_and_data(REPORTS)
-    if way == "Append":
+    if mode == "Append":
         return Append(), [np.zeros(REPORTS, np.uint32), data], candidates.batches(data)
-    if way == "Postcarding":
+    if mode == "Postcarding":
         path, hop = np.divmod(np.arange(REPORTS), candidates.HOPS)
         first = (1 << 24 | hop << 16 | candidates.HOPS << 8).astype(np.uint32)
         return Postcard(), [first, *keys[path].T, data], candidates.paths(keys, data)
     return KeyWrite(data=[0]), [*keys.T, data], candidates.key_writes(keys, data)
 
 
-@pytest.mark.parametrize("way", ["Key-Write", "Append", "Postcarding"])
+@pytest.mark.parametrize("mode", ["Key-Write", "Append", "Postcarding"])
 def test_the_writes_are_those_that_a_translator_makes_of_the_reports(
-    way: str, tmp_path: Path
+    mode: str, tmp_path: Path
 ) -> None:
     """The memory of a collector, byte for byte; and as many writes as it carried out."""
-    report, words, writes = words_of(way)
+    report, words, writes = words_of(mode)
     stores: Mapping[str, Callable[[range], Any]] = {
         "Key-Write": lambda over: experiment.KeyWriteStore(1, len(writes.records), sessions=over),
         "Append": lambda over: experiment.ListStore(16, len(writes.records), 1, over[0]),
         "Postcarding": lambda over: experiment.PostcardStore(len(writes.records), sessions=over),
     }
-    area = experiment.Area(writes.records.dtype, len(writes.records), stores[way])
+    area = experiment.Area(writes.records.dtype, len(writes.records), stores[mode])
 
     async def main(run: Run) -> Any:
         run.target = "minip4"
@@ -171,7 +171,7 @@ def some_costs(
 
 
 def test_what_a_report_costs_is_its_part_of_a_write() -> None:
-    checks = costs.checks_of(some_costs())
+    checks = costs.make_checks(some_costs())
     wanted = [500 / 800, 500 / 16 / 800, 500 / 5 / 800]
     assert [check.measured for check in checks[:3]] == pytest.approx(wanted)
     assert all(check.passed for check in checks)
@@ -182,15 +182,15 @@ def test_what_a_report_costs_is_its_part_of_a_write() -> None:
     ("wrong", "failed"),
     [
         ({"received": 99}, "CPU time: frames that are neither received nor counted as dropped"),
-        ({"wrong": 1}, "CPU time: records in memory that are not those of the reports"),
+        ({"wrong": 1}, "CPU time: wrong records in memory"),
         ({"collector_ns": 500}, "CPU time of a report, DTA: Key-Write to hash insert, UDP"),
     ],
 )  # fmt: skip
 def test_what_costs_too_much_or_goes_wrong_fails(wrong: dict[str, int], failed: str) -> None:
-    checks = costs.checks_of(some_costs(wrong, (1, 1, 1)))
+    checks = costs.make_checks(some_costs(wrong, (1, 1, 1)))
     assert [check.name.startswith(failed) for check in checks if not check.passed] == [True]
 
 
 def test_what_a_busy_machine_drops_decides_nothing() -> None:
     with pytest.raises(TestbedError, match=r"run invalid: the kernel dropped 10% .* Key-Write"):
-        costs.checks_of(some_costs({"received": 90, "dropped": 10}))
+        costs.make_checks(some_costs({"received": 90, "dropped": 10}))

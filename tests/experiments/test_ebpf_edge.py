@@ -21,8 +21,8 @@ from experiments.shared.int.edges import (
     LOSSY,
     PLACES,
     SWITCHES,
+    EdgeReports,
     Outcome,
-    Told,
     all_reported,
     as_switches_had,
     reject_late,
@@ -69,20 +69,20 @@ def outcome() -> Outcome:
         SWITCHES, block, pulse, at_ns, times(0, set()), times(HANDED_NS, set()),
         times(RECEIVED_NS, gone["h2"]),
     )  # fmt: skip
-    told = {
-        switch: Told(*(at_ns[switch, name] // 1000 for name in ("arrivals", "departures")),
+    reported = {
+        switch: EdgeReports(*(at_ns[switch, name] // 1000 for name in ("arrivals", "departures")),
                      times(KNOWN_NS, gone[switch]) // 1000, 0)
         for switch in SWITCHES
     }  # fmt: skip
     for place, stamp_ns in (("h1", 10_000), ("h2", EDGE_NS)):
         stamps_us = times(stamp_ns, gone[place]) // 1000
-        told[place] = Told(stamps_us, stamps_us, times(KNOWN_NS, gone[place]) // 1000, 0)
+        reported[place] = EdgeReports(stamps_us, stamps_us, times(KNOWN_NS, gone[place]) // 1000, 0)
     calls = {name: [times(AT_NS[Point(name, "departures")] + after, gone[far])
                     for after in (-1, 505_000, 511_000)]
              for (name, far) in LINKS[1:]}  # fmt: skip
     return Outcome(
-        blocks=[report(number, told, gone, pulse) for number in range(BLOCKS)],
-        told=told,
+        blocks=[report(number, reported, gone, pulse) for number in range(BLOCKS)],
+        reported=reported,
         truth=truth,
         handling={name: Handling(*each) for name, each in calls.items()},
         lost={link: np.array(LOST.get(link, []), np.int64) for link in LINKS},
@@ -94,7 +94,10 @@ def outcome() -> Outcome:
 
 
 def report(
-    number: int, told: dict[str, Told], gone: dict[str, set[int]], pulse: "np.ndarray[tuple[int]]"
+    number: int,
+    reported: dict[str, EdgeReports],
+    gone: dict[str, set[int]],
+    pulse: "np.ndarray[tuple[int]]",
 ) -> BlockReport:
     """What the controller reads of a block."""
     own = range(number * EACH, (number + 1) * EACH)
@@ -102,7 +105,7 @@ def report(
     records: dict[Point, PointRecord | None] = {}
     for place in PLACES:
         there = [n for n in own if n not in gone[place]]
-        for name, stamps_us in zip(("arrivals", "departures"), told[place][:2], strict=True):
+        for name, stamps_us in zip(("arrivals", "departures"), reported[place][:2], strict=True):
             has_pulse = int(pulsed in there)
             records[Point(place, name)] = PointRecord(
                 number, len(there), pulses=has_pulse, pulse_us=has_pulse * int(stamps_us[pulsed])
@@ -111,7 +114,7 @@ def report(
 
 
 def failing(found: Outcome) -> set[str]:
-    checks = experiment.checks_of("x", found, experiment.found_of(found, 5))
+    checks = experiment.make_checks("x", found, experiment.collect_results(found, 5))
     return {check.name for check in checks if not check.passed}
 
 
@@ -119,10 +122,10 @@ def shifted(place: str, by_us: int) -> Callable[[Outcome], Outcome]:
     """The clock of a place's postcards is off."""
 
     def change(found: Outcome) -> Outcome:
-        came_us, left_us, known_us, beyond = found.told[place]
-        off = Told(*(np.where(each == NEVER, NEVER, each + by_us) for each in (came_us, left_us)),
-                   known_us, beyond)  # fmt: skip
-        return replace(found, told={**found.told, place: off})
+        arrived_us, left_us, known_us, beyond = found.reported[place]
+        moved = (np.where(each == NEVER, NEVER, each + by_us) for each in (arrived_us, left_us))
+        off = EdgeReports(*moved, known_us, beyond)
+        return replace(found, reported={**found.reported, place: off})
 
     return change
 
@@ -141,20 +144,20 @@ def recorded(place: str, **more: int) -> Callable[[Outcome], Outcome]:
 
 
 def unreported(found: Outcome) -> Outcome:
-    for array in found.told["s2"][:3]:
+    for array in found.reported["s2"][:3]:
         array[30] = NEVER
     return found
 
 
-ERROR = "x, AM-PM: largest error of a place's block, packets"
-TO_LOG = "x, AM-PM: largest difference of a block to a link's log, packets"
-UNREPORTED = "x, INT-XD: packets without a postcard where they were"
-ELSEWHERE = "x, INT-XD: packets that were lost elsewhere by a link's log"
-BEYOND = "x, INT-XD: postcards of no packet, or a second time"
-CAPTURED = "x: stamps of switches that are not their captures'"
-PULSES = "x: pulses whose stamps are not those of their postcards"
+ERROR = "x, AM-PM: max error of a count per block and place (packets)"
+TO_LOG = "x, AM-PM: max loss error per block and link (packets)"
+UNREPORTED = "x, INT-XD: packets with missing or false postcards"
+ELSEWHERE = "x, INT-XD: losses inconsistent with link logs"
+BEYOND = "x, INT-XD: postcards of unknown packets, or duplicates"
+CAPTURED = "x: switch timestamps inconsistent with captures"
+PULSES = "x: pulse timestamps inconsistent with postcards"
 FIRST, SECOND, THIRD, LAST = (
-    f"x, {near} to {far}: packets with a stamp out of its bounds" for near, far in LINKS
+    f"x, {near} to {far}: packets with a timestamp out of bounds" for near, far in LINKS
 )
 
 
@@ -180,8 +183,9 @@ FIRST, SECOND, THIRD, LAST = (
         (lambda found: replace(found, lost={**found.lost, ("s3", "h2"): np.array([23, 36])}),
          {ELSEWHERE}),
         (unreported, {UNREPORTED, ELSEWHERE}),
-        (lambda found: replace(found, told={**found.told,
-                                            "s1": found.told["s1"]._replace(beyond=1)}), {BEYOND}),
+        (lambda found: replace(found, reported={
+            **found.reported, "s1": found.reported["s1"]._replace(beyond=1)
+        }), {BEYOND}),
     ],
     ids=["nothing", "edge counts one more", "edge counts one less", "switch counts one more",
          "early mark", "early end of marks", "late switch", "two pulses", "early edge", "late edge",
@@ -199,14 +203,14 @@ def test_where_nothing_comes_it_does_not_pass() -> None:
     for number in (1, 2):
         for name in ("arrivals", "departures"):
             found.blocks[number].records[FLOW.id][Point("h2", name)] = PointRecord(number)
-    assert "x: complete blocks of which nothing came to h2" in failing(found)
+    assert "x: complete blocks without packets at h2" in failing(found)
 
 
-def kept(*told: tuple[int, int, int]) -> Kept:
+def kept(*reported: tuple[int, int, int]) -> Kept:
     """Reports of a node, with a number and a packet's hash."""
-    groups, reports = np.zeros(len(told), OF_GROUP), np.zeros(len(told), OF_REPORT)
-    hops = np.zeros(len(told), OF_HOP)
-    for row, (node, sequence, packet) in enumerate(told):
+    groups, reports = np.zeros(len(reported), OF_GROUP), np.zeros(len(reported), OF_REPORT)
+    hops = np.zeros(len(reported), OF_HOP)
+    for row, (node, sequence, packet) in enumerate(reported):
         groups[row] = node, sequence
         reports["node"][row], reports["packet"][row] = node, packet
         reports["first_hop"][row], reports["time_ns"][row] = row, 9000 + row * 1000
@@ -219,7 +223,7 @@ def test_postcards_are_told_apart_by_what_the_first_edge_numbered() -> None:
     found = reports_of_nodes(
         kept((4, 1, 70), (1, 7, 90), (4, 0, 90), (1, 8, 91), (1, 9, 90)), nodes, 3
     )
-    assert [*found["h1"].came_us] == [0, 1, NEVER]
+    assert [*found["h1"].arrived_us] == [0, 1, NEVER]
     assert [*found["h1"].known_us] == [11, 9, NEVER]
     assert found["h1"].beyond == 0
     assert [*found["s1"].left_us] == [18, NEVER, NEVER]
@@ -240,9 +244,9 @@ def test_an_edge_s_postcard_is_known_when_its_switch_has_it(tmp_path: Path) -> N
     file = tmp_path / "in.pcap"
     file.write_bytes(struct.pack("=I20x", MAGIC_NS) + b"".join(records))
     net = SimpleNamespace(capture=lambda *_: file)
-    told = kept((5, 7, 70), (1, 7, 70), (4, 7, 70), (5, 8, 71), (5, 9, 72))
-    found = as_switches_had(net, told, {"h1": 4, "h2": 5})  # type: ignore[arg-type]
-    assert [*found.reports["time_ns"]] == [5000, told.reports["time_ns"][1], 6000, 8000, 0]
+    reported = kept((5, 7, 70), (1, 7, 70), (4, 7, 70), (5, 8, 71), (5, 9, 72))
+    found = as_switches_had(net, reported, {"h1": 4, "h2": 5})  # type: ignore[arg-type]
+    assert [*found.reports["time_ns"]] == [5000, reported.reports["time_ns"][1], 6000, 8000, 0]
 
 
 def test_packets_that_no_hash_tells_apart_make_no_verdict() -> None:
@@ -257,7 +261,7 @@ def test_what_a_machine_that_stands_still_does_is_no_verdict() -> None:
     with pytest.raises(TestbedError, match=r"^run invalid: .*; leave the machine more idle$"):
         reject_late(found)
     reject_unreported({"h1": SimpleNamespace(without_room=0, unsent=0)})  # type: ignore[dict-item]
-    with pytest.raises(TestbedError, match=r"room for 2 .* send 3; leave the machine more idle$"):
+    with pytest.raises(TestbedError, match=r"dropped 2 .* send 3; leave the machine more idle$"):
         reject_unreported({"h1": SimpleNamespace(without_room=2, unsent=3)})  # type: ignore[dict-item]
 
 
@@ -308,10 +312,10 @@ def test_a_switch_that_miscounts_is_found_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--time", "virtual"], "--time virtual: programs in the kernel are of real time alone"),
-        (["--loss", "95"], "--loss 95: of a block 1 packets arrive, in the mean"),
+        (["--time", "virtual"], "--time virtual: eBPF programs need a kernel"),
+        (["--loss", "95"], "--loss 95: only 1 packets per block arrive"),
         (["--rate", "7"], "--rate 7: alternate marking needs a packet"),
-        (["--rate", "60000"], "no more than 65,536 can be told apart"),
+        (["--rate", "60000"], "only 65,536 have different"),
         (["--blocks", "0"], "argument --blocks"),
     ],
 )

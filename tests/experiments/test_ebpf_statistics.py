@@ -23,14 +23,14 @@ def measured(number: int = RUNS) -> list:
 
 
 def chance(runs: list) -> dict[str, float]:
-    return {name: experiment.point_of(name, runs).chance for name in runs[0].errors}
+    return {name: experiment.make_point(name, runs).chance for name in runs[0].errors}
 
 
 def test_what_theory_knows_agrees_and_what_is_exact_is() -> None:
     runs = measured()
     assert not any(each.inexact or each.beyond for each in runs)
     assert agreement_check("errors", [*chance(runs).values()]).passed
-    share = experiment.point_of("sample, quarter 1", runs)
+    share = experiment.make_point("sample, quarter 1", runs)
     assert share.expected_error == pytest.approx(0.0191 * np.sqrt(3488 / 3999), rel=0.01)
 
 

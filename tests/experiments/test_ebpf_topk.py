@@ -29,7 +29,7 @@ def found(**changes: object) -> list[object]:
     [
         ({}, {}, None),
         ({"recall": 0.985}, {}, "part of the top 20"),
-        ({"wrong": 1}, {}, "above the truth"),
+        ({"wrong": 1}, {}, "above ground truth"),
         ({}, {"heavy": 0.61}, "HeavyKeeper: cost"),
         ({}, {"exact": 0.61}, "FREQUENT: cost"),
     ],
@@ -45,8 +45,12 @@ def test_what_is_not_so_fails(changes: dict, beside: dict, failed: str | None) -
 @pytest.mark.parametrize(
     ("heavy_ns", "hash_ns", "problem"),
     [
-        ([90, 90, 10], [100, 100, 100], "rounds differ .* HeavyKeeper .*: from 0.1 to 0.9;"),
-        ([30, 30, -9], [100, 100, -10], "in a round a hash map cost no more than nothing;"),
+        ([90, 90, 10], [100, 100, 100], "rounds differ: HeavyKeeper takes 0.1 to 0.9 of .*;"),
+        (
+            [30, 30, -9],
+            [100, 100, -10],
+            "in one round, the hash map took no more CPU time than an empty program;",
+        ),
     ],
 )
 def test_rounds_that_differ_decide_nothing(
@@ -114,4 +118,4 @@ def test_what_is_no_capture_is_refused(content: bytes | None, text: str, tmp_pat
 def test_what_it_cannot_do_is_refused(name: str, tmp_path: Path) -> None:
     done = run(name, "--time", "virtual", "--out", str(tmp_path))
     assert done.returncode == 2
-    assert "programs in the kernel are of real time alone" in done.stderr
+    assert "eBPF programs need a kernel" in done.stderr

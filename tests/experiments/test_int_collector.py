@@ -1,4 +1,4 @@
-"""What reports cost the collector: how the rate is searched, and that what is lost is found out."""
+"""INT collector: search of the max rate, and detection of lost reports."""
 
 import subprocess
 import sys
@@ -24,7 +24,7 @@ experiment = module("int_collector")
 
 def found(capacity: float, max_sent: float = 1e9, steps: int = 3) -> tuple[list[float], float]:
     """The rates that are tried, and the highest without loss, of a collector that takes so many
-    reports a second, from a sender that sends so many."""
+    reports/s, from a sender with this rate."""
     turns = []
 
     def take(question: str, shape: Shape, rate: float) -> object:
@@ -47,10 +47,10 @@ def test_the_highest_rate_without_loss_is_searched() -> None:
 @pytest.mark.parametrize(
     ("wrong", "failed"),
     [
-        ({"received": 100}, "datagrams that neither came nor left a gap, most of a turn"),
+        ({"received": 100}, "datagrams neither received nor in a gap (max per round)"),
         ({"received": 100, "in_gaps": 1},
-         "datagrams in gaps that the kernel did not drop, most of a turn"),
-        ({"misread": 1}, "reports, hops and flows that are not those sent"),
+         "datagrams in gaps, not dropped by the kernel (max per round)"),
+        ({"misread": 1}, "wrong reports, hops and flows"),
     ],
 )  # fmt: skip
 def test_what_is_lost_unseen_is_found_out(wrong: dict[str, int], failed: str) -> None:
@@ -60,9 +60,9 @@ def test_what_is_lost_unseen_is_found_out(wrong: dict[str, int], failed: str) ->
         )
         for reports in (1, 10)
     ]
-    assert [check.name for check in experiment.checks_of(good) if not check.passed] == []
+    assert [check.name for check in experiment.make_checks(good) if not check.passed] == []
     bad = replace(good[0], taken=replace(good[0].taken, **wrong))
-    assert [c.name for c in experiment.checks_of([bad, *good]) if not c.passed] == [failed]
+    assert [c.name for c in experiment.make_checks([bad, *good]) if not c.passed] == [failed]
 
 
 @pytest.mark.parametrize(("reports", "hops", "flows"), [(10, 5, 10), (7, 8, 1000), (1, 1, 5000)])
@@ -105,4 +105,4 @@ def test_a_turn_over_a_veth(tmp_path: Path) -> None:
 def test_virtual_time_is_refused_in_a_line(tmp_path: Path) -> None:
     done = run("int_collector", "--time", "virtual", "--out", str(tmp_path))
     assert done.returncode == 2
-    assert "of real time alone" in done.stderr.splitlines()[-1]
+    assert "measured in real time only" in done.stderr.splitlines()[-1]

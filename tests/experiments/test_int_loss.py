@@ -7,9 +7,9 @@ from scripts import REPORTED, failed_checks, run, samples, with_faults
 
 SHORT = ("--time", "virtual", "--blocks", "2", "--loss", "5")
 AT = "loss 5 %, "
-DROPPED = f"{AT}drop reports: largest difference to what a switch dropped, packets"
-GAPS = f"{AT}drop reports: largest difference between gaps and what the link lost"
-NAMED = f"{AT}drop reports: that name another port, reason or flow"
+DROPPED = f"{AT}drop reports: max error per cause (packets)"
+GAPS = f"{AT}drop reports: max error of gaps per cause (reports)"
+NAMED = f"{AT}drop reports: wrong port, reason or flow (reports)"
 
 
 def test_each_finds_what_it_can(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ FAULTS = {
     ),
     "drops before the count": (
         "with_ampm.p4", COUNTED, f"if (standard_metadata.egress_spec != DROPPED) {{ {COUNTED} }}",
-        {f"{AT}AM-PM: largest error of a block, packets"},
+        {f"{AT}AM-PM: max loss error per block (packets)"},
     ),
 }  # fmt: skip
 
@@ -70,5 +70,5 @@ def test_what_is_not_exact_is_found_out(names: tuple[str, ...], tmp_path: Path) 
 def test_more_loss_than_there_is_to_lose_is_refused(tmp_path: Path) -> None:
     done = run("int_loss", *SHORT[:-1], "34", "--out", str(tmp_path))
     assert done.returncode == 2, done.stdout + done.stderr
-    assert "--loss 34: 4 switches lose so much" in done.stderr.splitlines()[-1]
+    assert "--loss 34: 4 switches each drop this much" in done.stderr.splitlines()[-1]
     assert "less than 25" in done.stderr.splitlines()[-1]

@@ -1,4 +1,4 @@
-"""A burst, as INT tells of it: queues as they were, and the guilty found, whoever it is."""
+"""Microburst: INT measures the queues, and identifies the port and flow, whichever it is."""
 
 import json
 from itertools import pairwise
@@ -19,8 +19,8 @@ def test_who_filled_the_longest_queue_is_named(
 ) -> None:
     done = run("int_microburst", *SHORT, "--bursting", bursting, "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
-    guilty = json.loads((tmp_path / "summary.json").read_text())["metrics"]["guilty"]
-    assert (guilty["node"], guilty["flow"]) == (node, port)
+    culprit = json.loads((tmp_path / "summary.json").read_text())["metrics"]["culprit"]
+    assert (culprit["node"], culprit["flow"]) == (node, port)
     longest = max(samples(tmp_path), key=lambda row: int(row["queue_packets"]))
     assert longest["switch"] == f"s{node}"
     assert 90_000 < float(longest["time_us"]) < 200_000
@@ -61,6 +61,6 @@ def test_what_switches_tell_wrongly_is_found_out(tmp_path: Path) -> None:
     done = run("int_microburst", *SHORT, "--program", program, "--out", str(tmp_path / "out"))
     assert done.returncode == 1, done.stdout + done.stderr
     assert failed_checks(tmp_path / "out") == {
-        "s3: largest error of queue, packets", "its port", "reports",
-        "reports with the whole path", "numbers of reports that did not come",
+        "s3: max error of queue (packets)", "congested port (number)", "reports",
+        "reports with the whole path", "missing report sequence numbers",
     }  # fmt: skip

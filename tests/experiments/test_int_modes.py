@@ -18,12 +18,12 @@ def test_each_mode_costs_and_sees_what_it_must(tmp_path: Path) -> None:
     assert 12 < added["MX"] < 16
     assert added["XD"] == added[GROUPED] == added["AM-PM"] == 0
     assert all(int(row["lost"]) > 5 for row in rows.values())
-    seen = {mode for mode, row in rows.items() if row["losses_seen"] == row["lost"]}
+    seen = {mode for mode, row in rows.items() if row["losses_detected"] == row["lost"]}
     assert seen == {"MX", "XD", GROUPED, "AM-PM"}
     alone, grouped = (int(rows[mode]["report_packets"]) for mode in ("XD", GROUPED))
     assert alone / 8 <= grouped < alone / 8 + 5  # the last group of each switch
-    told = {rows[mode]["latencies_known"] for mode in ("XD", GROUPED)}
-    assert told == {str(alone)}
+    reported = {rows[mode]["latencies_known"] for mode in ("XD", GROUPED)}
+    assert reported == {str(alone)}
     assert int(rows["AM-PM"]["latencies_known"]) < 0.02 * int(rows["MD"]["latencies_known"])
     assert (tmp_path / "int_modes.png").stat().st_size > 10_000
 
@@ -37,14 +37,14 @@ PUSH = "transit.apply(hdr, meta.hop, mtu, event);"
         (
             REPORTED, REPORTED + LOST,
             {f"{mode}: {what}" for mode in MODES for what in (
-                "bytes of reports", "latencies of a switch", "numbers of reports that did not come",
-                "largest error of a switch's sum of latencies, us",
+                "bytes of reports", "hop latencies measured", "missing report sequence numbers",
+                "max error of the latency sum per switch (us)",
             )},
         ),
         (
             PUSH, f"if (meta.hop.node_id != 2) {{ {PUSH} }}",
             {f"MD: {what}" for what in (
-                "bytes added to packets, on all links", "bytes of reports", "latencies of a switch"
+                "bytes added to packets on all links", "bytes of reports", "hop latencies measured"
             )},
         ),
     ],

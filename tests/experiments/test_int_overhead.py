@@ -39,12 +39,12 @@ def test_a_switch_that_does_not_push_is_found_out(tmp_path: Path) -> None:
     done = run("int_overhead", *SHORT, "--program", program, "--out", str(tmp_path / "out"))
     assert done.returncode == 1, done.stdout + done.stderr
     assert failed_checks(tmp_path / "out") == {
-        "frames on a link with other than the bytes of the format",
-        "largest error of when frames left for a narrow link, ns",
-        "packets that came before the link let them go",
-        "largest error of the time that goodput took at a host, ns",
-        "flows whose path was told as it is",
-        "TCP, 3 hops, 32 bytes: goodput, % of theory",
+        "frames with wrong length",
+        "max error of departure times to the narrow link (ns)",
+        "packets received before the end of their transmission",
+        "max error of the transfer time at a host (ns)",
+        "flows with correctly reported path",
+        "TCP, 3 hops, 32 bytes: goodput (% of theory)",
     }
 
 

@@ -1,4 +1,4 @@
-"""INT hop by hop, in virtual time: equal to the truth, and what is not so is found out."""
+"""INT hop by hop, in virtual time: equal to ground truth, and deviations are detected."""
 
 import os
 import shutil
@@ -24,8 +24,8 @@ def test_all_that_switches_say_of_each_packet_is_true(tmp_path: Path) -> None:
     assert (tmp_path / "int_path.png").stat().st_size > 10_000
 
 
-RESIDUAL = "packets with a residual that the last link does not explain"
-TIMES = ("arrival, us", "departure, us")
+RESIDUAL = "packets with a residual other than the last link"
+TIMES = ("arrival (us)", "departure (us)")
 
 
 FAULTS = {
@@ -33,31 +33,31 @@ FAULTS = {
         "watch.p4", "hop.offset_us = offset_us;",
         "hop.offset_us = offset_us + (node_id == 3 ? 48w800 : 0);",
         {*(f"s3: largest error of {what}" for what in TIMES),
-         "packets whose times are not in order, from host to host",
-         "those apart by what cannot be"},
+         "packets with timestamps out of order",
+         "clock offsets out of their error bounds"},
     ),
     "swapped ports": (
         "hop.p4", "7w0 ++ hop.ingress_port ++ 7w0 ++ hop.egress_port",
         "7w0 ++ hop.egress_port ++ 7w0 ++ hop.ingress_port",
-        {"packets whose path is not the one that they took"},
+        {"packets with wrong path"},
     ),
     "a late stamp": (
         "../include/hop.p4", "- standard_metadata.ingress_global_timestamp)[31:0]",
         "- standard_metadata.ingress_global_timestamp)[31:0] + (bit<32>)hop.node_id[2:2]",
-        {*(f"s{n}: largest error of latency, us" for n in (4, 5)), RESIDUAL},
+        {*(f"s{n}: max error of latency (us)" for n in (4, 5)), RESIDUAL},
     ),
     "another queue": (
         "../include/hop.p4", "standard_metadata.enq_qdepth", "standard_metadata.deq_qdepth",
-        {f"s{n}: largest error of queue, packets" for n in range(1, 6)},
+        {f"s{n}: max error of queue (packets)" for n in range(1, 6)},
     ),
     "a lost report": (
         "pipeline.p4", REPORTED, REPORTED + LOST,
         {"packets without a report", "reports, a packet each",
-         "numbers of reports that did not come"},
+         "missing report sequence numbers"},
     ),
     "a sink that does not restore the DSCP": (
         "sink.p4", "dscp[5:2] = hdr.shim.original[7:4];", "",
-        {"packets received with another DSCP"},
+        {"packets received with wrong DSCP"},
     ),
     "no E bit": (
         "transit.p4", "tell(1, 0);", "tell(0, 0);", {"packets with a wrong E bit, on all links"},
@@ -67,22 +67,22 @@ FAULTS = {
     ),
     "no checksum complement": (
         "transit.p4", "16w0 ++ ~folded(added)", "0",
-        {"packets whose checksum the complement does not keep right",
+        {"packets with wrong checksum complement",
          "frames with a wrong checksum or length at hosts (100 at h2)",
          "flows that lost all packets (limits: flow 3 from h1 to h2)"},
     ),
     "another utilisation": (
         "hop.p4", "count + standard_metadata.packet_length",
         "count + standard_metadata.packet_length + 4",
-        {"largest error of egress tx utilisation, millionths"},
+        {"max error of egress tx utilization (ppm)"},
     ),
     "a wrong UDP checksum": (
         "lengths.p4", "hdr.ports.word[15:0] = checksum == 0 ? 16w0xFFFF : checksum;",
         "hdr.ports.word[15:0] = checksum + 1;",
         # 100 packets; 40 there and 40 back in the second network; 3 * 100 in the third one.
         {"frames with a wrong checksum or length at hosts (440 at h2, 40 at h1)",
-         "flows that lost all packets (network: flow 1 from h1 to h2 and 5 more)",
-         "packets received in their order", "the collector's sum of hops and links, us"},
+         "flows of which nothing arrived (network: flow 1 from h1 to h2 and 5 more)",
+         "packets received in order", "sum of hop and link latencies in the collector (us)"},
     ),
 }  # fmt: skip
 
@@ -126,7 +126,7 @@ def test_on_bmv2_stamps_are_of_times_at_which_packets_were_inside(tmp_path: Path
         pytest.skip(done.stderr.strip())
     assert failed_checks(tmp_path / "wrong") == {
         *(f"s3: largest error of {what}" for what in TIMES),
-        "packets whose times are not in order, from host to host",
+        "packets with timestamps out of order",
     }
 
 

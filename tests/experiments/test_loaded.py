@@ -24,7 +24,7 @@ def test_waiting_for_a_processor_is_not_counted(
     assert started.communicate(timeout=LIMIT_S) == ("done\n", "")
 
 
-def test_a_script_that_does_not_end_is_told(tmp_path: Path) -> None:
+def test_a_script_that_does_not_end_is_reported(tmp_path: Path) -> None:
     started = a_script(tmp_path, "time.sleep(60)")
     with pytest.raises(subprocess.TimeoutExpired):
         started.communicate(timeout=LIMIT_S)

@@ -48,11 +48,11 @@ def test_what_is_not_as_it_should_be_is_found(
     done = run("roce_collect", *SHORT, "--program", program, "--out", str(tmp_path / "out"))
     assert done.returncode == 1, done.stdout + done.stderr
     assert failed_checks(tmp_path / "out") == {
-        f"{case}: bytes of the file that are wrong" for case in failed
+        f"{case}: wrong bytes of the file" for case in failed
     }
 
 
 def test_more_than_memory_holds_is_refused(tmp_path: Path) -> None:
     done = run("roce_collect", "--packets", "100001", "--time", "virtual", "--out", str(tmp_path))
     assert done.returncode == 2
-    assert "--packets 100001: all segments are in memory: take 100000 at most" in done.stderr
+    assert "--packets 100001: too many segments for memory; use at most 100000" in done.stderr

@@ -18,7 +18,7 @@ SHORT = ("--time", "virtual", "--quick", "--rate", "10000")
 def test_records_that_each_way_loses(tmp_path: Path) -> None:
     done = run("roce_loss", *SHORT, "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
-    lost = {row["way"]: int(row["lost"]) for row in samples(tmp_path)}
+    lost = {row["recovery"]: int(row["lost"]) for row in samples(tmp_path)}
     assert lost["UC"] == 1
     assert lost["resync"] == 2 + 10  # of a round trip
     assert lost["resync, NAK lost"] <= 2 + 2 * 64 + 3 * 11
@@ -32,8 +32,8 @@ def test_records_that_each_way_loses(tmp_path: Path) -> None:
 def test_more_than_a_switch_waits_for_is_refused(tmp_path: Path) -> None:
     done = run("roce_loss", *SHORT[:3], "--rate", "20000000", "--out", str(tmp_path))
     assert done.returncode == 2
-    assert "--rate 20000000: a round trip holds more records" in done.stderr
-    assert "take 64000 at most" in done.stderr
+    assert "--rate 20000000: more records per round trip" in done.stderr
+    assert "use at most 64000" in done.stderr
 
 
 def test_a_switch_that_goes_on_one_too_far_is_found_out(tmp_path: Path) -> None:
@@ -43,10 +43,8 @@ def test_a_switch_that_goes_on_one_too_far_is_found_out(tmp_path: Path) -> None:
     )  # fmt: skip
     done = run("roce_loss", *SHORT, "--program", program, "--out", str(tmp_path / "out"))
     assert done.returncode == 1, done.stdout + done.stderr
-    # A probe gets the session going, and the switch still knows what was lost: captures tell.
-    assert failed_checks(tmp_path / "out") == {
-        "resync, 10,000 packets/s: times that PSNs were set back"
-    }
+    # A probe resumes the session, and the switch's count is still right: captures prove it.
+    assert failed_checks(tmp_path / "out") == {"resync, 10,000 packets/s: PSN resets"}
 
 
 @pytest.mark.parametrize(
@@ -59,8 +57,10 @@ def test_of_records_that_are_lost_in_a_row_the_figure_counts_one(
     experiment = module("roce_loss")
     outcome: Any = SimpleNamespace(counts=SimpleNamespace(accepted=Counter(WRITE_ONLY=written)))
     nothing: Any = None
-    went_out = experiment.WentOut(2344 - written, late=0, turns=1)
-    found = experiment.Found("resync", 1000, 2344, by_link, 2344, 0, 0, outcome, went_out, nothing)
+    sent_records = experiment.SentRecords(2344 - written, late=0, turns=1)
+    found = experiment.Found(
+        "resync", 1000, 2344, by_link, 2344, 0, 0, outcome, sent_records, nothing
+    )
     assert found.records_lost_per_drop == shown
     left, right = experiment.draw([found]).axes
     assert [patch.get_width() for patch in left.patches] == [shown]
@@ -78,12 +78,12 @@ def test_what_is_in_flight_is_what_captures_tell(tmp_path: Path) -> None:
     naks = np.zeros((1, 80), np.uint8)
     naks[0, [experiment.BTH, experiment.AETH]] = experiment.ACK, experiment.NAK_SEQUENCE
     links = {"out": (np.arange(9), frames), "in": (np.array([2]), naks)}
-    captures = {way: tmp_path / way for way in links}
-    for way, (times_us, bytes_) in links.items():
+    captures = {mode: tmp_path / mode for mode in links}
+    for mode, (times_us, bytes_) in links.items():
         packets = zip(times_us, bytes_, strict=True)
-        wrpcap(str(captures[way]), [_at(time_us, data) for time_us, data in packets], nano=True)
-    net: Any = SimpleNamespace(capture=lambda _switch, _other, way: captures[way])
-    assert experiment.went_out(net) == experiment.WentOut(3 + 1, late=1, turns=2)
+        wrpcap(str(captures[mode]), [_at(time_us, data) for time_us, data in packets], nano=True)
+    net: Any = SimpleNamespace(capture=lambda _switch, _other, mode: captures[mode])
+    assert experiment.sent_records(net) == experiment.SentRecords(3 + 1, late=1, turns=2)
 
 
 def _at(time_us: int, data: NDArray[np.uint8]) -> Raw:

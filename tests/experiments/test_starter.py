@@ -1,4 +1,4 @@
-"""experiments/starter.py: right in both kinds of time, right when copied, and it finds faults."""
+"""experiments/starter.py: correct in real and virtual time, when copied, and detects faults."""
 
 import shutil
 import subprocess
@@ -76,10 +76,11 @@ def by_any_python(script: Path, *arguments: str) -> subprocess.CompletedProcess[
 @pytest.mark.parametrize(
     ("right", "wrong", "failed", "start"),
     [
-        ("packets + 1", "packets + 8", "part of them above it by more than eps N", by_any_python),
-        ("else if (counts) {", "else if (counts && flow[0:0] == 0) {", "estimates below the truth",
-         loaded.run),
-        ("a * (bit<64>)flow + b", "b * (bit<64>)flow + a", "estimates below the truth", loaded.run),
+        ("packets + 1", "packets + 8", "fraction with an error above eps N", by_any_python),
+        ("else if (counts) {", "else if (counts && flow[0:0] == 0) {",
+         "estimates below ground truth", loaded.run),
+        ("a * (bit<64>)flow + b", "b * (bit<64>)flow + a",
+         "estimates below ground truth", loaded.run),
     ],
 )  # fmt: skip
 def test_a_fault_of_the_program_is_found(

@@ -37,7 +37,7 @@ def found(target: str, *, lost: tuple[int, ...] = (3, 9), size: int = 64) -> Any
 
 
 def failed(ours: Any, theirs: Any) -> set[str]:
-    return {check.name for check in targets.checks_of_both([ours, theirs]) if not check.passed}
+    return {check.name for check in targets.compare_targets([ours, theirs]) if not check.passed}
 
 
 def test_targets_that_say_the_same_pass() -> None:
@@ -47,7 +47,7 @@ def test_targets_that_say_the_same_pass() -> None:
 
 
 def test_another_packet_lost_is_found_though_as_many_were() -> None:
-    wrong = {"seed 1: packets that s1-s2 dropped on one target alone"}
+    wrong = {"seed 1: packets dropped by s1-s2 on one target only"}
     assert failed(found("minip4"), found("bmv2", lost=(3, 10))) == wrong
 
 
@@ -56,7 +56,7 @@ def test_one_byte_counted_too_many_is_found(block: int) -> None:
     theirs = found("bmv2")
     records = theirs.outcome.reports[block].records[1]
     records[Point("s3", "departures")] = PointRecord(block, packets=15, bytes=15 * 64 + 1)
-    wrong = {"seed 1: points that counted other packets or bytes on the other target"}
+    wrong = {"seed 1: points with different counts on both targets"}
     assert failed(found("minip4"), theirs) == wrong
 
 

@@ -12,14 +12,14 @@ def test_all_is_as_theory_and_captures_say(tmp_path: Path) -> None:
     done = run("tcp_ecn", *SHORT, "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     rows = samples(tmp_path)
-    assert {row["what"] for row in rows} == {"drops", "ECN", "DCTCP", "probe"}
+    assert {row["series"] for row in rows} == {"drops", "ECN", "DCTCP", "probe"}
     for name in ("ECN", "DCTCP"):
-        ours = [row for row in rows if row["what"] == name]
+        ours = [row for row in rows if row["series"] == name]
         marked = [row for row in ours if row["is_marked"] == "1"]
         assert 20 < len(marked) < len(ours) - 20
         assert min(int(row["max_queued"]) for row in marked) == 10
     rates = [8 * int(row["reported_bytes"]) / int(row["reported_us"])
-             for row in rows if row["what"] == "probe"]  # fmt: skip
+             for row in rows if row["series"] == "probe"]  # fmt: skip
     assert (round(rates[0]), round(rates[30])) == (3, 10)  # Mbit/s: of UDP alone, and the link's
     assert (tmp_path / "tcp_ecn.png").stat().st_size > 10_000
 
@@ -28,21 +28,22 @@ def test_all_is_as_theory_and_captures_say(tmp_path: Path) -> None:
     ("file", "right", "wrong", "found"),
     [
         ("ecn.p4", "ECN_THRESHOLD = 10;", "ECN_THRESHOLD = 11;",
-         {"ECN: segments marked against the rule", "DCTCP: segments marked against the rule"}),
+         {"ECN: wrongly marked or unmarked segments",
+          "DCTCP: wrongly marked or unmarked segments"}),
         ("ecn.p4", "standard_metadata.enq_qdepth",
-         "standard_metadata.deq_qdepth", {"ECN: segments marked against the rule"}),
+         "standard_metadata.deq_qdepth", {"ECN: wrongly marked or unmarked segments"}),
         ("link_monitor.p4", "sent_bytes.write(port, 0);",
          "sent_bytes.write(port, standard_metadata.packet_length);",
-         {"probes that tell other bytes"}),
+         {"probes with wrong byte count"}),
         ("link_monitor.p4", "probed_us.write(port, standard_metadata.egress",
          "probed_us.write(port, 5 + standard_metadata.egress",
-         {"probes that tell another time between them"}),
+         {"probes with wrong interval"}),
         ("link_monitor.p4",
          "hdr.probe_data[0].port = (bit<8>)standard_metadata.egress_port",
          "hdr.probe_data[0].port = (bit<8>)standard_metadata.ingress_port",
-         {"probes that name another port"}),
+         {"probes with wrong port"}),
     ],
-    ids=["a threshold of 11", "the queue left behind", "bytes told twice", "another time",
+    ids=["a threshold of 11", "the queue left behind", "bytes reported twice", "another time",
          "another port"],
 )  # fmt: skip
 def test_a_switch_that_is_wrong_is_found_out(
@@ -58,7 +59,7 @@ def test_a_switch_that_is_wrong_is_found_out(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--duration", "2"), "take at least 3"),
+        (("--duration", "2"), "use at least 3"),
         (("--duration", "long"), "--duration"),
         (("--ecn-program", "no/such.p4"), "no/such.p4"),
         (("--monitor-program", "p4src/routing/router.p4"), "ipv4_lpm"),

@@ -11,7 +11,7 @@ from ebpf.threats.alerts import Kind
 from ebpf.threats.mitigation import Mitigation
 from experiments.shared.xdp import attacks
 from experiments.shared.xdp.attacks import Label
-from experiments.shared.xdp.detection_pipeline import STEPS, WINDOW, Told, summary
+from experiments.shared.xdp.detection_pipeline import STEPS, WINDOW, StreamResult, summary
 
 experiment = module("threat_detection")
 OPTIONS = argparse.Namespace(runs=1, time="real", quick=False)
@@ -20,8 +20,8 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root"
 
 def streamed(kind: Kind, windows: int = 5) -> dict[str, Any]:
     clean, mixed = attacks.clean(), attacks.mixed(kind)
-    told = experiment.streamed(clean, mixed, windows, STEPS + STEPS // 2, 1)
-    return summary(told, kind)
+    detected = experiment.streamed(clean, mixed, windows, STEPS + STEPS // 2, 1)
+    return summary(detected, kind)
 
 
 @needs_root
@@ -63,7 +63,7 @@ def test_frames_say_what_they_are_and_are_whole() -> None:
     assert Ether(attacks.clean()[1])[IP].id == Label.CLEAN
 
 
-def row_of(kind: Kind, **others: Any) -> dict[str, Any]:
+def make_row(kind: Kind, **others: Any) -> dict[str, Any]:
     row = {"kind": kind.value, "windows_to_alert": 2, "ms_to_alert": 60.0, "ms_to_rules": 4.0,
            "attack": 100, "attack_through": 20, "through_after_rules": 0, "clean_stopped": 0,
            "openings_stopped": 0, "false_alarms": 0}  # fmt: skip
@@ -78,9 +78,9 @@ def row_of(kind: Kind, **others: Any) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_what_fails(wrong: dict[str, Any], failed: list[int]) -> None:
-    rows = [row_of(kind) for kind in Kind]
+    rows = [make_row(kind) for kind in Kind]
     rows[2] |= wrong
-    quiet = Told([], 0, [], None)
+    quiet = StreamResult([], 0, [], None)
     checks = experiment.report(rows, quiet, {}, OPTIONS).checks
     assert [number for number, each in enumerate(checks) if not each.passed] == failed
 
@@ -88,4 +88,4 @@ def test_what_fails(wrong: dict[str, Any], failed: list[int]) -> None:
 def test_what_cannot_be_is_refused() -> None:
     done = run("threat_detection", "--time", "virtual", "--quick")
     assert done.returncode == 2
-    assert "programs in the kernel are of real time alone" in done.stderr
+    assert "eBPF programs need a kernel" in done.stderr

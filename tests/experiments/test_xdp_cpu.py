@@ -9,14 +9,14 @@ from scripts import module, run
 from experiments.shared.xdp import loads
 from experiments.shared.xdp.dropping import PORTS, passing
 from experiments.shared.xdp.frames import flows
-from experiments.shared.xdp.loads import CONTENDERS, POLLING, Loaded, Plan
+from experiments.shared.xdp.loads import CANDIDATES, POLLING, Loaded, Plan
 from experiments.shared.xdp.pace import Offered, paced
 from experiments.shared.xdp.veth_setup import VethPair
 from telemark.errors import TestbedError
 
 experiment = module("xdp_cpu")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")
-NS = dict(zip(CONTENDERS, (70, 300, 700, 200, 150), strict=True))  # a packet's
+NS = dict(zip(CANDIDATES, (70, 300, 700, 200, 150), strict=True))  # a packet's
 PLAN = Plan([], (100_000, 400_000, 1_600_000), 0.1, 3, [0, 1])
 
 
@@ -48,10 +48,10 @@ def test_ratios_are_of_one_round_and_decide() -> None:
 
 
 def test_rounds_that_differ_decide_nothing() -> None:
-    """One of three is as it should be: what the others have is not told to be XDP's."""
+    """One of three rounds meets the claim: the others are not attributed to XDP."""
     for pps, less, text in (
-        (100_000, 2.5, r"0\.5 of what iptables raw does at 100,000: from 0\.23 to 0\.58;"),
-        (400_000, 0.1, r"1 of what XDP, by UDP port does at 400,000: from 0\.25 to 2\.5;"),
+        (100_000, 2.5, r"0\.23 to 0\.58 of the CPU time of iptables raw at 100,000;"),
+        (400_000, 0.1, r"0\.25 to 2\.5 of the CPU time of XDP, by UDP port at 400,000;"),
     ):  # fmt: skip
         measured = [
             each._replace(busy=each.busy * less)
@@ -73,50 +73,50 @@ class Script:
 
 
 def test_what_others_disturbed_is_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    standing = loads.Standing(None, lambda: 0)  # type: ignore[arg-type]
+    ready = loads.ReadyCandidate(None, lambda: 0)  # type: ignore[arg-type]
     quiet, disturbed = Offered(0, 10, 0.5, 0.0), Offered(0, 10, 0.9, 0.4)
     monkeypatch.setattr(
         loads, "_offered", Script((disturbed, 0, 0), (quiet, 0, 0.4), (quiet, 0, 0))
     )
-    found = loads._at_last(PLAN, (1, "x", 5), None, standing)  # type: ignore[arg-type]
+    found = loads._at_last(PLAN, (1, "x", 5), None, ready)  # type: ignore[arg-type]
     assert (found.busy, found.tries) == (0.5, 3)
     monkeypatch.setattr(loads, "_offered", Script(*[(disturbed, 0, 0)] * loads.TRIES))
-    with pytest.raises(TestbedError, match="others had its cores for 40% of the time"):
-        loads._at_last(PLAN, (1, "x", 5), None, standing)  # type: ignore[arg-type]
+    with pytest.raises(TestbedError, match="used its cores for 40% of the time"):
+        loads._at_last(PLAN, (1, "x", 5), None, ready)  # type: ignore[arg-type]
 
 
 @needs_root
-@pytest.mark.parametrize("candidate", CONTENDERS, ids=lambda each: each.name)
+@pytest.mark.parametrize("candidate", CANDIDATES, ids=lambda each: each.name)
 def test_what_is_offered_is_counted(candidate: loads.Candidate) -> None:
-    ground = VethPair()
+    veth = VethPair()
     plan = Plan(flows(64), (), 0.01, 1, [0, max(os.sched_getaffinity(0))])
-    with ground.entered(), loads.ExitStack() as stack:
-        standing = candidate.set_up(ground, stack)
-        with paced(standing.program, plan.frames) as pace:
-            offered, process, _ = loads._offered(plan, pace, standing, 50_000)
+    with veth.entered(), loads.ExitStack() as stack:
+        ready = candidate.set_up(veth, stack)
+        with paced(ready.program, plan.frames) as pace:
+            offered, process, _ = loads._offered(plan, pace, ready, 50_000)
         assert 0 < offered.packets <= 50_000 * 0.01
-        if standing.follow is None:
-            assert standing.counted() == offered.packets
+        if ready.follow is None:
+            assert ready.counted() == offered.packets
         else:  # its ring is larger than what came
-            assert (standing.counted(), process > 0) == (offered.packets, True)
-    ground.close()
+            assert (ready.counted(), process > 0) == (offered.packets, True)
+    veth.close()
 
 
 @needs_root
 def test_the_pace_is_kept_by_the_clock() -> None:
-    ground = VethPair()
+    veth = VethPair()
     with (
-        ground.entered(), loads.ExitStack() as stack,
+        veth.entered(), loads.ExitStack() as stack,
         paced(passing(stack), flows(16, port=20)) as pace,
     ):  # fmt: skip
         found = [pace.offer(100_000, 0.002) for _ in range(30)]
         due = [each.wall_ns * 1e-4 for each in found]
-        assert all(each.packets <= most for each, most in zip(found, due, strict=True))
-        assert any(each.packets > most - 1.01 for each, most in zip(found, due, strict=True))
+        assert all(each.packets <= limit for each, limit in zip(found, due, strict=True))
+        assert any(each.packets > limit - 1.01 for each, limit in zip(found, due, strict=True))
         # Others may have the core for all of some of them.
         assert any(0 < each.busy < 0.5 for each in found)
         assert any(pace.offer(0, 0.002).busy > 0.5 for _ in found)
-    ground.close()
+    veth.close()
 
 
 def test_virtual_time_is_refused(tmp_path: Path) -> None:

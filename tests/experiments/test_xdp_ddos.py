@@ -12,14 +12,14 @@ import pytest
 from scripts import module
 
 from ebpf.loader import load, run
-from experiments.shared.xdp import card, flooded_server, transactions
+from experiments.shared.xdp import emulated_nic, flooded_server, transactions
 from experiments.shared.xdp.flooded_server import (
     FILTERED,
     SERVERS,
     UNFILTERED,
     UNREAD,
     FloodedServer,
-    Held,
+    FloodResult,
     Plan,
 )
 from experiments.shared.xdp.frames import flows
@@ -35,10 +35,10 @@ KEPT = {UNFILTERED: (1, 0.5, 0.04, 0), FILTERED: (1, 1, 0.9, 0.85),
         UNREAD: (1, 1, 1, 1)}  # fmt: skip
 
 
-def made(**changed: tuple[float, ...]) -> list[Held]:
+def made(**changed: tuple[float, ...]) -> list[FloodResult]:
     """Rounds of a machine that is now faster, now slower."""
     return [
-        Held(number, server, pps, 9000 * noise * kept, pps, pps // 10, 0, dropped, seen)
+        FloodResult(number, server, pps, 9000 * noise * kept, pps, pps // 10, 0, dropped, seen)
         for number, noise in enumerate((1, 1.5, 0.5), start=1)
         for server, parts in {**KEPT, **changed}.items()
         for pps, kept in zip(FLOODS_PPS, parts, strict=True)
@@ -46,7 +46,7 @@ def made(**changed: tuple[float, ...]) -> list[Held]:
     ]
 
 
-def report(measured: list[Held]) -> Report:
+def report(measured: list[FloodResult]) -> Report:
     found = experiment.report(measured, PLAN)
     assert isinstance(found, Report)
     return found
@@ -92,14 +92,14 @@ def test_where_rounds_differ_the_run_is_invalid() -> None:
         if (each.server, each.offered_pps) == (FILTERED, 4000) else each
         for each in made()
     ]  # fmt: skip
-    with pytest.raises(TestbedError, match=r"^run invalid: rounds differ .*: from 60% to 85%;"):
+    with pytest.raises(TestbedError, match=r"^run invalid: rounds differ: .* 60% to 85%;"):
         report(measured)
 
 
 @needs_root
 def test_what_finds_a_ring_full_is_lost_of_a_flood_or_not() -> None:
     ring, second_ns, second_ps = 10, 10**9, 10**12
-    with load(card.SOURCE, {"ring": ring}) as whole:
+    with load(emulated_nic.SOURCE, {"ring": ring}) as whole:
         state = whole.maps[".bss"].mapped()[0]
         state["interval_ps"] = state["due_ps"] = 10 * second_ps
         state["length_ns"] = 2000 * second_ns
@@ -107,7 +107,7 @@ def test_what_finds_a_ring_full_is_lost_of_a_flood_or_not() -> None:
         found = []
         for name in ("is_sent", "arrives", "is_sent"):  # 99 more are due, then those 10
             verdict = run(whole.programs[name], flows(1)).verdict
-            found.append((verdict, *(int(state[each]) for each in card.Flood._fields)))
+            found.append((verdict, *(int(state[each]) for each in emulated_nic.Flood._fields)))
         assert found == [(REDIRECTED, 0, 0, 1), (PASSED, 1, 89, 1), (UNDECIDED, 1, 89, 1)]
         state["due_ps"] = 1006 * second_ps
         assert run(whole.programs["arrives"], flows(1)).verdict == DROPPED, "not due"
@@ -132,20 +132,20 @@ def test_each_frame_of_a_flood_is_in_one_book(server: str) -> None:
     cores = sorted(os.sched_getaffinity(0))
     plan = Plan((0, 50_000), 0.05, 1, [cores[0], cores[-1]])
     with flooded_server.ExitStack() as stack:
-        standing = FloodedServer(stack, plan.cores, server)
+        ready = FloodedServer(stack, plan.cores, server)
         with flooded_server.ThreadPoolExecutor(1) as thread:  # whose priority and namespace change
             for _ in range(5):  # a busy machine may stand still for all of one
-                alone, flooded = thread.submit(
-                    flooded_server.turn, plan, 1, server, standing
-                ).result()
+                alone, flooded = thread.submit(flooded_server.turn, plan, 1, server, ready).result()
                 if alone.transactions_per_s and flooded.arrived:
                     break
-        mask = standing.ground.run(f"""unshare --mount sh -ec 'mount -t sysfs sysfs /sys
+        mask = ready.veth.run(f"""unshare --mount sh -ec 'mount -t sysfs sysfs /sys
             cat /sys/class/net/{flooded_server.SERVER}/queues/rx-0/rps_cpus'""")
     assert int(mask.replace(",", ""), 16) == 1 << cores[-1]
     assert (alone.arrived, alone.transactions_per_s > 0) == (0, True)
     offered = 50_000 * (0.05 + 2 * flooded_server.EARLY_S)
-    assert flooded.arrived + flooded.lost_at_card == pytest.approx(offered, abs=1 + card.RING)
+    assert flooded.arrived + flooded.lost_at_nic == pytest.approx(
+        offered, abs=1 + emulated_nic.RING
+    )
     assert flooded.missing == 0
     assert (flooded.dropped_at_xdp > 0, flooded.seen_by_host > 0) == (
         (False, True) if server == UNFILTERED else (True, False)
@@ -158,12 +158,12 @@ def test_without_real_time_priority_it_is_said_what_to_do(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(os, "sched_setscheduler", refused)
     with pytest.raises(TestbedError, match=r"^no real-time priority \(Operation .* --privileged$"):
-        flooded_server.come_first(0, 1)
+        flooded_server.set_realtime_priority(0, 1)
 
 
 def test_virtual_time_is_refused() -> None:
     options = argparse.Namespace(time="virtual", rounds=None, quick=True)
-    with pytest.raises(TestbedError, match="virtual: programs in the kernel"):
+    with pytest.raises(TestbedError, match="virtual: eBPF programs need"):
         experiment.experiment(options, None)
 
 

@@ -68,7 +68,7 @@ def test_frames_are_whole_and_differ() -> None:
 
 
 @needs_root
-@pytest.mark.parametrize("candidate", dropping.CONTENDERS, ids=lambda each: each.name)
+@pytest.mark.parametrize("candidate", dropping.CANDIDATES, ids=lambda each: each.name)
 def test_each_contender_counts_each_packet_of_its_own(candidate: dropping.Candidate) -> None:
     offer = Offer(frames.flows(64), 5000, [[0]])
     (turn,) = turns([candidate], offer, 1, print)
@@ -76,7 +76,7 @@ def test_each_contender_counts_each_packet_of_its_own(candidate: dropping.Candid
     assert turn.ns_per_packet > 0
     elsewhere = Offer(frames.flows(64, port=20), 100, [[0]])
     if candidate not in (dropping.ALL, dropping.SOCKET):  # which look at no port
-        with pytest.raises(TestbedError, match="was sent 100 packets, and counted 0"):
+        with pytest.raises(TestbedError, match="100 packets sent, but 0 counted"):
             list(turns([candidate], elsewhere, 1, print))
 
 
@@ -87,8 +87,8 @@ def test_conntrack_is_on_only_where_it_is_said_to_be(
 ) -> None:
     place = veth_setup.VethPair()
     with place.entered(), ExitStack() as stack:
-        standing = candidate.set_up(place, stack)
-        run_live(standing.program, frames.flows(64, port=20), 64, ingress=veth_setup.DEVICE)
+        ready = candidate.set_up(place, stack)
+        run_live(ready.program, frames.flows(64, port=20), 64, ingress=veth_setup.DEVICE)
         assert int(place.run("cat /proc/sys/net/netfilter/nf_conntrack_count")) == tracked
     place.close()
 
@@ -96,7 +96,7 @@ def test_conntrack_is_on_only_where_it_is_said_to_be(
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (("--time", "virtual"), "--time virtual: programs in the kernel are of real time alone"),
+        (("--time", "virtual"), "--time virtual: eBPF programs need a kernel"),
         (("--target", "bmv2"), "bmv2"),
         (("--rounds", "0"), "--rounds"),
     ],

@@ -34,7 +34,7 @@ def test_ratios_are_of_one_round_and_decide() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")
-@pytest.mark.parametrize("candidate", experiment.CONTENDERS, ids=lambda each: each.name)
+@pytest.mark.parametrize("candidate", experiment.CANDIDATES, ids=lambda each: each.name)
 def test_each_packet_is_counted_where_it_leaves(candidate: Candidate) -> None:
     made_frames = frames.flows(64, destination=forwarding.DESTINATION)
     (turn,) = turns([candidate], Offer(made_frames, 5000, [[0]], forwarding.RESTORED), 1, print)

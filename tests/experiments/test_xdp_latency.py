@@ -8,7 +8,7 @@ from scripts import module
 
 from experiments.shared.xdp import delays, forwarding, frames
 from experiments.shared.xdp.delays import ALONE, BATCH, BATCHES, Delay, Plan
-from experiments.shared.xdp.interleaved_rounds import Candidate, Standing
+from experiments.shared.xdp.interleaved_rounds import Candidate, ReadyCandidate
 from telemark.errors import TestbedError
 from telemark.results.report import Report
 
@@ -22,10 +22,10 @@ def report(redirect: tuple[float, ...] = (0.3, 0.3, 0.3)) -> Report:
     """Of a bridge that takes 10 us, and XDP_REDIRECT that takes a part of it in each round."""
     found = experiment.report(
         [
-            Delay(number, each.name, came, 5, 1e4 * noise * part, 2e4 * noise)
+            Delay(number, each.name, arrived, 5, 1e4 * noise * part, 2e4 * noise)
             for number, (noise, of_redirect) in enumerate(zip(NOISE, redirect, strict=True), 1)
-            for each in experiment.CONTENDERS
-            for came in (ALONE, BATCHES)
+            for each in experiment.CANDIDATES
+            for arrived in (ALONE, BATCHES)
             for part in [of_redirect if each is forwarding.REDIRECT else 1]
         ],
         PLAN,
@@ -41,12 +41,12 @@ def test_ratios_are_of_one_round_and_decide() -> None:
 
 
 def test_where_rounds_differ_the_run_is_invalid() -> None:
-    with pytest.raises(TestbedError, match=r"^run invalid: .* alone .*: from 0.4 to 0.7; leave"):
+    with pytest.raises(TestbedError, match=r"^run invalid: .* alone take 0.4 to 0.7 of "):
         report((0.4, 0.7, 0.6))
 
 
 @needs_root
-@pytest.mark.parametrize("candidate", experiment.CONTENDERS, ids=lambda each: each.name)
+@pytest.mark.parametrize("candidate", experiment.CANDIDATES, ids=lambda each: each.name)
 def test_each_packet_is_timed_where_it_leaves(candidate: Candidate) -> None:
     alone, batches = delays.delays([candidate], PLAN._replace(rounds=1), lambda _: None)
     assert (alone.packets, batches.packets) == (5, 5 * BATCH)
@@ -56,16 +56,16 @@ def test_each_packet_is_timed_where_it_leaves(candidate: Candidate) -> None:
 
 @needs_root
 def test_a_packet_that_does_not_end_makes_the_run_invalid() -> None:
-    def set_up(ground: delays.VethPair, stack: delays.ExitStack) -> Standing:
-        standing = forwarding.ROUTING.set_up(ground, stack)
-        ground.run("echo 0 > /proc/sys/net/ipv4/ip_forward")
-        return standing
+    def set_up(veth: delays.VethPair, stack: delays.ExitStack) -> ReadyCandidate:
+        ready = forwarding.ROUTING.set_up(veth, stack)
+        veth.run("echo 0 > /proc/sys/net/ipv4/ip_forward")
+        return ready
 
-    with pytest.raises(TestbedError, match=r"^run invalid: deaf was sent 13 packets, of which 0 e"):
+    with pytest.raises(TestbedError, match=r"^run invalid: deaf: 13 packets sent, but 0 received"):
         list(delays.delays([Candidate("deaf", set_up)], PLAN, lambda _: None))
 
 
 def test_virtual_time_is_refused() -> None:
     options = argparse.Namespace(time="virtual", rounds=None, quick=True)
-    with pytest.raises(TestbedError, match="virtual: programs in the kernel"):
+    with pytest.raises(TestbedError, match="virtual: eBPF programs need"):
         experiment.experiment(options, None)

@@ -53,9 +53,9 @@ def test_each_packet_comes_to_the_far_end(candidate: Candidate) -> None:
 def test_connections_are_tracked_only_where_it_is_said(candidate: Candidate, tracked: int) -> None:
     place = veth_setup.VethPair()
     with place.entered(), ExitStack() as stack:
-        standing = candidate.set_up(place, stack)
+        ready = candidate.set_up(place, stack)
         made = frames.flows(64, destination=balancing.VIP)
-        run_live(standing.program, made, 64, ingress=veth_setup.DEVICE)
+        run_live(ready.program, made, 64, ingress=veth_setup.DEVICE)
         assert int(place.run("cat /proc/sys/net/netfilter/nf_conntrack_count")) == tracked
     place.close()
 

@@ -18,11 +18,11 @@ OPTIONS = argparse.Namespace(rounds=3, packets=100, routes=5, time="real", quick
 
 def made(pairs: experiment.Pairs, ns: tuple[float, ...]) -> list[Turn]:
     """Rounds of a machine that is now faster, now slower."""
-    everyone = [each for pair in pairs for each in pair]
+    all_candidates = [each for pair in pairs for each in pair]
     return [
         Turn(number, each.name, 1, 100, 100, noise * cost, 1e9 / cost, 0)
         for number, noise in enumerate((1, 3, 0.5), start=1)
-        for each, cost in zip(everyone, ns, strict=True)
+        for each, cost in zip(all_candidates, ns, strict=True)
     ]
 
 
@@ -47,23 +47,23 @@ def test_rounds_that_differ_decide_nothing(tmp_path: Path) -> None:
     pairs = [routing.candidates(["0.0.0.0/0"], tmp_path), routing.candidates(["a", "b"], tmp_path)]
     measured = made(pairs, (900, 290, 1300, 660))  # the last of three rounds gets another machine
     measured[-1] = measured[-1]._replace(ns_per_packet=measured[-2].ns_per_packet / 2.1)
-    with pytest.raises(TestbedError, match=r"XDP, 2 routes has 2 times .*: from 1\.97 to 2\.1 "):
+    with pytest.raises(TestbedError, match=r"XDP, 2 routes is 2 times .*: measured 1\.97 to 2\.1 "):
         experiment.report(measured, pairs, OPTIONS)
 
 
-def test_who_did_not_have_the_core_is_not_told_to_be_slow(tmp_path: Path) -> None:
-    """All rounds miss what is asked for: on an idle machine that decides, beside others not."""
+def test_a_candidate_without_the_core_is_not_reported_as_slow(tmp_path: Path) -> None:
+    """All rounds miss the claim: a verdict on an idle machine, but not on a loaded one."""
     pairs = [routing.candidates(["0.0.0.0/0"], tmp_path), routing.candidates(["a", "b"], tmp_path)]
     measured = made(pairs, (900, 310, 1300, 600))
     for waited, is_reported in ((0.19, True), (0.21, False)):
-        for at in (0, 6):  # a single turn of a contender decides nothing
+        for at in (0, 6):  # a single turn of a candidate decides nothing
             measured[at] = measured[at]._replace(waited=0.5)
         slow = [turn._replace(waited=waited) if turn.candidate == pairs[0][1].name else turn
                 for turn in measured]  # fmt: skip
         if is_reported:
             assert not experiment.report(slow, pairs, OPTIONS).passed
             continue
-        with pytest.raises(TestbedError, match=r"XDP, one route .* had the core for 21% of the "):
+        with pytest.raises(TestbedError, match=r"XDP, one route .* used the core for 21% of the "):
             experiment.report(slow, pairs, OPTIONS)
     good = [turn._replace(waited=0.9) for turn in made(pairs, (900, 290, 1300, 600))]
     assert experiment.report(good, pairs, OPTIONS).passed, "what is reached is, on any machine"

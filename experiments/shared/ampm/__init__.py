@@ -1,1 +1,1 @@
-"""What AM-PM experiments share."""
+"""Code shared by AM-PM experiments."""

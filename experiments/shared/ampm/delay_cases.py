@@ -1,4 +1,4 @@
-"""The settings of ampm_delay.py's link, and what was found in each of them."""
+"""Cases of ampm_delay.py, and their results."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -10,29 +10,29 @@ from numpy.typing import NDArray
 from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Bounds
 from experiments.shared.ampm.delays import METHODS, DelaySample
-from experiments.shared.ampm.measurement import Outcome, Summary, fitting
+from experiments.shared.ampm.measurement import Outcome, Summary, shortest_schedule
 from experiments.shared.ampm.stamps import widths
 
 
 @dataclass(frozen=True)
 class Case:
-    """One setting of the link."""
+    """One configuration of the link."""
 
     name: str
     delay_us: float
-    bounds: Bounds  # which blocks are chosen by
-    load: float = 0.0  # share of RATE_BPS; 0: a link without a rate
+    bounds: Bounds  # they determine the block length
+    load: float = 0.0  # fraction of RATE_BPS; 0: a link without a rate limit
     loss: float = 0.0  # 0..1
 
     @property
     def schedule(self) -> Schedule:
-        """The shortest blocks that do for all methods."""
-        return fitting(METHODS, self.bounds)
+        """The schedule with the shortest blocks that suit all methods."""
+        return shortest_schedule(METHODS, self.bounds)
 
 
 @dataclass(frozen=True)
 class Row:
-    """One delay that was measured, or not."""
+    """One delay sample of a case, measured or missing."""
 
     case: Case
     seed: int
@@ -40,7 +40,7 @@ class Row:
     loaded: bool  # there was background traffic
 
     def as_dict(self) -> dict[str, object]:
-        """A line of samples.csv."""
+        """Return a row of samples.csv."""
         sample = dataclasses.asdict(self.sample)
         case = {"case": self.case.name, "seed": self.seed, "loaded": int(self.loaded)}
         return {**case, **sample, "error_us": self.sample.error_us}
@@ -48,17 +48,17 @@ class Row:
 
 @dataclass
 class Results:
-    """Of runs of one case."""
+    """Results of all runs of one case."""
 
     case: Case
     rows: list[Row]
     summaries: list[Summary]
-    stamped: list[Outcome]  # of those whose switches logged when they handled packets
+    stamped: list[Outcome]  # runs whose switches logged when they handled packets
     true_us: NDArray[np.float64]  # of every packet of the loaded blocks
 
     @classmethod
     def of(cls, runs: Sequence["Results"]) -> "Results":
-        """All of several."""
+        """Merge the results of several runs."""
         return cls(
             runs[0].case,
             [row for run in runs for row in run.rows],
@@ -68,9 +68,9 @@ class Results:
         )
 
     def known(self, estimator: str) -> list[DelaySample]:
-        """All delays that are known, and what they should be.
+        """Return all delays whose measured and true values are known.
 
-        Where the link loses nothing, without means of which a problem says that packets were lost.
+        If the link loses nothing, means of blocks with reported loss are excluded.
         """
         return [
             row.sample for row in self.rows
@@ -79,16 +79,16 @@ class Results:
         ]  # fmt: skip
 
     def errors_us(self, estimator: str) -> NDArray[np.float64]:
-        """Measured minus true."""
+        """Return measured minus true delays."""
         return np.array([sample.error_us for sample in self.known(estimator)])
 
     def outside_us(self, estimator: str) -> NDArray[np.float64]:
-        """How far delays lie outside of what the true ones can be."""
+        """Return the distances of measured delays from the ranges of the true ones."""
         return np.array([sample.outside_us for sample in self.known(estimator)])
 
     @property
     def widths_us(self) -> dict[str, NDArray[np.float64]]:
-        """How wide the enclosures of all packets' stamps are; nothing in virtual time."""
+        """Timestamp uncertainties of all packets; empty in virtual time."""
         found: dict[str, list[NDArray[np.float64]]] = {}
         for outcome in self.stamped:
             for flow, handling in outcome.handling.items():
@@ -97,7 +97,7 @@ class Results:
         return {name: np.concatenate(parts) for name, parts in found.items()}
 
 
-def kinds_of(found: Sequence[Results]) -> tuple[list[Results], list[Results], list[Results]]:
-    """The cases that differ by delay, that with a load, and those with loss."""
+def split_by_kind(found: Sequence[Results]) -> tuple[list[Results], list[Results], list[Results]]:
+    """Split results into cases by delay, cases with load, and cases with loss."""
     by_delay = [r for r in found if not r.case.load and not r.case.loss]
     return by_delay, [r for r in found if r.case.load], [r for r in found if r.case.loss]

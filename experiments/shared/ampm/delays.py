@@ -1,4 +1,4 @@
-"""The delays that each method measures, and the true ones of the very packets that it measured."""
+"""Delays that each method measures, and the true delays of the same packets."""
 
 import argparse
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ from telemark.results import statistics
 from telemark.results.report import Check
 from telemark.traffic.flows import Flow
 
-# How the flow is marked that a delay is measured of; step marking gives two.
+# Marking of the flow for each estimator; step marking has two estimators.
 ESTIMATORS = {
     "first packet": Method.STEP,
     "mean": Method.STEP,
@@ -38,43 +38,45 @@ METHODS = [*dict.fromkeys(ESTIMATORS.values())]
 
 @dataclass(frozen=True)
 class DelaySample:
-    """One delay, in microseconds. None: the method has none, for the reason that it says."""
+    """One delay, in microseconds. None: not measured, see `problem`."""
 
     estimator: str
     block: int
     measured_us: float | None
-    true_us: float | None  # of the packet that was measured; the mean's: of all that came through
-    within_us: float  # by which that may be wrong: see stamps.py; 0 in virtual time
+    true_us: float | None  # of the measured packet; for the mean: of all delivered packets
+    within_us: float  # uncertainty of true_us: see stamps.py; 0 in virtual time
     problem: str = ""
 
     @property
     def outside_us(self) -> float | None:
-        """How far the measured delay lies outside of what the true one can be."""
+        """Distance of the measured delay from the range of the true one."""
         error_us = self.error_us
         return None if error_us is None else max(abs(error_us) - self.within_us, 0.0)
 
     @property
     def error_us(self) -> float | None:
-        """Measured minus true."""
+        """Measured minus true delay."""
         if self.measured_us is None or self.true_us is None:
             return None
         return self.measured_us - self.true_us
 
 
 def check_options(options: argparse.Namespace) -> None:
-    """Raise TestbedError for what leaves nothing to measure."""
+    """Raise TestbedError if the options leave nothing to measure."""
     if options.load and options.blocks < 2:
-        raise TestbedError("--blocks 1: the load step takes half of two or more; or take --load 0")
+        raise TestbedError(
+            "--blocks 1: the load step needs at least 2 blocks; use more, or --load 0"
+        )
     if 100 in options.loss:
-        raise TestbedError("--loss 100: no packet arrives, so none has a delay; take less")
+        raise TestbedError("--loss 100: no packet arrives, so there is no delay; use less")
 
 
-def samples_are_fair(
+def check_samples_are_fair(
     name: str, samples: Sequence[DelaySample], all_us: NDArray[np.float64]
 ) -> list[Check]:
-    """Delays of hashed samples are distributed as those of all packets, but for chance.
+    """Check that delays of hashed samples have the distribution of all packets' delays.
 
-    No check where chance alone could do anything: with one to three samples.
+    With one to three samples there is no check: chance alone could cause any distance.
     """
     hashed = [s for s in samples if s.estimator == "hashed"]
     sampled = np.array([s.true_us for s in hashed if s.true_us is not None])
@@ -82,29 +84,28 @@ def samples_are_fair(
     if len(sampled) and likely >= 1:
         return []
     distance = statistics.ks_distance(sampled, all_us) if len(sampled) else float("nan")
-    what = "hashed: samples against all packets (Kolmogorov-Smirnov)"
+    what = "hashed: Kolmogorov-Smirnov distance to all packets"
     return [Check(f"{name}, {what}", distance, 0, likely)]
 
 
 def true_delays_us(
     outcome: Outcome, flow: Flow, first: Point, second: Point
 ) -> tuple[NDArray[np.float64], ...]:
-    """The least and the most that each packet took, by its sequence number; NaN where it was not at
-    both points."""
+    """Return the min and max true delay of each packet; NaN if it did not pass both points."""
     found = passages(
         outcome.truths[flow.id], outcome.handling.get(flow.id, {}), outcome.inside.get(flow.id, {})
     )
     return between_us(found[first], found[second])
 
 
-def delays_of(
+def measure_delays(
     outcome: Outcome, flow: Flow, methods: Method, segment: tuple[Point, Point]
 ) -> list[DelaySample]:
-    """All delays of a flow between two points, in all complete blocks."""
+    """Return all delays of a flow between two points, in all complete blocks."""
     bounds_us = true_delays_us(outcome, flow, *segment)
     truth = outcome.truths[flow.id]
     inside = outcome.inside.get(flow.id, {}).get(segment[0].switch)
-    came_ns = inside or (truth.time_ns[segment[0]],) * 2  # captures have minip4's own stamps
+    came_ns = inside or (truth.time_ns[segment[0]],) * 2  # captures contain minip4's own timestamps
     samples = []
     for block in outcome.blocks:
         first, second = (outcome.record(flow, point, block) for point in segment)
@@ -135,7 +136,7 @@ def delays_of(
 def _together(
     estimator: str, min_us: NDArray[np.float64], max_us: NDArray[np.float64]
 ) -> tuple[float, float] | None:
-    """What packets took, whichever of them was measured; of all: in the mean. None: none came."""
+    """Combine the delay bounds of candidate packets; for the mean: average. None: no packet."""
     known = ~np.isnan(min_us)
     if not known.any():
         return None
@@ -147,8 +148,8 @@ def _together(
 def _measured(
     methods: Method, first: PointRecord, second: PointRecord
 ) -> Iterator[tuple[str, Delay, int | None]]:
-    """Estimator, delay, and when the packet was at the first point; None: it is the pulse."""
-    if methods == Method.STEP.value:  # with Method.STEP, mypy does not know combined flags below
+    """Yield estimator, delay, and the packet's time at the first point; None: it is the pulse."""
+    if methods == Method.STEP.value:  # Method.STEP would hide combined flags below from mypy
         yield "first packet", first_packet_delay(first, second), first.first_us
         yield "mean", mean_delay(first, second), None
     elif Method.HASHED in methods:

@@ -1,7 +1,7 @@
-"""What the machine and the target add to delays, and what they bear: known, or found by a probe.
+"""Bounds of added delay and clock error, and capacity, of a machine and target.
 
-minip4's switches have one clock, and forward whatever experiments send. A bmv2 has a clock of its
-own, takes longer, and bears less: a probe of the network at hand says how much.
+minip4 switches share one clock, and sustain the rates of all experiments. A bmv2 switch has its own
+clock, adds more delay and sustains less: a capacity probe of the network measures how much.
 """
 
 import argparse
@@ -22,28 +22,28 @@ from telemark.network import Network
 from telemark.session.run import Run
 from telemark.traffic.flows import Flow
 
-# What packets may wait in bmv2s, one after the other: so much, or so many times what they did in
-# the probe, which is short and so does not see the worst.
-LEAST_WAIT_US, WAITS = 150_000.0, 4
+# Bound of the queueing delay in all bmv2 switches of a path: this minimum, or a multiple of the
+# delay in the probe, which is too short to see the maximum.
+MIN_WAIT_US, WAIT_FACTOR = 150_000.0, 4
 
 Watching = Callable[[Network], Mapping[WatchedFlow, Sequence[Hop]]]
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What may be added to a path's delay, and by how much two switches' clocks may differ."""
+    """Bounds of the delay added to a path, and of the clock error between two switches."""
 
     delay_us: float = 0.0
     clock_error_us: float = 0.0
 
     def bounds(self, delay_us: float) -> Bounds:
-        """What may be promised of a path that takes so long by itself."""
+        """Return the bounds of a path with this delay of its own."""
         return Bounds(self.clock_error_us, delay_us + self.delay_us)
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A network, what is watched there, and what is sent."""
+    """A topology, its watch list, and the flows sent."""
 
     topo: Topo
     watching: Watching
@@ -51,7 +51,7 @@ class Workload:
 
     @classmethod
     def of(cls, setting: Setting) -> "Workload":
-        """That of a setting."""
+        """Return the workload of a setting."""
         flows = [*setting.watched, *setting.background]
         return cls(setting.topo, partial(watched_paths, setting=setting), flows)
 
@@ -59,9 +59,9 @@ class Workload:
 async def machine_for(
     load: Workload, noise_us: float, options: argparse.Namespace, run: Run
 ) -> Machine:
-    """The machine that a network is on; on bmv2 `options.rate` becomes what it bears.
+    """Return the machine of a network; on bmv2, reduce `options.rate` to its capacity.
 
-    `noise_us` is what a busy machine may add to a path of minip4's in real time.
+    `noise_us`: delay that a loaded machine may add to a minip4 path in real time.
     """
     if run.target != "bmv2":
         return Machine(0.0 if options.time == "virtual" else noise_us)
@@ -75,11 +75,12 @@ async def machine_for(
             capacity = await probe(net, load.flows, run)
     net.discard()
     options.rate = capacity.rate(options.rate)
-    # Two switches' clocks may be wrong, each the other way.
-    wait_us = max(LEAST_WAIT_US, WAITS * capacity.queueing_delay_us)
-    machine = Machine(wait_us, 2 * Bmv2Switch.clock_error_us)
+    # The clocks of two switches may be wrong in opposite directions.
+    machine = Machine(
+        max(MIN_WAIT_US, WAIT_FACTOR * capacity.queueing_delay_us), 2 * Bmv2Switch.clock_error_us
+    )
     run.progress.say(
-        f"probe: {options.rate:g} packets/s a flow, and blocks that bear waits of "
-        f"{machine.delay_us / 1000:.0f} ms"
+        f"probe: {options.rate:g} packets/s per flow, and blocks that tolerate a queueing delay "
+        f"of {machine.delay_us / 1000:.0f} ms"
     )
     return machine

@@ -1,4 +1,4 @@
-"""What AM-PM experiments share: watched flows over a path, block by block, and the truth."""
+"""Measurement of watched flows over a path, block by block, with ground truth."""
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,105 +30,109 @@ from telemark.traffic.flows import Flow, FlowRecord, Traffic
 
 PROGRAM = "p4src/ampm/ampm.p4"
 UDP = 17
-LEAST_BLOCK_US = 2**18
-AHEAD_US = 500_000  # from the start of the traffic programs to the first block
+MIN_BLOCK_US = 2**18
+AHEAD_US = 500_000  # from the start of the traffic generators to the first block
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One network, and what is measured there.
+    """One network and its measurement.
 
-    Flows of `flow_count()` packets begin and end in the middle of a block. So they fill the
-    `blocks` blocks between these two: those are the complete ones, whatever comes out.
+    Flows of `flow_count()` packets begin and end in the middle of a block. They fill the `blocks`
+    blocks in between: these are the complete blocks, independent of the results.
     """
 
     name: str
     topo: Topo
-    path: Sequence[str]  # switches, the first one first
+    path: Sequence[str]  # switches, in order
     watched: Mapping[Flow, Method]
     schedule: Schedule
-    bounds: Bounds | None  # None: beyond what is promised, and so what comes out is not checked
+    bounds: Bounds | None  # None: outside of guaranteed bounds, so delays are not checked
     blocks: int
     background: Sequence[Flow] = ()
-    stamped: bool = False  # in real time: have switches log when they handled each packet
+    stamped: bool = False  # in real time: switches log when they handle each packet
     program: str = PROGRAM
 
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """What is said of a run without its packets, which are megabytes: so much goes between
-    processes."""
+    """Results of a run without its packets, small enough to pass between processes."""
 
     blocks: range  # the complete ones
-    reports: dict[int, BlockReport]  # of those, and of the partial ones before and after
+    reports: dict[
+        int, BlockReport
+    ]  # of the complete blocks, and of the partial ones before and after
     hosts_lost: dict[int, int]  # flow -> packets that were sent and not received
-    guard_us: float  # that delays asked for (RFC 9341 section 5); one clock: A = 0
-    waited_ns: int  # the longest that a packet was in a switch
-    late_ns: int  # the most that a sender was behind its schedule
+    guard_us: float  # required by the delays (RFC 9341 section 5); one clock: A = 0
+    waited_ns: int  # max time of a packet in a switch
+    late_ns: int  # max delay of a sender behind its schedule
     marked_outside: int  # packets of watched flows that left the path with a mark
-    pulses_wrong: int  # complete blocks in which the first switch did not choose the one pulse
+    pulses_wrong: int  # complete blocks without exactly one pulse at the first switch
     accounting: PacketAccounting
 
     def record(self, flow: Flow, point: Point, block: int) -> PointRecord | None:
-        """What a point knows of a block; None: its switch could not be read."""
+        """Return a point's record of a block; None: its switch could not be read."""
         return self.reports[block].records[flow.id][point]
 
     @property
     def incomplete(self) -> list[str]:
-        """Why complete blocks are not, or not wholly, known."""
+        """Reasons why complete blocks are unknown, or partly unknown."""
         return [problem for block in self.blocks for problem in self.reports[block].problems]
 
     def checks(self, prefix: str) -> list[Check]:
-        """What must hold for every method: no mark leaves the domain, blocks have their pulses,
-        switches forward whatever fits their queues, and the books balance."""
-        refused = sum(
+        """Check what must hold for every method.
+
+        No mark leaves the domain, every block has one pulse, switches drop packets only when a
+        queue is full, and the packet accounting balances.
+        """
+        dropped = sum(
             drops[reason] for drops in self.accounting.dropped_by_switches.values()
             for reason in ("ingress_drops", "egress_drops", "no_port_drops")
         )  # fmt: skip
         return [
-            Check(f"{prefix}: packets that a switch did not want to forward", refused, 0),
-            Check(f"{prefix}: marked packets that left the path", self.marked_outside, 0),
-            Check(f"{prefix}: blocks without the one pulse", self.pulses_wrong, 0),
+            Check(f"{prefix}: packets dropped by switches", dropped, 0),
+            Check(f"{prefix}: marked packets off path", self.marked_outside, 0),
+            Check(f"{prefix}: blocks without exactly one pulse", self.pulses_wrong, 0),
             *self.accounting.checks(prefix),
         ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome(Summary):
-    """What was measured of the flows, and what is true of each packet."""
+    """Measurements of the flows, and ground truth of each packet."""
 
     sent: dict[int, FlowRecord]
-    truths: dict[int, Truth]  # of the background too, whose blocks mean nothing
+    truths: dict[int, Truth]  # also of background flows, whose blocks have no meaning
     dropped: dict[tuple[int, str, str], NDArray[np.int64]]  # flow, ends of a link -> sequences
-    handling: dict[int, dict[str, Handling]]  # flow -> switch; nothing in virtual time
-    inside: dict[int, dict[str, Interval]]  # flow -> switch; nothing but on bmv2
+    handling: dict[int, dict[str, Handling]]  # flow -> switch; empty in virtual time
+    inside: dict[int, dict[str, Interval]]  # flow -> switch; only on bmv2
 
     def summary(self) -> Summary:
-        """It, without its packets."""
+        """Return the outcome without its packets."""
         return Summary(**{each.name: getattr(self, each.name) for each in fields(Summary)})
 
 
 def add_common_options(parser: argparse.ArgumentParser) -> None:
-    """Options that mean the same in all these experiments."""
+    """Add options that AM-PM experiments share."""
     parser.add_argument(
         "--seeds", type=cli.positive_int, metavar="N",
-        help="runs of each case, from --seed on (default: 10 in virtual time, 1 in real time)",
+        help="runs per case (default: 10 in virtual time, 1 in real time)",
     )  # fmt: skip
     cli.add_program_option(parser, PROGRAM)
 
 
 def add_block_option(parser: argparse.ArgumentParser, default_us: int) -> None:
-    """`--block-us`, the length of all blocks."""
+    """Add `--block-us`, the block length."""
     parser.add_argument(
         "--block-us", type=cli.power_of_two, metavar="US",
-        help="length L of a block, a power of two of microseconds "
+        help="block length L in microseconds, a power of two "
         f"(default: {default_us}, or more)",
     )  # fmt: skip
 
 
-def fitting(methods: Iterable[Method], bounds: Bounds) -> Schedule:
-    """The shortest blocks with which all methods can bear these delays; 0.26 s at least."""
-    schedule = Schedule(LEAST_BLOCK_US)
+def shortest_schedule(methods: Iterable[Method], bounds: Bounds) -> Schedule:
+    """Return the schedule with the shortest blocks that suit all methods; at least 0.26 s."""
+    schedule = Schedule(MIN_BLOCK_US)
     while True:
         try:
             for method in methods:
@@ -140,21 +144,21 @@ def fitting(methods: Iterable[Method], bounds: Bounds) -> Schedule:
 
 
 def flow_count(rate_pps: float, blocks: int, schedule: Schedule) -> int:
-    """Packets of a flow that fills so many blocks, and half of one before and after.
+    """Return the packets of a flow that fills `blocks` blocks, and half a block before and after.
 
-    Raises TestbedError where that is none.
+    Raises TestbedError if there is none.
     """
     count = round(rate_pps * (blocks + 1) * schedule.block_us / 1e6)
     if not count:
         raise TestbedError(
-            f"--rate {rate_pps:g}: no packet comes in {blocks + 1} blocks of {schedule.block_us} "
-            "us; take a higher rate, longer blocks or more of them"
+            f"--rate {rate_pps:g}: no packet in {blocks + 1} blocks of {schedule.block_us} us; "
+            "use a higher rate, or longer or more blocks"
         )
     return count
 
 
 def worst(checks: Iterable[Check]) -> list[Check]:
-    """Of the checks of each name the one that came off worst: for the same claim in many runs."""
+    """Return the worst check of each name: for the same claim in many runs."""
     found: dict[str, Check] = {}
     for check in checks:
         other = found.setdefault(check.name, check)
@@ -163,13 +167,13 @@ def worst(checks: Iterable[Check]) -> list[Check]:
     return [*found.values()]
 
 
-def judged(
+def reject_if_disturbed(
     checks: Iterable[Check], spoilable: Sequence[str], why: str, *, virtual: bool
 ) -> list[Check]:
-    """The checks as they are; in real time TestbedError where none but `spoilable` ones failed.
+    """Return the checks; in real time, raise TestbedError if only `spoilable` ones failed.
 
-    Those (by their names' ends) are about what the machine did to the traffic or to a controller's
-    readings, not about what was measured: then the run says nothing. `why`: see noise_of().
+    `spoilable` checks (given by the ends of their names) also fail if the machine disturbs the
+    traffic or delays readouts: then the run is inconclusive. `why`: see describe_noise().
     """
     checks = [*checks]
     failed = [check for check in checks if not check.passed]
@@ -180,8 +184,8 @@ def judged(
     return checks
 
 
-def noise_of(runs: Iterable[Summary]) -> str:
-    """What the machine did to the runs, as measured, in one line."""
+def describe_noise(runs: Iterable[Summary]) -> str:
+    """Describe in one line how the machine disturbed the runs."""
     runs = [*runs]
     problems = [problem for run in runs for problem in run.incomplete]
     return _noise(max(run.waited_ns for run in runs), max(run.late_ns for run in runs), problems)
@@ -190,14 +194,14 @@ def noise_of(runs: Iterable[Summary]) -> str:
 def noise(
     truths: Iterable[Truth], records: Iterable[FlowRecord], problems: Sequence[str] = ()
 ) -> str:
-    """The same of flows of any experiment, and of what could not be read."""
+    """Describe the same for flows of any experiment, and for unread blocks."""
     return _noise(_longest_wait_ns(truths), _latest_ns(records), problems)
 
 
 def _noise(waited_ns: int, late_ns: int, problems: Sequence[str]) -> str:
     text = (
-        f"packets were in a switch for up to {waited_ns / 1e6:.1f} "
-        f"ms, senders up to {late_ns / 1e6:.1f} ms late"
+        f"packets spent up to {waited_ns / 1e6:.1f} ms in a switch, "
+        f"senders were up to {late_ns / 1e6:.1f} ms late"
     )
     return f"{text}; {problems[0]}" if problems else text
 
@@ -221,9 +225,9 @@ def _guard_us(records: Iterable[FlowRecord]) -> float:
 
 
 def stamped_by(point: Point, target: str) -> Point:
-    """Where captures show that a packet has got a point's stamp.
+    """Return the point at which captures prove that a packet has the given point's timestamp.
 
-    A bmv2 stamps a packet some time after its panel captured the arrival: surely when it has left.
+    bmv2 timestamps a packet some time after its panel captured the arrival, and before it leaves.
     """
     return Point(point.switch, "departures") if target == "bmv2" else point
 
@@ -231,9 +235,9 @@ def stamped_by(point: Point, target: str) -> Point:
 def reject_late_packets(
     name: str, truth: Truth, point: Point, range_us: tuple[float, float], why: str
 ) -> None:
-    """Raise TestbedError when packets took longer, or shorter, than a run's claims suppose.
+    """Raise TestbedError if delays are outside of the range that a run's claims assume.
 
-    Which a machine does that stands still: from their sender's call until a point, in this range.
+    A stall of the machine causes this. Delays count from the sender's call to the point.
     """
     delays_ns = (truth.time_ns[point] - truth.sent_ns)[truth.passed(point)]
     if not len(delays_ns):
@@ -241,8 +245,8 @@ def reject_late_packets(
     longest_us, min_us = delays_ns.max() / 1000, delays_ns.min() / 1000
     if not range_us[0] < min_us <= longest_us < range_us[1]:
         raise InvalidRunError(
-            f"{name}: packets took up to {longest_us:.0f} us to {point.switch}, and "
-            f"less than {range_us[1]:.0f} us are supposed; {why}"
+            f"{name}: packets took up to {longest_us:.0f} us to {point.switch}; the limit is "
+            f"{range_us[1]:.0f} us; {why}"
         )
 
 
@@ -252,12 +256,12 @@ def _longest_in(truth: Truth, switch: str) -> int:
     return int((left - arrived)[passed].max(initial=0))
 
 
-def hosts_agree(
+def check_total_loss(
     at: str, runs: Sequence[Summary], flow: int, segment: tuple[Point, Point]
 ) -> list[Check]:
-    """Loss of all blocks, the partial ones too, against the hosts' sequence numbers.
+    """Check the total loss of all blocks, also partial ones, against the hosts' sequence numbers.
 
-    Nothing, where a block is unknown.
+    Returns no check if a block is unknown.
     """
     measured = 0
     for report in (report for run in runs for report in run.reports.values()):
@@ -266,15 +270,15 @@ def hosts_agree(
             return []
         measured += first.packets - last.packets
     lost = sum(run.hosts_lost[flow] for run in runs)
-    return [Check(f"{at}: packets lost in all, by the hosts' sequence numbers", measured, lost)]
+    return [Check(f"{at}: total lost packets", measured, lost)]
 
 
 async def measure(setting: Setting, run: Run) -> Outcome:
     """Build the network, watch the flows, send, and read block by block.
 
-    Raises TestbedError when not a single block could be read: then something is wrong that will
-    not pass, such as a dead switch, or a machine too slow for such blocks; and when packets took
-    longer than their methods can bear, which a machine that stands still for a while does to them.
+    Raises TestbedError if no block could be read (for example, because a switch died, or the
+    machine is too slow for the block length), or if packets took longer than their methods
+    tolerate (for example, because the machine stalled).
     """
     schedule = setting.schedule
     stamped = setting.stamped and isinstance(run.clock, RealClock)
@@ -302,7 +306,7 @@ async def measure(setting: Setting, run: Run) -> Outcome:
                         run.progress.say(f"{setting.name}: {problem}")
                 sent = await traffic.finish()
     if not any(reports[block].complete for block in blocks):
-        raise InvalidRunError(f"no block could be measured: {reports[blocks[0]].problems[0]}")
+        raise InvalidRunError(f"no block could be read: {reports[blocks[0]].problems[0]}")
     truths = read_truths(
         net,
         dict.fromkeys(flows, setting.path),
@@ -329,18 +333,18 @@ async def measure(setting: Setting, run: Run) -> Outcome:
         ),
         accounting=PacketAccounting.from_network(net, sent),
     )
-    net.discard()  # all that is wanted of it is known
+    net.discard()  # its captures are no longer needed
     if setting.bounds is not None:
-        _refuse_long_delays(setting, setting.bounds, outcome)
+        _reject_long_delays(setting, setting.bounds, outcome)
     return outcome
 
 
 async def measure_seeded(setting: Setting, run: Run) -> Outcome:
-    """measure() in a network that is named after the seed, too."""
+    """Call measure() with a network name that contains the seed."""
     return await measure(replace(setting, name=f"{setting.name}-seed-{run.seed}"), run)
 
 
-def _refuse_long_delays(setting: Setting, promised: Bounds, outcome: Outcome) -> None:
+def _reject_long_delays(setting: Setting, promised: Bounds, outcome: Outcome) -> None:
     first, last = Point(setting.path[0], "arrivals"), Point(setting.path[-1], "departures")
     for flow, method in setting.watched.items():
         truth = outcome.truths[flow.id]
@@ -353,7 +357,7 @@ def _refuse_long_delays(setting: Setting, promised: Bounds, outcome: Outcome) ->
 
 
 def watched_paths(net: Network, setting: Setting) -> dict[WatchedFlow, list[Hop]]:
-    """What the switches of a setting are to watch, and where."""
+    """Return the watched flows of a setting, with their paths."""
     path = [
         Hop(connection(net, name), forwarding_entries(net, name), net.switch(name).clock_offset_us)
         for name in setting.path

@@ -1,4 +1,4 @@
-"""Whether the first switch chose one pulse in each block, by when its packets came."""
+"""Count of blocks in which the first switch did not choose exactly one pulse."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from telemark.network import Network
 def blocks_without_one(
     net: Network, truth: Truth, method: Method, schedule: Schedule, blocks: range
 ) -> int:
-    """Blocks in which no pulse left the first switch though it must have, or more than one did."""
+    """Count blocks with more than one pulse, or with none although one was required."""
     if not method & (Method.PULSE | Method.MULTIPLEXED):
         return 0
     left_ns = truth.time_ns[Point(truth.path[0], "departures")]
@@ -23,10 +23,10 @@ def blocks_without_one(
 def wrong_blocks(
     truth: Truth, stamped_ns: Interval, method: Method, schedule: Schedule, blocks: range
 ) -> int:
-    """The same, of packets that were stamped between these times.
+    """Count the same blocks, given the bounds of each packet's timestamp.
 
-    A block must have a pulse where a packet was stamped in the window for certain, and none that
-    may have been is gone: that one may have been the pulse.
+    A block must have a pulse if some packet was certainly stamped in the window, and no packet that
+    was possibly stamped there is lost: it may have been the pulse.
     """
     length_ns = 1000 * schedule.block_us
     begin_ns, end_ns = length_ns // 4, 3 * length_ns // 4

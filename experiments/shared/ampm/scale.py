@@ -1,4 +1,4 @@
-"""Many flows in ampm_scale.py: who watches them, their losses as measured, and as they were."""
+"""Watch list, measured losses and true losses of the many flows of ampm_scale.py."""
 
 from collections.abc import Mapping, Sequence
 
@@ -18,19 +18,19 @@ from telemark.traffic.flows import Flow, FlowRecord
 from topologies.backhaul import Backhaul
 
 UNKNOWN = np.iinfo(np.int64).min
-# Switches -> (access, aggregation); one more is the core.
+# Switches -> (access, aggregation); one more switch is the core.
 BACKHAULS = {5: (3, 1), 20: (16, 3), 100: (90, 9), 300: (280, 19), 1000: (966, 33)}
 LINK = {"delay_us": 1000, "loss_probability": 0.01}
 
 
-def topo_of(switches: int) -> Backhaul:
-    """The backhaul of so many switches."""
+def make_topo(switches: int) -> Backhaul:
+    """Return the backhaul topology with this number of switches."""
     access, aggregation = BACKHAULS[switches]
     return Backhaul(access=access, aggregation=aggregation, **LINK)
 
 
 def watch_list(net: Network, topo: Backhaul, flows: Sequence[Flow]) -> dict[WatchedFlow, list[Hop]]:
-    """All flows with their paths."""
+    """Return all flows with their paths."""
     server = net.host(topo.server)
     hops = {}
     for name, above in topo.uplinks.items():
@@ -49,8 +49,8 @@ def watch_list(net: Network, topo: Backhaul, flows: Sequence[Flow]) -> dict[Watc
     }  # fmt: skip
 
 
-def segments_of(path: Sequence[str]) -> list[tuple[Point, Point]]:
-    """Both links of a path, and the whole of it."""
+def path_segments(path: Sequence[str]) -> list[tuple[Point, Point]]:
+    """Return both links of a path, and the whole path."""
     access, aggregation, core = path
     return [
         (Point(access, "departures"), Point(aggregation, "arrivals")),
@@ -62,14 +62,16 @@ def segments_of(path: Sequence[str]) -> list[tuple[Point, Point]]:
 def measured_losses(
     topo: Backhaul, flows: Sequence[Flow], reports: Sequence[BlockReport]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Packets at the first point, shape (flows, blocks), and losses, (flows, segments, blocks);
-    UNKNOWN where a switch was not read."""
+    """Return packets at the first point, and losses; UNKNOWN if a switch was not read.
+
+    Shapes: (flows, blocks) and (flows, segments, blocks).
+    """
     packets = np.zeros((len(flows), len(reports)), np.int64)
     losses = np.full((len(flows), 3, len(reports)), UNKNOWN)
     for column, report in enumerate(reports):
         for flow in flows:
             records = report.records[flow.id]
-            for number, points in enumerate(segments_of(topo.paths[flow.source])):
+            for number, points in enumerate(path_segments(topo.paths[flow.source])):
                 first, second = (records[point] for point in points)
                 if first is not None and second is not None:
                     packets[flow.id, column] = first.packets
@@ -77,16 +79,16 @@ def measured_losses(
     return packets, losses
 
 
-def truths_of(
+def read_ground_truth(
     net: Network, topo: Backhaul, records: Mapping[int, FlowRecord], schedule: Schedule
 ) -> dict[int, Truth]:
-    """What really happened to each flow, by its id."""
+    """Return the ground truth of each flow, by flow id."""
     paths = {record.flow: topo.paths[record.flow.source] for record in records.values()}
     return read_truths(net, paths, schedule, Method.DOUBLE, records)
 
 
 def reject_noise(truths: Mapping[int, Truth], schedule: Schedule, why: str) -> None:
-    """Raise TestbedError where packets took longer than the method can bear."""
+    """Raise TestbedError if packets took longer than the method tolerates."""
     for number, truth in truths.items():
         end = Point(truth.path[-1], "departures")
         range_us = -float("inf"), schedule.block_us / 2
@@ -94,10 +96,10 @@ def reject_noise(truths: Mapping[int, Truth], schedule: Schedule, why: str) -> N
 
 
 def true_losses(truths: Mapping[int, Truth], blocks: range) -> NDArray[np.int64]:
-    """What was really lost of each block; shape (flows, segments, blocks)."""
+    """Return the true losses; shape (flows, segments, blocks)."""
     return np.array(
         [
-            [truth.lost(*points, blocks) for points in segments_of(truth.path)]
+            [truth.lost(*points, blocks) for points in path_segments(truth.path)]
             for truth in truths.values()
         ]
     )

@@ -1,9 +1,9 @@
-"""When packets were where, as others say than the switch that stamps them, and in which order.
+"""Bounds of packet times, independent of the timestamping switch, and checks of their order.
 
-In real time the clock that is read before and after each call that hands a frame over, by hosts and
-by switches, encloses the moment at which the frame is at the other end of a veth. So there is no
-tolerance: all times of a packet are in the order in which they happened, or a stamp is wrong. A
-busy machine makes enclosures wider, and never breaks them.
+In real time, hosts and switches read the clock before and after each send call. These readings
+bound the time at which the frame reaches the other end of the veth pair. So checks need no
+tolerance: either all times of a packet are in causal order, or a timestamp is wrong. A loaded
+machine makes the bounds wider, but never wrong.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,22 +22,22 @@ from telemark.results import statistics
 from telemark.results.report import Check
 from telemark.traffic.flows import Flow
 
-Times = NDArray[np.int64]  # ns by sequence number; NEVER: it did not happen
+Times = NDArray[np.int64]  # ns, by sequence number; NEVER: it did not happen
 
 
 @dataclass(frozen=True)
 class Handling:
-    """When one switch handled the packets of a flow: by its thread, not by its stamps."""
+    """Times at which a switch handled the packets of a flow: by thread, not by timestamp."""
 
-    taken_ns: Times  # from the ring in which they had arrived; on bmv2, arrived from it
-    sending_ns: Times  # the call that hands them over, behind the link, began ...
-    sent_ns: Times  # ... and ended
+    taken_ns: Times  # from the receive ring; on bmv2: arrived from the switch
+    sending_ns: Times  # start of the send call, after the link
+    sent_ns: Times  # end of the send call
 
 
 def read_handling(
     net: Network, flows: Sequence[Flow], path: Sequence[str]
 ) -> dict[int, dict[str, Handling]]:
-    """Of each flow, by its id, and each switch of its path; of a network with a stamp log."""
+    """Read the stamp log of a network: flow id -> switch of its path -> handling."""
     found: dict[int, dict[str, Handling]] = {flow.id: {} for flow in flows}
     for (source, destination), some in _by_hosts(flows).items():
         nodes = [source, *path, destination]
@@ -59,24 +59,24 @@ def read_handling(
 def read_inside(
     net: Network, flows: Sequence[Flow], path: Sequence[str], clock_errors_us: Mapping[str, float]
 ) -> dict[int, dict[str, Interval]]:
-    """Between which times a bmv2 can have stamped each packet: while it was inside, behind the
-    panel, and as far as its clock is known. Of each flow, by its id, and each switch of its path.
+    """Return the bounds of bmv2's timestamps: flow id -> switch of its path -> interval.
 
-    A frame goes in after its panel has stamped it, and is out when it is at the panel's end.
+    bmv2 timestamps a packet while it is behind the panel; its clock error widens the interval.
+    A frame enters after its panel has timestamped it, and has left when it is at the panel's end.
     """
     found: dict[int, dict[str, Interval]] = {flow.id: {} for flow in flows}
     for (source, destination), some in _by_hosts(flows).items():
         nodes = [source, *path, destination]
         for before, switch, after in zip(nodes, nodes[1:], nodes[2:], strict=False):
-            went, came = (
+            entering, leaving = (
                 pcap.read_flows(net.capture(switch, neighbour, what, inner=True), some)
                 for neighbour, what in ((before, "out"), (after, "in"))
             )
             error_ns = round(1000 * (clock_errors_us[switch] + RESOLUTION_US))
             for flow in some:
                 into, out = (np.full(flow.count, NEVER, np.int64) for _ in range(2))
-                into[went[flow.id].sequence] = went[flow.id].time_ns - error_ns
-                out[came[flow.id].sequence] = came[flow.id].time_ns + error_ns
+                into[entering[flow.id].sequence] = entering[flow.id].time_ns - error_ns
+                out[leaving[flow.id].sequence] = leaving[flow.id].time_ns + error_ns
                 found[flow.id][switch] = into, out
     return found
 
@@ -91,10 +91,10 @@ def _by_hosts(flows: Sequence[Flow]) -> dict[tuple[str, str], list[Flow]]:
 def passages(
     truth: Truth, handling: Mapping[str, Handling], inside: Mapping[str, Interval]
 ) -> dict[Point, Interval]:
-    """Between which times each packet was at the points of its path, by all but their own stamps.
+    """Return the bounds of each packet's times at the points of its path, without their timestamps.
 
-    Without `handling`, in virtual time, sending takes none, and so does all but links and queues.
-    `inside`: of bmv2s, both of whose stamps lie there.
+    Without `handling`, in virtual time, only links and queues take time.
+    `inside`: bounds of both timestamps of bmv2 switches.
     """
     if inside:
         return {point: inside[point.switch] for point in truth.time_ns}
@@ -112,7 +112,7 @@ def passages(
 
 
 def between_us(earlier: Interval, later: Interval) -> tuple[NDArray[np.float64], ...]:
-    """The least and the most that lies between two passages; NaN where there is none of either."""
+    """Return the min and max time between two passages; NaN if one is missing."""
     known = np.logical_and.reduce([times != NEVER for times in (*earlier, *later)])
     min_ns, max_ns = later[0] - earlier[1], later[1] - earlier[0]
     return tuple(np.where(known, span_ns / 1000, np.nan) for span_ns in (min_ns, max_ns))
@@ -121,9 +121,9 @@ def between_us(earlier: Interval, later: Interval) -> tuple[NDArray[np.float64],
 def steps(
     truth: Truth, handling: Mapping[str, Handling], delays_us: Sequence[float]
 ) -> dict[str, tuple[Times, Times]]:
-    """What comes first, and what comes after it, of each step of the packets' way.
+    """Return pairs of (earlier, later) times for each step of the packets' path.
 
-    `delays_us`: of the links between the switches, in their order.
+    Keys describe packets that violate the order. `delays_us`: of the links between the switches.
     """
     found: dict[str, tuple[Times, Times]] = {}
     before = (truth.sent_ns, truth.handed_ns)
@@ -132,40 +132,40 @@ def steps(
         own = handling[switch]
         free = np.where(left == NEVER, NEVER, left + round(1000 * link_us))
         found |= {
-            f"arrived at {switch} before it was sent there": (before[0], arrived),
-            f"arrived at {switch} after it had been sent there": (arrived, before[1]),
-            f"taken in by {switch} before it arrived": (arrived, own.taken_ns),
-            f"left {switch} before it was taken in": (own.taken_ns, left),
-            f"sent by {switch} before it had left, and its link": (free, own.sending_ns),
+            f"at {switch} before their send call": (before[0], arrived),
+            f"at {switch} after their send call": (arrived, before[1]),
+            f"taken by {switch} before arrival": (arrived, own.taken_ns),
+            f"leaving {switch} before they were taken": (own.taken_ns, left),
+            f"sent by {switch} before departure plus link delay": (free, own.sending_ns),
         }
         before = own.sending_ns, own.sent_ns
     kernel_ns = truth.received_ns
     found |= {
-        f"received before {truth.path[-1]} stamped it": (left, kernel_ns),
-        f"received after {truth.path[-1]} had handed it over": (kernel_ns, own.sent_ns),
+        f"received before departure from {truth.path[-1]}": (left, kernel_ns),
+        f"received after the send call of {truth.path[-1]}": (kernel_ns, own.sent_ns),
     }
     return found
 
 
 def order_checks(found: Mapping[str, Sequence[tuple[Times, Times]]]) -> list[Check]:
-    """Each step in its order, for every packet; of steps of many flows, by what is wrong else."""
+    """Check the order of each step, for every packet; the key describes violations."""
     checks = []
     for what, pairs in found.items():
         wrong = 0
         for earlier, later in pairs:
-            came = later != NEVER  # then it also did what comes first
+            came = later != NEVER  # then the earlier event happened too
             wrong += int(np.count_nonzero(came & ((earlier > later) | (earlier == NEVER))))
         checks.append(Check(f"packets {what}", wrong, 0))
     return checks
 
 
 def widths(truth: Truth, handling: Mapping[str, Handling]) -> dict[str, NDArray[np.float64]]:
-    """How wide the enclosures of stamps are, us: where packets enter the path and leave it."""
+    """Return timestamp uncertainties in us, where packets enter and leave the path."""
     first, last = truth.path[0], truth.path[-1]
     left = truth.time_ns[Point(last, "departures")]
     spans = {
-        f"the arrival at {first}": (truth.sent_ns, truth.handed_ns),
-        f"the departure from {last}": (left, handling[last].sent_ns),
+        f"arrival at {first}": (truth.sent_ns, truth.handed_ns),
+        f"departure from {last}": (left, handling[last].sent_ns),
     }
     came = truth.passed(Point(first, "arrivals")), truth.passed(Point(last, "departures"))
     return {
@@ -175,8 +175,8 @@ def widths(truth: Truth, handling: Mapping[str, Handling]) -> dict[str, NDArray[
 
 
 def width_metrics(found: Mapping[str, NDArray[np.float64]]) -> dict[str, dict[str, float]]:
-    """Their percentiles."""
+    """Return percentiles of timestamp uncertainties."""
     return {
-        f"{name}: width of its enclosure, us": statistics.percentiles(w)
+        f"{name}: timestamp uncertainty (us)": statistics.percentiles(w)
         for name, w in found.items()
     }

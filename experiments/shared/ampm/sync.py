@@ -1,4 +1,4 @@
-"""What theory says of wrong clocks in ampm_sync.py, and what decoders made of its blocks."""
+"""Theory of wrong clocks for ampm_sync.py, and results of its decoders."""
 
 import argparse
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ PATH = ("s1", "s2", "s3")
 SENT = Point("s1", "departures")
 LINK_DELAY_US = 1000
 LOSS = 0.02  # of each link
-NOISE_US = 20_000  # what a busy machine may add to the delay in real time
+NOISE_US = 20_000  # delay that a loaded machine may add in real time
 
 
 ERRORS = (0, 0.05, 0.1, 0.15, 0.2, 0.21, 0.24, 0.3, 0.4, 0.45, 0.49, 0.55, 0.65, 0.8, 1, 1.25, 1.5,
@@ -32,18 +32,18 @@ FEWEST_ERRORS_ON_BMV2 = (0.05, 0.6)  # blocks are longer there
 
 @dataclass(frozen=True)
 class Decoder:
-    """A way to find out which block a packet is of, and up to where it is exact."""
+    """A method to decode the block of a packet, and its bounds of exactness."""
 
     name: str
     flow: int
     point: Point
-    links: int  # on the way to the point
+    links: int  # on the path to the point
     bound: float  # exact while A + D < bound, in units of L: docs/ampm.md
-    count_bound: float  # what the packets bear, if not the pulse
+    count_bound: float  # bound for packets, without the pulse
 
     @property
     def loss(self) -> float:
-        """The probability that a packet is lost before the point."""
+        """Probability that a packet is lost before the point."""
         return 1 - (1 - LOSS) ** self.links
 
 
@@ -58,7 +58,7 @@ DECODERS = (NAIVE, MULTIPLEXED, DOUBLE)
 
 @dataclass(frozen=True)
 class Setting:
-    """One run: how wrong the clocks of s2 and s3 are, in lengths of a block; above 0: ahead."""
+    """One run: clock error of s2 and s3, in block lengths; positive: ahead."""
 
     error: float
     block_us: int
@@ -74,46 +74,46 @@ class Setting:
 
     @property
     def is_two_off(self) -> bool:
-        """Colours are right again, and of the wrong block."""
+        """Whether colours match again, but of the wrong block."""
         return abs(self.error) == 2
 
     def lateness(self, decoder: Decoder) -> float:
-        """How late packets seem to be at a decoder, A + D in lengths of a block."""
+        """Return the apparent lateness of packets at a decoder, A + D, in block lengths."""
         return self.error + decoder.links * LINK_DELAY_US / self.block_us
 
     def is_inside(self, decoder: Decoder, noise_us: float) -> bool:
-        """The decoder must be exact."""
+        """Return whether the decoder must be exact."""
         return abs(self.lateness(decoder)) + noise_us / self.block_us < decoder.bound
 
     def misplaced(self, decoder: Decoder) -> float:
-        """The law beyond the bound: the part of a block that is counted in another one."""
+        """Return the fraction of a block that is counted in another one, by theory."""
         return min(max(abs(self.lateness(decoder)) - decoder.count_bound, 0), 1)
 
 
 @dataclass(frozen=True)
 class BlockResult:
-    """What a decoder made of one block, and what was true."""
+    """A decoder's result for one block, and ground truth."""
 
     setting: Setting
     decoder: Decoder
     block: int
     sent: float
     true_sent: int
-    counted: float  # NaN: a switch's record was gone when it was read; then all is unknown
-    arrived: dict[int, int]  # number of a block, from this one: its packets that did arrive
+    counted: float  # NaN: a switch's record was overwritten before the readout; then all is unknown
+    arrived: dict[int, int]  # distance of a block from this one -> its packets that arrived
     pulses: int
-    true_pulses: int  # 0: lost on the way
-    delay_error_us: float  # measured - true - difference of the clocks; NaN: no pulse, no delay
+    true_pulses: int  # 0: lost
+    delay_error_us: float  # measured - true - clock difference; NaN: no pulse, no delay
 
     @property
     def error(self) -> float:
-        """Measured loss - true loss, packets; NaN: unknown."""
+        """Measured loss - true loss, in packets; NaN: unknown."""
         return (self.sent - self.counted) - (self.true_sent - self.arrived[0])
 
     @property
     def has_pulse_right(self) -> bool:
-        """One pulse, or none if it was lost; and the delay is that packet's."""
-        another = self.setting.block_us / 64  # other blocks' pulses are further away
+        """Whether there is one pulse (none if it was lost) with the right delay."""
+        another = self.setting.block_us / 64  # pulses of other blocks are further away
         return self.pulses == self.true_pulses <= 1 and not abs(self.delay_error_us) > another
 
     @property
@@ -121,11 +121,11 @@ class BlockResult:
         return self.error == 0 and self.has_pulse_right
 
     def has_count_of(self, distance: int) -> bool:
-        """So many packets were counted as belong to the block so far away, exactly."""
+        """Return whether the count equals that of the block at this distance."""
         return self.counted == self.arrived[distance]
 
     def row(self) -> dict[str, object]:
-        """A row of samples.csv."""
+        """Return a row of samples.csv."""
         return {
             "clock_error_L": self.setting.error,
             "block_us": self.setting.block_us,
@@ -147,9 +147,9 @@ def result(
     setting: Setting, decoder: Decoder, reports: tuple[BlockReport, BlockReport], truth: Truth,
     passed: Mapping[Point, Interval],
 ) -> BlockResult:  # fmt: skip
-    """One decoder's account of a block, beside the truth; `reports` of s1, and of s2 and s3.
+    """Return one decoder's result for a block, with ground truth.
 
-    `passed`: between which times packets were at each point.
+    `reports`: of s1, and of s2 and s3. `passed`: bounds of packet times at each point.
     """
     sent, come = reports
     block = sent.block
@@ -179,25 +179,25 @@ def result(
 
 
 def law_packets(setting: Setting, decoder: Decoder, packets: float) -> float:
-    """Standard deviation of a block's loss, for random times of `packets` a block.
+    """Return the standard deviation of a block's loss, for `packets` per block at random times.
 
-    A part w of the block is counted elsewhere, and as long a part of another one is counted here:
+    A fraction w of the block is counted elsewhere, and the same of another block is counted here:
     two independent numbers of packets, of variance w * packets * (1 - loss) each.
     """
     return float(np.sqrt(2 * setting.misplaced(decoder) * packets * (1 - decoder.loss)))
 
 
 def relative_scatter(blocks: int) -> float:
-    """How far the root mean square error of so many blocks in a row is off its law by chance.
+    """Return the relative standard deviation of the rms error of consecutive blocks.
 
-    As a part of it, one standard deviation: the squares of normal variables of which each depends
-    on one other by half have a mean that scatters by sqrt(3 / n), and its root by half of that.
+    Each error shares one of its two terms with another block's error: the mean of the squares of
+    such normal variables has a relative sd of sqrt(3 / n), and its root half of that.
     """
     return float(np.sqrt(3 / blocks) / 2)
 
 
 def rms_by_run(results: Sequence[BlockResult]) -> NDArray[np.float64]:
-    """Root mean square error of a block's loss in each run, packets."""
+    """Return the rms error of a block's loss in each run, in packets."""
     runs: dict[int, list[float]] = {}
     for r in results:
         runs.setdefault(r.setting.seed, []).append(r.error)
@@ -208,7 +208,7 @@ def rms_by_run(results: Sequence[BlockResult]) -> NDArray[np.float64]:
 def reject_noise(
     setting: Setting, truths: Mapping[int, Truth], machine: Machine, target: str, why: str
 ) -> None:
-    """Raise TestbedError where packets took so long that a decoder need not be exact any more."""
+    """Raise TestbedError if packets were so late that a decoder need not be exact."""
     for decoder in DECODERS:
         off = 0.0 if setting.is_two_off and decoder != NAIVE else setting.error
         if off != setting.error or setting.is_inside(decoder, machine.delay_us):
@@ -220,23 +220,23 @@ def reject_noise(
             reject_late_packets(name, truths[decoder.flow], point, (min_us, max_us), why)
 
 
-def those_read(results: Sequence[BlockResult]) -> list[BlockResult]:
-    """But for blocks that a busy machine read too late where every block can be read.
+def without_unread(results: Sequence[BlockResult]) -> list[BlockResult]:
+    """Remove blocks that a loaded machine read too late, within the decoders' bounds.
 
-    Beyond a decoder's bound records may be gone; that is what it does wrong there. Raises
-    TestbedError when more than half are missing.
+    Beyond a decoder's bound, missing records are part of its error. Raises TestbedError if more
+    than half of the blocks are missing.
     """
     promised = [r for r in results if r.setting.is_two_off or r.setting.is_inside(r.decoder, 0)]
     missing = [r for r in promised if np.isnan(r.error)]
     if 2 * len(missing) > len(promised):
         raise InvalidRunError(
-            f"{len(missing)} of {len(promised)} accounts of a block could not be read in time"
+            f"{len(missing)} of {len(promised)} block records could not be read in time"
         )
     return [r for r in results if r not in missing]
 
 
-def errors_of(options: argparse.Namespace) -> tuple[float, ...]:
-    """Clock errors to try, in lengths of a block."""
+def choose_errors(options: argparse.Namespace) -> tuple[float, ...]:
+    """Return the clock errors to test, in block lengths."""
     if options.time == "virtual":
         return FEW_ERRORS if options.quick else ERRORS
     if options.target == "bmv2" and options.quick:
@@ -244,8 +244,10 @@ def errors_of(options: argparse.Namespace) -> tuple[float, ...]:
     return FEWEST_ERRORS if options.quick else FEW_ERRORS
 
 
-def of_error(results: Sequence[BlockResult], decoder: Decoder) -> dict[float, list[BlockResult]]:
-    """The blocks of a decoder, by the amount of the clock error."""
+def group_by_error(
+    results: Sequence[BlockResult], decoder: Decoder
+) -> dict[float, list[BlockResult]]:
+    """Group the blocks of a decoder by the absolute clock error."""
     found: dict[float, list[BlockResult]] = {}
     for r in results:
         if r.decoder == decoder:
@@ -257,15 +259,15 @@ def exact_percent(results: Sequence[BlockResult]) -> float:
     return 100 * sum(r.is_exact for r in results) / len(results)
 
 
-def metrics_of(results: Sequence[BlockResult]) -> dict[str, object]:
-    """By decoder and clock error: the error of a block, and how many blocks are exact."""
+def make_metrics(results: Sequence[BlockResult]) -> dict[str, object]:
+    """Return rms error and percentage of exact blocks, by decoder and clock error."""
     return {
         decoder.name: {
             f"{error:g} L": {
                 "rms_packets": float(rms_by_run(found).mean()),
                 "exact_percent": exact_percent(found),
             }
-            for error, found in of_error(results, decoder).items()
+            for error, found in group_by_error(results, decoder).items()
         }
         for decoder in DECODERS
     }

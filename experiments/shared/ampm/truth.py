@@ -1,7 +1,7 @@
-"""What really happened to flows, packet by packet, without asking a switch.
+"""Ground truth of flows, packet by packet, independent of switches.
 
-Captures say where packets were. Of which block they are says when they came to the first switch,
-and that says their sender: a frame is at the other end of a veth before the call that sends it
+Captures show which points a packet passed. Its block follows from its arrival time at the first
+switch, and that from its sender: a frame reaches the other end of a veth pair before the send call
 returns.
 """
 
@@ -27,30 +27,30 @@ NEVER = -1
 
 @dataclass(frozen=True)
 class Truth:
-    """One flow. All arrays have an element for each sequence number."""
+    """Ground truth of one flow. Arrays have an element per sequence number."""
 
     path: Sequence[str]
-    block: NDArray[np.int64]  # as the first switch had to assign it; NEVER: it did not come there
-    pulse: NDArray[np.bool_]  # it left the first switch as a pulse
-    time_ns: dict[Point, NDArray[np.int64]]  # when it was at a point; NEVER: it was not
-    sent_ns: NDArray[np.int64]  # before its sender's call ...
-    handed_ns: NDArray[np.int64]  # ... and after it
-    received_ns: NDArray[np.int64]  # when its receiver's kernel had it; NEVER: it did not
+    block: NDArray[np.int64]  # that the first switch had to assign; NEVER: did not arrive there
+    pulse: NDArray[np.bool_]  # left the first switch as a pulse
+    time_ns: dict[Point, NDArray[np.int64]]  # at each point; NEVER: did not pass it
+    sent_ns: NDArray[np.int64]  # start of the send call
+    handed_ns: NDArray[np.int64]  # end of the send call
+    received_ns: NDArray[np.int64]  # by the receiver's kernel; NEVER: lost
 
     def passed(self, point: Point) -> NDArray[np.bool_]:
-        """Which packets were at a point."""
+        """Return which packets passed a point."""
         return self.time_ns[point] != NEVER
 
     def packets(self, point: Point, blocks: range) -> NDArray[np.int64]:
-        """How many packets of each block were at a point."""
+        """Return how many packets of each block passed a point."""
         return self._count(self.passed(point), blocks)
 
     def lost(self, first: Point, second: Point, blocks: range) -> NDArray[np.int64]:
-        """How many packets of each block were at the first point, and not at the second."""
+        """Return how many packets of each block passed the first point, but not the second."""
         return self._count(self.passed(first) & ~self.passed(second), blocks)
 
     def delays_ns(self, first: Point, second: Point, block: int) -> NDArray[np.int64]:
-        """What each packet of a block that was at both points took between them."""
+        """Return the delays of a block's packets between two points that they passed."""
         both = self.passed(first) & self.passed(second) & (self.block == block)
         return (self.time_ns[second] - self.time_ns[first])[both]
 
@@ -63,12 +63,12 @@ def read_truths(
     net: Network, paths: Mapping[Flow, Sequence[str]], schedule: Schedule,
     methods: Method | Mapping[Flow, Method], records: Mapping[int, FlowRecord],
 ) -> dict[int, Truth]:  # fmt: skip
-    """The truth about each flow, by its id, along its path (its switches, the first one first).
+    """Return the ground truth of each flow, by flow id, after the network has ended.
 
-    When the network has ended. `methods`: of all flows, or of each. `records`: of their hosts, by
-    the flows' ids. Raises TestbedError when it cannot be told of which block a packet is.
+    `paths`: switches in order. `methods`: one for all flows, or one per flow. `records`: of hosts,
+    by flow id. Raises TestbedError if the block of a packet is ambiguous.
     """
-    wanted: dict[Path, list[Flow]] = {}  # so that each capture is read once
+    wanted: dict[Path, list[Flow]] = {}  # to read each capture once
     for flow, path in paths.items():
         for file in _captures(net, flow, path).values():
             wanted.setdefault(file, []).append(flow)
@@ -78,7 +78,7 @@ def read_truths(
         frames = {point: found[file][flow.id] for point, file in _captures(net, flow, path).items()}
         times = {p: _by_sequence(flow, seen, seen.time_ns) for p, seen in frames.items()}
         marked = frames[Point(path[0], "departures")]
-        if net.has_panels:  # behind which queues are: what they drop has its mark already
+        if net.has_panels:  # queues are behind panels: packets dropped there are already marked
             _, after = [*path, flow.destination][:2]
             marked = pcap.read_flow(net.capture(path[0], after, "in", inner=True), flow)
         dscp = _by_sequence(flow, marked, marked.dscp)
@@ -102,7 +102,7 @@ def read_truths(
 
 
 def _captures(net: Network, flow: Flow, path: Sequence[str]) -> dict[Point, Path]:
-    """The capture of each point: what comes in arrives, what goes out, before the link, departs."""
+    """Return the capture of each point: arrivals "in", departures "out" (before the link)."""
     nodes = [flow.source, *path, flow.destination]
     files = {}
     for before, switch in pairwise(nodes[:-1]):
@@ -115,7 +115,7 @@ def _captures(net: Network, flow: Flow, path: Sequence[str]) -> dict[Point, Path
 def _by_sequence(
     flow: Flow, frames: FlowFrames | NDArray[np.void], values: NDArray[np.integer]
 ) -> NDArray[np.int64]:
-    """A value for each sequence number; NEVER where there is no frame."""
+    """Return a value for each sequence number; NEVER if there is no frame."""
     found = np.full(flow.count, NEVER, np.int64)
     found[frames.sequence if isinstance(frames, FlowFrames) else frames["sequence"]] = values
     return found
@@ -127,8 +127,11 @@ Interval = tuple[NDArray[np.int64], NDArray[np.int64]]
 def stamped_between(
     net: Network, first: str, sender: Interval, departed_ns: NDArray[np.int64]
 ) -> Interval:
-    """Between which times of the common clock the first switch took a packet's stamp: while it was
-    sent. One whose clock is not the common one takes it later, before the packet leaves."""
+    """Return the bounds, in the common clock, of the first switch's timestamps.
+
+    It timestamps a packet during the send call. A switch with its own clock does so later, before
+    the packet leaves.
+    """
     before_ns, after_ns = sender
     error_ns = round(1000 * net.switch(first).clock_error_us)
     if error_ns:
@@ -140,10 +143,10 @@ def _blocks(
     stamped: Interval, captured_ns: NDArray[np.int64], colour: NDArray[np.int64] | None,
     is_known: NDArray[np.bool_], block_us: int,
 ) -> NDArray[np.int64]:  # fmt: skip
-    """The first switch's block of each packet: that in which it was stamped.
+    """Return the block in which the first switch timestamped each packet.
 
-    Where a block begins while a packet is stamped, its colour decides between the two; of one that
-    has none (pulse marking alone, or it never left) the capture does.
+    If a block begins within the bounds of the timestamp, the packet's colour decides; for a packet
+    without one (pulse marking alone, or dropped), the time of the capture decides.
     """
     earliest, latest = (time_ns // (1000 * block_us) for time_ns in stamped)
     block = np.clip(captured_ns // (1000 * block_us), earliest, latest)

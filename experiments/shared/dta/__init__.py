@@ -1,1 +1,1 @@
-"""What DTA experiments share: a translator between a host that reports and a collector."""
+"""Code shared by DTA experiments."""

@@ -1,8 +1,8 @@
-"""The same reports for a collector of DTA and for CPU collectors, and what one costs each.
+"""Candidates for the CPU time per report: a DTA collector, and CPU collectors.
 
-A report has a key of 128 bits and 32 bits of data. CPU collectors get the Key-Write reports
-themselves. The collector of DTA gets what a translator makes of them, by each primitive, and has
-the RoCE responder in the place of its network card: so its cost is what a card takes off the CPU.
+A report has a key of 128 bits and 32 bits of data. CPU collectors receive the Key-Write reports
+directly. The DTA collector receives the translator's RDMA writes, for each primitive, and uses the
+RoCE responder instead of a NIC: its cost is the work that a NIC would take off the CPU.
 """
 
 from collections.abc import Sequence
@@ -17,16 +17,16 @@ from collectors.dta.packets import PORT, KeyWrite
 from collectors.dta.postcarding import CHUNK
 from experiments.shared.dta.reports import filled
 from experiments.shared.roce.interleaved_rounds import NAP_US, Kind
-from experiments.shared.roce.offered import NOBODYS_MAC, Datagrams, Writes
+from experiments.shared.roce.offered import UNUSED_MAC, Datagrams, Writes
 
 SLOTS, BATCH = 1 << 16, 16
-COUNT = 1 << 14  # reports, the same ones again and again; 16 and 5 of them are one write
+COUNT = 1 << 14  # reports, sent repeatedly; 16 or 5 of them are one write
 SEED = 20_241_123
 PAYLOAD_AT = 42  # behind Ethernet, IPv4 and UDP
 
 
 def keys_and_data(count: int) -> tuple[Words, NDArray[np.uint32]]:
-    """Random keys (n, 4), each in a slot of its own, and data (n,)."""
+    """Return random keys (n, 4), each with its own slot, and data (n,)."""
     rng = np.random.default_rng(SEED)
     keys = rng.integers(1 << 32, size=(2 * count, 4), dtype=np.uint32)
     _, first = np.unique(slots(keys, 1, SLOTS)[0], return_index=True)
@@ -35,14 +35,14 @@ def keys_and_data(count: int) -> tuple[Words, NDArray[np.uint32]]:
 
 
 def key_writes(keys: Words, data: NDArray[np.uint32]) -> Writes:
-    """What Key-Write of one copy makes of reports."""
+    """Return the writes of Key-Write with one copy."""
     records = np.zeros(SLOTS, slot(1))
     Store(records).write(keys, data[:, np.newaxis], 1)
     return Writes("key_write", records, slots(keys, 1, SLOTS)[0])
 
 
 def batches(data: NDArray[np.uint32]) -> Writes:
-    """What Append makes of reports' data: batches of one list."""
+    """Return the writes of Append: batches of one list."""
     records = np.zeros(len(data) // BATCH, batch(BATCH))
     records["entries"] = data.reshape(-1, BATCH)
     records["tail"] = [tail(BATCH, 1 + number) for number in range(len(records))]
@@ -50,7 +50,7 @@ def batches(data: NDArray[np.uint32]) -> Writes:
 
 
 def paths(keys: Words, data: NDArray[np.uint32]) -> Writes:
-    """What Postcarding makes of them: five reports are one path, of the first one's key."""
+    """Return the writes of Postcarding: five reports are one path, with the first one's key."""
     count = len(data) // HOPS
     own = keys[:count]
     codes = value_codes(data[: count * HOPS]).reshape(count, HOPS)
@@ -60,13 +60,13 @@ def paths(keys: Words, data: NDArray[np.uint32]) -> Writes:
 
 
 def datagrams(keys: Words, data: NDArray[np.uint32]) -> Datagrams:
-    """The Key-Write reports."""
+    """Return the Key-Write reports."""
     frames = filled(KeyWrite(data=[0]), [*keys.T, data])
     return Datagrams("reports", [each[PAYLOAD_AT:] for each in frames], PORT)
 
 
 def kinds() -> tuple[Kind, Sequence[Kind], Sequence[Kind]]:
-    """The one that takes nothing, the collectors of DTA, and those of the CPU."""
+    """Return the baseline that receives nothing, the DTA collectors, and the CPU collectors."""
     keys, data = keys_and_data(COUNT)
     own = key_writes(keys, data)
     by_dta = [
@@ -76,8 +76,8 @@ def kinds() -> tuple[Kind, Sequence[Kind], Sequence[Kind]]:
     ]
     sent = datagrams(keys, data)
     by_cpu = [
-        Kind(f"{what}, {where}", sent, way, keeps, NAP_US)
-        for way, where in (("udp", "UDP"), ("packet", "packet socket"))
+        Kind(f"{what}, {where}", sent, mode, keeps, NAP_US)
+        for mode, where in (("udp", "UDP"), ("packet", "packet socket"))
         for keeps, what in (("values", "hash insert"), ("log", "log and index"))
     ]
-    return Kind("nobody", own, mac=NOBODYS_MAC), by_dta, by_cpu
+    return Kind("baseline", own, mac=UNUSED_MAC), by_dta, by_cpu

@@ -1,7 +1,7 @@
-"""Paths over a fat tree into memory: INT by all switches, taken off and told by DTA at the edge.
+"""Reports of paths over a fat tree into memory: INT in all switches, DTA reports at the edge.
 
-Behind the first core switch are a translator, s21, and the collector. Truth are captures of what
-came to each switch: by how often a packet was routed, in which order.
+A translator, s21, and the collector are behind the first core switch. Ground truth are captures of
+arrivals at each switch, ordered by TTL.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -52,9 +52,9 @@ EXPECTED = ("ingress", "miss", "egress")  # reports and answers end in the trans
 PEERS = [Peer("10.255.9.1", qpn=0x11 + number, psn=0xFFFF00) for number in range(2)]
 PSNS = 1 << 24
 LEAD_NS, SETTLE_NS, GAP_NS = 200_000_000, 300_000_000, 20_000
-TTL, SRC_PORT, DST_PORT, OPCODE, HOP, KEY = 22, 34, 36, 43, 51, 54  # where they begin in a frame
+TTL, SRC_PORT, DST_PORT, OPCODE, HOP, KEY = 22, 34, 36, 43, 51, 54  # offsets in a frame
 FIRST_PORT = 1024  # of users
-MOST_FLOWS = (1 << 16) - FIRST_PORT
+MAX_FLOWS = (1 << 16) - FIRST_PORT
 
 
 class Traced(LeafSpine):
@@ -71,17 +71,17 @@ class Traced(LeafSpine):
 
     @property
     def edges(self) -> list[str]:
-        """The switches that have hosts."""
+        """Return the switches that have hosts."""
         return [name for name in self.routers if self.places[name].tier == "leaf"]
 
     @property
     def users(self) -> list[str]:
-        """The hosts, but the collector."""
+        """Return the hosts except the collector."""
         return [name for name in self.hosts() if name != COLLECTOR]
 
 
 class Receiver(Application):
-    """Takes what flows bring."""
+    """Sink for packets of flows."""
 
     def start(self, host: Host) -> None:
         """Listen."""
@@ -90,7 +90,7 @@ class Receiver(Application):
 
 @dataclass(frozen=True)
 class Tracing:
-    """A network that tells paths."""
+    """A running network that reports paths."""
 
     net: Network
     topo: Traced
@@ -99,10 +99,10 @@ class Tracing:
     _run: Run
 
     async def send(self, keys: Words, rate_pps: float, packets: int) -> None:
-        """Have flows (n, 4) begin one after the other, and wait until they are in memory."""
+        """Start flows (n, 4) one after another, and wait until their paths are in memory."""
         start_ns = self._run.clock.now_ns() + LEAD_NS
         begin_ns = (start_ns + np.arange(len(keys)) * (1e9 / rate_pps)).astype(np.int64)
-        by_address = {int_of(self.net.host(name).IP()): name for name in self.topo.users}
+        by_address = {address_to_int(self.net.host(name).IP()): name for name in self.topo.users}
         for address, name in by_address.items():
             own = np.flatnonzero(keys[:, 0] == address)
             frames = [self._frame(keys[flow], by_address) for flow in own]
@@ -119,7 +119,7 @@ class Tracing:
         return bytes(packet / UDP(sport=int(key[2]) >> 16, dport=USER_PORT) / Raw(bytes(18)))
 
     async def writes(self) -> list[int]:
-        """How many requests each session has sent so far."""
+        """Return how many requests each session has sent so far."""
         sent = [await state(self.switches[TRANSLATOR], session) for session in self.sessions]
         return [
             (each.psn - session.peer.psn) % PSNS
@@ -131,9 +131,9 @@ class Tracing:
 async def tracing(
     run: Run, name: str, *, pods: int, copies: int, slots: int, program: str = SINK_PROGRAM
 ) -> AsyncIterator[Tracing]:
-    """A network whose application is the responder; `slots` of each of the two stores.
+    """Start a network with the responder as application; each of the two stores has `slots` slots.
 
-    Paths are told by Key-Write and by postcards, into the files PATHS and CARDS of the run's
+    Paths are reported by Key-Write and by postcards, into the files PATHS and CARDS of the run's
     folder. `program`: of the switches at the edge.
     """
     topo = Traced(pods)
@@ -175,29 +175,30 @@ async def tracing(
 
 
 def users(pods: int) -> list[str]:
-    """The addresses of the hosts of so many pods."""
+    """Return the addresses of the hosts of `pods` pods."""
     topo = Traced(pods)
     return [str(topo.nodeInfo(name)["ip"]).partition("/")[0] for name in topo.users]
 
 
 def flows(addresses: Sequence[str], count: int, rng: np.random.Generator) -> Words:
-    """Keys of so many flows between two of these addresses, all different: (count, 4).
+    """Return keys of different flows between random pairs of addresses: (count, 4).
 
-    Up to MOST_FLOWS their source ports differ, too.
+    Up to MAX_FLOWS, their source ports differ, too.
     """
-    numbers = np.array([int_of(address) for address in addresses], np.uint32)
+    numbers = np.array([address_to_int(address) for address in addresses], np.uint32)
     keys = np.zeros((count, 4), np.uint32)
     keys[:, :2] = numbers[np.argsort(rng.random((count, len(numbers))), axis=1)[:, :2]]
-    rounds, ports = np.divmod(rng.permutation(count), MOST_FLOWS)
+    rounds, ports = np.divmod(rng.permutation(count), MAX_FLOWS)
     keys[:, 2] = (FIRST_PORT + ports) << 16 | (USER_PORT + rounds)
     keys[:, 3] = UDP_PROTOCOL << 24
     return keys
 
 
 def true_paths(tracing: Tracing, keys: Words) -> NDArray[np.int64]:
-    """Of each flow the switches that its packets came to, in order, by captures: (n, 5).
+    """Return the switches of each flow's path, in order, from captures: (n, 5).
 
-    They are numbered as in INT, -1 behind the end. Raises TestbedError where a flow took two paths.
+    Switches have their INT node ids, -1 behind the end. Raises TestbedError if a flow took two
+    paths.
     """
     net, flow_of = tracing.net, _by_port(keys)
     found = np.full((len(keys), HOPS), -1)
@@ -209,50 +210,52 @@ def true_paths(tracing: Tracing, keys: Words) -> NDArray[np.int64]:
             flow = flow_of[numbers_in(frames, SRC_PORT, 2)]
             hop = FIRST_TTL - frames[:, TTL].astype(np.int64)
             if not np.isin(found[flow, hop], (-1, node)).all():
-                raise TestbedError(f"{router}: flows came there at a hop where they were elsewhere")
+                raise TestbedError(f"{router}: a flow took two paths")
             found[flow, hop] = node
     return found
 
 
 @dataclass(frozen=True)
-class Told:
-    """Reports that came to the translator, by a capture: which flows, in the order of arrival."""
+class ArrivedReports:
+    """Flows of the reports that arrived at the translator, from a capture, in order of arrival."""
 
     by_key_write: NDArray[np.int64]
-    by_postcards: NDArray[np.int64]  # when the last one came, that of hop 0
+    by_postcards: NDArray[np.int64]  # in order of the last postcard, that of hop 0
     postcards: int
 
 
-def told(tracing: Tracing, keys: Words) -> Told:
-    """What the sinks have told of flows (n, 4)."""
+def arrived_reports(tracing: Tracing, keys: Words) -> ArrivedReports:
+    """Return the sinks' reports of flows (n, 4)."""
     core = tracing.topo.switch("core", 0, 0)
     frames = pcap.read(tracing.net.capture(core, TRANSLATOR, "out")).bytes
     frames = frames[numbers_in(frames, DST_PORT, 2) == DTA_PORT]
     flow = _by_port(keys)[numbers_in(frames, KEY + 8, 2)]
     is_card = frames[:, OPCODE] == Op.POSTCARDING
     is_last = is_card & (frames[:, HOP] == 0)
-    return Told(flow[frames[:, OPCODE] == Op.KEY_WRITE], flow[is_last], int(is_card.sum()))
+    return ArrivedReports(
+        flow[frames[:, OPCODE] == Op.KEY_WRITE], flow[is_last], int(is_card.sum())
+    )
 
 
 def checks(tracing: Tracing, writes: int) -> list[Check]:
-    """That the collector carried out so many requests and refused none, and the network's books."""
+    """Check executed and rejected requests of the collector, and the packet accounting."""
     net, name = tracing.net, tracing.net.name
     counts = net.applications[0].result.counts
     refused = counts.refused.total() - counts.refused["DUPLICATE"]
     return [
-        Check(f"{name}: requests carried out", counts.accepted.total(), writes),
-        Check(f"{name}: requests refused", refused, 0),
-        *PacketAccounting.from_network(net, {}).checks(f"{name}: accounting"),
+        Check(f"{name}: executed requests", counts.accepted.total(), writes),
+        Check(f"{name}: rejected requests", refused, 0),
+        *PacketAccounting.from_network(net, {}).checks(name),
     ]
 
 
-def int_of(address: str) -> int:
-    """An IPv4 address as a number."""
+def address_to_int(address: str) -> int:
+    """Return an IPv4 address as a number."""
     return int(IPv4Address(address))
 
 
 def _by_port(keys: Words) -> NDArray[np.int64]:
-    """Which flow has a source port."""
+    """Return the flow of each source port."""
     found = np.full(1 << 16, -1)
     found[keys[:, 2] >> 16] = np.arange(len(keys))
     return found

@@ -1,4 +1,4 @@
-"""Reports on their way to memory, over two links that lose: what became of each, by two accounts.
+"""Fate of reports on the path to memory over two lossy links, from captures and from memory.
 
 h1, h3 - s1 - s2 - h2: s1 reports each packet from h1 to h3, and s2 writes that into h2's memory
 """
@@ -23,7 +23,7 @@ from controllers.dta.stores import KeyWriteStore
 from controllers.dta.translator import Service, TrackedReporter, Translator, WriteSession
 from controllers.dta.watch import Data, WatchedFlow, Word
 from controllers.roce.running import state
-from experiments.shared.dta.reports import numbers_in, octets_of
+from experiments.shared.dta.reports import numbers_in, to_octets
 from telemark.accounting import pcap
 from telemark.accounting.packet_accounting import PacketAccounting
 from telemark.apps.application import Application, Host
@@ -37,11 +37,11 @@ REPORTER_ADDR, PEER = "10.255.0.1", Peer("10.255.1.2", qpn=0x11, psn=0xFFFF00)
 COLLECTOR, COLLECTOR_ADDR, RECEIVER = "h2", "10.0.0.2", "h3"
 SLOT = np.dtype([("checksum", ">u4"), ("data", ">u4")])
 SLOTS = 1 << 18
-EXPECTED = ("ingress", "miss", "egress")  # reports, NACKs and answers end in a switch, heard or not
+EXPECTED = ("ingress", "miss", "egress")  # reports, NACKs and answers end in a switch
 DELAY_US = 500  # of each of the two links
 USER_PORT, UDP_PROTOCOL = 5000, 17
 PSNS, PATIENCE = 1 << 24, 64
-# Where they begin in a frame.
+# Offsets in a frame.
 UDP_PORT, SEQUENCE, BTH, PSN, ADDRESS, LENGTH = 36, 46, 42, 51, 54, 66
 ROCE_PORT, WRITES = 4791, (0x0A, 0x2A)
 IP_HEADER, SRC_ADDR, SRC_PORT = slice(14, 34), 26, 34
@@ -49,42 +49,42 @@ LEAD_NS, SETTLE_NS = 100_000_000, 200_000_000
 
 
 @dataclass(frozen=True)
-class Way:
-    """Which of the links lose, and what is done about it."""
+class RecoveryMode:
+    """Lossy links, and the recovery from losses."""
 
     loses_reports: bool = False
     loses_writes: bool = False
     retransmittable: bool = True
     transport: Transport = Transport.RC
-    listens: bool = True  # to the collector's answers
+    listens: bool = True  # whether the translator handles the collector's answers
 
 
 @dataclass(frozen=True)
 class Found:
-    """What became of reports. Arrays have one element each report."""
+    """Fate of reports. Arrays have one element per report."""
 
     probability: float
-    lossy: int  # so many of the reports were sent while links lost
-    transmissions: NDArray[np.int64]  # by the reporter: captures
-    came: NDArray[np.bool_]  # to the translator: captures, and what the link logged
-    accepted: NDArray[np.bool_]  # by the collector, as its rules are, of the requests that came
-    written: NDArray[np.bool_]  # memory
-    requests: int  # that the translator sent: captures
-    strange: int  # slots of memory with what nobody reported
-    reporter: dict[str, int]  # its own counters
-    left: int  # reports that had left its ring when they were asked for
-    missing: int  # reports, as the translator counts
-    unwritten: int  # requests, as the translator counts
+    lossy: int  # reports sent while links were lossy
+    transmissions: NDArray[np.int64]  # by the reporter, from captures
+    arrived: NDArray[np.bool_]  # at the translator, from captures and the link log
+    accepted: NDArray[np.bool_]  # by the collector, predicted by its rules from arrived requests
+    written: NDArray[np.bool_]  # in memory
+    requests: int  # sent by the translator, from captures
+    strange: int  # slots of memory with unreported data
+    reporter: dict[str, int]  # counters of the reporter
+    left: int  # requested reports that were no longer in the ring
+    missing: int  # reports, counted by the translator
+    unwritten: int  # lost requests, counted by the translator
     accounting: PacketAccounting
 
     @property
     def lost(self) -> int:
-        """Reports that are not in memory, of those that were sent while links lost."""
+        """Reports sent while links were lossy that are not in memory."""
         return int(np.count_nonzero(~self.written[: self.lossy]))
 
 
 class Receiver(Application):
-    """Takes what users send."""
+    """Sink for user packets."""
 
     def start(self, host: Host) -> None:
         """Listen."""
@@ -92,14 +92,11 @@ class Receiver(Application):
 
 
 def flows(count: int, seed: int) -> Words:
-    """Keys of so many flows to h3, no two of which share a slot: (count, 4).
-
-    Raises TestbedError.
-    """
+    """Return keys of flows to h3 with different slots: (count, 4). Raises TestbedError."""
     rng = np.random.default_rng(seed)
     if count > SLOTS // 4:
         raise TestbedError(
-            f"{count} reports: expected {SLOTS // 4} at most, since each needs a slot of its own"
+            f"{count} reports: expected at most {SLOTS // 4}, because each needs its own slot"
         )
     keys = np.zeros((2 * count, 4), np.uint32)
     keys[:, 0] = 0x0A800000 + rng.permutation(1 << 23)[: 2 * count]  # 10.128.0.0/9
@@ -110,25 +107,25 @@ def flows(count: int, seed: int) -> Words:
     return keys[np.sort(first)[:count]]
 
 
-def frames_of(keys: Words) -> list[bytes]:
-    """A packet of each flow, from h1."""
+def make_frames(keys: Words) -> list[bytes]:
+    """Return a packet of each flow, from h1."""
     ends = Ether(src="00:00:00:00:00:01", dst="00:00:00:00:00:03") / IP(dst="10.0.0.3")
     one = bytes(ends / UDP(dport=USER_PORT, chksum=0) / Raw(bytes(18)))
     octets = np.tile(np.frombuffer(one, np.uint8), (len(keys), 1))
-    octets[:, SRC_ADDR : SRC_ADDR + 4] = octets_of(keys[:, 0].astype(">u4"))
-    octets[:, SRC_PORT : SRC_PORT + 2] = octets_of((keys[:, 2] >> 16).astype(">u2"))
+    octets[:, SRC_ADDR : SRC_ADDR + 4] = to_octets(keys[:, 0].astype(">u4"))
+    octets[:, SRC_PORT : SRC_PORT + 2] = to_octets((keys[:, 2] >> 16).astype(">u2"))
     octets[:, 24:26] = 0
     header = np.ascontiguousarray(octets[:, IP_HEADER]).view(">u2").astype(np.uint32).sum(axis=1)
     header = (header & 0xFFFF) + (header >> 16)
     header = (header & 0xFFFF) + (header >> 16)
-    octets[:, 24:26] = octets_of((~header & 0xFFFF).astype(">u2"))
+    octets[:, 24:26] = to_octets((~header & 0xFFFF).astype(">u2"))
     return [row.tobytes() for row in octets]
 
 
 async def measure(
     run: Run,
     name: str,
-    way: Way,
+    mode: RecoveryMode,
     *,
     probability: float,
     lossy: int,
@@ -136,14 +133,14 @@ async def measure(
     rate_pps: float,
     program: str = REPORTER_PROGRAM,
 ) -> Found:
-    """Report a packet of each flow, while links lose that many of the first `lossy`."""
-    responder = Responder(COLLECTOR_ADDR, [Writer(PEER, SLOT, SLOTS, None, way.transport)])
+    """Report a packet of each flow; links are lossy for the first `lossy` reports."""
+    responder = Responder(COLLECTOR_ADDR, [Writer(PEER, SLOT, SLOTS, None, mode.transport)])
     session = WriteSession(
         1, COLLECTOR, PEER, responder.targets[0], ack_every=16, patience=PATIENCE
     )
     place = Translator([session], [Service(COLLECTOR_ADDR, [KeyWriteStore(1, SLOTS)])],
                        [TrackedReporter(REPORTER_ADDR)])  # fmt: skip
-    data = Data(words=1, first=Word.PACKETS, redundancy=1, retransmittable=way.retransmittable)
+    data = Data(words=1, first=Word.PACKETS, redundancy=1, retransmittable=mode.retransmittable)
     sender = Reporter(REPORTER_ADDR, [COLLECTOR], [WatchedFlow("10.128.0.0/9", "10.0.0.3")],
                       data=data)  # fmt: skip
     topo = Dumbbell(2, delay_us=DELAY_US)
@@ -157,14 +154,14 @@ async def measure(
         async with connections(net) as switches:
             await reporter.configure(net, switches, {"s1": sender})
             await translator.configure(net, switches, {"s2": place})
-            if not way.listens:
+            if not mode.listens:
                 await switches["s2"].delete(session.entries(net.host(COLLECTOR).MAC())[-1:])
             start_ns = run.clock.now_ns() + LEAD_NS
             times = (start_ns + np.arange(len(keys)) * (1e9 / rate_pps)).astype(np.int64).tolist()
-            net.send_frames("h1", times, frames_of(keys))
-            _lose(net, way, probability)
+            net.send_frames("h1", times, make_frames(keys))
+            _lose(net, mode, probability)
             await run.clock.sleep_until(times[lossy] - round(0.5e9 / rate_pps))
-            _lose(net, way, 0.0)
+            _lose(net, mode, 0.0)
             await run.clock.sleep_until(times[-1] + SETTLE_NS)
             counts = await reporter.events(switches["s1"])
             left = (await reporter.state(switches["s1"])).left
@@ -172,30 +169,30 @@ async def measure(
             unwritten = (await state(switches["s2"], session)).lost
     outcome: Outcome = net.applications[0].result
     return Found(
-        probability, lossy, **_fates(net, way, keys, outcome), reporter=counts, left=left,
+        probability, lossy, **_fates(net, mode, keys, outcome), reporter=counts, left=left,
         missing=missing, unwritten=unwritten, accounting=PacketAccounting.from_network(net, {}),
     )  # fmt: skip
 
 
-def _fates(net: Network, way: Way, keys: Words, outcome: Outcome) -> dict[str, Any]:
-    """What became of each report, by captures and in memory: fields of Found."""
+def _fates(net: Network, mode: RecoveryMode, keys: Words, outcome: Outcome) -> dict[str, Any]:
+    """Return the fate of each report from captures and memory: fields of Found."""
     where = slots(keys, 1, SLOTS)[0]
     transmissions, lost = (_numbers(net, what, len(keys)) for what in ("out", "lost"))
-    requests, accepted = _accepted(net, way)
+    requests, accepted = _accepted(net, mode)
     memory = outcome.records[0]
     expected = np.zeros(SLOTS, SLOT)
     written = memory["checksum"][where] != 0
     expected["checksum"][where[written]] = checksums(keys, 31)[written]
     expected["data"][where[written]] = 1  # the flow's first packet
     return {
-        "transmissions": transmissions, "came": transmissions > lost,
+        "transmissions": transmissions, "arrived": transmissions > lost,
         "accepted": np.isin(where, accepted), "written": written, "requests": requests,
         "strange": int(np.count_nonzero(expected != memory)),
     }  # fmt: skip
 
 
-def _lose(net: Network, way: Way, probability: float) -> None:
-    links = [("s1", "s2", way.loses_reports), ("s2", COLLECTOR, way.loses_writes)]
+def _lose(net: Network, mode: RecoveryMode, probability: float) -> None:
+    links = [("s1", "s2", mode.loses_reports), ("s2", COLLECTOR, mode.loses_writes)]
     for switch, neighbour, loses in links:
         if loses:
             port = net.port(switch, neighbour)
@@ -203,17 +200,17 @@ def _lose(net: Network, way: Way, probability: float) -> None:
 
 
 def _numbers(net: Network, what: str, count: int) -> NDArray[np.int64]:
-    """How often the reporter's frames to the translator have each report's number."""
+    """Count transmissions of each report from the reporter to the translator."""
     frames = pcap.read(net.capture("s1", "s2", what)).bytes
     reports = frames[numbers_in(frames, UDP_PORT, 2) == PORT]
     return np.bincount(numbers_in(reports, SEQUENCE, 4), minlength=count)
 
 
-def _accepted(net: Network, way: Way) -> tuple[int, list[int]]:
-    """Requests of the translator, and the slots of those that a responder takes that came.
+def _accepted(net: Network, mode: RecoveryMode) -> tuple[int, list[int]]:
+    """Return the translator's requests, and the slots of requests that a responder accepts.
 
-    A reliable connection takes what has the PSN that it expects (InfiniBand Architecture
-    Specification, volume 1, 9.7.2), an unreliable one everything.
+    A reliable connection accepts the expected PSN only (InfiniBand Architecture Specification,
+    volume 1, 9.7.2), an unreliable one everything.
     """
     sent, lost = (_writes(net, what) for what in ("out", "lost"))
     gone = {*lost}
@@ -221,14 +218,14 @@ def _accepted(net: Network, way: Way) -> tuple[int, list[int]]:
     for psn, slot in sent:
         if (psn, slot) in gone:
             continue
-        if way.transport is Transport.UC or psn == expected:
+        if mode.transport is Transport.UC or psn == expected:
             taken.append(slot)
             expected = (psn + 1) % PSNS
     return len(sent), taken
 
 
 def _writes(net: Network, what: str) -> list[tuple[int, int]]:
-    """PSN and slot of each WRITE, but those of no bytes, which are probes."""
+    """Return PSN and slot of each WRITE, except empty ones, which are probes."""
     frames = pcap.read(net.capture("s2", COLLECTOR, what)).bytes
     is_write = (numbers_in(frames, UDP_PORT, 2) == ROCE_PORT) & np.isin(frames[:, BTH], WRITES)
     frames = frames[is_write & (numbers_in(frames, LENGTH, 4) != 0)]

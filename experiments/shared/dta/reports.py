@@ -1,4 +1,4 @@
-"""Frames of DTA reports, as many as an experiment needs, by numpy; and numbers in frames."""
+"""Frames of DTA reports, made in bulk with numpy, and numbers in frames."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,34 +12,35 @@ from scapy.packet import Packet
 from collectors.dta.packets import DTA
 from experiments.shared.dta.translator_setup import COLLECTOR_ADDR, REPORTER_ADDR
 
-REPORTER, SEQUENCE = 44, 46  # where these numbers begin in a frame
+REPORTER, SEQUENCE = 44, 46  # offsets in a frame
 
 
 def filled(
     report: Packet, words: Sequence[ArrayLike], sequence: ArrayLike = 0, reporter: ArrayLike = 0
 ) -> list[bytes]:
-    """Frames of `report` with other last words: `words` are columns of 32 bits, (n,) or one number.
+    """Return frames of `report` with different last words.
 
-    scapy makes one, numpy the rest. Sequence numbers need to differ only where they are tracked.
+    `words`: columns of 32 bits, (n,), or one number. scapy builds one frame, numpy the rest.
+    Sequence numbers need to differ only if they are tracked.
     """
     ether = Ether(src="00:00:00:00:00:01", dst="00:00:00:00:00:02")
     ip = IP(src=REPORTER_ADDR, dst=COLLECTOR_ADDR)
     one = bytes(ether / ip / UDP(sport=40041, chksum=0) / DTA() / report)
     ending = np.stack(np.broadcast_arrays(*words), axis=1).astype(">u4")
     octets = np.tile(np.frombuffer(one, np.uint8), (len(ending), 1))
-    octets[:, len(one) - 4 * ending.shape[1] :] = octets_of(ending)
-    octets[:, SEQUENCE : SEQUENCE + 4] = octets_of(_column(sequence, len(ending), ">u4"))
-    octets[:, REPORTER : REPORTER + 2] = octets_of(_column(reporter, len(ending), ">u2"))
+    octets[:, len(one) - 4 * ending.shape[1] :] = to_octets(ending)
+    octets[:, SEQUENCE : SEQUENCE + 4] = to_octets(_column(sequence, len(ending), ">u4"))
+    octets[:, REPORTER : REPORTER + 2] = to_octets(_column(reporter, len(ending), ">u2"))
     return [row.tobytes() for row in octets]
 
 
-def octets_of(values: NDArray[Any]) -> NDArray[np.uint8]:
-    """Their bytes as they lie in memory: (n, ...)."""
+def to_octets(values: NDArray[Any]) -> NDArray[np.uint8]:
+    """Return the bytes of values as in memory: (n, ...)."""
     return np.ascontiguousarray(values).view(np.uint8).reshape(len(values), -1)
 
 
 def numbers_in(frames: NDArray[np.uint8], at: int, size: int) -> NDArray[np.int64]:
-    """Of each frame the big-endian number there."""
+    """Return the big-endian number at an offset of each frame."""
     found = np.zeros(len(frames), np.int64)
     for byte in frames[:, at : at + size].T:
         found = found << 8 | byte

@@ -1,6 +1,6 @@
-"""A translator, a host that sends it reports, and the collector whose memory it writes to.
+"""Network of a reporting host, a translator, and a collector with memory.
 
-h1 - s1 - h2: what h1 reports to h2, s1 writes into the memory of h2
+h1 - s1 - h2: s1 writes reports from h1 to h2 into the memory of h2
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -25,13 +25,13 @@ PROGRAM = "p4src/dta/translator.p4"
 SWITCH, REPORTER, COLLECTOR = "s1", "h1", "h2"
 REPORTER_ADDR, COLLECTOR_ADDR = "10.0.0.1", "10.0.0.2"
 EXPECTED = ("ingress", "miss", "egress")  # reports and answers end in the switch
-LEAD_NS, SETTLE_NS = 100_000_000, 300_000_000  # before reports, and until the last one is done
+LEAD_NS, SETTLE_NS = 100_000_000, 300_000_000  # before the first report, and after the last one
 PSNS = 1 << 24
 
 
 @dataclass(frozen=True)
 class Running:
-    """A network in which reports are translated."""
+    """A running network with a translator."""
 
     net: Network
     switch: fy.Switch
@@ -39,7 +39,7 @@ class Running:
     _run: Run
 
     async def send(self, frames: Sequence[bytes], rate_pps: float) -> None:
-        """Have h1 send frames, evenly, and wait until what they ask for is done."""
+        """Send frames from h1 at a constant rate, and wait until they are processed."""
         start_ns = self._run.clock.now_ns() + LEAD_NS
         times = (start_ns + np.arange(len(frames)) * (1e9 / rate_pps)).astype(np.int64).tolist()
         self.net.send_frames(REPORTER, times, frames)
@@ -47,11 +47,11 @@ class Running:
         await self.settle()
 
     async def settle(self) -> None:
-        """Wait until all that is on its way has arrived."""
+        """Wait until all packets in flight have arrived."""
         await self._run.clock.sleep_until(self._run.clock.now_ns() + SETTLE_NS)
 
     async def requests(self) -> int:
-        """How many the switch has sent so far, in all sessions."""
+        """Return the requests that the switch has sent so far, in all sessions."""
         sent = [await state(self.switch, session) for session in self.sessions]
         return sum(
             (each.psn - session.peer.psn) % PSNS
@@ -63,9 +63,9 @@ class Running:
 async def translating(
     run: Run, name: str, areas: Sequence[Area], program: str = PROGRAM, reporters: int = 0
 ) -> AsyncIterator[Running]:
-    """A network whose application is the responder: its records are those of the areas.
+    """Start a network with the responder as application; its records are those of the areas.
 
-    `reporters`: so many, from number 0 on, are tracked at h1.
+    `reporters`: number of tracked reporters at h1, numbered from 0.
     """
     there = collector(COLLECTOR, COLLECTOR_ADDR, areas, run.folder)
     tracked = [TrackedReporter(REPORTER_ADDR, number) for number in range(reporters)]
@@ -82,14 +82,15 @@ async def translating(
 
 
 def checks(name: str, net: Network, requests: int) -> list[Check]:
-    """That the collector carried out so many requests and refused none, and the network's books.
+    """Check executed and rejected requests of the collector, and the packet accounting.
 
-    A switch whose ACK is late, as on a busy machine, asks by a probe, which counts as a duplicate.
+    If an ACK is late, as on a loaded machine, the switch sends a probe, which counts as a
+    duplicate.
     """
     counts = net.applications[0].result.counts
     refused = counts.refused.total() - counts.refused["DUPLICATE"]
     return [
-        Check(f"{name}: requests carried out", counts.accepted.total(), requests),
-        Check(f"{name}: requests refused", refused, 0),
-        *PacketAccounting.from_network(net, {}).checks(f"{name}: accounting"),
+        Check(f"{name}: executed requests", counts.accepted.total(), requests),
+        Check(f"{name}: rejected requests", refused, 0),
+        *PacketAccounting.from_network(net, {}).checks(name),
     ]

@@ -1,1 +1,1 @@
-"""What INT experiments share."""
+"""Code shared by INT experiments."""

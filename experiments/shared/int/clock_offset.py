@@ -1,4 +1,4 @@
-"""Clocks that are apart, as the links tell that packets crossed both ways: a network of its own."""
+"""Two-way clock offset estimation between switches, from INT timestamps, in its own network."""
 
 import argparse
 from dataclasses import dataclass
@@ -19,15 +19,15 @@ from telemark.traffic.flows import Flow, Traffic
 from topologies.basic import ParkingLot
 
 AHEAD_US = {"s1": 0, "s2": 3000, "s3": -40_000, "s4": 12, "s5": 700_000}
-"""What the controller has switches add to the common clock: what is to be found out."""
+"""Offset of each switch's clock, set by the controller: the value to estimate."""
 
 RATE_PPS, COUNT, BYTES = 200, 40, 200
-RESOLUTION_NS = 1000  # of each stamp
+RESOLUTION_NS = 1000  # of each timestamp
 
 
 @dataclass(frozen=True)
 class Crossed:
-    """Two neighbours: how far their clocks are apart as was found, and as it is, to `known_ns`."""
+    """Estimated and true clock offset of two neighbours; the true one is known to `known_ns`."""
 
     found: ClockOffset
     true_ns: int
@@ -35,13 +35,13 @@ class Crossed:
 
     @property
     def is_right(self) -> bool:
-        """Whether it is as wrong as the method says, at most."""
+        """Whether the error is within the bound of the method."""
         allowed_ns = self.found.error_ns + self.known_ns + RESOLUTION_NS
         return abs(self.found.ahead_ns - self.true_ns) <= allowed_ns
 
 
 async def measure_crossed(options: argparse.Namespace, run: Run, **link: float) -> list[Crossed]:
-    """Send a flow there and one back, both watched, through switches whose clocks are apart."""
+    """Send watched flows in both directions through switches with different clocks."""
     topo = ParkingLot(len(AHEAD_US), **link)
     flows = [Flow(number, *ends, RATE_PPS, COUNT, BYTES)
              for number, ends in enumerate((("h1", "h2"), ("h2", "h1")), start=1)]  # fmt: skip
@@ -68,20 +68,22 @@ async def measure_crossed(options: argparse.Namespace, run: Run, **link: float) 
     ]  # fmt: skip
 
 
-def checks_of_clocks(crossed: list[Crossed]) -> list[Check]:
-    """All neighbours' are found, as well as the method promises."""
+def check_clocks(crossed: list[Crossed]) -> list[Check]:
+    """Check that all offsets are estimated within the error bound of the method."""
     return [
-        Check("neighbours whose clocks were compared", len(crossed), len(AHEAD_US) - 1),
-        Check("those apart by what cannot be", sum(not each.is_right for each in crossed), 0),
+        Check("clock offsets estimated (pairs of neighbours)", len(crossed), len(AHEAD_US) - 1),
+        Check(
+            "clock offsets out of their error bounds", sum(not each.is_right for each in crossed), 0
+        ),
     ]
 
 
-def table_of_clocks(crossed: list[Crossed]) -> Table:
-    """A row for each two neighbours."""
+def make_clocks_table(crossed: list[Crossed]) -> Table:
+    """Return a table with a row per pair of neighbours."""
     rows = [
         (f"s{each.found.before}, s{each.found.after}", each.true_ns / 1000,
          (each.found.ahead_ns - each.true_ns) / 1000, each.found.error_ns / 1000)
         for each in crossed
     ]  # fmt: skip
-    columns = ("switches", "clocks apart, us", "found wrong by, us", "at most")
-    return table("Clocks, by links that packets crossed both ways", columns, rows)
+    columns = ("switches", "true offset (us)", "error (us)", "error bound (us)")
+    return table("Clock offsets, from traffic in both directions", columns, rows)

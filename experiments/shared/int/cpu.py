@@ -1,4 +1,4 @@
-"""What INT costs switches: CPU time of a packet, beside the same program without it."""
+"""CPU time per packet of INT at switches, compared with the same program without INT."""
 
 import argparse
 import time
@@ -18,33 +18,36 @@ from telemark.traffic.flows import Flow, Traffic
 from topologies.basic import ParkingLot
 
 SIZE, RATE_PPS, COUNT, ROUNDS = min(SIZES), 100_000, 20_000, 7
-AHEAD_NS, BEHIND_NS = 10_000_000, 10_000_000  # of a flow's first packet, and its last
+AHEAD_NS, BEHIND_NS = (
+    10_000_000,
+    10_000_000,
+)  # before the first packet of a flow, and after the last
 
 
 @dataclass(frozen=True)
 class Costs:
-    """CPU time for a packet at a switch, ns: a row for each round, a column for each case."""
+    """CPU time per packet and switch, in ns: a row per round, a column per case."""
 
     hops: int
-    metadata: list[int]  # bytes a switch; the first: no INT
+    metadata: list[int]  # bytes per switch; the first: no INT
     ns: NDArray[np.float64]
 
     @property
     def min_ns(self) -> NDArray[np.float64]:
-        """Of all rounds: what else the machine does only adds to it."""
+        """Min over rounds: other load of the machine only increases CPU time."""
         return self.ns.min(axis=0)
 
     @property
     def ratios(self) -> NDArray[np.float64]:
-        """To the same program without INT."""
+        """Ratio to the same program without INT."""
         return self.min_ns / self.min_ns[0]
 
 
 async def measure_cpu(options: argparse.Namespace, run: Run) -> Costs:
-    """Send the same packets again and again, with one metadata after the other, without captures.
+    """Send the same packets repeatedly, with each metadata in turn, without captures.
 
-    In virtual time alone: it is the CPU time of the process, which has nothing to do but events. In
-    real time what a switch's thread takes for INT goes down in what its kernel takes for a packet.
+    Only in virtual time, where the process only handles events. In real time, the kernel's CPU time
+    per packet would hide that of INT.
     """
     hops = max(options.hops)
     cases = [
@@ -66,7 +69,7 @@ async def measure_cpu(options: argparse.Namespace, run: Run) -> Costs:
 
 
 async def _cost_ns(net: Network, case: Case, run: Run) -> float:
-    """Of a packet at a switch, mean of all of the path."""
+    """Measure the CPU time per packet and switch, mean of the path."""
     start_ns = run.clock.now_ns() + 2 * AHEAD_NS
     async with Traffic(net, [case.flow], start_ns) as traffic:
         await run.clock.sleep_until(start_ns - AHEAD_NS)

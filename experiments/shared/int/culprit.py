@@ -1,4 +1,4 @@
-"""Which queue was the longest, and who filled it: by reports of INT alone."""
+"""The longest queue and the flow that filled it, from INT reports alone."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,9 +15,9 @@ SIGHTING = np.dtype([
 
 
 def sightings(kept: Kept) -> NDArray[np.void]:
-    """SIGHTING: a row each time that a packet came to a queue, as switches told; by time.
+    """Return a SIGHTING for each reported arrival of a packet at a queue, ordered by time.
 
-    `flow` is its destination port, `bits` those of the IP packet that was reported.
+    `flow` is the destination port, `bits` the size of the reported IP packet.
     """
     count = kept.reports["hops"].astype(np.int64)
     of = kept.reports[np.repeat(np.arange(len(count)), count)]
@@ -34,17 +34,19 @@ def sightings(kept: Kept) -> NDArray[np.void]:
 
 @dataclass(frozen=True)
 class Culprit:
-    """The queue that was the longest of all, and what came to it, from when it was last empty until
-    it was so long: `came`, SIGHTING; before that `usual` came."""
+    """The longest queue, and its arrivals.
+
+    `arrived` (SIGHTING): from when the queue was last empty until its max; `usual`: before that.
+    """
 
     node: int
     egress: int
     usual: NDArray[np.void]
-    came: NDArray[np.void]
+    arrived: NDArray[np.void]
 
     @classmethod
     def of(cls, seen: NDArray[np.void]) -> "Culprit":
-        """Of all sightings."""
+        """Find the longest queue in all sightings."""
         worst = seen[np.argmax(seen["occupancy"])]
         there = seen[(seen["node"] == worst["node"]) & (seen["egress"] == worst["egress"])]
         grown = there["time_ns"] <= worst["time_ns"]
@@ -55,13 +57,13 @@ class Culprit:
 
     @cached_property
     def more_bps(self) -> dict[int, float]:
-        """By how much more each flow sent than before, bits a second."""
-        flows = np.unique(self.came["flow"]).tolist()
-        return {flow: _rate_bps(self.came, flow) - _rate_bps(self.usual, flow) for flow in flows}
+        """Return the rate increase of each flow, in bits/s."""
+        flows = np.unique(self.arrived["flow"]).tolist()
+        return {flow: _rate_bps(self.arrived, flow) - _rate_bps(self.usual, flow) for flow in flows}
 
     @property
     def flow(self) -> int:
-        """Which of them it was."""
+        """The flow with the largest rate increase."""
         return max(self.more_bps, key=lambda flow: self.more_bps[flow])
 
 

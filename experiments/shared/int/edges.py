@@ -1,7 +1,7 @@
-"""One flow, measured by its hosts' edges and by the switches between them: what all of them say.
+"""Measurement of one flow by the edges of its hosts and by the switches between them.
 
 Edges and switches count by alternate marking for one controller, and send INT-XD postcards to one
-collector. What is true, hosts say, and the switches' captures, links and stamp logs.
+collector. Ground truth are hosts, and captures, link logs and stamp logs of switches.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,36 +39,39 @@ from topologies.basic import ParkingLot
 
 PROGRAM = "p4src/int/with_ampm.p4"
 SWITCHES = ("s1", "s2", "s3")
-HOSTS = {"h1": "s1", "h2": "s3"}  # and the switch that each is at
+HOSTS = {"h1": "s1", "h2": "s3"}  # host -> its switch
 PLACES = ("h1", *SWITCHES, "h2")
 LINKS = [*pairwise(PLACES)]
-LOSSY = (("s1", "s2"), ("s3", "h2"))  # between switches; and one that only a host can see behind
-DELAY_US = 500  # of all links but that of h1
-MOST_PACKETS = 1 << 16  # that their identification tells apart
+LOSSY = (
+    ("s1", "s2"),
+    ("s3", "h2"),
+)  # one between switches, and one that only the host's edge can observe
+DELAY_US = 500  # of all links except that of h1
+MAX_PACKETS = 1 << 16  # distinct values of the IPv4 identification
 WANTED = Instruction.LEVEL_1 | Instruction.INGRESS_TIME | Instruction.EGRESS_TIME
 UDP, METHODS = 17, Method.DOUBLE
 UDP_PAYLOAD = pcap.UDP + 8  # its offset in a frame
 NUMBER_MASK = (1 << 22) - 1  # of a report's first word
-REPORTED_S = 5  # within which reports are with their collector, whatever the machine does
+REPORTED_S = 5  # max time until reports reach their collector, on any machine
 
 Times = NDArray[np.int64]  # by sequence number; NEVER: it did not happen
 
 
-class Told(NamedTuple):
-    """What the postcards of one place say, us."""
+class EdgeReports(NamedTuple):
+    """Times in the postcards of one place, in us."""
 
-    came_us: Times
-    left_us: Times  # of an edge the same: it is one point
-    known_us: Times  # when its first receiver had the postcard: of an edge its host's switch
-    beyond: int  # postcards of no packet of the flow, or of one that has its postcard already
+    arrived_us: Times
+    left_us: Times  # same for an edge: it is one point
+    known_us: Times  # arrival of the postcard at its first receiver; for an edge: its host's switch
+    beyond: int  # postcards of unknown packets, or duplicates
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was told of the flow, and what is true."""
+    """Reports and ground truth of the flow."""
 
     blocks: Sequence[BlockReport]
-    told: Mapping[str, Told]  # by PLACES
+    reported: Mapping[str, EdgeReports]  # by PLACES
     truth: Truth
     handling: Mapping[str, Handling]  # by SWITCHES
     lost: Mapping[tuple[str, str], NDArray[np.int64]]  # by LINKS: sequences, of the links' logs
@@ -76,37 +79,37 @@ class Outcome:
     accounting: PacketAccounting
 
     def is_at(self, place: str) -> NDArray[np.bool_]:
-        """Which packets were there: as hosts say, and captures of what left switches."""
+        """Return which packets passed a place, from hosts and captures of departures."""
         if place in SWITCHES:
             return self.truth.passed(Point(place, "departures"))
-        came = self.record.sent if place == "h1" else self.record.received
+        arrived = self.record.sent if place == "h1" else self.record.received
         found = np.zeros(self.record.flow.count, np.bool_)
-        found[came["sequence"]] = True
+        found[arrived["sequence"]] = True
         return found
 
     def by_block(self, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """How many of these packets each block has."""
+        """Return how many of the chosen packets each block has."""
         first, within = self.blocks[0].block, self.truth.block[chosen & (self.truth.block >= 0)]
         places = within - first
         kept = places[(places >= 0) & (places < len(self.blocks))]
         return np.bincount(kept, minlength=len(self.blocks))
 
     def lost_in_blocks(self, link: tuple[str, str]) -> NDArray[np.int64]:
-        """How many packets of each block a link lost, by its log."""
+        """Return how many packets of each block a link lost, from its log."""
         lost = np.zeros(self.record.flow.count, np.bool_)
         lost[self.lost[link]] = True
         return self.by_block(lost)
 
     def counted(self, point: Point) -> NDArray[np.int64]:
-        """Packets of each block, by alternate marking."""
+        """Return the packets of each block, by alternate marking."""
         flow = self.record.flow.id
         return np.array([report.known_records(flow)[point].packets for report in self.blocks])
 
 
 async def measure(flow: Flow, percent: float, blocks: int, program: str, run: Run) -> Outcome:
-    """Send the flow over a path whose LOSSY links lose so much of it.
+    """Send the flow over a path whose LOSSY links lose `percent` of it.
 
-    Raises TestbedError where the machine did to it what no method bears.
+    Raises TestbedError if the machine disturbed the run beyond what the methods tolerate.
     """
     topo = ParkingLot(len(SWITCHES), delay_us=DELAY_US)
     with Network(
@@ -129,13 +132,13 @@ async def measure(flow: Flow, percent: float, blocks: int, program: str, run: Ru
         records, reports = await mark(net, {marked: path}, [flow], blocks, run)
         reject_unreported(postcards)
         expected = sum(edge.kinds()["watched"] for edge in postcards.values())
-        edges.close()  # what edges have told of is on its way then
+        edges.close()  # then all postcards of edges have been sent
         await all_reported(net, expected, run)
     nodes = {name: node_id(net, name) for name in SWITCHES}
     nodes |= {name: edge_node_id(net, name) for name in HOSTS}
     outcome = Outcome(
         blocks=reports,
-        told=reports_of_nodes(as_switches_had(net, collector.result, nodes), nodes, flow.count),
+        reported=reports_of_nodes(as_switches_had(net, collector.result, nodes), nodes, flow.count),
         truth=read_truths(net, {flow: SWITCHES}, SCHEDULE, METHODS, records)[flow.id],
         handling=read_handling(net, [flow], SWITCHES)[flow.id],
         lost=lost_by_links(net, flow),
@@ -148,7 +151,7 @@ async def measure(flow: Flow, percent: float, blocks: int, program: str, run: Ru
 
 
 def marking_path(net: Network, domain: Domain, edges: ExitStack) -> list[Hop | EdgeHop]:
-    """The places of alternate marking: h1's edge marks, and h2's takes the marks off."""
+    """Return the places of alternate marking: h1's edge marks, h2's edge removes the marks."""
     found = []
     for host, switch in HOSTS.items():
         device, namespace = net.interface(host, switch), f"/proc/{net.host(host).pid}/ns/net"
@@ -158,18 +161,20 @@ def marking_path(net: Network, domain: Domain, edges: ExitStack) -> list[Hop | E
 
 
 def reject_unreported(edges: Mapping[str, PostcardEdge]) -> None:
-    """Raise TestbedError where this machine was too slow to send what edges had to tell."""
+    """Raise TestbedError if this machine was too slow to send the postcards of edges."""
     for host, edge in edges.items():
         if edge.without_room or edge.unsent:
             raise InvalidRunError(
-                f"the edge of {host} found no room for {edge.without_room} "
-                f"postcards, and could not send {edge.unsent}"
+                f"the edge of {host} dropped {edge.without_room} postcards for lack of "
+                f"buffer space, and could not send {edge.unsent}"
             )
 
 
 async def all_reported(net: Network, by_edges: int, run: Run) -> None:
-    """Wait until the collector's switch has sent on all that edges and switches report; but not
-    for what does not come, which the collector lacks then."""
+    """Wait until the collector's switch has forwarded all reports of edges and switches.
+
+    Stops waiting after REPORTED_S: missing reports are then missing in the collector.
+    """
     ways = [(near, net.port(near, far)) for near, far in LINKS if near in SWITCHES]
     end_ns = run.clock.now_ns() + REPORTED_S * 10**9
     to_collector = net.port("s1", "collector")
@@ -181,13 +186,13 @@ async def all_reported(net: Network, by_edges: int, run: Run) -> None:
 
 
 def transmitted(net: Network, switch: str, port: int) -> int:
-    """Frames that left by a port, so far."""
+    """Return the frames that a port has transmitted so far."""
     counters = net.switch(switch).read_counters()
     return int(counters["ports"][str(port)]["transmitted_packets"])
 
 
 def lost_by_links(net: Network, flow: Flow) -> dict[tuple[str, str], NDArray[np.int64]]:
-    """Which packets each link lost, by its log; that of h1 is a veth's own, which loses none."""
+    """Return the packets that each link lost, from its log; the veth pair of h1 loses none."""
     return {
         (near, far): pcap.read_flow(net.capture(near, far, "lost"), flow).sequence
         if near in SWITCHES else np.zeros(0, np.int64)
@@ -196,7 +201,7 @@ def lost_by_links(net: Network, flow: Flow) -> dict[tuple[str, str], NDArray[np.
 
 
 def as_switches_had(net: Network, kept: Kept, nodes: Mapping[str, int]) -> Kept:
-    """The same with edges' reports as their hosts' switches had them, sooner than the collector."""
+    """Return the reports with those of edges timestamped at their hosts' switches."""
     reports = kept.reports.copy()
     for host, switch in HOSTS.items():
         ours = reports["node"] == nodes[host]
@@ -207,7 +212,7 @@ def as_switches_had(net: Network, kept: Kept, nodes: Mapping[str, int]) -> Kept:
 
 
 def reported_ns(path: Path, node: int) -> dict[int, int]:
-    """When a capture has the reports of an edge, by their numbers (Telemetry Report 2.0, 3.2)."""
+    """Return the times of an edge's reports in a capture, by sequence number."""
     frames = pcap.read(path)
     words = np.ascontiguousarray(frames.bytes[:, UDP_PAYLOAD : UDP_PAYLOAD + 8]).view(">u4")
     is_report = frames.bytes[:, UDP_PAYLOAD - 6 : UDP_PAYLOAD - 4].view(">u2")[:, 0] == REPORT_PORT
@@ -216,11 +221,11 @@ def reported_ns(path: Path, node: int) -> dict[int, int]:
     return dict(zip(numbers.tolist(), frames.time_ns[ours].tolist(), strict=True))
 
 
-def reports_of_nodes(kept: Kept, nodes: Mapping[str, int], count: int) -> dict[str, Told]:
-    """The postcards of each place, by packets.
+def reports_of_nodes(kept: Kept, nodes: Mapping[str, int], count: int) -> dict[str, EdgeReports]:
+    """Return the postcards of each place, by packet.
 
-    h1's edge numbers them as packets leave it, as the sender does; which packet those of others are
-    of, the collector's hash of it says. Raises TestbedError for two packets with one hash.
+    h1's edge numbers postcards in the sender's packet order; the collector's packet hash matches
+    the postcards of other places. Raises TestbedError if two packets have the same hash.
     """
     first = kept.reports["node"] == nodes["h1"]
     packets, hashes = kept.groups["sequence"][first], kept.reports["packet"][first]
@@ -228,40 +233,39 @@ def reports_of_nodes(kept: Kept, nodes: Mapping[str, int], count: int) -> dict[s
     packets, hashes = packets[order].astype(np.int64), hashes[order]
     if len(np.unique(hashes)) < len(np.unique(packets)):
         raise TestbedError(
-            "two packets have the same hash, of 32 bits, by chance: run it again, or with fewer "
-            "--blocks"
+            "two packets have the same 32-bit hash by chance; run again, or with fewer --blocks"
         )
     return {
-        place: _told(kept, kept.reports["node"] == node, packets, hashes, count)
+        place: _reports_of_place(kept, kept.reports["node"] == node, packets, hashes, count)
         for place, node in nodes.items()
     }
 
 
-def _told(
+def _reports_of_place(
     kept: Kept, ours: NDArray[np.bool_], packets: NDArray[np.int64], hashes: NDArray[np.uint32],
     count: int,
-) -> Told:  # fmt: skip
-    """The postcards of one place; `hashes`, ascending, are those of `packets`."""
+) -> EdgeReports:  # fmt: skip
+    """Return the postcards of one place; `hashes`, ascending, belong to `packets`."""
     reports = kept.reports[ours]
     at = np.searchsorted(hashes, reports["packet"])
     known = at < len(hashes)
     known[known] = hashes[at[known]] == reports["packet"][known]
     known[known] = packets[at[known]] < count
     which, hops = packets[at[known]], kept.hops[reports["first_hop"][known]]
-    came_us, left_us, known_us = (np.full(count, NEVER, np.int64) for _ in range(3))
+    arrived_us, left_us, known_us = (np.full(count, NEVER, np.int64) for _ in range(3))
     values = hops["ingress_ns"], hops["egress_ns"], reports["time_ns"][known]
-    for array, values_ns in zip((came_us, left_us, known_us), values, strict=True):
+    for array, values_ns in zip((arrived_us, left_us, known_us), values, strict=True):
         array[which] = values_ns.astype(np.int64) // 1000
-    return Told(came_us, left_us, known_us, len(reports) - len(np.unique(which)))
+    return EdgeReports(arrived_us, left_us, known_us, len(reports) - len(np.unique(which)))
 
 
 def reject_late(outcome: Outcome) -> None:
-    """Raise TestbedError where packets were under way for longer than blocks bear."""
+    """Raise TestbedError if packets took longer than the block length tolerates."""
     truth = outcome.truth
     arrived_ns = [truth.time_ns[Point(name, "arrivals")] for name in SWITCHES]
     took_ns = max(
-        int((came_ns - truth.sent_ns)[came_ns != NEVER].max(initial=0))
-        for came_ns in [*arrived_ns, truth.received_ns]
+        int((arrived_ns - truth.sent_ns)[arrived_ns != NEVER].max(initial=0))
+        for arrived_ns in [*arrived_ns, truth.received_ns]
     )
     try:
         check_limits(METHODS, SCHEDULE, Bounds(0, took_ns / 1000))

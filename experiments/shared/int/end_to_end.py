@@ -1,4 +1,4 @@
-"""From veth to veth: do hop and link latencies, as told, account for what the kernels saw?"""
+"""Comparison of INT hop and link latencies with the host-to-host delay between veth interfaces."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,53 +6,55 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.shared.int.reports import Told
+from experiments.shared.int.reports import ReportedHops
 from experiments.shared.int.truth import NEVER, SwitchTransit, read
 from telemark.network import Network
 from telemark.traffic.flows import Flow, FlowRecord
 
 Interval = tuple[NDArray[np.int64], NDArray[np.int64]]
-RESOLUTION_NS = 1000  # of stamps: told sums begin and end with one that was rounded down
+RESOLUTION_NS = 1000  # of timestamps: reported sums start and end with one that is rounded down
 
 
 @dataclass(frozen=True)
 class Accounts:
-    """Of each packet that was received and reported, in the order of sending; all in ns.
+    """Delay components of each received and reported packet, in the order of sending, in ns.
 
-    INT does not see what comes behind the last switch's egress timestamp: its link to the host, and
-    how late its thread hands over what has come out of that.
+    INT does not measure the path behind the last switch's egress timestamp: its link to the host,
+    and the delay of the thread that delivers packets from this link.
     """
 
-    whole: NDArray[np.int64]  # between the kernels' stamps at the sender's and the receiver's veth
-    hops: NDArray[np.int64]  # sum of the told latencies
-    links: NDArray[np.int64]  # sum of what lies between two told times, of neighbours
+    whole: NDArray[
+        np.int64
+    ]  # between the kernel timestamps at the sender's and the receiver's veth
+    hops: NDArray[np.int64]  # sum of the reported hop latencies
+    links: NDArray[np.int64]  # sum of the differences of neighbours' reported times
     min_unseen: NDArray[np.int64]
     max_unseen: NDArray[np.int64]
 
     @property
     def residual(self) -> NDArray[np.int64]:
-        """What hops and links do not account for."""
+        """Delay without hop and link latencies."""
         return self.whole - self.hops - self.links
 
     @property
     def unaccounted_frames(self) -> int:
-        """Packets whose residual is another than what INT does not see."""
+        """Count packets whose residual differs from the part that INT does not measure."""
         low, high = self.min_unseen - RESOLUTION_NS, self.max_unseen + RESOLUTION_NS
         return int(np.sum((self.residual <= low) | (self.residual >= high)))
 
 
 def read_accounts(
-    told: Told, truth: Sequence[SwitchTransit], record: FlowRecord, unseen_ns: Interval
+    reported: ReportedHops, truth: Sequence[SwitchTransit], record: FlowRecord, unseen_ns: Interval
 ) -> Accounts:
-    """Of a flow. `unseen_ns`: the least and the most that INT does not see, of each packet."""
+    """Return the delay components of a flow; `unseen_ns`: bounds of the unmeasured part."""
     received_ns = np.zeros(record.flow.count, np.int64)
     received_ns[record.received["sequence"]] = record.received["received_ns"]
-    known = told.is_reported & (received_ns > 0)
-    hops = {name: told.hops[name].astype(np.int64)
+    known = reported.is_reported & (received_ns > 0)
+    hops = {name: reported.hops[name].astype(np.int64)
             for name in ("latency_ns", "ingress_ns", "egress_ns")}  # fmt: skip
     links = hops["ingress_ns"][:, 1:] - hops["egress_ns"][:, :-1]
     return Accounts(
-        whole=(received_ns - truth[0].came_ns)[known],
+        whole=(received_ns - truth[0].arrived_ns)[known],
         hops=hops["latency_ns"].sum(axis=1)[known],
         links=links.sum(axis=1)[known],
         min_unseen=unseen_ns[0][known],
@@ -61,15 +63,16 @@ def read_accounts(
 
 
 def behind(times_ns: Interval, last: SwitchTransit) -> Interval:
-    """How much later than packets left the last switch."""
+    """Return times relative to departures from the last switch."""
     min_ns, max_ns = (each - last.left_ns for each in times_ns)
     return min_ns, max_ns
 
 
 def handed_over(net: Network, flow: Flow, last: str) -> Interval:
-    """Between which times each packet of a flow came to its host's veth, behind the switch `last`;
-    in real time, of a network with a stamp log: the call that hands it over begins before that, and
-    ends after it. NEVER: it did not."""
+    """Return the bounds of each packet's arrival at its host's veth, behind the switch `last`.
+
+    In real time, from the stamp log: start and end of the send call. NEVER: not delivered.
+    """
     times = []
     for what in ("sending", "sent"):
         frames = read(net.capture(last, flow.destination, what))

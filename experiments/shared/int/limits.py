@@ -1,6 +1,6 @@
-"""INT header fields that int_path's flow does not use: E and M bits, complement, utilisation.
+"""Checks of INT header fields that int_path's flow does not use, in a network of its own.
 
-In a network of its own. Captures of the links between the switches have all of them.
+E and M bits, checksum complement and utilization, in captures of the links between switches.
 """
 
 import argparse
@@ -27,13 +27,13 @@ PATH = ("s1", "s2", "s3", "s4", "s5")
 RATE_BPS = 1_000_000
 RATE_PPS, COUNT = 200, 100  # of each flow
 MAX_HOPS = 2  # of the flow that exceeds it
-# The long packets' IP has 186 bytes, INT adds 16, and each switch 8: the third one has no room.
+# The long packets have 186 bytes of IP, INT adds 16, and each switch 8: the third has no space.
 LONG_BYTES, MTU_BYTES = 200, 220
-DSCP = 0x2D  # not 0 in the bits that INT overwrites, nor in the others
+DSCP = 0x2D  # nonzero in the bits that INT overwrites, and in the others
 HOPS_EXCEEDED, MTU_EXCEEDED = 0x04, 0x02  # in the first byte of the INT header
 BASE = Instruction.NODE_ID | Instruction.UTILISATION
 UDP_CHECKSUM, INT_HEADER, STACK = 40, 46, 58  # offsets in a frame
-HOP_BYTES, UTILISATION = 12, 4  # with the complement: of a switch's metadata, offset in it
+HOP_BYTES, UTILISATION = 12, 4  # metadata of a switch, with complement; offset of utilization
 TOO_FAR, TOO_LONG, COMPLEMENT = (
     Flow(1, "h1", "h2", RATE_PPS, COUNT, dscp=DSCP),
     Flow(2, "h1", "h2", RATE_PPS, COUNT, LONG_BYTES, dscp=DSCP),
@@ -43,15 +43,17 @@ FLOWS = (TOO_FAR, TOO_LONG, COMPLEMENT)
 
 
 async def measure_limits(options: argparse.Namespace, run: Run, delay_us: float) -> list[Check]:
-    """Send three flows, and compare what captures have of their INT headers with the format.
+    """Send three flows, and compare their captured INT headers with the format.
 
-    `delay_us` is that of each link.
+    `delay_us`: of each link.
     """
     topo = ParkingLot(len(PATH), rate_bps=RATE_BPS, delay_us=delay_us)
     with Network(
         topo, run, program=options.program, name="limits", switch_options=cpu_ports(topo)
     ) as net:
-        net.run_application("collector", Collector(OURS))  # else its kernel answers each report
+        net.run_application(
+            "collector", Collector(OURS)
+        )  # otherwise its kernel answers each report
         addresses = net.host("h1").IP(), net.host("h2").IP()
         watched = [
             WatchedFlow(
@@ -69,17 +71,17 @@ async def measure_limits(options: argparse.Namespace, run: Run, delay_us: float)
     links += [pcap.read(net.capture(*link, "out")) for link in pairwise(PATH)]
     changed = sum(records[flow.id].dscp_changed for flow in FLOWS)
     checks = [
-        Check("packets received with another DSCP", changed, 0),
+        Check("packets received with wrong DSCP", changed, 0),
         check_bit("E", HOPS_EXCEEDED, TOO_FAR, MAX_HOPS, links),
         check_bit("M", MTU_EXCEEDED, TOO_LONG, 2, links),
         check_complement(links),
     ]
-    # Only in virtual time is the time in egress, which decides the window, that of the capture.
+    # Only in virtual time, the egress time, which selects the window, equals that of the capture.
     return [*checks, check_utilisation(links)] if options.time == "virtual" else checks
 
 
 def check_bit(name: str, bit: int, flow: Flow, pushes: int, links: Sequence[pcap.Frames]) -> Check:
-    """The bit is set in one flow alone, from the switch on that is the first one not to push."""
+    """Check that the bit is set in one flow only, from the first switch that does not push."""
     wrong = 0
     for switches, frames in enumerate(links[1:], start=1):
         is_set = (frames.bytes[:, INT_HEADER] & bit) != 0
@@ -88,7 +90,7 @@ def check_bit(name: str, bit: int, flow: Flow, pushes: int, links: Sequence[pcap
 
 
 def check_complement(links: Sequence[pcap.Frames]) -> Check:
-    """UDP checksums stay what the host wrote, and are right on each link."""
+    """Check that UDP checksums are unchanged, and correct on each link."""
     wrong = 0
     sent = links[0].bytes[of_flow(links[0], COMPLEMENT)][:, UDP_CHECKSUM : UDP_CHECKSUM + 2]
     for frames in links[1:]:
@@ -97,27 +99,27 @@ def check_complement(links: Sequence[pcap.Frames]) -> Check:
         for row, length, checksum in zip(rows, lengths, sent, strict=True):
             is_as_sent = (row[UDP_CHECKSUM : UDP_CHECKSUM + 2] == checksum).all()
             wrong += not is_as_sent or describe_malformed(row[:length].tobytes()) is not None
-    return Check("packets whose checksum the complement does not keep right", wrong, 0)
+    return Check("packets with wrong checksum complement", wrong, 0)
 
 
 def check_utilisation(links: Sequence[pcap.Frames]) -> Check:
-    """In millionths of the link's rate: bytes that left by the port in the last window of time."""
+    """Check the utilization: bytes transmitted in the last window, in ppm of the link rate."""
     last = links[-1]
     rows = last.bytes[of_flow(last, COMPLEMENT)]
     errors = []
     for hop, (before, after) in enumerate(pairwise(links)):
-        at = STACK + (len(links) - 2 - hop) * HOP_BYTES + UTILISATION  # the last one is on top
-        told = np.ascontiguousarray(rows[:, at : at + 4]).view(">u4")[:, 0].astype(np.int64)
+        at = STACK + (len(links) - 2 - hop) * HOP_BYTES + UTILISATION  # the last switch is on top
+        reported = np.ascontiguousarray(rows[:, at : at + 4]).view(">u4")[:, 0].astype(np.int64)
         window = (after.time_ns // 1000 // WINDOW_US).astype(np.int64)
-        # Egress counts a packet as long as it came; links are FIFO, so the n-th frame stays it.
+        # Egress counts the ingress length of a packet; links are FIFO, so frame n stays frame n.
         used = np.bincount(window - window[0], weights=before.length)
         bytes_before = np.concatenate([[0], used])[window - window[0]]
         expected = bytes_before * 8e6 / (RATE_BPS * WINDOW_US) * 1e6
-        errors.append(abs(told - expected[of_flow(after, COMPLEMENT)]).max())
-    return Check("largest error of egress tx utilisation, millionths", max(errors), 0, tolerance=1)
+        errors.append(abs(reported - expected[of_flow(after, COMPLEMENT)]).max())
+    return Check("max error of egress tx utilization (ppm)", max(errors), 0, tolerance=1)
 
 
 def of_flow(frames: pcap.Frames, flow: Flow) -> NDArray[np.bool_]:
-    """Which frames are of a flow: by the UDP destination port, which INT leaves as it is."""
+    """Return which frames belong to a flow, by UDP destination port, which INT does not change."""
     ports = frames.bytes[:, pcap.UDP + 2 : pcap.UDP + 4].astype(np.uint16)
     return (ports[:, 0] << 8 | ports[:, 1]) == flow.port

@@ -1,6 +1,6 @@
-"""Packets that are lost for different reasons at once: what alternate marking and drop reports say.
+"""Packet losses with several simultaneous causes, measured by alternate marking and drop reports.
 
-Each switch of the path loses some for a reason of its own, and so does its first link.
+Each switch of the path drops some packets for a different reason, and so does its first link.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,25 +35,25 @@ PATH = ("s1", "s2", "s3", "s4", "s5")
 POINTS = [Point(switch, name) for switch in PATH for name in ("arrivals", "departures")]
 SEGMENTS = [*pairwise(POINTS)]
 DELAY_US = 500
-UDP, NUMBER = 17, 1  # of the one flow that alternate marking counts: all packets of h1
+UDP, NUMBER = 17, 1  # the flow that alternate marking counts: all packets of h1
 EVERYWHERE = "10.0.0.0/24"
-GROUP_HEADER = 14 + 20 + 8  # where it begins in a report's frame
+GROUP_HEADER = 14 + 20 + 8  # offset in a report's frame
 DROP_REPORTS = (1, 2)  # hw_id of ingress, and of queues
-# The last queue lets a flow pass, and not much more: most of a burst finds it full.
+# The last queue has little more than the rate of a flow: most packets of a burst find it full.
 BURST_PPS, QUEUE_RATES, QUEUE_PACKETS = 20_000, 2, 4
 
 
 @dataclass(frozen=True)
 class Cause:
-    """Why packets are lost: between which counting points, and what drop reports say of it."""
+    """A cause of loss: segment between counting points, and reason in drop reports."""
 
     name: str
     segment: tuple[Point, Point]
-    reason: int | None = None  # None: no switch drops them, and so none can report it
+    reason: int | None = None  # None: lost on a link, so no switch can report it
 
 
 def inside(switch: str) -> tuple[Point, Point]:
-    """The segment within a switch."""
+    """Return the segment within a switch."""
     return Point(switch, "arrivals"), Point(switch, "departures")
 
 
@@ -69,7 +69,7 @@ LINK, DENIED, UNROUTED, EXPIRED, FULL = CAUSES
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was found of one configured loss, and what is true."""
+    """Measurements and ground truth for one configured loss ratio."""
 
     blocks: list[BlockReport]
     kept: Kept
@@ -77,18 +77,18 @@ class Outcome:
     records: Mapping[int, FlowRecord]
     nodes: Mapping[str, int]  # node ids of the switches
     in_ports: Mapping[str, int]  # of the switches, on the path
-    lost_reports: NDArray[np.void]  # LOST: what the link on the way to the collector dropped
+    lost_reports: NDArray[np.void]  # LOST: reports that the link to the collector dropped
     accounting: PacketAccounting
 
 
 LOST = np.dtype([("node", "<u4"), ("sequence", "<u4")])
 
 
-def flows_of(percent: float, rate_pps: float, blocks: int) -> dict[Cause | None, Flow]:
-    """What is sent: for each cause within a switch a flow that meets it, of so much of all packets
-    (that of the full queue in a burst); and what only the queue and the link may lose.
+def make_flows(percent: float, rate_pps: float, blocks: int) -> dict[Cause | None, Flow]:
+    """Return the flows: one per cause within a switch, and one that only queue and link may drop.
 
-    Raises TestbedError where nothing is left of that.
+    Each cause gets `percent` of all packets (those for the full queue in a burst). Raises
+    TestbedError if no packets are left for the other flow.
     """
     lasts_s = (blocks + 1) * SCHEDULE.block_us / 1e6
     share = percent / 100
@@ -96,7 +96,7 @@ def flows_of(percent: float, rate_pps: float, blocks: int) -> dict[Cause | None,
     doomed = (DENIED, UNROUTED, EXPIRED, FULL) if percent else ()
     if len(doomed) * share >= 1:
         raise TestbedError(
-            f"--loss {percent:g}: {len(doomed)} switches lose so much of all packets each: take "
+            f"--loss {percent:g}: {len(doomed)} switches each drop this much of all packets; use "
             f"less than {100 / len(doomed):.0f}"
         )
     for number, cause in enumerate((None, *doomed), start=1):
@@ -116,7 +116,7 @@ def flows_of(percent: float, rate_pps: float, blocks: int) -> dict[Cause | None,
 async def measure(
     flows: Mapping[Cause | None, Flow], percent: float, blocks: int, program: str, run: Run
 ) -> Outcome:
-    """Send these flows, and have the first link lose so much of them, and of the reports."""
+    """Send the flows; the first link loses `percent` of them and of the reports."""
     sent = [*flows.values()]
     topo = ParkingLot(len(PATH), delay_us=DELAY_US)
     switch_options = {name: [*cpu, "--deflect-on-drop"] for name, cpu in cpu_ports(topo).items()}
@@ -138,7 +138,7 @@ async def measure(
         async with connections(net) as switches:
             await configure(net, switches, domain)
         marked = MarkedFlow(NUMBER, net.host("h1").IP(), EVERYWHERE, UDP, methods=Method.STEP)
-        path = [Hop(connection(net, name), entries_of(net, name, domain)) for name in PATH]
+        path = [Hop(connection(net, name), make_entries(net, name, domain)) for name in PATH]
         records, reports = await mark(net, {marked: path}, sent, blocks, run)
     outcome = Outcome(
         blocks=reports,
@@ -154,19 +154,19 @@ async def measure(
     return outcome
 
 
-def entries_of(net: Network, switch: str, domain: Domain) -> list[fy.P4TableEntry]:
-    """What a switch needs for INT and to forward; s3 and s4 lack that for some packets."""
+def make_entries(net: Network, switch: str, domain: Domain) -> list[fy.P4TableEntry]:
+    """Return the table entries of a switch for INT and forwarding; s3 and s4 lack some."""
     found = entries(net, switch, domain)
     if switch == UNROUTED.segment[0].switch:
         return without(found, net.host("x5").MAC())
-    if switch in (EXPIRED.segment[0].switch, PATH[-1]):  # routers, which look at the time to live
+    if switch in (EXPIRED.segment[0].switch, PATH[-1]):  # routers, which check the TTL
         routes = shortest_routes(net, switch)
         return without(found, net.host("h2").MAC()) + routing_entries(net, switch, routes)
     return found
 
 
 def without(found: Sequence[fy.P4TableEntry], mac: str) -> list[fy.P4TableEntry]:
-    """Entries but the one that forwards to this address."""
+    """Return the entries without the one that forwards to this address."""
     return [
         entry for entry in found
         if entry.table_id != "forwarding" or not entry.match
@@ -175,7 +175,7 @@ def without(found: Sequence[fy.P4TableEntry], mac: str) -> list[fy.P4TableEntry]
 
 
 def lost_reports(net: Network) -> NDArray[np.void]:
-    """LOST: reports of dropped packets that the link from s2 to s1 lost."""
+    """Return the drop reports that the link from s2 to s1 lost (LOST)."""
     frames = pcap.read(net.capture("s2", "s1", "lost")).bytes
     is_report = (frames[:, 36:38] == [*REPORT_PORT.to_bytes(2, "big")]).all(axis=1)
     words = np.ascontiguousarray(frames[is_report, GROUP_HEADER : GROUP_HEADER + 8]).view(">u4")
@@ -185,56 +185,55 @@ def lost_reports(net: Network) -> NDArray[np.void]:
 
 
 def true_losses(outcome: Outcome, segment: tuple[Point, Point]) -> NDArray[np.int64]:
-    """Packets lost on a segment in each block, by captures."""
+    """Return the packets lost on a segment in each block, from captures."""
     blocks = range(outcome.blocks[0].block, outcome.blocks[-1].block + 1)
     lost = [truth.lost(*segment, blocks) for truth in outcome.truths.values()]
     return np.sum(lost, axis=0, dtype=np.int64)
 
 
 def marked_losses(outcome: Outcome, segment: tuple[Point, Point]) -> NDArray[np.int64]:
-    """The same by alternate marking: the difference of two counters."""
+    """Return the same by alternate marking: the difference of two counters."""
     known = [report.known_records(NUMBER) for report in outcome.blocks]
     return np.array([each[segment[0]].packets - each[segment[1]].packets for each in known])
 
 
 @dataclass(frozen=True)
 class Reported:
-    """What the reports of a switch's drops say."""
+    """Drop reports of one switch."""
 
-    came: int
+    arrived: int
     by_block: NDArray[np.int64]
-    wrong: int  # of those that came: with another port, reason or flow, or a time out of all blocks
-    in_gaps: int  # reports that the collector knows to be lost
-    lost: int  # reports that the link lost, by its log;
-    unseen: int  # of these, with no number that came before, or none after: they leave no gap
+    wrong: int  # arrived reports with a wrong port, reason or flow, or a time out of all blocks
+    in_gaps: int  # lost reports that the collector detected
+    lost: int  # reports that the link lost, from its log
+    unseen: int  # lost reports before the first or after the last that arrived: no gap
 
 
 def reported(outcome: Outcome, cause: Cause, flows: Mapping[Cause | None, Flow]) -> Reported:
-    """What the switch of a cause reported."""
+    """Return the reports of a cause's switch."""
     blocks = range(outcome.blocks[0].block, outcome.blocks[-1].block + 1)
     switch = cause.segment[0].switch
     node, kept = outcome.nodes[switch], outcome.kept
     ours = kept.reports[kept.reports["node"] == node] if cause.reason else kept.reports[:0]
     hops = kept.hops[ours["first_hop"]]
     right = (ours["reason"] == cause.reason) & (hops["ingress"] == outcome.in_ports[switch])
-    # A full queue has no room for others, either.
+    # A full queue also drops packets of the other flow.
     met = [flows[each].port for each in (cause, None if cause is FULL else cause) if each in flows]
     right &= np.isin(ours["key"]["destination_port"], met)
-    place = blocks_of(ours, hops) - blocks.start
+    place = marking_blocks(ours, hops) - blocks.start
     right &= (place >= 0) & (place < len(blocks))
     by_block = np.bincount(place[right], minlength=len(blocks))
     gaps = kept.findings.gaps
     lost = outcome.lost_reports["sequence"][outcome.lost_reports["node"] == node]
-    came = kept.groups["sequence"][kept.reports["node"] == node]
-    unseen = lost if not len(came) else lost[(lost < came.min()) | (lost > came.max())]
+    arrived = kept.groups["sequence"][kept.reports["node"] == node]
+    unseen = lost if not len(arrived) else lost[(lost < arrived.min()) | (lost > arrived.max())]
     in_gaps = int(gaps["count"][gaps["node"] == node].sum())
     wrong = int(np.count_nonzero(~right))
     return Reported(len(ours), by_block, wrong, in_gaps, len(lost), len(unseen))
 
 
-def blocks_of(reports: NDArray[np.void], hops: NDArray[np.void]) -> NDArray[np.int64]:
-    """Of which block of alternate marking the packets are that reports tell of: by their colour, a
-    bit of the DSCP, and by when they came."""
+def marking_blocks(reports: NDArray[np.void], hops: NDArray[np.void]) -> NDArray[np.int64]:
+    """Return the marking block of reported packets, from their colour (in the DSCP) and time."""
     times_us = hops["ingress_ns"].astype(np.int64) // 1000
     block, within = np.divmod(times_us, SCHEDULE.block_us)
     beside = np.where(within < SCHEDULE.block_us // 2, block - 1, block + 1)

@@ -1,4 +1,4 @@
-"""Alternate marking beside INT, or in its place: flows are marked in blocks, and these are read."""
+"""Alternate marking in addition to INT, or instead of it."""
 
 from collections.abc import Mapping, Sequence
 from math import ceil
@@ -7,23 +7,22 @@ from controllers.ampm.collector import BlockReport, Collector
 from controllers.ampm.schedule import Schedule
 from controllers.ampm.session import Edge
 from controllers.ampm.watch import Bounds, Hop, WatchedFlow
-from experiments.shared.ampm.measurement import AHEAD_US, LEAST_BLOCK_US
+from experiments.shared.ampm.measurement import AHEAD_US, MIN_BLOCK_US
 from telemark.errors import InvalidRunError, TestbedError
 from telemark.network import Network
 from telemark.session.run import Run
 from telemark.traffic.flows import Flow, FlowRecord, Traffic
 
-SCHEDULE, BOUNDS = Schedule(LEAST_BLOCK_US), Bounds(0, 50_000)
+SCHEDULE, BOUNDS = Schedule(MIN_BLOCK_US), Bounds(0, 50_000)
 
 
 def reject_rare(rate_pps: float) -> None:
-    """Raise TestbedError for a rate at which some blocks have no pulse: it is a packet of their
-    middle half."""
-    least = 2e6 / SCHEDULE.block_us
-    if rate_pps < least:
+    """Raise TestbedError for a rate at which some blocks have no packet in their middle half."""
+    min_pps = 2e6 / SCHEDULE.block_us
+    if rate_pps < min_pps:
         raise TestbedError(
             f"--rate {rate_pps:g}: alternate marking needs a packet in the middle half of each "
-            f"block of {SCHEDULE.block_us / 1e6:.2f} s: take at least {ceil(least)}"
+            f"block of {SCHEDULE.block_us / 1e6:.2f} s; use at least {ceil(min_pps)}"
         )
 
 
@@ -31,9 +30,9 @@ async def mark(
     net: Network, watched: Mapping[WatchedFlow, Sequence[Hop | Edge]], flows: Sequence[Flow],
     blocks: int, run: Run,
 ) -> tuple[dict[int, FlowRecord], list[BlockReport]]:  # fmt: skip
-    """Send flows that fill so many blocks, and half of one before and after, and read all of these.
+    """Send flows that fill `blocks` blocks, and half a block before and after; read all blocks.
 
-    Raises TestbedError where a switch could not be read in time.
+    Raises TestbedError if a switch could not be read in time.
     """
     async with Collector(watched, SCHEDULE, run.clock, bounds=BOUNDS) as collector:
         await collector.watch()

@@ -1,8 +1,8 @@
-"""IntSight's chain of five switches, with five flows, one of which sends a burst: told, and true.
+"""Measurement of a microburst in IntSight's chain of five switches with five flows.
 
-The flows' rates, frames and paths, the links' rate and the queues' length are those of "IntSight:
+Rates, frame sizes and paths of the flows, link rate and queue length are those of "IntSight:
 Diagnosing SLO Violations with In-Band Network Telemetry" (CoNEXT 2020), experiments/e2edelay of
-jonadmark/intsight-bmv2; the names of hosts are not.
+jonadmark/intsight-bmv2; host names differ.
 """
 
 import argparse
@@ -27,32 +27,32 @@ from topologies.basic import ParkingLot
 SWITCHES = 5
 RATE_BPS, DELAY_US, QUEUE = 100_000_000, 100, 1125
 FRAME_BYTES, USUAL_BPS, BURST_BPS, BURST_S = 1481, 15e6, 106.632e6, 0.1
-AFTER_S = 1.0  # the burst's end
-JITTER = 0.1  # standard deviation of gaps, as a share of them
+AFTER_S = 1.0  # duration after the burst
+JITTER = 0.1  # relative standard deviation of packet intervals
 UDP = 17
 PATHS = {
     "red": ("h1", "h2", 1, 5), "blue": ("x1", "x2", 1, 2), "teal": ("x2", "x4", 2, 4),
     "green": ("x3", "x4", 3, 4), "orange": ("x3", "x5", 3, 5),
 }  # fmt: skip
-"""Where each flow comes from and goes to; and its first and last switch."""
+"""Source and destination of each flow, and its first and last switch."""
 WANTED = (Instruction.NODE_ID | Instruction.LEVEL_1 | Instruction.LATENCY | Instruction.QUEUE
           | Instruction.INGRESS_TIME)  # fmt: skip
-MTU_BYTES = 1700  # between switches: with INT
+MTU_BYTES = 1700  # between switches, with INT
 
 
 @dataclass(frozen=True)
 class Phases:
-    """One rate after the other: seconds, and packets a second; gaps vary around their mean."""
+    """A sequence of rates: (seconds, packets/s); packet intervals vary around their mean."""
 
     phases: tuple[tuple[float, float], ...]
 
     @property
     def counts(self) -> list[int]:
-        """Packets of each phase."""
+        """Return the packets of each phase."""
         return [round(lasts_s * rate_pps) for lasts_s, rate_pps in self.phases]
 
     def due_ns(self, flow: Flow, rng: np.random.Generator) -> NDArray[np.uint64]:
-        """Offsets to the flow's start, ascending; shape (count,)."""
+        """Return ascending offsets from the start of the flow; shape (count,)."""
         begins_s, parts = 0.0, []
         for (lasts_s, _), count in zip(self.phases, self.counts, strict=True):
             gaps = np.maximum(rng.normal(1, JITTER, count), 0)
@@ -61,8 +61,8 @@ class Phases:
         return (1e9 * np.concatenate(parts)).astype(np.uint64)
 
 
-def flows_of(options: argparse.Namespace) -> dict[str, Flow]:
-    """By their colours, as IntSight names them."""
+def make_flows(options: argparse.Namespace) -> dict[str, Flow]:
+    """Return the flows by colour, as IntSight names them."""
     found = {}
     for number, (name, (source, destination, *_)) in enumerate(PATHS.items(), start=1):
         rates_bps = USUAL_BPS, BURST_BPS if name == options.bursting else USUAL_BPS, USUAL_BPS
@@ -77,33 +77,33 @@ def flows_of(options: argparse.Namespace) -> dict[str, Flow]:
     return found
 
 
-def path_of(name: str) -> list[str]:
-    """The switches on a flow's way."""
+def flow_path(name: str) -> list[str]:
+    """Return the switches on a flow's path."""
     *_, first, last = PATHS[name]
     return [f"s{number}" for number in range(first, last + 1)]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was told of each packet, and what is true; flows by their colours."""
+    """Reports and ground truth of each packet; flows by colour."""
 
     flows: dict[str, Flow]
     kept: Kept
-    told: dict[
+    reported: dict[
         str, NDArray[np.void]
-    ]  # OF_HOP, shape (packets, switches of the path); the order's own
+    ]  # OF_HOP, shape (packets, switches of the path), in the order of reports
     truth: dict[str, list[SwitchTransit]]  # at each switch of the path
     queues: dict[int, Queue]  # by node: towards the next switch
-    ports: dict[int, int]  # the same: number of that port
+    ports: dict[int, int]  # by node: number of that port
     records: Mapping[int, FlowRecord]  # by the flows' ids
-    burst_ns: int  # when it began, at its sender
+    burst_ns: int  # start, at the sender
     accounting: PacketAccounting
 
 
 async def measure(options: argparse.Namespace, run: Run) -> Outcome:
-    """Send all flows, and hold what came of it beside the truth."""
+    """Send all flows; return reports and ground truth."""
     topo = ParkingLot(SWITCHES, rate_bps=RATE_BPS, delay_us=DELAY_US, queue_packets=QUEUE)
-    flows = flows_of(options)
+    flows = make_flows(options)
     stamped = options.time == "real"
     with Network(topo, run, program=options.program, stamp_log=stamped) as net:
         collector = net.run_application("collector", KeepingCollector())
@@ -121,10 +121,10 @@ async def measure(options: argparse.Namespace, run: Run) -> Outcome:
     return Outcome(
         flows=flows,
         kept=collector.result,
-        told={name: reported_by(collector.result, flow, len(path_of(name)))
+        reported={name: reported_by(collector.result, flow, len(flow_path(name)))
               for name, flow in flows.items()},
         truth={name: [queue(switch, after).passage(flow)
-                      for _, switch, after in around(flow, path_of(name))]
+                      for _, switch, after in around(flow, flow_path(name))]
                for name, flow in flows.items()},
         queues={node: queue(switch, after) for node, switch, after in pairs},
         ports={node: net.port(switch, after) for node, switch, after in pairs},
@@ -135,8 +135,10 @@ async def measure(options: argparse.Namespace, run: Run) -> Outcome:
 
 
 def reported_by(kept: Kept, flow: Flow, hops: int) -> NDArray[np.void]:
-    """OF_HOP, shape (reports, hops), in the order in which the last switch numbered its reports:
-    where none is lost, that of the packets."""
+    """Return OF_HOP, shape (reports, hops), ordered by sequence numbers of the last switch.
+
+    This is the order of packets if no report is lost.
+    """
     ours = (kept.reports["key"]["destination_port"] == flow.port) & (kept.reports["hops"] == hops)
     reports = kept.reports[ours][np.argsort(kept.groups["sequence"][ours], kind="stable")]
     return kept.hops[reports["first_hop"].astype(np.int64)[:, None] + np.arange(hops)]

@@ -1,4 +1,4 @@
-"""The same traffic with each of INT's modes and with alternate marking: what it cost, and saw."""
+"""Overhead and measurements of INT modes and alternate marking on the same traffic."""
 
 import argparse
 from collections.abc import Sequence
@@ -37,25 +37,25 @@ MODES = {
     "MD": Mode.DATA, "MX": Mode.INSTRUCTIONS, "XD": Mode.EXPORT, GROUPED: Mode.EXPORT,
 }  # fmt: skip
 AMPM = "AM-PM"
-PROGRAMS = {AMPM: "p4src/ampm/ampm.p4", GROUPED: "p4src/int/grouped.p4"}  # of others --program
-SENT_NS = 100_000_000  # what was flushed has come after so long
+PROGRAMS = {AMPM: "p4src/ampm/ampm.p4", GROUPED: "p4src/int/grouped.p4"}  # others: --program
+SENT_NS = 100_000_000  # time until flushed reports have arrived
 WANTED = (Instruction.NODE_ID | Instruction.LEVEL_1 | Instruction.LATENCY | Instruction.QUEUE
           | Instruction.INGRESS_TIME | Instruction.EGRESS_TIME)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Found:
-    """What one mode cost and saw, and what is true."""
+    """Overhead and measurements of one mode, and ground truth."""
 
     mode: str
     packets: NDArray[np.int64]  # of the flow, on each link of the path
-    bytes: NDArray[np.int64]  # of these
-    unidentified: NDArray[np.int64]  # of these, packets without an identification
-    report_packets: int  # that went to the collector
-    report_bytes: int  # of these
-    report_link_bytes: int  # on all links on the way there
-    lost: int  # packets of the flow, by the lossy link
-    lost_pulses: int  # of these, packets that AM-PM marked as pulses
+    bytes: NDArray[np.int64]  # of `packets`
+    unidentified: NDArray[np.int64]  # packets without an identification
+    report_packets: int  # sent to the collector
+    report_bytes: int  # of `report_packets`
+    report_link_bytes: int  # on all links on the path to the collector
+    lost: int  # packets of the flow lost by the lossy link
+    lost_pulses: int  # lost packets that AM-PM marked as pulses
     truth: list[SwitchTransit]
     findings: Findings | None  # of INT
     blocks: list[BlockReport]  # of AM-PM
@@ -63,12 +63,12 @@ class Found:
 
     @property
     def added(self) -> NDArray[np.int64]:
-        """Bytes that telemetry added to the packets, by link."""
+        """Bytes that telemetry added to packets, by link."""
         return self.bytes - self.packets * WATCHED_BYTES
 
     @property
-    def told(self) -> dict[int, np.void]:
-        """What INT's collector knows of each switch, by its place on the path."""
+    def reported(self) -> dict[int, np.void]:
+        """The INT collector's statistics of each switch, by position on the path."""
         assert self.findings is not None
         return {
             int(hop["node"]) - 1: hop
@@ -76,49 +76,51 @@ class Found:
         }  # fmt: skip
 
     @property
-    def losses_seen(self) -> int:
-        """Packets that are known to be lost between s3 and s4: by AM-PM's counters; or by what both
-        told of, where both report by themselves. A packet that does not arrive tells nothing."""
+    def losses_detected(self) -> int:
+        """Detected losses between s3 and s4: by AM-PM counters, or by reports of both switches.
+
+        With INT-MD, a lost packet is not reported.
+        """
         if self.findings is None:
-            left, came = Point(LOSSY[0], "departures"), Point(LOSSY[1], "arrivals")
-            return sum(r[left].packets - r[came].packets for r in self.records)
-        told = {place: int(hop["latency_ns"]["count"]) for place, hop in self.told.items()}
-        near, far = (told.get(PATH.index(switch), 0) for switch in LOSSY)
+            left, arrived = Point(LOSSY[0], "departures"), Point(LOSSY[1], "arrivals")
+            return sum(r[left].packets - r[arrived].packets for r in self.records)
+        reported = {place: int(hop["latency_ns"]["count"]) for place, hop in self.reported.items()}
+        near, far = (reported.get(PATH.index(switch), 0) for switch in LOSSY)
         return near - far
 
     @property
     def records(self) -> list[dict[Point, PointRecord]]:
-        """AM-PM's, of all blocks."""
+        """AM-PM records of all blocks."""
         return [report.known_records(1) for report in self.blocks]
 
     @property
     def delays(self) -> int:
-        """How many times a switch's latency is known."""
+        """Number of measured hop latencies."""
         if self.findings is None:
             of_switches = [(Point(s, "arrivals"), Point(s, "departures")) for s in PATH]
             return sum(
                 pulse_delay(r[first], r[second]).delay_us is not None
                 for r in self.records for first, second in of_switches
             )  # fmt: skip
-        return sum(int(hop["latency_ns"]["count"]) for hop in self.told.values())
+        return sum(int(hop["latency_ns"]["count"]) for hop in self.reported.values())
 
     @property
     def longest_queue(self) -> int | None:
-        """That any switch told of; None: it tells of none."""
+        """Longest reported queue; None: the mode does not report queues."""
         if self.findings is None:
             return None
-        return max((int(hop["occupancy"]["max"]) for hop in self.told.values()), default=0)
+        return max((int(hop["occupancy"]["max"]) for hop in self.reported.values()), default=0)
 
     @property
-    def readings(self) -> int:
-        """Reports; of AM-PM, how often a switch was read."""
+    def readouts(self) -> int:
+        """Number of reports; for AM-PM: of switch readouts."""
         return self.findings.reports if self.findings else len(self.blocks) * len(PATH)
 
 
 async def measure(mode: str, options: argparse.Namespace, run: Run) -> Found:
-    """Send the same traffic through switches that do this."""
+    """Send the same traffic through switches in this mode."""
     topo = ParkingLot(len(PATH), rate_bps=RATE_BPS, delay_us=DELAY_US, queue_packets=QUEUE)
-    flows = flows_of(topo, options)
+    flows = make_flows(topo, options)
     stamped = options.time == "real"
     with Network(
         topo, run, program=PROGRAMS.get(mode, options.program), switch_options=cpu_ports(topo),
@@ -148,7 +150,7 @@ async def measure(mode: str, options: argparse.Namespace, run: Run) -> Found:
         report_bytes=int(reports[-1].sum()),
         report_link_bytes=sum(int(lengths.sum()) for lengths in reports),
         lost=int(np.count_nonzero(lost["port"] == flows[0].port)),
-        lost_pulses=pulses_of(net, flows[0]) if mode == AMPM else 0,
+        lost_pulses=count_lost_pulses(net, flows[0]) if mode == AMPM else 0,
         truth=read_passages(net, flows[0], PATH, stamped=stamped),
         findings=None if mode == AMPM else collector.result,
         blocks=blocks,
@@ -159,7 +161,7 @@ async def measure(mode: str, options: argparse.Namespace, run: Run) -> Found:
 async def report(
     net: Network, flows: Sequence[Flow], mode: str, run: Run
 ) -> dict[int, FlowRecord]:  # fmt: skip
-    """Have INT report all packets of the first flow."""
+    """Send all flows while INT reports the packets of the first flow."""
     watched = WatchedFlow(
         net.host("h1").IP(), net.host("h2").IP(), dst_port=flows[0].port, protocol=17,
         instructions=WANTED, mode=MODES[mode],
@@ -175,8 +177,8 @@ async def report(
         return records
 
 
-def flows_of(topo: ParkingLot, options: argparse.Namespace) -> list[Flow]:
-    """The watched flow, and what shares one link each with it."""
+def make_flows(topo: ParkingLot, options: argparse.Namespace) -> list[Flow]:
+    """Return the watched flow, and cross traffic that shares one link each with it."""
     count = flow_count(options.rate, options.blocks, SCHEDULE)
     rate_pps = CROSS_LOAD * RATE_BPS / 8 / CROSS_BYTES
     crossing = max(round(rate_pps * count / options.rate), 1)
@@ -187,12 +189,12 @@ def flows_of(topo: ParkingLot, options: argparse.Namespace) -> list[Flow]:
     ]  # fmt: skip
 
 
-def pulses_of(net: Network, flow: Flow) -> int:
-    """Packets that AM-PM marked as pulses, of those that the link lost."""
+def count_lost_pulses(net: Network, flow: Flow) -> int:
+    """Count the lost packets that AM-PM marked as pulses."""
     return int(np.count_nonzero(pcap.read_flow(net.capture(*LOSSY, "lost"), flow).dscp & 2))
 
 
 def frames(net: Network, near: str, far: str, port: int) -> NDArray[np.void]:
-    """FRAME: what a switch sent to a neighbour, to this UDP port."""
+    """Return the frames that a switch sent to a neighbour, to this UDP port (FRAME)."""
     found = read(net.capture(near, far, "out"))
     return found[found["port"] == port]

@@ -1,7 +1,7 @@
-"""INT on bmv2: clocks that have to be found, and between what and what its values can be.
+"""INT on bmv2: clock offsets, and bounds of its values.
 
-A bmv2 sits behind a panel, whose links shape what leaves: so its own queues stay almost empty. Each
-has a clock of its own, and stamps a packet some time while it is inside, behind the panel.
+A bmv2 switch is behind a panel, whose links shape traffic: so its own queues stay almost empty.
+Each switch has its own clock, and timestamps a packet at some time while it is behind the panel.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,15 +19,15 @@ from telemark.network import Network
 from telemark.session.clock import Clock
 from telemark.traffic.flows import Flow, FlowRecord
 
-SLOWER = 8  # rates on bmv2, of those on minip4
+SLOWER = 8  # rates on bmv2 are lower by this factor
 
 
 async def find_clocks(
     switches: Mapping[str, fy.Switch], clock: Clock
 ) -> dict[str, tuple[int, float]]:
-    """Of each switch, what to add to its clock to get `clock`, and how wrong that may be, in us.
+    """Return each switch's offset to `clock`, and its error bound, in us.
 
-    Raises TestbedError for one that is found less well than bmv2's clocks are promised to be.
+    Raises TestbedError if an error exceeds the bound for bmv2 clocks.
     """
     found = {}
     for name, switch in switches.items():
@@ -36,15 +36,15 @@ async def find_clocks(
                 clock, good_us=Bmv2Switch.clock_error_us / 4
             )
         if error_us > Bmv2Switch.clock_error_us:
-            raise InvalidRunError(f"the clock of {name} was found to {error_us:.0f} us only")
+            raise InvalidRunError(f"{name}: clock offset is only known to {error_us:.0f} us")
         found[name] = round(offset_us), error_us + RESOLUTION_US
     return found
 
 
 def read_inside(net: Network, flow: Flow, path: Sequence[str]) -> list[Interval]:
-    """When each packet, in the order of sending, went into each bmv2 of a path and was out of it.
+    """Return when each packet, in the order of sending, entered and left each bmv2 of a path.
 
-    For networks that neither lose packets of the flow nor change their order.
+    Only for networks that neither lose nor reorder packets of the flow.
     """
     return [
         (
@@ -56,8 +56,10 @@ def read_inside(net: Network, flow: Flow, path: Sequence[str]) -> list[Interval]
 
 
 def read_ahead(net: Network, switch: str, after: str, flow: Flow) -> NDArray[np.int64]:
-    """How many packets for the same port were inside when each of a flow's went in: at most so many
-    can have waited in bmv2's queue."""
+    """Return how many packets for the same port were inside when each packet of a flow entered.
+
+    This is an upper bound of the length of bmv2's queue.
+    """
     left = read(net.capture(switch, after, "in", inner=True))
     went = np.concatenate([
         read(net.capture(switch, n, "out", inner=True)) for n in net.neighbours(switch)
@@ -72,14 +74,13 @@ def unseen(
     first: SwitchTransit, inside: Sequence[Interval], record: FlowRecord,
     clocks: Mapping[str, tuple[int, float]],
 ) -> Interval:  # fmt: skip
-    """What INT does not see of each packet, ns, at least and at most: what comes before the first
-    bmv2's stamp, and behind the last one's."""
+    """Return the bounds of each packet's delay before the first and after the last bmv2, in ns."""
     received_ns = np.zeros(record.flow.count, np.int64)
     received_ns[record.received["sequence"]] = record.received["received_ns"]
     error_ns = round(2000 * max(error_us for _, error_us in clocks.values()))
     (into_first, out_first), (into_last, out_last) = inside[0], inside[-1]
-    min_ns = into_first - first.came_ns + received_ns - out_last
-    max_ns = out_first - first.came_ns + received_ns - into_last
+    min_ns = into_first - first.arrived_ns + received_ns - out_last
+    max_ns = out_first - first.arrived_ns + received_ns - into_last
     return min_ns - error_ns, max_ns + error_ns
 
 

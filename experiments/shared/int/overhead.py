@@ -1,4 +1,4 @@
-"""Sends over a path of which one link is narrow, with and without INT: what gets through."""
+"""Goodput over a path with a narrow link, with and without INT."""
 
 import argparse
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ from topologies.basic import ParkingLot
 
 RATE_BPS, WIDER_BPS, DELAY_US = 10_000_000, 20_000_000, 100
 TCP_QUEUE = 64  # packets
-SURPLUS = 1.25  # of what the narrow link takes: so a queue forms
+SURPLUS = 1.25  # relative to the narrow link's rate, so that a queue forms
 SIZES = (128, 1514)
 UDP_HEADERS, TCP_HEADERS = 42, 66  # of frames; TCP's has a timestamp option
 TCP, UDP = 6, 17
@@ -36,14 +36,14 @@ INT_BYTES = 16  # shim and INT header, once
 _FOUR = Instruction.NODE_ID | Instruction.LEVEL_1 | Instruction.LATENCY | Instruction.QUEUE
 _SIX = _FOUR | Instruction.INGRESS_TIME | Instruction.EGRESS_TIME
 _NINE = _SIX | Instruction.LEVEL_2 | Instruction.UTILISATION | Instruction.BUFFER
-# By what a switch pushes of them, in bytes: 4 each, and 8 of times and level 2 interfaces (INT 2.1,
-# 5.7). 0: no INT.
+# By bytes that a switch pushes: 4 per field, 8 for times and level 2 interfaces (INT 2.1, 5.7).
+# 0: no INT.
 METADATA = {
     0: Instruction(0), 4: Instruction.NODE_ID, 16: _FOUR, 32: _SIX, 48: _NINE,
 }  # fmt: skip
 TCP_METADATA = (0, 32)
 TCP_TOLERANCE = {
-    "real": 0.02,  # slow start, segments that are sent again, and what else the machine does
+    "real": 0.02,  # slow start, retransmissions, and other load of the machine
     "virtual": 1e-9,  # of floating-point numbers
 }
 TCP_TRIES = 3
@@ -52,7 +52,7 @@ CaseFlow_co = TypeVar("CaseFlow_co", bound=AnyFlow, covariant=True)
 
 @dataclass(frozen=True)
 class Case(Generic[CaseFlow_co]):
-    """A flow through so many switches that push, and one behind them that takes INT off."""
+    """A flow through `hops` switches that push metadata, and one that removes INT."""
 
     hops: int
     metadata: int  # bytes that a switch pushes; 0: no INT
@@ -60,40 +60,39 @@ class Case(Generic[CaseFlow_co]):
 
     @property
     def size(self) -> int:
-        """Bytes of a frame as hosts send it; of TCP's a full one."""
+        """Bytes of a frame as sent by hosts; for TCP: of a full segment."""
         return self.flow.size if isinstance(self.flow, Flow) else max(SIZES)
 
     def frame_bytes(self, hop: int) -> int:
-        """Of a frame on the link behind the `hop`-th switch, by the format of INT-MD."""
+        """Return the bytes of a frame behind the `hop`-th switch, by the format of INT-MD."""
         if not self.metadata or hop > self.hops:
             return self.size
         return self.size + INT_BYTES + hop * self.metadata
 
     @property
     def path(self) -> list[str]:
-        """The switches."""
+        """Switches of the path."""
         return [f"s{number}" for number in range(1, self.hops + 2)]
 
     @property
     def nodes_reported(self) -> list[int]:
-        """Numbers of the switches that say something: of node ids alone, the last one's report has
-        no metadata."""
-        tells_last = METADATA[self.metadata] != Instruction.NODE_ID
-        return [*range(1, self.hops + 1 + tells_last)]
+        """Numbers of the reported switches; with node ids only, the last one adds no metadata."""
+        last_is_reported = METADATA[self.metadata] != Instruction.NODE_ID
+        return [*range(1, self.hops + 1 + last_is_reported)]
 
     @property
     def wire_ns(self) -> int:
-        """What a frame takes on the narrow link, the last one before INT is taken off."""
+        """Transmission time of a frame on the narrow link, the last one with INT."""
         return self.frame_bytes(self.hops) * 8 * 10**9 // RATE_BPS
 
     @property
     def goodput_bps(self) -> float:
-        """What a full narrow link leaves for the data of UDP or TCP."""
+        """UDP or TCP goodput of the saturated narrow link, by theory."""
         headers = UDP_HEADERS if isinstance(self.flow, Flow) else TCP_HEADERS
         return (self.size - headers) * 8e9 / self.wire_ns
 
     def watched(self, net: Network) -> WatchedFlow:
-        """For the watch list."""
+        """Return the entry of the watch list."""
         return WatchedFlow(
             net.host(self.flow.source).IP(), net.host(self.flow.destination).IP(),
             protocol=UDP if isinstance(self.flow, Flow) else TCP, dst_port=self.flow.port,
@@ -103,45 +102,43 @@ class Case(Generic[CaseFlow_co]):
 
 @dataclass(frozen=True)
 class Sent:
-    """A UDP flow that filled the narrow link, and how far it is from what the link's rate says."""
+    """Result of a UDP flow that filled the narrow link, and its errors."""
 
     case: Case[Flow]
     received: int
-    goodput_bps: float  # by the receiver's clock, while something waited for the link; NaN
-    # if packets were lost, and so with what follows from times
+    goodput_bps: float  # by the receiver's clock, while the queue was not empty; this and
+    # other values from times are NaN if packets were lost
     packets_per_s: float
-    idle_ns: float  # nothing waited for the link, since its switch had not taken the next packet in
-    wrong_lengths: int  # frames on all links of the path that are longer or shorter than by theory
-    link_error_ns: float  # the largest: when frames left for the narrow link, against its rate
-    host_error_ns: (
-        float  # the receiver's time between packets, beyond theory and how late each came
-    )
-    early: float  # packets that the host had before the link let them go
-    latest_ns: float  # the most that one came to its host later than that
+    idle_ns: float  # queue empty, because the switch had not taken the next packet yet
+    wrong_lengths: int  # frames on all links of the path with a length other than by theory
+    link_error_ns: float  # max error of departure times to the narrow link, relative to its rate
+    host_error_ns: float  # error of the receiver's packet intervals beyond theory and known delays
+    early: float  # packets received before the end of their transmission
+    latest_ns: float  # max delay of reception after that
 
 
 @dataclass(frozen=True)
 class Transferred:
-    """TCP's bulk transfer, in real time by hosts' kernels."""
+    """Result of a TCP bulk transfer; in real time by the hosts' kernels."""
 
     case: Case[TcpFlow]
-    goodput_bps: float  # from the first data that the receiver took to the last
+    goodput_bps: float  # from the receiver's first to last data
     retransmitted: int  # segments
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of all cases."""
+    """Results of all cases."""
 
     sent: list[Sent]
     transferred: list[Transferred]
-    checksum_errors: int  # segments that came to hosts with one
+    checksum_errors: int  # segments received with a wrong checksum
     findings: Findings
     accounting: PacketAccounting
 
     @property
     def watched(self) -> list[Case[AnyFlow]]:
-        """Those with INT."""
+        """Cases with INT."""
         cases: list[Case[AnyFlow]] = [
             *(sent.case for sent in self.sent),
             *(tcp.case for tcp in self.transferred),
@@ -150,12 +147,12 @@ class Outcome:
 
 
 def longest_bytes(hops: int) -> int:
-    """Of a frame between switches."""
+    """Return the length of the longest frame between switches."""
     return max(SIZES) + INT_BYTES + hops * max(METADATA)
 
 
 async def measure(options: argparse.Namespace, run: Run) -> Outcome:
-    """Send all cases one after the other."""
+    """Send all cases sequentially."""
     real = options.time == "real"
     cases, transfers = udp_cases(options), tcp_cases(options)
     queue = max(case.flow.count for case in cases)  # nothing is lost
@@ -192,7 +189,7 @@ async def measure(options: argparse.Namespace, run: Run) -> Outcome:
 
 
 def udp_cases(options: argparse.Namespace) -> list[Case[Flow]]:
-    """Each fills its narrow link for as long as is asked for, one after the other."""
+    """Return the UDP flows, which fill the narrow link sequentially."""
     cases: list[Case[Flow]] = []
     for hops in options.hops:
         after_s = 0.0
@@ -210,7 +207,7 @@ def udp_cases(options: argparse.Namespace) -> list[Case[Flow]]:
 
 
 def tcp_cases(options: argparse.Namespace) -> list[Case[TcpFlow]]:
-    """Bulk transfers, of full segments alone."""
+    """Return the TCP bulk transfers, of full segments only."""
     segment = max(SIZES) - TCP_HEADERS
     size_bytes = max(round(options.tcp_seconds * RATE_BPS / 8 / segment), 2) * segment
     pairs = [(hops, metadata) for hops in options.hops for metadata in TCP_METADATA]
@@ -224,16 +221,16 @@ async def _send(
     net: Network, cases: Sequence[Case[Flow]], transfers: Sequence[Case[TcpFlow]], queue: int,
     tolerance: float,
 ) -> tuple[dict[int, FlowRecord], dict[int, TcpRecord]]:  # fmt: skip
-    """Send all flows with the same path, and return their records by the flows' ids.
+    """Send all flows with the same path, and return their records by flow id.
 
-    The last link before INT is removed is narrow meanwhile; its queue holds `queue` packets.
+    Meanwhile, the last link with INT is narrow; its queue holds `queue` packets.
     """
     *_, narrow, last = cases[0].path
     switch, port = net.switch(narrow), net.port(narrow, last)
     switch.set_link(port, rate_bps=RATE_BPS)
     async with Traffic(net, [case.flow for case in cases]) as traffic:
         records = await traffic.finish()
-    switch.set_queue(port, depth=TCP_QUEUE)  # it would fill a longer one, and wait as long
+    switch.set_queue(port, depth=TCP_QUEUE)  # TCP would fill a longer queue, and wait accordingly
     transferred = {t.flow.id: await _best_transfer(net, t, tolerance) for t in transfers}
     switch.set_queue(port, depth=queue)
     switch.set_link(port, rate_bps=WIDER_BPS)
@@ -241,8 +238,7 @@ async def _send(
 
 
 async def _best_transfer(net: Network, case: Case[TcpFlow], tolerance: float) -> TcpRecord:
-    """What else the machine does makes a transfer slower, never faster: so one that falls short is
-    made again."""
+    """Transfer, and retry if slower than theory: other load of the machine only slows it down."""
     tries: list[TcpRecord] = []
     while len(tries) < TCP_TRIES:
         async with Traffic(net, [case.flow]) as traffic:
@@ -255,7 +251,7 @@ async def _best_transfer(net: Network, case: Case[TcpFlow], tolerance: float) ->
 def _all_sent(
     net: Network, cases: Sequence[Case[Flow]], records: Mapping[int, FlowRecord], *, stamped: bool
 ) -> list[Sent]:
-    """What captures and hosts tell of UDP flows."""
+    """Return the results of UDP flows, from captures and hosts."""
     link = cache(lambda switch, after: read(net.capture(switch, after, "out")))
     took_in = cache(
         lambda switch, before: read(net.capture(switch, before, "taken" if stamped else "in"))
@@ -282,9 +278,12 @@ def _ours(frames: NDArray[np.void], case: Case[Flow]) -> NDArray[np.void]:
 def sent_by(
     case: Case[Flow], record: FlowRecord, passed_ns: Interval, handed_ns: Interval, wrong: int
 ) -> Sent:
-    """`passed_ns`: when the narrow link's switch had taken packets in, and they left for the link;
-    `handed_ns`: between which times the host got them. A link sends the next packet when the one
-    before has gone, or later, when there is one."""
+    """Return the result of a UDP flow.
+
+    `passed_ns`: when the narrow link's switch took packets, and when they departed to the link;
+    `handed_ns`: bounds of their delivery to the host. A link sends the next packet when the
+    previous one has been sent and the next one is available.
+    """
     taken_ns, left_ns = passed_ns
     received_ns = record.received["received_ns"].astype(np.int64)
     if not len(received_ns) == len(left_ns) == case.flow.count:  # a check of its own
@@ -301,7 +300,7 @@ def sent_by(
     packets, idle_ns = len(received_ns) - 1, int(waited_ns.sum())
     by_theory_ns = packets * case.wire_ns + idle_ns
     took_ns = int(received_ns[-1] - received_ns[0])
-    least, most = min_late[-1] - max_late[0], max_late[-1] - min_late[0]
+    low, high = min_late[-1] - max_late[0], max_late[-1] - min_late[0]
     return Sent(
         case=case,
         received=len(received_ns),
@@ -310,7 +309,7 @@ def sent_by(
         idle_ns=idle_ns,
         wrong_lengths=wrong,
         link_error_ns=int(abs(left_ns[1:] - gone_ns - waited_ns).max()),
-        host_error_ns=int(max(by_theory_ns + least - took_ns, took_ns - by_theory_ns - most, 0)),
+        host_error_ns=int(max(by_theory_ns + low - took_ns, took_ns - by_theory_ns - high, 0)),
         early=int(np.count_nonzero(received_ns < free_ns)),
         latest_ns=int((received_ns - free_ns).max()),
     )
@@ -323,12 +322,12 @@ def _transferred(case: Case[TcpFlow], record: TcpRecord) -> Transferred:
 
 
 def _wrong_checksums(net: Network, case: Case[TcpFlow]) -> int:
-    """Segments with a wrong one on the way to the host, of which INT came off."""
-    came = net.capture(case.path[-1], case.flow.destination, "out")
-    return count_wrong_checksums(tcp_segments(pcap.read(came, width=case.size)))
+    """Count segments with a wrong checksum on the last link, after INT was removed."""
+    arrived = net.capture(case.path[-1], case.flow.destination, "out")
+    return count_wrong_checksums(tcp_segments(pcap.read(arrived, width=case.size)))
 
 
 def _thrown_away(host: Any) -> int:
-    """TCP segments that a host's kernel threw away: of /proc/net/snmp, names and then values."""
+    """Count TCP segments that a host's kernel dropped, from /proc/net/snmp (names, then values)."""
     names, values = (line.split() for line in host.cmd("grep ^Tcp: /proc/net/snmp").splitlines())
     return int(values[names.index("InCsumErrors")])

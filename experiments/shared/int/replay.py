@@ -1,11 +1,11 @@
-"""Replays Telemetry Reports as fast as it is told: the program at the host that sends them.
+"""Program that replays Telemetry Reports at a given rate.
 
     python replay.py ADDRESS PORT
 
-A line of standard input is a turn: REPORTS HOPS FLOWS DATAGRAMS_PER_S SECONDS QUIET_S. It sends
-datagrams of so many reports of INT-MD, each of a packet over so many hops; after a silence, in
-which the collector may catch up, one more, that tells which numbers before it are missing. Then it
-prints how many datagrams it sent.
+Each line of standard input is a round: REPORTS HOPS FLOWS DATAGRAMS_PER_S SECONDS QUIET_S. The
+program sends datagrams of REPORTS INT-MD reports each, for packets over HOPS hops. After a pause of
+QUIET_S, in which the collector can catch up, it sends one more datagram, which reveals missing
+sequence numbers before it. Then it prints the number of sent datagrams.
 """
 
 import ctypes
@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 INT_PORT = 32767
 REPORTER = 7  # node id
-AT_ONCE = 32  # datagrams in a call
-LEAST = 1024  # datagrams that are made, and sent again and again with other numbers
+BATCH = 32  # datagrams per call
+MIN_DATAGRAMS = 1024  # prepared datagrams, sent repeatedly with new sequence numbers
 
 
 class Vector(ctypes.Structure):
@@ -41,7 +41,7 @@ class Message(ctypes.Structure):
 
 
 def report(flow: int, packet: int, hops: int) -> bytes:
-    """Of an inner packet, with node, interfaces, latency and queue (0xF000) of each hop."""
+    """Return a report of a packet, with node, interfaces, latency and queue (0xF000) per hop."""
     stack = b"".join(
         struct.pack("!IHHII", hops - hop, 1, 2, 20 + hop, flow % 7) for hop in range(hops)
     )
@@ -57,8 +57,8 @@ def report(flow: int, packet: int, hops: int) -> bytes:
 
 
 def datagrams(reports: int, hops: int, flows: int) -> NDArray[np.uint8]:
-    """Payloads, a row each, of all flows in turn."""
-    rows = flows * -(-LEAST // flows)
+    """Return payloads, one per row, of all flows in turn."""
+    rows = flows * -(-MIN_DATAGRAMS // flows)
     payloads = []
     for first in range(0, rows * reports, reports):
         body = (report(each % flows, each, hops) for each in range(first, first + reports))
@@ -67,7 +67,7 @@ def datagrams(reports: int, hops: int, flows: int) -> NDArray[np.uint8]:
 
 
 class Sender:
-    """Sends payloads again and again, with numbers in sequence."""
+    """Repeated sender of payloads, with consecutive sequence numbers."""
 
     def __init__(self, connected: socket.socket, payloads: NDArray[np.uint8]) -> None:
         self.sent = 0
@@ -83,10 +83,10 @@ class Sender:
         self._sendmmsg = ctypes.CDLL(None, use_errno=True).sendmmsg
 
     def send(self, number: int) -> None:
-        """So many, or fewer: as many as come before the first one's turn again."""
+        """Send up to `number` datagrams, but not beyond the last prepared one."""
         rows = len(self._payloads)
         first = self.sent % rows
-        number = min(number, AT_ONCE, rows - first)
+        number = min(number, BATCH, rows - first)
         words = (2 << 28 | (self.sent + np.arange(number)) & 0x3FFFFF).astype(">u4")
         self._payloads[first : first + number, :4] = words.view(np.uint8).reshape(number, 4)
         done = self._sendmmsg(self._fd, ctypes.byref(self._messages[first]), number, 0)
@@ -96,7 +96,7 @@ class Sender:
 
 
 def turn(connected: socket.socket, line: str) -> int:
-    """Returns how many datagrams were sent; fewer than asked for where this sender is too slow."""
+    """Return how many datagrams were sent; fewer than requested if this sender is too slow."""
     *shape, rate, seconds, quiet_s = line.split()
     sender = Sender(connected, datagrams(*map(int, shape)))
     begin_s = time.monotonic()

@@ -1,4 +1,4 @@
-"""A collector and a sender of reports, each in a process, at two hosts: what becomes of reports."""
+"""Collector and sender of reports, as processes on two hosts."""
 
 import json
 import os
@@ -16,35 +16,35 @@ from telemark.errors import TestbedError
 
 SENDER, COLLECTOR = "10.66.0.1", "10.66.0.2"
 SENDER_CORE, COLLECTOR_CORE = 0, 1
-QUIET_S = 0.8  # after the last datagram but one: what the socket holds is taken in meanwhile
+QUIET_S = 0.8  # before the last datagram: the collector empties its socket meanwhile
 TIMEOUT_S = 20.0
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What is sent, and what is done with it."""
+    """Shape of the sent reports, and whether they are stored."""
 
-    reports: int  # a datagram
+    reports: int  # per datagram
     hops: int
     flows: int
     is_stored: bool = False
 
     @property
     def text(self) -> str:
-        """For tables."""
+        """Description for tables."""
         stored = ", stored" if self.is_stored else ""
-        return f"{self.reports} a datagram{stored}; {self.hops} hops; {self.flows:,} flows"
+        return f"{self.reports} per datagram{stored}; {self.hops} hops; {self.flows:,} flows"
 
 
 @dataclass(frozen=True)
 class Taken:
-    """What became of the datagrams of a turn, and what they cost."""
+    """Result of a round: fate of datagrams, and CPU time."""
 
     sent: int  # datagrams
     received: int
-    in_gaps: int  # that the collector knows to be lost
-    kernel_drops: int  # that found its socket full
-    misread: int  # reports, hops, flows and anything else that is not as it was sent
+    in_gaps: int  # detected as lost by the collector
+    kernel_drops: int  # because the socket was full
+    misread: int  # reports, hops, flows and other values that differ from the sent ones
     reports: int
     sent_per_s: float
     seconds: float
@@ -54,22 +54,22 @@ class Taken:
 
     @property
     def lost(self) -> int:
-        """Datagrams that did not come."""
+        """Lost datagrams."""
         return self.sent - self.received
 
     @property
     def busy(self) -> float:
-        """Of a core, for as long as datagrams were sent: above 1 they pile up."""
+        """CPU utilization while datagrams were sent; above 1, a backlog grows."""
         return (self.user_s + self.system_s) / self.seconds
 
     @property
     def ns_per_report(self) -> float:
-        """CPU time."""
+        """CPU time per report."""
         return 1e9 * (self.user_s + self.system_s) / self.reports
 
 
 class Hosts:
-    """Two namespaces and a veth between them: this one, the collector's, and the sender's."""
+    """Two namespaces with a veth pair: the collector's (this one), and the sender's."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -78,11 +78,13 @@ class Hosts:
     def __enter__(self) -> "Hosts":
         """Raises TestbedError."""
         if (os.cpu_count() or 1) <= COLLECTOR_CORE:
-            raise TestbedError("sender and collector need a core each: this machine has one")
+            raise TestbedError(
+                "int_collector: sender and collector need a core each; use a machine with 2 cores"
+            )
         _command("ip link add collector type veth peer name reports")
         _command(f"ip address add {COLLECTOR}/24 dev collector")
         _command("ip link set collector up")
-        # It waits for a line, until its interface is there.
+        # It waits for a line, which is sent when its interface is ready.
         script = f'read; exec "{sys.executable}" "{replay.__file__}" {COLLECTOR} {PORT}'
         self._sender = subprocess.Popen(
             ["taskset", "-c", str(SENDER_CORE), "unshare", "-n", "bash", "-c", script],
@@ -112,7 +114,7 @@ class Hosts:
         self._sender.communicate()
 
     def take(self, shape: Shape, datagrams_per_s: float, seconds: float) -> Taken:
-        """Have a collector take reports of this shape, at this rate. Raises TestbedError."""
+        """Run a collector on reports of this shape, at this rate. Raises TestbedError."""
         self._turns += 1
         run = self._folder / "reports" / f"turn-{self._turns}"
         stored = ["--store", str(run)] if shape.is_stored else []
@@ -123,9 +125,9 @@ class Hosts:
         )  # fmt: skip
         try:
             assert collector.stderr is not None
-            told = collector.stderr.readline()
-            if "listening" not in told:
-                raise TestbedError(f"the collector did not start: {told.strip()}")
+            status = collector.stderr.readline()
+            if "listening" not in status:
+                raise TestbedError(f"the collector did not start: {status.strip()}")
             given = (shape.reports, shape.hops, shape.flows, datagrams_per_s, seconds, QUIET_S)
             sent = int(self._ask(" ".join(map(str, given))))
             collector.send_signal(signal.SIGINT)
@@ -139,7 +141,7 @@ class Hosts:
         return _taken(shape, sent, seconds, json.loads(output), size)
 
     def _ask(self, line: str) -> str:
-        """Tell the sender a line, and return its answer. Raises TestbedError."""
+        """Send a line to the sender, and return its answer. Raises TestbedError."""
         assert self._sender.stdin is not None
         assert self._sender.stdout is not None
         self._sender.stdin.write(f"{line}\n")

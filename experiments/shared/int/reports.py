@@ -1,4 +1,4 @@
-"""What reports said of each packet: for experiments that look at single packets."""
+"""Reports of each packet, for experiments that examine single packets."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -15,11 +15,11 @@ from telemark.apps.application import Host
 from telemark.network import Network
 from telemark.traffic.flows import Flow
 
-# Marks and units of our switches (docs/int.md).
+# Marks and units of Telemark's switches (docs/int.md).
 OURS = Encoding(port=32767, dscp=0x04, dscp_mask=0x3C, timestamp_unit_ns=1000, latency_unit_ns=1000)
 
 
-# What is kept of a report: all of it would be three times as much.
+# Stored fields of a report: all fields would be three times as large.
 OF_GROUP = np.dtype([(name, GROUP[name]) for name in ("node", "sequence")])
 OF_REPORT = np.dtype([
     (name, REPORT[name]) for name in
@@ -32,16 +32,16 @@ OF_HOP = np.dtype([
 
 
 class Kept(NamedTuple):
-    """What a collector found, and all reports, in the order in which they came."""
+    """A collector's findings and all reports, in the order of arrival."""
 
     findings: Findings
-    groups: NDArray[np.void]  # OF_GROUP: of each report that of its datagram
+    groups: NDArray[np.void]  # OF_GROUP: of the datagram of each report
     reports: NDArray[np.void]  # OF_REPORT; `first_hop` is an index of `hops`
     hops: NDArray[np.void]  # OF_HOP
 
 
 class KeepingCollector(Collector):
-    """Takes reports of our switches; its result is Kept."""
+    """Collector for reports of Telemark's switches, with a result of type Kept."""
 
     def __init__(self) -> None:
         super().__init__(OURS)
@@ -53,7 +53,7 @@ class KeepingCollector(Collector):
         self._kept_hops = 0
 
     def take(self, part: Decoded) -> None:
-        """Keep it, too."""
+        """Process a part, and keep its reports."""
         super().take(part)
         reports = _only(part.reports, OF_REPORT)
         reports["first_hop"] += self._kept_hops
@@ -62,29 +62,31 @@ class KeepingCollector(Collector):
         self._parts.append((groups, reports, _only(part.hops, OF_HOP)))
 
     def result(self) -> Any:
-        """Kept, when nothing comes any more."""
+        """Return all kept reports, after the last one has arrived."""
         arrays = (np.concatenate(parts) for parts in zip(*self._parts, strict=True))
         return Kept(super().result(), *arrays)
 
 
 def _only(rows: NDArray[np.void], kept: np.dtype[np.void]) -> NDArray[np.void]:
-    """A copy that has these fields."""
+    """Return a copy with the fields of `kept` only."""
     found = np.empty(len(rows), kept)
     for name in kept.names or ():
         found[name] = rows[name]
     return found
 
 
-class Told(NamedTuple):
-    """What the last switch reported of each packet (INT-MD); by sequence number."""
+class ReportedHops(NamedTuple):
+    """Reports of the last switch for each packet (INT-MD), by sequence number."""
 
     is_reported: NDArray[np.bool_]
-    hops: NDArray[np.void]  # OF_HOP, shape (packets, hops); zeros where they are more, or fewer
+    hops: NDArray[np.void]  # OF_HOP, shape (packets, hops); zeros if the number of hops differs
 
 
-def reported_by(net: Network, kept: Kept, path: Sequence[str], last: SwitchTransit) -> Told:
-    """The last switch numbers its reports, from 0 on, as packets leave it: `last` says in which
-    order they did."""
+def reported_by(net: Network, kept: Kept, path: Sequence[str], last: SwitchTransit) -> ReportedHops:
+    """Return the last switch's reports by packet.
+
+    It numbers reports from 0 in the order in which packets leave it, which `last` contains.
+    """
     left = np.flatnonzero(last.passed)
     left = left[np.argsort(last.left_ns[left], kind="stable")]
     is_ours = (kept.groups["node"] == node_id(net, path[-1])) & (
@@ -97,11 +99,11 @@ def reported_by(net: Network, kept: Kept, path: Sequence[str], last: SwitchTrans
     whole = reports["hops"] == len(path)
     first = reports["first_hop"][whole].astype(np.int64)
     hops[packets[whole]] = kept.hops[first[:, None] + np.arange(len(path))]
-    return Told(is_reported, hops)
+    return ReportedHops(is_reported, hops)
 
 
-def ways(net: Network, flow: Flow, path: Sequence[str]) -> list[dict[str, int]]:
-    """What each switch of a path is to say of itself: its node id, and both ports."""
+def expected_path(net: Network, flow: Flow, path: Sequence[str]) -> list[dict[str, int]]:
+    """Return the expected node id and ports of each switch of a path."""
     return [
         {"node": node_id(net, switch), "ingress": net.port(switch, before),
          "egress": net.port(switch, after)}

@@ -1,4 +1,4 @@
-"""What really happened to packets at switches: by captures of their ports."""
+"""Ground truth of packets at switches, from captures of their ports."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,45 +24,43 @@ FRAME = np.dtype([
 
 @dataclass(frozen=True)
 class SwitchTransit:
-    """A flow at one switch. All arrays have an element for each packet, in the order of sending."""
+    """A flow at one switch. Arrays have an element per packet, in the order of sending."""
 
-    came_ns: NDArray[np.int64]  # NEVER: it did not; and so with the others
+    arrived_ns: NDArray[np.int64]  # NEVER: did not arrive; all arrays likewise
     left_ns: NDArray[np.int64]
-    # Packets that waited in the queue when it came to it. Of one that left it at that very
-    # nanosecond captures do not tell, nor in real time of those that left it until the switch had
-    # taken it in: so the least, and the most.
+    # Bounds of the queue length on arrival. They differ if a packet left in the same nanosecond,
+    # or, in real time, before the switch took the arriving packet.
     min_queued: NDArray[np.int64]
     max_queued: NDArray[np.int64]
 
     @property
     def passed(self) -> NDArray[np.bool_]:
-        """Which packets left the switch."""
+        """Packets that left the switch."""
         return self.left_ns != NEVER
 
 
-EMPTY_QUEUES = "links are shaped behind it, and so its own queues stay empty"
+EMPTY_QUEUES = "links are shaped behind it, so its own queues stay empty"
 
 
 def require_minip4(run: Run, why: str) -> None:
-    """Raise TestbedError where the experiment asks for what is not to be had of bmv2."""
+    """Raise TestbedError if the target is bmv2, which the experiment excludes."""
     if run.target == "bmv2":
-        raise TestbedError(f"--target bmv2: {why}; take --target minip4")
+        raise TestbedError(f"--target bmv2: {why}; use --target minip4")
 
 
 @dataclass(frozen=True)
 class Queue:
-    """All that left a switch for one of its neighbours, in the order in which it did. Arrays as
-    those of Passage."""
+    """All packets that left a switch for one neighbour, in order; arrays as in SwitchTransit."""
 
     left: NDArray[np.void]  # FRAME
-    came_ns: NDArray[np.int64]
+    arrived_ns: NDArray[np.int64]
     min_queued: NDArray[np.int64]
     max_queued: NDArray[np.int64]
 
     def passage(self, flow: Flow) -> SwitchTransit:
-        """What there is of a flow."""
+        """Return the part of one flow."""
         ours = self.left["port"] == flow.port
-        fields = self.came_ns, self.left["time_ns"], self.min_queued, self.max_queued
+        fields = self.arrived_ns, self.left["time_ns"], self.min_queued, self.max_queued
         arrays = [np.full(flow.count, NEVER, np.int64) for _ in fields]
         for array, values in zip(arrays, fields, strict=True):
             array[self.left["number"][ours]] = values[ours]
@@ -70,29 +68,29 @@ class Queue:
 
 
 def read_queue(net: Network, switch: str, after: str, *, stamped: bool) -> Queue:
-    """Of a port with one queue, that packets leave in the order in which they came, when the net
-    has ended. So those wait before a packet that left before it, and after it had come.
+    """Return the packets of a port with one FIFO queue, after the network has ended.
 
-    `stamped`: in real time, of a network with a stamp log.
+    Packets are queued before a packet if they left before it, but after its arrival.
+    `stamped`: in real time, for a network with a stamp log.
 
-    Captures are cut where INT may hide a packet's sequence number. So here the n-th packet of a
-    flow is the n-th that comes and leaves: for networks that neither lose packets nor change their
-    order, which the receiver's records tell.
+    Captures are truncated where INT may hide a packet's sequence number. Therefore packets are
+    numbered by order: only for networks that neither lose nor reorder packets, which the receiver's
+    records show.
     """
     left = read(net.capture(switch, after, "out"))
-    came, taken = (_all_that(net, switch, what) for what in ("in", "taken" if stamped else "in"))
-    which = np.searchsorted(came[["port", "number"]], left[["port", "number"]])
-    came_ns, taken_ns = came["time_ns"][which], taken["time_ns"][which]
+    arrived, taken = (_all_that(net, switch, what) for what in ("in", "taken" if stamped else "in"))
+    which = np.searchsorted(arrived[["port", "number"]], left[["port", "number"]])
+    arrived_ns, taken_ns = arrived["time_ns"][which], taken["time_ns"][which]
     order = np.arange(len(left))
-    least = np.maximum(order - np.searchsorted(left["time_ns"], taken_ns, "right"), 0)
-    most = np.maximum(order - np.searchsorted(left["time_ns"], came_ns, "left"), 0)
-    return Queue(left, came_ns, least, most)
+    low = np.maximum(order - np.searchsorted(left["time_ns"], taken_ns, "right"), 0)
+    high = np.maximum(order - np.searchsorted(left["time_ns"], arrived_ns, "left"), 0)
+    return Queue(left, arrived_ns, low, high)
 
 
 def read_passages(
     net: Network, flow: Flow, path: Sequence[str], *, stamped: bool
 ) -> list[SwitchTransit]:
-    """Of a flow at each switch of its path (the first one first): see read_queue()."""
+    """Return a flow's packets at each switch of its path, in order: see read_queue()."""
     return [
         read_queue(net, switch, after, stamped=stamped).passage(flow)
         for _, switch, after in around(flow, path)
@@ -100,19 +98,19 @@ def read_passages(
 
 
 def around(flow: Flow, path: Sequence[str]) -> list[tuple[str, str, str]]:
-    """Each switch of a flow's path between what comes before and after it."""
+    """Return each switch of a flow's path with the nodes before and after it."""
     nodes = [flow.source, *path, flow.destination]
     return [*zip(nodes, nodes[1:], nodes[2:], strict=False)]
 
 
 def _all_that(net: Network, switch: str, what: str) -> NDArray[np.void]:
-    """What captures of all ports of a switch have, by port and number."""
+    """Return the captured packets of all ports of a switch, by port and number."""
     found = np.concatenate([read(net.capture(switch, n, what)) for n in net.neighbours(switch)])
     return found[np.argsort(found[["port", "number"]])]
 
 
 def read(path: Path) -> NDArray[np.void]:
-    """The UDP datagrams of a capture: FRAME, in order of time; numbered by destination port."""
+    """Return the UDP datagrams of a capture (FRAME), in order of time, numbered by port."""
     frames = pcap.read(path)
     data = frames.bytes
     is_udp = (data[:, ETHERTYPE : ETHERTYPE + 2] == IPV4).all(axis=1)

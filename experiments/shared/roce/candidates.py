@@ -1,11 +1,11 @@
-"""Who takes records: the RoCE responder, and collectors over UDP and packet sockets."""
+"""Candidates that receive records: RoCE responder, and collectors over UDP and packet sockets."""
 
 from experiments.shared.roce.interleaved_rounds import NAP_US, Kind
-from experiments.shared.roce.offered import NOBODYS_MAC, RECORDS_SENT, RECORDS_WRITTEN
+from experiments.shared.roce.offered import RECORDS_SENT, RECORDS_WRITTEN, UNUSED_MAC
 
-# What nobody takes ends in the kernel like what the responder was given: at its first look.
-NOBODY = Kind("nobody", RECORDS_WRITTEN, mac=NOBODYS_MAC)
-UNREAD = Kind("packet socket, unread", RECORDS_WRITTEN, "nothing", nap_us=NAP_US, mac=NOBODYS_MAC)
+# Frames of the baseline are dropped by the kernel at its first lookup, as the responder's are.
+BASELINE = Kind("baseline", RECORDS_WRITTEN, mac=UNUSED_MAC)
+UNREAD = Kind("packet socket, unread", RECORDS_WRITTEN, "nothing", nap_us=NAP_US, mac=UNUSED_MAC)
 ROCE = Kind("RoCE into memory", RECORDS_WRITTEN, python="roce")
 UDP = Kind("UDP, C", RECORDS_SENT, "udp")
 UDP_NAPS = Kind("UDP, C, naps", RECORDS_SENT, "udp", nap_us=NAP_US)

@@ -1,8 +1,8 @@
-"""A sender and a collector of records, a process and a core each: what a record costs both.
+"""Measurement of the CPU time per record of a sender and a collector, a process and core each.
 
-Each turn has a veth of its own, from the sender's namespace to this one. What the kernel does with
-a frame up to the collector's socket, its softirq, it does within the sender's call, and so in the
-sender's name: none of the CPU time of both processes is left out.
+Each turn uses its own veth pair, from the sender's namespace to this one. The kernel processes a
+frame up to the collector's socket in the softirq of the sender's call, so the CPU times of both
+processes contain all of the work.
 """
 
 import subprocess
@@ -31,21 +31,21 @@ from telemark.errors import InvalidRunError, TestbedError
 C_FOLDER = Path(__file__).parent / "c"
 SENDER_CORE, COLLECTOR_CORE = 0, 1
 INTERFACE, SENDERS_INTERFACE = "collector", "sender"
-NAP_US = 50  # as the responder's (collectors/roce/c/raw_socket.c)
+NAP_US = 50  # as the responder (collectors/roce/c/card.c)
 PATIENCE_S = 2.0
-SOFTNET, BACKLOG = Path("/proc/net/softnet_stat"), 11  # frames that wait, a line for each core
-SENT_DROPPED = 11  # of the numbers of an interface in /proc/net/dev
-# In a namespace of its own, where the kernel sends nothing by itself.
+SOFTNET, BACKLOG = Path("/proc/net/softnet_stat"), 11  # queued frames, a line per core
+SENT_DROPPED = 11  # index in the counters of an interface in /proc/net/dev
+# Prefix that runs a command in its own namespace, where the kernel sends no packets itself.
 ALONE = ("unshare", "-n", "sh", "-c", 'off=/proc/sys/net/ipv6/conf/default/disable_ipv6; '
          '[ ! -e $off ] || echo 1 > $off; exec "$0" "$@"')  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
 class Kind:
-    """A collector, and what it is offered: a program in C, or in Python; or, without either, none.
+    """A collector and its offered load: a program in C or in Python, or none.
 
-    `way` is how take.c gets at frames ("": it does not run), and `keeps` what it does with them,
-    one of keep_*.c. `python` has the arguments of takers.py, before what depends on the turn.
+    `way`: how take.c receives frames ("": not used); `keeps`: how it stores them, one of keep_*.c.
+    `python`: the first arguments of receivers.py.
     """
 
     name: str
@@ -58,11 +58,11 @@ class Kind:
 
     @property
     def is_there(self) -> bool:
-        """Whether anybody takes the frames."""
+        """Whether there is a collector."""
         return bool(self.way or self.python)
 
     def command(self, folder: Path) -> list[object]:
-        """Raises ToolchainError."""
+        """Return the command line. Raises ToolchainError."""
         if self.way:
             tool = _tool("take", f"keep_{self.keeps}")
             port = 0 if isinstance(self.offered, Writes) else self.offered.port
@@ -72,29 +72,29 @@ class Kind:
 
 
 class Turn(NamedTuple):
-    """What became of the records that one collector was offered, and what they cost."""
+    """Fate of the records offered to one collector, and their CPU time."""
 
     collector: str
-    asked_per_s: int  # 0: as fast as they go
+    offered_per_s: int  # 0: max rate
     sent: int
     seconds: float
     received: int
-    dropped: int  # by the kernel, between them or at the collector's socket
-    wrong: int  # records in memory
-    sender_ns: float  # CPU time a frame
-    collector_ns: float  # CPU time a record
-    waited: float  # for a core: of the turn's time, the larger share of both
+    dropped: int  # by the kernel, before or at the collector's socket
+    wrong: int  # wrong records in memory
+    sender_ns: float  # CPU time per frame
+    collector_ns: float  # CPU time per record
+    waited: float  # fraction of time runnable but waiting for a core, max of both processes
 
 
 class Used(NamedTuple):
-    """CPU time of a process's threads, and how long they were ready and had to wait (ns)."""
+    """CPU time and run-queue wait of a process's threads, in ns."""
 
     cpu_ns: int
     waited_ns: int
 
     @classmethod
     def by(cls, pid: int) -> "Used":
-        """So far (proc(5), schedstat)."""
+        """Return the usage of a process so far (proc(5), schedstat)."""
         tasks = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/schedstat")]
         return cls(sum(int(each[0]) for each in tasks), sum(int(each[1]) for each in tasks))
 
@@ -103,7 +103,7 @@ class Used(NamedTuple):
 
 
 class Process:
-    """One that answers a line with a line of numbers, and ends with its input."""
+    """A process that answers a line with a line of numbers, and exits at the end of its input."""
 
     def __init__(self, core: int, *command: object) -> None:
         self._process = subprocess.Popen(
@@ -121,13 +121,13 @@ class Process:
         self._process.communicate()
 
     def await_word(self, word: str) -> None:
-        """What it used, it uses from then on. Raises TestbedError."""
+        """Wait for a line of output; usage counts from then on. Raises TestbedError."""
         if self._line() != word:
             raise TestbedError(f"{self._process.args!r}: it did not start")
         self._before = Used.by(self.pid)
 
     def answer(self) -> tuple[list[int], Used]:
-        """Have it do its work; its numbers, and what it used since it was ready.
+        """Run the process; return its numbers, and its usage since it was ready.
 
         Raises TestbedError.
         """
@@ -144,8 +144,8 @@ class Process:
         return self._process.stdout.readline().strip()
 
 
-def frames_of(folder: Path, kind: Kind) -> Path:
-    """The file of the frames that a collector is offered, made once."""
+def make_frames(folder: Path, kind: Kind) -> Path:
+    """Return the file of the frames offered to a collector, created once."""
     path = folder / f"{kind.offered.name}_{kind.mac}"
     if not path.exists():
         write_frames(path, kind.offered.frames(kind.mac))
@@ -153,7 +153,7 @@ def frames_of(folder: Path, kind: Kind) -> Path:
 
 
 def _memory(folder: Path, offered: Offered) -> Path:
-    """The file of what a region is then, made once."""
+    """Return the file of the expected memory region, created once."""
     assert isinstance(offered, Writes)
     path = folder / f"{offered.name}.npy"
     if not path.exists():
@@ -161,10 +161,10 @@ def _memory(folder: Path, offered: Offered) -> Path:
     return path
 
 
-def turn(folder: Path, kind: Kind, asked_per_s: int, seconds: float) -> Turn:
-    """Offer records to a collector, at a pace or (0) as fast as they go. Raises TestbedError."""
-    frames = frames_of(folder, kind)
-    offer = (_tool("offer"), SENDERS_INTERFACE, frames, asked_per_s, seconds)
+def turn(folder: Path, kind: Kind, offered_per_s: int, seconds: float) -> Turn:
+    """Offer records to a collector, at a rate or (0) as fast as possible. Raises TestbedError."""
+    frames = make_frames(folder, kind)
+    offer = (_tool("offer"), SENDERS_INTERFACE, frames, offered_per_s, seconds)
     with ExitStack() as stack:
         sender = stack.enter_context(Process(SENDER_CORE, *ALONE, *offer))
         sender.await_word("here")
@@ -179,35 +179,35 @@ def turn(folder: Path, kind: Kind, asked_per_s: int, seconds: float) -> Turn:
         (received, dropped, *wrong), own = collector.answer() if collector else ([0, 0], Used(0, 0))
         dropped += _dropped_between(sender.pid)
     return Turn(
-        kind.name, asked_per_s, sent, elapsed_ns / 1e9, received, dropped, sum(wrong),
+        kind.name, offered_per_s, sent, elapsed_ns / 1e9, received, dropped, sum(wrong),
         used.cpu_ns / max(sent, 1), own.cpu_ns / max(received, 1),
         max(used.waited_ns, own.waited_ns) / elapsed_ns,
     )  # fmt: skip
 
 
 def _await_backlog() -> None:
-    """Until no frame waits for a softirq that a busy core puts off. Raises TestbedError."""
+    """Wait until no frame waits for a softirq on a busy core. Raises TestbedError."""
     deadline_s = time.monotonic() + PATIENCE_S
     while any(int(line.split()[BACKLOG], 16) for line in SOFTNET.read_text().splitlines()):
         if time.monotonic() > deadline_s:
             raise InvalidRunError(
-                f"for {PATIENCE_S:g} s a core did not come to frames that wait in the kernel"
+                f"a core did not process queued frames of the kernel for {PATIENCE_S:g} s"
             )
         time.sleep(0.001)
 
 
 def _dropped_between(pid: int) -> int:
-    """Frames that a veth's end, in the namespace of a process, could not hand over."""
+    """Return the frames dropped by a veth interface in the namespace of a process."""
     for line in Path(f"/proc/{pid}/net/dev").read_text().splitlines():
         name, _, counts = line.partition(":")
         if name.strip() == SENDERS_INTERFACE:
             return int(counts.split()[SENT_DROPPED])
-    raise TestbedError(f"there is no {SENDERS_INTERFACE} any more")
+    raise TestbedError(f"interface {SENDERS_INTERFACE} has disappeared")
 
 
 @contextmanager
 def _veth(pid: int) -> Iterator[None]:
-    """From the namespace of a process to this one; there as long as the block."""
+    """Create a veth pair from the namespace of a process to this one, for the block."""
     _run(f"ip link add {INTERFACE} address {MAC} type veth peer {SENDERS_INTERFACE} "
          f"address {SENDER_MAC} netns {pid}")  # fmt: skip
     try:
@@ -219,7 +219,7 @@ def _veth(pid: int) -> Iterator[None]:
 
 
 def _tool(*names: str) -> Path:
-    """The path of one of our C programs, compiled of these files."""
+    """Compile one of Telemark's C programs from these files, and return its path."""
     return program([C_FOLDER / f"{name}.c" for name in names])
 
 

@@ -1,4 +1,4 @@
-"""What collectors are offered, and the frames that bring it: writes to memory, or datagrams."""
+"""Load offered to collectors, and its frames: memory writes, or datagrams."""
 
 import struct
 from collections.abc import Sequence
@@ -20,17 +20,17 @@ from collectors.roce.softnic import BASE
 
 COLLECTOR, PORT, QPN = "10.66.0.2", 5000, 0x100
 WRITER = Peer("10.66.0.1", qpn=0x100, psn=0)
-TRANSPORT = Transport.UC  # the same frames again and again: RC would take them once
-MAC, SENDER_MAC, NOBODYS_MAC = "02:00:00:00:00:02", "02:00:00:00:00:01", "02:00:00:00:00:99"
-COUNT, FLOWS = 4096, 1000  # records of the ring, and of how many flows they are
-VA_AT, PSN_AT, NETWORK_AT, ICRC = 54, 51, 14, 4  # in a frame of RoCEv2
+TRANSPORT = Transport.UC  # frames are sent repeatedly: RC would accept them only once
+MAC, SENDER_MAC, UNUSED_MAC = "02:00:00:00:00:02", "02:00:00:00:00:01", "02:00:00:00:00:99"
+COUNT, FLOWS = 4096, 1000  # records of the ring, and their flows
+VA_AT, PSN_AT, NETWORK_AT, ICRC = 54, 51, 14, 4  # offsets in a frame of RoCEv2
 
 
 @dataclass(frozen=True, eq=False)
 class Writes:
-    """Writes over RoCE that make a region what `records` is: one to each of `places`, in order.
+    """RoCE writes that fill a region with `records`: one to each of `places`, in order.
 
-    `reports` is how many reports of switches one of them is.
+    `reports`: number of switch reports per write.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Writes:
     reports: int = 1
 
     def frames(self, mac: str) -> list[bytes]:
-        """To the collector that has this MAC address."""
+        """Return the frames for the collector with this MAC address."""
         size = self.records.itemsize
         frame = bytearray(_framed(_write(size), mac))
         end, found = len(frame) - ICRC, []
@@ -62,7 +62,7 @@ class Datagrams:
     reports: int = 1
 
     def frames(self, mac: str) -> list[bytes]:
-        """To the collector that has this MAC address."""
+        """Return the frames for the collector with this MAC address."""
         udp = UDP(sport=1000, dport=self.port, chksum=0)
         head = _framed(udp / Raw(self.payloads[0]), mac)[: -len(self.payloads[0])]
         return [head + each for each in self.payloads]
@@ -72,7 +72,7 @@ Offered = Writes | Datagrams
 
 
 def records() -> NDArray[Any]:
-    """Records of the ring, shape (COUNT,): of each flow one after the other."""
+    """Return the records of the ring, shape (COUNT,), with flows in turn."""
     found = np.zeros(COUNT, TCP)
     words = found.view(">u4").reshape(COUNT, -1)
     words[:, 0] = 0x0A000000 + np.arange(COUNT) % FLOWS
@@ -86,12 +86,12 @@ RECORDS_SENT = Datagrams("datagrams", [each.tobytes() for each in records()])
 
 
 def write_frames(path: Path, frames: Sequence[bytes]) -> None:
-    """A file of frames, as offer.c reads them."""
+    """Write a file of frames for offer.c."""
     path.write_bytes(b"".join(struct.pack("<I", len(each)) + each for each in frames))
 
 
 def frames_in(path: Path) -> list[bytes]:
-    """What write_frames() wrote."""
+    """Read a file written by write_frames()."""
     content, found, at = path.read_bytes(), [], 0
     while at < len(content):
         (length,) = struct.unpack_from("<I", content, at)

@@ -1,8 +1,8 @@
-"""A real RoCE session, to hold our switches' packets against: Linux's rdma_rxe writes a record.
+"""Reference RoCE session of Linux's rdma_rxe, for comparison with the switch's packets.
 
-Live, in the virtual machine, by RealSession; or as it was captured: rxe_session.pcap has what it
-sent to our responder, on 2026-11-22, by Linux 6.1.192 and rdma-core 44.0 of Debian 12, a packet for
-each of KINDS. A test holds one against the other.
+Either live, in the virtual machine, by RealSession; or captured: rxe_session.pcap has the packets
+sent to Telemark's responder on 2026-11-22, by Linux 6.1.192 and rdma-core 44.0 of Debian 12, one
+for each of KINDS. A test compares both.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,26 +23,26 @@ KINDS = ("RC WRITE ONLY", "RC WRITE ONLY WITH IMMEDIATE", "RC FETCH ADD",
          "UC WRITE ONLY", "UC WRITE ONLY WITH IMMEDIATE")  # fmt: skip
 TRANSPORTS = (Transport.RC, Transport.UC)
 PSN, IMMEDIATE = 0x123456, 7
-RECORD = bytes(range(44))  # as long as that of a TCP packet
-LENGTH = 2 * len(RECORD) + 8  # of the region that it writes to
+RECORD = bytes(range(44))  # length of the record of a TCP packet
+LENGTH = 2 * len(RECORD) + 8  # of the target region
 
 
 class RealSession:
     """rdma_rxe in the virtual machine, with a queue pair for each of TRANSPORTS."""
 
     def __init__(self, machine: Machine, address: str) -> None:
-        """`address` is the virtual machine's. Raises TestbedError."""
+        """Connect; `address`: of the virtual machine. Raises TestbedError."""
         self._peers: list[Any] = [
             machine.make(VerbsPeer, address, PSN, transport=transport) for transport in TRANSPORTS
         ]
 
     @property
     def peers(self) -> list[Peer]:
-        """Whom a responder has to know."""
+        """The peers that a responder must know."""
         return [peer.peer() for peer in self._peers]
 
     def carry_out(self, targets: Sequence[Target]) -> None:
-        """Write to one target of each of TRANSPORTS, a packet of each of KINDS."""
+        """Send a packet of each of KINDS, to one target of each of TRANSPORTS."""
         for peer, target in zip(self._peers, targets, strict=True):
             peer.connect(target)
             peer.write(RECORD, 0)
@@ -52,18 +52,18 @@ class RealSession:
 
 
 def captured() -> Mapping[str, Mapping[str, Any]]:
-    """Fields of the packets that were captured, by KINDS."""
+    """Return the fields of the captured packets, by KINDS."""
     _, frames = read_frames(CAPTURE)
     return by_kind(frames)
 
 
 def by_kind(frames: Sequence[bytes]) -> Mapping[str, Mapping[str, Any]]:
-    """Fields of a session's packets, in the order of KINDS."""
+    """Return the fields of a session's packets, in the order of KINDS."""
     return {kind: fields(frame) for kind, frame in zip(KINDS, frames, strict=True)}
 
 
 def fields(frame: bytes) -> dict[str, Any]:
-    """All header fields of a frame, as in "BTH psn": numbers, and addresses as texts."""
+    """Return all header fields of a frame, as in "BTH psn": numbers, and addresses as strings."""
     found: dict[str, Any] = {}
     layer: Any = Ether(frame)
     while layer and not isinstance(layer, Raw):

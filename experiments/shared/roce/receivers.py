@@ -1,10 +1,10 @@
-"""Two processes that take records, one over UDP, in Python, and the RoCE responder; and it alone.
+"""Receiver processes in Python: a UDP collector, and the RoCE responder.
 
-    python -m roce.takers udp | roce INTERFACE MEMORY
+    python -m experiments.shared.roce.receivers udp | roce INTERFACE MEMORY
 
-MEMORY is a file of numpy's: what the region holds when all that is offered was written.
-Both say "ready"; at a line from standard input they print how many records came, how many the
-kernel dropped, and how many lie in memory that are not those that were offered; they end with it.
+MEMORY is a numpy file with the region's expected content after all writes. Both print "ready"; on a
+line from standard input they print the number of received records, of kernel drops, and of wrong
+records in memory, and exit.
 """
 
 import select
@@ -33,11 +33,11 @@ from telemark.traffic.received import Frames
 
 KEY_BYTES = 36
 ALONE_TURNS = 200
-QUIET_S = 0.02  # in which nothing more came: the ring is empty
+QUIET_S = 0.02  # without new frames: the ring is empty
 
 
 def udp() -> tuple[int, int, int]:
-    """Receive, keep and index, one datagram at a time."""
+    """Receive, store and index, one datagram at a time."""
     listening = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     listening.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BYTES)
     listening.bind((offered.COLLECTOR, offered.PORT))
@@ -62,9 +62,9 @@ def udp() -> tuple[int, int, int]:
 
 
 def roce(interface: str, memory: str) -> tuple[int, int, int]:
-    """Let the responder write; raises AssertionError where it refused a frame.
+    """Run the responder; raises AssertionError if it rejected a frame.
 
-    The card stays open: what its thread used is told of as long as it is there.
+    The NIC stays open: the CPU time of its thread is available only while it exists.
     """
     expected = np.load(memory)
     nic, region = _responder(expected)
@@ -82,7 +82,7 @@ def roce(interface: str, memory: str) -> tuple[int, int, int]:
 
 
 def alone_ns(writes: offered.Writes) -> float:
-    """CPU time of a write in the responder itself, from memory: the least of some turns."""
+    """Return the CPU time per write in the responder itself, from memory: min of some turns."""
     frames = writes.frames(offered.MAC)
     arrivals = np.zeros(len(frames), ARRIVAL)
     arrivals["length"] = [len(frame) for frame in frames]
@@ -106,7 +106,7 @@ def _responder(expected: NDArray[Any]) -> tuple[SoftNic, Region]:
 
 
 def wrong(records: NDArray[Any], expected: NDArray[Any], received: int, drops: int) -> int:
-    """Records that are there and not those offered, or not there, though none was dropped."""
+    """Count wrong records, and missing ones that were not dropped."""
     nothing = np.zeros((), expected.dtype)
     there, wanted = records != nothing, expected != nothing
     missing = min(received, int(wanted.sum())) - int(there.sum())

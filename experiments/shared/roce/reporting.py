@@ -1,6 +1,6 @@
-"""A switch that records packets, and the collector behind another switch that they are written to.
+"""Network of a switch that records packets, and a collector behind another switch.
 
-h1, h3 - s1 - s2 - h2: packets from h1 to h3 are recorded by s1, at h2
+h1, h3 - s1 - s2 - h2: s1 writes records of packets from h1 to h3 into the memory of h2
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -26,30 +26,30 @@ from topologies.basic import Dumbbell
 PROGRAM = "p4src/roce/roce.p4"
 SWITCH, COLLECTOR, RECEIVER = "s1", "h2", "h3"
 COLLECTOR_ADDR = "10.0.0.2"
-PEER = Peer("10.0.9.1", qpn=0x11, psn=0xFFFF00)  # its PSNs soon wrap
-EXPECTED = ("ingress", "miss", "egress")  # answers end in a switch, heard or not; records held off
+PEER = Peer("10.0.9.1", qpn=0x11, psn=0xFFFF00)  # its PSNs wrap soon
+EXPECTED = ("ingress", "miss", "egress")  # answers end in a switch; records during hold-off
 DELAY_US = 500  # of the link between the switches
 
 RECORDS = {
     Content.FLOWS: TCP,
     Content.FLOWS_AND_HOPS: np.dtype([("flow", TCP), ("hop", HOP)]),
-    Content.COUNTERS: np.dtype("<u8"),  # of this machine, as responders add
+    Content.COUNTERS: np.dtype("<u8"),  # native byte order, as responders add
 }
 
 
 @dataclass(frozen=True)
 class Collection:
-    """How records are written: `slots` of the ring; of a session what is not usual."""
+    """How records are written: `slots` of the ring; `session`: non-default options."""
 
     slots: int
     content: Content = Content.FLOWS
     transport: Transport = Transport.RC
     session: tuple[tuple[str, Any], ...] = ()
     file: str | None = None  # in the run's folder; None: in memory
-    hold_us: float = 0  # of the responder: see Host.frames()
+    hold_us: float = 0  # delay of the responder: see Host.frames()
 
     def responder(self, run: Run) -> Responder:
-        """What takes the records."""
+        """Return the responder that takes the records."""
         path = run.folder / self.file if self.file else None
         writer = Writer(PEER, RECORDS[self.content], self.slots, path, self.transport)
         return Responder(COLLECTOR_ADDR, [writer], hold_us=self.hold_us, receives=4096)
@@ -57,7 +57,7 @@ class Collection:
 
 @dataclass(frozen=True)
 class Running:
-    """A network in which records are written."""
+    """A running network in which records are written."""
 
     net: Network
     switch: fy.Switch
@@ -66,28 +66,28 @@ class Running:
 
 @dataclass
 class Taken:
-    """What a collector has, when the network has ended."""
+    """Data of the collector after the network has ended."""
 
     file: bytes = b""
     counts: Counts = field(default_factory=Counts)
 
 
 class FrameRecorder(Application):
-    """Takes all frames of its host; its result is a list of them."""
+    """Recorder of all frames of its host; the result is a list of frames."""
 
     def __init__(self) -> None:
         self._kept: list[bytes] = []
 
     def start(self, host: Host) -> None:
-        """Take them."""
+        """Start to record."""
         host.frames(self.on_frames, hold_us=1000)
 
     def on_frames(self, frames: Frames) -> None:
-        """Keep them."""
+        """Record frames."""
         self._kept += [each.frame for each in frames]
 
     def result(self) -> Any:
-        """In the order in which they came."""
+        """Return the frames in the order of arrival."""
         return self._kept
 
 
@@ -96,9 +96,9 @@ async def reporting(
     run: Run, name: str, collection: Collection, rate_bps: int, program: str = PROGRAM, *,
     keeps: bool = True, captures: bool = True,
 ) -> AsyncIterator[Running]:  # fmt: skip
-    """A network whose first application is the responder.
+    """Run a network with the responder as first application.
 
-    `rate_bps` is that of the link between the switches. `keeps`: a Keeper at h3 is the second one.
+    `rate_bps`: of the link between the switches. `keeps`: a FrameRecorder at h3 is the second one.
     """
     with network(run, name, rate_bps, program, captures=captures) as net:
         responder = collection.responder(run)
@@ -113,7 +113,7 @@ async def reporting(
 def network(
     run: Run, name: str, rate_bps: int, program: str, *, captures: bool = True
 ) -> Iterator[Network]:
-    """The network alone."""
+    """Return the network without applications."""
     topo = Dumbbell(2, rate_bps=rate_bps, delay_us=DELAY_US, queue_packets=10_000)
     with Network(
         topo, run, program=program, name=name, capture=captures, expected_drops=EXPECTED,
@@ -124,7 +124,7 @@ def network(
 
 @asynccontextmanager
 async def writing(net: Network, collection: Collection, target: Target) -> AsyncIterator[Running]:
-    """Have the switch write to a target."""
+    """Configure the switch to write to a target."""
     session = Session(1, COLLECTOR, PEER, target, content=collection.content,
                       **dict(collection.session))  # fmt: skip
     reporters = {SWITCH: Reporter([session], [RecordedFlow("0.0.0.0/0", "0.0.0.0/0")], node_id=1)}

@@ -1,4 +1,4 @@
-"""Rounds of turns: what a record costs each collector, and when noise says nothing about it."""
+"""Rounds of turns: CPU time per record of each collector, and rejection of noisy runs."""
 
 import statistics
 from collections.abc import Sequence
@@ -11,87 +11,87 @@ from experiments.shared.roce.interleaved_rounds import Kind, Turn
 from telemark.errors import InvalidRunError
 from telemark.results import plots
 
-AS_FAST = 0  # the load of which claims are
-MOST_DROPPED = 0.05  # of the frames of a collector that a claim is about
-MOST_WAITED = 0.05  # of the time that a process was ready, for a core
+AS_FAST = 0  # the load of the claims
+MAX_DROPPED = 0.05  # fraction of the frames of a collector in a claim
+MAX_WAITED = 0.05  # fraction of time runnable but waiting for a core
 
 
 @dataclass(frozen=True)
 class Round:
-    """All collectors, one after the other, at each load; `nobody` takes no frame."""
+    """One round of all collectors at each load; `baseline`: no collector."""
 
     turns: Sequence[Turn]
-    nobody: Kind
+    baseline: Kind
 
     def of(self, kind: Kind, load: int = AS_FAST) -> Turn:
-        return next(t for t in self.turns if (t.collector, t.asked_per_s) == (kind.name, load))
+        return next(t for t in self.turns if (t.collector, t.offered_per_s) == (kind.name, load))
 
     def own_ns(self, kind: Kind, load: int = AS_FAST) -> float:
-        """CPU time of a report in the collector itself."""
+        """Return the CPU time per report in the collector itself."""
         return self.of(kind, load).collector_ns / kind.offered.reports
 
     def kernel_ns(self, kind: Kind, load: int = AS_FAST) -> float:
-        """CPU time of a report in the kernel, up to the collector's socket."""
-        sender_ns = self.of(kind, load).sender_ns - self.of(self.nobody, load).sender_ns
+        """Return the CPU time per report in the kernel, up to the collector's socket."""
+        sender_ns = self.of(kind, load).sender_ns - self.of(self.baseline, load).sender_ns
         return sender_ns / kind.offered.reports
 
     def cost_ns(self, kind: Kind, load: int = AS_FAST) -> float:
-        """CPU time of a report, the kernel's included."""
+        """Return the CPU time per report, including the kernel."""
         return self.own_ns(kind, load) + self.kernel_ns(kind, load)
 
     def ratio(self, kind: Kind, to: Kind, load: int = AS_FAST) -> float:
-        """Of what a report costs one collector to what it costs another one."""
+        """Return the CPU time per report of a collector, normalized to another one."""
         return self.cost_ns(kind, load) / self.cost_ns(to, load)
 
 
 def middle(rounds: Sequence[Round], what: str, *of: object) -> float:
-    """The median of what all rounds tell."""
+    """Return the median of a value over all rounds."""
     return statistics.median(getattr(each, what)(*of) for each in rounds)
 
 
 def unaccounted_frames(rounds: Sequence[Round]) -> int:
-    """Frames that were neither received nor counted as dropped, the most of a turn."""
-    turns = [each for one in rounds for each in one.turns if each.collector != one.nobody.name]
+    """Return the frames neither received nor counted as dropped, max over turns."""
+    turns = [each for one in rounds for each in one.turns if each.collector != one.baseline.name]
     return max(abs(each.sent - each.received - each.dropped) for each in turns)
 
 
 def wrong(rounds: Sequence[Round]) -> int:
-    """Records in memory, of all turns, that are not those offered."""
+    """Return the wrong records in memory, of all turns."""
     return sum(each.wrong for one in rounds for each in one.turns)
 
 
 def reject_noise(
     rounds: Sequence[Round], kinds: Sequence[Kind], failed: Sequence[str], offer: str
 ) -> None:
-    """Raises TestbedError where the kernel dropped many frames, or what failed may be noise.
+    """Raise TestbedError if the kernel dropped many frames, or noise may explain a failed claim.
 
-    `kinds` are those that claims are about, and `failed` the claims.
+    `kinds`: collectors in claims; `failed`: names of failed claims.
     """
     for kind in kinds:
         turns = [each.of(kind) for each in rounds]
         dropped = statistics.median(each.dropped / each.sent for each in turns)
-        if dropped > MOST_DROPPED:
+        if dropped > MAX_DROPPED:
             raise InvalidRunError(
                 f"the kernel dropped {dropped:.0%} of the records for {kind.name}, {offer}"
             )
     waited = statistics.mean(each.waited for one in rounds for each in one.turns)
-    if failed and waited > MOST_WAITED:
+    if failed and waited > MAX_WAITED:
         raise InvalidRunError(
             f"senders and collectors waited for a core for "
-            f"{waited:.0%} of the time, more than {MOST_WAITED:.0%}, and this failed: {failed[0]}"
+            f"{waited:.0%} of the time, more than {MAX_WAITED:.0%}; failed check: {failed[0]}"
         )
 
 
 def draw_costs(
     axes: Axes, rounds: Sequence[Round], kinds: Sequence[Kind], load: int = AS_FAST
 ) -> None:
-    """A bar for each collector: its own CPU time, and the kernel's; whiskers: least to most."""
+    """Draw a bar per collector: its own and the kernel's CPU time; whiskers: min to max."""
     places = np.arange(len(kinds))
     own = [middle(rounds, "own_ns", kind, load) for kind in kinds]
     costs = [[each.cost_ns(kind, load) for each in rounds] for kind in kinds]
     whole = [statistics.median(each) for each in costs]
     axes.barh(places, own, 0.6, label="collector")
-    axes.barh(places, np.subtract(whole, own), 0.6, left=own, label="kernel, up to its socket",
+    axes.barh(places, np.subtract(whole, own), 0.6, left=own, label="kernel up to its socket",
               color=plots.COLOURS[5])  # fmt: skip
     spread = [[w - min(c) for w, c in zip(whole, costs, strict=True)],
               [max(c) - w for w, c in zip(whole, costs, strict=True)]]  # fmt: skip

@@ -1,6 +1,6 @@
-"""Linux's rdma_rxe in a virtual machine at the collector's host: it takes records, or writes some.
+"""Linux's rdma_rxe in a virtual machine at the collector's host, as responder or requester.
 
-In real time, where ./setup.sh --rdma left a kernel for it.
+Only in real time, if ./setup.sh --rdma has installed a kernel for it.
 """
 
 import argparse
@@ -38,15 +38,15 @@ from telemark.session.run import Run
 
 FILE = Path("/tmp/records")  # in the virtual machine's memory
 WRITTEN_TO = "h1"  # by rxe
-SETTLE_NS = 500_000_000  # until an emulated machine took what is on its way
+SETTLE_NS = 500_000_000  # until an emulated machine has received all packets in flight
 
 
 def lacking(options: argparse.Namespace) -> str:
-    """Why a run has no rxe, in some words; none: it has."""
+    """Return the reason why a run has no rxe; empty: it has."""
     if options.time == "virtual":
-        return "virtual time has no kernel of another machine"
+        return "virtual time has no virtual machine"
     if options.quick:
-        return "a virtual machine takes longer to start than --quick has"
+        return "a virtual machine takes longer to start than --quick allows"
     return machine.missing() or ""
 
 
@@ -54,7 +54,7 @@ def lacking(options: argparse.Namespace) -> str:
 async def reporting_to_rxe(
     run: Run, name: str, collection: Collection, rate_bps: int, program: str
 ) -> AsyncIterator[tuple[Running, Taken]]:
-    """As reporting(), but that rxe takes the records; the only application is the Keeper."""
+    """Run a network like reporting(), but with rxe as responder; only application: the recorder."""
     taken = Taken()
     with network(run, name, rate_bps, program) as net:
         net.run_application(RECEIVER, FrameRecorder())
@@ -72,7 +72,7 @@ async def reporting_to_rxe(
 
 
 async def live(run: Run, rate_bps: int, program: str) -> Mapping[str, Mapping[str, Any]]:
-    """Fields of what rxe sends now, by KINDS: see captured()."""
+    """Return the fields of rxe's live packets, by KINDS: see captured()."""
     with network(run, "rxe", rate_bps, program) as net:
         host = net.host(WRITTEN_TO)
         with machine_at(net.host(COLLECTOR), run.folder / "vm", {host.IP(): host.MAC()}) as started:
@@ -85,7 +85,7 @@ async def live(run: Run, rate_bps: int, program: str) -> Mapping[str, Mapping[st
             async with connections(net) as switches:
                 await configure(net, switches, {})
             session.carry_out(responder.targets)
-            await run.clock.sleep_until(run.clock.now_ns() + SETTLE_NS)  # UC's have no answer
+            await run.clock.sleep_until(run.clock.now_ns() + SETTLE_NS)  # UC has no answers
     sent = pcap.read(net.capture("s2", COLLECTOR, "in"))
     return by_kind(
         [row[:length].tobytes() for row, length in zip(sent.bytes, sent.length, strict=True)]

@@ -1,1 +1,1 @@
-"""What experiments with TCP share: see the scripts tcp_*.py."""
+"""Code shared by TCP experiments."""

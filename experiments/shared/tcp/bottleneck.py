@@ -1,4 +1,4 @@
-"""A link that TCP fills: its queue under three ways to tell senders of it, and what it carries."""
+"""A TCP bottleneck link: its queue with three congestion signals, and its rate."""
 
 import argparse
 import contextlib
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from controllers.connection import connections
 from controllers.forwarding import lpm_entries, probe_entry
 from experiments.shared.tcp.probes import ProbeReader, Sent, probe, read_sent, reported_by
-from experiments.shared.tcp.queue import Met, read_met
+from experiments.shared.tcp.queue import QueueTrace, read_trace
 from telemark.accounting.packet_accounting import PacketAccounting
 from telemark.network import Network
 from telemark.session.run import Run
@@ -23,8 +23,8 @@ from topologies.basic import Dumbbell
 
 RATE_BPS, DELAY_US, QUEUE = 10_000_000, 1000, 40
 FRAME_BYTES, SEGMENT_BYTES, ACK_BYTES = 1514, 1448, 66
-BETWEEN = "s1", "s2"  # the switches at both ends of the link
-SETTLED_S = 2.0  # slow start is over
+BETWEEN = "s1", "s2"  # switches at both ends of the link
+SETTLED_S = 2.0  # end of slow start
 AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 UDP_BPS, UDP_BYTES = 3_000_000, 1000
 PROBED_S = 0.05
@@ -32,24 +32,24 @@ PROBED_S = 0.05
 
 @dataclass(frozen=True)
 class Kind:
-    """A way to tell a sender that it sends too much."""
+    """A congestion signal: congestion control and ECN."""
 
     congestion: str
     ecn: bool
 
 
 KINDS = {"drops": Kind("reno", False), "ECN": Kind("reno", True), "DCTCP": Kind("dctcp", True)}
-"""Reno, told by a full queue or by marks; and DCTCP."""
+"""Reno with loss or with ECN marks as signal, and DCTCP."""
 
 
 def product_packets() -> float:
-    """Delay times rate: what is on its way beside the queue, of whole frames."""
+    """Return the bandwidth-delay product, in whole frames."""
     packet_s = 8 * FRAME_BYTES / RATE_BPS
     return (2 * DELAY_US / 1e6 + packet_s + 8 * ACK_BYTES / RATE_BPS) / packet_s
 
 
-def kinds_of(options: argparse.Namespace) -> dict[str, Kind]:
-    """Those that hosts know: in real time DCTCP is a module of the kernel, which not all have."""
+def available_kinds(options: argparse.Namespace) -> dict[str, Kind]:
+    """Return the kinds that hosts support: in real time, DCTCP is an optional kernel module."""
     if options.time == "virtual":
         return KINDS
     there = AVAILABLE.read_text().split()
@@ -60,7 +60,7 @@ def kinds_of(options: argparse.Namespace) -> dict[str, Kind]:
 async def network(
     options: argparse.Namespace, run: Run, name: str, program: str, pairs: int
 ) -> AsyncIterator[tuple[Network, dict[str, fy.Switch]]]:
-    """A dumbbell whose switches forward, and connections to them."""
+    """Build a dumbbell whose switches forward; yield it with connections to them."""
     topo = Dumbbell(pairs, rate_bps=RATE_BPS, delay_us=DELAY_US, queue_packets=QUEUE)
     stamped = is_stamped(options)
     with Network(topo, run, program=program, name=name, stamp_log=stamped) as net:
@@ -71,7 +71,7 @@ async def network(
 
 
 def is_stamped(options: argparse.Namespace) -> bool:
-    """Whether switches tell when they took packets in: where that takes time, and they can."""
+    """Return whether switches log when they take packets: in real time, if they can."""
     return options.time == "real" and options.target == "minip4"
 
 
@@ -80,21 +80,21 @@ def is_stamped(options: argparse.Namespace) -> bool:
 
 @dataclass(frozen=True)
 class Outcome:
-    """One flow over the link."""
+    """Result of one flow over the link."""
 
-    met: Met
+    trace: QueueTrace
     record: TcpRecord
-    dropped: int  # by the switch, for the queue was full
+    dropped: int  # by the switch, because the queue was full
     start_ns: int
     accounting: PacketAccounting
 
     @property
-    def settled(self) -> Met:
-        """Without slow start."""
-        return self.met.between(self.start_ns + 1e9 * SETTLED_S, np.inf)
+    def settled(self) -> QueueTrace:
+        """Queue without slow start."""
+        return self.trace.between(self.start_ns + 1e9 * SETTLED_S, np.inf)
 
     def share(self) -> float:
-        """Of what the link can carry, once slow start is over: what the receiver got."""
+        """Return the link utilization after slow start, from received bytes."""
         received = self.record.received
         late = received[received["time_ns"] >= self.start_ns + 1e9 * SETTLED_S]
         if len(late) < 2:
@@ -105,7 +105,7 @@ class Outcome:
 
 
 async def fill(options: argparse.Namespace, run: Run, name: str, kind: Kind) -> Outcome:
-    """Let one flow take all that it gets."""
+    """Run one flow that fills the link."""
     flow = TcpFlow(1, "h1", "h2", duration_s=options.duration, congestion=kind.congestion,
                    ecn=kind.ecn)  # fmt: skip
     async with (
@@ -116,10 +116,10 @@ async def fill(options: argparse.Namespace, run: Run, name: str, kind: Kind) -> 
     record = records[1]
     assert isinstance(record, TcpRecord)
     accounting = PacketAccounting.from_network(net, records)
-    met = read_met(net, "s1", "h1", "s2", stamped=is_stamped(options))
+    trace = read_trace(net, "s1", "h1", "s2", stamped=is_stamped(options))
     net.discard()
     dropped = accounting.dropped_by_switches["s1"]["queue_drops"]
-    return Outcome(met, record, dropped, traffic.start_ns, accounting)
+    return Outcome(trace, record, dropped, traffic.start_ns, accounting)
 
 
 # --- what the link carries ----------------------------------------------------------------------
@@ -127,29 +127,29 @@ async def fill(options: argparse.Namespace, run: Run, name: str, kind: Kind) -> 
 
 @dataclass(frozen=True)
 class Monitored:
-    """What probes told of the link, from the second one on, and what is true."""
+    """Data of probes from the second one on, and ground truth."""
 
-    told: NDArray[np.void]
+    reported: NDArray[np.void]
     sent: Sent
-    probes: int  # that were sent
-    link: tuple[int, int]  # number of the first switch, and of its port
+    probes: int  # number of sent probes
+    link: tuple[int, int]  # numbers of the first switch and of its port
     start_ns: int
     accounting: PacketAccounting
 
     @property
     def reported_bps(self) -> NDArray[np.float64]:
-        """What the port sent between two probes, by what the second one tells."""
-        us = self.told["cur_time"] - self.told["last_time"]
-        return 8e6 * self.told["byte_cnt"] / us
+        """Rate of the port between two probes, according to the second one."""
+        us = self.reported["cur_time"] - self.reported["last_time"]
+        return 8e6 * self.reported["byte_cnt"] / us
 
     @property
     def since_s(self) -> NDArray[np.float64]:
-        """When the second probe of each pair left, since traffic began."""
+        """Departure of the second probe of each pair, since the start of traffic."""
         return (self.sent.left_ns - self.start_ns) / 1e9
 
 
-def flows_of(duration_s: float) -> list[Flow | TcpFlow]:
-    """A steady flow, and one of TCP that takes the rest in the second of three parts."""
+def make_flows(duration_s: float) -> list[Flow | TcpFlow]:
+    """Return a constant UDP flow, and a TCP flow that uses the rest in the second third."""
     pps = UDP_BPS / 8 / UDP_BYTES
     return [
         Flow(1, "h1", "h2", pps, round(pps * duration_s), UDP_BYTES),
@@ -158,21 +158,21 @@ def flows_of(duration_s: float) -> list[Flow | TcpFlow]:
 
 
 async def monitor(options: argparse.Namespace, run: Run) -> Monitored:
-    """Probe the link while its load changes."""
+    """Send probes while the load of the link changes."""
     program = options.monitor_program
     async with network(options, run, "monitor", program, 3) as (net, switches):
         for number, switch in enumerate(switches.values(), start=1):
             await switch.write([~probe_entry(number)])
         way = [net.port(*BETWEEN), net.port("s2", "h6")]
         reader = net.run_application("h6", ProbeReader())
-        async with Traffic(net, flows_of(options.duration)) as traffic:
+        async with Traffic(net, make_flows(options.duration)) as traffic:
             count = int(options.duration / PROBED_S)
             times_ns = [traffic.start_ns + round(1e9 * PROBED_S * n) for n in range(count)]
             frames = [probe(number, way, net.host("h5").MAC()) for number in range(count)]
             net.send_frames("h5", times_ns, frames)
             records: Mapping[int, AnyRecord] = await traffic.finish()
-    told = reported_by(reader.result, hop=0)
+    reported = reported_by(reader.result, hop=0)
     return Monitored(
-        told[1:], read_sent(net, "s1", "h5", "s2"), count, (1, way[0]), traffic.start_ns,
+        reported[1:], read_sent(net, "s1", "h5", "s2"), count, (1, way[0]), traffic.start_ns,
         PacketAccounting.from_network(net, records),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Probes of p4src/congestion/link_monitor.p4: made, read, and what they should have said."""
+"""Probes of p4src/congestion/link_monitor.p4: frames, reader and ground truth."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,19 +17,19 @@ from telemark.traffic.received import Frames
 
 ETHERTYPE = 0x0812
 BROADCAST = "ff:ff:ff:ff:ff:ff"
-FRAME_BYTES = 60  # as they are sent, with padding
+FRAME_BYTES = 60  # as sent, with padding
 NUMBER = Struct(">I")
 
 
 class Probe(Packet):
-    """What follows Ethernet: how many hops' data are behind it."""
+    """Header behind Ethernet: number of hops with data."""
 
     name = "Probe"
     fields_desc = [ByteField("hop_cnt", 0)]
 
 
 class ProbeData(Packet):
-    """What a hop says of one of its ports."""
+    """Data of a hop about one of its ports."""
 
     name = "ProbeData"
     fields_desc = [
@@ -42,13 +42,13 @@ HEADER_BYTES, DATA_BYTES = 14 + len(Probe()), len(ProbeData())
 
 
 def probe(number: int, ports: Sequence[int], mac: str) -> bytes:
-    """A frame that leaves each switch on its way by its port; its number stands at its end."""
+    """Return a source-routed probe with its number at the end."""
     frame = Ether(dst=BROADCAST, src=mac, type=ETHERTYPE) / Probe() / Raw(bytes(ports))
     return bytes(frame).ljust(FRAME_BYTES - NUMBER.size, b"\0") + NUMBER.pack(number)
 
 
 class ProbeReader(Application):
-    """Takes probes at a host of their own; its result are their frames."""
+    """Receiver of probes; the result is a list of their frames."""
 
     def __init__(self) -> None:
         self._frames: list[bytes] = []
@@ -58,14 +58,14 @@ class ProbeReader(Application):
 
     def _take(self, frames: Frames) -> None:
         is_probe = ETHERTYPE.to_bytes(2, "big")
-        self._frames += [came.frame for came in frames if came.frame[12:14] == is_probe]
+        self._frames += [arrived.frame for arrived in frames if arrived.frame[12:14] == is_probe]
 
     def result(self) -> list[bytes]:
         return self._frames
 
 
 def reported_by(frames: Sequence[bytes], hop: int) -> NDArray[np.void]:
-    """What probes say of a hop (the first on their way: 0): fields named as ProbeData's."""
+    """Return the probes' data of a hop (first hop: 0), with field names of ProbeData."""
     names = ("swid", "port", "byte_cnt", "last_time", "cur_time")
     found = []
     for frame in frames:
@@ -78,31 +78,34 @@ def reported_by(frames: Sequence[bytes], hop: int) -> NDArray[np.void]:
 
 @dataclass(frozen=True)
 class Sent:
-    """What really left by a port between probes: an element for each pair of them."""
+    """Ground truth of a port between probes: an element per pair of probes."""
 
-    came: int  # probes; fewer leave where they find the queue full
-    left_ns: NDArray[np.int64]  # the second one
+    arrived: int  # probes; fewer depart if the queue is full
+    left_ns: NDArray[np.int64]  # the second probe
     bytes: NDArray[np.int64]
-    min_us: NDArray[np.float64]  # between the instants at which the switch told the time
+    min_us: NDArray[np.float64]  # bounds of the interval between the switch's two timestamps
     max_us: NDArray[np.float64]
 
 
 def read_sent(net: Network, switch: str, before: str, after: str) -> Sent:
-    """Of the port towards `after`; probes come from `before`. When the net has ended.
+    """Return the ground truth of the port towards `after`, after the network has ended.
 
-    What a bmv2 sends, its panel may still drop: the link's queue is there.
+    Probes arrive from `before`. The panel may still drop packets sent by bmv2: it contains the
+    link's queue.
     """
     left = ("in", True) if net.has_panels else ("out", False)
     out = pcap.read(net.capture(switch, after, left[0], inner=left[1]))
-    came = pcap.read(net.capture(switch, before, "in"))
-    came_ns = dict(zip(_numbers(came), came.time_ns[_probes(came)].tolist(), strict=True))
+    arrived = pcap.read(net.capture(switch, before, "in"))
+    arrived_ns = dict(
+        zip(_numbers(arrived), arrived.time_ns[_probes(arrived)].tolist(), strict=True)
+    )
     rows = _probes(out)
     left_ns = out.time_ns[rows].astype(np.int64)
-    taken_ns = np.array([came_ns[number] for number in _numbers(out)], np.int64)
+    taken_ns = np.array([arrived_ns[number] for number in _numbers(out)], np.int64)
     lengths = out.length.astype(np.int64)
-    lengths[rows] = FRAME_BYTES  # the switch counts it as it came
+    lengths[rows] = FRAME_BYTES  # the switch counts its ingress length
     return Sent(
-        len(came_ns), left_ns[1:], np.diff(np.cumsum(lengths)[rows]),
+        len(arrived_ns), left_ns[1:], np.diff(np.cumsum(lengths)[rows]),
         (taken_ns[1:] - left_ns[:-1]) / 1000, (left_ns[1:] - taken_ns[:-1]) / 1000,
     )  # fmt: skip
 

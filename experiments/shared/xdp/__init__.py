@@ -1,1 +1,1 @@
-"""What XDP experiments share: frames, places where they arrive, contenders in turns."""
+"""Code shared by XDP and eBPF experiments."""

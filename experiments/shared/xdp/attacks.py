@@ -1,4 +1,4 @@
-"""Traffic with attacks in it: frames that have in them what they are, for counting alone."""
+"""Clean and attack traffic: frames with a label that only counters use."""
 
 import struct
 from collections.abc import Iterator
@@ -8,28 +8,26 @@ from itertools import cycle, islice
 from ebpf.threats.alerts import Kind
 from experiments.shared.xdp.frames import DEVICE_MAC, SENDER_MAC, checksum
 
-LENGTH = 128  # bytes, without the check sequence
-HOSTS = 682  # of clean traffic, each of which sends six packets: together a window's
-ATTACKS = (
-    8192  # packets of one, more than a run has: a SYN that comes again would be a repeated one
-)
+LENGTH = 128  # bytes, without the frame check sequence
+HOSTS = 682  # of clean traffic; each sends six packets, together one window
+ATTACKS = 8192  # packets of an attack, more than in a run: a repeated SYN would be a retransmission
 SYN, ACK = 2, 16
 TCP, UDP = 6, 17
 VICTIM, ATTACKER, SERVERS = 0x0A000002, 0x0A000003, 7
-# Of four packets, or of five, so many are the attack's: a heavy hitter's pair alone is above 30 %.
+# Attack packets of four, or of five: a heavy hitter has a single pair, which must exceed 30 %.
 SHARES = dict.fromkeys(Kind, (1, 4)) | {Kind.HEAVY_HITTER: (3, 5)}
 
 
 class Label(IntEnum):
-    """What a packet is; IPv4's identification says it (threats.bpf.c)."""
+    """Label of a packet, in its IPv4 identification (threats.bpf.c)."""
 
     CLEAN = 1
     ATTACK = 2
-    OPENING = 3  # clean, of the service that is flooded: to be repeated while it is
+    OPENING = 3  # clean connection attempt to the flooded service; must be retried during the flood
 
 
 def clean() -> list[bytes]:
-    """Hosts that open a connection, go on with it, and ask a name server, in turns."""
+    """Return packets of hosts that open and use a connection and query a name server, in turn."""
     hosts = [(0x0B000000 + number, VICTIM + 16 * (number % SERVERS)) for number in range(HOSTS)]
     of = [
         [_tcp(host, server, 443, SYN), *[_tcp(host, server, 443, ACK)] * 3,
@@ -40,12 +38,12 @@ def clean() -> list[bytes]:
 
 
 def attack(kind: Kind) -> list[bytes]:
-    """An attack's packets, all of one length."""
+    """Return an attack's packets, all of the same length."""
     return list(_attack(kind))
 
 
 def mixed(kind: Kind) -> list[bytes]:
-    """Both, evenly: so any few hundred packets in a row have the attack's share of them."""
+    """Return clean and attack packets, evenly mixed."""
     own, of = SHARES[kind]
     attacks, others = cycle(attack(kind)), cycle(clean())
     rounds = ATTACKS // own

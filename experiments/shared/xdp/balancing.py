@@ -1,4 +1,4 @@
-"""Contenders that share connections to one address out among reals: at XDP, and by the kernel."""
+"""Load balancer candidates: at XDP, and in the kernel."""
 
 import shutil
 import subprocess
@@ -13,25 +13,25 @@ from ebpf.loader import attach_xdp, load
 from experiments.shared.xdp.dropping import PROGRAMS, dropped, passing
 from experiments.shared.xdp.forwarding import by_stack
 from experiments.shared.xdp.frames import DEVICE_MAC, PORT
-from experiments.shared.xdp.interleaved_rounds import Candidate, Standing
+from experiments.shared.xdp.interleaved_rounds import Candidate, ReadyCandidate
 from experiments.shared.xdp.veth_setup import OUT, PEER, VethPair
 
 VIP = "198.18.0.1"
-REALS = 100
+BACKENDS = 100
 MACS = 12  # bytes that the balancer changes
 MATCH = f"ip daddr {VIP} udp dport {PORT}"
 CONNECTION = "jhash ip saddr . udp sport"
 
 
 def _addresses() -> list[str]:
-    return [f"198.18.1.{number}" for number in range(1, REALS + 1)]
+    return [f"198.18.1.{number}" for number in range(1, BACKENDS + 1)]
 
 
-def _at_xdp(ground: VethPair, stack: ExitStack) -> Standing:
+def _at_xdp(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
     passing(stack)
     loaded = load(load_balancer.SOURCE, {"balancer_mac": [*DEVICE_MAC]})
     balancer = LoadBalancer(stack.enter_context(loaded))
-    reals = {f"real{number}": _mac(number) for number in range(REALS)}
+    reals = {f"real{number}": _mac(number) for number in range(BACKENDS)}
     balancer.serve(Service(ip_address(VIP), PORT, UDP), reals)
     sink = stack.enter_context(load(PROGRAMS))
     stack.enter_context(attach_xdp(sink.programs["drop_all"], PEER))
@@ -40,20 +40,20 @@ def _at_xdp(ground: VethPair, stack: ExitStack) -> Standing:
         counts = balancer.counts()
         return min(dropped(sink), counts["by_table"] + counts["by_connection"])
 
-    return Standing(balancer.program, counted)
+    return ReadyCandidate(balancer.program, counted)
 
 
 def _mac(number: int) -> bytes:
     return bytes.fromhex("0201000000") + bytes([number])
 
 
-def _by_stack(ground: VethPair, stack: ExitStack, rules: str) -> Standing:
-    """The kernel routes what rules give another address to."""
+def _by_stack(veth: VethPair, stack: ExitStack, rules: str) -> ReadyCandidate:
+    """Set up rules that rewrite addresses, and routes to the new ones."""
     neighbours = "\n".join(
         f"ip neighbour add {address} lladdr {_mac(number).hex(':')} dev {OUT} nud permanent"
         for number, address in enumerate(_addresses())
     )
-    ground.run(
+    veth.run(
         f"echo 1 > /proc/sys/net/ipv4/ip_forward; ip address add 198.18.1.254/24 dev {OUT}\n"
         f"{neighbours}\n{rules}"
     )
@@ -62,32 +62,32 @@ def _by_stack(ground: VethPair, stack: ExitStack, rules: str) -> Standing:
 
 def _by_nft(hook: str, rule: str) -> "Candidate":
     to = ", ".join(f"{number} : {address}" for number, address in enumerate(_addresses()))
-    text = rule.replace("REAL", f"{CONNECTION} mod {REALS} map {{ {to} }}")
+    text = rule.replace("REAL", f"{CONNECTION} mod {BACKENDS} map {{ {to} }}")
     rules = f"nft 'add table ip lb; add chain ip lb pre {{ {hook}; }}; add rule ip lb pre {text}'"
 
-    def set_up(ground: VethPair, stack: ExitStack) -> Standing:
-        return _by_stack(ground, stack, rules)
+    def set_up(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
+        return _by_stack(veth, stack, rules)
 
     return Candidate("nft, NAT" if "dnat" in rule else "nft, no connections", set_up, 1)
 
 
-def _by_iptables(ground: VethPair, stack: ExitStack) -> Standing:
+def _by_iptables(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
     rules = "\n".join(
         f"iptables-legacy -t nat -A PREROUTING -d {VIP} -p udp --dport {PORT} "
-        f"-m statistic --mode nth --every {REALS - number} --packet 0 "
+        f"-m statistic --mode nth --every {BACKENDS - number} --packet 0 "
         f"-j DNAT --to-destination {address}"
         for number, address in enumerate(_addresses())
     )
-    return _by_stack(ground, stack, rules)
+    return _by_stack(veth, stack, rules)
 
 
-def _by_ipvs(ground: VethPair, stack: ExitStack) -> Standing:
-    """As the balancer at XDP: by a hash of address and port, and to MAC addresses alone (-g)."""
+def _by_ipvs(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
+    """Set up IPVS like the balancer at XDP: hash of address and port, rewriting MAC only (-g)."""
     reals = "\n".join(
         f"ipvsadm -a -u {VIP}:{PORT} -r {address} -g -w 200" for address in _addresses()
     )
     return _by_stack(
-        ground,
+        veth,
         stack,
         f"""ip address add {VIP}/32 dev lo
         ipvsadm -A -u {VIP}:{PORT} -s sh -b sh-port
@@ -96,13 +96,13 @@ def _by_ipvs(ground: VethPair, stack: ExitStack) -> Standing:
 
 
 def ipvs_missing() -> str | None:
-    """Why there can be no IPVS, in a line; None where there can."""
+    """Return the reason why IPVS is unavailable; None: it is available."""
     if loader := shutil.which("modprobe"):
         subprocess.run([loader, "-q", "ip_vs"], check=False)
     if not Path("/proc/net/ip_vs").exists():
-        return "the kernel has none (CONFIG_IP_VS)"
+        return "the kernel does not support it (CONFIG_IP_VS)"
     if shutil.which("ipvsadm") is None:
-        return "there is no ipvsadm: apt install ipvsadm"
+        return "ipvsadm is missing; install it with apt install ipvsadm"
     return None
 
 

@@ -1,4 +1,4 @@
-"""How contenders compare: bars of medians, with all rounds' spread and what was published."""
+"""Bar charts of candidates: medians, spread of rounds, and published values."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ def draw_ratios(
     axes: Axes, rounds: Rounds, candidates: Sequence[Candidate], to: Candidate,
     published: Mapping[Candidate, float],
 ) -> None:  # fmt: skip
-    """How many times as many packets as `to` a core has; whiskers from the least to the most."""
+    """Draw rates per core normalized to `to`; whiskers from min to max."""
     draw_medians(axes, [rounds.ratios(each, to) for each in candidates],
                  [each.name for each in candidates])  # fmt: skip
     draw_published(axes, candidates, published)
@@ -22,7 +22,7 @@ def draw_ratios(
 
 
 def draw_medians(axes: Axes, found: Sequence[Sequence[float]], names: Sequence[str]) -> None:
-    """Bars from top to bottom; whiskers from the least to the most."""
+    """Draw bars from top to bottom; whiskers from min to max."""
     places = np.arange(len(found))
     middle = np.array([statistics.median(each) for each in found])
     spread = [middle - [min(each) for each in found], [max(each) for each in found] - middle]
@@ -36,6 +36,6 @@ def draw_medians(axes: Axes, found: Sequence[Sequence[float]], names: Sequence[s
 def draw_published(
     axes: Axes, candidates: Sequence[Candidate], published: Mapping[Candidate, float]
 ) -> None:
-    """What the paper has, at its contender's bar."""
+    """Draw published values at the bars of their candidates."""
     axes.plot([*published.values()], [candidates.index(each) for each in published], "D",
-              color=plots.COLOURS[3], label="paper (100 Gbit/s card)")  # fmt: skip
+              color=plots.COLOURS[3], label="published (100 Gbit/s NIC)")  # fmt: skip

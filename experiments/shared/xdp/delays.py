@@ -1,7 +1,7 @@
-"""How long packets take through contenders of forwarding: a stamp as they come, one at the end.
+"""Measurement of forwarding latency: timestamps on arrival and at the end of the path.
 
-Both are of the same clock, by programs before the contender's own and before what counts its
-packets where they leave. All of it is on one core, before all else there (SCHED_FIFO).
+Both use the same clock, in programs before the candidate's own program and before the counter of
+departing packets. All run on one core with real-time priority (SCHED_FIFO).
 """
 
 import os
@@ -15,81 +15,83 @@ import numpy as np
 
 from ebpf.loader import ProgramObject, Sent, attach_tc, attach_xdp, chain, live, load
 from experiments.shared.xdp.forwarding import REDIRECT, RESTORED, TX
-from experiments.shared.xdp.interleaved_rounds import Candidate, Standing
-from experiments.shared.xdp.settings import come_first
+from experiments.shared.xdp.interleaved_rounds import Candidate, ReadyCandidate
+from experiments.shared.xdp.settings import set_realtime_priority
 from experiments.shared.xdp.veth_setup import DEVICE, OUT, PEER, SINK, VethPair
 from telemark.errors import InvalidRunError
 
 SOURCE = "ebpf/datapath/latency.bpf.c"
-BATCH = 64  # frames that come at once, as a driver takes them under load
-GAP_S = 0.001  # between packets that come alone, and between batches
-FIRST = 8  # packets, or batches, that only warm up
+BATCH = 64  # frames per burst, as a driver receives them under load
+GAP_S = 0.001  # between single packets, and between bursts
+FIRST = 8  # packets or bursts of the warm-up
 ALONE, BATCHES = "alone", "in batches"
-ENDS = {TX: PEER, REDIRECT: SINK}  # where XDP sees packets that leave; of others tc, at SINK
+ENDS = {TX: PEER, REDIRECT: SINK}  # XDP hook for departing packets; others: tc at SINK
 
 
 class Delay(NamedTuple):
-    """What packets of a contender took in a round."""
+    """Latency of a candidate in a round."""
 
     round: int
     candidate: str
-    came: str
+    arrived: str
     packets: int
     median_ns: float
     p99_ns: float
 
 
 class Plan(NamedTuple):
-    """What comes in each round."""
+    """Packets of each round."""
 
     frames: Sequence[bytes]
-    times: int  # that a packet comes alone, and that a batch does
+    times: int  # number of single packets, and of bursts
     rounds: int
     core: int
 
 
 class Measured(NamedTuple):
-    """A contender that is ready, and the times of its packets."""
+    """A candidate that is set up, and the latencies of its packets."""
 
     candidate: Candidate
-    ground: VethPair
-    standing: Standing
+    veth: VethPair
+    ready: ReadyCandidate
     ended: ProgramObject
 
 
 def delays(
-    candidates: Sequence[Candidate], plan: Plan, told: Callable[[str], None]
+    candidates: Sequence[Candidate], plan: Plan, show_progress: Callable[[str], None]
 ) -> Iterator[Delay]:
-    """All contenders in each round. Raises TestbedError where a packet did not end."""
+    """Measure all candidates in each round. Raises TestbedError if a packet is missing."""
     with ExitStack() as stack:
         ready = [_ready(candidate, plan, stack) for candidate in candidates]
         for number in range(1, plan.rounds + 1):
             for each in ready[:: 1 if number % 2 else -1]:
-                told(f"round {number}: {each.candidate.name}")
-                with ThreadPoolExecutor(1) as thread:  # which is in the contender's namespace
+                show_progress(f"round {number}: {each.candidate.name}")
+                with ThreadPoolExecutor(1) as thread:  # in the candidate's namespace
                     yield from thread.submit(_turn, number, each, plan).result()
 
 
 def _ready(candidate: Candidate, plan: Plan, stack: ExitStack) -> Measured:
-    ground = VethPair()
-    stack.callback(ground.close)
-    with ground.entered():
-        most = (plan.times + FIRST) * BATCH
-        ended = stack.enter_context(load(SOURCE, sizes={"took_ns": most}))
-        if candidate in ENDS:  # before the contender's own, as it comes first
+    veth = VethPair()
+    stack.callback(veth.close)
+    with veth.entered():
+        limit = (plan.times + FIRST) * BATCH
+        ended = stack.enter_context(load(SOURCE, sizes={"took_ns": limit}))
+        if (
+            candidate in ENDS
+        ):  # before the candidate's own program, because the first one has precedence
             stack.enter_context(attach_xdp(ended.programs["end_at_xdp"], ENDS[candidate]))
         else:
             stack.enter_context(attach_tc(ended.programs["end_at_tc"], SINK))
-        standing = candidate.set_up(ground, stack.enter_context(ExitStack()))
-    return Measured(candidate, ground, standing, ended)
+        ready = candidate.set_up(veth, stack.enter_context(ExitStack()))
+    return Measured(candidate, veth, ready, ended)
 
 
 def _turn(number: int, of: Measured, plan: Plan) -> list[Delay]:
     os.sched_setaffinity(0, [plan.core])
-    come_first(0, 1)
-    with of.ground.entered(), load(SOURCE) as whole:
+    set_realtime_priority(0, 1)
+    with of.veth.entered(), load(SOURCE) as whole:
         stamp = whole.programs["stamp"]
-        chain.enter(stamp, of.standing.program)
+        chain.enter(stamp, of.ready.program)
         try:
             with live(stamp, plan.frames, ingress=DEVICE, batch=BATCH, restored=RESTORED,
                       held_at=OUT) as arrive:  # fmt: skip
@@ -99,22 +101,20 @@ def _turn(number: int, of: Measured, plan: Plan) -> list[Delay]:
 
 
 def _delay(
-    number: int, came: str, of: Measured, arrive: Callable[[int], Sent], times: int
+    number: int, arrived: str, of: Measured, arrive: Callable[[int], Sent], times: int
 ) -> Delay:
-    """Of all packets but the first. Raises TestbedError."""
-    together = {ALONE: 1, BATCHES: BATCH}[came]
+    """Return the latency without the warm-up. Raises TestbedError."""
+    together = {ALONE: 1, BATCHES: BATCH}[arrived]
     counter = of.ended.maps[".bss"].mapped()
     counter["ended"] = 0
     for _ in range(times + FIRST):
         arrive(together)
-        if of.standing.take:
-            of.standing.take(together)
+        if of.ready.take:
+            of.ready.take(together)
         time.sleep(GAP_S)
     ended, sent = int(counter["ended"][0]), (times + FIRST) * together
     if ended != sent:
-        raise InvalidRunError(
-            f"{of.candidate.name} was sent {sent} packets, of which {ended} ended"
-        )
+        raise InvalidRunError(f"{of.candidate.name}: {sent} packets sent, but {ended} received")
     took_ns = of.ended.maps["took_ns"].mapped()[FIRST * together : ended]
     median_ns, p99_ns = np.percentile(took_ns, [50, 99])
-    return Delay(number, of.candidate.name, came, len(took_ns), float(median_ns), float(p99_ns))
+    return Delay(number, of.candidate.name, arrived, len(took_ns), float(median_ns), float(p99_ns))

@@ -1,4 +1,4 @@
-"""Packets through a veth to a detector and a filter, and what became of each attack."""
+"""Pipeline of a veth pair, a detector and a filter, and the fate of each attack."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -21,17 +21,17 @@ from telemark.errors import InvalidRunError
 
 PROGRAMS = Path(__file__).parent / "threats.bpf.c"
 PLACES = ("leave", "arrive", "behind")
-STEP, STEPS = 512, 8  # packets of a call, which takes a grace period of the kernel; in a window
+STEP, STEPS = 512, 8  # packets per call, which takes a grace period of the kernel; steps per window
 WINDOW = STEP * STEPS
-# An attack has 1,024 packets a window or more, and so 512 in one of two, wherever these are cut:
-# limits are below that.
+# An attack has at least 1,024 packets per window, so at least 512 in one of its first two windows;
+# limits are lower.
 LIMITS = Limits(openings=500, answers=50_000)
 PATIENCE_S = 20.0
 Counts = NDArray[np.int64]  # (places, labels)
 
 
 class Acted(NamedTuple):
-    """What came of a window: its alerts, and when they were told and their rules in force."""
+    """Actions after a window: its alerts, and the times of the alerts and of their rules."""
 
     window: int
     alerts: list[Alert]
@@ -39,21 +39,21 @@ class Acted(NamedTuple):
     ruled_ns: int
 
 
-class Told(NamedTuple):
-    """All of a stream."""
+class StreamResult(NamedTuple):
+    """Result of a stream."""
 
     acted: list[Acted]
-    began_ns: int  # when the first packet of the attack left; 0: there was none
-    before: list[Counts]  # at the beginning of each window, and at the end
-    blocked_from: Counts | None  # when the first packet left that all rules were in force for
+    began_ns: int  # departure of the first attack packet; 0: no attack
+    before: list[Counts]  # at the start of each window, and at the end
+    blocked_from: Counts | None  # at the first packet after all rules were in force
 
 
 class Scene:
-    """A device at which each packet comes to a counter, the detector, the filter, a counter.
+    """A device where each packet passes a counter, the detector, the filter, and a counter.
 
-    Windows end by packets sent, and are read while the next one's come. Who sends is never more
-    than one window ahead of that, however slow the machine: so how late an alert is, and what it
-    leads to, are bounded in packets.
+    Windows are defined by sent packets, and are read while the next one's arrive. The sender is
+    never more than one window ahead of the reader, even on a slow machine: so the delay of an alert
+    and its effect are bounded in packets.
     """
 
     def __init__(self, stack: ExitStack, seed: int) -> None:
@@ -73,16 +73,16 @@ class Scene:
         self._worker = stack.enter_context(ThreadPoolExecutor(1))
 
     def counts(self) -> Counts:
-        """Packets so far, by places and labels."""
+        """Return the packets so far, by place and label."""
         return np.array(self._counted, np.int64)
 
     def stream(
         self, clean: Sequence[bytes], mixed: Sequence[bytes], windows: int, onset: int,
         window_s: float,
-    ) -> Told:  # fmt: skip
-        """Have windows of clean packets come, from step `onset` on with an attack among them.
+    ) -> StreamResult:  # fmt: skip
+        """Send windows of clean packets, with an attack from step `onset` on.
 
-        Raises TestbedError where a packet got lost: then nobody knows what the detector saw.
+        Raises TestbedError if a packet is lost: then the detector's input is unknown.
         """
         reading: list[Future[Acted]] = []
         before: list[Counts] = []
@@ -102,7 +102,7 @@ class Scene:
                 if not (step + 1) % STEPS:
                     reading.append(self._worker.submit(self._act, step // STEPS))
         before.append(self.counts())
-        return Told([each.result() for each in reading], began_ns, before, blocked_from)
+        return StreamResult([each.result() for each in reading], began_ns, before, blocked_from)
 
     def _act(self, window: int) -> Acted:
         alerts = self.detector.poll()
@@ -111,54 +111,54 @@ class Scene:
         return Acted(window, alerts, reported_ns, time.monotonic_ns())
 
     def _send(self, arrive: Callable[[int], Sent], step_s: float) -> None:
-        """One step, which takes its time; all of it has arrived when this returns."""
+        """Send one step at its rate; all packets have arrived on return."""
         until = time.monotonic() + step_s
         arrive(STEP)
         left, arrived = self._counted[0], self._counted[1]
         behind, dropped = self._counted[2], 0
         while arrived.sum() < left.sum() or behind.sum() + dropped < left.sum():
             if time.monotonic() > until + PATIENCE_S:
-                raise InvalidRunError(f"of {left.sum()} packets {arrived.sum()} arrived")
+                raise InvalidRunError(f"{left.sum()} packets sent, but {arrived.sum()} arrived")
             dropped = self.filter.counts()["dropped"]
         time.sleep(max(until - time.monotonic(), 0))
 
 
 def _is_acted(reading: Sequence[Future[Acted]]) -> bool:
-    """Whether the last windows that were read out have their rules: none is being made."""
+    """Return whether the rules of the last windows read are in force."""
     return all(each.done() for each in reading)
 
 
-def first_of(told: Told, kind: Kind) -> Acted | None:
-    """When an alert of this kind came first."""
-    return next((each for each in told.acted
+def first_alert(result: StreamResult, kind: Kind) -> Acted | None:
+    """Return the actions of the first alert of this kind."""
+    return next((each for each in result.acted
                  if any(alert.kind is kind for alert in each.alerts)), None)  # fmt: skip
 
 
 def lost(counts: Counts) -> int:
-    """Packets that left and did not arrive, or are not ours."""
+    """Return the packets that were lost, or do not belong to the experiment."""
     place = {name: number for number, name in enumerate(PLACES)}
     return int((counts[place["leave"]] - counts[place["arrive"]]).sum() + counts[:, 0].sum())
 
 
 def passed(counts: Counts, label: Label) -> tuple[int, int]:
-    """Packets of a label that arrived, and that came out behind the filter."""
+    """Return the packets of a label that arrived, and that passed the filter."""
     return int(counts[1, label]), int(counts[2, label])
 
 
-def summary(told: Told, kind: Kind) -> dict[str, Any]:
-    """What is known of an attack's run; times in ms."""
-    found = first_of(told, kind)
-    first_window = int(np.argmax([after[1, Label.ATTACK] > 0 for after in told.before[1:]]))
-    last = told.before[-1]
+def summary(result: StreamResult, kind: Kind) -> dict[str, Any]:
+    """Return the results of an attack's run; times in ms."""
+    found = first_alert(result, kind)
+    first_window = int(np.argmax([after[1, Label.ATTACK] > 0 for after in result.before[1:]]))
+    last = result.before[-1]
     attack, through = passed(last, Label.ATTACK)
     clean, clean_through = passed(last, Label.CLEAN)
     opening, opening_through = passed(last, Label.OPENING)
-    others = sum(alert.kind is not kind for each in told.acted for alert in each.alerts)
-    blocked = told.blocked_from
+    others = sum(alert.kind is not kind for each in result.acted for alert in each.alerts)
+    blocked = result.blocked_from
     return {
         "kind": kind.value, "packets": int(last[0].sum()), "lost": lost(last),
-        "windows_to_alert": found.window - first_window + 1 if found else len(told.acted),
-        "ms_to_alert": (found.reported_ns - told.began_ns) / 1e6 if found else None,
+        "windows_to_alert": found.window - first_window + 1 if found else len(result.acted),
+        "ms_to_alert": (found.reported_ns - result.began_ns) / 1e6 if found else None,
         "ms_to_rules": (found.ruled_ns - found.reported_ns) / 1e6 if found else None,
         "attack": attack, "attack_through": through,
         "through_after_rules": through if blocked is None

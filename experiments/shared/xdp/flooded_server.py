@@ -1,8 +1,8 @@
-"""A server of TCP under a flood that arrives at its device: what the server has there.
+"""A TCP server with a program at its device, under a flood.
 
-A core receives all that comes to the server, as the paper's does by its card's interrupts: the
-flood (card.py), and what the client sends, by the kernel's RPS. Client and server have another
-core for both of them.
+One core receives all packets to the server, like the interrupt core of the paper: the flood
+(emulated_nic.py), and the client's packets, by the kernel's RPS. Client and server share another
+core.
 """
 
 import os
@@ -15,61 +15,61 @@ from typing import NamedTuple
 from ebpf.datapath.ddos_filter import SOURCE, Filter
 from ebpf.datapath.rules import UDP, Rule
 from ebpf.loader import Program, attach_xdp, load
-from experiments.shared.xdp.card import Card, Flood
 from experiments.shared.xdp.dropping import PROGRAMS, dropped
+from experiments.shared.xdp.emulated_nic import EmulatedNic, Flood
 from experiments.shared.xdp.frames import ADDRESS, DEVICE_MAC, PORT
 from experiments.shared.xdp.keep_awake import Awake
-from experiments.shared.xdp.settings import come_first
+from experiments.shared.xdp.settings import set_realtime_priority
 from experiments.shared.xdp.transactions import End
 from experiments.shared.xdp.veth_setup import VethPair
 
 SERVER, CLIENT, CLIENT_ADDRESS = "serves", "asks", "10.0.0.2"
-EARLY_S = 0.03  # that a flood begins before, and ends after, what it is to disturb
-REST_S = 0.04  # for other processes, or the kernel gives them the core within a flood (sched(7))
+EARLY_S = 0.03  # time by which a flood precedes and outlasts the transactions
+REST_S = 0.04  # for other processes; otherwise the kernel throttles the flood (sched(7))
 FLOOD_FIRST, THEN_ENDS = 2, 1  # priorities of SCHED_FIFO
 UNFILTERED, FILTERED, UNREAD = "no filter", "XDP filter", "dropped unread"
 SERVERS = (UNFILTERED, FILTERED, UNREAD)
 
 
-class Held(NamedTuple):
-    """What a server did under a flood, and what became of that."""
+class FloodResult(NamedTuple):
+    """Transactions of a server under a flood, and the fate of the flood."""
 
     round: int
     server: str
     offered_pps: int
     transactions_per_s: float
     arrived: int
-    lost_at_card: int  # its ring was full
-    others_lost: int  # the client's, for the same reason
+    lost_at_nic: int  # because the ring was full
+    others_lost: int  # frames of the client, for the same reason
     dropped_at_xdp: int
     seen_by_host: int
 
     @property
     def missing(self) -> int:
-        """Frames that arrived and are in no book."""
+        """Unaccounted frames of the flood."""
         return self.arrived - self.dropped_at_xdp - self.seen_by_host
 
 
 class Plan(NamedTuple):
-    """Floods in each round (packets a second; 0: none), each for so long."""
+    """Floods of each round (packets/s; 0: none), and their duration."""
 
     floods_pps: Sequence[int]
     seconds: float
     rounds: int
-    cores: Sequence[int]  # of client and server, and what packets arrive at
+    cores: Sequence[int]  # of client and server, and of packet arrivals
 
 
 class FloodedServer:
-    """A server and its client, each in a namespace."""
+    """A server and its client, each in its own namespace."""
 
     def __init__(self, stack: ExitStack, cores: Sequence[int], name: str) -> None:
-        """Raises TestbedError, LoadError."""
-        self.ground, asking = VethPair(), VethPair()
-        stack.callback(self.ground.close)
+        """Set up server and client. Raises TestbedError, LoadError."""
+        self.veth, asking = VethPair(), VethPair()
+        stack.callback(self.veth.close)
         stack.callback(asking.close)
-        _link(self.ground, asking)
-        _receive_on(cores[1], self.ground)
-        with self.ground.entered():
+        _link(self.veth, asking)
+        _receive_on(cores[1], self.veth)
+        with self.veth.entered():
             self.program, self._dropped = _arrivals(stack, name)
             server = End("serve", ADDRESS, cores[0])
             stack.callback(server.close)
@@ -77,19 +77,19 @@ class FloodedServer:
             self.client = End("ask", ADDRESS, cores[0])
             stack.callback(self.client.close)
         for end in (server, self.client):
-            come_first(end.process_id, THEN_ENDS)
-        self.card = Card(stack, asking, CLIENT)
+            set_realtime_priority(end.process_id, THEN_ENDS)
+        self.emulated_nic = EmulatedNic(stack, asking, CLIENT)
 
     def accounting(self) -> tuple[int, int]:
-        """Frames of the flood so far: dropped at XDP, and seen by the host."""
-        lines = [line.split() for line in self.ground.run("cat /proc/net/snmp").splitlines()
+        """Return the frames of the flood so far: dropped at XDP, and received by the host."""
+        lines = [line.split() for line in self.veth.run("cat /proc/net/snmp").splitlines()
                  if line.startswith("Udp:")]  # fmt: skip
         udp = dict(zip(*lines, strict=True))
         return self._dropped(), int(udp["NoPorts"])
 
 
 def _arrivals(stack: ExitStack, name: str) -> tuple[Program, Callable[[], int]]:
-    """What each frame of the flood gets to first, and how many that dropped so far."""
+    """Return the program for arriving frames, and a function that counts its drops."""
     if name == FILTERED:
         rules = Filter(stack.enter_context(load(SOURCE)))
         rules.add(Rule(protocol=UDP, destination_port=PORT))
@@ -101,7 +101,7 @@ def _arrivals(stack: ExitStack, name: str) -> tuple[Program, Callable[[], int]]:
 
 
 def _link(serving: VethPair, asking: VethPair) -> None:
-    """A veth between them. GRO lets live frames arrive where no program is attached."""
+    """Connect both by a veth pair. GRO lets live frames arrive if no program is attached."""
     with asking.entered():
         there = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
     try:
@@ -120,50 +120,49 @@ def _link(serving: VethPair, asking: VethPair) -> None:
         ip link set {CLIENT} up""")
 
 
-def _receive_on(core: int, ground: VethPair) -> None:
-    """Have a core do the protocol work for what comes to the server (RPS), which the sender's
-    would."""
+def _receive_on(core: int, veth: VethPair) -> None:
+    """Assign protocol processing for the server to a core (RPS), instead of the sender's core."""
     mask = ",".join([f"{1 << core % 32:x}", *["00000000"] * (core // 32)])
     file = f"/sys/class/net/{SERVER}/queues/rx-0/rps_cpus"
-    ground.run(f"unshare --mount sh -ec 'mount -t sysfs sysfs /sys; echo {mask} > {file}'")
+    veth.run(f"unshare --mount sh -ec 'mount -t sysfs sysfs /sys; echo {mask} > {file}'")
 
 
-def under_floods(plan: Plan, told: Callable[[str], None]) -> Iterator[Held]:
-    """All servers, under all floods, in each round. Raises TestbedError, LoadError."""
+def under_floods(plan: Plan, show_progress: Callable[[str], None]) -> Iterator[FloodResult]:
+    """Run all servers under all floods in each round. Raises TestbedError, LoadError."""
     with ExitStack() as stack:
         for core in plan.cores:
             stack.callback(Awake(core).close)
         servers = {name: FloodedServer(stack, plan.cores, name) for name in SERVERS}
         for number in range(1, plan.rounds + 1):
             for name, server in [*servers.items()][:: 1 if number % 2 else -1]:
-                told(f"round {number}: {name}")
-                with ThreadPoolExecutor(1) as thread:  # which is in the server's namespace
+                show_progress(f"round {number}: {name}")
+                with ThreadPoolExecutor(1) as thread:  # in the server's namespace
                     yield from thread.submit(turn, plan, number, name, server).result()
 
 
-def turn(plan: Plan, number: int, name: str, server: FloodedServer) -> list[Held]:
-    """One server under all floods, which come in this thread."""
+def turn(plan: Plan, number: int, name: str, server: FloodedServer) -> list[FloodResult]:
+    """Run one server under all floods, which this thread sends."""
     os.sched_setaffinity(0, plan.cores[1:])
-    come_first(0, FLOOD_FIRST)
+    set_realtime_priority(0, FLOOD_FIRST)
     with (
-        server.ground.entered(),
-        server.card.polled(server.program, SERVER) as flood,
+        server.veth.entered(),
+        server.emulated_nic.polled(server.program, SERVER) as flood,
     ):
-        return [_held(plan, (number, name, pps), server, flood) for pps in plan.floods_pps]
+        return [_flood_result(plan, (number, name, pps), server, flood) for pps in plan.floods_pps]
 
 
-def _held(
+def _flood_result(
     plan: Plan,
     of: tuple[int, str, int],
     server: FloodedServer,
     flood: Callable[[int, float], Flood],
-) -> Held:
-    """What became of one flood."""
+) -> FloodResult:
+    """Return the result of one flood."""
     time.sleep(REST_S)
     server.client.connect()
     before = server.accounting()
     server.client.ask(plan.seconds, after_s=EARLY_S)
-    came = flood(of[2], plan.seconds + 2 * EARLY_S) if of[2] else Flood()
+    arrived = flood(of[2], plan.seconds + 2 * EARLY_S) if of[2] else Flood()
     answered = server.client.answered()
     at_xdp, seen = (now - then for now, then in zip(server.accounting(), before, strict=True))
-    return Held(*of, answered, *came, at_xdp, seen)
+    return FloodResult(*of, answered, *arrived, at_xdp, seen)

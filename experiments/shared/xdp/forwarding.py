@@ -1,7 +1,7 @@
-"""Contenders that send packets on, and where they end: at the far end of a veth, counted.
+"""Candidates that forward packets to the far end of a veth pair, where they are counted.
 
-What XDP sends is taken by XDP there, and what the kernel's stack sends by tc: each in the way that
-costs least, as a veth would copy packets of the stack before XDP saw them.
+Packets sent by XDP are counted by XDP there, packets of the kernel's stack by tc: the cheapest hook
+for each, because a veth copies packets of the stack before XDP.
 """
 
 import socket
@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from ebpf.loader import attach_tc, attach_xdp, load
 from experiments.shared.xdp.dropping import PROGRAMS, dropped, passing
 from experiments.shared.xdp.frames import DEVICE_MAC
-from experiments.shared.xdp.interleaved_rounds import Candidate, Standing
+from experiments.shared.xdp.interleaved_rounds import Candidate, ReadyCandidate
 from experiments.shared.xdp.veth_setup import DEVICE, OUT, PEER, SINK, VethPair
 
 FORWARD = "ebpf/datapath/forward.bpf.c"
@@ -19,42 +19,42 @@ NEXT_HOP_MAC, BRIDGE_MAC = "02:00:00:00:00:03", "02:00:00:00:00:04"
 RESTORED = 14  # bytes that programs change: addresses
 
 
-def _back(ground: VethPair, stack: ExitStack) -> Standing:
+def _back(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
     passing(stack)
     whole = stack.enter_context(load(FORWARD))
     sink = stack.enter_context(load(PROGRAMS))
     stack.enter_context(attach_xdp(sink.programs["drop_all"], PEER))
-    return Standing(whole.programs["send_back"], lambda: dropped(sink))
+    return ReadyCandidate(whole.programs["send_back"], lambda: dropped(sink))
 
 
-def _on(ground: VethPair, stack: ExitStack) -> Standing:
+def _on(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
     passing(stack)
     whole = stack.enter_context(load(FORWARD))
     whole.maps["devices"][0] = socket.if_nametoindex(OUT)
     sink = stack.enter_context(load(PROGRAMS))
     stack.enter_context(attach_xdp(sink.programs["drop_all"], SINK))
-    return Standing(whole.programs["send_on"], lambda: dropped(sink))
+    return ReadyCandidate(whole.programs["send_on"], lambda: dropped(sink))
 
 
-def by_stack(stack: ExitStack) -> Standing:
-    """All that the stack sends out of the second device is dropped at tc, behind it."""
+def by_stack(stack: ExitStack) -> ReadyCandidate:
+    """Drop and count packets of the stack at tc, behind the second device."""
     sink = stack.enter_context(load(PROGRAMS))
     stack.enter_context(attach_tc(sink.programs["drop_ports_at_tc"], SINK))
-    return Standing(passing(stack), lambda: dropped(sink))
+    return ReadyCandidate(passing(stack), lambda: dropped(sink))
 
 
-def _at_tc(ground: VethPair, stack: ExitStack) -> Standing:
+def _at_tc(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
     whole = stack.enter_context(load(FORWARD, {"out": socket.if_nametoindex(OUT)}))
     stack.enter_context(attach_tc(whole.programs["send_on_at_tc"], DEVICE))
     return by_stack(stack)
 
 
-def _by_bridge(ground: VethPair, stack: ExitStack) -> Standing:
-    """The frames' address is no longer the device's own, but behind the second one."""
-    ground.run(
+def _by_bridge(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
+    """Set up a bridge; the frames' address is behind the second device."""
+    veth.run(
         f"""ip link add bridge type bridge; ip link set {DEVICE} address {BRIDGE_MAC}
         for each in /proc/sys/net/bridge/bridge-nf-call-*tables; do
-            [ ! -e $each ] || echo 0 > $each # or iptables would look at what is bridged
+            [ ! -e $each ] || echo 0 > $each # otherwise iptables would process bridged frames
         done
         ip link set {DEVICE} master bridge; ip link set {OUT} master bridge
         bridge fdb add {DEVICE_MAC.hex(":")} dev {OUT} master static; ip link set bridge up"""
@@ -62,8 +62,8 @@ def _by_bridge(ground: VethPair, stack: ExitStack) -> Standing:
     return by_stack(stack)
 
 
-def _by_routing(ground: VethPair, stack: ExitStack) -> Standing:
-    ground.run(
+def _by_routing(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
+    veth.run(
         f"""echo 1 > /proc/sys/net/ipv4/ip_forward; ip address add 198.18.0.254/24 dev {OUT}
         ip neighbour add {DESTINATION} lladdr {NEXT_HOP_MAC} dev {OUT}"""
     )

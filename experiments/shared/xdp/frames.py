@@ -1,4 +1,4 @@
-"""Frames that contenders are offered: UDP over IPv4, of many flows."""
+"""Frames offered to candidates: UDP over IPv4, of many flows."""
 
 import struct
 from collections.abc import Iterator
@@ -7,11 +7,11 @@ DEVICE_MAC, SENDER_MAC = bytes.fromhex("020000000001"), bytes.fromhex("020000000
 ADDRESS, NETWORK = "10.0.0.1", "10.0.0.0/8"
 PORT = 9  # discard
 FLOWS = 4096
-LENGTH = 60  # bytes, without the check sequence: the shortest frame of Ethernet
+LENGTH = 60  # bytes, without the frame check sequence: the shortest Ethernet frame
 
 
 def flows(count: int = FLOWS, *, port: int = PORT, destination: str = ADDRESS) -> list[bytes]:
-    """A frame of each of so many flows, which differ in source address and source port."""
+    """Return a frame of each flow; flows differ in source address and source port."""
     return list(_flows(count, port, destination))
 
 
@@ -28,7 +28,7 @@ def _flows(count: int, port: int, destination: str) -> Iterator[bytes]:
 
 
 def checksum(header: bytes) -> int:
-    """The Internet checksum (RFC 1071) of an even number of bytes."""
+    """Return the Internet checksum (RFC 1071) of an even number of bytes."""
     total = sum(struct.unpack(f">{len(header) // 2}H", header))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)

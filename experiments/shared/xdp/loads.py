@@ -1,6 +1,6 @@
-"""Contenders under loads that are offered at a pace (pace.py): how busy a core is with them.
+"""CPU utilization of candidates at different offered loads (pace.py).
 
-A process behind a socket has another core for itself, and polls it or sleeps until something comes.
+A process behind a socket has another core of its own, and polls or sleeps until packets arrive.
 """
 
 import ctypes
@@ -13,125 +13,129 @@ from typing import NamedTuple
 
 from ebpf.loader import load
 from experiments.shared.xdp.dropping import CONNTRACK, PORTS, RAW, SOCKETS, passing
-from experiments.shared.xdp.interleaved_rounds import Candidate, Standing
+from experiments.shared.xdp.interleaved_rounds import Candidate, ReadyCandidate
 from experiments.shared.xdp.pace import Offered, Pace, paced, waited_ns
 from experiments.shared.xdp.sockets import RING, AfXdpReceiver
 from experiments.shared.xdp.veth_setup import DEVICE, VethPair
 from telemark.errors import InvalidRunError
 
-LARGE_RING = 4 * RING  # of a socket: what comes while others have its process's core
-MOST_WAITED = 0.3  # part of the time for which others may have a thread's core
-MOST_AT_SOCKETS_PPS = 1_000_000  # beyond it a process sometimes finds its ring full
-TRIES = 20  # of a measurement in which they had it for longer
+LARGE_RING = 4 * RING  # of a socket, for packets that arrive while other processes use its core
+MAX_WAITED = 0.3  # max fraction of time without a thread's core
+MAX_AT_SOCKETS_PPS = 1_000_000  # above this, the ring of a process sometimes overflows
+TRIES = 20  # of a measurement that exceeds MAX_WAITED
 
 
 class Loaded(NamedTuple):
-    """What a contender did with a load in a round."""
+    """Result of a candidate at one load in one round."""
 
     round: int
     candidate: str
-    offered_pps: int  # 0: as fast as it went
+    offered_pps: int  # 0: max rate
     sent: int
     counted: int
     carried_pps: float
-    busy: float  # cores: that which packets arrive at, and the process's
-    process_busy: float  # the latter alone; 0 without a process
-    waited: float  # part of the time in which others had their cores
-    tries: int  # others had them for too long in all but the last
+    busy: float  # busy cores: of packet arrivals, and of the process
+    process_busy: float  # of the process alone; 0 without a process
+    waited: float  # fraction of time without the cores
+    tries: int  # number of tries; only the last one was within MAX_WAITED
 
 
 class Plan(NamedTuple):
-    """What is offered in each round: loads (packets a second), each for so long."""
+    """Offered loads of each round (packets/s), and their duration."""
 
     frames: Sequence[bytes]
     loads_pps: Sequence[int]
     seconds: float
     rounds: int
-    cores: Sequence[int]  # that packets arrive at, and that a process takes them at
+    cores: Sequence[int]  # of packet arrivals, and of a process
 
 
 def _at_socket(*, sleeps: bool) -> Candidate:
-    def set_up(ground: VethPair, stack: ExitStack) -> Standing:
+    def set_up(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
         passing(stack)
         whole = stack.enter_context(load(SOCKETS))
-        taker = AfXdpReceiver(DEVICE, LARGE_RING)
-        stack.callback(taker.close)
-        whole.maps["sockets"][0] = taker.descriptor
-        return Standing(whole.programs["to_socket"], lambda: taker.packets,
-                        follow=lambda stops: taker.follow(stops, sleeps=sleeps))  # fmt: skip
+        receiver = AfXdpReceiver(DEVICE, LARGE_RING)
+        stack.callback(receiver.close)
+        whole.maps["sockets"][0] = receiver.descriptor
+        return ReadyCandidate(whole.programs["to_socket"], lambda: receiver.packets,
+                        follow=lambda stops: receiver.follow(stops, sleeps=sleeps))  # fmt: skip
 
     return Candidate(f"AF_XDP, {'sleeping' if sleeps else 'polling'}", set_up, cores=1)
 
 
 SLEEPING, POLLING = _at_socket(sleeps=True), _at_socket(sleeps=False)
-CONTENDERS = (PORTS, RAW, CONNTRACK, SLEEPING, POLLING)
+CANDIDATES = (PORTS, RAW, CONNTRACK, SLEEPING, POLLING)
 
 
-def under_loads(plan: Plan, told: Callable[[str], None]) -> Iterator[Loaded]:
-    """All contenders, at all loads, in each round; those without a process at full speed, too.
+def under_loads(plan: Plan, show_progress: Callable[[str], None]) -> Iterator[Loaded]:
+    """Run all candidates at all loads in each round; those without a process also at max rate.
 
-    Raises TestbedError where packets are missing, or others had the cores for too long.
+    Raises TestbedError if packets are missing, or other processes used the cores for too long.
     """
     with ExitStack() as stack:
-        grounds = []
-        for candidate in CONTENDERS:
-            ground = VethPair()
-            stack.callback(ground.close)
-            with ground.entered():
-                standing = candidate.set_up(ground, stack.enter_context(ExitStack()))
-            grounds.append((candidate.name, ground, standing))
+        veths = []
+        for candidate in CANDIDATES:
+            veth = VethPair()
+            stack.callback(veth.close)
+            with veth.entered():
+                ready = candidate.set_up(veth, stack.enter_context(ExitStack()))
+            veths.append((candidate.name, veth, ready))
         for number in range(1, plan.rounds + 1):
-            for name, ground, standing in grounds[:: 1 if number % 2 else -1]:
-                told(f"round {number}: {name}")
-                with ThreadPoolExecutor(1) as thread:  # which is in the contender's namespace
-                    yield from thread.submit(_turn, plan, number, name, ground, standing).result()
+            for name, veth, ready in veths[:: 1 if number % 2 else -1]:
+                show_progress(f"round {number}: {name}")
+                with ThreadPoolExecutor(1) as thread:  # in the candidate's namespace
+                    yield from thread.submit(_turn, plan, number, name, veth, ready).result()
 
 
-def _offers(loads_pps: Sequence[int], standing: Standing) -> Sequence[int]:
-    """What it can take: its kernel drops what a socket has no room for."""
-    if standing.follow is None:
+def _offers(loads_pps: Sequence[int], ready: ReadyCandidate) -> Sequence[int]:
+    """Return the loads that a candidate can receive: the kernel drops packets for a full socket."""
+    if ready.follow is None:
         return (*loads_pps, 0)
-    return [pps for pps in loads_pps if pps <= MOST_AT_SOCKETS_PPS]
+    return [pps for pps in loads_pps if pps <= MAX_AT_SOCKETS_PPS]
 
 
-def _turn(plan: Plan, number: int, name: str, ground: VethPair, standing: Standing) -> list[Loaded]:
-    """A contender at all loads, in this thread."""
+def _turn(
+    plan: Plan, number: int, name: str, veth: VethPair, ready: ReadyCandidate
+) -> list[Loaded]:
+    """Run a candidate at all loads, in this thread."""
     os.sched_setaffinity(0, plan.cores[:1])
-    with ground.entered(), paced(standing.program, plan.frames) as pace:
+    with veth.entered(), paced(ready.program, plan.frames) as pace:
         return [
-            _at_last(plan, (number, name, pps), pace, standing)
-            for pps in _offers(plan.loads_pps, standing)
+            _at_last(plan, (number, name, pps), pace, ready)
+            for pps in _offers(plan.loads_pps, ready)
         ]
 
 
-def _at_last(plan: Plan, of: tuple[int, str, int], pace: Pace, standing: Standing) -> Loaded:
-    """The first measurement in which threads had their cores."""
+def _at_last(plan: Plan, of: tuple[int, str, int], pace: Pace, ready: ReadyCandidate) -> Loaded:
+    """Return the first measurement within MAX_WAITED."""
     (number, name, pps), why = of, ""
     for tries in range(1, TRIES + 1):
-        before = standing.counted()
-        offered, process, process_waited = _offered(plan, pace, standing, pps)
-        counted = standing.counted() - before
+        before = ready.counted()
+        offered, process, process_waited = _offered(plan, pace, ready, pps)
+        counted = ready.counted() - before
         waited = max(offered.waited, process_waited)
-        if waited <= MOST_WAITED and counted == offered.packets:
+        if waited <= MAX_WAITED and counted == offered.packets:
             pps_carried = offered.packets / offered.wall_ns * 1e9
             return Loaded(number, name, pps, offered.packets, counted, pps_carried,
                           offered.busy + process, process, waited, tries)  # fmt: skip
-        why = (f"{name} was sent {offered.packets} packets and counted {counted}, and others had "
+        why = (f"{name}: {offered.packets} packets sent, {counted} counted; other processes used "
                f"its cores for {waited:.0%} of the time")  # fmt: skip
-        if counted != offered.packets and standing.follow is None:
+        if counted != offered.packets and ready.follow is None:
             break
     raise InvalidRunError(why)
 
 
-def _offered(plan: Plan, pace: Pace, standing: Standing, pps: int) -> tuple[Offered, float, float]:
-    """What became of a load; how busy the process was, and for which part of the time it waited."""
+def _offered(
+    plan: Plan, pace: Pace, ready: ReadyCandidate, pps: int
+) -> tuple[Offered, float, float]:
+    """Offer a load; return its result, and the process's busy and waiting fractions of time."""
 
     def follow() -> tuple[float, float]:
-        if standing.follow is None:
+        if ready.follow is None:
             return 0.0, 0.0
         os.sched_setaffinity(0, plan.cores[1:])
         began = time.perf_counter_ns(), time.thread_time_ns(), waited_ns()
-        standing.follow(stops)
+        ready.follow(stops)
         now = time.perf_counter_ns(), time.thread_time_ns(), waited_ns()
         wall, cpu, waited = (after - before for after, before in zip(now, began, strict=True))
         return cpu / (wall - waited), waited / wall

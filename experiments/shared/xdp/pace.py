@@ -1,7 +1,7 @@
-"""Live frames at a pace: by a program before the contender's, which drops those that are not due.
+"""Live frames at a given rate: a program before the candidate's drops frames that are not due.
 
-A thread that sleeps between packets would pay milliseconds for each time that live frames begin and
-end. So it never sleeps, and the program tells which part of the time frames that were due took.
+Starting and stopping live frames takes milliseconds, so a thread cannot sleep between packets.
+Instead it never sleeps, and the program measures the fraction of time used by frames that were due.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,22 +16,22 @@ from telemark.errors import InvalidRunError
 SOURCE = "ebpf/datapath/pace.bpf.c"
 BATCH = 64  # frames
 TRIAL_S, NEVER_PPS = 0.002, 1
-SHORTEST_NS = 20  # that a frame may take: bounds how many there are
-ENOUGH = 1.2  # times as many frames as one takes that is not due, so that the time gets full
+SHORTEST_NS = 20  # min time per frame: bounds the number of frames
+ENOUGH = 1.2  # surplus of frames, to fill the time
 STATE = ("began_ns", "passed_ns", "lost_ns", "used_ns", "frames", "offered", "last_offered")
 
 
 class Offered(NamedTuple):
-    """What was offered, in which time, and how much of that was needed for it."""
+    """Offered packets, and the time used for them."""
 
     packets: int
     wall_ns: int
-    busy: float  # part of the time that this thread had; what packets take to come is part of it
-    waited: float  # part of the time in which others had its core
+    busy: float  # fraction of this thread's time, including packet arrival
+    waited: float  # fraction of time without the core
 
 
 class Pace:
-    """Has packets arrive for a program, at rates, in this thread."""
+    """Source of packets for a program, at given rates, in this thread."""
 
     def __init__(self, shared: Any, arrive: Any) -> None:
         self._shared, self._arrive = shared, arrive
@@ -40,7 +40,7 @@ class Pace:
         self._frame_ns = max(shared["passed_ns"] / shared["frames"] / ENOUGH, SHORTEST_NS)
 
     def offer(self, pps: int, seconds: float) -> Offered:
-        """At a rate for so long; 0: as fast as it goes. Raises TestbedError."""
+        """Offer packets at a rate (0: max rate) for a time. Raises TestbedError."""
         shared = self._shared
         for name in STATE:
             shared[name] = 0
@@ -50,21 +50,21 @@ class Pace:
         passed_ns = int(shared["passed_ns"])
         had_ns = passed_ns - int(shared["lost_ns"])
         if had_ns <= 0:
-            raise InvalidRunError("no packet came in time")
+            raise InvalidRunError("no packet arrived in time")
         return Offered(int(shared["offered"]), passed_ns, int(shared["used_ns"]) / had_ns,
                        1 - had_ns / passed_ns)  # fmt: skip
 
 
 def waited_ns() -> int:
-    """Time that this thread was ready and others had its core (proc(5): schedstat)."""
+    """Return the run-queue wait of this thread (proc(5): schedstat)."""
     return int(Path("/proc/thread-self/schedstat").read_text().split()[1])
 
 
 @contextmanager
 def paced(program: Program, frames: Sequence[bytes], restored: int = 0) -> Iterator[Pace]:
-    """A pace at which packets arrive in this thread, at the device of this namespace.
+    """Yield a source of packets in this thread, at the device of this namespace.
 
-    Raises LoadError, and TestbedError where no time is left for any packet.
+    Raises LoadError, and TestbedError if there is no time for any packet.
     """
     with load(SOURCE, {"batch": BATCH}) as whole:
         before = whole.programs["pace"]

@@ -1,4 +1,4 @@
-"""Contenders that route: the kernel by itself, and the router at XDP, by the same tables."""
+"""Routing candidates: the kernel, and the router at XDP, with the same tables."""
 
 import random
 import struct
@@ -12,18 +12,18 @@ from ebpf.loader import attach_xdp, load
 from experiments.shared.xdp.dropping import PROGRAMS, dropped, passing
 from experiments.shared.xdp.forwarding import NEXT_HOP_MAC, by_stack
 from experiments.shared.xdp.frames import DEVICE_MAC, LENGTH, SENDER_MAC, checksum
-from experiments.shared.xdp.interleaved_rounds import Candidate, Standing
+from experiments.shared.xdp.interleaved_rounds import Candidate, ReadyCandidate
 from experiments.shared.xdp.veth_setup import DEVICE, OUT, SINK, VethPair
 
 NEXT_HOP = "192.168.0.2"
-TTL_AND_MACS = 34  # bytes that a router changes: Ethernet's and IPv4's headers
-FIRST, LAST = 11 << 24, 126 << 24  # addresses that routes and destinations are among
-# Lengths of prefixes, roughly as in the Internet's table: of so many routes of a hundred.
+TTL_AND_MACS = 34  # bytes that a router changes: Ethernet and IPv4 headers
+FIRST, LAST = 11 << 24, 126 << 24  # range of routes and destinations
+# Prefix lengths, roughly as in the Internet's table, in percent of routes.
 LENGTHS = {24: 60, 23: 10, 22: 12, 21: 5, 20: 5, 19: 4, 18: 2, 16: 2}
 
 
 def prefixes(count: int, seed: int) -> list[str]:
-    """So many different prefixes; two cover all, where the others leave holes."""
+    """Return different random prefixes; two of them cover all addresses."""
     rng, found = random.Random(seed), {"0.0.0.0/1": None, "128.0.0.0/1": None}
     while len(found) < count:
         length = rng.choices([*LENGTHS], [*LENGTHS.values()])[0]
@@ -33,7 +33,7 @@ def prefixes(count: int, seed: int) -> list[str]:
 
 
 def frames(destinations: int, seed: int) -> list[bytes]:
-    """A UDP packet to each of so many addresses."""
+    """Return a UDP packet to each of `destinations` random addresses."""
     rng = random.Random(seed)
     return [_frame(rng.randrange(FIRST, LAST)) for _ in range(destinations)]
 
@@ -49,29 +49,29 @@ def _frame(destination: int) -> bytes:
 
 
 def candidates(routes: Sequence[str], folder: Path) -> tuple[Candidate, Candidate]:
-    """The kernel's routing and the router at XDP, each in a namespace with all these routes."""
+    """Return kernel routing and the router at XDP, each in a namespace with all routes."""
     size = "one route" if len(routes) == 1 else f"{len(routes):,} routes"
     batch = folder / f"routes{len(routes)}"
     batch.write_text("".join(f"route add {each} via {NEXT_HOP}\n" for each in routes))
 
-    def kernel(ground: VethPair, stack: ExitStack) -> Standing:
-        _prepare(ground, batch)
+    def kernel(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
+        _prepare(veth, batch)
         return by_stack(stack)
 
-    def xdp(ground: VethPair, stack: ExitStack) -> Standing:
-        _prepare(ground, batch)
+    def xdp(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
+        _prepare(veth, batch)
         passing(stack)
         ours = router.Router(stack.enter_context(load(router.SOURCE)), [DEVICE, OUT])
         sink = stack.enter_context(load(PROGRAMS))
         stack.enter_context(attach_xdp(sink.programs["drop_all"], SINK))
-        return Standing(ours.program, lambda: min(dropped(sink), ours.counts()["forwarded"]))
+        return ReadyCandidate(ours.program, lambda: min(dropped(sink), ours.counts()["forwarded"]))
 
     return Candidate(f"kernel, {size}", kernel, 1), Candidate(f"XDP, {size}", xdp, 1)
 
 
-def _prepare(ground: VethPair, batch: Path) -> None:
-    """A next hop, and all routes by it."""
-    ground.run(
+def _prepare(veth: VethPair, batch: Path) -> None:
+    """Set up a next hop, and all routes to it."""
+    veth.run(
         f"""echo 1 > /proc/sys/net/ipv4/ip_forward; ip address add 192.168.0.1/24 dev {OUT}
         ip neighbour add {NEXT_HOP} lladdr {NEXT_HOP_MAC} dev {OUT} nud permanent
         ip -batch {batch}"""

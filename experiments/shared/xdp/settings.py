@@ -1,4 +1,4 @@
-"""Options that XDP experiments share, and what they need of a machine."""
+"""Common options of XDP experiments, and their requirements on the machine."""
 
 import argparse
 import os
@@ -10,19 +10,19 @@ ROUNDS, QUICK_ROUNDS = 7, 5
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Of experiments with contenders in turns."""
+    """Add options of experiments with interleaved rounds."""
     parser.add_argument(
         "--rounds", type=cli.positive_int, metavar="N",
-        help=f"of all contenders, one after the other (default: {ROUNDS})",
+        help=f"rounds of all candidates (default: {ROUNDS})",
     )  # fmt: skip
     parser.add_argument(
         "--packets", type=cli.positive_int, metavar="N",
-        help="that each core offers a contender in a round",
+        help="packets per core, candidate and round",
     )  # fmt: skip
 
 
 def prepare(options: argparse.Namespace, packets: int, quick_packets: int) -> list[list[int]]:
-    """Fill in what was left out; the sets of cores to measure with. Raises TestbedError."""
+    """Set defaults; return the sets of cores for measurements. Raises TestbedError."""
     require_real_time(options)
     options.rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
     options.packets = options.packets or (quick_packets if options.quick else packets)
@@ -31,14 +31,14 @@ def prepare(options: argparse.Namespace, packets: int, quick_packets: int) -> li
 
 
 def cores() -> list[int]:
-    """Those that this process may use."""
+    """Return the cores that this process may use."""
     return sorted(os.sched_getaffinity(0))
 
 
-def come_first(process_id: int, priority: int) -> None:
-    """Have a process (0: this thread) come before all without such a priority.
+def set_realtime_priority(process_id: int, priority: int) -> None:
+    """Give a process (0: this thread) real-time priority over other processes (SCHED_FIFO).
 
-    By SCHED_FIFO, so that others on the machine do not disturb it. Raises TestbedError.
+    Raises TestbedError.
     """
     try:
         os.sched_setscheduler(process_id, os.SCHED_FIFO, os.sched_param(priority))
@@ -50,8 +50,8 @@ def come_first(process_id: int, priority: int) -> None:
 
 
 def require_real_time(options: argparse.Namespace) -> None:
-    """Raise TestbedError where there is no kernel to run programs in, or another's switch."""
+    """Raise TestbedError for virtual time or another target."""
     if options.time == "virtual":
-        raise TestbedError("--time virtual: programs in the kernel are of real time alone")
+        raise TestbedError("--time virtual: eBPF programs need a kernel; use --time real")
     if options.target == "bmv2":
-        raise TestbedError("--target bmv2: there is no switch in this experiment")
+        raise TestbedError("--target bmv2: this experiment has no switch; remove the option")

@@ -1,4 +1,4 @@
-"""An AF_XDP socket, and a process that takes its packets: c/socket.c."""
+"""AF_XDP socket with a receiver of its packets: c/socket.c."""
 
 import ctypes
 import os
@@ -11,7 +11,7 @@ from minip4.native import build
 from minip4.native.library import Signatures, declare
 from telemark.errors import TestbedError
 
-RING = 4096  # packets that a socket has room for
+RING = 4096  # packets of a socket's ring
 _FUNCTIONS: Signatures = {
     "taker_open": (handle, [c_char_p, c_uint32, c_uint32]),
     "taker_close": (None, [handle]),
@@ -22,29 +22,29 @@ _FUNCTIONS: Signatures = {
 
 
 class AfXdpReceiver:
-    """A socket at queue 0 of a device; `packets` were taken so far."""
+    """AF_XDP socket at queue 0 of a device; `packets`: received so far."""
 
     def __init__(self, device: str, ring: int = RING) -> None:
-        """With room for so many packets, a power of two. Raises TestbedError."""
+        """Open the socket with a ring of `ring` packets, a power of two. Raises TestbedError."""
         self.packets = 0
         self._handle = _library().taker_open(device.encode(), 0, ring)
         if not self._handle:
             why = os.strerror(ctypes.get_errno())
-            raise TestbedError(f"interface {device}: no AF_XDP socket: {why}")
+            raise TestbedError(f"interface {device}: cannot open an AF_XDP socket: {why}")
 
     @property
     def descriptor(self) -> int:
-        """What the map of sockets takes."""
+        """Value for the socket map."""
         return int(_library().taker_socket(self._handle))
 
     def take(self) -> int:
-        """Take what is there; how many packets that were."""
+        """Receive available packets; return their number."""
         taken = int(_library().taker_take(self._handle))
         self.packets += taken
         return taken
 
     def follow(self, stops: c_int, *, sleeps: bool) -> None:
-        """Take what comes until `stops` is not 0; asleep until something comes, or never asleep."""
+        """Receive packets until `stops` is not 0, sleeping or polling while there are none."""
         self.packets += int(_library().taker_follow(self._handle, ctypes.byref(stops), sleeps))
 
     def close(self) -> None:

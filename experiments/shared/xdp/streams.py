@@ -1,4 +1,4 @@
-"""Streams of packets for the statistics: of Zipf's law, or as a capture has them."""
+"""Packet streams for statistics: with Zipf sizes, or from a capture."""
 
 import struct
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from ebpf.statistics.offer import LEAST_BYTES, MOST_BYTES, ROW, UDP, keys_of
 from telemark.errors import TestbedError
 
 EXPONENT = 1.1
-LENGTHS = (64, 128, 594, 1514)  # bytes, of frames
+LENGTHS = (64, 128, 594, 1514)  # bytes per frame
 
 
 @dataclass(frozen=True)
 class Stream:
-    """Packets: each one's flow and length in bytes, (n,); and flows' fields, (flows,) of ROW."""
+    """Packets: flow and length in bytes of each, (n,); and fields of flows, (flows,) of ROW."""
 
     numbers: NDArray[np.int64]
     flows: NDArray[Any]
@@ -28,25 +28,25 @@ class Stream:
 
     @property
     def rows(self) -> NDArray[Any]:
-        """The packets, (n,) of ROW."""
+        """Packets, (n,) of ROW."""
         rows = self.flows[self.numbers]
         rows["length"] = self.lengths
         return rows
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """The packets of each flow, (flows,)."""
+        """Packets of each flow, (flows,)."""
         return np.bincount(self.numbers, minlength=len(self.flows)).astype(np.int64)
 
     def by_key(self, counts: NDArray[np.int64]) -> dict[bytes, int]:
-        """Counts of flows, (flows,), by their keys; of those with none there is none."""
+        """Return nonzero counts of flows, (flows,), by key."""
         there = counts > 0
         keys = map(bytes, packed(keys_of(self.flows[there])))
         return dict(zip(keys, counts[there].tolist(), strict=True))
 
 
 def random_flows(number: int, rng: np.random.Generator) -> NDArray[Any]:
-    """Flows of UDP between addresses and ports by chance, (number,) of ROW."""
+    """Return UDP flows between random addresses and ports, (number,) of ROW."""
     flows = np.zeros(number, ROW)
     for name in ("source", "destination"):
         flows[name] = rng.integers(1 << 32, size=number)
@@ -59,40 +59,40 @@ def random_flows(number: int, rng: np.random.Generator) -> NDArray[Any]:
 def zipf(
     packets: int, flows: int, rng: np.random.Generator, exponent: float = EXPONENT
 ) -> Stream:  # fmt: skip
-    """Each packet of the n-th flow with a chance of 1 / n^exponent, up to a factor."""
+    """Return packets of flow n with a probability proportional to 1 / n^exponent."""
     chances = np.cumsum(np.arange(1, flows + 1) ** -exponent)
     numbers = np.searchsorted(chances, rng.random(packets) * chances[-1])
     return Stream(numbers, random_flows(flows, rng), rng.choice(LENGTHS, packets))
 
 
-def captured(path: Path, most: int) -> Stream:
-    """The first packets of IPv4 of a pcap file, TCP's and UDP's. Raises TestbedError."""
+def captured(path: Path, limit: int) -> Stream:
+    """Return the first TCP and UDP packets over IPv4 of a pcap file. Raises TestbedError."""
     frames = []
     try:
         with RawPcapReader(str(path)) as reader:
             for frame, _ in reader:
                 if is_usable(frame):
                     frames.append(frame)
-                if len(frames) == most:
+                if len(frames) == limit:
                     break
     except (OSError, Scapy_Exception) as error:
         raise TestbedError(f"--pcap {path}: {error}") from None
     if not frames:
-        raise TestbedError(f"--pcap {path}: no TCP or UDP over IPv4 over Ethernet in it")
-    rows = np.array([row_of(frame) for frame in frames], ROW)
+        raise TestbedError(f"--pcap {path}: contains no TCP or UDP over IPv4 over Ethernet")
+    rows = np.array([make_row(frame) for frame in frames], ROW)
     lengths = np.clip([len(frame) for frame in frames], LEAST_BYTES, MOST_BYTES)
     flows, numbers = np.unique(rows, return_inverse=True)
     return Stream(numbers.ravel().astype(np.int64), flows, lengths.astype(np.int64))
 
 
 def is_usable(frame: bytes) -> bool:
-    """IPv4 over Ethernet, not a later fragment, with the ports of TCP or UDP."""
+    """Return whether a frame is IPv4 over Ethernet, with TCP or UDP ports, not a later fragment."""
     return (
         len(frame) >= 38 and frame[12:14] == b"\x08\x00" and frame[14] == 0x45
         and frame[23] in (6, 17) and not int.from_bytes(frame[20:22], "big") & 0x1FFF
     )  # fmt: skip
 
 
-def row_of(frame: bytes) -> tuple[int, ...]:
-    """The fields of ROW; those that differ from packet to packet of a flow are 0."""
+def make_row(frame: bytes) -> tuple[int, ...]:
+    """Return the fields of ROW; those that vary within a flow are 0."""
     return (*struct.unpack_from(">IIHH", frame, 26), 0, frame[23], 0)

@@ -1,8 +1,8 @@
-"""minip4 as a contender that sends packets on: a router in P4, between the same veths.
+"""minip4 as a forwarding candidate: a router in P4, between the same veth pairs.
 
-Its packet sockets get what arrives at the device, and nothing else does: the frames' address is no
-longer the device's own. Its thread is on the core that packets arrive at, and has its turn after
-each burst of them.
+Its packet sockets receive all frames that arrive at the device, and the kernel none, because the
+frames' address is not the device's own. Its thread is on the core of packet arrivals, and runs
+after each burst.
 """
 
 import os
@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from ipaddress import ip_address
 
 from experiments.shared.xdp.forwarding import BRIDGE_MAC, DESTINATION, NEXT_HOP_MAC, by_stack
-from experiments.shared.xdp.interleaved_rounds import Candidate, Standing
+from experiments.shared.xdp.interleaved_rounds import Candidate, ReadyCandidate
 from experiments.shared.xdp.settings import cores
 from experiments.shared.xdp.veth_setup import DEVICE, OUT, VethPair
 from minip4.compiler import compile_p4
@@ -23,13 +23,13 @@ from telemark import REPOSITORY
 
 PROGRAM = REPOSITORY / "p4src/routing/router.p4"
 ROUTES, SEND = "RouterIngress.routing.routes", "RouterIngress.routing.send"
-BURST = 4096  # a quarter of what its ring holds
+BURST = 4096  # a quarter of its ring
 POLL_S, PATIENCE_S = 0.001, 10.0
 
 
 @contextmanager
 def _on_core(core: int) -> Iterator[None]:
-    """Threads that are started within the `with` have this core, and no other."""
+    """Pin threads that are started in the block to this core."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {core})
     try:
@@ -38,9 +38,9 @@ def _on_core(core: int) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def _stand(ground: VethPair, stack: ExitStack) -> Standing:
-    ground.run(f"ip link set {DEVICE} address {BRIDGE_MAC}")
-    standing = by_stack(stack)
+def _set_up(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
+    veth.run(f"ip link set {DEVICE} address {BRIDGE_MAC}")
+    ready = by_stack(stack)
     engine = Engine(compile_p4(PROGRAM).bmv2_json)
     stack.callback(engine.close)
     network = int(ip_address(DESTINATION)) >> 8 << 8
@@ -50,20 +50,20 @@ def _stand(ground: VethPair, stack: ExitStack) -> Standing:
     with _on_core(cores()[-1]):
         driver.start()
     stack.callback(driver.stop)
-    before = standing.counted()
+    before = ready.counted()
     arrived = 0
 
     def take(packets: int) -> None:
-        """Wait until all have left, or are lost: then the run is invalid."""
+        """Wait until all packets have left, or are lost: then the run is invalid."""
         nonlocal arrived
         arrived += packets
         until = time.monotonic() + PATIENCE_S
-        while standing.counted() - before < arrived and time.monotonic() < until:
+        while ready.counted() - before < arrived and time.monotonic() < until:
             time.sleep(POLL_S)
 
-    return standing._replace(
+    return ready._replace(
         take=take, burst=BURST, beside_ns=lambda: int(str(driver.counters()["cpu_ns"]))
     )
 
 
-MINIP4 = Candidate("minip4", _stand, cores=1)
+MINIP4 = Candidate("minip4", _set_up, cores=1)

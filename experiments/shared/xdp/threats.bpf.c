@@ -1,6 +1,6 @@
 // Counts packets by what they are: where they leave, where they arrive, and behind a filter.
 //
-// What a packet is, its sender wrote into IPv4's identification: nothing is told from its headers.
+// The sender writes a packet's label into the IPv4 identification; headers are not inspected.
 #include <linux/if_ether.h>
 #include <linux/ip.h>
 
@@ -8,7 +8,7 @@
 
 #include "chain.h"
 
-#define LABELS 4 // 0: not one of ours
+#define LABELS 4 // 0: not from this experiment
 
 __u64 packets[LABELS];
 
@@ -43,7 +43,7 @@ SEC("xdp")
 int behind(struct xdp_md *context)
 {
     count(context);
-    return XDP_DROP; // there is nobody to answer
+    return XDP_DROP; // no host answers
 }
 
 char _license[] SEC("license") = "Dual MIT/GPL";

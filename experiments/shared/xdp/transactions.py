@@ -1,6 +1,6 @@
-"""TCP's transactions of one byte each way over a connection that stays, as netperf's TCP_RR.
+"""TCP transactions of one byte in each direction over a persistent connection (netperf's TCP_RR).
 
-Each end is a process of its own, in the namespace that it is begun in, and ends with who began it.
+Each end is a process in the namespace in which it was started, and exits with its parent.
 """
 
 import os
@@ -11,14 +11,14 @@ import sys
 import time
 
 PORT = 5001
-CONNECT_S = 5  # at most
+CONNECT_S = 5  # max
 
 
 class End:
-    """A process that serves at an address, or asks who serves there; close() ends it."""
+    """A server or client process for an address; close() ends it."""
 
     def __init__(self, role: str, address: str, core: int) -> None:
-        """On a core, in this thread's namespace; returns when it is ready."""
+        """Start on a core, in this thread's namespace; return when it is ready."""
         self._process = subprocess.Popen(
             [sys.executable, __file__, role, address, str(core)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
@@ -30,23 +30,23 @@ class End:
         return self._process.pid
 
     def close(self) -> None:
-        """It ends when its input does."""
+        """Close its input, which ends the process."""
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
             pipe.close()
         self._process.wait()
 
     def connect(self) -> None:
-        """Have a new connection; the old one is gone."""
+        """Replace the connection by a new one."""
         self._write("connect")
         self._read()
 
     def ask(self, seconds: float, *, after_s: float) -> None:
-        """Begin with transactions, one after the other, in a while and for so long."""
+        """Start transactions `after_s` from now, for `seconds`."""
         self._write(f"{after_s} {seconds}")
 
     def answered(self) -> float:
-        """How many there were, a second."""
+        """Return transactions/s."""
         return float(self._read())
 
     def _write(self, line: str) -> None:
@@ -58,7 +58,7 @@ class End:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise ChildProcessError(f"a process of TCP ended: status {self._process.wait()}")
+            raise ChildProcessError(f"TCP process exited with status {self._process.wait()}")
         return line
 
 
@@ -83,7 +83,7 @@ def _serve(address: str) -> None:
 
 
 def _answer(connection: socket.socket) -> bool:
-    """False when it has ended: it would be ready for ever. The next one follows."""
+    """Answer a byte; return False if the connection has ended."""
     try:
         asked = connection.recv(1)
         connection.sendall(asked)
@@ -109,7 +109,7 @@ def _ask(address: str) -> None:
 
 
 def _transactions(connection: socket.socket, seconds: float) -> float:
-    """A second; one that has no answer by the end does not count."""
+    """Run transactions; return the rate of complete ones."""
     began, count = time.perf_counter(), 0
     while (left := began + seconds - time.perf_counter()) > 0:
         connection.settimeout(left)
@@ -127,5 +127,5 @@ if __name__ == "__main__":
     os.sched_setaffinity(0, {int(sys.argv[3])})
     try:
         {"serve": _serve, "ask": _ask}[sys.argv[1]](sys.argv[2])
-    except ConnectionError as error:  # the other end has gone, or who began both
+    except ConnectionError as error:  # the other end or the parent has exited
         sys.exit(f"{sys.argv[1]}: {error}")

@@ -1,7 +1,7 @@
-"""A network namespace of a contender's own, with devices that packets arrive at.
+"""Network namespace of a candidate, with devices for packet arrivals.
 
-Of its own, since what some leave behind burdens who comes next: a table of iptables, once used,
-looks at each packet until its namespace goes, and so does conntrack.
+Each candidate has its own, because some leave costs behind: an iptables table, once used, processes
+each packet until its namespace is deleted, and so does conntrack.
 """
 
 import ctypes
@@ -14,18 +14,18 @@ from experiments.shared.xdp.frames import ADDRESS, DEVICE_MAC
 from telemark.backends.real.isolation import CLONE_NEWNET, DISABLE_IPV6
 from telemark.errors import TestbedError
 
-DEVICE, PEER = "arrives", "peer"  # ends of a veth
-OUT, SINK = "leaves", "sink"  # and of another
+DEVICE, PEER = "arrives", "peer"  # ends of a veth pair
+OUT, SINK = "leaves", "sink"  # ends of another
 
 
 class VethPair:
-    """A namespace with two veths: at `arrives` live frames come in; close() removes it."""
+    """A namespace with two veth pairs; live frames arrive at `arrives`; close() removes it."""
 
     def __init__(self) -> None:
-        """Raises TestbedError."""
+        """Create the namespace. Raises TestbedError."""
         here = os.open(OWN, os.O_RDONLY)
         try:
-            with entered(here):  # to come back
+            with entered(here):  # to return afterwards
                 _unshare()
                 self._namespace = os.open(OWN, os.O_RDONLY)
                 self._make()
@@ -33,15 +33,15 @@ class VethPair:
             os.close(here)
 
     def close(self) -> None:
-        """Let the namespace go, with all that is in it."""
+        """Delete the namespace with its devices."""
         os.close(self._namespace)
 
     def entered(self) -> AbstractContextManager[None]:
-        """This thread, and what it starts, is there within the `with`."""
+        """Enter the namespace with this thread, and threads started in the block."""
         return entered(self._namespace)
 
     def run(self, command: str) -> str:
-        """What a shell's command prints there. Raises TestbedError."""
+        """Run a shell command in the namespace; return its output. Raises TestbedError."""
         with self.entered():
             done = subprocess.run(["sh", "-ec", command], capture_output=True, text=True,
                                   check=False)  # fmt: skip
@@ -60,9 +60,9 @@ class VethPair:
             for scope in all {DEVICE}; do echo 0 > /proc/sys/net/ipv4/conf/$scope/rp_filter; done"""
         done = subprocess.run(["sh", "-ec", script], capture_output=True, text=True, check=False)
         if done.returncode:
-            raise TestbedError(f"no veth can be made: {done.stderr.strip()}")
+            raise TestbedError(f"cannot create veth pairs: {done.stderr.strip()}")
 
 
 def _unshare() -> None:
     if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET):
-        raise TestbedError(f"no namespaces can be made ({os.strerror(ctypes.get_errno())})")
+        raise TestbedError(f"cannot create network namespaces ({os.strerror(ctypes.get_errno())})")

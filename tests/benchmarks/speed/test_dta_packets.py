@@ -45,5 +45,5 @@ def test_each_answer_is_right_or_empty(
 
 FAILS = {
     "bytes of memory that are not the model's",
-    "right and wrong answers: p-value of the agreement with theory (4 points)",
+    "right and wrong answers: p-value of 4 points under theory",
 }

@@ -1,4 +1,4 @@
-"""On bmv2 the truth about a stamp is an interval: what lies in it is right, the rest is found."""
+"""On bmv2, the true timestamp is an interval: values inside pass, values outside fail."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +17,7 @@ delays, sync, truth_module = (
     module("experiments.shared.ampm.truth"),
 )
 PATH = ("s1", "s2")
-CAME, DONE = Point("s1", "arrivals"), Point("s2", "departures")
+ARRIVED, DONE = Point("s1", "arrivals"), Point("s2", "departures")
 FLOW = Flow(1, "h1", "h2", 1000, 3)
 SENT_US = np.array([1000, 2000, 3000])
 # A packet goes into s1 10 us after its sender's call, and is out 300 us later; s2 begins at 1500.
@@ -41,7 +41,7 @@ def outcome(first_us: int, delay_us: int) -> Any:
         "s2": (times(SENT_US + FURTHER_US), times(SENT_US + FURTHER_US + WITHIN_US)),
     }
     records = {
-        CAME: PointRecord(0, packets=3, first_us=first_us),
+        ARRIVED: PointRecord(0, packets=3, first_us=first_us),
         DONE: PointRecord(0, packets=3, first_us=first_us + delay_us),
     }
     return SimpleNamespace(
@@ -66,7 +66,7 @@ def outcome(first_us: int, delay_us: int) -> Any:
 def test_a_delay_is_of_a_packet_that_was_inside_when_it_was_stamped(
     first_us: int, delay_us: int, outside_us: float | None
 ) -> None:
-    found = delays.delays_of(outcome(first_us, delay_us), FLOW, Method.STEP, (CAME, DONE))
+    found = delays.measure_delays(outcome(first_us, delay_us), FLOW, Method.STEP, (ARRIVED, DONE))
     (first,) = [sample for sample in found if sample.estimator == "first packet"]
     assert first.outside_us == outside_us
 

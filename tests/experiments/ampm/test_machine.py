@@ -89,4 +89,6 @@ def test_bmv2_is_asked(
     assert sent == [WATCHED, BACKGROUND]
     assert options.rate == rate
     assert found.bounds(2000) == Bounds(4000, 2000 + wait_us)
-    assert measurement.fitting([Method.MULTIPLEXED], found.bounds(2000)).block_us == block_us
+    assert (
+        measurement.shortest_schedule([Method.MULTIPLEXED], found.bounds(2000)).block_us == block_us
+    )

@@ -12,7 +12,7 @@ from telemark.results.report import Check
 
 ampm = module("experiments.shared.ampm.measurement")
 truth_module = module("experiments.shared.ampm.truth")
-UNREAD, WRONG = "at 1 %: blocks that were not read", "at 1 %: packets in a wrong block"
+UNREAD, WRONG = "at 1 %: unread blocks", "at 1 %: packets in a wrong block"
 END = Point("s1", "departures")
 
 
@@ -27,8 +27,8 @@ def test_a_run_is_invalid_where_the_machine_alone_failed_a_check(
     checks = [Check(UNREAD, unread, 0, 3), Check(WRONG, wrong, 0)]
 
     def judge() -> list[Check]:
-        judged: list[Check] = ampm.judged(
-            checks, ["blocks that were not read"], "stood still for 7 ms", virtual=virtual
+        judged: list[Check] = ampm.reject_if_disturbed(
+            checks, ["unread blocks"], "stood still for 7 ms", virtual=virtual
         )
         return judged
 
@@ -36,7 +36,7 @@ def test_a_run_is_invalid_where_the_machine_alone_failed_a_check(
         with pytest.raises(TestbedError) as raised:
             judge()
         assert str(raised.value) == (
-            "run invalid: at 1 %: blocks that were not read: 9, expected 0 +- 3; "
+            "run invalid: at 1 %: unread blocks: 9, expected 0 +- 3; "
             "stood still for 7 ms; leave the machine more idle"
         )
     else:
@@ -58,7 +58,7 @@ def test_packets_that_came_later_than_is_supposed_make_a_run_invalid(
 ) -> None:
     truth = truth_of([100, longest_us, 200])
     why = ampm.noise([truth], [])
-    assert f"in a switch for up to {(longest_us - 50) / 1000:.1f} ms" in why
+    assert f"spent up to {(longest_us - 50) / 1000:.1f} ms in a switch" in why
     if is_invalid:
         with pytest.raises(TestbedError, match=f"packets took up to {longest_us} us to s1"):
             ampm.reject_late_packets("a run", truth, END, (0, 1000), why)
@@ -127,7 +127,7 @@ def test_a_stamp_of_another_clock_is_taken_later_and_known_less_well(
     assert [times.tolist() for times in found] == [[1000 * us] for us in expected_us]
 
 
-def test_of_checks_of_one_name_the_worst_is_told() -> None:
+def test_worst_check_of_each_name_is_reported() -> None:
     checks = [
         Check("a", 1, 0),
         Check("b", 5, 5),

@@ -60,4 +60,6 @@ def test_a_switch_that_forgets_every_fourth_pulse_is_found_out(name: str, tmp_pa
     out = str(tmp_path / "out")
     done = run(name, "--time", "virtual", "--quick", "--program", program, "--out", out)
     assert done.returncode == 1, done.stdout + done.stderr
-    assert any("blocks without the one pulse" in check for check in failed_checks(tmp_path / "out"))
+    assert any(
+        "blocks without exactly one pulse" in check for check in failed_checks(tmp_path / "out")
+    )

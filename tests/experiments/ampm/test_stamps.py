@@ -66,29 +66,29 @@ def test_packets_that_are_right_and_some_that_are_lost_break_nothing() -> None:
 @pytest.mark.parametrize(
     ("wrong", "by_us", "what"),
     [
-        ("s1 arrivals", 200, "packets arrived at s1 after it had been sent there"),
-        ("s1 arrivals", -200, "packets arrived at s1 before it was sent there"),
-        ("s1 departures", 200, "packets sent by s1 before it had left, and its link"),
-        ("s1 departures", -200, "packets left s1 before it was taken in"),
-        ("s1 sending", -200, "packets sent by s1 before it had left, and its link"),
-        ("s2 arrivals", 200, "packets arrived at s2 after it had been sent there"),
-        ("s2 arrivals", -200, "packets arrived at s2 before it was sent there"),
-        ("s2 departures", 200, "packets received before s2 stamped it"),
-        ("s2 departures", -200, "packets left s2 before it was taken in"),
-        ("received", 200, "packets received after s2 had handed it over"),
-        ("received", -200, "packets received before s2 stamped it"),
-        ("s2 taken", -200, "packets taken in by s2 before it arrived"),
+        ("s1 arrivals", 200, "packets at s1 after their send call"),
+        ("s1 arrivals", -200, "packets at s1 before their send call"),
+        ("s1 departures", 200, "packets sent by s1 before departure plus link delay"),
+        ("s1 departures", -200, "packets leaving s1 before they were taken"),
+        ("s1 sending", -200, "packets sent by s1 before departure plus link delay"),
+        ("s2 arrivals", 200, "packets at s2 after their send call"),
+        ("s2 arrivals", -200, "packets at s2 before their send call"),
+        ("s2 departures", 200, "packets received before departure from s2"),
+        ("s2 departures", -200, "packets leaving s2 before they were taken"),
+        ("received", 200, "packets received after the send call of s2"),
+        ("received", -200, "packets received before departure from s2"),
+        ("s2 taken", -200, "packets taken by s2 before arrival"),
     ],
 )
 def test_one_wrong_time_of_one_packet_is_found_out(wrong: str, by_us: int, what: str) -> None:
     assert what in broken(*packets(wrong, by_us))
 
 
-def test_a_time_that_nobody_recorded_is_found_out() -> None:
+def test_a_time_that_never_recorded_is_found_out() -> None:
     truth, handling = packets()
-    nobody = np.full(COUNT, truth_module.NEVER)
-    handling["s2"] = replace(handling["s2"], taken_ns=nobody)
-    assert "packets left s2 before it was taken in" in broken(truth, handling)
+    never = np.full(COUNT, truth_module.NEVER)
+    handling["s2"] = replace(handling["s2"], taken_ns=never)
+    assert "packets leaving s2 before they were taken" in broken(truth, handling)
 
 
 def test_what_a_packet_took_is_bounded_by_others_than_the_switch_that_is_judged() -> None:

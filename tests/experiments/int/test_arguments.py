@@ -17,8 +17,8 @@ PROGRAM = "p4src/int/int.p4"
     [
         ("microburst", {"before": 1e6, "bursting": "red"}, "GiB of memory, this machine has"),
         ("microburst", {"before": 0.09, "bursting": "red"}, "--before 0.09: .* at least 0.1"),
-        ("modes", {"rate": 7, "blocks": 1}, r"--rate 7: .* block of 0\.26 s: take at least 8"),
-        ("loss", {"rate": 7, "blocks": 1}, r"--rate 7: .* block of 0\.26 s: take at least 8"),
+        ("modes", {"rate": 7, "blocks": 1}, r"--rate 7: .* block of 0\.26 s; use at least 8"),
+        ("loss", {"rate": 7, "blocks": 1}, r"--rate 7: .* block of 0\.26 s; use at least 8"),
         ("overhead", {"hops": [1, 16], "seconds": 1}, "--hops 16: expected 1 to 15"),
     ],
 )

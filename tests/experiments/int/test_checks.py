@@ -32,21 +32,21 @@ STEPS = {"ingress_ns": 1000, "egress_ns": -1000, "latency_ns": 1000, "occupancy"
 def test_each_check_of_int_path_finds_its_own(tmp_path: Path) -> None:
     options = Namespace(program="p4src/int/int.p4", packets=20, rate=500, slower=1, time="virtual")
     outcome = virtually(tmp_path, lambda run: int_path.measure(options, run))
-    changes = [*of_reports(), *of_hops(), *of_accounts(), *of_books("accounting")]
-    each_fails_by_its_own(changes, outcome, int_path.checks_of)
+    changes = [*of_reports(), *of_hops(), *of_accounts(), *of_books("books")]
+    each_fails_by_its_own(changes, outcome, int_path.make_checks)
 
 
 def each_fails_by_its_own(
-    changes: list[Change], outcome: Any, checks_of: Callable[[Any], list[Check]]
+    changes: list[Change], outcome: Any, make_checks: Callable[[Any], list[Check]]
 ) -> None:
     """And no check is without a change."""
-    names = [check.name for check in checks_of(outcome)]
-    assert failed(checks_of(outcome)) == []
+    names = [check.name for check in make_checks(outcome)]
+    assert failed(make_checks(outcome)) == []
     assert {*names} == {name for name, _ in changes}
     for name, change in changes:
         changed = deepcopy(outcome)
         change(changed)
-        assert failed(checks_of(changed)) == [name]
+        assert failed(make_checks(changed)) == [name]
 
 
 def failed(checks: list[Check]) -> list[str]:
@@ -64,7 +64,7 @@ def of_reports() -> list[Change]:
         received[[0, 1]] = received[[1, 0]]
 
     def unreported(outcome: Any) -> None:
-        outcome.told.is_reported[3] = False
+        outcome.reported.is_reported[3] = False
 
     def twice(outcome: Any) -> None:
         reports = outcome.kept.reports
@@ -81,18 +81,18 @@ def of_reports() -> list[Change]:
 
     def way(what: str) -> Callable[[Any], None]:
         def another(outcome: Any) -> None:
-            outcome.told.hops[3, 2][what] += 1
+            outcome.reported.hops[3, 2][what] += 1
 
         return another
 
-    lacking = "numbers of reports that did not come"
-    routed = "packets whose path is not the one that they took"
+    lacking = "missing report sequence numbers"
+    routed = "packets with wrong path"
     return [
-        ("packets received in their order", swapped),
+        ("packets received in order", swapped),
         ("packets without a report", unreported),
         ("reports, a packet each", twice),
         *((lacking, count(what)) for what in ("lost", "missing")),
-        ("reports that are malformed", malformed),
+        ("malformed reports", malformed),
         *((routed, way(what)) for what in ("node", "ingress", "egress")),
     ]
 
@@ -102,7 +102,7 @@ def of_hops() -> list[Change]:
 
     def said(hop: int, field: str) -> Callable[[Any], None]:
         def otherwise(outcome: Any) -> None:
-            hops = outcome.told.hops[:, hop]
+            hops = outcome.reported.hops[:, hop]
             longest = np.argmax(hops["latency_ns"])
             hops[field][longest] = int(hops[field][longest]) + STEPS[field]
 
@@ -114,7 +114,7 @@ def of_hops() -> list[Change]:
     def received_early(outcome: Any) -> None:
         outcome.record.received["received_ns"][0] -= 10**9
 
-    order = "packets whose times are not in order, from host to host"
+    order = "packets with timestamps out of order"
     return [
         *((f"{switch}: largest error of {what}", said(hop, field))
           for hop, switch in enumerate(int_path.PATH)
@@ -136,8 +136,8 @@ def of_accounts() -> list[Change]:
 
         return wrongly
 
-    residual = "packets with a residual that the last link does not explain"
-    sums = "the collector's sum of hops and links, us"
+    residual = "packets with a residual other than the last link"
+    sums = "sum of hop and link latencies in the collector (us)"
     return [
         *((residual, took(more_ns)) for more_ns in (2000, -2000)),
         *((sums, added_up(what)) for what in ("latency_ns", "link_ns")),
@@ -155,23 +155,25 @@ def of_books(prefix: str) -> list[Change]:
         put(outcome.accounting, received=outcome.accounting.received - 10**6)
 
     return [
-        (f"{prefix}: frames unaccounted for", vanished),
+        (f"{prefix}: unaccounted frames", vanished),
         (f"{prefix}: accounting mismatches (switches, links)", unbalanced),
         (f"{prefix}: unclaimed frames at hosts", untaken),
     ]
 
 
 def test_each_check_of_int_loss_finds_its_own(tmp_path: Path) -> None:
-    flows = loss.flows_of(PERCENT, 2000, BLOCKS)
+    flows = loss.make_flows(PERCENT, 2000, BLOCKS)
     outcome = virtually(
         tmp_path, lambda run: loss.measure(flows, PERCENT, BLOCKS, loss.PROGRAM, run)
     )
 
-    def checks_of(outcome: Any) -> list[Check]:
-        return int_loss.checks_of("here", outcome, int_loss.found_of(PERCENT, outcome, flows))
+    def make_checks(outcome: Any) -> list[Check]:
+        return int_loss.make_checks(
+            "here", outcome, int_loss.collect_results(PERCENT, outcome, flows)
+        )
 
     changes = [*of_blocks(), *of_drop_reports(), *of_books("here")]
-    each_fails_by_its_own(changes, outcome, checks_of)
+    each_fails_by_its_own(changes, outcome, make_checks)
 
 
 def of_blocks() -> list[Change]:
@@ -186,8 +188,8 @@ def of_blocks() -> list[Change]:
         put(record, received=record.received[1:])
 
     return [
-        ("here, AM-PM: largest error of a block, packets", in_another_block),
-        ("here, AM-PM: packets lost in all, by the hosts' sequence numbers", not_received),
+        ("here, AM-PM: max loss error per block (packets)", in_another_block),
+        ("here, AM-PM: total lost packets", not_received),
     ]
 
 
@@ -239,12 +241,12 @@ def of_drop_reports() -> list[Change]:
         hop = outcome.kept.reports["first_hop"][chosen(outcome)[5]]
         outcome.kept.hops["ingress_ns"][hop] += 100 * 1000 * BLOCK_US
 
-    named = "here, drop reports: that name another port, reason or flow"
+    named = "here, drop reports: wrong port, reason or flow (reports)"
     return [
-        ("here, drop reports: largest difference to what a switch dropped, packets", vanished),
+        ("here, drop reports: max error per cause (packets)", vanished),
         *((named, change) for change in (report("reason"), port, flow, before_all, after_all)),
-        ("here, drop reports: of packets that no switch dropped", of_nobody),
-        ("here, drop reports: blocks in which they tell more than was dropped", of_one_block),
-        ("here, drop reports: largest difference between gaps and what the link lost",
+        ("here, drop reports: reports of packets not dropped", of_nobody),
+        ("here, drop reports: blocks with more reports than drops", of_one_block),
+        ("here, drop reports: max error of gaps per cause (reports)",
          lost_unseen),
     ]  # fmt: skip

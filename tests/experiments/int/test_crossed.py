@@ -18,14 +18,14 @@ def test_as_wrong_as_the_method_says(off_ns: int, is_right: bool) -> None:
     """Its own bound, that of the clocks' truth, and a microsecond of the stamps."""
     each = crossed.Crossed(ClockOffset(1, 2, 3e6 + off_ns, 5000.0), 3_000_000, 2000.0)
     assert each.is_right == is_right
-    checks = crossed.checks_of_clocks([each] * 4)
+    checks = crossed.check_clocks([each] * 4)
     assert [check.passed for check in checks] == [True, is_right]
 
 
 def test_all_neighbours_are_to_be_found() -> None:
     each = crossed.Crossed(ClockOffset(1, 2, 0.0, 0.0), 0, 0.0)
     for found in (3, 5):
-        checks = crossed.checks_of_clocks([each] * found)
+        checks = crossed.check_clocks([each] * found)
         assert [check.passed for check in checks] == [False, True]
 
 

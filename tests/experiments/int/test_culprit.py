@@ -28,14 +28,14 @@ def test_a_large_flow_is_not_guilty_where_another_grew() -> None:
     rows = seen(sorted(usual + burst + after + elsewhere))
     found = culprit.Culprit.of(rows)
     assert (found.node, found.egress, found.flow) == (3, 2, 8)
-    assert {*found.came["flow"].tolist()} == {7, 8}  # until it was longest, and only there
+    assert {*found.arrived["flow"].tolist()} == {7, 8}  # until it was longest, and only there
     assert found.more_bps[8] > 3e8
     assert abs(found.more_bps[7]) < 2e8
 
 
 def test_a_queue_that_was_never_empty_has_no_usual_traffic() -> None:
     found = culprit.Culprit.of(seen([sighting(at, at + 1, 7) for at in range(5)]))
-    assert (found.flow, len(found.usual), len(found.came)) == (7, 0, 5)
+    assert (found.flow, len(found.usual), len(found.arrived)) == (7, 0, 5)
 
 
 def test_sightings_are_of_each_hop_in_order_of_time() -> None:

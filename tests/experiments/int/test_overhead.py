@@ -1,4 +1,4 @@
-"""A link's rate, held against when packets left and came: each departure from it is told."""
+"""Link rates compared with departure and arrival times: every deviation is reported."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ def test_what_goes_by_the_rate_has_no_error() -> None:
     assert found.goodput_bps == pytest.approx(CASE.goodput_bps)  # type: ignore[attr-defined]
 
 
-def test_a_packet_that_left_at_another_time_is_told() -> None:
+def test_a_packet_that_left_at_another_time_is_reported() -> None:
     left_ns = LEFT_NS.copy()
     left_ns[3:] += 7
     assert errors(sent(left_ns, FREE_NS + 50))[0] == 7
@@ -54,7 +54,7 @@ def test_a_link_that_had_nothing_to_send_is_not_blamed() -> None:
     assert found.goodput_bps == pytest.approx(CASE.goodput_bps)  # type: ignore[attr-defined]
 
 
-def test_a_host_that_took_longer_than_its_packets_were_late_is_told() -> None:
+def test_a_host_that_took_longer_than_its_packets_were_late_is_reported() -> None:
     received_ns = FREE_NS.copy()
     received_ns[-1] += 1100
     assert errors(sent(LEFT_NS, received_ns))[1] == 1000

@@ -100,7 +100,7 @@ static bool take_frames(struct collector *collector)
     }
 }
 
-/* The one that takes nothing keeps the kernel from telling the sender that nobody listens. */
+/* This candidate receives nothing: its socket only suppresses ICMP port unreachable. */
 static int open_udp(const char *address, uint16_t port, bool takes_all)
 {
     struct sockaddr_in own = {.sin_family = AF_INET, .sin_port = htons(port),

@@ -1,7 +1,8 @@
-"""What stands for a card: a flood comes through its ring at a pace, and others' frames with it.
+"""Emulated NIC: a flood at a given rate and other frames arrive through its ring.
 
-A thread polls it, as the kernel does under load, and never sleeps: live frames that are due arrive
-(card.bpf.c). A ring that is full loses who comes, of the flood or not.
+A thread polls it without sleeping, as the kernel does under load: live frames that are due arrive
+(card.bpf.c). If the ring is full, arriving frames are lost, whether or not they belong to the
+flood.
 """
 
 import socket
@@ -15,23 +16,23 @@ from experiments.shared.xdp.veth_setup import OUT, VethPair
 
 SOURCE = "ebpf/datapath/card.bpf.c"
 RING = 4096  # frames
-BATCH = 16  # frames that arrive before others' have their turn; with 64 these wait for 40 us
-CHUNK = 50_000  # frames that the kernel is asked for at once, due or not: each costs it 20 us
+BATCH = 16  # flood frames between other frames; with 64, these would wait for 40 us
+CHUNK = 50_000  # frames per call of the kernel, due or not; a call costs 20 us
 
 
 class Flood(NamedTuple):
-    """Frames that arrived, those that found the ring full, and others' that did."""
+    """Frames of a flood that arrived or found the ring full, and other frames that were lost."""
 
     arrived: int = 0
     lost: int = 0
     others_lost: int = 0
 
 
-class Card:
-    """A card of one host, to which another one's device leads."""
+class EmulatedNic:
+    """Emulated NIC of one host, connected to the device of another one."""
 
     def __init__(self, stack: ExitStack, sender: VethPair, device: str) -> None:
-        """`device` is the sender's. Raises LoadError."""
+        """Load the programs; `device`: of the sender. Raises LoadError."""
         with sender.entered():
             constants = {"ring": RING, "nowhere": socket.if_nametoindex(OUT)}
             self._whole = stack.enter_context(load(SOURCE, constants))
@@ -40,8 +41,10 @@ class Card:
 
     @contextmanager
     def polled(self, program: Program, device: str) -> Iterator[Callable[[int, float], Flood]]:
-        """A function that has a flood arrive at a device, for a program: so many packets a second,
-        for so long. In this thread, which is in the device's namespace. Raises LoadError."""
+        """Yield a function that floods a device with a program: flood(packets/s, seconds).
+
+        It runs in this thread, which is in the device's namespace. Raises LoadError.
+        """
         arrives = self._whole.programs["arrives"]
         chain.enter(arrives, program)
         try:

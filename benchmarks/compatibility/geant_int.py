@@ -21,7 +21,7 @@ from scapy.layers.l2 import Ether
 from collectors.int.application import Collector
 from collectors.int.decoder import Decoded, Encoding
 from controllers.connection import connection
-from importers.switch_cli.table_population import CommandScript
+from importers.switch_cli.session import CommandScript
 from telemark.accounting import pcap
 from telemark.apps.application import Application, Host
 from telemark.errors import TestbedError
