@@ -1,4 +1,4 @@
-"""Tables of docs/reference/code-map.md: the files of each system, in the order a packet meets them."""
+"""Tables of docs/reference/code-map.md: files of each system, in the order of a packet's path."""
 
 import ast
 import re
@@ -132,7 +132,7 @@ def _summary(path: Path) -> str:
         comment = re.search(r"/\*(.*?)\*/", text, re.DOTALL)
         found = re.sub(r"^ \* ?", "", comment[1] if comment else "", flags=re.MULTILINE)
         found = found.strip().partition("\n\n")[0]
-    sentence, dot, _ = " ".join(found.split()).partition(". ")
+    sentence, _, _ = " ".join(found.split()).partition(". ")
     return sentence.rstrip(".").replace("|", "\\|")
 
 

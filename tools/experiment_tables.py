@@ -1,4 +1,4 @@
-"""Tables of docs/reference/experiments.md, made from the docstrings and references of the scripts."""
+"""Tables of docs/reference/experiments.md, made from the scripts' docstrings and references."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,10 @@ def _figure(experiment: Experiment) -> str:
 
 def questions() -> str:
     """Return the table of all experiments: question, figure and duration."""
-    lines = ["| system | experiment | question | minutes: real | virtual |", "|---|---|---|---:|---:|"]
+    lines = [
+        "| system | experiment | question | minutes: real | virtual |",
+        "|---|---|---|---:|---:|",
+    ]
     for each in experiments(ROOT / "experiments"):
         name = f"[{each.name}](../../{_figure(each)})"
         system = SYSTEMS.get(each.system or "", (each.system or "-").upper())

@@ -12,7 +12,7 @@ SCRIPTS = ("experiments", "benchmarks")
 
 
 def modules() -> dict[str, Path]:
-    """Return the project's modules and scripts by dotted name; `__init__` has that of its package."""
+    """Return the project's modules and scripts by dotted name; __init__.py has its package's."""
     found = {}
     for top in (*OURS, *SCRIPTS):
         for path in sorted((ROOT / top).rglob("*.py")):

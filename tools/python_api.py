@@ -76,7 +76,9 @@ def _rows(tree: ast.Module) -> list[str]:
             prefix = "await " if isinstance(node, ast.AsyncFunctionDef) else ""
             rows.append((f"{prefix}{node.name}({_signature(node)})", _summary(node)))
         if isinstance(node, ast.ClassDef) and _is_public(node.name):
-            methods = [e for e in node.body if isinstance(e, ast.FunctionDef | ast.AsyncFunctionDef)]
+            methods = [
+                e for e in node.body if isinstance(e, ast.FunctionDef | ast.AsyncFunctionDef)
+            ]
             made = [method for method in methods if method.name == "__init__"]
             call = _signature(made[0]) if made else _fields(node)
             rows.append((f"{node.name}({call})" if call else node.name, _summary(node)))
