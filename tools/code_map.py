@@ -36,8 +36,7 @@ SYSTEMS: dict[str, dict[str, list[str]]] = {
             "ebpf/edge/postcards.bpf.c", "ebpf/edge/postcards.py", "controllers/int/edge.py",
         ],
         "controller": [
-            "controllers/int/domain.py", "controllers/int/watch.py", "controllers/int/access.py",
-            "controllers/int/grouping.py",
+            "controllers/int/domain.py", "controllers/int/watch.py", "controllers/int/*.py",
         ],
         "collector": [
             "collectors/int/application.py", "collectors/int/decoder.py",
@@ -137,13 +136,13 @@ def _summary(path: Path) -> str:
 
 
 def files(patterns: list[str]) -> list[Path]:
-    """Return the files of a step in order; a pattern that matches nothing is an error."""
-    found = []
+    """Return the files of a step, each once, in order; a pattern without match is an error."""
+    found: list[Path] = []
     for pattern in patterns:
         matches = [path for path in sorted(ROOT.glob(pattern)) if path.name != "__init__.py"]
         if not matches:
             raise SystemExit(f"tools/code_map.py: {pattern}: no such file; update SYSTEMS")
-        found += matches
+        found += [path for path in matches if path not in found]
     return found
 
 

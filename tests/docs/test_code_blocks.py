@@ -30,8 +30,17 @@ EXECUTED = {"controllers.md", "minip4.md", "networks.md", "own-program.md", "run
 SCRIPT = re.compile(
     r"(?<![\w/])(?:\./)?((?:experiments|benchmarks|docs|collectors|tools)/[\w/]+\.py|\w+\.sh)\b"
 )
+NAMED = re.compile(
+    r"`((?:p4src|topologies|controllers|collectors|ebpf|experiments|importers|telemark|minip4"
+    r"|benchmarks|tools|tests|docs)/[\w./-]+\.\w+)`"
+)
 OPTION = re.compile(r" (--[a-z][a-z0-9-]*)")
-YOURS = {"experiments/mine.py", "experiments/triangle.py", "experiments/x.py"}  # the reader's
+YOURS = {
+    "experiments/mine.py",
+    "experiments/triangle.py",
+    "experiments/x.py",
+    "experiments/mine.p4",
+}  # the reader's
 
 
 def blocks(page: Path) -> list[str]:
@@ -50,6 +59,12 @@ def commands() -> Iterator[tuple[str, Path]]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_fenced_blocks_have_a_test_that_executes_them(page: Path) -> None:
     assert not FENCED.search(page.read_text()) or page.name in EXECUTED
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_named_files_exist(page: Path) -> None:
+    named = {*NAMED.findall(page.read_text())} - YOURS - {"experiments/NAME.py"}
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
 
 
 @pytest.mark.parametrize(("command", "script"), [*commands()])
