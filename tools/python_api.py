@@ -14,7 +14,7 @@ SECTIONS = {
         "telemark/traffic/flows.py", "telemark/traffic/tcp.py", "telemark/traffic/patterns.py",
         "telemark/traffic/received.py", "telemark/apps/application.py",
     ],
-    "Ground truth and results": [
+    "Accounting and results": [
         "telemark/accounting/packet_accounting.py", "telemark/accounting/pcap.py",
         "telemark/results/report.py", "telemark/results/plots.py",
         "telemark/results/statistics.py", "telemark/results/goodness_of_fit.py",
