@@ -1,5 +1,5 @@
 # Telemark in a container: docker build -t telemark . && docker run --rm -it --privileged telemark
-# Namespaces need --privileged. See docs/running.md.
+# Namespaces need --privileged. More in docs/how-to/run-experiments.md.
 FROM debian:12
 COPY . /telemark
 WORKDIR /telemark

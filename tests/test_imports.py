@@ -122,11 +122,6 @@ def test_the_table_has_no_parts_that_are_not_there() -> None:
     assert {part for part in parts if not any(within(name, [part]) for name in known)} == set()
 
 
-def test_the_map_in_the_documentation_is_that_of_the_code() -> None:
-    page = import_map.PAGE.read_text()
-    assert import_map.updated(page) == page, "run .venv/bin/python tools/import_map.py"
-
-
 def test_imports_of_all_kinds_are_found(tmp_path: Path) -> None:
     path = tmp_path / "example.py"
     path.write_text(

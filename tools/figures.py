@@ -1,7 +1,7 @@
-"""Draws the figures of docs/ampm.md: what each method of alternate marking puts on the wire.
+"""Draw the figures of docs/reference/alternate-marking.md: the packets and records of each method.
 
-Nothing is made up: a few packets cross a link between two switches in virtual time, which delays
-all and loses some, and what is drawn is what was captured there and what the switches then know.
+The figures show a simulation in virtual time: a few packets cross a link between two switches,
+which delays all and loses some. They are drawn from its captures and the switches' records.
 
     .venv/bin/python tools/figures.py [folder]      (default: docs/figures)
 """

@@ -1,8 +1,4 @@
-#!/usr/bin/env python
-"""Writes the map of folders and imports into architecture.md: made from the code.
-
-Usage: .venv/bin/python tools/import_map.py
-"""
+"""Import map of docs/explanation/architecture.md, made from the code: folders and their imports."""
 
 import ast
 from collections.abc import Collection, Iterator
@@ -10,15 +6,13 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "architecture.md"
-BEGIN = "<!-- The map: made by tools/import_map.py, from the code. -->"
-END = "<!-- The map ends. -->"
+PAGE = ROOT / "docs" / "explanation" / "architecture.md"
 OURS = ("minip4", "telemark", "topologies", "controllers", "collectors", "importers", "ebpf")
 SCRIPTS = ("experiments", "benchmarks")
 
 
 def modules() -> dict[str, Path]:
-    """Our modules and scripts, by their dotted names; a package's own file has its package's."""
+    """Return the project's modules and scripts by dotted name; __init__.py has its package's."""
     found = {}
     for top in (*OURS, *SCRIPTS):
         for path in sorted((ROOT / top).rglob("*.py")):
@@ -34,7 +28,7 @@ def _imports_of(path: Path) -> list[ast.AST]:
 
 
 def imports(path: Path, known: Collection[str]) -> Iterator[str]:
-    """What a module imports of ours, by the dotted names that are known, wherever that stands."""
+    """Yield the dotted names of the project's modules that a module imports, at any place."""
     for node in _imports_of(path):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -47,12 +41,12 @@ def imports(path: Path, known: Collection[str]) -> Iterator[str]:
 
 
 def folder(module: str, path: Path) -> str:
-    """The folder that a module lies in, as a dotted name."""
+    """Return the folder of a module as a dotted name."""
     return module if path.name == "__init__.py" else module.rpartition(".")[0]
 
 
 def edges() -> dict[str, set[str]]:
-    """For each of our folders, those whose files its files import."""
+    """Return, for each folder, the folders that its files import from."""
     known = modules()
     folders = {module: folder(module, path) for module, path in known.items()}
     found: dict[str, set[str]] = {name: set() for name in folders.values()}
@@ -63,24 +57,13 @@ def edges() -> dict[str, set[str]]:
 
 
 def table() -> str:
-    """The map, as Markdown."""
+    """Return the import map as Markdown."""
     known = modules()
-    lines = ["| folder | holds | imports of |", "|---|---|---|"]
+    lines = ["| folder | content | imports from |", "|---|---|---|"]
     for name, used in edges().items():
-        if name not in known:  # scripts have a table of their own
+        if name not in known:  # folders of scripts are not packages
             continue
-        holds = (ast.get_docstring(ast.parse(known[name].read_text())) or "").partition("\n")[0]
+        content = (ast.get_docstring(ast.parse(known[name].read_text())) or "").partition("\n")[0]
         names = ", ".join(f"`{each.replace('.', '/')}`" for each in sorted(used))
-        lines.append(f"| `{name.replace('.', '/')}/` | {holds.rstrip('.')} | {names} |")
+        lines.append(f"| `{name.replace('.', '/')}/` | {content.rstrip('.')} | {names} |")
     return "\n".join(lines)
-
-
-def updated(page: str) -> str:
-    """The page with the map as it is now."""
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{table()}\n{END}{after}"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(updated(PAGE.read_text()))

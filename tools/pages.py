@@ -1,9 +1,10 @@
-"""Hooks of mkdocs: README as the first page, and what pages link to outside of docs/.
+"""Hooks of mkdocs: README as the first page, and links to files outside of docs/.
 
-In the repository, pages in docs/ reach the rest by `../`, and README reaches them by `docs/`. In
-the site they lie beside each other, at its root.
+In the repository, a page links to other files by their relative paths. In the site, docs/ is the
+root, and files from elsewhere lie below it by their paths in the repository.
 """
 
+import os
 import re
 from pathlib import Path
 
@@ -12,51 +13,49 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parent.parent
-FIRST = "README.md"  # whose page is index.md
-LINK = re.compile(r"(\]\()(?:\.\./|docs/)(?=[^)]*\))")
+DOCS = ROOT / "docs"
+FIRST = ROOT / "README.md"  # in the site: index.md
 FENCE = re.compile(r"^(```\w+) .*$", re.MULTILINE)
-TARGET = re.compile(r"\]\(([^)#:]+)")
+LINK = re.compile(r"(?<=\]\()([^)#:]+)(?=[)#])")
 
 
-def moved(markdown: str) -> str:
-    """A page's text, with links as they are in the site; and fences without the names of files,
-    which its Markdown does not know."""
-    plain = FENCE.sub(r"\1", markdown)
-    return LINK.sub(r"\1", plain).replace(f"]({FIRST}", "](index.md")
+def site_path(path: Path) -> Path:
+    """Return the path in the site of a file of the repository."""
+    if path == FIRST:
+        return Path("index.md")
+    return path.relative_to(DOCS if path.is_relative_to(DOCS) else ROOT)
+
+
+def for_site(markdown: str, page: Path) -> str:
+    """Return the text of a page with links as in the site, and without file names at fences."""
+    folder = site_path(page).parent
+
+    def moved(match: re.Match[str]) -> str:
+        target = (page.parent / match[1]).resolve()
+        return os.path.relpath(site_path(target), folder)
+
+    return LINK.sub(moved, FENCE.sub(r"\1", markdown))
 
 
 def linked(page: Path) -> set[Path]:
-    """Files outside of docs/ that a page links to, from the root."""
-    targets = ((page.parent / target).resolve() for target in TARGET.findall(page.read_text()))
-    return {
-        target.relative_to(ROOT) for target in targets
-        if target.is_file() and not target.is_relative_to(ROOT / "docs")
-    }  # fmt: skip
-
-
-def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Pages that the navigation does not name belong to methods that came later."""
-    navigation = config.nav or []
-    named = {page for entry in navigation for pages in entry.values()
-             for page in (pages if isinstance(pages, list) else [entry])
-             for page in page.values()}  # fmt: skip
-    (methods,) = [entry["Methods"] for entry in navigation if "Methods" in entry]
-    for path in sorted((ROOT / "docs").glob("*.md")):
-        if path.name not in named:
-            methods.append({path.read_text().partition("\n")[0].lstrip("# "): path.name})
-    return config
+    """Return the files outside of docs/ that a page links to."""
+    targets = ((page.parent / target).resolve() for target in LINK.findall(page.read_text()))
+    return {path for path in targets if path.is_file() and not path.is_relative_to(DOCS)}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add README, and all that it and the pages link to."""
-    pages = [ROOT / FIRST, ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
-    found = set.union(*map(linked, pages)) - {Path(FIRST)}
-    files.append(File.generated(config, "index.md", content=(ROOT / FIRST).read_text()))
-    for path in sorted(found):
-        files.append(File.generated(config, str(path), abs_src_path=str(ROOT / path)))
+    """Add README and all files that README and the pages link to."""
+    pages = [FIRST, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+    for path in sorted(set.union(*map(linked, pages)) - {FIRST}):
+        files.append(File.generated(config, str(site_path(path)), abs_src_path=str(path)))
+    files.append(File.generated(config, "index.md", content=FIRST.read_text()))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Links as they are in the site."""
-    return moved(markdown)
+    """Rewrite the links of a page."""
+    source = page.file.src_uri
+    if source == "index.md":
+        return for_site(markdown, FIRST)
+    inside = DOCS / source
+    return for_site(markdown, inside if inside.is_file() else ROOT / source)

@@ -1,7 +1,7 @@
-"""Data over TCP: is the loss of each block, in both directions, what the links dropped?
+"""TCP: does the loss per block and direction equal the packets that the links dropped?
 
-A connection is two flows over the same switches, one with the path turned round. Retransmissions
-and acknowledgements are packets like all others. In both kinds of time.
+A connection is two flows over the same switches, one with the reversed path. Retransmissions and
+acknowledgements are packets like all others. Runs in real and virtual time.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -58,22 +58,22 @@ async def experiment(options, run):
     for flow, path in ((1, PATH), (2, PATH[::-1])):
         for near, far in pairwise(path):
             frames = pcap.read(net.capture(near, far, "lost"))
-            colour = frames.bytes[:, 15] >> 2 & 1  # the lowest bit of the DSCP
+            colour = frames.bytes[:, 15] >> 2 & 1  # lowest bit of the DSCP
             blocks = schedule.attribute(frames.time_ns.astype(np.int64) // 1000, colour)
             for report in reports:
                 points = report.known_records(flow)
                 sent = points[Point(near, "departures")].packets
                 lost = sent - points[Point(far, "arrivals")].packets
-                true = int((blocks == report.block).sum())
+                dropped = int((blocks == report.block).sum())
                 samples.append({"from": near, "to": far, "block": report.block, "sent": sent,
-                                "lost": lost, "true": true})  # fmt: skip
+                                "lost": lost, "true": dropped})  # fmt: skip
             errors = [s["lost"] - s["true"] for s in samples if (s["from"], s["to"]) == (near, far)]
             checks.append(
                 Check(f"{near}-{far}: largest error of a block", max(map(abs, errors)), 0)
             )
     rtt_ms = record.progress["rtt_us"].max() / 1000
-    if rtt_ms > 50 and not all(check.passed for check in checks):  # they may not take L / 2
-        raise InvalidRunError(f"segments took {rtt_ms:.0f} ms, in the mean of some")
+    if rtt_ms > 50 and not all(check.passed for check in checks):  # beyond L / 2
+        raise InvalidRunError(f"mean round trip of {rtt_ms:.0f} ms: too long for blocks of 1 s")
     return Report(samples, checks)
 
 

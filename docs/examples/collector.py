@@ -1,9 +1,9 @@
-"""A collector of reports at a host: the same class in both kinds of time.
+"""A collector of reports at a host: the same class in real and virtual time.
 
     python docs/examples/collector.py --time virtual
     sudo python docs/examples/collector.py
 
-h1 reports 1,000 times a second to h2, over a link that loses one frame in twenty.
+h1 sends 1,000 reports/s to h2, over a link that loses one frame in twenty.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -27,10 +27,10 @@ INTERVAL_NS = 1_000_000
 
 
 class Reporter(Application):
-    """Sends numbered reports, one each millisecond."""
+    """Sends numbered reports, one per millisecond."""
 
     def __init__(self, collector: str) -> None:
-        self.collector = collector  # its IPv4 address
+        self.collector = collector  # IPv4 address
         self.number = 0
 
     def start(self, host) -> None:
@@ -47,7 +47,7 @@ class Reporter(Application):
 
 
 class Collector(Application):
-    """Keeps the numbers of all reports, and when they came."""
+    """Stores the numbers of all reports and their times of arrival."""
 
     def __init__(self) -> None:
         self.numbers: list[np.ndarray] = []
@@ -76,13 +76,13 @@ async def experiment(options, run):
         await run.clock.sleep_until(run.clock.now_ns() + REPORTS * INTERVAL_NS + 10**9)
     numbers, times_ns = collector.result
     lost = pcap.read(net.capture("s1", "s2", "lost"), width=50).bytes[:, 42:50]
-    truly_lost = lost.copy().view(">u8")[:, 0]
+    link_lost = lost.copy().view(">u8")[:, 0]
     return Report(
         samples=[{"number": n, "time_ns": t} for n, t in zip(numbers, times_ns, strict=True)],
         checks=[
             *PacketAccounting.from_network(net, {}).checks(),
-            Check("reports lost", REPORTS - len(numbers), len(truly_lost)),
-            Check("reports that came though they were lost", len({*numbers} & {*truly_lost}), 0),
+            Check("reports lost", REPORTS - len(numbers), len(link_lost)),
+            Check("reports both received and lost", len({*numbers} & {*link_lost}), 0),
         ],
     )
 

@@ -1,8 +1,9 @@
-"""A link that fails for a second: stopped at, looked into and changed at an instant.
+"""A link that fails for a second: which packets are lost?
 
     python docs/examples/virtual_time.py --time virtual
 
-Also with --time real (as root), where times are the machine's and nothing falls to the nanosecond.
+The script stops the network, reads counters and changes the link. With --time real (as root) the
+times are those of the machine, and not exact to the nanosecond.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -27,7 +28,7 @@ ICMP_PROTOCOL = 1
 
 async def experiment(options, run):
     topo = Line(switches=1)
-    # s1's clock is 70 us ahead, and gains 50 us a second.
+    # s1's clock is 70 us ahead, and gains 50 us per second.
     clock = {"s1": ["--clock-offset-us", "70", "--clock-drift-ppb", "50000"]}
     with Network(topo, run, program="p4src/routing/router.p4", switch_options=clock) as net:
         async with connection(net, "s1") as controller:
@@ -63,7 +64,7 @@ async def experiment(options, run):
             Check("lost in the second", len(lost.sequence),
                   1000 if options.time == "virtual" else len(records[1].lost_sequences)),
             Check("lost elsewhere", len({*records[1].lost_sequences} - {*lost.sequence}), 0),
-            Check("frames that h2 answered", int(sum(answers.bytes[:, 23] == ICMP_PROTOCOL)), 1),
+            Check("frames answered by h2", int(sum(answers.bytes[:, 23] == ICMP_PROTOCOL)), 1),
         ],
     )  # fmt: skip
 

@@ -26,7 +26,7 @@ def test_no_program_is_warned_of_anything(program: Path) -> None:
 
 def test_no_example_is_warned_of_anything(tmp_path: Path) -> None:
     examples = [found for path in MANUALS for found in EXAMPLE.findall(path.read_text())]
-    assert examples, "docs/minip4.md has one"
+    assert examples, "docs/reference/minip4.md has one"
     for name, text in examples:
         (tmp_path / name).write_text(text)
         assert [str(warning) for warning in compile_p4(tmp_path / name).warnings] == []

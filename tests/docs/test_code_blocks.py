@@ -1,6 +1,6 @@
-"""Indented blocks of all pages: what a command names is there, and so is what Python calls.
+"""Indented code blocks of all pages: scripts, options, imports and calls in them exist.
 
-Fenced blocks are run whole, each by its page's own test.
+Fenced blocks are executed as a whole, by the tests of their pages.
 """
 
 import ast
@@ -19,16 +19,28 @@ import pytest
 from telemark.run_all.up_to_date import code_files
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "results" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "results/README.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 BLOCK = re.compile(r"(?<=\n\n)(?:    .*\n(?:\n(?=    ))?)+")
 # By tests/docs/test_*.
-RUN_WHOLE = {"README.md", "controllers.md", "minip4.md", "networks.md", "scaling.md"}
-OURS = re.compile(
-    r"(?<![\w/])(?:\./)?((?:experiments|benchmarks|docs|collectors)/[\w/]+\.py|\w+\.sh)\b"
+EXECUTED = {"controllers.md", "minip4.md", "networks.md", "own-program.md", "run-experiments.md"}
+SCRIPT = re.compile(
+    r"(?<![\w/])(?:\./)?((?:experiments|benchmarks|docs|collectors|tools)/[\w/]+\.py|\w+\.sh)\b"
+)
+NAMED = re.compile(
+    r"`((?:p4src|topologies|controllers|collectors|ebpf|experiments|importers|telemark|minip4"
+    r"|benchmarks|tools|tests|docs)/[\w./-]+\.\w+)`"
 )
 OPTION = re.compile(r" (--[a-z][a-z0-9-]*)")
-YOURS = {"experiments/mine.py", "experiments/x.py"}
+YOURS = {
+    "experiments/mine.py",
+    "experiments/triangle.py",
+    "experiments/x.py",
+    "experiments/mine.p4",
+}  # the reader's
 
 
 def blocks(page: Path) -> list[str]:
@@ -36,21 +48,27 @@ def blocks(page: Path) -> list[str]:
 
 
 def commands() -> Iterator[tuple[str, Path]]:
-    """Lines that run a script of ours, without comments; and the script."""
+    """Yield each line that runs a script of the project, without comments, and the script."""
     for page in PAGES:
         for line in "\n".join(blocks(page)).splitlines():
             command = line.partition("#")[0]
-            if " --> " not in line and (found := OURS.search(command)) and found[1] not in YOURS:
+            if " --> " not in line and (found := SCRIPT.search(command)) and found[1] not in YOURS:
                 yield command, ROOT / found[1]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_fenced_blocks_have_a_test_that_runs_them(page: Path) -> None:
-    assert not FENCED.search(page.read_text()) or page.name in RUN_WHOLE
+def test_fenced_blocks_have_a_test_that_executes_them(page: Path) -> None:
+    assert not FENCED.search(page.read_text()) or page.name in EXECUTED
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_named_files_exist(page: Path) -> None:
+    named = {*NAMED.findall(page.read_text())} - YOURS - {"experiments/NAME.py"}
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
 
 
 @pytest.mark.parametrize(("command", "script"), [*commands()])
-def test_commands_name_scripts_and_options_that_are_there(command: str, script: Path) -> None:
+def test_commands_name_existing_scripts_and_options(command: str, script: Path) -> None:
     assert script.is_file(), command
     sources = (
         [script] if script.suffix == ".sh" else [p for p in code_files(script) if p.suffix == ".py"]
@@ -66,7 +84,7 @@ def test_commands_name_scripts_and_options_that_are_there(command: str, script: 
 
 
 def python_blocks() -> list[str]:
-    """Blocks that are Python, and call something or import it."""
+    """Return the blocks that are Python with a call or an import."""
     found = []
     for page in PAGES:
         for block in blocks(page):
@@ -81,7 +99,7 @@ def python_blocks() -> list[str]:
 
 @cache
 def definitions() -> dict[str, list[str]]:
-    """Modules of our classes and functions, by their names."""
+    """Return the modules that define each class and function of the project, by name."""
     found: dict[str, list[str]] = {}
     for module, path in import_map.modules().items():
         if module.split(".")[0] in import_map.OURS:
@@ -92,7 +110,7 @@ def definitions() -> dict[str, list[str]]:
 
 
 def takes(callee: Any, call: ast.Call) -> bool:
-    """Whether it can be called so."""
+    """Return whether a callable accepts the arguments of a call."""
     keywords = {each.arg: None for each in call.keywords if each.arg}
     try:
         inspect.signature(callee).bind_partial(*[None] * len(call.args), **keywords)
@@ -102,7 +120,7 @@ def takes(callee: Any, call: ast.Call) -> bool:
 
 
 @pytest.mark.parametrize("block", python_blocks(), ids=lambda block: block.partition("\n")[0][:40])
-def test_python_names_and_calls_what_is_there(block: str) -> None:
+def test_python_imports_and_calls_exist(block: str) -> None:
     tree = ast.parse(block)
     names: dict[str, Any] = {}
     for node in ast.walk(tree):
@@ -110,7 +128,7 @@ def test_python_names_and_calls_what_is_there(block: str) -> None:
             module = importlib.import_module(node.module)
             for alias in node.names:
                 names[alias.asname or alias.name] = getattr(module, alias.name)
-    looked_at = len(names)
+    checked = len(names)
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             name = node.func.id
@@ -118,5 +136,5 @@ def test_python_names_and_calls_what_is_there(block: str) -> None:
             callees = [names[name]] if name in names else [getattr(m, name) for m in modules]
             callees = [each for each in callees if not getattr(each, "_is_protocol", False)]
             assert not callees or any(takes(callee, node) for callee in callees), ast.unparse(node)
-            looked_at += bool(callees)
-    assert looked_at, "nothing in it is ours: can it be wrong?"
+            checked += bool(callees)
+    assert checked, "no name in this block belongs to the project: it cannot be checked"

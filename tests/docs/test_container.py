@@ -1,4 +1,4 @@
-"""The Dockerfile, held against setup.sh, which it is made of: it cannot be built here."""
+"""The Dockerfile, compared with setup.sh, which it uses: it cannot be built here."""
 
 import re
 import subprocess
@@ -15,12 +15,12 @@ IGNORED = [line for line in (ROOT / ".dockerignore").read_text().splitlines()
 
 
 def lines(instruction: str) -> list[str]:
-    """What stands behind an instruction, each time it is given."""
+    """Return the arguments of each occurrence of an instruction."""
     return re.findall(rf"^{instruction} +(.*)$", DOCKERFILE, re.MULTILINE)
 
 
 def is_ignored(path: str) -> bool:
-    """As Docker reads .dockerignore: of a file or a folder above it, the last pattern decides."""
+    """Return whether .dockerignore excludes a path: the last pattern for it or a parent decides."""
     parts = path.split("/")
     above = ["/".join(parts[: number + 1]) for number in range(len(parts))]
     found = False
@@ -32,7 +32,7 @@ def is_ignored(path: str) -> bool:
     return found
 
 
-def test_it_is_the_system_that_setup_knows_and_lists_no_package_again() -> None:
+def test_base_system_is_supported_and_no_package_is_repeated() -> None:
     (system,) = lines("FROM")
     assert system == "debian:12"
     assert "Debian 12" in SETUP
@@ -44,14 +44,14 @@ def test_it_is_the_system_that_setup_knows_and_lists_no_package_again() -> None:
     assert "install" not in run
 
 
-def test_what_it_copies_is_there_and_where_it_works() -> None:
+def test_copied_folder_exists_and_is_the_work_folder() -> None:
     ((source, target),) = [line.split() for line in lines("COPY")]
     assert (ROOT / source / "setup.sh").is_file()
     assert lines("WORKDIR") == [target]
     assert DOCKERFILE.index("COPY") < DOCKERFILE.index("RUN")
 
 
-def test_all_that_belongs_to_the_project_goes_in() -> None:
+def test_all_tracked_files_are_copied() -> None:
     git = ["git", "-c", f"safe.directory={ROOT}", "-C", str(ROOT), "ls-files"]
     files = subprocess.run(git, capture_output=True, text=True, check=True).stdout.splitlines()
     assert "setup.sh" in files
@@ -59,19 +59,19 @@ def test_all_that_belongs_to_the_project_goes_in() -> None:
 
 
 @pytest.mark.parametrize("entry", (ROOT / ".gitignore").read_text().split())
-def test_what_git_leaves_out_stays_out(entry: str) -> None:
+def test_files_ignored_by_git_are_not_copied(entry: str) -> None:
     path = entry.removeprefix("!").rstrip("/").replace("*", "x")
     assert is_ignored(path) is not entry.startswith("!")
     if not entry.startswith("!"):
         assert is_ignored(f"{path}/file")
 
 
-def test_neither_does_the_history_go_in() -> None:
+def test_history_is_not_copied() -> None:
     assert is_ignored(".git/config")
     assert not is_ignored(".gitignore")
 
 
-def test_the_documentation_says_how() -> None:
-    text = (ROOT / "docs" / "running.md").read_text()
+def test_documentation_has_the_commands() -> None:
+    text = (ROOT / "docs" / "how-to" / "run-experiments.md").read_text()
     assert "docker build -t telemark ." in text
     assert "docker run --rm -it --privileged" in text

@@ -1,4 +1,4 @@
-"""docs/controllers.md: its pieces do what it says, in both kinds of time."""
+"""docs/how-to/controllers.md: its code blocks work, in real and virtual time."""
 
 import re
 import textwrap
@@ -11,7 +11,7 @@ from loaded import StartExperiment
 from minip4.compiler import compile_p4
 
 REPOSITORY = Path(__file__).parents[2]
-PAGE = (REPOSITORY / "docs" / "controllers.md").read_text()
+PAGE = (REPOSITORY / "docs" / "how-to" / "controllers.md").read_text()
 PIECE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 HEAD = """
 import asyncio
@@ -23,20 +23,20 @@ from topologies.basic import Line
 LAST = 1
 """
 TRAFFIC = """
-async def there(entity):
+async def present(entity):
     while not [entry async for entry in switch.read(entity)]:
         await asyncio.sleep(0.01)
-await there(fy.P4DigestEntry("source_t"))
+await present(fy.P4DigestEntry("source_t"))
 async with Traffic(net, [Flow(1, "h1", "h2", rate_pps=1000, count=10)]) as traffic:
     records = await traffic.finish()
 print("received", len(records[1].received), "sent", *records[1].sent["sent_ns"][[0, -1]] // 1000)
-await there(fy.P4TableEntry("sources"))  # what was learnt
+await present(fy.P4TableEntry("sources"))  # the learnt entry
 learning.cancel()
 """
 
 
 @pytest.mark.parametrize("time", ["real", "virtual"])
-def test_the_pieces(time: str, start_experiment: StartExperiment, tmp_path: Path) -> None:
+def test_code_blocks(time: str, start_experiment: StartExperiment, tmp_path: Path) -> None:
     connect, *pieces = PIECE.findall(PAGE)
     table, default, digest, counter, register, readout = pieces
     body = "".join((table, default, digest, TRAFFIC, counter, register, readout))
@@ -48,7 +48,7 @@ def test_the_pieces(time: str, start_experiment: StartExperiment, tmp_path: Path
     output, errors = process.communicate()
     assert process.returncode == 0, output + errors
     assert output.count("source 000000000001 is behind port 1\n") == 1, output
-    assert output.count("source ") == 1  # h2 has sent nothing
+    assert output.count("source ") == 1  # h2 sent nothing
     found = re.search(r"received 10 sent (\d+) (\d+)\n", output)
     assert found is not None, output
     assert "port 1 received 10 packets, 640 bytes\n" in output
@@ -78,7 +78,7 @@ V1Switch(SwitchParser(), SwitchVerifyChecksum(), Keys(), NoEgress(), SwitchCompu
 """
 
 
-def test_keys_are_written_as_it_says(tmp_path: Path) -> None:
+def test_key_formats(tmp_path: Path) -> None:
     (tmp_path / "keys.p4").write_text(KEYS)
     schema = fy.P4Schema(compile_p4(tmp_path / "keys.p4").p4info)
     rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", PAGE, re.MULTILINE))

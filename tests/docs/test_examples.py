@@ -1,4 +1,4 @@
-"""docs/examples: each runs as it is, by any Python, and shows what it says."""
+"""docs/examples: each script runs with any Python and gives the described result."""
 
 import csv
 import subprocess
@@ -15,10 +15,7 @@ def run(example: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("time", ["real", "virtual"])
-def test_both_directions_of_a_tcp_connection_are_exact_in_every_block(
-    time: str, tmp_path: Path
-) -> None:
-    """Against what the links say that they dropped."""
+def test_tcp_loss_is_exact_per_block_and_direction(time: str, tmp_path: Path) -> None:
     done = run("ampm_tcp.py", "--time", time, "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     with (tmp_path / "samples.csv").open() as file:
@@ -31,7 +28,7 @@ def test_both_directions_of_a_tcp_connection_are_exact_in_every_block(
         assert sum(int(row["lost"]) for row in link) > 3
 
 
-def test_a_failing_link_in_virtual_time(tmp_path: Path) -> None:
+def test_failing_link_in_virtual_time(tmp_path: Path) -> None:
     done = run("virtual_time.py", "--time", "virtual", "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     with (tmp_path / "samples.csv").open() as file:
@@ -42,17 +39,28 @@ def test_a_failing_link_in_virtual_time(tmp_path: Path) -> None:
     ]
 
 
-def test_a_failing_link_in_real_time(tmp_path: Path) -> None:
+def test_failing_link_in_real_time(tmp_path: Path) -> None:
     done = run("virtual_time.py", "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert (tmp_path / "samples.csv").read_text().count("\n") > 100  # how many are lost in a second
+    assert (tmp_path / "samples.csv").read_text().count("\n") > 100  # lost in one second
 
 
-def test_a_collector_gets_what_the_link_did_not_lose(tmp_path: Path) -> None:
-    """In virtual time: tests/telemark/apps/test_application.py has such a collector in both."""
+def test_collector_receives_reports_that_the_link_did_not_lose(tmp_path: Path) -> None:
+    """Only in virtual time; test_application.py has such a collector in both."""
     done = run("collector.py", "--time", "virtual", "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     with (tmp_path / "samples.csv").open() as file:
         numbers = [int(row["number"]) for row in csv.DictReader(file)]
     assert numbers == sorted(numbers)
     assert 1800 < len(numbers) < 1960
+
+
+@pytest.mark.parametrize("time", ["real", "virtual"])
+def test_int_collector_finds_the_switch_with_the_queue(time: str, tmp_path: Path) -> None:
+    done = run("int_collector.py", "--time", time, "--out", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    samples = (tmp_path / "samples.csv").read_text().split()
+    assert len(samples) == 6
+    if time == "virtual":
+        tutorial = (EXAMPLES.parent / "tutorials" / "int-collector.md").read_text()
+        assert all(f"    {sample}\n" in tutorial for sample in samples)

@@ -1,4 +1,4 @@
-"""tools/figures.py: the figures in docs/ampm.md are what the methods do today."""
+"""tools/figures.py: the figures of alternate marking show what the methods do today."""
 
 import re
 import subprocess
@@ -6,20 +6,21 @@ import sys
 from pathlib import Path
 
 DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "reference" / "alternate-marking.md"
 WORDS = re.compile(r"<text[^>]*>([^<]+)</text>|<tspan[^>]*>([^<]+)</tspan>")
 
 
 def words(figure: Path) -> list[str]:
-    """All that is written in a figure: block by block, what the switches know."""
+    """Return the texts of a figure, which include the records of each block."""
     return [first or second for first, second in WORDS.findall(figure.read_text())]
 
 
-def test_the_figures_say_what_comes_out(tmp_path: Path) -> None:
+def test_figures_are_up_to_date(tmp_path: Path) -> None:
     script = DOCS.parent / "tools" / "figures.py"
     command = ["prlimit", "--cpu=60", sys.executable, str(script), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # it never sleeps
     assert done.returncode == 0, done.stderr
-    shown = re.findall(r"\(figures/(ampm_\w+\.svg)\)", (DOCS / "ampm.md").read_text())
+    shown = re.findall(r"\(\.\./figures/(ampm_\w+\.svg)\)", PAGE.read_text())
     assert len(shown) == 5
     assert sorted(shown) == sorted(path.name for path in tmp_path.glob("*.svg"))
     for name in shown:

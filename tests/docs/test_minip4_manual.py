@@ -1,4 +1,4 @@
-"""docs/minip4.md: its examples do what it says, and it tells every option."""
+"""docs/reference/minip4.md: its examples work, and it documents every option."""
 
 import argparse
 import doctest
@@ -15,14 +15,14 @@ from minip4.cli import _COMMANDS
 from minip4.engine.shared import DROP_REASONS
 from minip4.runtime.switch.port_options import LINK_KEYS, QUEUE_KEYS
 
-MANUAL = (Path(__file__).parents[2] / "docs" / "minip4.md").read_text()
+MANUAL = (Path(__file__).parents[2] / "docs" / "reference" / "minip4.md").read_text()
 BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NAMESPACES = ("unshare", "--net", "--pid", "--fork", "--mount-proc", "--kill-child")
 MARK = "next command of the manual"
 
 
-def test_the_examples(tmp_path: Path) -> None:
-    """Files are those that the manual shows; commands follow a `$`, then what they print."""
+def test_examples(tmp_path: Path) -> None:
+    """Create the files of the page, run its commands, and compare their output."""
     commands: list[list[str]] = []
     for language, name, text in BLOCK.findall(MANUAL):
         if name:
@@ -47,7 +47,7 @@ def test_the_examples(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", _COMMANDS)
-def test_every_option_is_told(command: str) -> None:
+def test_every_option_is_documented(command: str) -> None:
     start = MANUAL.index(f"### minip4 {command}")
     section = MANUAL[start : MANUAL.index("\n#", start + 1)]
     parser = argparse.ArgumentParser(add_help=False)
@@ -57,6 +57,6 @@ def test_every_option_is_told(command: str) -> None:
     assert not missing
 
 
-def test_every_key_and_reason_is_told() -> None:
+def test_every_key_and_reason_is_documented() -> None:
     words = set(re.findall(r"`(\w+)`", MANUAL))
     assert {*LINK_KEYS, *QUEUE_KEYS, *DROP_REASONS} <= words

@@ -1,4 +1,4 @@
-"""docs/networks.md: its example runs as it stands there, and no topology is left out."""
+"""docs/how-to/networks.md: its example runs, and it lists every topology."""
 
 import os
 import re
@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).parents[2]
-PAGE = (REPOSITORY / "docs" / "networks.md").read_text()
+PAGE = (REPOSITORY / "docs" / "how-to" / "networks.md").read_text()
 EXAMPLE = re.compile(r"^```python (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("time", ["real", "virtual"])
-def test_the_example(time: str, tmp_path: Path) -> None:
+def test_example(time: str, tmp_path: Path) -> None:
     ((name, text),) = EXAMPLE.findall(PAGE)
     (tmp_path / name).write_text(text)
     done = subprocess.run(
@@ -29,6 +29,6 @@ def test_the_example(time: str, tmp_path: Path) -> None:
         assert samples[1:] == ["s1,500", "s2,0", "s3,500"]
 
 
-def test_every_topology_is_told(scripts_of: Callable[[str], set[str]]) -> None:
-    told = set(re.findall(r"^\| `(\w+)\.\w+`", PAGE, re.MULTILINE))
-    assert told == scripts_of("topologies")
+def test_every_topology_is_listed(scripts_of: Callable[[str], set[str]]) -> None:
+    listed = set(re.findall(r"^\| `(\w+)\.\w+`", PAGE, re.MULTILINE))
+    assert listed == scripts_of("topologies")

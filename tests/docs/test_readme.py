@@ -1,24 +1,25 @@
-"""README.md: its program and its tour do what it says, and its tables are those of the scripts."""
+"""README.md and the tutorial on own programs: the program and the commands work."""
 
 import re
 import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
-import experiment_tables
 import pytest
 from terminal import Terminal
 
 ROOT = Path(__file__).parents[2]
-TEXT = (ROOT / "README.md").read_text()
-FILES = dict(re.findall(r"^```\w+ (mine\.\w+)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL))
-TYPED = re.findall(r"^    mininet> (.*)$", TEXT, re.MULTILINE)
+README = (ROOT / "README.md").read_text()
+TUTORIAL = (ROOT / "docs" / "tutorials" / "own-program.md").read_text()
+FILES = dict(re.findall(r"^```\w+ (mine\.\w+)\n(.*?)^```$", TUTORIAL, re.MULTILINE | re.DOTALL))
+TYPED = re.findall(r"^    mininet> (.*)$", TUTORIAL, re.MULTILINE)
 
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder in which README's files are where it says."""
+    """Create a folder with the files of the tutorial."""
     (tmp_path / "experiments").mkdir()
     for name, text in FILES.items():
         (tmp_path / "experiments" / name).write_text(text)
@@ -26,16 +27,25 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_program_is_no_longer_than_it_is_said_to_be() -> None:
+def test_readme_is_short_and_quotes_the_tutorial() -> None:
+    assert len(README.splitlines()) <= 120
+    (excerpt,) = re.findall(r"^    flow = Flow.*?(?=^\S)", README, re.MULTILINE | re.DOTALL)
+    code = [line for line in textwrap.dedent(FILES["mine.py"]).splitlines() if line]
+    quoted = [line for line in excerpt.splitlines() if line]
+    assert len(quoted) > 5
+    assert all(line in code for line in quoted)
+
+
+def test_program_has_the_stated_length() -> None:
     assert {*FILES} == {"mine.p4", "mine.py"}
     for text in FILES.values():
         assert sum(bool(line.strip()) for line in text.splitlines()) <= 30
 
 
-def test_own_program_and_its_captures_in_virtual_time(checkout: Path) -> None:
+def test_program_and_its_captures_in_virtual_time(checkout: Path) -> None:
     script = "experiments/mine.py"
     commands = re.findall(
-        rf"^    python {script} (--time virtual.*?)(?: +#.*)?$", TEXT, re.MULTILINE
+        rf"^    python {script} (--time virtual.*?)(?: +#.*)?$", TUTORIAL, re.MULTILINE
     )
     assert commands == ["--time virtual", "--time virtual --keep"]
     done = subprocess.run(
@@ -46,35 +56,22 @@ def test_own_program_and_its_captures_in_virtual_time(checkout: Path) -> None:
     assert (checkout / "results" / "mine" / "samples.csv").read_text().split() == [
         "received,counted", "500,500",
     ]  # fmt: skip
-    (tshark,) = re.findall(r"^    (tshark .*)$", TEXT, re.MULTILINE)
+    (tshark,) = re.findall(r"^    (tshark .*)$", TUTORIAL, re.MULTILINE)
     if shutil.which("tshark") is None:
-        pytest.skip("tshark is not installed: the captures were not looked at")
+        pytest.skip("tshark is not installed: the captures were not checked")
     seen = subprocess.run(tshark.split(), cwd=checkout, capture_output=True, text=True, check=True)
     assert seen.stdout.count("10.0.0.1 → 10.0.0.2") == 3
 
 
-def test_the_tour_in_real_time(checkout: Path) -> None:
+def test_command_line_in_real_time(checkout: Path) -> None:
     terminal = Terminal(checkout, "experiments/mine.py")
     try:
         ping, tables, last = TYPED
         assert "1 received" in terminal.do(ping)
-        said = terminal.do(tables)
-        assert "table MyIngress.hosts: 2 of 1024 entries" in said
-        assert "sent_to" in said
+        output = terminal.do(tables)
+        assert "table MyIngress.hosts: 2 of 1024 entries" in output
+        assert "sent_to" in output
         assert last == "exit"
         assert terminal.leave() == 0
     finally:
         terminal.kill()
-
-
-@pytest.mark.parametrize("page", experiment_tables.PAGES, ids=lambda page: page.name)
-def test_the_tables_are_those_of_the_scripts(page: Path) -> None:
-    assert page.read_text() == experiment_tables.updated(page), (
-        "run .venv/bin/python tools/experiment_tables.py"
-    )
-
-
-def test_a_table_tells_of_each_experiment() -> None:
-    for page in experiment_tables.PAGES:
-        for script in (ROOT / "experiments").glob("[!_]*.py"):
-            assert script.stem in page.read_text()

@@ -1,4 +1,4 @@
-"""docs/scaling.md: one question about stored reports, to DuckDB and to Dask."""
+"""docs/how-to/run-experiments.md: the same query of stored reports, by DuckDB and by Dask."""
 
 import re
 from pathlib import Path
@@ -11,10 +11,10 @@ from path_reports import alone, stacked
 from collectors.int.decoder import Decoder
 from collectors.int.store import Store
 
-PAGE = Path(__file__).parents[2] / "docs" / "scaling.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "run-experiments.md"
 
 
-def test_duckdb_and_dask_answer_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_duckdb_and_dask_return_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("duckdb")
     pytest.importorskip("dask.dataframe", reason="Dask is not installed", exc_type=ImportError)
     dask = pytest.importorskip("dask")
@@ -25,14 +25,14 @@ def test_duckdb_and_dask_answer_the_same(tmp_path: Path, monkeypatch: pytest.Mon
             stacked(n, [(5, 10 + n, 100, 110), (6, latency_ns + n, 113, 133)], flow=9)
             for n in range(3)
         ]
-        bare = alone(4, 0, ttl=64, ingress=1, egress=2)  # which tells of no latency
+        bare = alone(4, 0, ttl=64, ingress=1, egress=2)  # without latency
         for part in Decoder(ENCODING).decode(datagrams([*payloads, bare], 1000)):
             store.add(part)
         store.close()
     names: dict[str, Any] = {}
     answers = []
     for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL):
-        with dask.config.set(scheduler="synchronous"):  # whatever clients other tests left behind
+        with dask.config.set(scheduler="synchronous"):  # ignores clients of other tests
             exec(block, names)
         answers.append(names["found"])
     of_duckdb, of_dask = answers
@@ -41,6 +41,6 @@ def test_duckdb_and_dask_answer_the_same(tmp_path: Path, monkeypatch: pytest.Mon
         ("two", 4, None, 0), ("two", 5, 12, 3), ("two", 6, 32, 3),
     ]  # fmt: skip
     assert [
-        (*place, int(most) if count else None, count)  # NaN where nothing was told
+        (*place, int(most) if count else None, count)  # NaN if unknown
         for place, most, count in of_dask.itertuples(name=None)
     ] == of_duckdb

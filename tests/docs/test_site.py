@@ -1,4 +1,4 @@
-"""The documentation as a site: every page and every link is there, those to other sites aside."""
+"""The documentation as a site: every page and every internal link exists."""
 
 import re
 import subprocess
@@ -13,7 +13,7 @@ pytest.importorskip("mkdocs", reason="mkdocs is not installed: pip install -e '.
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, which is strict: a warning would end it."""
+    """Build the site; it is strict, so a warning is an error."""
     folder = tmp_path_factory.mktemp("site")
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(folder)],
@@ -25,21 +25,25 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_each_page_is_in_the_navigation(site: Path) -> None:
     first = (site / "index.html").read_text()
-    for page in (ROOT / "docs").glob("*.md"):
-        assert f'href="{page.stem}.html"' in first, page.name
+    for page in (ROOT / "docs").rglob("*.md"):
+        path = page.relative_to(ROOT / "docs").with_suffix(".html")
+        assert f'href="{path}"' in first, path
 
 
-def test_code_is_code(site: Path) -> None:
+def test_fenced_code_is_rendered(site: Path) -> None:
     for page in site.rglob("*.html"):
         assert "```" not in page.read_text(), page.name
-    assert '<code class="language-p4">#include' in (site / "index.html").read_text()
+    assert (
+        '<code class="language-p4">#include'
+        in (site / "tutorials" / "own-program.html").read_text()
+    )
 
 
-def test_links_lead_to_what_is_there(site: Path) -> None:
-    """Those of the site as it is, figures and sources too; mkdocs looks at pages alone."""
+def test_links_exist(site: Path) -> None:
+    """Check links of the built site, to figures and sources too; mkdocs checks only pages."""
     links = 0
     for page in site.rglob("*.html"):
-        if page.name in ("404.html", "search.html"):  # whose links are from a server's root
+        if page.name in ("404.html", "search.html"):  # their links start at a server's root
             continue
         for target in re.findall(r'(?:href|src)="([^"#:]+)["#]', page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
@@ -47,7 +51,7 @@ def test_links_lead_to_what_is_there(site: Path) -> None:
     assert links > 500
 
 
-def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
+def test_nothing_is_fetched_from_other_sites(site: Path) -> None:
     for page in site.rglob("*.html"):
         fetched = re.findall(
             r'<(?:script|link|img)[^>]*(?:src|href)="(https?:[^"]+)"', page.read_text()
