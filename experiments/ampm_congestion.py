@@ -273,7 +273,9 @@ def make_checks(
         ("packets dropped by s1 while its queue was not full",
          sum(each.dropped_early for each in runs), 0, 0),
     ]  # fmt: skip
-    if options.target != "bmv2":  # its program does not see the link's queue: docs/targets.md
+    if (
+        options.target != "bmv2"
+    ):  # its program does not see the link's queue: docs/reference/targets.md
         wrong = sum(
             abs(p.waited_us - (p.busy_us or 0)) > RESOLUTION_US for p in periods
             if p.waited_us is not None

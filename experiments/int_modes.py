@@ -39,7 +39,7 @@ HOP_WORDS = 8  # Hop ML of WANTED
 INT_BYTES = 16  # shim and INT header
 # Per report packet: Ethernet, IPv4, UDP and group headers. Per report: its header, WANTED without
 # the node id, and the IPv4 and UDP headers of the reported packet, with payload if the packet has
-# no identification and would otherwise be ambiguous (docs/int.md).
+# no identification and would otherwise be ambiguous (docs/reference/int.md).
 GROUP_BYTES, REPORT_BYTES = 42 + 8, 12 + 4 * (HOP_WORDS - 1) + 28
 PAYLOAD_BYTES = 16
 

@@ -15,7 +15,7 @@ ALL = (1 << 32) - 1  # full sampling
 
 
 class Instruction(IntFlag):
-    """INT instruction bits; docs/int.md has the units."""
+    """INT instruction bits; docs/reference/int.md has the units."""
 
     NODE_ID = 0x8000
     LEVEL_1 = 0x4000
@@ -39,7 +39,7 @@ class Mode(Enum):
 
 
 class Mark(IntEnum):
-    """How switches detect INT in a packet (docs/int.md); a domain uses one of them."""
+    """How switches detect INT in a packet (docs/reference/int.md); a domain uses one of them."""
 
     DSCP = 0
     PORT = 1

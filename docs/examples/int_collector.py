@@ -18,7 +18,7 @@ from telemark.network import Network
 from telemark.results.report import Check, Report
 from telemark.session import cli
 from telemark.traffic.flows import Flow, Traffic
-from topologies.parking_lot import ParkingLot
+from topologies.basic import ParkingLot
 
 # How Telemark's switches mark packets, and their units of time.
 ENCODING = Encoding(

@@ -15,7 +15,7 @@ from telemark.apps.application import Host
 from telemark.network import Network
 from telemark.traffic.flows import Flow
 
-# Marks and units of Telemark's switches (docs/int.md).
+# Marks and units of Telemark's switches (docs/reference/int.md).
 OURS = Encoding(port=32767, dscp=0x04, dscp_mask=0x3C, timestamp_unit_ns=1000, latency_unit_ns=1000)
 
 

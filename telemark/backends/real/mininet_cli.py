@@ -103,7 +103,7 @@ def _silent_input() -> Iterator[TextIO]:
 
 
 class CommandLine(CLI):
-    """Mininet's CLI; docs/running.md describes the differences."""
+    """Mininet's CLI; docs/how-to/run-experiments.md describes the differences."""
 
     def onecmd(self, line: str) -> Any:
         """Run one command; errors are reported in one line."""
