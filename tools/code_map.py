@@ -111,7 +111,7 @@ SYSTEMS: dict[str, dict[str, list[str]]] = {
             "p4src/congestion/switch.p4", "p4src/congestion/ecn.p4",
             "p4src/congestion/link_monitor.p4",
         ],
-        "controller": ["controllers/congestion.py"],
+        "controller": ["controllers/forwarding.py"],
         "experiments": ["experiments/shared/tcp/*.py", "experiments/tcp_ecn.py"],
     },
 }  # fmt: skip

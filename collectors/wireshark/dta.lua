@@ -1,4 +1,4 @@
--- Wireshark dissector of DTA (Direct Telemetry Access): Telemark's format (docs/dta.md) and the
+-- Wireshark dissector of DTA (Direct Telemetry Access): Telemark's format (docs/reference/dta.md) and the
 -- prototype's.
 --   tshark -X lua_script:dta.lua -r capture.pcap -V
 -- or copy it to a folder of plugins (Help, About Wireshark, Folders).

@@ -53,7 +53,7 @@ class Method(IntFlag):
 
 
 def check_limits(methods: Method, schedule: Schedule, bounds: Bounds) -> None:
-    """Raise LimitError unless every block will be exact (docs/ampm.md)."""
+    """Raise LimitError unless every block will be exact (docs/reference/alternate-marking.md)."""
     if Method.MULTIPLEXED in methods:
         law, limit_us = "L/4 - L/32", schedule.block_us * 7 / 32
     elif Method.STEP in methods:

@@ -14,14 +14,14 @@ from telemark.errors import TestbedError
 from telemark.results.report import Check
 from telemark.traffic.flows import AnyRecord, FlowRecord
 
-# Drop reasons of `minip4 switch` (docs/minip4.md), and the end of the warning for each; {} is a
+# Drop reasons of `minip4 switch` (docs/reference/minip4.md), and the end of the warning for each; {} is a
 # port. `queue` and `link` are missing: a configured rate or loss causes these drops.
 ALWAYS_EXPECTED = {"queue"}
 REASONS = {
     "miss": "received at port {} dropped in ingress by the default action of a table without a "
-    "matching entry (--trace shows the table: docs/minip4.md)",
+    "matching entry (--trace shows the table: docs/reference/minip4.md)",
     "ingress": "received at port {} dropped in ingress by an action or statement of the program "
-    "(--trace shows which: docs/minip4.md)",
+    "(--trace shows which: docs/reference/minip4.md)",
     "egress": "for port {} dropped in egress by the program",
     "no_port": "dropped: port {} does not exist, or is down",
     "no_group": "received at port {} dropped: their multicast group has no ports",

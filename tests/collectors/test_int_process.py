@@ -130,7 +130,7 @@ def test_it_answers_prometheus_while_it_runs_and_says_in_the_end_what_it_found(
 def test_memory_at_the_limit_of_flows_is_what_the_documentation_says(
     collector: subprocess.Popen[str], ports: tuple[int, int]
 ) -> None:
-    """Its peak occurs in a scrape: docs/int_collector.md."""
+    """Its peak occurs in a scrape: docs/reference/int-collector.md."""
     page = (REPOSITORY / "docs" / "int_collector.md").read_text()
     (said_mb,) = re.findall(r"(\d+) MB while Prometheus scrapes", page)
     report, flows = alone(5, 0), Limits().flows

@@ -68,7 +68,7 @@ def test_losses_at_random_cost_what_their_law_says(probability: float) -> None:
 
 @pytest.mark.parametrize("probability", [0.005, 0.01])
 def test_cubic_gets_of_it_what_the_kernel_does(probability: float) -> None:
-    """As measured: docs/virtual_time.md. With RFC 9438's faster end it were a fifth more."""
+    """As measured: docs/how-to/virtual-time.md. With RFC 9438's faster end it were a fifth more."""
     line = Line({"delay_us": 20_000, "rate_bps": 10**8, "loss_probability": probability})
     result = finished(line, line.tcp(0, "cubic", duration_ns=400 * 10**9), 500)
     rtt_s = result.progress["rtt_us"][2000:].mean() / 1e6

@@ -38,7 +38,7 @@ class Decoder:
     flow: int
     point: Point
     links: int  # on the path to the point
-    bound: float  # exact while A + D < bound, in units of L: docs/ampm.md
+    bound: float  # exact while A + D < bound, in units of L: docs/reference/alternate-marking.md
     count_bound: float  # bound for packets, without the pulse
 
     @property

@@ -8,7 +8,7 @@ from minip4.runtime.dataplane import Dataplane
 
 
 def counters(dataplane: Dataplane, ports: Iterable[int], priority_queues: int) -> dict[str, Any]:
-    """Return the counters of a data plane, as documented in docs/minip4.md.
+    """Return the counters of a data plane, as documented in docs/reference/minip4.md.
 
     "engine"; "ports" by number, with "queues" and "drops"; and the "drops" of "other_ports", which
     do not exist.

@@ -1,4 +1,4 @@
-/* A Key-Write report of DTA with one word of data (docs/dta.md), as a collector finds it in a datagram. */
+/* A Key-Write report of DTA with one word of data (docs/reference/dta.md), as a collector finds it in a datagram. */
 #pragma once
 
 #include "keep.h"
