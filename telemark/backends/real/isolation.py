@@ -25,9 +25,7 @@ from pathlib import Path
 from telemark.errors import TestbedError
 
 GRACE_S = 20.0  # for cleanup after the first signal
-AGAIN_S = (
-    1.0  # a second signal kills after this time; before, it is the same key press
-)
+AGAIN_S = 1.0  # a second signal kills after this time; before, it is the same key press
 REMIND_S = 0.1  # until the lost exception of a signal is raised again
 LOOK_S = 0.5  # interval of checks for a signal that arrived just before a blocking call
 SIGNALLED = 128  # + signal number: exit status of a process ended by a signal
@@ -244,9 +242,7 @@ def _wait(child: int) -> int:
             asked_at = time.monotonic()
             os.kill(child, event.si_signo)
         elif event is None and time.monotonic() - (asked_at or 0.0) < GRACE_S:
-            os.kill(
-                child, signal.SIGALRM
-            )  # it may have arrived just before a blocking call
+            os.kill(child, signal.SIGALRM)  # it may have arrived just before a blocking call
         elif event is None or time.monotonic() - (asked_at or 0.0) > AGAIN_S:
             os.kill(child, signal.SIGKILL)
 

@@ -197,6 +197,6 @@ def test_a_tcp_flow_of_which_nothing_arrived_is_told() -> None:
 
 def test_a_reason_that_there_is_not_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
-        TestbedError, match=r"expected_drops: no reason 'ingres': there are miss, ingress"
+        TestbedError, match=r"expected_drops: unknown reason 'ingres'; use one of miss, ingress"
     ):
         Network(Line(), Run("test", tmp_path, 1), program="x.p4", expected_drops=["ingres"])

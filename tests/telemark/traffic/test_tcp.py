@@ -114,8 +114,8 @@ def test_data_arrive_whole_whatever_links_lose(
     [
         ({}, "flow 1: expected either size_bytes or duration_s"),
         ({"size_bytes": 1, "duration_s": 1}, "expected either"),
-        ({"size_bytes": -1}, "size_bytes -1 is not from 0"),
-        ({"size_bytes": 1.5}, "size_bytes 1.5 is not a whole number"),
+        ({"size_bytes": -1}, "size_bytes -1: expected 0"),
+        ({"size_bytes": 1.5}, "size_bytes 1.5: expected a whole number"),
         ({"duration_s": float("nan")}, "duration_s nan"),
         ({"size_bytes": 9, "rate_bps": -1}, "rate_bps -1"),
         ({"size_bytes": 9, "port": 65536}, "port 65536"),
@@ -129,7 +129,7 @@ def test_data_arrive_whole_whatever_links_lose(
             "requests have size_bytes and no pacing",
         ),
         ({"size_bytes": 9, "rate_bps": 8, "requests": 2, "response_bytes": 1}, "no duration_s"),
-        ({"size_bytes": 9, "requests": 1.5, "response_bytes": 1}, "not a whole number"),
+        ({"size_bytes": 9, "requests": 1.5, "response_bytes": 1}, "expected a whole number"),
     ],
 )
 def test_flows_that_cannot_be_sent_are_refused(values: dict[str, Any], words: str) -> None:

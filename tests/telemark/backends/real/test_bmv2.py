@@ -45,7 +45,7 @@ def stand_in(folder: Path, script: str) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ("{}", "switch s1: bmv2 ended with status 3: no such library"),
+        ("{}", "switch s1: bmv2 exited with status 3: no such library"),
         ("{'s1': ['--deflect-on-drop']}", "switch s1: bmv2 has no --deflect-on-drop"),
     ],
 )

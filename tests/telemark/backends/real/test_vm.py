@@ -156,7 +156,7 @@ def test_there_is_none_at_a_host_in_virtual_time(tmp_path: Path) -> None:
 
 def test_without_qemu_one_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    assert machine.missing() == "there is no qemu-system-x86_64: run ./setup.sh --rdma"
+    assert machine.missing() == "qemu-system-x86_64 is not installed; run ./setup.sh --rdma"
 
 
 def test_without_a_kernel_one_line_says_how_to_get_it(

@@ -96,7 +96,7 @@ def test_the_copy_that_runs_leaves_the_experiments_own_alone(tmp_path: Path) -> 
 def test_where_an_application_cannot_run_is_told(tmp_path: Path) -> None:
     async def main(run: Run) -> None:
         with Network(Pair(), run, program=WIRE) as net:
-            with pytest.raises(TestbedError, match="there is no h9 in network network"):
+            with pytest.raises(TestbedError, match="network network: no node h9"):
                 net.run_application("h9", Counter(1))
             with pytest.raises(
                 TestbedError, match=r"Counter.* is not an application; expected an instance"
