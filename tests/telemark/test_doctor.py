@@ -46,7 +46,9 @@ def test_what_is_needed_and_missing_makes_status_2(path: Path, name: str) -> Non
     assert found()[name].shown == "missing: ./setup.sh"
 
 
-def test_what_xdp_needs_is_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_dependencies_of_xdp_are_listed(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     programs(path, "clang")
     assert found()["clang"].shown == str(path / "clang")
     assert found()["nft"].shown == "missing: ./setup.sh"
@@ -64,7 +66,9 @@ def test_without_namespaces_there_is_no_real_time(path: Path) -> None:
     assert "--privileged" in found()["namespaces"].shown
 
 
-@pytest.mark.parametrize(("load", "words"), [(0.5, "2 processors, load 0.5"), (1.5, "inconclusive")])
+@pytest.mark.parametrize(
+    ("load", "words"), [(0.5, "2 processors, load 0.5"), (1.5, "inconclusive")]
+)
 def test_other_work_is_told_of(
     monkeypatch: pytest.MonkeyPatch, path: Path, load: float, words: str
 ) -> None:

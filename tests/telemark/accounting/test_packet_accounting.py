@@ -1,4 +1,4 @@
-"""The books: they balance when nothing is amiss, and tell where when something is."""
+"""Packet accounting: balances without errors, and reports where counters do not match."""
 
 import copy
 from types import SimpleNamespace

@@ -77,7 +77,11 @@ return Report([], [Check("numbers and ports", len(ends), 2)])
         (Odd(ip="10.0.0.1"), 0, "^host h1: ip '10.0.0.1': expected e.g. 10.0.0.1/8$"),
         (Odd(mac="00:00:00:00:00"), 0, "^host h1: mac '00:00:00:00:00': expected e.g."),
         (Odd(ip="10.0.0.2/8"), 0, "^host h2: ip 10.0.0.2 is used by h1; expected a unique one$"),
-        (Odd(mac="00:00:00:00:00:02"), 0, "^host h2: mac 00:00:00:00:00:02 is used by h1; expected"),
+        (
+            Odd(mac="00:00:00:00:00:02"),
+            0,
+            "^host h2: mac 00:00:00:00:00:02 is used by h1; expected",
+        ),
         (Odd(loop=True), 0, "^link s1-s1: connects s1 to itself$"),
         (Odd(port2=1), 0, "^switch s1: port 1 is used by two links$"),
         (

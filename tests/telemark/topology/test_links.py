@@ -1,4 +1,4 @@
-"""Properties of links: Mininet's words mean what they mean there, in both kinds of time."""
+"""Link parameters: Mininet's names have Mininet's meaning, in real and virtual time."""
 
 import json
 from pathlib import Path

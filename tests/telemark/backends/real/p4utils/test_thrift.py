@@ -1,4 +1,4 @@
-"""What bmv2 tells over Thrift alone: what goes to p4-utils' class, and what comes back."""
+"""Queues and registers of bmv2 over Thrift: calls of p4-utils' class, and their results."""
 
 import json
 from collections.abc import Callable, Iterator
