@@ -142,7 +142,7 @@ class Single(Topo):
 
 
 def test_digests_reach_the_controller_in_virtual_time(tmp_path: Path) -> None:
-    """The list is due 20 ms after its first entry; controllers get it once until they acknowledge it."""
+    """The list is due 20 ms after its first entry; it is sent once until acknowledged."""
 
     async def main(run: Run) -> list[tuple[int, int]]:
         seen = []
