@@ -44,7 +44,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_sessionfinish() -> None:
-    """At the interpreter's end they go, or libraries tell of leaks."""
+    """Remove objects before the interpreter ends, or libraries report leaks."""
     gc.unfreeze()
 
 

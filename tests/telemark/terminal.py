@@ -34,7 +34,7 @@ class Terminal:
             assert select.select([self._terminal], [], [], left_s)[0], seen
             try:
                 seen += os.read(self._terminal, 1)
-            except OSError:  # nobody has the terminal any more
+            except OSError:  # no process has the terminal open
                 raise AssertionError(seen) from None
         return seen.decode()
 

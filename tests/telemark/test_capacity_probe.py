@@ -91,7 +91,7 @@ def test_half_of_what_goes_well_is_taken(
     assert noted == [found]
     assert net.tried == [2000 / 2**n for n in range(len(net.tried))]
     assert net.tried[-1] == 2000 * share
-    assert "bmv2" in net.expected_drops  # of which nobody is to be warned
+    assert "bmv2" in net.expected_drops  # causes no warning
 
 
 def test_a_network_that_bears_nothing_is_refused_in_one_line(
@@ -109,7 +109,7 @@ def test_a_network_that_bears_nothing_is_refused_in_one_line(
 def test_what_is_still_on_its_way_is_not_dropped_and_does_not_meet_the_next_trial(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would meet closed ports there, of which the kernel tells the new senders."""
+    """It would reach closed ports, and the kernel would report that to the new senders."""
     net = Bmv2(lambda rate: (0, 1))
     run_probe(net, tmp_path, monkeypatch)
     assert net.tried == [2000]

@@ -85,7 +85,7 @@ def test_books_balance_and_losses_are_known_by_name(
 @pytest.mark.parametrize(
     ("network", "words"),
     [
-        ("Network(Pair(los=0.1), run, program=PROGRAM)", "link s1-s2: no property los"),
+        ("Network(Pair(los=0.1), run, program=PROGRAM)", "link s1-s2: unknown parameter los"),
         ("Network(Pair(loss=101), run, program=PROGRAM)", "link s1-s2: loss 101: expected a perc"),
         (
             "Network(Pair(loss_probability=2), run, program=PROGRAM)",

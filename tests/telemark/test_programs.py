@@ -1,4 +1,4 @@
-"""A program for each switch, with macros of its own: in both kinds of time, and what is refused."""
+"""Programs and macros per switch in real and virtual time, and invalid ones."""
 
 import json
 import shutil

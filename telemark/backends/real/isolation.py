@@ -274,7 +274,7 @@ def _foreground(group: int | None) -> Iterator[None]:
 def run_folder(name: str) -> Iterator[Path]:
     """Create a folder for one run, after removing folders of killed runs."""
     base = _base_folder()
-    with _locked(base):  # nobody else makes or sweeps meanwhile
+    with _locked(base):  # no other process creates or removes folders meanwhile
         _sweep(base)
         folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=base))
         owner = (folder / OWNER).open("w")

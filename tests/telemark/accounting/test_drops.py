@@ -58,7 +58,7 @@ TOLD_MISS = "warning: switch s1: 100 packets received at port 1 dropped in ingre
 def run(
     start: StartExperiment, folder: Path, time: str = "virtual", entries: str = ALL, **changes: str
 ) -> tuple[int, str, dict[str, Any]]:
-    """The exit status, what was told, and summary.json."""
+    """Return the exit status, the output, and summary.json."""
     values = {"network": "", "flow": "", "link": "", **changes, "entries": entries}
     process = start(RUN.format(**values), "--time", time, head=HEAD)
     output, errors = process.communicate()
@@ -110,9 +110,7 @@ def test_what_is_meant_is_no_failure(start_experiment: StartExperiment, tmp_path
     assert summary["drops"] == [dropped("1", "miss", 100, expected=True)]
 
 
-def test_other_drops_than_those_meant_are_told(
-    start_experiment: StartExperiment, tmp_path: Path
-) -> None:
+def test_unexpected_drops_are_reported(start_experiment: StartExperiment, tmp_path: Path) -> None:
     status, told, summary = run(
         start_experiment, tmp_path, entries=TO_300,
         network="expected_drops='ingress'", flow="allow_total_loss=True",
@@ -183,8 +181,8 @@ def test_what_bmv2_swallowed_is_told_unless_its_program_may_have_dropped_it(
     assert found.warnings() == ([told] if warns else [])
 
 
-def test_a_tcp_flow_of_which_nothing_arrived_is_told() -> None:
-    """A kernel gives up sooner, but what is told depends on no kernel."""
+def test_a_tcp_flow_that_lost_all_packets_is_reported() -> None:
+    """A kernel gives up sooner, but the report does not depend on the kernel."""
     flow, found = TcpFlow(7, "h1", "h2", size_bytes=1), DropReport()
     for number in (0, 1):
         progress, received = np.zeros(1, PROGRESS), np.zeros(number, RECEIVED)
@@ -197,6 +195,6 @@ def test_a_tcp_flow_of_which_nothing_arrived_is_told() -> None:
 
 def test_a_reason_that_there_is_not_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
-        TestbedError, match=r"expected_drops: no reason 'ingres': there are miss, ingress"
+        TestbedError, match=r"expected_drops: unknown reason 'ingres'; use one of miss, ingress"
     ):
         Network(Line(), Run("test", tmp_path, 1), program="x.p4", expected_drops=["ingres"])

@@ -1,4 +1,4 @@
-"""The books: they balance when nothing is amiss, and tell where when something is."""
+"""Packet accounting: balances without errors, and reports where counters do not match."""
 
 import copy
 from types import SimpleNamespace
@@ -53,7 +53,7 @@ def network() -> Any:
             "s1-eth2": dict(interface),
         },
         udp_losses={"h1": 0, "h2": 0},
-        refused=[],
+        rejected=[],
         applications=[],
         expected_drops=(),
     )
@@ -80,7 +80,7 @@ def test_balanced_books() -> None:
     [
         (("counters", "s1", "engine", "queue_drops"), -1, ["unaccounted", "s1: 100 came, 99 went"]),
         (("counters", "s1", "ports", "2", "link", "lost_packets"), 1, ["unaccounted"]),
-        (("counters", "s1", "ports", "1", "received_packets"), -1, ["s1-eth1 got 99"]),
+        (("counters", "s1", "ports", "1", "received_packets"), -1, ["s1-eth1 received 99"]),
         (("interface_counters", "h2-eth0", "received"), 1, ["unaccounted", "h2-eth0 got 93"]),
         (("interface_counters", "h1-eth0", "received"), 1, ["unaccounted", "h1-eth0 got 1"]),
         (("counters", "s1", "ports", "2", "received_packets"), 1, ["s1-eth2 got 1"]),
@@ -247,7 +247,7 @@ def test_what_xdp_takes_is_accounted_for_by_its_own_counters() -> None:
     assert accounting.checks()[2].measured == 0
     without = PacketAccounting.from_network(at_xdp(network()), record())
     assert (without.unaccounted_frames, without.unbalanced) == (
-        7, ["h1-eth0 delivered 111, s1-eth1 got 104"],
+        7, ["h1-eth0 delivered 111, s1-eth1 received 104"],
     )  # fmt: skip
     assert without.checks()[2].measured == 4
     assert (

@@ -51,4 +51,4 @@ def test_books_balance_by_the_program_s_own_counter(
     found = json.loads((tmp_path / "summary.json").read_text())["metrics"]
     assert (found["sent"], found["received"]) == ([200, 100], [200, 0])
     assert found["taken"] == found["unaccounted_without"] == 100
-    assert found["unbalanced_without"] == ["h1-eth0 delivered 300, s1-eth1 got 200"]
+    assert found["unbalanced_without"] == ["h1-eth0 delivered 300, s1-eth1 received 200"]

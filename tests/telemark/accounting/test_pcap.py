@@ -66,8 +66,8 @@ def test_only_the_flow_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"", "not a capture"),
-        (b"\xd4\xc3\xb2\xa1" + bytes(20), "not a capture"),  # microseconds
+        (b"", "not a pcap file"),
+        (b"\xd4\xc3\xb2\xa1" + bytes(20), "not a pcap file"),  # microseconds
         (capture([(0, frame(0)), (1, frame(1))])[:-1], "ends within a frame"),
         (capture([(0, frame(0))]) + bytes(15), "ends within a frame"),
     ],

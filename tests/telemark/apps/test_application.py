@@ -1,4 +1,4 @@
-"""Applications at hosts: one class, the same datagrams and frames in both kinds of time."""
+"""Applications at hosts: the same class and packets in real and virtual time."""
 
 import json
 import subprocess
@@ -122,7 +122,7 @@ return Report(samples=[], checks=accounting.checks()[:2], metrics=metrics)  # h1
 def test_frames_come_and_go_as_they_are_and_the_kernel_says_nothing(
     start_experiment: StartExperiment, tmp_path: Path, time: str
 ) -> None:
-    """Of UDP datagrams to a port where nobody listens a kernel would tell the sender."""
+    """A kernel would report UDP datagrams to a closed port to the sender."""
     found = metrics_of(start_experiment, tmp_path, CARD, time)
     assert found["card"] == found["sent"]
     assert found["back"] == [frame[12:24] + frame[:12] + frame[24:] for frame in found["sent"][1:]]
@@ -136,14 +136,14 @@ WRONG = [
     (Broken("error", "on_datagrams"), "IndexError: list index out of range (applications.py:"),
     (Broken("error", "timer"), "IndexError: list index out of range (applications.py:"),
     (Broken("error", "result"), "IndexError: list index out of range (applications.py:"),
-    (Broken("port taken"), "UDP port 5000 is taken (applications.py:"),
+    (Broken("port taken"), "UDP port 5000: already in use; choose another port (applications.py:"),
     (Broken("no port"), "UDP port 70000: expected 1 to 65535 (applications.py:"),
     (Broken("no host"), "address 10.9.9.9: no host of the network has it (applications.py:"),
     (Broken("no port to send to"), "UDP port 0: expected 1 to 65535 (applications.py:"),
     (Broken("no dscp"), "dscp 64: expected 0 to 63 (applications.py:"),
     (Broken("no ecn"), "ecn -1: expected 0 to 3 (applications.py:"),
     (Broken("long payload"), "payload of 1473 bytes: expected at most 1472 (applications.py:"),
-    (Broken("short frame"), "a frame of 13 bytes: expected 14 to 1514 (applications.py:"),
+    (Broken("short frame"), "frame of 13 bytes: expected 14 to 1514 (applications.py:"),
     (
         Broken("not to be copied"),
         "its result: cannot be pickled for another process: cannot pickle",
@@ -192,8 +192,12 @@ DEAD = """
     ("how", "then", "words"),
     [
         ("'error', 'on_datagrams'", "", "IndexError: list index out of range (applications.py:"),
-        ("'port taken'", "", "UDP port 5000 is taken (applications.py:"),
-        ("'killed', 'timer'", DEAD, "ended by SIGKILL: it said"),
+        (
+            "'port taken'",
+            "",
+            "UDP port 5000: already in use; choose another port (applications.py:",
+        ),
+        ("'killed', 'timer'", DEAD, "ended by SIGKILL: no out"),
     ],
 )
 def test_so_it_is_in_real_time(
@@ -207,7 +211,7 @@ def test_so_it_is_in_real_time(
 
 
 @pytest.mark.parametrize("time", ["virtual", "real"])
-def test_the_traceback_of_an_application_can_be_told(
+def test_the_traceback_of_an_application_can_be_printed(
     start_experiment: StartExperiment, time: str
 ) -> None:
     body = FAIL.format("'error'", "")

@@ -1,4 +1,4 @@
-"""What docstrings of experiments say, and that all of ours say it."""
+"""Parser of experiment docstrings; all experiments have complete docstrings."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""References: what is committed is one, and other results are held against it."""
+"""References: committed references are valid, and results are compared with them."""
 
 import argparse
 import json
@@ -71,7 +71,7 @@ def test_in_real_time_only_verdicts_are_compared(results: Path) -> None:
     found = reference.compare(results, summary)
     assert found is not None
     assert found.folder == reference.REFERENCE / "x_real"
-    assert "1 of 1 checks passed" in found.text
+    assert "1 of 1 checks of the reference passed" in found.text
     assert found.agrees is None
 
 
@@ -138,9 +138,13 @@ def test_references_are_made_in_both_kinds_of_time() -> None:
 @pytest.mark.parametrize(
     ("names", "state", "words"),
     [
-        (["none"], ("0123abc", []), "reference: error: no none: there are ampm_congestion,"),
+        (
+            ["none"],
+            ("0123abc", []),
+            "reference: error: unknown reference none; use one of ampm_congestion,",
+        ),
         ([], ("0123abc+", ["a.py"]), "reference: error: uncommitted changes: a.py; commit them"),
-        ([], ("unknown", []), "reference: error: no checkout"),
+        ([], ("unknown", []), "reference: error: not a git checkout"),
     ],
 )
 def test_what_cannot_make_a_reference_is_refused(
@@ -160,4 +164,6 @@ def test_help_names_all_and_a_wrong_name_is_one_line(capsys: pytest.CaptureFixtu
         reference.main(["--help"])
     assert "starter_real" in capsys.readouterr().out
     assert reference.main(["stater"]) == 2
-    assert capsys.readouterr().err.startswith("reference: error: no stater: there are ampm_")
+    assert capsys.readouterr().err.startswith(
+        "reference: error: unknown reference stater; use one of ampm_"
+    )

@@ -234,7 +234,7 @@ def test_some_can_be_chosen(experiments: Experiments, tmp_path: Path) -> None:
     assert ran("--system", "xdp") == ["ebpf_a", "xdp_a"]  # all with programs in the kernel
 
 
-def test_none_chosen_is_told(experiments: Experiments) -> None:
+def test_an_empty_selection_is_reported(experiments: Experiments) -> None:
     experiments.add("int_a")
     experiments.add("starter")
     (experiments.folder / "shared" / "int").mkdir(parents=True)
@@ -368,4 +368,4 @@ def test_an_experiment_does_not_outlive_it(experiments: Experiments, tmp_path: P
     experiments.add("a").write_text("import time\nprint('begun', flush=True)\ntime.sleep(60)\n")
     process = begun(tmp_path)
     process.kill()
-    process.communicate(timeout=60)  # which returns when nobody can write there any more
+    process.communicate(timeout=60)  # returns when no process holds the pipe

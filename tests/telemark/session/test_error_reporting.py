@@ -1,4 +1,4 @@
-"""What is told of an exception: a controller's mistake in a line, others by the user's lines."""
+"""Error reports: one line for a mistake in a controller, else a short traceback."""
 
 import shutil
 from collections.abc import Awaitable, Callable, Mapping
@@ -68,7 +68,7 @@ MISTAKES: list[tuple[str, Callable[[fy.Switch], Awaitable[None]], str]] = [
 
 @pytest.fixture(scope="module")
 def lines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What is told of each mistake."""
+    """Return the error report of each mistake."""
 
     async def main(run: Run) -> dict[str, str]:
         told = {}

@@ -107,8 +107,8 @@ from telemark.sweep.runs import sweep_seeds
 few = argparse.Namespace(flows=30, rate=100)  # that share counters, by the seed
 found = await sweep_seeds(starter.measure, [(0.1, few)], [7, 8], run)
 return Report(
-    [{**sample, "accounting": str(books)}
-     for of_eps in found for samples, books in of_eps for sample in samples],
+    [{**sample, "accounting": str(accounting)}
+     for of_eps in found for samples, accounting in of_eps for sample in samples],
     [Check("seeds", len(found[0]), 2)],
 )
 """
@@ -125,7 +125,7 @@ return Report(
     assert len({*left}) == 1
     estimates = [row["estimate"] for row in scripts.samples(tmp_path / "out")]
     assert len(estimates) == 2 * 30
-    assert estimates[:30] != estimates[30:]  # or other bytes could not be told
+    assert estimates[:30] != estimates[30:]  # else equal bytes would prove nothing
 
 
 def test_what_is_killed_costs_its_run_only(
@@ -263,7 +263,7 @@ def test_a_worker_that_is_older_than_its_checkout_is_refused(
     assert here.difference() == problem
 
 
-def test_a_script_that_cannot_be_imported_is_told(
+def test_a_script_that_cannot_be_imported_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = tmp_path / "example.py"

@@ -55,7 +55,7 @@ class Checkout:
         return Outcome(17, None, [], "", DropReport(), frozenset([program]))
 
     def find(self, task: Task = TASK) -> Outcome | None:
-        """What a run started anew knows of a task."""
+        """Return the cached outcome, as a new run finds it."""
         run_cache._code_hash.cache_clear()
         run_cache.is_unchanged.cache_clear()
         return self.cache.find(task)
@@ -73,7 +73,7 @@ class Checkout:
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Checkout]:
-    """With what became of TASK kept in it."""
+    """Checkout with a cached outcome of TASK."""
     texts = {"module.py": "RATE = 1\n", "x.p4": PROGRAM, "rate.p4": "#define RATE 1\n"}
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
@@ -244,7 +244,7 @@ async def measure(number, run):
         assert len((tmp_path / "did").read_text().splitlines()) == runs
 
 
-def test_a_program_that_changes_meanwhile_is_told(
+def test_a_program_that_changes_during_a_run_is_reported(
     start_experiment: StartExperiment, tmp_path: Path
 ) -> None:
     program = tmp_path / "x.p4"

@@ -183,7 +183,7 @@ def test_a_stumble_of_the_program_has_its_traceback(start_experiment: StartExper
     assert "telemark/sweep" not in errors
 
 
-def test_what_cannot_go_between_processes_is_told(start_experiment: StartExperiment) -> None:
+def test_results_that_are_not_plain_data_are_reported(start_experiment: StartExperiment) -> None:
     head = HEAD + "async def measure(number, run):\n    return lambda: 0\n"
     done = start_experiment(SWEEP, *VIRTUAL, head=head)
     _, errors = done.communicate()

@@ -77,7 +77,11 @@ return Report([], [Check("numbers and ports", len(ends), 2)])
         (Odd(ip="10.0.0.1"), 0, "^host h1: ip '10.0.0.1': expected e.g. 10.0.0.1/8$"),
         (Odd(mac="00:00:00:00:00"), 0, "^host h1: mac '00:00:00:00:00': expected e.g."),
         (Odd(ip="10.0.0.2/8"), 0, "^host h2: ip 10.0.0.2 is used by h1; expected a unique one$"),
-        (Odd(mac="00:00:00:00:00:02"), 0, "^host h2: mac 00:00:00:00:00:02 is h1's: expected"),
+        (
+            Odd(mac="00:00:00:00:00:02"),
+            0,
+            "^host h2: mac 00:00:00:00:00:02 is used by h1; expected",
+        ),
         (Odd(loop=True), 0, "^link s1-s1: connects s1 to itself$"),
         (Odd(port2=1), 0, "^switch s1: port 1 is used by two links$"),
         (
@@ -122,8 +126,8 @@ def test_names_that_a_shell_or_a_path_would_take_for_more_are_refused(
     [
         (255, "minip4", "switch s1: port 255 is the CPU port, and has a link; use another "
                         "port, e.g. addLink(..., port2=256)"),
-        (511, "minip4", "switch s1: port 511: on --target minip4 expected 0 to 510"),
-        (256, "bmv2", "switch s1: port 256: on --target bmv2 expected 0 to 255"),
+        (511, "minip4", "switch s1: port 511: with --target minip4 expected 0 to 510"),
+        (256, "bmv2", "switch s1: port 256: with --target bmv2 expected 0 to 255"),
         (510, "minip4", None),
         (254, "bmv2", None),
     ],
@@ -166,7 +170,7 @@ def test_a_link_at_the_cpu_port_is_refused_before_anything_starts(tmp_path: Path
         topo = Odd(port=255)
         Network(topo, run, program=WIRE, switch_options=cpu_ports(topo)).__enter__()
 
-    with pytest.raises(TestbedError, match=r"^switch s1: port 255 has a link"):
+    with pytest.raises(TestbedError, match=r"^switch s1: port 255 is the CPU port"):
         virtually(tmp_path, main)
 
 
@@ -205,5 +209,5 @@ with Network(topo, run, program={str(WIRE)!r}):
     process = start_experiment(body, head=HEAD)
     _output, errors = process.communicate()
     assert process.returncode == 2
-    assert "error: host h2 has no link" in errors.splitlines()[-1]
+    assert "error: host h2: has no link" in errors.splitlines()[-1]
     assert "Traceback" not in errors

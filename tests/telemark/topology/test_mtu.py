@@ -1,4 +1,4 @@
-"""How long packets may be: the same in both kinds of time, whatever programs add to them."""
+"""MTU: the same in real and virtual time, also if programs add headers."""
 
 import json
 import re
@@ -46,7 +46,7 @@ from topologies.basic import Line
 
 
 def run_grow(start: StartExperiment, folder: Path, time: str, **what: Any) -> tuple[int, str, Any]:
-    """The exit status, what was told of errors, and the metrics; `time` may be bmv2, too."""
+    """Return the exit status, the errors, and the metrics; `time` may also be bmv2."""
     body = GROW.format(program=str(PROGRAMS / "grow.p4"), **what)
     where = ("--target", time) if time == "bmv2" else ("--time", time)
     process = start(body, *where, "--out", str(folder / "out"), head=HEAD)

@@ -1,4 +1,4 @@
-"""Schedules of flows: rates and shapes are those asked for, and each flow has dice of its own."""
+"""Send patterns: rates and shapes are as requested, and flows are independent."""
 
 import numpy as np
 import pytest

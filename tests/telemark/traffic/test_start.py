@@ -1,4 +1,4 @@
-"""When traffic starts, and by which ports it goes: the same in both kinds of time."""
+"""Start times and ports of traffic: the same in real and virtual time."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""TCP flows in both kinds of time, through switches with links that lose; and what is refused."""
+"""TCP flows over lossy links in real and virtual time, and invalid flows."""
 
 import json
 from pathlib import Path
@@ -92,7 +92,7 @@ def test_data_arrive_whole_whatever_links_lose(
     ]
     assert measured["acknowledged"] == measured["received"][:2] == [2_000_000] * 2
     assert measured["over"] == pytest.approx(2_000_000)
-    # How slow a busy machine may be nobody knows.
+    # A loaded machine may be arbitrarily slow.
     min_bps, least = (1e6, 200_000) if time == "virtual" else (0, 0)
     assert min_bps < measured["goodput_bps"] < 40e6  # the link's rate is with headers
     assert measured["segments"] >= 2 * 2_000_000 / 1460
@@ -114,8 +114,8 @@ def test_data_arrive_whole_whatever_links_lose(
     [
         ({}, "flow 1: expected either size_bytes or duration_s"),
         ({"size_bytes": 1, "duration_s": 1}, "expected either"),
-        ({"size_bytes": -1}, "size_bytes -1 is not from 0"),
-        ({"size_bytes": 1.5}, "size_bytes 1.5 is not a whole number"),
+        ({"size_bytes": -1}, "size_bytes -1: expected 0"),
+        ({"size_bytes": 1.5}, "size_bytes 1.5: expected a whole number"),
         ({"duration_s": float("nan")}, "duration_s nan"),
         ({"size_bytes": 9, "rate_bps": -1}, "rate_bps -1"),
         ({"size_bytes": 9, "port": 65536}, "port 65536"),
@@ -129,7 +129,7 @@ def test_data_arrive_whole_whatever_links_lose(
             "requests have size_bytes and no pacing",
         ),
         ({"size_bytes": 9, "rate_bps": 8, "requests": 2, "response_bytes": 1}, "no duration_s"),
-        ({"size_bytes": 9, "requests": 1.5, "response_bytes": 1}, "not a whole number"),
+        ({"size_bytes": 9, "requests": 1.5, "response_bytes": 1}, "expected a whole number"),
     ],
 )
 def test_flows_that_cannot_be_sent_are_refused(values: dict[str, Any], words: str) -> None:
@@ -231,7 +231,7 @@ def test_marks_need_both_ends(tmp_path: Path) -> None:
 def test_congestion_control_is_that_which_is_asked_for(
     time: str, start_experiment: StartExperiment, tmp_path: Path
 ) -> None:
-    """Reno halves its window, Cubic takes 0.7 of it (RFC 9438): in both kinds of time."""
+    """Reno reduces cwnd to 0.5, Cubic to 0.7 (RFC 9438), in real and virtual time."""
     process = start_experiment(
         TAIL_DROPS, "--time", time, "--out", str(tmp_path / "out"), head=HEAD
     )

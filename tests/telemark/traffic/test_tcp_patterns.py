@@ -1,4 +1,4 @@
-"""Requests and answers, silences, sizes of many flows over TCP: alike in both kinds of time."""
+"""Requests, silences and flow sizes over TCP: the same in real and virtual time."""
 
 import json
 from pathlib import Path

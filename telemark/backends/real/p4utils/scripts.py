@@ -38,6 +38,6 @@ def run_script(script: Path, run: Run, commands: Path | None = None) -> int:
     ) as process:  # fmt: skip
         try:
             return process.wait()
-        except BaseException:  # Popen would wait for a process that nobody has asked to end
+        except BaseException:  # Popen would wait for a process that does not end
             process.kill()
             raise

@@ -14,7 +14,7 @@ MS = 1_000_000
 
 
 def test_no_timer_comes_once_the_network_is_about_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is told by a timer; its answer waits until one more would be due, and ends all."""
+    """Commands are read after a timer has run."""
     place = HostInfo("h1", "127.0.0.1", "", 1500, {})
     host = ProcessHost(Task(place, "lo", [], None))
     now_ns = [0]  # it stands still but for what is done here, however busy the machine is

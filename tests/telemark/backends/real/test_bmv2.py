@@ -45,7 +45,7 @@ def stand_in(folder: Path, script: str) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ("{}", "switch s1: bmv2 ended with status 3: no such library"),
+        ("{}", "switch s1: bmv2 exited with status 3: no such library"),
         ("{'s1': ['--deflect-on-drop']}", "switch s1: bmv2 has no --deflect-on-drop"),
     ],
 )
@@ -184,7 +184,7 @@ def test_an_experiment_on_bmv2_is_right_or_says_why_it_cannot_be(
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert summary["target"] == "bmv2"
     assert len(summary["capacities"]) == 1
-    assert "probe: bmv2 bears" in done.stdout
+    assert "probe: bmv2 sustains" in done.stdout
 
 
 @needs_bmv2
@@ -199,7 +199,7 @@ def test_both_targets_say_the_same(tmp_path: Path) -> None:
 def test_what_bmv2_drops_makes_a_run_invalid(
     start_experiment: StartExperiment, tmp_path: Path
 ) -> None:
-    """No table has an entry: bmv2's program drops all, and nobody expected that."""
+    """No table has an entry: bmv2's program drops all packets unexpectedly."""
     body = """
 with Network(Line(switches=1), run, program='p4src/routing/router.p4') as net:
     flow = Flow(1, 'h1', 'h2', 100, 20, allow_total_loss=True)

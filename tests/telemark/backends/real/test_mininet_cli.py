@@ -251,9 +251,9 @@ def test_a_command_that_ends_its_shell_is_told_then_and_at_each_later_one(
 
 def test_the_command_line_waits_for_no_shell_that_has_ended(host: Hosting) -> None:
     typed, typing = os.pipe()
-    with open(typed) as nobody, open(typing, "w"):
+    with open(typed) as stdin, open(typing, "w"):
         line = mininet_cli.CommandLine.__new__(mininet_cli.CommandLine)
-        line.stdin = nobody
+        line.stdin = stdin
         host.sendCmd("sleep 0.05; echo said")
         line.waitForNode(host)
         host.sendCmd("sleep 0.05; exit")

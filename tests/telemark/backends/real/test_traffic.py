@@ -118,14 +118,14 @@ def test_what_is_odd_is_counted(arguments: dict[str, int], field: str, tmp_path:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"size": 59}, "size 59 is not from 60 to 9216"),
+        ({"size": 59}, "size 59: expected 60 to 9216"),
         ({"size": 9217}, "size 9217"),
         ({"id": 65536}, "id 65536"),
         ({"rate_pps": 0}, "rate_pps 0"),
         ({"count": 0}, "count 0"),
         ({"dscp": 64}, "dscp 64"),
         ({"port": 70000}, "port 70000"),
-        ({"source_port": -1}, "source_port -1 is not from 1 to 65535"),
+        ({"source_port": -1}, "source_port -1: expected 1 to 65535"),
     ],
 )
 def test_flows_that_cannot_be_sent_are_refused(change: dict[str, int], words: str) -> None:

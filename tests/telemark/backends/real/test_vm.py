@@ -127,9 +127,7 @@ def test_it_ends_with_its_owner_however_that_ends(tmp_path: Path) -> None:
 
 
 @with_qemu
-def test_one_that_does_not_start_in_time_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_timeout_at_start_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "BOOT_S", 0.1)
     with pytest.raises(TestbedError, match=r"no answer within 0\.1 s"), Machine(tmp_path):
         pass
@@ -156,7 +154,7 @@ def test_there_is_none_at_a_host_in_virtual_time(tmp_path: Path) -> None:
 
 def test_without_qemu_one_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    assert machine.missing() == "there is no qemu-system-x86_64: run ./setup.sh --rdma"
+    assert machine.missing() == "qemu-system-x86_64 is not installed; run ./setup.sh --rdma"
 
 
 def test_without_a_kernel_one_line_says_how_to_get_it(

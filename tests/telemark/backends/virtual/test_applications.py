@@ -39,7 +39,7 @@ def test_what_comes_is_handed_over_at_its_instant_or_later_and_together(tmp_path
     calls = [[(at - first_ns, count) for at, count in result[0]] for result in results[:4]]
     half = MS // 2
     assert calls[0] == [(half, 1), (MS + half, 1), (2 * MS + half, 1), (29 * MS + half, 1)]
-    assert calls[1] == [(2 * MS, 2), (4 * MS, 1), (29 * MS + half, 1)]  # the end waits for nobody
+    assert calls[1] == [(2 * MS, 2), (4 * MS, 1), (29 * MS + half, 1)]  # the end does not wait
     assert calls[3] == [(29 * MS, 3), (29 * MS + half, 1)]
     assert calls[2] == [(at + MS // 4, count) for at, count in calls[0][:3]] + [calls[0][3]]
     _due_ns, called_ns, answers = results[4]
@@ -93,10 +93,10 @@ def test_the_copy_that_runs_leaves_the_experiments_own_alone(tmp_path: Path) -> 
     virtually(tmp_path, main)
 
 
-def test_where_an_application_cannot_run_is_told(tmp_path: Path) -> None:
+def test_where_an_application_cannot_run_is_reported(tmp_path: Path) -> None:
     async def main(run: Run) -> None:
         with Network(Pair(), run, program=WIRE) as net:
-            with pytest.raises(TestbedError, match="there is no h9 in network network"):
+            with pytest.raises(TestbedError, match="network network: no node h9"):
                 net.run_application("h9", Counter(1))
             with pytest.raises(
                 TestbedError, match=r"Counter.* is not an application; expected an instance"

@@ -74,7 +74,7 @@ def test_counters_are_those_of_the_instant(tmp_path: Path) -> None:
 
 
 def test_a_program_pushed_anew_has_other_dice(tmp_path: Path) -> None:
-    """They began anew: the link lost again what it had lost after the start."""
+    """The link loses the same packets again as after the start."""
 
     async def main(run: Run) -> tuple[set[int], set[int]]:
         with Network(Pair(loss_probability=0.2), run, program=WIRE) as net:
@@ -84,7 +84,7 @@ def test_a_program_pushed_anew_has_other_dice(tmp_path: Path) -> None:
             )
             async with Traffic(net, [Flow(1, "h1", "h2", 1000, 1000)], start_ns) as traffic:
                 await run.clock.sleep_until(start_ns + 500 * MS - 1)
-                s1.set_link(net.port("s1", "s2"), delay_us=10)  # which leaves the dice alone
+                s1.set_link(net.port("s1", "s2"), delay_us=10)  # does not change the random numbers
                 async with fy.Switch("s1", s1.grpc_address, options):
                     s1.set_link(net.port("s1", "s2"), delay_us=20)
                 lost = (await traffic.finish())[1].lost_sequences.tolist()
@@ -94,7 +94,7 @@ def test_a_program_pushed_anew_has_other_dice(tmp_path: Path) -> None:
     assert (before, after) == virtually(tmp_path / "b", main)
     assert 70 < len(before) < 130  # 100 +- 3 sigma, as the next
     assert 70 < len(after) < 130
-    assert len(before & after) < 40  # 20 +- 4: a fifth of a fifth, for dice that are independent
+    assert len(before & after) < 40  # 20 +- 4: a fifth of a fifth, for independent random numbers
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ class Single(Topo):
 
 
 def test_digests_reach_the_controller_in_virtual_time(tmp_path: Path) -> None:
-    """The list is due 20 ms after its first entry; senders are told once while it is unanswered."""
+    """The list is due 20 ms after its first entry; it is sent once until acknowledged."""
 
     async def main(run: Run) -> list[tuple[int, int]]:
         seen = []

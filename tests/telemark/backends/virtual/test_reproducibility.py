@@ -1,4 +1,4 @@
-"""Virtual time gives the same packets each time, and each element has dice of its own."""
+"""Virtual time is deterministic, and each element has its own random generator."""
 
 import hashlib
 from pathlib import Path
@@ -30,7 +30,7 @@ DIGEST = "45f6112944221ada"
 
 
 class Wider(Topo):
-    """Pair, with another switch and host, whose links have dice too."""
+    """Pair, with another switch and host, whose links use random numbers as well."""
 
     def build(self, **link: float) -> None:
         s1, s2, s3 = (self.addSwitch(name) for name in ("s1", "s2", "s3"))

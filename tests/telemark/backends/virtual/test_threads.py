@@ -18,7 +18,7 @@ DELAYS = {"delay_us": 100, "loss_probability": 0.05}
 
 
 def crossed(folder: Path, threads: int, *options: str, **link: float) -> tuple[Any, ...]:
-    """What is known of a flow through a pair of switches, and what the user was told."""
+    """Records of a flow through a pair of switches, and the output of the run."""
     told: list[str] = []
 
     async def main(run: Run) -> tuple[Any, ...]:

@@ -156,7 +156,7 @@ def test_what_cannot_be_virtual_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("link", "options", "words"),
     [
-        ({"los": 0.1}, {}, "link s1-s2: no property los"),
+        ({"los": 0.1}, {}, "link s1-s2: unknown parameter los"),
         ({"loss_probability": 2}, {}, "loss_probability: 2: expected 0 to 1"),
         ({}, {"s2": ["--colour"]}, "switch s2: unrecognized arguments: --colour"),
         (

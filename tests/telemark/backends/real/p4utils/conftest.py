@@ -13,7 +13,7 @@ STAND_IN = Path(__file__).with_name("stand_in")
 
 @pytest.fixture
 def p4utils_stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """What is done there is told in the file that is returned."""
+    """Return the file that records the calls."""
     told = tmp_path / "told"
     told.touch()
     monkeypatch.setenv("TOLD", str(told))

@@ -98,7 +98,7 @@ def test_a_network_with_a_file_of_commands_and_a_controller(tmp_path: Path, targ
         cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    told = done.stdout + done.stderr  # where Mininet tells everything
+    told = done.stdout + done.stderr  # Mininet's output
     assert "1 packets transmitted, 1 received" in told  # by the file's entries
     assert "2 packets transmitted, 2 received" in told
     assert (tmp_path / "controller.log").read_text().count("Adding entry") == 2

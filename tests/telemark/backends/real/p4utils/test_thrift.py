@@ -1,4 +1,4 @@
-"""What bmv2 tells over Thrift alone: what goes to p4-utils' class, and what comes back."""
+"""Queues and registers of bmv2 over Thrift: calls of p4-utils' class, and their results."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -95,7 +95,7 @@ def test_what_the_class_only_prints_is_an_error(thrift: Thrift, told: Any) -> No
 
 
 def test_a_process_that_ends_is_told_and_made_anew(thrift: Thrift, told: Any) -> None:
-    with pytest.raises(TestbedError, match="Thrift API ended: it said nothing"):
+    with pytest.raises(TestbedError, match="Thrift API: process ended: no output"):
         thrift.read_register("I.broken", 32)
     assert thrift.read_register("I.narrow", 32, 1) == [1]
 

@@ -1,4 +1,4 @@
-"""Everything that is told goes to stdout."""
+"""Log functions that write to stdout."""
 
 import functools
 

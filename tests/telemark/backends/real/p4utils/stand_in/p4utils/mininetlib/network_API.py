@@ -1,4 +1,4 @@
-"""A network that keeps what it is given; what a script does with it is told on stdout."""
+"""Network that stores its parameters, and prints the calls of a script to stdout."""
 
 from p4utils.mininetlib.node import P4RuntimeSwitch
 

@@ -8,7 +8,7 @@ class CompilationError(Exception):
 
 
 class P4C:
-    """As p4-utils' class: where it writes, and what it is told by default."""
+    """Like p4-utils' class: output paths and default options."""
 
     def __init__(self, p4_src, opts="--target bmv2 --arch v1model --std p4-16", p4rt=False):
         self.p4_src = p4_src

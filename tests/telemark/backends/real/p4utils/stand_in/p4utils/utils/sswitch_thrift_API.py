@@ -1,4 +1,4 @@
-"""A switch of two registers; what is done with it is told in the file that TOLD names."""
+"""Switch with two registers; calls are recorded in the file that TOLD names."""
 
 import json
 import os
@@ -8,7 +8,7 @@ CELLS = {"I.narrow": [0, 1, 2, 3], "I.wide": [5, 2**63 - 1]}
 
 
 class SimpleSwitchThriftAPI:
-    """As p4-utils' class: of a mistake it tells on stdout, and returns nothing."""
+    """Like p4-utils' class: prints errors to stdout, and returns nothing."""
 
     def __init__(self, thrift_port, thrift_ip="localhost"):
         if thrift_port == 1:
