@@ -80,7 +80,7 @@ class Rate:
 
     session: int
     requests_per_s: float
-    burst: int = 1  # requests that may come at once
+    burst: int = 1  # maximum number of requests in a burst
 
     def __post_init__(self) -> None:
         where = f"rate of session {self.session}"

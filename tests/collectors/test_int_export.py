@@ -83,9 +83,9 @@ def test_influx(findings: Findings) -> None:
     now = EPOCH_NS + 3_000_000_000
     assert (f"int_flow,{flow} reports=3i,paths=1i,partial=1i,changes=0i,dropped=1i,congested=0i "
             f"{now}") in lines  # fmt: skip
-    assert (f"int_hop,{flow},hop=1,node=6 occupancy_count=1i,occupancy_sum=60i,occupancy_least=60i,"
-            "occupancy_most=60i,occupancy_last=60i,link_ns_count=1i,link_ns_sum=500i,"
-            f"link_ns_least=500i,link_ns_most=500i,link_ns_last=500i {now}") in lines  # fmt: skip
+    assert (f"int_hop,{flow},hop=1,node=6 occupancy_count=1i,occupancy_sum=60i,occupancy_min=60i,"
+            "occupancy_max=60i,occupancy_last=60i,link_ns_count=1i,link_ns_sum=500i,"
+            f"link_ns_min=500i,link_ns_max=500i,link_ns_last=500i {now}") in lines  # fmt: skip
     [gap] = [line for line in lines if line.startswith("int_gap")]
     assert gap == f"int_gap,node=5,hw_id=0 first=1i,count=1i {now}"
     assert all(len(line.split(" ")) == 3 for line in lines)

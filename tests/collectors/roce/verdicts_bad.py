@@ -284,9 +284,9 @@ def order() -> Iterator[Case]:
     )
     yield Case("uc: the rest of a message of which something is lost", lost, {0: DATA[:1024]},
                transport=UC)  # fmt: skip
-    new_message = (Step(first, None), Step(write(1, b"new_message"), None))
+    new_message = (Step(first, None), Step(write(1, b"next"), None))
     yield Case("uc: a message without its end gives way to the next", new_message,
-               {0: b"new_message" + DATA[4:1024]}, transport=UC,
+               {0: b"next" + DATA[4:1024]}, transport=UC,
                rxe="it waits for the rest of the first message for ever")  # fmt: skip
     gaps = tuple(Step(write(psn, bytes([i]), i), None) for i, psn in enumerate((5, 4, 0, HALF)))
     yield Case("uc: any PSN begins a message", gaps, {0: bytes(range(4))}, transport=UC)
