@@ -85,12 +85,12 @@ def compared(datagram: bytes) -> tuple[bytes, bytes]:
 
 @pytest.mark.parametrize("share", [ALL, ALL // 3])
 @pytest.mark.parametrize("leaving", [True, False], ids=["leaving", "arriving"])
-def test_reports_are_the_switch_s(veth: tuple[str, str], share: int, exit_stack: bool) -> None:
+def test_reports_are_the_switch_s(veth: tuple[str, str], share: int, leaving: bool) -> None:
     tags = (b"\x81\x00", b"\x88\xa8")  # behind one the kernel wants six bytes, or drops the frame
     bad = [f for f in frames(5, 800, macs=MACS) if len(f) >= 20 or f[12:14] not in tags]
     many = [*WHOLE, *bad]
     with reporting(veth[0], share) as (edge, sent):
-        with wire.end(veth[0 if exit_stack else 1]) as sender:
+        with wire.end(veth[0 if leaving else 1]) as sender:
             for data in many:
                 sender.send(data)
         wire.await_true(lambda: sum(edge.kinds().values()) >= len(many))
@@ -98,7 +98,7 @@ def test_reports_are_the_switch_s(veth: tuple[str, str], share: int, exit_stack:
     expected = reported(many, share)
     assert len(expected) > 300 * share // ALL
     assert [compared(each) for each in sent] == [compared(each) for each in expected]
-    check_decoded(sent, 0 if exit_stack else 1)
+    check_decoded(sent, 0 if leaving else 1)
 
 
 def check_decoded(sent: list[bytes], direction: int) -> None:
