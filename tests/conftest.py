@@ -83,7 +83,7 @@ def start_experiment(tmp_path: Path) -> Iterator[StartExperiment]:
         lines = "\n".join("    " + line for line in body.splitlines())
         script.write_text(
             f'"""An example."""\n{head}\n'
-            "from testbed import cli\n"
+            "from telemark.session import cli\n"
             "from telemark.results.report import Check, Report\n"
             f"async def experiment(options, run):\n{lines}\n"
             'if __name__ == "__main__":\n'

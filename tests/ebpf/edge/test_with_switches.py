@@ -27,7 +27,7 @@ from controllers.forwarding import forwarding_entries
 from ebpf.edge.ampm import MarkingEdge
 from telemark.network import Network
 from telemark.traffic.flows import Flow, Traffic
-from telemark.accounting import capture
+from telemark.accounting import pcap
 from topologies.line import Line
 PATH, SCHEDULE, BLOCKS = ("s1", "s2"), Schedule(2**18), 3
 METHODS = [Method.DOUBLE, Method.MULTIPLEXED, Method.STEP | Method.HASHED]
@@ -64,9 +64,9 @@ with ExitStack() as edges:
                 reports = [r async for r in collector.blocks(first, first + BLOCKS + 1)]
                 records = await traffic.finish()
         kinds = {hop.name: hop.edge.kinds() for hop in (path[0], path[-1])}
-    lost = {f.id: len(capture.read_flow(net.capture("s1", "s2", "lost"), f).sequence)
+    lost = {f.id: len(pcap.read_flow(net.capture("s1", "s2", "lost"), f).sequence)
             for f in flows}
-    came = capture.read_flows(net.capture("s2", "h2", "out"), flows)
+    came = pcap.read_flows(net.capture("s2", "h2", "out"), flows)
 known = {f.id: [
     {f"{p.switch} {p.name}": (r.packets, r.bytes) for p, r in report.records[f.id].items() if r}
     for report in reports] for f in flows}
