@@ -248,7 +248,7 @@ def test_what_cannot_be_sent_is_refused(refused: Callable[[Line], object]) -> No
 def test_a_host_has_one_port() -> None:
     virtual = Virtual(START_NS, sanitize="SANITIZE" in os.environ)
     host, switch = virtual.add_host(MAC[0], ADDRESS[0]), virtual.add_switch()
-    with pytest.raises(EngineError, match="port than 0"):
+    with pytest.raises(EngineError, match="port other than 0"):
         virtual.connect(host, 1, switch, 1)
     virtual.connect(host, 0, switch, 1)
     assert virtual.ports(host) == [0]

@@ -100,7 +100,7 @@ MALFORMED = {
     "no such key": ("add t second:1 drop()", "key of table I.t 'second'"),
     "no value": ("add t first:1 go(port:1)", "no value for parameter value"),
     "no hexadecimal": ("packet 1 zz", "error: non-hexadecimal"),
-    "words missing": ("packet", "error: packet: too few words"),
+    "words missing": ("packet", "error: packet: missing arguments"),
     "no action": ("add t first:1 c:1 drop", "no ACTION(NAME:VALUE, ...)"),
     "a parameter without a value": ("add t first:1 c:1 go(port)", "'port': expected NAME:VALUE"),
     "no such port": ("packet 511 00", "port 511: expected 0 to 510"),

@@ -159,7 +159,7 @@ def test_a_rule_keeps_its_counts_when_others_change(filter_: Filter) -> None:
     filter_.remove(second)
     filter_.add(second)
     assert filter_.hits()[second] == (0, 0), "a rule that is added again starts at 0"
-    with pytest.raises(ValueError, match="there is a rule already"):
+    with pytest.raises(ValueError, match="a rule with the same match"):
         filter_.add(Rule(source=ip_network("10.0.0.0/8"), action=Action.PASS))
 
 

@@ -176,7 +176,7 @@ def test_a_new_map_takes_the_place_of_another_in_a_map_of_maps(
         assert second.max_entries == 4
         with pytest.raises(LoadError, match="4 values, not 3"):
             outer.put_new(0, [1, 2, 3])
-        with pytest.raises(LoadError, match="is no map of maps"):
+        with pytest.raises(LoadError, match="is not a map of maps"):
             second.put_new(0)
         os.close(first.fd)
         os.close(second.fd)

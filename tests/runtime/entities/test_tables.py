@@ -210,7 +210,7 @@ async def test_default_actions() -> None:
         fixed = entry("acl", {}, ("drop", {}), is_default_action=True)
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await running.write(modify(fixed))
-        assert "it is const in the program" in error_details(caught.value)[0].message
+        assert "const in the program" in error_details(caught.value)[0].message
 
 
 @asynchronous
