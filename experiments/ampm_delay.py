@@ -364,7 +364,7 @@ def draw_mean(axes: Axes, found: Sequence[Results], options: argparse.Namespace)
         errors_us = results.errors_us("mean")
         spread = np.linspace(-0.15, 0.15, len(errors_us))
         axes.plot(place + spread, errors_us, linestyle="", markersize=2, color=plots.COLOURS[1],
-                  marker=plots.MARKERS[1], label="" if place else "measured (block)")  # fmt: skip
+                  marker=plots.MARKERS[1], label="" if place else "measured")  # fmt: skip
         axes.errorbar([place + 0.28], [0], [law_us], color="black", marker="",
                       label="" if place else "theory: ±1 sd")  # fmt: skip
     axes.set_xticks(range(len(found)), [f"{100 * r.case.loss:g}" for r in found])

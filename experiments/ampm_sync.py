@@ -374,7 +374,7 @@ def draw_aliases(axes: Axes, by_error: dict[float, list[BlockResult]]) -> None:
     ]
     axes.plot(
         [*by_error], share, linestyle="--", linewidth=0.8, marker="x", color="black",
-        label="double, count of wrong block",
+        label="double, wrong block",
     )  # fmt: skip
 
 

@@ -89,11 +89,11 @@ def of_delay(error_us: float) -> Figure:
 def test_errors_of_delays_have_a_panel_only_where_there_are_any() -> None:
     exact = of_delay(0.0)
     assert len(exact.axes) == 2
-    assert f"all {3 * len(ESTIMATORS)} without error" in exact.get_supxlabel()
+    assert f"all {3 * len(ESTIMATORS)} delays without error" in exact.get_supxlabel()
     wrong = of_delay(0.5)
     assert len(wrong.axes) == 3
     assert wrong.get_supxlabel() == ""
-    assert wrong.axes[0].get_ylabel() == "Largest error, width (µs)"
+    assert wrong.axes[0].get_ylabel() == "Max error, uncertainty (µs)"
 
 
 def of_reordering(error: float, overtaken: float) -> Figure:

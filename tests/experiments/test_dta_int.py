@@ -13,9 +13,8 @@ def test_paths_are_found_as_often_as_theory_says(tmp_path: Path) -> None:
     found = samples(tmp_path)
     assert {row["source"] for row in found} == {"key-write", "postcards", "model"}
     assert {int(row["wrong"]) for row in found} == {0}
-    whole = [
-        row for row in found if row["source"] == "key-write" and row["bytes_per_flow"] == "32.0"
-    ]
+    whole = [row for row in found
+             if row["source"] == "key-write" and row["bytes_per_flow"] == "32.0"]  # fmt: skip
     assert all(0 < int(row["right"]) < int(row["queries"]) == 256 for row in whole)
     assert (tmp_path / "dta_int.png").stat().st_size > 10_000
 

@@ -28,10 +28,10 @@ def found(**changes: object) -> list[object]:
     ("changes", "beside", "failed"),
     [
         ({}, {}, None),
-        ({"recall": 0.985}, {}, "part of the top 20"),
+        ({"recall": 0.985}, {}, "recall of the top 20"),
         ({"wrong": 1}, {}, "above ground truth"),
-        ({}, {"heavy": 0.61}, "HeavyKeeper: cost"),
-        ({}, {"exact": 0.61}, "FREQUENT: cost"),
+        ({}, {"heavy": 0.61}, "HeavyKeeper: CPU time"),
+        ({}, {"exact": 0.61}, "FREQUENT: CPU time"),
     ],
 )
 def test_what_is_not_so_fails(changes: dict, beside: dict, failed: str | None) -> None:

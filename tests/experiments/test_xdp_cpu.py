@@ -58,7 +58,7 @@ def test_rounds_that_differ_decide_nothing() -> None:
             if (each.candidate, each.offered_pps) == (PORTS.name, pps) and each.round > 1 else each
             for each in made()
         ]  # fmt: skip
-        with pytest.raises(TestbedError, match=f"^run invalid: rounds differ .*{text}"):
+        with pytest.raises(TestbedError, match=f"^run invalid: rounds differ: .*{text}"):
             experiment.report(measured, PLAN)
 
 

@@ -57,10 +57,10 @@ def test_what_is_kept_at_twice_the_flood_that_stops_the_other_decides(
     kept: float, passed: bool
 ) -> None:
     found = report(made(**{FILTERED: (1, 1, 0.2, kept)}))
-    assert found.metrics["stopped_by_packets_per_s"] == {
+    assert found.metrics["stopping_flood_packets_per_s"] == {
         UNFILTERED: 2000, FILTERED: None, UNREAD: None
     }  # fmt: skip
-    assert found.metrics["kept_at_twice_what_stops_no_filter"] == {
+    assert found.metrics["kept_at_twice_stopping_flood"] == {
         UNFILTERED: 0, FILTERED: pytest.approx(kept), UNREAD: 1
     }  # fmt: skip
     assert found.checks[0].measured == pytest.approx(min(kept, 1))

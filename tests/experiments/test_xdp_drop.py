@@ -42,8 +42,8 @@ def test_ratios_are_of_one_round() -> None:
     report = experiment.report(made(), {"drop_ports": 9}, OPTIONS)
     assert [check.measured for check in report.checks] == pytest.approx([60 / 250, 60 / 600, 0])
     assert report.passed
-    assert report.metrics["times_as_many_on_two_cores"]["conntrack"] == pytest.approx(2)
-    assert dropping.SOCKET.name not in report.metrics["times_as_many_on_two_cores"]
+    assert report.metrics["speedup_on_two_cores"]["conntrack"] == pytest.approx(2)
+    assert dropping.SOCKET.name not in report.metrics["speedup_on_two_cores"]
 
 
 def test_what_is_too_slow_fails() -> None:

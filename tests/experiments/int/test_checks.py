@@ -32,7 +32,7 @@ STEPS = {"ingress_ns": 1000, "egress_ns": -1000, "latency_ns": 1000, "occupancy"
 def test_each_check_of_int_path_finds_its_own(tmp_path: Path) -> None:
     options = Namespace(program="p4src/int/int.p4", packets=20, rate=500, slower=1, time="virtual")
     outcome = virtually(tmp_path, lambda run: int_path.measure(options, run))
-    changes = [*of_reports(), *of_hops(), *of_accounts(), *of_books("books")]
+    changes = [*of_reports(), *of_hops(), *of_accounts(), *of_accounting("accounting")]
     each_fails_by_its_own(changes, outcome, int_path.make_checks)
 
 
@@ -144,7 +144,7 @@ def of_accounts() -> list[Change]:
     ]
 
 
-def of_books(prefix: str) -> list[Change]:
+def of_accounting(prefix: str) -> list[Change]:
     def vanished(outcome: Any) -> None:
         put(outcome.accounting, hosts_sent=outcome.accounting.hosts_sent + 1)
 
@@ -172,7 +172,7 @@ def test_each_check_of_int_loss_finds_its_own(tmp_path: Path) -> None:
             "here", outcome, int_loss.collect_results(PERCENT, outcome, flows)
         )
 
-    changes = [*of_blocks(), *of_drop_reports(), *of_books("here")]
+    changes = [*of_blocks(), *of_drop_reports(), *of_accounting("here")]
     each_fails_by_its_own(changes, outcome, make_checks)
 
 
