@@ -21,6 +21,7 @@ enum tcp_flag { FIN = 1, SYN = 2, RST = 4, PSH = 8, ACK = 16, ECE = 64, CWR = 12
 /* As in the kernel, so that real and virtual time agree; RFC 6298 has at least one second. */
 #define MIN_RTO_NS 200000000ull
 #define FIRST_RTO_NS 1000000000ull
+#define RTO_AFTER_SYN_NS 3000000000ull
 #define MAX_RTO_NS 120000000000ull
 #define DELAYED_ACK_NS 40000000ull
 #define STALL_NS 10000000000ull    /* without progress: the flow has failed, as in real time */
@@ -99,6 +100,15 @@ struct congestion {
     struct dctcp dctcp;
 };
 
+/* Whether a timeout was spurious: RFC 3522. What there was before it: RFC 4015. */
+struct eifel {
+    bool is_open;          /* the first acknowledgement after it will tell */
+    uint32_t timestamp;    /* RetransmitTS: that of the first retransmission */
+    uint32_t flight;       /* segments */
+    uint64_t srtt_ns, rttvar_ns;
+    struct congestion congestion;
+};
+
 struct repair {
     enum tcp_recovery state;
     uint64_t high;       /* offset with which it ends */
@@ -106,6 +116,8 @@ struct repair {
     uint64_t probe_end;  /* offset; 0: no tail loss probe is out (RFC 8985, 7) */
     bool probe_is_again; /* it was a retransmission */
     uint32_t timeouts;   /* one after the other */
+    uint32_t backoff;    /* times that the RTO is doubled, until there is a sample (RFC 6298, 5) */
+    struct eifel eifel;
 };
 
 /* Came out of order: from..end - 1; the last touched is reported first. */
@@ -178,6 +190,12 @@ static inline uint32_t tcp_pipe(const struct sending *out)
     return (uint32_t)(out->end - out->first) - out->sacked - out->lost + out->again;
 }
 
+/* The clock of timestamps (RFC 7323, 4.1): milliseconds. */
+static inline uint32_t tcp_timestamp(const struct tcp *t)
+{
+    return (uint32_t)(t->host->partition->now_ns / 1000000);
+}
+
 /* tcp.c */
 void tcp_set(struct tcp *t, enum tcp_timer timer, uint64_t due_ns);
 void tcp_fail(struct tcp *t);
@@ -211,9 +229,17 @@ void tcp_send_again(struct tcp *t, struct segment *segment);
 bool tcp_send_new(struct tcp *t);
 
 /* tcp_recovery.c */
-/* An acknowledgement: all before `una`, and what the blocks say. */
-void tcp_take_ack(struct tcp *t, uint64_t una, const struct range *blocks, uint32_t count,
-                  bool is_echoed);
+/* What a segment acknowledges: all before `una`, and what the blocks say. */
+struct acknowledgement {
+    uint64_t una;
+    const struct range *blocks;
+    uint32_t count;
+    bool is_echoed;    /* it has ECE */
+    bool has_timestamp;
+    uint32_t echoed;   /* TSecr */
+};
+
+void tcp_take_ack(struct tcp *t, const struct acknowledgement *ack);
 void tcp_arm(struct tcp *t);
 void tcp_on_timeout(struct tcp *t);
 void tcp_on_probe(struct tcp *t);

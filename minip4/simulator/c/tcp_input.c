@@ -14,7 +14,7 @@ enum {
 
 struct parsed {
     uint32_t sequence, acknowledged, window, data;
-    uint32_t time, mss, scale;
+    uint32_t time, echoed, mss, scale;
     uint32_t block[SACK_BLOCKS + 1][2], blocks;
     uint8_t flags;
     bool has_time, has_scale, has_sack, is_marked;
@@ -41,6 +41,7 @@ static void parse_option(struct parsed *parsed, const uint8_t *option, uint32_t 
         parsed->has_sack = true;
     else if (option[0] == OPTION_TIMESTAMP && length == 10) {
         parsed->time = get_32(option + 2);
+        parsed->echoed = get_32(option + 6);
         parsed->has_time = true;
     } else if (option[0] == OPTION_SACK) {
         for (uint32_t at = 2; at + 8 <= length && parsed->blocks <= SACK_BLOCKS; at += 8) {
@@ -140,10 +141,16 @@ static void take_syn(struct tcp *t, const struct parsed *parsed, const uint8_t *
     tcp_send_syn(t);
 }
 
-static void become_established(struct tcp *t)
+static void become_established(struct tcp *t, const struct parsed *parsed)
 {
+    struct acknowledgement ack = {.una = 1, .has_timestamp = t->has_timestamps && parsed->has_time,
+                                  .echoed = parsed->echoed};
     t->state = TCP_ESTABLISHED;
-    tcp_take_ack(t, 1, NULL, 0, false);
+    tcp_take_ack(t, &ack);
+    if (!t->srtt_ns) { /* RFC 6298, 5.7: the SYN was sent again, and no timestamp tells its copies apart */
+        t->rto_ns = RTO_AFTER_SYN_NS;
+        t->repair.backoff = 0;
+    }
     congestion_begin(t);
 }
 
@@ -172,7 +179,7 @@ static void take_in_syn_sent(struct tcp *t, const struct parsed *parsed, const u
         return;
     }
     t->has_ecn = t->has_ecn && (parsed->flags & (ECE | CWR)) == ECE;
-    become_established(t);
+    become_established(t, parsed);
     tcp_send_ack(t);
     tcp_application(t);
 }
@@ -187,7 +194,7 @@ static bool takes_syn_again(struct tcp *t, const struct parsed *parsed)
         tcp_send_again(t, segment_at(&t->out, t->out.first));
     } else if (t->number % 2 == OPENS && parsed->sequence == t->peer_isn &&
                parsed->acknowledged == t->isn + 1) {
-        become_established(t);
+        become_established(t, parsed);
         tcp_send_ack(t);
         tcp_application(t);
     } else {
@@ -230,7 +237,9 @@ static bool take_acknowledgement(struct tcp *t, const struct parsed *parsed)
         if (t->has_sack && begin > 0 && begin < last && last <= (int64_t)out->next)
             blocks[count++] = (struct range){(uint64_t)begin, (uint64_t)last, 0};
     }
-    tcp_take_ack(t, (uint64_t)una, blocks, count, parsed->flags & ECE);
+    struct acknowledgement ack = {(uint64_t)una, blocks, count, parsed->flags & ECE,
+                                  t->has_timestamps && parsed->has_time, parsed->echoed};
+    tcp_take_ack(t, &ack);
     return true;
 }
 
@@ -263,7 +272,7 @@ static void take_segment(struct tcp *t, const struct parsed *parsed, const uint8
             refuse(t->host, parsed, ip, bytes);
             return;
         }
-        become_established(t);
+        become_established(t, parsed);
     }
     if (!take_acknowledgement(t, parsed)) {
         tcp_send_ack(t);

@@ -28,7 +28,7 @@ static uint8_t *put_timestamp(const struct tcp *t, uint8_t *at)
 {
     *at++ = OPTION_TIMESTAMP;
     *at++ = 10;
-    at = put_32(at, (uint32_t)(t->host->partition->now_ns / 1000000)); /* in milliseconds */
+    at = put_32(at, tcp_timestamp(t));
     return put_32(at, t->in.their_time);
 }
 
@@ -136,8 +136,9 @@ void tcp_send_bare(struct tcp *t, uint8_t flags)
 
 /* --- segments that are acknowledged ----------------------------------------------------------- */
 
-/* Sends a segment of the ring, for the first time or again (RFC 3168, 6.1.5: then never capable). */
-static void transmit_segment(struct tcp *t, struct segment *segment, bool is_new)
+/* Sends a segment of the ring, for the first time or again. Neither retransmissions nor window probes
+ * are ECN-capable (RFC 3168, 6.1.5 and 6.1.6). */
+static void transmit_segment(struct tcp *t, struct segment *segment, bool is_new, bool is_probe)
 {
     uint8_t flags = t->state == TCP_SYN_SENT ? 0 : ACK;
     uint32_t data = segment->length;
@@ -158,7 +159,7 @@ static void transmit_segment(struct tcp *t, struct segment *segment, bool is_new
     }
     segment->sent_ns = t->last_sent_ns = t->host->partition->now_ns;
     segment->transmission = ++t->transmissions;
-    transmit(t, segment->begin, data, flags, t->has_ecn && is_new && data);
+    transmit(t, segment->begin, data, flags, t->has_ecn && is_new && data && !is_probe);
     tcp_arm(t);
 }
 
@@ -193,7 +194,7 @@ void tcp_send_syn(struct tcp *t)
     if (!segment)
         return;
     segment->was_again = is_again;
-    transmit_segment(t, segment, true);
+    transmit_segment(t, segment, true, false);
 }
 
 bool tcp_send_new(struct tcp *t)
@@ -203,6 +204,7 @@ bool tcp_send_new(struct tcp *t)
     uint32_t length = left < out->mss ? (uint32_t)left : out->mss;
     if (!length)
         return false;
+    bool is_probe = (int64_t)allowed <= 0;
     if ((int64_t)allowed < length) {
         if (out->first < out->end)
             return false; /* acknowledgements will update the window */
@@ -213,7 +215,7 @@ bool tcp_send_new(struct tcp *t)
         return false;
     if (out->end - out->first == 1) /* before, there was nothing to acknowledge */
         t->progress_ns = t->timed_ns = t->host->partition->now_ns;
-    transmit_segment(t, segment, true);
+    transmit_segment(t, segment, true, is_probe);
     t->repair.prr_out++;
     return true;
 }
@@ -224,7 +226,7 @@ void tcp_send_again(struct tcp *t, struct segment *segment)
     segment->is_again = segment->was_again = true;
     t->retransmitted++;
     t->repair.prr_out++;
-    transmit_segment(t, segment, false);
+    transmit_segment(t, segment, false, false);
 }
 
 /* The first segment that is lost, and whose repetition is not on its way; NULL: there is none. */

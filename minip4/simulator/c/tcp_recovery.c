@@ -7,6 +7,7 @@
 
 /* What one acknowledgement told. */
 struct news {
+    const struct acknowledgement *ack;
     uint32_t delivered;  /* segments, acknowledged or reported, for the first time */
     uint64_t furthest;   /* offset: what had come before went so far */
     uint64_t bytes;      /* acknowledged */
@@ -25,6 +26,13 @@ static void no_longer_lost(struct sending *out, struct segment *segment)
     segment->is_lost = segment->is_again = false;
 }
 
+/* Whether what is acknowledged was sent before the segment's last copy. */
+static bool is_earlier_copy(const struct segment *segment, const struct acknowledgement *ack)
+{
+    uint32_t sent = (uint32_t)(segment->sent_ns / 1000000);
+    return ack->has_timestamp && (int32_t)(ack->echoed - sent) < 0;
+}
+
 /* A segment has come: RFC 8985, 6.2, steps 1 to 3. */
 static void deliver(struct tcp *t, struct segment *segment, struct news *news)
 {
@@ -38,8 +46,8 @@ static void deliver(struct tcp *t, struct segment *segment, struct news *news)
         rack->is_reordered |= end < news->furthest;
     }
     rack->furthest = end > rack->furthest ? end : rack->furthest;
-    if (segment->was_again && rtt_ns < t->min_rtt_ns)
-        return; /* what is acknowledged is an earlier copy */
+    if (segment->was_again && (rtt_ns < t->min_rtt_ns || is_earlier_copy(segment, news->ack)))
+        return;
     if (segment->transmission > rack->transmission) {
         rack->transmission = segment->transmission;
         rack->rtt_ns = rtt_ns;
@@ -150,13 +158,26 @@ static bool look_for_losses(struct tcp *t)
 
 /* --- timers ----------------------------------------------------------------------------------- */
 
+static void set_rto(struct tcp *t)
+{
+    uint64_t margin_ns = 4 * t->rttvar_ns;
+    t->rto_ns = t->srtt_ns + (margin_ns > MIN_RTO_NS ? margin_ns : MIN_RTO_NS);
+    t->repair.backoff = 0;
+}
+
 static void take_rtt(struct tcp *t, uint64_t rtt_ns)
 {
     uint64_t apart_ns = t->srtt_ns > rtt_ns ? t->srtt_ns - rtt_ns : rtt_ns - t->srtt_ns;
     t->rttvar_ns = t->srtt_ns ? t->rttvar_ns - t->rttvar_ns / 4 + apart_ns / 4 : rtt_ns / 2;
     t->srtt_ns = t->srtt_ns ? t->srtt_ns - t->srtt_ns / 8 + rtt_ns / 8 : rtt_ns;
-    uint64_t margin_ns = 4 * t->rttvar_ns;
-    t->rto_ns = t->srtt_ns + (margin_ns > MIN_RTO_NS ? margin_ns : MIN_RTO_NS);
+    set_rto(t);
+}
+
+/* A sample of what was sent more than once, whose copies only the timestamp tells apart: RFC 7323, 4.1. */
+static uint64_t echoed_rtt_ns(const struct tcp *t, const struct acknowledgement *ack)
+{
+    int32_t ms = (int32_t)(tcp_timestamp(t) - ack->echoed);
+    return (ms < 1 ? 1ull : (uint64_t)ms) * 1000000;
 }
 
 void tcp_arm(struct tcp *t)
@@ -164,7 +185,7 @@ void tcp_arm(struct tcp *t)
     const struct sending *out = &t->out;
     uint64_t due_ns = NEVER, probe_ns = NEVER;
     if (out->first < out->end) {
-        uint64_t rto_ns = t->rto_ns << (t->repair.timeouts < 10 ? t->repair.timeouts : 10);
+        uint64_t rto_ns = t->rto_ns << (t->repair.backoff < 10 ? t->repair.backoff : 10);
         due_ns = t->timed_ns + (rto_ns < MAX_RTO_NS ? rto_ns : MAX_RTO_NS);
         if (t->state == TCP_ESTABLISHED && t->repair.state <= TCP_REDUCES && !out->sacked &&
             !t->repair.probe_end && t->srtt_ns)
@@ -218,6 +239,15 @@ static void lose_all(struct tcp *t)
     out->sacked = has_reneged ? 0 : out->sacked;
 }
 
+static void open_eifel(struct tcp *t)
+{
+    t->repair.eifel = (struct eifel){
+        .is_open = t->has_timestamps, .timestamp = tcp_timestamp(t),
+        .flight = (uint32_t)(t->out.end - t->out.first), .srtt_ns = t->srtt_ns,
+        .rttvar_ns = t->rttvar_ns, .congestion = t->congestion,
+    };
+}
+
 void tcp_on_timeout(struct tcp *t)
 {
     struct sending *out = &t->out;
@@ -229,6 +259,9 @@ void tcp_on_timeout(struct tcp *t)
         return;
     }
     t->timed_ns = t->host->partition->now_ns;
+    r->backoff++;
+    if (r->state <= TCP_REDUCES && !is_opening)
+        open_eifel(t);
     if (r->timeouts++ == 0 && r->state != TCP_RECOVERS && !is_opening)
         begin_repair(t, TCP_LOSS, false);
     lose_all(t);
@@ -254,6 +287,35 @@ static bool end_probe(struct tcp *t, const struct news *news)
     if (is_known)
         r->probe_end = 0;
     return is_known && r->probe_is_again && !news->is_duplicate;
+}
+
+/* RFC 4015: nothing was lost. The window is what is on its way, and what has come may be sent anew; the
+ * threshold is what it was, and the timeout as long as this delay asks for. */
+static void undo_timeout(struct tcp *t, const struct news *news, uint64_t rtt_ns)
+{
+    struct sending *out = &t->out;
+    struct congestion *c = &t->congestion;
+    const struct eifel *before = &t->repair.eifel;
+    for (uint64_t i = out->first; i < out->end; i++)
+        no_longer_lost(out, segment_at(out, i));
+    uint32_t threshold = before->congestion.threshold, acked = news->delivered;
+    *c = before->congestion;
+    c->threshold = before->flight > threshold ? before->flight : threshold;
+    c->window = tcp_pipe(out) + (acked < INITIAL_WINDOW ? acked : INITIAL_WINDOW);
+    t->wants_cwr = false;
+    t->repair.state = TCP_OPEN;
+    t->srtt_ns = before->srtt_ns > rtt_ns ? before->srtt_ns : rtt_ns;
+    t->rttvar_ns = before->rttvar_ns > rtt_ns / 2 ? before->rttvar_ns : rtt_ns / 2;
+    set_rto(t);
+}
+
+/* RFC 3522: the first acknowledgement after a timeout is of the original, not of the retransmission. */
+static bool was_spurious(struct tcp *t, const struct acknowledgement *ack)
+{
+    struct eifel *eifel = &t->repair.eifel;
+    bool is_open = eifel->is_open;
+    eifel->is_open = false;
+    return is_open && ack->has_timestamp && (int32_t)(ack->echoed - eifel->timestamp) < 0;
 }
 
 /* RFC 6937: the window while it is reduced. */
@@ -317,32 +379,40 @@ static void respond(struct tcp *t, const struct news *news, bool is_marked, bool
         grow(t, news);
 }
 
-void tcp_take_ack(struct tcp *t, uint64_t una, const struct range *blocks, uint32_t count,
-                  bool is_echoed)
+void tcp_take_ack(struct tcp *t, const struct acknowledgement *ack)
 {
-    struct news news = {.furthest = t->rack.furthest};
-    if (count && (blocks[0].end <= una || (count > 1 && blocks[0].begin >= blocks[1].begin &&
-                                           blocks[0].end <= blocks[1].end))) {
+    struct news news = {.ack = ack, .furthest = t->rack.furthest};
+    const struct range *blocks = ack->blocks;
+    uint32_t count = ack->count;
+    bool is_undone = false;
+    if (count && (blocks[0].end <= ack->una || (count > 1 && blocks[0].begin >= blocks[1].begin &&
+                                                blocks[0].end <= blocks[1].end))) {
         news.is_duplicate = true;
         blocks++;
         count--;
     }
     for (uint32_t i = 0; i < count; i++)
         take_block(t, &blocks[i], &news);
-    if (una > t->out.una) {
-        advance(t, una, &news);
+    if (ack->una > t->out.una) {
+        advance(t, ack->una, &news);
         t->repair.timeouts = 0;
         t->progress_ns = t->timed_ns = t->host->partition->now_ns;
+        is_undone = was_spurious(t, ack);
     }
-    if (news.rtt_ns && !news.has_waited) {
+    if (is_undone) {
+        undo_timeout(t, &news, echoed_rtt_ns(t, ack));
+    } else if (news.rtt_ns && !news.has_waited) {
         take_rtt(t, news.rtt_ns);
         congestion_sample(t, news.rtt_ns);
+    } else if (news.bytes && t->repair.backoff && ack->has_timestamp) {
+        take_rtt(t, echoed_rtt_ns(t, ack));
     }
-    congestion_marks(t, news.bytes, is_echoed);
+    congestion_marks(t, news.bytes, ack->is_echoed);
     if (news.delivered)
         news.has_lost = look_for_losses(t);
     bool is_repaired = end_probe(t, &news);
-    respond(t, &news, is_echoed && t->has_ecn, is_repaired);
+    if (!is_undone)
+        respond(t, &news, ack->is_echoed && t->has_ecn, is_repaired);
     tcp_arm(t);
 }
 
