@@ -62,7 +62,8 @@ SYSTEMS: dict[str, dict[str, list[str]]] = {
         "controller": ["controllers/roce/*.py"],
         "collector": [
             "collectors/roce/raw_socket_nic.py", "collectors/roce/application.py",
-            "collectors/roce/c/raw_socket.c", "collectors/roce/c/bypass.c", "collectors/roce/c/nic.c",
+            "collectors/roce/c/raw_socket.c", "collectors/roce/c/bypass.c",
+            "collectors/roce/c/nic.c",
             "collectors/roce/c/packet.c", "collectors/roce/c/crc.c",
             "collectors/roce/c/responder.c", "collectors/roce/c/answer.c",
             "collectors/roce/softnic.py", "collectors/roce/region.py",

@@ -21,7 +21,7 @@ HOLD_KINDS = ("entry", "commit", "read", "state", "settings")
 """enum hold_kind, in its order."""
 DROP_REASONS = ("ingress", "miss", "no_group", "egress", "no_port", "no_queue", "queue", "again",
                 "memory", "headers")  # fmt: skip
-"""enum drop_reason, in its order; what each means stands in engine.h and docs/reference/minip4.md."""
+"""enum drop_reason, in its order; engine.h and docs/reference/minip4.md explain each."""
 
 
 class MeterRates(ctypes.Structure):

@@ -14,7 +14,7 @@ from telemark.errors import TestbedError
 from telemark.results.report import Check
 from telemark.traffic.flows import AnyRecord, FlowRecord
 
-# Drop reasons of `minip4 switch` (docs/reference/minip4.md), and the end of the warning for each; {} is a
+# Drop reasons of `minip4 switch` (docs/reference/minip4.md), and the end of each warning; {} is a
 # port. `queue` and `link` are missing: a configured rate or loss causes these drops.
 ALWAYS_EXPECTED = {"queue"}
 REASONS = {

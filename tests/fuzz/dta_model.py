@@ -1,4 +1,4 @@
-"""What a DTA translator does with any report, by docs/reference/dta*.md alone, in plain Python; and reports.
+"""Model of a DTA translator in plain Python, by docs/reference/dta*.md alone; and random reports.
 
 It shares nothing with the P4 program nor with what collectors compute: hashes are worked out here,
 one number at a time.

@@ -1,4 +1,4 @@
-"""What is due at the same time in virtual time comes in the order of docs/how-to/virtual-time.md."""
+"""Order of simultaneous events in virtual time: see docs/how-to/virtual-time.md."""
 
 from typing import Any
 

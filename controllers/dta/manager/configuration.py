@@ -1,4 +1,4 @@
-"""The file of a DTA system, as read by `telemark dta`; docs/how-to/dta-system.md documents its keys.
+"""The file of a DTA system, as read by `telemark dta`; its keys: docs/how-to/dta-system.md.
 
 Errors are reported in one line: file, key, value and expected value.
 """

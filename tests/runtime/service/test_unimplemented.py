@@ -1,4 +1,4 @@
-"""What P4Runtime does not do here is refused as UNIMPLEMENTED, by name: see docs/reference/minip4.md."""
+"""P4Runtime features that are UNIMPLEMENTED, by name: see docs/reference/minip4.md."""
 
 import grpc
 import pytest
