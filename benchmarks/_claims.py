@@ -24,8 +24,8 @@ class Claim(Check):
         if not claim.passed and broken < max(ENOUGH, len(found)):
             raise TestbedError(
                 f"run invalid: {name} {limit:g}: found {min(found):.3g} to {max(found):.3g} in "
-                f"{len(found)} rounds, and {max(ENOUGH, len(found))} that agree decide; leave the "
-                "machine more idle"
+                f"{len(found)} rounds, and {max(ENOUGH, len(found))} that agree decide; reduce "
+                "the load on the machine"
             )
         return claim
 

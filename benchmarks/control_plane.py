@@ -203,8 +203,8 @@ def report(rows: list[Longest], sent: int, lost: int, control_plane: dict[str, A
         raise TestbedError(
             f"run invalid: {lost} of {sent} packets lost; the receive ring bears {RING_US:.0f} us, "
             f"no hold had more than {max_cpu_us:.0f} us of CPU time, but the longest took "
-            f"{max(row.us for row in work):.0f} us and packets waited {waited_us:.0f} us; leave "
-            "the machine more idle"
+            f"{max(row.us for row in work):.0f} us and packets waited {waited_us:.0f} us; reduce "
+            "the load on the machine"
         )
     claims = [
         AtMost(f"packets lost of {sent:,} while {entries:,} entries are written, read and aged, "

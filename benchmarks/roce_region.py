@@ -190,7 +190,7 @@ def report(found: Outcome) -> Report:
     if found.dropped > MOST_DROPPED * found.sent:
         raise TestbedError(
             f"run invalid: the kernel dropped {found.dropped / found.sent:.0%} of the records; "
-            "leave the machine more idle"
+            "reduce the load on the machine"
         )
     kept = found.sent - found.refused - found.refused_else - found.dropped
     columns = ("sent", "spoiled", "refused", "dropped", "in their slots", "empty", "wrong",

@@ -178,14 +178,14 @@ class Benchmark:
         dropped_by_kernel = sum(sum(port["kernel"].values()) for port in counters["ports"].values())
         if dropped_by_kernel:
             raise TestbedError(
-                f"run invalid: the kernel dropped packets ({dropped_by_kernel}); leave the machine "
-                "more idle"
+                f"run invalid: the kernel dropped packets ({dropped_by_kernel}); reduce "
+                "the load on the machine"
             )
         now = received_and_sent(counters)
         if now[0] - before[0] != sent:
             raise TestbedError(
-                f"run invalid: of {sent} frames {now[0] - before[0]} came to the switch; leave the "
-                "machine more idle"
+                f"run invalid: of {sent} frames {now[0] - before[0]} came to the switch; reduce "
+                "the load on the machine"
             )
         self.flows.append(Flow(sent, arrived, counters))
         return arrived * 1e6 / duration_ns

@@ -229,14 +229,14 @@ def reject_if_late(samples: list[Sample], late: Mapping[str, float]) -> None:
     if max(late.values()) > MOST_LATE:
         raise TestbedError(
             f"run invalid: {max(late.values()):.1%} of the probes were late by over "
-            f"{LATE_PROBE_NS / 1e6:g} ms; leave the machine more idle"
+            f"{LATE_PROBE_NS / 1e6:g} ms; reduce the load on the machine"
         )
     worst = min(samples, key=lambda each: each.rtt)
     if worst.rtt < 1 - LATE:
         raise TestbedError(
             f"run invalid: {worst.way}, {worst.congestion}: round trips took "
-            f"{1 / worst.rtt - 1:.0%} longer in real time than the network says; leave the machine "
-            "more idle"
+            f"{1 / worst.rtt - 1:.0%} longer in real time than the network says; reduce "
+            "the load on the machine"
         )
 
 
@@ -266,7 +266,7 @@ def agreed(name: str, found: Sequence[float]) -> Check:
     if not check.passed and min(found) <= 1 + WITHIN and max(found) >= 1 - WITHIN:
         raise TestbedError(
             f"run invalid: {name}: {min(found):.3f} to {max(found):.3f} in flows alike, whose mean "
-            "would be off; leave the machine more idle, or give more --seconds"
+            "would be off; reduce the load on the machine, or give more --seconds"
         )
     return check
 

@@ -316,13 +316,13 @@ def reject_if_shared(samples: list[Sample], times: list[float]) -> None:
             f"run invalid: {statistics.median(times):.2f} times as fast as one thread, but a "
             f"thread had a core for {share:.0%} of the time in which it could run "
             f"({preemptions:g} involuntary context switches per run, {at_once:.0%} of events in "
-            "parallel); leave the machine more idle"
+            "parallel); reduce the load on the machine"
         )
     had = statistics.median(s.cpu_s / s.wall_s for s in samples if s.threads == 1)
     if had < HAD_CORES:
         raise TestbedError(
             f"run invalid: {statistics.median(times):.2f} times as fast as one thread, but one "
-            f"thread had a core for {had:.0%} of its time; leave the machine more idle"
+            f"thread had a core for {had:.0%} of its time; reduce the load on the machine"
         )
 
 

@@ -40,6 +40,6 @@ def test_the_median_of_rounds_decides(
 def test_too_few_rounds_that_break_a_claim_decide_nothing(
     claims: ModuleType, found: list[float]
 ) -> None:
-    words = r"^run invalid: of its rate, at least 0.4: found .* leave the machine more idle$"
+    words = r"^run invalid: of its rate, at least 0.4: found .* reduce the load on the machine$"
     with pytest.raises(TestbedError, match=words):
         claims.AtLeast.of_rounds("of its rate, at least", found, 0.4)

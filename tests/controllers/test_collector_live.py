@@ -83,7 +83,7 @@ def test_a_killed_switch_is_found_again_and_counts_right(
     if metrics["restart_s"] > LONG_S or metrics["longest_us"] > LIMIT_US:
         pytest.fail(
             f"s2 began again after {metrics['restart_s']:.1f} s, packets took up to "
-            f"{metrics['longest_us']:.0f} us; leave the machine more idle"
+            f"{metrics['longest_us']:.0f} us; reduce the load on the machine"
         )
     unknown = [number for number, block in enumerate(known) if "s2 arrivals" not in block]
     assert 2 in unknown

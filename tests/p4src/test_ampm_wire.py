@@ -112,7 +112,7 @@ with Network(topo, run, program="p4src/ampm/ampm.p4", switch_options=cpu_ports(t
         sending = asyncio.create_task(send(net, sent, run, start_us))
         async for report in collector.blocks(first, first + 50):
             if report.problems:
-                raise TestbedError(f"{report.problems[0]}; leave the machine more idle")
+                raise TestbedError(f"{report.problems[0]}; reduce the load on the machine")
             reports.append(report)
             if sending.done():
                 break
@@ -126,7 +126,7 @@ for near, far, what, switch, name in points:
              for f in (1, 2, 3) for r in reports}
     errors = [found[key] - true[key] for key in true]
     if any(errors) and longest_us(net) >= SCHEDULE.block_us / 4:  # see check_limits()
-        raise TestbedError(f"frames took up to {longest_us(net)} us; leave the machine more idle")
+        raise TestbedError(f"frames took up to {longest_us(net)} us; reduce the load on the machine")
     checks.append(Check(f"{switch} {name}: error", max(map(abs, errors)), 0))
     for flow in (1, 2, 3):
         total = sum(n for (f, _), n in true.items() if f == flow)

@@ -198,7 +198,7 @@ def test_paths_begin_and_end_at_hosts(start_experiment: StartExperiment, tmp_pat
     assert process.returncode == 0, output + errors
     found = json.loads((tmp_path / "out" / "summary.json").read_text())["metrics"]
     if found["gaps"] or found["reports"] < 4 * 800:
-        pytest.fail("reports were lost on their way; leave the machine more idle")
+        pytest.fail("reports were lost on their way; reduce the load on the machine")
     assert found["packets"] == found["kinds"]["h1"] == found["kinds"]["h2"] == 800
     assert found["reports"] == 4 * 800
     assert found["paths"] == 800

@@ -97,7 +97,7 @@ def test_hosts_and_switches_count_the_same_packets_in_each_block(
     found = json.loads((tmp_path / "out" / "summary.json").read_text())["metrics"]
     if found["problems"] or found["longest"] > LIMIT_US:
         problem = [*found["problems"], f"packets took up to {found['longest']:.0f} us"][0]
-        pytest.fail(f"{problem}; leave the machine more idle")
+        pytest.fail(f"{problem}; reduce the load on the machine")
     for flow, blocks in found["known"].items():
         totals = {name: sum(block[name][0] for block in blocks) for name in blocks[0]}
         before = [totals[f"{name}"] for name in ("h1 departures", "s1 arrivals", "s1 departures")]
