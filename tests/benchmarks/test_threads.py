@@ -84,7 +84,7 @@ def test_a_core_that_others_use_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
         for number in range(3)
         for count, took_s, had in ((1, 1.0, 1.0), (2, 1.4, share))
     ]
-    words = "run invalid: 0.71 times.* a thread had a core for 50% .* .7 involuntary.*reduce the load"
+    words = "run invalid: 0.71 times.* a thread had a core for 50% .* .7 involuntary.*reduce"
     with pytest.raises(TestbedError, match=words):
         threads.claims(samples)
 

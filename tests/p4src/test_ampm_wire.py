@@ -126,7 +126,7 @@ for near, far, what, switch, name in points:
              for f in (1, 2, 3) for r in reports}
     errors = [found[key] - true[key] for key in true]
     if any(errors) and longest_us(net) >= SCHEDULE.block_us / 4:  # see check_limits()
-        raise TestbedError(f"frames took up to {longest_us(net)} us; reduce the load on the machine")
+        raise TestbedError(f"frames took {longest_us(net)} us; reduce the load on the machine")
     checks.append(Check(f"{switch} {name}: error", max(map(abs, errors)), 0))
     for flow in (1, 2, 3):
         total = sum(n for (f, _), n in true.items() if f == flow)
