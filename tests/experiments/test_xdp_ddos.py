@@ -82,7 +82,7 @@ def test_where_no_such_flood_is_found_the_run_is_invalid(parts: tuple[float, ...
 @pytest.mark.parametrize("more", [1, -1])
 def test_books_must_balance(more: int) -> None:
     *others, last = made()
-    with pytest.raises(TestbedError, match=r"^run invalid: .*; leave the machine more idle$"):
+    with pytest.raises(TestbedError, match=r"^run invalid: .*; reduce the load on the machine$"):
         report([*others, last._replace(arrived=last.arrived + more)])
 
 

@@ -78,12 +78,16 @@ def test_balanced_books() -> None:
 @pytest.mark.parametrize(
     ("path", "change", "failing"),
     [
-        (("counters", "s1", "engine", "queue_drops"), -1, ["unaccounted", "s1: 100 came, 99 went"]),
+        (
+            ("counters", "s1", "engine", "queue_drops"),
+            -1,
+            ["unaccounted", "s1: 100 received, 99 left"],
+        ),
         (("counters", "s1", "ports", "2", "link", "lost_packets"), 1, ["unaccounted"]),
         (("counters", "s1", "ports", "1", "received_packets"), -1, ["s1-eth1 received 99"]),
-        (("interface_counters", "h2-eth0", "received"), 1, ["unaccounted", "h2-eth0 got 93"]),
-        (("interface_counters", "h1-eth0", "received"), 1, ["unaccounted", "h1-eth0 got 1"]),
-        (("counters", "s1", "ports", "2", "received_packets"), 1, ["s1-eth2 got 1"]),
+        (("interface_counters", "h2-eth0", "received"), 1, ["unaccounted", "h2-eth0 received 93"]),
+        (("interface_counters", "h1-eth0", "received"), 1, ["unaccounted", "h1-eth0 received 1"]),
+        (("counters", "s1", "ports", "2", "received_packets"), 1, ["s1-eth2 received 1"]),
     ],
 )
 def test_a_miscount_is_found(path: tuple[str, ...], change: int, failing: list[str]) -> None:

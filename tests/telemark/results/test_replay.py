@@ -67,10 +67,10 @@ def test_the_page_has_that_of_a_run_else_that_of_the_reference(
     assert "<script" not in index.build(tmp_path / "results").read_text()
     leave(tmp_path / "reference" / "a", "Theirs.")
     page = index.build(tmp_path / "results").read_text()
-    assert "Theirs. Of the reference of 20" in page
+    assert "Theirs. Reference of 20" in page
     leave(tmp_path / "results" / "a", "Ours.")
     page = index.build(tmp_path / "results").read_text()
-    assert "Ours. Of the run of 20" in page
+    assert "Ours. Run of 20" in page
     assert "Theirs" not in page
 
 

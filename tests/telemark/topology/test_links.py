@@ -102,7 +102,7 @@ def test_each_word_has_one_of_ours(given: dict[str, Any], ours: dict[str, Any]) 
         ({"loss": -1}, "loss -1: expected a percentage from 0 to 100"),
         ({"bw": 0}, "bw 0: expected Mbit/s, e.g. 100"),
         ({"max_queue_size": "x"}, "max_queue_size 'x': "),
-        ({"queue": 5}, "unknown parameter queue; expected rate_bps, .* and Mininet's bw, delay, "),
+        ({"queue": 5}, "unknown parameter queue; expected rate_bps, .* or Mininet's bw, delay, "),
     ],
 )
 def test_what_cannot_be_is_one_line(given: dict[str, Any], words: str) -> None:

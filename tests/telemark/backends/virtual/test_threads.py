@@ -54,7 +54,7 @@ def test_a_network_that_cannot_be_cut_says_so(
     options: tuple[str, ...], link: dict[str, float], why: str, tmp_path: Path
 ) -> None:
     *_, partitions, told = crossed(tmp_path / "2", 2, *options, **link)
-    assert (partitions, told) == (1, [f"network: one thread of 2 ran it, since {why}"])
+    assert (partitions, told) == (1, [f"network: used 1 of 2 threads: {why}"])
 
 
 def test_a_trace_takes_one_thread(tmp_path: Path) -> None:
