@@ -258,10 +258,10 @@ def test_what_a_machine_that_stands_still_does_is_no_verdict() -> None:
     found = outcome()
     reject_late(found)
     found.truth.received_ns[40] += 500 * SCHEDULE.block_us
-    with pytest.raises(TestbedError, match=r"^run invalid: .*; leave the machine more idle$"):
+    with pytest.raises(TestbedError, match=r"^run invalid: .*; reduce the load on the machine$"):
         reject_late(found)
     reject_unreported({"h1": SimpleNamespace(without_room=0, unsent=0)})  # type: ignore[dict-item]
-    with pytest.raises(TestbedError, match=r"dropped 2 .* send 3; leave the machine more idle$"):
+    with pytest.raises(TestbedError, match=r"dropped 2 .* send 3; reduce the load on the machine$"):
         reject_unreported({"h1": SimpleNamespace(without_room=2, unsent=3)})  # type: ignore[dict-item]
 
 

@@ -37,7 +37,7 @@ def test_a_run_is_invalid_where_the_machine_alone_failed_a_check(
             judge()
         assert str(raised.value) == (
             "run invalid: at 1 %: unread blocks: 9, expected 0 +- 3; "
-            "stood still for 7 ms; leave the machine more idle"
+            "stood still for 7 ms; reduce the load on the machine"
         )
     else:
         assert judge() == checks
