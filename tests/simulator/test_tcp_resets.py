@@ -6,21 +6,11 @@ import pytest
 from lines import ADDRESS, MAC, START_NS, Line
 from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
-from scapy.packet import Packet, Raw
+from scapy.packet import Packet
 from scapy.utils import rdpcap
-from transfers import SEGMENT, finished
+from transfers import ISN, PEER_ISN, SEGMENT, finished, send
 
-ISN, PEER_ISN = 2**32 - 5000, 77  # of Line.tcp()
 LATE = {"delay_us": 10_000}
-
-
-def send(line: Line, of: int, after_ms: float, data: int = 0, **fields: object) -> None:
-    """A segment from one of the hosts to the other, of the connection that Line.tcp() makes."""
-    ports = (49152, 5001) if of == 0 else (5001, 49152)
-    tcp = TCP(sport=ports[0], dport=ports[1], **fields)
-    addresses = IP(src=ADDRESS[of], dst=ADDRESS[1 - of])
-    frame = Ether(src=MAC[of], dst=MAC[1 - of]) / addresses / tcp / Raw(bytes(data))
-    line.virtual.send_frames(line.hosts[of], [START_NS + round(after_ms * 1e6)], [bytes(frame)])
 
 
 # --- refusals -------------------------------------------------------------------------------------

@@ -1,0 +1,145 @@
+"""Timeouts: backoff (RFC 6298), spurious ones (RFC 3522, 4015); window probes (RFC 3168)."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from lines import START_NS, Line
+from scapy.layers.inet import IP, TCP
+from scapy.utils import rdpcap
+from transfers import ISN, PEER_ISN, SEGMENT, finished, send
+
+NOTHING_ARRIVES = {"loss_probability": 1.0}
+ECT_0 = 2
+MSS_AND_SACK = [("MSS", 1460), ("SAckOK", b"")]
+
+
+class Sent(NamedTuple):
+    """A segment of h1."""
+
+    time_s: float
+    offset: int  # of its first byte; 0 is the SYN's
+    length: int  # of its data
+    ecn: int
+
+
+def sent(folder: Path) -> list[Sent]:
+    """What h1 sent, by the capture."""
+    found = []
+    for frame in rdpcap(str(folder / "in.pcap")):
+        ip, tcp = frame[IP], frame[TCP]
+        length = ip.len - 20 - 4 * tcp.dataofs
+        time_s = float(frame.time) - START_NS / 1e9
+        found.append(Sent(time_s, (tcp.seq - ISN) % 2**32, length, ip.tos & 3))
+    return found
+
+
+# --- the backoff ----------------------------------------------------------------------------------
+
+
+def waits_for_the_second_segment(folder: Path, *, has_timestamps: bool) -> list[float]:
+    """Times between the copies of a segment, after another one timed out three times.
+
+    The first segment's copies are at 10, 220 (a tail loss probe), 430, 850 and 1690 ms, all lost;
+    then an acknowledgement is injected, of the last one where timestamps say so.
+    """
+    line = Line(NOTHING_ARRIVES, captures=folder)
+    line.tcp(2 * SEGMENT, rate_bps=8 * SEGMENT / 2)  # the second one after 2 s
+    first_time = [("Timestamp", (1, 0))] if has_timestamps else []
+    send(line, 1, 10, flags="SA", seq=PEER_ISN, ack=ISN + 1, window=65535,
+         options=MSS_AND_SACK + first_time)  # fmt: skip
+    echo = [("Timestamp", (2, START_NS // 10**6 + 1690))] if has_timestamps else []
+    send(line, 1, 1910, flags="A", seq=PEER_ISN + 1, ack=ISN + 1 + SEGMENT, window=65535,
+         options=echo)  # fmt: skip
+    line.run(8)
+    line.virtual.close()
+    segments = sent(folder)
+    assert [round(each.time_s, 3) for each in segments if each.offset == 1 and each.length] == [
+        0.01, 0.22, 0.43, 0.85, 1.69,
+    ]  # fmt: skip
+    return list(np.diff([each.time_s for each in segments if each.offset == 1 + SEGMENT]))
+
+
+def test_the_backoff_stays_until_a_round_trip_is_measured(tmp_path: Path) -> None:
+    """Karn: of what was sent again there is no sample. 210 ms, doubled three times; then four."""
+    waits_s = waits_for_the_second_segment(tmp_path, has_timestamps=False)
+    assert waits_s[1:] == pytest.approx([1.68, 3.36], abs=1e-3)
+
+
+def test_a_timestamp_tells_the_round_trip_of_a_retransmission(tmp_path: Path) -> None:
+    """220 ms: RFC 6298 makes 36.25 ms of 10 ms, and 56.25 ms of a variance of 5 ms."""
+    waits_s = waits_for_the_second_segment(tmp_path, has_timestamps=True)
+    rto_s = 0.03625 + 4 * 0.05625
+    assert waits_s[1:3] == pytest.approx([rto_s, 2 * rto_s], abs=1e-3)
+
+
+def test_after_a_syn_that_was_sent_again_the_timeout_is_three_seconds(tmp_path: Path) -> None:
+    """RFC 6298, 5.7: where no timestamp tells which one was answered."""
+    line = Line(NOTHING_ARRIVES, captures=tmp_path)
+    line.tcp(1000)
+    send(line, 1, 1500, flags="SA", seq=PEER_ISN, ack=ISN + 1, window=65535, options=MSS_AND_SACK)
+    line.run(6)
+    line.virtual.close()
+    times_s = [each.time_s for each in sent(tmp_path) if each.length]
+    assert times_s == pytest.approx([1.5, 4.5])
+
+
+# --- spurious timeouts ----------------------------------------------------------------------------
+
+
+def test_a_spurious_timeout_is_undone() -> None:
+    """Acknowledgements are 600 ms later all at once: nothing was lost, and no window shrinks."""
+    line = Line({"rate_bps": 10**7, "delay_us": 10_000, "queue_packets": 100},
+                back={"delay_us": 10_000})  # fmt: skip
+    flow = line.tcp(3_000_000, "cubic")
+    line.run(1.0)
+    line.change(0, 1, delay_us=600_000)
+    result = finished(line, flow)
+    line.virtual.close()
+    since_s = (result.progress["time_ns"] - START_NS) / 1e9
+    before, timed_out, after = (
+        result.progress[np.flatnonzero(since_s <= time_s)[-1]] for time_s in (1.0, 1.6, 1.65)
+    )
+    assert result.is_acknowledged
+    assert timed_out["window"] == 1
+    assert timed_out["retransmitted"] - before["retransmitted"] == 1
+    assert after["window"] >= before["window"]
+    assert result.progress["retransmitted"][-1] == timed_out["retransmitted"]
+    assert after["rtt_us"] > 600_000  # so that the next timeout comes later
+
+
+def test_a_timeout_after_losses_is_not_undone() -> None:
+    line = Line({"rate_bps": 10**7, "delay_us": 10_000, "queue_packets": 100},
+                back={"delay_us": 10_000})  # fmt: skip
+    flow = line.tcp(3_000_000, "cubic")
+    line.run(1.0)
+    line.change(0, 2, rate_bps=10**7, delay_us=10_000, loss_probability=1.0)
+    line.run(1.6)
+    line.change(0, 2, rate_bps=10**7, delay_us=10_000)
+    result = finished(line, flow)
+    line.virtual.close()
+    since_s = (result.progress["time_ns"] - START_NS) / 1e9
+    before, after = (
+        result.progress[np.flatnonzero(since_s <= time_s)[-1]] for time_s in (1.0, 2.5)
+    )
+    assert after["acknowledged"] > before["acknowledged"]
+    assert after["window"] < before["window"]
+
+
+# --- window probes --------------------------------------------------------------------------------
+
+
+def test_window_probes_are_not_ecn_capable(tmp_path: Path) -> None:
+    """RFC 3168, 6.1.6: neither the probe nor its copies; all other new data are."""
+    line = Line(NOTHING_ARRIVES, captures=tmp_path)
+    line.tcp(5000, ecn=True)
+    send(line, 1, 10, flags="SAE", seq=PEER_ISN, ack=ISN + 1, window=0, options=MSS_AND_SACK)
+    send(line, 1, 500, flags="A", seq=PEER_ISN + 1, ack=ISN + 2, window=65535)
+    line.run(0.6)
+    line.virtual.close()
+    data = [each for each in sent(tmp_path) if each.length]
+    probes = [each for each in data if each.length == 1]
+    assert len(probes) >= 2
+    assert {each.ecn for each in probes} == {0}
+    assert {each.ecn for each in data if each.time_s == pytest.approx(0.5)} == {ECT_0}
