@@ -1,0 +1,78 @@
+"""Virtual time gives the same bytes on each CPU, with whatever instructions C and NumPy use."""
+
+import os
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from telemark.session import emulated_cpu
+
+ROOT = Path(__file__).parents[4]
+NO_AVX2 = {emulated_cpu.DISABLE: " ".join(emulated_cpu.FEATURES)}
+# Neither may glibc's functions use what only some CPUs have: fused multiply-add rounds otherwise.
+NO_FMA = {"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-AVX2_Usable,-FMA,-FMA_Usable,-FMA4"}
+SANITIZERS = "-fsanitize=address,undefined -fno-sanitize-recover=undefined"
+
+
+def samples(folder: Path, name: str, before: tuple[str, ...] = (), **environment: str) -> bytes:
+    """The samples of an experiment, run in a process in which nothing is loaded yet."""
+    command = [*before, sys.executable, f"experiments/{name}.py", "--quick", "--time", "virtual"]
+    done = subprocess.run(
+        [*command, "--again", "--jobs", "1", "--out", str(folder)],
+        capture_output=True, text=True, check=False, cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return (folder / "samples.csv").read_bytes()
+
+
+@cache
+def here(name: str, folder: Path) -> bytes:
+    """The samples on this CPU."""
+    return samples(folder / name, name)
+
+
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("usual")
+
+
+def compiler(folder: Path, flags: str) -> str:
+    """A C compiler that takes these flags in place of -march=native."""
+    path = folder / "cc"
+    path.write_text(f'#!/bin/bash\nexec cc "${{@/-march=native/-mtune=generic}}" {flags}\n')
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize("name", ["dta_postcarding", "int_path"])
+def test_a_cpu_without_vector_instructions(name: str, usual: Path, tmp_path: Path) -> None:
+    plain = {"CC": compiler(tmp_path, ""), **NO_AVX2, **NO_FMA}
+    assert samples(tmp_path / "out", name, **plain) == here(name, usual)
+
+
+def test_sanitizers_find_nothing(usual: Path, tmp_path: Path) -> None:
+    preloaded = [
+        subprocess.run(
+            ["cc", f"-print-file-name={library}"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        for library in ("libasan.so", "libstdc++.so.6")  # the second for exceptions of Matplotlib's
+    ]
+    sanitized = {
+        "CC": compiler(tmp_path, SANITIZERS), "LD_PRELOAD": " ".join(preloaded),
+        "ASAN_OPTIONS": "detect_leaks=0",
+    }  # fmt: skip
+    found = samples(tmp_path / "out", "dta_postcarding", **sanitized)
+    assert found == here("dta_postcarding", usual)
+
+
+@pytest.mark.skipif(shutil.which("qemu-x86_64") is None, reason="needs qemu-user")
+def test_an_emulated_cpu(usual: Path, tmp_path: Path) -> None:
+    """The process is emulated, but for the compiler that it starts."""
+    emulator = ("qemu-x86_64", "-cpu", "max")
+    found = samples(tmp_path / "out", "dta_postcarding", emulator, **NO_AVX2)
+    assert found == here("dta_postcarding", usual)
