@@ -181,9 +181,10 @@ def test_what_a_report_costs_is_its_part_of_a_write() -> None:
 @pytest.mark.parametrize(
     ("wrong", "failed"),
     [
-        ({"received": 99}, "CPU time: frames that are neither received nor counted as dropped"),
+        ({"received": 99}, "CPU time: frames neither received nor counted as dropped"),
         ({"wrong": 1}, "CPU time: wrong records in memory"),
-        ({"collector_ns": 500}, "CPU time of a report, DTA: Key-Write to hash insert, UDP"),
+        ({"collector_ns": 500},
+         "CPU time per report, DTA: Key-Write (normalized to hash insert, UDP)"),
     ],
 )  # fmt: skip
 def test_what_costs_too_much_or_goes_wrong_fails(wrong: dict[str, int], failed: str) -> None:

@@ -110,9 +110,9 @@ def test_costs_are_of_both_ends_and_ratios_of_one_round() -> None:
 @pytest.mark.parametrize(
     ("wrong", "failed"),
     [
-        ({"received": 99}, "records that are neither received nor counted as dropped"),
+        ({"received": 99}, "records neither received nor counted as dropped"),
         ({"wrong": 1}, "wrong records in memory"),
-        ({"collector_ns": 600}, "CPU time of a record over RoCE to that of UDP in C,"),
+        ({"collector_ns": 600}, "CPU time per record over RoCE (normalized to UDP in C),"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_fails(wrong: dict[str, int], failed: str) -> None:
