@@ -7,7 +7,6 @@
 
 /* What one acknowledgement told. */
 struct news {
-    const struct acknowledgement *ack;
     uint32_t delivered;  /* segments, acknowledged or reported, for the first time */
     uint64_t furthest;   /* offset: what had come before went so far */
     uint64_t bytes;      /* acknowledged */
@@ -15,6 +14,7 @@ struct news {
     bool has_waited;     /* acknowledged is what was sent again: what follows waited for it */
     bool is_duplicate;   /* something came twice (RFC 2883) */
     bool has_lost;       /* more is lost */
+    bool is_of_original; /* what is acknowledged was sent before a timeout, and not after it */
 };
 
 /* --- the scoreboard --------------------------------------------------------------------------- */
@@ -24,13 +24,6 @@ static void no_longer_lost(struct sending *out, struct segment *segment)
     out->lost -= segment->is_lost;
     out->again -= segment->is_again;
     segment->is_lost = segment->is_again = false;
-}
-
-/* Whether what is acknowledged was sent before the segment's last copy. */
-static bool is_earlier_copy(const struct segment *segment, const struct acknowledgement *ack)
-{
-    uint32_t sent = (uint32_t)(segment->sent_ns / 1000000);
-    return ack->has_timestamp && (int32_t)(ack->echoed - sent) < 0;
 }
 
 /* A segment has come: RFC 8985, 6.2, steps 1 to 3. */
@@ -46,8 +39,8 @@ static void deliver(struct tcp *t, struct segment *segment, struct news *news)
         rack->is_reordered |= end < news->furthest;
     }
     rack->furthest = end > rack->furthest ? end : rack->furthest;
-    if (segment->was_again && (rtt_ns < t->min_rtt_ns || is_earlier_copy(segment, news->ack)))
-        return;
+    if (segment->was_again && (rtt_ns < t->min_rtt_ns || news->is_of_original))
+        return; /* what is acknowledged is an earlier copy */
     if (segment->transmission > rack->transmission) {
         rack->transmission = segment->transmission;
         rack->rtt_ns = rtt_ns;
@@ -381,10 +374,9 @@ static void respond(struct tcp *t, const struct news *news, bool is_marked, bool
 
 void tcp_take_ack(struct tcp *t, const struct acknowledgement *ack)
 {
-    struct news news = {.ack = ack, .furthest = t->rack.furthest};
+    struct news news = {.furthest = t->rack.furthest};
     const struct range *blocks = ack->blocks;
     uint32_t count = ack->count;
-    bool is_undone = false;
     if (count && (blocks[0].end <= ack->una || (count > 1 && blocks[0].begin >= blocks[1].begin &&
                                                 blocks[0].end <= blocks[1].end))) {
         news.is_duplicate = true;
@@ -394,12 +386,12 @@ void tcp_take_ack(struct tcp *t, const struct acknowledgement *ack)
     for (uint32_t i = 0; i < count; i++)
         take_block(t, &blocks[i], &news);
     if (ack->una > t->out.una) {
+        news.is_of_original = was_spurious(t, ack);
         advance(t, ack->una, &news);
         t->repair.timeouts = 0;
         t->progress_ns = t->timed_ns = t->host->partition->now_ns;
-        is_undone = was_spurious(t, ack);
     }
-    if (is_undone) {
+    if (news.is_of_original) {
         undo_timeout(t, &news, echoed_rtt_ns(t, ack));
     } else if (news.rtt_ns && !news.has_waited) {
         take_rtt(t, news.rtt_ns);
@@ -411,7 +403,7 @@ void tcp_take_ack(struct tcp *t, const struct acknowledgement *ack)
     if (news.delivered)
         news.has_lost = look_for_losses(t);
     bool is_repaired = end_probe(t, &news);
-    if (!is_undone)
+    if (!news.is_of_original)
         respond(t, &news, ack->is_echoed && t->has_ecn, is_repaired);
     tcp_arm(t);
 }
