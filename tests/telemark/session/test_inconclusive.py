@@ -13,7 +13,7 @@ from telemark.results import plots
 from telemark.results.report import table
 from telemark.sweep.runs import sweep
 from telemark.traffic.flows import Flow, Traffic
-from topologies.line import Line
+from topologies.basic import Line
 
 async def measure(number, run):
     note_invalid("a core was taken away")
