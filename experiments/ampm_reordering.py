@@ -31,7 +31,7 @@ from controllers.ampm.watch import Method
 from experiments.shared.ampm import measurement
 from experiments.shared.ampm.error_bounds import Machine, Workload, machine_for
 from experiments.shared.ampm.measurement import MIN_BLOCK_US
-from telemark.errors import InvalidRunError, TestbedError
+from telemark.errors import TestbedError, note_invalid
 from telemark.results import plots
 from telemark.results.report import Check, Report, table
 from telemark.results.statistics import rms
@@ -225,7 +225,7 @@ async def measured(
 def reject_late_packets(
     setting: Setting, outcome: measurement.Outcome, machine: Machine, target: str
 ) -> None:
-    """Raise TestbedError if a stall of the machine, not the link, made packets too late."""
+    """Make the run inconclusive if a stall of the machine, not the link, made packets too late."""
     if setting.is_exact(machine.delay_us):
         longest = (-float("inf"), setting.block_us / 2 - machine.clock_error_us)
         why, point = measurement.describe_noise([outcome]), measurement.stamped_by(ARRIVED, target)
@@ -233,7 +233,7 @@ def reject_late_packets(
 
 
 def collect_results(setting: Setting, seed: int, outcome: measurement.Outcome) -> list[BlockResult]:
-    """Return the results of complete blocks; raise TestbedError for an unread one."""
+    """Return the results of complete blocks; inconclusive for an unread one."""
     truth = outcome.truths[FLOW]
     is_lost = truth.passed(SENT) & ~truth.passed(ARRIVED)
     lost_until = np.cumsum(is_lost)
@@ -244,7 +244,8 @@ def collect_results(setting: Setting, seed: int, outcome: measurement.Outcome) -
         first, second = report.records[FLOW][SENT], report.records[FLOW][ARRIVED]
         if first is None or second is None:
             why = measurement.describe_noise([outcome])
-            raise InvalidRunError(f"{setting.name}, block {block} was not read: {why}")
+            note_invalid(f"{setting.name}, block {block} was not read: {why}")
+            continue
         overtaken = float("nan")
         pulse = np.flatnonzero(truth.pulse & (truth.block == block))
         if len(pulse) == 1 and second.pulses == 1:

@@ -172,7 +172,7 @@ def with_costs(
     samples: Sequence[dict[str, object]], held: Sequence[Check], costs: Costs,
     options: argparse.Namespace,
 ) -> Report:  # fmt: skip
-    """Return the report in real time. Raises TestbedError if the machine was too loaded."""
+    """Return the report in real time. The run is inconclusive if the machine was too loaded."""
     figure, panels = plots.figure(2)
     draw(panels[0], samples)
     draw_cpu(panels[1], costs)

@@ -93,7 +93,7 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
 def report(rounds: Sequence[Round], alone_ns: float, options: argparse.Namespace) -> Report:
     """Return the report; `alone_ns`: CPU time per record in the responder itself.
 
-    Raises TestbedError if the machine was too loaded for a verdict.
+    The run is inconclusive if the machine was too loaded for a verdict.
     """
     checks = check_claims(rounds)
     failed = [check.name for check in checks if not check.passed]

@@ -38,7 +38,7 @@ from experiments.shared.ampm.measurement import (
     measure,
     shortest_schedule,
 )
-from telemark.errors import InvalidRunError
+from telemark.errors import note_invalid
 from telemark.results import plots, statistics
 from telemark.results.report import Check, Report, table
 from telemark.session import cli
@@ -137,9 +137,10 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 def reject_unread(target: str, outcome: Outcome) -> None:
-    """Raise TestbedError if a switch could not be read: its counts would be incomplete."""
-    for problem in (p for report in outcome.reports.values() for p in report.problems):
-        raise InvalidRunError(f"{target}: {problem}")
+    """Make the run inconclusive if a switch could not be read: its counts would be incomplete."""
+    problems = [p for report in outcome.reports.values() for p in report.problems]
+    if problems:
+        note_invalid(f"{target}: {problems[0]}")
 
 
 def make_setting(options: argparse.Namespace, schedule: Schedule, bounds: Bounds) -> Setting:

@@ -43,7 +43,7 @@ from experiments.shared.tcp.bottleneck import (
 )
 from experiments.shared.tcp.queue import QueueTrace
 from telemark import programs
-from telemark.errors import InvalidRunError, TestbedError
+from telemark.errors import TestbedError, note_invalid
 from telemark.results import plots
 from telemark.results.report import Check, Report, table
 from telemark.session import cli
@@ -99,10 +99,10 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 def reject_idle(name: str, outcome: Outcome) -> None:
-    """Raise TestbedError if the queue never reached the length that the experiment examines."""
+    """Make the run inconclusive if the queue never reached the examined length."""
     longest = int(outcome.settled.min_queued.max(initial=0))
     if longest < THRESHOLD:
-        raise InvalidRunError(
+        note_invalid(
             f"{name}: no segment met more than {longest} packets in the queue after slow start, "
             f"{SETTLED_S:g} s; the flow did not fill the link"
         )

@@ -28,7 +28,7 @@ from rich.table import Table
 
 from experiments.shared.xdp import flooded_server, settings
 from experiments.shared.xdp.flooded_server import FILTERED, SERVERS, UNFILTERED, FloodResult, Plan
-from telemark.errors import InvalidRunError, TestbedError
+from telemark.errors import TestbedError, note_invalid
 from telemark.results import plots
 from telemark.results.report import Check, Report, table
 from telemark.session import cli
@@ -86,10 +86,10 @@ class Curves:
         return statistics.median(self.ratios(server, pps))
 
     def decided(self, pps: int) -> float:
-        """Return kept() of the server with the filter, at most 1; TestbedError if rounds differ."""
+        """Return kept() of the server with the filter, at most 1; inconclusive if rounds differ."""
         found = self.ratios(FILTERED, pps)
         if statistics.median(found) < KEPT <= max(found):
-            raise InvalidRunError(
+            note_invalid(
                 f"rounds differ: the filter keeps {min(found):.0%} to {max(found):.0%}; the limit "
                 f"is {KEPT:.0%}"
             )
@@ -102,17 +102,18 @@ class Curves:
 
 
 def report(measured: Sequence[FloodResult], plan: Plan) -> Report:
-    """Return the report; TestbedError if no flood (with twice its rate) stops the plain server."""
+    """Return the report; inconclusive if no flood (with twice its rate) stops the plain server."""
     lost = sum(each.missing for each in measured)
     if lost:
-        raise InvalidRunError(f"{lost} frames of the flood are unaccounted for")
+        note_invalid(f"{lost} frames of the flood are unaccounted for")
     curves = Curves(measured)
     stops_pps = curves.stops_pps(UNFILTERED)
     twice = [pps for pps in curves.floods_pps if 2 * pps in curves.floods_pps]
     if stops_pps not in twice:
-        raise InvalidRunError(
+        note_invalid(
             f"no flood of up to {twice[-1]:,} packets/s stopped the server without a filter"
         )
+        stops_pps = twice[-1]
     return Report(
         samples=[each._asdict() for each in measured],
         checks=[

@@ -1,5 +1,9 @@
 """Errors that are reported to the user in one line."""
 
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
+
 IDLE_MACHINE = "reduce the load on the machine"  # tests/rerun_inconclusive.py looks for it
 
 
@@ -13,17 +17,47 @@ class InvalidRunError(TestbedError):
     """Inconclusive run: its measurements are not usable because of `problem`.
 
     In real time the load on the machine may be the cause: exit status 2, with a remedy. In virtual
-    time, and if hosts rejected malformed frames, it becomes a FailedRunError.
+    time, and if hosts rejected malformed frames, it becomes a FailedRunError. Raise it only if
+    the run cannot continue; otherwise call note_invalid(), which keeps the measurements.
     """
 
     def __init__(self, problem: str, remedy: str = IDLE_MACHINE) -> None:
         super().__init__(problem, remedy)
         self.problem = problem
-        self._remedy = remedy
+        self.remedy = remedy
 
     def __str__(self) -> str:
-        return f"run invalid: {self.problem}; {self._remedy}"
+        return f"run invalid: {self.problem}; {self.remedy}"
+
+
+class BusyMachineError(InvalidRunError):
+    """Inconclusive benchmark of the machine: its load may be the cause in virtual time, too."""
 
 
 class FailedRunError(TestbedError):
     """The network under test prevented the measurement: exit status 1."""
+
+
+_notes: ContextVar[list[InvalidRunError] | None] = ContextVar("notes", default=None)
+
+
+def note_invalid(error: InvalidRunError | str) -> None:
+    """Mark the run as inconclusive and continue; raise the error outside of take_notes().
+
+    A text is short for InvalidRunError(text).
+    """
+    notes = _notes.get()
+    error = InvalidRunError(error) if isinstance(error, str) else error
+    if notes is None:
+        raise error
+    notes.append(error)
+
+
+@contextlib.contextmanager
+def take_notes(notes: list[InvalidRunError] | None) -> Iterator[None]:
+    """Let note_invalid() append to a list; None: let it raise."""
+    token = _notes.set(notes)
+    try:
+        yield
+    finally:
+        _notes.reset(token)

@@ -19,7 +19,7 @@ from telemark.backends.real.network import MininetBackend
 from telemark.backends.real.targets.bmv2 import panel_interface
 from telemark.backends.virtual.clock import VirtualClock
 from telemark.backends.virtual.network import VirtualBackend
-from telemark.errors import TestbedError
+from telemark.errors import TestbedError, note_invalid
 from telemark.results.provenance import P4Source
 from telemark.session.run import Run
 from telemark.topology.checks import check_addresses, check_ports, check_topology, device_ids
@@ -300,6 +300,8 @@ class Network:
         self.applications = outcome.applications
         for remark in outcome.remarks:
             self._run.progress.say(f"{self.name}: {remark}")
+        for error in outcome.invalid:
+            note_invalid(error)
         self.drop_report.add_network(self.name, self.counters, self.expected_drops)
         self.drop_report.rejected += self.rejected
 

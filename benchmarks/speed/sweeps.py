@@ -155,10 +155,7 @@ def shares(samples: list[Sample], name: str) -> list[float]:
 
 
 def claims(samples: list[Sample], names: list[str]) -> list[Check]:
-    """Compare each experiment's share with the smallest possible one, per round.
-
-    Raises TestbedError.
-    """
+    """Compare each experiment's share with the smallest possible one, per round."""
     return [
         AtMost.of_rounds(
             f"{name}: share of the time with {CLAIMED} processes, above the minimum, at most",

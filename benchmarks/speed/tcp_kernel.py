@@ -24,7 +24,7 @@ from mininet.topo import Topo
 from controllers.connection import connection
 from controllers.routing import routing_entries
 from telemark.backends.virtual.clock import VirtualClock
-from telemark.errors import IDLE_MACHINE, TestbedError
+from telemark.errors import IDLE_MACHINE, BusyMachineError, TestbedError, note_invalid
 from telemark.network import Network
 from telemark.results import plots
 from telemark.results.report import Check, Report, Table, table
@@ -226,21 +226,21 @@ def sample(case: Case, real: FlowGoodput, virtual: FlowGoodput) -> Sample:
 
 
 def reject_if_late(samples: list[Sample], late: Mapping[str, float]) -> None:
-    """Raise TestbedError if the machine delayed round trips or stalled too often.
+    """Make the run inconclusive if the machine delayed round trips or stalled too often.
 
     `late` is the share of late probes on each path.
     """
     if max(late.values()) > MAX_LATE:
-        raise TestbedError(
-            f"run invalid: {max(late.values()):.1%} of the probes were late by over "
-            f"{LATE_PROBE_NS / 1e6:g} ms; {IDLE_MACHINE}"
-        )
+        share, late_ms = max(late.values()), LATE_PROBE_NS / 1e6
+        problem = f"{share:.1%} of the probes were late by over {late_ms:g} ms"
+        note_invalid(BusyMachineError(problem))
     worst = min(samples, key=lambda each: each.rtt)
     if worst.rtt < 1 - LATE:
-        raise TestbedError(
-            f"run invalid: {worst.path}, {worst.congestion}: round trips took "
-            f"{1 / worst.rtt - 1:.0%} longer in real time than in virtual time; {IDLE_MACHINE}"
+        problem = (
+            f"{worst.path}, {worst.congestion}: round trips took "
+            f"{1 / worst.rtt - 1:.0%} longer in real time than in virtual time"
         )
+        note_invalid(BusyMachineError(problem))
 
 
 def group_by_case(samples: list[Sample]) -> dict[tuple[str, str], list[Sample]]:
@@ -254,7 +254,7 @@ def group_by_case(samples: list[Sample]) -> dict[tuple[str, str], list[Sample]]:
 def checks(samples: list[Sample]) -> list[Check]:
     """Check segments per round trip: goodput also depends on the load of the machine.
 
-    Raises TestbedError if the flows of a case differ too much.
+    The run is inconclusive if the flows of a case differ too much.
     """
     return [
         check_mean(f"{path}, {kind}: segments per round trip, virtual / real",
@@ -270,10 +270,11 @@ def check_mean(name: str, found: Sequence[float]) -> Check:
     """
     check = Check(name, statistics.mean(found), 1, WITHIN)
     if not check.passed and min(found) <= 1 + WITHIN and max(found) >= 1 - WITHIN:
-        raise TestbedError(
-            f"run invalid: {name}: {min(found):.3f} to {max(found):.3f} in flows of one case, mean "
-            f"out of tolerance; {IDLE_MACHINE}, or increase --seconds"
+        problem = (
+            f"{name}: {min(found):.3f} to {max(found):.3f} in flows of one case, mean "
+            "out of tolerance"
         )
+        note_invalid(BusyMachineError(problem, f"{IDLE_MACHINE}, or increase --seconds"))
     return check
 
 

@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 import statistics
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,7 +24,6 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from rich.console import Console
 
 from benchmarks.speed.shared.claims import AtLeast, AtMost, claims_table
 from benchmarks.speed.virtual import FABRICS, RATE_PPS, ROUTER, flows_of, resident_mb
@@ -33,7 +31,7 @@ from controllers.connection import connection
 from controllers.routing import routing_entries
 from minip4.simulator.virtual import Partition
 from telemark.backends.virtual.network import VirtualBackend
-from telemark.errors import IDLE_MACHINE, TestbedError
+from telemark.errors import BusyMachineError, TestbedError, note_invalid
 from telemark.network import Network
 from telemark.results import plots
 from telemark.results.report import Check, Report, Table, table
@@ -125,11 +123,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
             samples += await side_by_side(number, one, threads, options, run)
     digests = {(s.switches, s.delay_us): s.digest for s in samples}
     others = [s for s in samples if s.digest != digests[s.switches, s.delay_us]]
-    try:
-        promised = claims(samples)
-    except TestbedError:
-        Console(highlight=False, width=None if sys.stdout.isatty() else 120).print(summary(samples))
-        raise
+    promised = claims(samples)
     return Report(
         samples=[asdict(sample) for sample in samples],
         checks=[Check("runs with different results", len(others), 0), *promised],
@@ -286,7 +280,7 @@ def max_times(samples: list[Sample], switches: int, delay_us: float, apart: int)
 
 
 def claims(samples: list[Sample]) -> list[Check]:
-    """Return the claims about the measured sizes. Raises TestbedError."""
+    """Return the claims about the measured sizes."""
     checks: list[Check] = []
     if select(samples, switches=CLAIMED):
         times = speed_ups(samples, CLAIMED, DELAY_US)
@@ -300,7 +294,7 @@ def claims(samples: list[Sample]) -> list[Check]:
 
 
 def reject_if_shared(samples: list[Sample], times: list[float]) -> None:
-    """Raise TestbedError if threads are too slow and the machine explains it.
+    """Make the run inconclusive if threads are too slow and the machine explains it.
 
     Either runs of one thread did not have a core each, or a thread of the parallel runs waited for
     its core. The scheduler's counters show the latter: one-thread runs do not use that core.
@@ -312,18 +306,21 @@ def reject_if_shared(samples: list[Sample], times: list[float]) -> None:
     if share < HAD_CORES:
         preemptions = statistics.median(s.preemptions for s in parallel)
         at_once = statistics.median(s.at_once for s in parallel)
-        raise TestbedError(
-            f"run invalid: {statistics.median(times):.2f} times as fast as one thread, but a "
+        problem = (
+            f"{statistics.median(times):.2f} times as fast as one thread, but a "
             f"thread had a core for {share:.0%} of the time in which it could run "
             f"({preemptions:g} involuntary context switches per run, {at_once:.0%} of events in "
-            f"parallel); {IDLE_MACHINE}"
+            "parallel)"
         )
+        note_invalid(BusyMachineError(problem))
+        return
     had = statistics.median(s.cpu_s / s.wall_s for s in samples if s.threads == 1)
     if had < HAD_CORES:
-        raise TestbedError(
-            f"run invalid: {statistics.median(times):.2f} times as fast as one thread, but one "
-            f"thread had a core for {had:.0%} of its time; {IDLE_MACHINE}"
+        problem = (
+            f"{statistics.median(times):.2f} times as fast as one thread, but one "
+            f"thread had a core for {had:.0%} of its time"
         )
+        note_invalid(BusyMachineError(problem))
 
 
 def summary(samples: list[Sample]) -> Table:

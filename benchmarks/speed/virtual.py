@@ -221,7 +221,7 @@ def router_alone() -> Callable[[int], object]:
 def claims(samples: list[Sample], alone_ns: Sequence[float]) -> list[Check]:
     """Return the claims. Costs are compared within rounds, which a disturbance affects equally.
 
-    `alone_ns` is the cost of the pipeline alone per packet in each round. Raises TestbedError.
+    `alone_ns` is the cost of the pipeline alone per packet in each round.
     """
     sizes = sorted({sample.switches for sample in samples})
     smallest, largest = sizes[0], sizes[-1]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from telemark.accounting.drops import expects_program_drops
 from telemark.accounting.rejected import Fault
-from telemark.errors import IDLE_MACHINE, InvalidRunError
+from telemark.errors import IDLE_MACHINE, InvalidRunError, note_invalid
 from telemark.network import LinkEnd, Network
 from telemark.results.report import Check
 from telemark.traffic.flows import AnyRecord, FlowRecord
@@ -43,7 +43,7 @@ class PacketAccounting:
         """Compute the accounting of a network that has ended.
 
         `consumed_by_xdp`: frames that XDP programs took before the packet socket, by interface.
-        Raises InvalidRunError for drops by the kernel, and by bmv2 unless the network expects its
+        Drops by the kernel make the run inconclusive, and by bmv2 unless the network expects its
         programs to drop: on bmv2, drops by programs cannot be distinguished from other drops.
         """
         consumed_by_xdp = consumed_by_xdp or {}
@@ -137,9 +137,8 @@ def _reject_kernel_drops(net: Network, records: Sequence[FlowRecord]) -> None:
         drops[str(application)] = max(unexplained, 0)
     found = [f"{count} at {place}" for place, count in drops.items() if count]
     if found:
-        raise InvalidRunError(
-            f"the kernel dropped packets ({', '.join(found)})", f"lower the rate or {IDLE_MACHINE}"
-        )
+        problem = f"the kernel dropped packets ({', '.join(found)})"
+        note_invalid(InvalidRunError(problem, f"lower the rate or {IDLE_MACHINE}"))
 
 
 def _missing_in_bmv2(counters: Mapping[str, Mapping[str, Mapping[str, int]]]) -> dict[str, int]:
@@ -154,9 +153,8 @@ def _missing_in_bmv2(counters: Mapping[str, Mapping[str, Mapping[str, int]]]) ->
 def _reject_bmv2_drops(missing: Mapping[str, int]) -> None:
     found = [f"{count} in {name}" for name, count in missing.items() if count > 0]
     if found:
-        raise InvalidRunError(
-            f"bmv2 dropped frames ({', '.join(found)})", f"lower the rate or {IDLE_MACHINE}"
-        )
+        problem = f"bmv2 dropped frames ({', '.join(found)})"
+        note_invalid(InvalidRunError(problem, f"lower the rate or {IDLE_MACHINE}"))
 
 
 def _unbalanced_switches(engines: Mapping[str, dict[str, int]]) -> list[str]:

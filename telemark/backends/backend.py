@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from mininet.topo import Topo
 
 from telemark.accounting.rejected import RejectedFrames
+from telemark.errors import InvalidRunError
 from telemark.programs import Program
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class Outcome:
     rejected: list[RejectedFrames] = field(default_factory=list)
     applications: "list[RunningApplication]" = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)  # for the user
+    invalid: list[InvalidRunError] = field(default_factory=list)
 
 
 class NetworkBackend(Protocol):

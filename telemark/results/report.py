@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from telemark import REPOSITORY
@@ -29,6 +30,9 @@ FIGURE_KINDS: Mapping[str, Any] = {
     "svg": {"Date": None},
     "pdf": {"CreationDate": None},
 }
+INCONCLUSIVE: Mapping[str, Any] = {  # style of that word, across the figure
+    "ha": "center", "va": "center", "rotation": 20, "size": 40, "color": "red", "alpha": 0.4,
+}  # fmt: skip
 COMMON_OPTIONS = ("target", "time", "quick", "seed", "out", "interactive", "keep", "snaplen",
                   "traceback", "jobs", "scheduler", "again", "threads")  # fmt: skip
 
@@ -62,6 +66,7 @@ class Report:
     machine_columns: Sequence[str] = ()  # columns of samples that depend on the machine
     drops: Sequence[Mapping[str, Any]] = ()  # by switches; the run adds them
     capacities: Sequence[Mapping[str, Any]] = ()  # CapacityEstimates as mappings
+    inconclusive: Sequence[str] = ()  # reasons; the run adds them
 
     @property
     def passed(self) -> bool:
@@ -73,6 +78,8 @@ class Report:
 
         Each file is replaced atomically: an interrupted run keeps the earlier results.
         """
+        if self.inconclusive and self.figure is not None:
+            self.figure.text(0.5, 0.5, "inconclusive", **INCONCLUSIVE)
         with exclusive(options.out) as folder:
             for kind in FIGURE_KINDS if self.figure is not None else ():
                 replace(folder / f"{name}.{kind}", partial(self._draw, kind=kind))
@@ -110,6 +117,7 @@ class Report:
             "metrics": dict(self.metrics),
             "drops": list(self.drops),
             "capacities": list(self.capacities),
+            "inconclusive": list(self.inconclusive),
         }
 
     def show(self, folder: Path) -> None:
@@ -129,6 +137,8 @@ class Report:
             console.print("[bold red]No checks[/]: counts as failed; return "
                           "Report(samples, checks=[Check(...), ...])",
                           soft_wrap=True)  # fmt: skip
+        for problem in self.inconclusive:
+            console.print(f"[bold red]Inconclusive[/]: {escape(problem)}", soft_wrap=True)
         files = ", ".join(sorted(path.name for path in folder.iterdir() if path.is_file()))
         console.print(f"Results in {folder}: {files}", markup=False, soft_wrap=True)
 

@@ -23,7 +23,7 @@ from telemark.backends.real import isolation
 from telemark.backends.real.scheduling import raise_priority
 from telemark.backends.real.targets import bmv2
 from telemark.backends.virtual.clock import VirtualClock
-from telemark.errors import FailedRunError, TestbedError
+from telemark.errors import FailedRunError, TestbedError, take_notes
 from telemark.results import docstring, files, index
 from telemark.results.provenance import Origin
 from telemark.results.report import Report
@@ -37,6 +37,7 @@ from telemark.traffic.flows import LIMITS
 
 RESULTS = REPOSITORY / "results"
 ARTIFACTS = "run"  # subfolder of the results folder
+INCONCLUSIVE = "inconclusive"  # another one
 MAX_DURATION_S = LIMITS["after_s"][1]
 PASSED, CHECK_FAILED, UNUSABLE, INTERNAL_ERROR = 0, 1, 2, 3  # exit status
 
@@ -53,7 +54,8 @@ def main(
     """Run an experiment as a command, and exit.
 
     `script` is the caller's __file__, and names the experiment. `experiment` runs in the run's own
-    namespaces; its report is written to results/ (or --out).
+    namespaces; its report is written to results/ (or --out); that
+    of an inconclusive run, which exits with 1 or 2, to the subfolder INCONCLUSIVE.
 
     Exit status: 0 if all checks passed; 1 if a check failed, or if the network prevented the
     measurement; 2 for a usage error or an unsuitable environment; 3 for an unhandled exception.
@@ -160,12 +162,30 @@ def _run_experiment(run: Run, options: argparse.Namespace, experiment: Experimen
     )
     with aftermath(run, options):
         report = _report_of(run, options, experiment)
+        if report.inconclusive:
+            _report_inconclusive(report, run, options)
         report.write(run.name, options, run.origin)
+        _remove_inconclusive(options.out)
         remove_unused(run.sweep_options, run.name)
         report.show(options.out)
         if options.out.parent == RESULTS:
             print(f"All results: {index.build(RESULTS)}")
     return PASSED if report.passed else CHECK_FAILED
+
+
+def _report_inconclusive(report: Report, run: Run, options: argparse.Namespace) -> NoReturn:
+    """Print and save the report in a subfolder of the results; raise the reason."""
+    folder = options.out / INCONCLUSIVE
+    files.make_folder(folder)
+    report.write(run.name, argparse.Namespace(**{**vars(options), "out": folder}), run.origin)
+    report.show(folder)
+    raise run.inconclusive[0]
+
+
+def _remove_inconclusive(results: Path) -> None:
+    """Remove the report of an earlier inconclusive run."""
+    if (results / INCONCLUSIVE / "summary.json").is_file():
+        shutil.rmtree(results / INCONCLUSIVE)
 
 
 @contextlib.contextmanager
@@ -218,10 +238,15 @@ def _keep(run: Run, options: argparse.Namespace) -> None:
 
 def _report_of(run: Run, options: argparse.Namespace, experiment: Experiment) -> Report:
     """Run the experiment; return its report, extended by the dropped packets of its networks."""
-    with run.progress:
-        outcome = experiment(options, run)
-        if inspect.iscoroutine(outcome):
-            outcome = run.clock.run(outcome)
+    try:
+        with run.progress, take_notes(run.inconclusive):
+            outcome = experiment(options, run)
+            if inspect.iscoroutine(outcome):
+                outcome = run.clock.run(outcome)
+    except Exception as error:
+        if run.inconclusive:  # it may have caused any error
+            raise run.inconclusive[0] from error
+        raise
     if not isinstance(outcome, Report):
         raise TestbedError(
             f"experiment: returned {reprlib.repr(outcome)}; expected `return Report(...)` "
@@ -232,6 +257,7 @@ def _report_of(run: Run, options: argparse.Namespace, experiment: Experiment) ->
         checks=[*outcome.checks, *run.drop_report.checks()],
         drops=[dataclasses.asdict(drop) for drop in run.drop_report.drops],
         capacities=[dataclasses.asdict(capacity) for capacity in run.capacities],
+        inconclusive=[error.problem for error in run.inconclusive],
     )
 
 

@@ -13,7 +13,7 @@ from types import FrameType
 import finsy as fy
 
 from minip4.errors import Minip4Error
-from telemark.errors import FailedRunError, InvalidRunError, TestbedError
+from telemark.errors import BusyMachineError, FailedRunError, InvalidRunError, TestbedError
 from telemark.session.traceback_filter import TELEMARK, Frames, is_under, user_frames
 
 CLIENTS = ("finsy", "grpc")  # packages
@@ -26,7 +26,7 @@ class ErrorReport:
     line: str | None  # for a mistake of the user or an unsuitable machine; None: a program error
     short_traceback: str
     traceback: str  # in full
-    problem: str | None = None  # of an InvalidRunError
+    problem: str | None = None  # of an InvalidRunError, not of a BusyMachineError
     is_failed_run: bool = False
 
 
@@ -42,11 +42,12 @@ def error_report(error: Exception) -> ErrorReport:
     """Create the report of an exception."""
     if isinstance(error, RemoteError):
         return error.report
+    is_load = isinstance(error, BusyMachineError)
     known = error if isinstance(error, (TestbedError, Minip4Error)) else controller_error(error)
     return ErrorReport(
         None if known is None else str(known), short_traceback(error),
         "".join(traceback.format_exception(error)),
-        error.problem if isinstance(error, InvalidRunError) else None,
+        error.problem if isinstance(error, InvalidRunError) and not is_load else None,
         isinstance(error, FailedRunError),
     )  # fmt: skip
 

@@ -7,6 +7,7 @@ from minip4.compiler import CompiledProgram
 from minip4.wire.shared import SNAPLEN
 from telemark.accounting.drops import DropReport
 from telemark.capacity_probe import CapacityEstimate
+from telemark.errors import InvalidRunError
 from telemark.programs import Source
 from telemark.results.provenance import Origin
 from telemark.session.clock import Clock, RealClock
@@ -43,3 +44,4 @@ class Run:
     drop_report: DropReport = field(default_factory=DropReport)  # of all networks
     threads: int = 1  # per network in virtual time
     capacities: list[CapacityEstimate] = field(default_factory=list)  # of networks on bmv2
+    inconclusive: list[InvalidRunError] = field(default_factory=list)  # reasons

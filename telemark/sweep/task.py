@@ -10,7 +10,7 @@ from typing import Any
 from minip4.compiler import CompiledProgram
 from telemark.accounting.drops import DropReport
 from telemark.backends.virtual.clock import VirtualClock
-from telemark.errors import TestbedError
+from telemark.errors import TestbedError, take_notes
 from telemark.programs import Source
 from telemark.results.provenance import Origin, P4Source
 from telemark.session import error_reporting
@@ -94,7 +94,8 @@ def execute(
     result, failure = None, None
     with contextlib.redirect_stderr(io.StringIO()) as warnings:
         try:
-            result = clock.run(_measure(task, run))
+            with take_notes(None):  # the caller, in another process, does not get notes
+                result = clock.run(_measure(task, run))
         except Exception as error:
             failure = error_reporting.error_report(error)
     programs.sources |= run.origin.programs

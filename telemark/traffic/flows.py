@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minip4.wire.shared import MAX_FRAME
-from telemark.errors import TestbedError
+from telemark.errors import InvalidRunError, TestbedError, note_invalid
 from telemark.topology.links import ETHERNET_BYTES, UDP_BYTES
 
 if TYPE_CHECKING:
@@ -36,8 +36,10 @@ LIMITS: Mapping[str, tuple[float, float]] = {  # of the fields of UDP and TCP fl
 SMALLEST_FRAME = 60  # bytes, without the frame check sequence
 
 
-class RateError(TestbedError):
+class RateError(InvalidRunError):
     """A sender did not keep its rate."""
+
+    records: "Mapping[int, AnyRecord]" = {}  # of all flows, up to the last packet sent
 
 
 class Pattern(Protocol):
@@ -215,10 +217,15 @@ class Traffic(Generic[Record]):
         """Wait until all packets are sent, and `drain_s` longer for packets in flight.
 
         Returns the records by flow id: FlowRecord for UDP, TcpRecord for TCP. The packet accounting
-        shows whether `drain_s` was long enough. Raises TestbedError if a sender did not keep its
-        rate (RateError), or if a program failed.
+        shows whether `drain_s` was long enough. The run is inconclusive if a sender did not keep
+        its rate (RateError). Raises TestbedError if a program failed.
         """
-        records = await self._driver.finish(drain_s)
+        records: Mapping[int, AnyRecord]
+        try:
+            records = await self._driver.finish(drain_s)
+        except RateError as error:
+            note_invalid(error)
+            records = error.records
         self._net.drop_report.add_flows(self._net.name, records.values())
         return cast("dict[int, Record]", records)  # as the overloads of __init__ state
 

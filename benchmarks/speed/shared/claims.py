@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Sequence
 
-from telemark.errors import IDLE_MACHINE, TestbedError
+from telemark.errors import BusyMachineError, note_invalid
 from telemark.results.report import Check, Table, table
 
 MIN_ROUNDS = 3  # fewer rounds may all be disturbed by other load on the machine
@@ -16,17 +16,18 @@ class Claim(Check):
     def of_rounds(cls, name: str, found: Sequence[float], limit: float) -> "Claim":
         """Compare the median of the rounds with the limit.
 
-        Raises TestbedError if the median exceeds the limit, but not all of at least MIN_ROUNDS
+        The run is inconclusive if the median exceeds the limit, but not all of at least MIN_ROUNDS
         rounds do: other load on the machine may have disturbed some of them.
         """
         claim = cls(name, statistics.median(found), limit)
         broken = sum(not cls(name, value, limit).passed for value in found)
         if not claim.passed and broken < max(MIN_ROUNDS, len(found)):
-            raise TestbedError(
-                f"run invalid: {name} {limit:g}: found {min(found):.3g} to {max(found):.3g} in "
+            problem = (
+                f"{name} {limit:g}: found {min(found):.3g} to {max(found):.3g} in "
                 f"{len(found)} rounds; a failure needs {max(MIN_ROUNDS, len(found))} rounds that "
-                f"agree; {IDLE_MACHINE}"
+                "agree"
             )
+            note_invalid(BusyMachineError(problem))
         return claim
 
 

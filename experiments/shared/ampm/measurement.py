@@ -20,7 +20,7 @@ from experiments.shared.ampm.stamps import Handling, read_handling, read_inside
 from experiments.shared.ampm.truth import Interval, Truth, read_truths
 from telemark.accounting import pcap
 from telemark.accounting.packet_accounting import PacketAccounting
-from telemark.errors import InvalidRunError, TestbedError
+from telemark.errors import TestbedError, note_invalid
 from telemark.network import Network
 from telemark.results.report import Check
 from telemark.session import cli
@@ -170,7 +170,7 @@ def worst(checks: Iterable[Check]) -> list[Check]:
 def reject_if_disturbed(
     checks: Iterable[Check], spoilable: Sequence[str], why: str, *, virtual: bool
 ) -> list[Check]:
-    """Return the checks; in real time, raise TestbedError if only `spoilable` ones failed.
+    """Return the checks; the run is inconclusive in real time if only `spoilable` ones failed.
 
     `spoilable` checks (given by the ends of their names) also fail if the machine disturbs the
     traffic or delays readouts: then the run is inconclusive. `why`: see describe_noise().
@@ -180,7 +180,7 @@ def reject_if_disturbed(
     if failed and not virtual and all(c.name.endswith(tuple(spoilable)) for c in failed):
         what = f"{failed[0].name}: {failed[0].measured:g}, expected {failed[0].expected:g}"
         allowed = f" +- {failed[0].tolerance:g}" if failed[0].tolerance else ""
-        raise InvalidRunError(f"{what}{allowed}; {why}")
+        note_invalid(f"{what}{allowed}; {why}")
     return checks
 
 
@@ -235,7 +235,7 @@ def stamped_by(point: Point, target: str) -> Point:
 def reject_late_packets(
     name: str, truth: Truth, point: Point, range_us: tuple[float, float], why: str
 ) -> None:
-    """Raise TestbedError if delays are outside of the range that a run's claims assume.
+    """Make the run inconclusive if delays are outside of the range that a run's claims assume.
 
     A stall of the machine causes this. Delays count from the sender's call to the point.
     """
@@ -244,7 +244,7 @@ def reject_late_packets(
         return
     longest_us, min_us = delays_ns.max() / 1000, delays_ns.min() / 1000
     if not range_us[0] < min_us <= longest_us < range_us[1]:
-        raise InvalidRunError(
+        note_invalid(
             f"{name}: packets took up to {longest_us:.0f} us to {point.switch}; the limit is "
             f"{range_us[1]:.0f} us; {why}"
         )
@@ -276,7 +276,7 @@ def check_total_loss(
 async def measure(setting: Setting, run: Run) -> Outcome:
     """Build the network, watch the flows, send, and read block by block.
 
-    Raises TestbedError if no block could be read (for example, because a switch died, or the
+    The run is inconclusive if no block could be read (for example, because a switch died, or the
     machine is too slow for the block length), or if packets took longer than their methods
     tolerate (for example, because the machine stalled).
     """
@@ -306,7 +306,7 @@ async def measure(setting: Setting, run: Run) -> Outcome:
                         run.progress.say(f"{setting.name}: {problem}")
                 sent = await traffic.finish()
     if not any(reports[block].complete for block in blocks):
-        raise InvalidRunError(f"no block could be read: {reports[blocks[0]].problems[0]}")
+        note_invalid(f"no block could be read: {reports[blocks[0]].problems[0]}")
     truths = read_truths(
         net,
         dict.fromkeys(flows, setting.path),
@@ -353,7 +353,7 @@ def _reject_long_delays(setting: Setting, promised: Bounds, outcome: Outcome) ->
         try:
             check_limits(method, setting.schedule, Bounds(promised.clock_error_us, delay_us))
         except LimitError as error:
-            raise InvalidRunError(str(error)) from None
+            note_invalid(str(error))
 
 
 def watched_paths(net: Network, setting: Setting) -> dict[WatchedFlow, list[Hop]]:

@@ -92,7 +92,7 @@ def measured(run: Run, *, quick: bool) -> Costs:
 
 
 def make_checks(costs: Costs) -> list[Check]:
-    """Check the claims. Raises TestbedError if the machine was too loaded for a verdict."""
+    """Check the claims. The run is inconclusive if the machine was too loaded for a verdict."""
     claims = [
         Check(f"CPU time per report, {kind.name} (normalized to {to.name}), {AS_FAST}, at most "
               f"{limit}",

@@ -31,7 +31,7 @@ from experiments.shared.int.marking import SCHEDULE, mark
 from experiments.shared.int.reports import KeepingCollector, Kept
 from telemark.accounting import pcap
 from telemark.accounting.packet_accounting import PacketAccounting
-from telemark.errors import InvalidRunError, TestbedError
+from telemark.errors import TestbedError, note_invalid
 from telemark.network import Network
 from telemark.session.run import Run
 from telemark.traffic.flows import Flow, FlowRecord
@@ -109,7 +109,7 @@ class Outcome:
 async def measure(flow: Flow, percent: float, blocks: int, program: str, run: Run) -> Outcome:
     """Send the flow over a path whose LOSSY links lose `percent` of it.
 
-    Raises TestbedError if the machine disturbed the run beyond what the methods tolerate.
+    The run is inconclusive if the machine disturbed the run beyond what the methods tolerate.
     """
     topo = ParkingLot(len(SWITCHES), delay_us=DELAY_US)
     with Network(
@@ -161,10 +161,10 @@ def marking_path(net: Network, domain: Domain, edges: ExitStack) -> list[Hop | E
 
 
 def reject_unreported(edges: Mapping[str, PostcardEdge]) -> None:
-    """Raise TestbedError if this machine was too slow to send the postcards of edges."""
+    """Make the run inconclusive if this machine was too slow to send the postcards of edges."""
     for host, edge in edges.items():
         if edge.without_room or edge.unsent:
-            raise InvalidRunError(
+            note_invalid(
                 f"the edge of {host} dropped {edge.without_room} postcards for lack of "
                 f"buffer space, and could not send {edge.unsent}"
             )
@@ -260,7 +260,7 @@ def _reports_of_place(
 
 
 def reject_late(outcome: Outcome) -> None:
-    """Raise TestbedError if packets took longer than the block length tolerates."""
+    """Make the run inconclusive if packets took longer than the block length tolerates."""
     truth = outcome.truth
     arrived_ns = [truth.time_ns[Point(name, "arrivals")] for name in SWITCHES]
     took_ns = max(
@@ -270,4 +270,4 @@ def reject_late(outcome: Outcome) -> None:
     try:
         check_limits(METHODS, SCHEDULE, Bounds(0, took_ns / 1000))
     except LimitError as error:
-        raise InvalidRunError(str(error)) from None
+        note_invalid(str(error))

@@ -1,6 +1,7 @@
 """Alternate marking in addition to INT, or instead of it."""
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from math import ceil
 
 from controllers.ampm.collector import BlockReport, Collector
@@ -8,7 +9,7 @@ from controllers.ampm.schedule import Schedule
 from controllers.ampm.session import Edge
 from controllers.ampm.watch import Bounds, Hop, WatchedFlow
 from experiments.shared.ampm.measurement import AHEAD_US, MIN_BLOCK_US
-from telemark.errors import InvalidRunError, TestbedError
+from telemark.errors import InvalidRunError, TestbedError, note_invalid
 from telemark.network import Network
 from telemark.session.run import Run
 from telemark.traffic.flows import Flow, FlowRecord, Traffic
@@ -32,7 +33,8 @@ async def mark(
 ) -> tuple[dict[int, FlowRecord], list[BlockReport]]:  # fmt: skip
     """Send flows that fill `blocks` blocks, and half a block before and after; read all blocks.
 
-    Raises TestbedError if a switch could not be read in time.
+    If a switch could not be read in time, the run is inconclusive: returns only the longest
+    sequence of complete blocks. Raises InvalidRunError if there is none.
     """
     async with Collector(watched, SCHEDULE, run.clock, bounds=BOUNDS) as collector:
         await collector.watch()
@@ -41,6 +43,17 @@ async def mark(
         async with Traffic(net, flows, start_ns=1000 * start_us) as traffic:
             reports = [b async for b in collector.blocks(first, first + blocks + 2)]
             records = await traffic.finish()
-    for problem in (problem for report in reports for problem in report.problems):
-        raise InvalidRunError(problem)
+    problems = [problem for report in reports for problem in report.problems]
+    if problems:
+        note_invalid(problems[0])
+        reports = _longest_stretch(reports)
+        if not reports:
+            raise InvalidRunError(problems[0])
     return records, reports
+
+
+def _longest_stretch(reports: Sequence[BlockReport]) -> list[BlockReport]:
+    """Return the longest sequence of complete blocks without a gap."""
+    stretches = [[*group] for is_complete, group in groupby(reports, lambda each: each.complete)
+                 if is_complete]  # fmt: skip
+    return max(stretches, key=len, default=[])

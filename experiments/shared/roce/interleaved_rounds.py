@@ -26,7 +26,7 @@ from experiments.shared.roce.offered import (
     write_frames,
 )
 from minip4.native.build import program
-from telemark.errors import InvalidRunError, TestbedError
+from telemark.errors import TestbedError, note_invalid
 
 C_FOLDER = Path(__file__).parent / "c"
 SENDER_CORE, COLLECTOR_CORE = 0, 1
@@ -186,13 +186,12 @@ def turn(folder: Path, kind: Kind, offered_per_s: int, seconds: float) -> Turn:
 
 
 def _await_backlog() -> None:
-    """Wait until no frame waits for a softirq on a busy core. Raises TestbedError."""
+    """Wait until no frame waits for a softirq; inconclusive after PATIENCE_S."""
     deadline_s = time.monotonic() + PATIENCE_S
     while any(int(line.split()[BACKLOG], 16) for line in SOFTNET.read_text().splitlines()):
         if time.monotonic() > deadline_s:
-            raise InvalidRunError(
-                f"a core did not process queued frames of the kernel for {PATIENCE_S:g} s"
-            )
+            note_invalid(f"a core did not process queued frames of the kernel for {PATIENCE_S:g} s")
+            return
         time.sleep(0.001)
 
 

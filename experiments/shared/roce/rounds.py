@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from experiments.shared.roce.interleaved_rounds import Kind, Turn
-from telemark.errors import InvalidRunError
+from telemark.errors import note_invalid
 from telemark.results import plots
 
 AS_FAST = 0  # the load of the claims
@@ -63,7 +63,7 @@ def wrong(rounds: Sequence[Round]) -> int:
 def reject_noise(
     rounds: Sequence[Round], kinds: Sequence[Kind], failed: Sequence[str], offer: str
 ) -> None:
-    """Raise TestbedError if the kernel dropped many frames, or noise may explain a failed claim.
+    """Make the run inconclusive if many frames were dropped, or noise may explain a failed claim.
 
     `kinds`: collectors in claims; `failed`: names of failed claims.
     """
@@ -71,12 +71,12 @@ def reject_noise(
         turns = [each.of(kind) for each in rounds]
         dropped = statistics.median(each.dropped / each.sent for each in turns)
         if dropped > MAX_DROPPED:
-            raise InvalidRunError(
+            note_invalid(
                 f"the kernel dropped {dropped:.0%} of the records for {kind.name}, {offer}"
             )
     waited = statistics.mean(each.waited for one in rounds for each in one.turns)
     if failed and waited > MAX_WAITED:
-        raise InvalidRunError(
+        note_invalid(
             f"senders and collectors waited for a core for "
             f"{waited:.0%} of the time, more than {MAX_WAITED:.0%}; failed check: {failed[0]}"
         )

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from ebpf.loader import Program, Sent, live
 from experiments.shared.xdp.veth_setup import DEVICE, VethPair
-from telemark.errors import InvalidRunError
+from telemark.errors import note_invalid
 
 MAX_WAITED = 0.2  # max fraction of time without the core, if a ratio misses its limit
 
@@ -80,7 +80,7 @@ class Rounds:
     def cost(self, candidate: Candidate, to: Candidate, times: float) -> float:
         """Return the median ratio of CPU time per packet; the claim is at most 1 / `times`.
 
-        Raises TestbedError if the claim fails and the machine explains it: other processes used
+        The run is inconclusive if the claim fails and the machine explains it: other processes used
         the core, and its caches; or the claim holds in some rounds.
         """
         found = self.ratios(candidate, to)
@@ -91,12 +91,12 @@ class Rounds:
         waited = max(statistics.median(turn.waited for turn in self.of(each))
                      for each in (candidate, to))  # fmt: skip
         if waited > MAX_WAITED:
-            raise InvalidRunError(
+            note_invalid(
                 f"no verdict on the claim that {claim} ({missed}): other processes used the core "
                 f"for {waited:.0%} of the time"
             )
         if max(found) >= times:
-            raise InvalidRunError(f"rounds differ on the claim that {claim}: {missed}")
+            note_invalid(f"rounds differ on the claim that {claim}: {missed}")
         return 1 / statistics.median(found)
 
     def scalings(self, candidate: Candidate) -> list[float]:
@@ -123,7 +123,7 @@ def turns(
 ) -> Iterator[Turn]:
     """Run all candidates in each round, on each set of cores; `show_progress` gets the progress.
 
-    Raises TestbedError if a candidate did not count each packet: then its CPU time is meaningless.
+    The run is inconclusive if a candidate did not count each packet: its CPU time is meaningless.
     """
     with ExitStack() as stack:
         veths: list[tuple[Candidate, VethPair, ReadyCandidate]] = []
@@ -148,7 +148,7 @@ def turns(
 def _turn(number: int, name: str, sent: Sequence[Sent], counted: int) -> Turn:
     packets = sum(each.packets for each in sent)
     if counted != packets:
-        raise InvalidRunError(f"{name}: {packets} packets sent, but {counted} counted")
+        note_invalid(f"{name}: {packets} packets sent, but {counted} counted")
     cpu_ns, wall_ns = sum(each.cpu_ns for each in sent), sum(each.wall_ns for each in sent)
     rate = sum(each.packets / each.cpu_ns for each in sent) * 1e9
     return Turn(number, name, len(sent), packets, counted, cpu_ns / packets, rate,

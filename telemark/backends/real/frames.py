@@ -11,7 +11,7 @@ import numpy as np
 
 from telemark.backends.real.flow_processes import build_program
 from telemark.backends.real.udp import MAX_LAG_NS, RATE_NOT_KEPT
-from telemark.errors import IDLE_MACHINE, TestbedError
+from telemark.errors import IDLE_MACHINE, InvalidRunError, TestbedError
 
 
 class FrameSender:
@@ -36,7 +36,7 @@ class FrameSender:
     def finish(self, timeout_s: float) -> None:
         """Wait for the last frame until the timeout, then stop sending.
 
-        Raises TestbedError if a frame was sent too late, or could not be sent.
+        Raises InvalidRunError if a frame was sent too late, TestbedError if it could not be sent.
         """
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout_s)
@@ -44,9 +44,10 @@ class FrameSender:
         output, errors = self._process.communicate()
         if self._process.returncode == RATE_NOT_KEPT:
             totals = json.loads(output)
-            raise TestbedError(
+            raise InvalidRunError(
                 f"frames of {self._host}: {totals['sent']} of {self._count} sent, the last "
-                f"{totals['largest_lag_ns'] / 1e6:.0f} ms late; lower the rate or {IDLE_MACHINE}"
+                f"{totals['largest_lag_ns'] / 1e6:.0f} ms late",
+                f"lower the rate or {IDLE_MACHINE}",
             )
         if self._process.returncode:
             raise TestbedError(f"frames of {self._host}: {errors.decode().strip()}")

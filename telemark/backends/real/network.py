@@ -35,7 +35,7 @@ from telemark.backends.real.shell import Shell
 from telemark.backends.real.targets.bmv2 import PANEL, Bmv2Switch, panel_interface
 from telemark.backends.real.targets.minip4 import Minip4Switch, SwitchSettings
 from telemark.backends.real.traffic import ProcessTrafficDriver
-from telemark.errors import TestbedError
+from telemark.errors import InvalidRunError, TestbedError
 from telemark.programs import Program, Source, compiled
 from telemark.topology import links
 from telemark.topology.links import ETHERNET_BYTES, SWITCH_MTU, VLAN_TAG_BYTES
@@ -171,11 +171,14 @@ class MininetBackend:
         """Stop the switches, and read all counters."""
         self._check_shells()
         end_s = time.monotonic() + FRAMES_S
+        outcome = Outcome(applications=[each.running for each in self._applications])
         for sender in self._frame_senders:
-            sender.finish(max(end_s - time.monotonic(), 0))
+            try:
+                sender.finish(max(end_s - time.monotonic(), 0))
+            except InvalidRunError as error:
+                outcome.invalid.append(error)
         for application in self._applications:
             application.close()
-        outcome = Outcome(applications=[each.running for each in self._applications])
         for switch in self.switches:
             switch.request_end()
         for switch in self.switches:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from telemark.backends.real.tcp import TcpProcesses
 from telemark.backends.real.udp import UdpProcesses
 from telemark.errors import IDLE_MACHINE
-from telemark.traffic.flows import AnyFlow, AnyRecord, Schedule
+from telemark.traffic.flows import AnyFlow, AnyRecord, RateError, Schedule
 from telemark.traffic.tcp import TcpFlow
 
 LEAD_NS, LEAD_PER_FLOW_NS = 20_000_000, 200_000  # time to send the start time to all senders
@@ -47,12 +47,21 @@ class ProcessTrafficDriver:
     async def finish(self, drain_s: float) -> dict[int, AnyRecord]:
         """Wait until all packets are sent, and `drain_s` longer; return the records.
 
-        Raises TestbedError if a sender did not keep its rate, or if a program failed.
+        Raises RateError, with the records, if a sender did not keep its rate, and TestbedError if
+        a program failed.
         """
+        late: RateError | None = None
         for flow in self._flows.values():
-            await flow.finish_sending()
+            try:
+                await flow.finish_sending()
+            except RateError as error:
+                late = late or error
         await asyncio.sleep(drain_s)
-        return {number: await flow.record() for number, flow in self._flows.items()}
+        records = {number: await flow.record() for number, flow in self._flows.items()}
+        if late is not None:
+            late.records = records
+            raise late
+        return records
 
     async def stop(self) -> None:
         """Kill all processes."""

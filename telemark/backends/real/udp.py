@@ -54,8 +54,8 @@ class UdpProcesses(FlowProcesses):
             raise RateError(
                 f"flow {self._flow.id} of {self._flow.source}: rate too high for this machine: "
                 f"requested {self._udp_flow.rate_pps:.0f} packets/s, "
-                f"sent {1e9 * self._totals['sent'] / lasted_ns:.0f}; lower the rate or "
-                f"{IDLE_MACHINE}"
+                f"sent {1e9 * self._totals['sent'] / lasted_ns:.0f}",
+                f"lower the rate or {IDLE_MACHINE}",
             )
 
     async def record(self) -> FlowRecord:
