@@ -243,15 +243,15 @@ def _report_of(run: Run, options: argparse.Namespace, experiment: Experiment) ->
             outcome = experiment(options, run)
             if inspect.iscoroutine(outcome):
                 outcome = run.clock.run(outcome)
+        if not isinstance(outcome, Report):
+            raise TestbedError(
+                f"experiment: returned {reprlib.repr(outcome)}; expected `return Report(...)` "
+                "(telemark.results.report)"
+            )
     except Exception as error:
         if run.inconclusive:  # it may have caused any error
             raise run.inconclusive[0] from error
         raise
-    if not isinstance(outcome, Report):
-        raise TestbedError(
-            f"experiment: returned {reprlib.repr(outcome)}; expected `return Report(...)` "
-            "(telemark.results.report)"
-        )
     return dataclasses.replace(
         outcome,
         checks=[*outcome.checks, *run.drop_report.checks()],
