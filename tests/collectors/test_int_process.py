@@ -131,7 +131,7 @@ def test_memory_at_the_limit_of_flows_is_what_the_documentation_says(
     collector: subprocess.Popen[str], ports: tuple[int, int]
 ) -> None:
     """Its peak occurs in a scrape: docs/reference/int-collector.md."""
-    page = (REPOSITORY / "docs" / "int_collector.md").read_text()
+    page = (REPOSITORY / "docs" / "reference" / "int-collector.md").read_text()
     (said_mb,) = re.findall(r"(\d+) MB while Prometheus scrapes", page)
     report, flows = alone(5, 0), Limits().flows
     at = report.index(bytes([10, 0, 0, 1]))  # the source's address
@@ -174,7 +174,7 @@ def test_who_asks_waits_for_what_is_being_taken_in() -> None:
     [
         (["--address", "192.0.2.1"], "192.0.2.1: Cannot assign requested address"),
         (["--address", "here"], "here: "),
-        (["--address", LOCAL, "--port", "{udp}"], "UDP port {udp} is taken"),
+        (["--address", LOCAL, "--port", "{udp}"], "UDP port {udp}: already in use"),
         (
             ["--address", LOCAL, "--metrics", "{tcp}"],
             "TCP port {tcp} at 127.0.0.1 for Prometheus: Addr",

@@ -53,7 +53,7 @@ def stores(what: dict[str, Any]) -> Any:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda c: c.pop("links"), "all of it: {"),
+        (lambda c: c.pop("links"), "top level: {"),
         (lambda c: c.update(link=[]),
          "link: unknown key; expected one of links, collectors, translators"),
         (lambda c: c["links"].append(["h1", "s2"]), "one link of host h1, and not 2"),

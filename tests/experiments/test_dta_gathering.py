@@ -16,7 +16,7 @@ FAULTS = {
     "the wrap of a ring loses a batch": (
         "dta_append", "append.p4", "batch.slot + 1 == batch.batches ? 0 : batch.slot + 1",
         "batch.slot == batch.batches ? 0 : batch.slot + 1",
-        "1-lists-of-16: entries that are wrong"),
+        "1-lists-of-16: wrong or missing entries"),
     "what is evicted goes to the slot of who evicts it": (
         "dta_postcarding", "postcarding.p4", "hdr.postcard.key = path.key;", "",
         "64-rows, 64 flows: flows with wrong memory"),

@@ -72,7 +72,8 @@ def test_of_what_is_refused_probes_are_no_fault(
 ) -> None:
     translating = module("experiments.shared.dta.translator_setup")
     accounting = SimpleNamespace(checks=lambda _: [])
-    monkeypatch.setattr(translating, "PacketAccounting", SimpleNamespace(of=lambda *_: accounting))
+    fake = SimpleNamespace(from_network=lambda *_: accounting)
+    monkeypatch.setattr(translating, "PacketAccounting", fake)
     counts = Counts(Counter(WRITE_ONLY=7), Counter({reason.name: 2}))
     net = SimpleNamespace(applications=[SimpleNamespace(result=SimpleNamespace(counts=counts))])
     assert all(check.passed for check in translating.checks("some", net, 7)) == is_fine

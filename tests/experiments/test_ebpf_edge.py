@@ -250,7 +250,7 @@ def test_an_edge_s_postcard_is_known_when_its_switch_has_it(tmp_path: Path) -> N
 
 
 def test_packets_that_no_hash_tells_apart_make_no_verdict() -> None:
-    with pytest.raises(TestbedError, match=r"^two packets have the same hash"):
+    with pytest.raises(TestbedError, match=r"^two packets have the same 32-bit hash by chance"):
         reports_of_nodes(kept((4, 0, 90), (4, 1, 90)), {"h1": 4}, 2)
 
 

@@ -32,7 +32,7 @@ FAULTS = {
     "a clock that is off": (
         "watch.p4", "hop.offset_us = offset_us;",
         "hop.offset_us = offset_us + (node_id == 3 ? 48w800 : 0);",
-        {*(f"s3: largest error of {what}" for what in TIMES),
+        {*(f"s3: max error of {what}" for what in TIMES),
          "packets with timestamps out of order",
          "clock offsets out of their error bounds"},
     ),
@@ -52,7 +52,7 @@ FAULTS = {
     ),
     "a lost report": (
         "pipeline.p4", REPORTED, REPORTED + LOST,
-        {"packets without a report", "reports, a packet each",
+        {"packets without a report", "reports",
          "missing report sequence numbers"},
     ),
     "a sink that does not restore the DSCP": (
@@ -81,7 +81,7 @@ FAULTS = {
         "hdr.ports.word[15:0] = checksum + 1;",
         # 100 packets; 40 there and 40 back in the second network; 3 * 100 in the third one.
         {"frames with a wrong checksum or length at hosts (440 at h2, 40 at h1)",
-         "flows of which nothing arrived (network: flow 1 from h1 to h2 and 5 more)",
+         "flows that lost all packets (network: flow 1 from h1 to h2 and 5 more)",
          "packets received in order", "sum of hop and link latencies in the collector (us)"},
     ),
 }  # fmt: skip
@@ -125,7 +125,7 @@ def test_on_bmv2_stamps_are_of_times_at_which_packets_were_inside(tmp_path: Path
     if done.returncode == 2:
         pytest.skip(done.stderr.strip())
     assert failed_checks(tmp_path / "wrong") == {
-        *(f"s3: largest error of {what}" for what in TIMES),
+        *(f"s3: max error of {what}" for what in TIMES),
         "packets with timestamps out of order",
     }
 

@@ -17,7 +17,7 @@ def test_the_file_holds_each_record(tmp_path: Path) -> None:
     assert [row["slots"] for row in rows] == ["60", "60", "18"]
     assert (tmp_path / "roce_collect.png").stat().st_size > 10_000
     caption = json.loads((tmp_path / "summary.json").read_text())["caption"]
-    assert "Without rdma_rxe: virtual time has no kernel of another machine." in caption
+    assert "Without rdma_rxe: virtual time has no virtual machine." in caption
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,12 @@ def test_every_field_is_as_in_a_real_session(tmp_path: Path) -> None:
     done = run("roce_headers", *SHORT, "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     rows = samples(tmp_path)
-    chosen = {row["field"] for row in rows if row["verdict"] == "for the sender to choose"}
+    chosen = {row["field"] for row in rows if row["verdict"] == "sender's choice"}
     assert chosen == {"IP id", "UDP sport", "BTH migreq"}
     assert len(rows) == 37 + 38 + 38 + 37 + 38
     assert (tmp_path / "roce_headers.png").stat().st_size > 10_000
     reference = json.loads((tmp_path / "summary.json").read_text())["metrics"]["rdma_rxe"]
-    assert reference == "as it was captured: virtual time has no kernel of another machine"
+    assert reference == "from a capture: virtual time has no virtual machine"
 
 
 @pytest.mark.parametrize(

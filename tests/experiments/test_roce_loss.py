@@ -83,7 +83,7 @@ def test_what_is_in_flight_is_what_captures_tell(tmp_path: Path) -> None:
         packets = zip(times_us, bytes_, strict=True)
         wrpcap(str(captures[mode]), [_at(time_us, data) for time_us, data in packets], nano=True)
     net: Any = SimpleNamespace(capture=lambda _switch, _other, mode: captures[mode])
-    assert experiment.sent_records(net) == experiment.SentRecords(3 + 1, late=1, turns=2)
+    assert experiment.read_sent_records(net) == experiment.SentRecords(3 + 1, late=1, turns=2)
 
 
 def _at(time_us: int, data: NDArray[np.uint8]) -> Raw:

@@ -33,7 +33,7 @@ def found(target: str, *, lost: tuple[int, ...] = (3, 9), size: int = 64) -> Any
     }  # fmt: skip
     links = {(1, "s1", "s2"): np.array(lost[::-1]), (1, "s2", "s3"): np.array([5])}
     outcome = SimpleNamespace(reports=reports, dropped=links)
-    return targets.Found(target, 1, outcome, FLOW)
+    return targets.TargetRun(target, 1, outcome, FLOW)
 
 
 def failed(ours: Any, theirs: Any) -> set[str]:

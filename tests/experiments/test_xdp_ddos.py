@@ -75,7 +75,7 @@ def test_the_host_behind_the_filter_sees_nothing_of_the_flood() -> None:
 
 @pytest.mark.parametrize("parts", [(1, 1, 1, 0), (1, 1, 1, 1)])
 def test_where_no_such_flood_is_found_the_run_is_invalid(parts: tuple[float, ...]) -> None:
-    with pytest.raises(TestbedError, match=r"^run invalid: no flood of up to 2,000 .*; leave"):
+    with pytest.raises(TestbedError, match=r"^run invalid: no flood of up to 2,000 .*; reduce"):
         report(made(**{UNFILTERED: parts}))
 
 

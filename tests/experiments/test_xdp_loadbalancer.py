@@ -27,7 +27,7 @@ def checked(xdp_ns: float) -> list[bool]:
     ]
     report = experiment.report(measured, balancing.ANYWHERE, "none", OPTIONS)
     assert report.metrics["skipped"] == {"IPVS": "none"}
-    assert report.caption.endswith("IPVS is not among them: none.")
+    assert report.caption.endswith("Without IPVS: none.")
     return [check.passed for check in report.checks]
 
 

@@ -135,7 +135,7 @@ def test_an_address_without_device_is_reported(judge: Judge) -> None:
 
 @pytest.mark.parametrize(
     ("code", "told"),
-    [(errno.ETIMEDOUT, "peer: no route, or no MAC"), (errno.ENOMEM, "peer: Cannot allocate mem")],
+    [(errno.ETIMEDOUT, "peer: no route or no MAC"), (errno.ENOMEM, "peer: Cannot allocate mem")],
 )
 def test_verbs_errors_are_one_line(code: int, told: str) -> None:
     def refuse() -> None:

@@ -50,7 +50,8 @@ def each_fails_by_its_own(
 
 
 def failed(checks: list[Check]) -> list[str]:
-    return [check.name.partition(" (")[0] for check in checks if not check.passed]
+    """Without the list of what is unbalanced: s1, see of_accounting()."""
+    return [check.name.removesuffix(" (s1)") for check in checks if not check.passed]
 
 
 def put(what: Any, **values: object) -> None:
@@ -90,7 +91,7 @@ def of_reports() -> list[Change]:
     return [
         ("packets received in order", swapped),
         ("packets without a report", unreported),
-        ("reports, a packet each", twice),
+        ("reports", twice),
         *((lacking, count(what)) for what in ("lost", "missing")),
         ("malformed reports", malformed),
         *((routed, way(what)) for what in ("node", "ingress", "egress")),
@@ -116,7 +117,7 @@ def of_hops() -> list[Change]:
 
     order = "packets with timestamps out of order"
     return [
-        *((f"{switch}: largest error of {what}", said(hop, field))
+        *((f"{switch}: max error of {what}", said(hop, field))
           for hop, switch in enumerate(int_path.PATH)
           for what, field in zip(int_path.QUANTITIES, STEPS, strict=True)),
         (order, sent_late), (order, received_early),

@@ -176,10 +176,11 @@ def test_unsupported_keys_are_reported_once(tmp_path: Path) -> None:
         ("topology.hosts.h1.defaultRoute", "via it", 'expected a gateway, as in "via 10.0.1.1"'),
         ("topology.default", {"bw": "fast"}, 'default.bw: "fast": expected a number'),
         ("topology.default", {"loss": 101}, r"links\[0\]: loss 101: expected a percentage"),
-        ("topology.default", {"delay": "5 days"}, r"links\[0\]: delay '5 days': expected a text"),
+        ("topology.default", {"delay": "5 days"}, r"links\[0\]: delay '5 days': expected a string "
+         "with a unit"),
         ("tasks_file", "tasks.txt", 'tasks.txt:1: expected HOST START_S DURATION_S "COMMAND"'),
         ("tasks_file", "others.txt", "tasks_file: .*there is no host h9"),
-        ("exec_scripts", [{}], r"exec_scripts\[0\]: .*expected 'cmd' in it"),
+        ("exec_scripts", [{}], r"exec_scripts\[0\]: .*expected an object with 'cmd'"),
     ],
 )  # fmt: skip
 def test_errors_are_reported_with_their_place(

@@ -106,7 +106,7 @@ def host(**parts: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("parts", "messages"),
     [
-        ({"hosts": None}, "all of it: {...}: expected 'hosts' in it"),
+        ({"hosts": None}, "top level: {...}: expected an object with 'hosts'"),
         ({"hosts": []}, "hosts: []: expected an object, {...}"),
         ({"hosts": {"h;id": {}}}, "hosts: {...}: expected a name of up to 64 letters, digits, _, "
          '. and - that begins with a letter or digit, not "h;id"'),
@@ -116,7 +116,7 @@ def host(**parts: Any) -> dict[str, Any]:
          "expected a file below"),
         ({"switches": {"s1": {"cpu_port": "9" * 5000}}, "links": []}, "switches.s1.cpu_port: "),
         ({"switches": {f"s{number}": {} for number in range(10_001)}},
-         "switches: {...}: expected at most 10000, and not 10001"),
+         "switches: {...}: expected at most 10000 nodes, not 10001"),
         ({"switches": {}}, "switches: {}: expected a switch in it"),
         ({"switches": {"s1": {"runtime_json": "net/s9.json"}}},
          'switches.s1.runtime_json: "net/s9.json": expected a file below {...}/x/net or {...}/x'),
@@ -129,7 +129,7 @@ def host(**parts: Any) -> dict[str, Any]:
         (host(ip="10.0.1.1"), 'hosts.h1.ip: "10.0.1.1": expected an IPv4 address with its prefix'),
         (host(ip="10.0.1.300/24"), 'hosts.h1.ip: "10.0.1.300/24": expected an IPv4 address'),
         (host(mac="08:00"), 'hosts.h1.mac: "08:00": expected a MAC address, as in'),
-        (host(mac=None), "hosts.h1: {...}: expected 'mac' in it"),
+        (host(mac=None), "hosts.h1: {...}: expected an object with 'mac'"),
         (host(commands="x"), 'hosts.h1.commands: "x": expected a list'),
         ({"links": [["h1"]]}, 'links[0]: ["h1"]: expected two ends'),
         ({"links": [["h1", "s1"]]}, 'links[0][1]: "s1": expected a host, or a switch with its'),

@@ -154,7 +154,7 @@ def test_frames_as_they_are_and_captures(start_experiment: StartExperiment, tmp_
     [
         ('[2, 1], [b"x" * 60] * 2', "ascending time"),
         ('[1], [b"x" * 60] * 2', "ascending time"),
-        ('[1, 2], [b"x" * 60, b"x" * 1515]', "frame 2 has 1515 bytes: expected 14 to 1514, as Net"),
+        ('[1, 2], [b"x" * 60, b"x" * 1515]', "frame 2 has 1515 bytes: expected 14 to 1514 for Net"),
         ('[1], [b"short"]', "frame 1 has 5 bytes"),
     ],
 )

@@ -57,4 +57,4 @@ def test_one_point_that_is_off_fails_its_figure() -> None:
     assert agreement_check("x", [0.5, 0.2, 0.9]).passed
     assert not agreement_check("x", [0.5, 0.2, 0.003]).passed
     assert agreement_check("x", [0.5, 0.2, 0.0034]).passed
-    assert "(3 points)" in agreement_check("x", [0.5, 0.2, 0.003]).name
+    assert "of 3 points" in agreement_check("x", [0.5, 0.2, 0.003]).name

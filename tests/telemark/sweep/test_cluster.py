@@ -239,7 +239,7 @@ def test_a_worker_with_another_checkout_or_other_packages_is_refused(tmp_path: P
     script = tmp_path / "example.py"
     script.write_text("")
     ours = [*Path(worker.__file__).parent.glob("*.py")]
-    here = worker.CheckoutFingerprint.of_process(script, ours)
+    here = worker.CheckoutFingerprint.of(script, ours)
     assert here.differ() == ""
     versions = {**here.versions, "numpy": "1"}
     assert re.match(
@@ -255,7 +255,7 @@ def test_a_worker_with_another_checkout_or_other_packages_is_refused(tmp_path: P
 def test_a_worker_that_is_older_than_its_checkout_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = worker.CheckoutFingerprint.of_process(
+    here = worker.CheckoutFingerprint.of(
         Path(__file__), Path(worker.__file__).parent.glob("*.py")
     )
     monkeypatch.setitem(worker._LOADED, "telemark/sweep/task.py", "older")
@@ -269,7 +269,7 @@ def test_a_script_that_cannot_be_imported_is_reported(
     script = tmp_path / "example.py"
     monkeypatch.setattr(worker, "_is_cancelled", lambda: False)  # asks Dask, which is not here
     script.write_text("from telemark.session import cli\ncli.main(__file__, None, None)\n")
-    process = worker._Process(worker.CheckoutFingerprint.of_process(script, []))
+    process = worker._Process(worker.CheckoutFingerprint.of(script, []))
     failure = deserialize(process.run_task(b"", tmp_path)).failure
     process.end()
     assert failure is not None

@@ -46,7 +46,7 @@ def stand_in(folder: Path, script: str) -> None:
     ("options", "words"),
     [
         ("{}", "switch s1: bmv2 exited with status 3: no such library"),
-        ("{'s1': ['--deflect-on-drop']}", "switch s1: bmv2 has no --deflect-on-drop"),
+        ("{'s1': ['--deflect-on-drop']}", "switch s1: bmv2 has no option --deflect-on-drop"),
     ],
 )
 def test_what_cannot_be_gets_one_line(
@@ -232,5 +232,5 @@ def test_without_bmv2_there_is_nothing_to_compare(
         pytest.skip("bmv2 is where all else is")
     done = run_on_bmv2("targets", tmp_path / "out")
     assert done.returncode == 2, done.stdout + done.stderr
-    assert "needs simple_switch_grpc on PATH" in done.stderr
+    assert "--target bmv2: simple_switch_grpc is not on PATH" in done.stderr
     assert done.stderr.count("\n") == 1

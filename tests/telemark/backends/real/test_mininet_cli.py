@@ -78,8 +78,8 @@ REFUSED = [
     ("x h1", "*** x h1: needs an X display"),
     ("iperf h1", "*** iperf h1: expected two of the hosts h1, h2"),
     ("iperfudp 1M h1 s2", "expected two of the hosts h1, h2"),
-    ("switch s9 start", "*** switch s9 start: expected one of s1, s2, and start or stop"),
-    ("switch s1 start", "*** switch s1 start: it is running already"),
+    ("switch s9 start", "*** switch s9 start: expected a switch (s1, s2) and start or stop"),
+    ("switch s1 start", "*** switch s1 start: switch s1 is already running"),
     ("link h1 h2 down", "src and dst not connected: h1 h2"),
     ("source no/such", "*** source no/such: no/such: cannot read commands: No such file"),
     ("nonsense", "*** Unknown command: nonsense"),
@@ -102,7 +102,7 @@ OUTAGES = [
     ("switch s2 stop", ""),
     ("h1 ping -c 1 -W 1 h2", "0 received"),
     ("wait", "stopped: s2"),
-    ("switch s2 stop", "*** switch s2 stop: it is stopped already"),
+    ("switch s2 stop", "*** switch s2 stop: switch s2 is already stopped"),
     ("switch s2 start", "s2 runs again, with empty tables"),
     PING,
     ("switch s1 stop", ""),  # and so it is when the run ends
@@ -244,7 +244,9 @@ def test_a_command_that_ends_its_shell_is_told_then_and_at_each_later_one(
 ) -> None:
     assert host.cmd("echo before").strip() == "before"
     for later in (command, "echo on"):
-        with pytest.raises(TestbedError, match=rf"^h1: its shell .* at `{re.escape(command)}`"):
+        with pytest.raises(
+            TestbedError, match=rf"^h1: its shell was ended by `{re.escape(command)}`"
+        ):
             host.cmd(later)
     mininet_cli.end_command(host)  # as a signal does, and it does not wait
 

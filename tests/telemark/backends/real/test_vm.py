@@ -162,7 +162,9 @@ def test_without_a_kernel_one_line_says_how_to_get_it(
 ) -> None:
     monkeypatch.setattr(kernel, "FOLDER", tmp_path)
     (tmp_path / "order").write_text("9p.ko\n")  # of an earlier version, which needed fewer
-    with pytest.raises(TestbedError, match=r"no kernel for a virtual machine: run \./setup\.sh"):
+    with pytest.raises(
+        TestbedError, match=r"no kernel for a virtual machine; run \./setup\.sh --rdma"
+    ):
         kernel.find()
 
 
