@@ -36,9 +36,7 @@ def outcomes(
     with contextlib.closing(_connect(distributed, address)) as client:
         threads = client.nthreads()
         say(f"Dask at {address}: {len(threads)} workers, {sum(threads.values())} parallel runs")
-        fingerprint = worker.CheckoutFingerprint.of(
-            Path(sys.argv[0]).resolve(), code_files()
-        )
+        fingerprint = worker.CheckoutFingerprint.of(Path(sys.argv[0]).resolve(), code_files())
         futures = {
             client.submit(
                 worker.run_task, pickle.dumps(tasks[number]), fingerprint, pure=False

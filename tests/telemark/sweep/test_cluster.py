@@ -255,9 +255,7 @@ def test_a_worker_with_another_checkout_or_other_packages_is_refused(tmp_path: P
 def test_a_worker_that_is_older_than_its_checkout_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = worker.CheckoutFingerprint.of(
-        Path(__file__), Path(worker.__file__).parent.glob("*.py")
-    )
+    here = worker.CheckoutFingerprint.of(Path(__file__), Path(worker.__file__).parent.glob("*.py"))
     monkeypatch.setitem(worker._LOADED, "telemark/sweep/task.py", "older")
     problem = "telemark/sweep/task.py has changed since the worker started; restart the worker"
     assert here.difference() == problem
