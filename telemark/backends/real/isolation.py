@@ -193,7 +193,7 @@ def _is_handled(kind: object) -> bool:
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Delay the exceptions of interruptible() until the block ends.
+    """Delay the exceptions of interruptible(), and KeyboardInterrupt, until the block ends.
 
     os.fork(), and C functions that call Python, must not be interrupted. Only the main thread
     handles signals in Python.
@@ -202,11 +202,19 @@ def uninterrupted() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    delayed: list[int] = []  # Ctrl-C in a process that did not call interruptible()
+    has_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if has_default:
+        signal.signal(signal.SIGINT, lambda number, _frame: delayed.append(number))
     _delays += 1
     try:
         yield
     finally:
         _delays -= 1
+        if has_default:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+    if delayed:
+        signal.raise_signal(signal.SIGINT)
     if _requested:
         signal.raise_signal(signal.SIGALRM)
 

@@ -240,7 +240,7 @@ def test_a_worker_with_another_checkout_or_other_packages_is_refused(tmp_path: P
     script.write_text("")
     ours = [*Path(worker.__file__).parent.glob("*.py")]
     here = worker.CheckoutFingerprint.of(script, ours)
-    assert here.differ() == ""
+    assert here.difference() == ""
     versions = {**here.versions, "numpy": "1"}
     assert re.match(
         r"numpy [\d.]+ differs from the client's 1$", replace(here, versions=versions).difference()
