@@ -85,11 +85,11 @@ def start(
     gc.freeze()
     gc.set_threshold(10_000)
     try:
-        restart_without_gathers()
         options.target = available_target(options.target, options.time)
         check_threads(options.threads, options.time)
         if options.snaplen is not None and not options.keep:
             raise TestbedError("--snaplen: has no effect without --keep; add --keep")
+        restart_without_gathers()
         run = _run_virtual if options.time == "virtual" else _run_real
         status = run(name, options, run_network, origin or Origin())
         signal_number = isolation.end_interrupt()
