@@ -127,6 +127,43 @@ def test_a_timeout_after_losses_is_not_undone() -> None:
     assert after["window"] < before["window"]
 
 
+# --- losses, without SACK -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("acknowledged", "repeated_ms"),
+    [
+        # Three duplicates of "0 have come", then a part of what was sent, and all of it.
+        ([(20, 0), (20.5, 0), (21, 0), (30, 2), (40, 12)], {0: [21], 2: [30]}),
+        ([(20, 0), (20.5, 0), (30, 2), (40, 12)], {}),
+    ],
+    ids=["three", "two"],
+)
+def test_a_peer_without_sack_tells_of_losses_by_duplicates(
+    acknowledged: list[tuple[float, int]], repeated_ms: dict[int, list[float]], tmp_path: Path
+) -> None:
+    """RFC 5681, 3.2, and RFC 6582; each of the first two lets a new segment go (RFC 3042)."""
+    mss = 1460
+    line = Line(NOTHING_ARRIVES, captures=tmp_path)
+    flow = line.tcp(100 * mss)
+    send(line, 1, 10, flags="SA", seq=PEER_ISN, ack=ISN + 1, window=65535,
+         options=[("MSS", mss)])  # fmt: skip
+    for after_ms, count in acknowledged:
+        send(line, 1, after_ms, flags="A", seq=PEER_ISN + 1, ack=(ISN + 1 + count * mss) % 2**32,
+             window=65535)  # fmt: skip
+    line.run(0.05)
+    progress = line.virtual.connections.result(flow).progress
+    line.virtual.close()
+    copies: dict[int, list[float]] = {}
+    for each in sent(tmp_path):
+        if each.length and each.time_s < 0.0395:
+            copies.setdefault((each.offset - 1) // mss, []).append(round(each.time_s * 1000, 3))
+    assert {number: times[1:] for number, times in copies.items() if times[1:]} == repeated_ms
+    assert copies[10] == [20]
+    assert copies[11] == [20.5]
+    assert (int(progress["window"][-1]) < 10) == bool(repeated_ms)
+
+
 # --- window probes --------------------------------------------------------------------------------
 
 

@@ -55,6 +55,8 @@ struct sending {
     uint64_t first, end;      /* numbers */
     uint32_t room;
     uint32_t sacked, lost, again; /* segments that are; a lost one is not sacked */
+    uint32_t duplicates;      /* acknowledgements that came twice, where no SACK tells what came */
+    uint32_t peer_window;     /* SND.WND, as the last segment had it */
     uint64_t una, next, limit; /* offsets: not acknowledged, not sent, not written */
     uint64_t window_end;      /* offset that the peer allows */
     uint64_t look_at;         /* number before which no lost segment waits for its repetition */
@@ -184,10 +186,11 @@ static inline struct segment *segment_at(const struct sending *out, uint64_t num
     return &out->segment[number & (out->room - 1)];
 }
 
-/* Segments on their way, as far as is known (RFC 6675: pipe). */
+/* Segments on their way, as far as is known (RFC 6675: pipe; RFC 6582 without SACK). */
 static inline uint32_t tcp_pipe(const struct sending *out)
 {
-    return (uint32_t)(out->end - out->first) - out->sacked - out->lost + out->again;
+    return (uint32_t)(out->end - out->first) - out->sacked - out->duplicates - out->lost +
+           out->again;
 }
 
 /* The clock of timestamps (RFC 7323, 4.1): milliseconds. */
@@ -235,6 +238,7 @@ struct acknowledgement {
     const struct range *blocks;
     uint32_t count;
     bool is_echoed;    /* it has ECE */
+    bool is_duplicate; /* RFC 5681, 2 */
     bool has_timestamp;
     uint32_t echoed;   /* TSecr */
 };

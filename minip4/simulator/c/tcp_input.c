@@ -172,6 +172,7 @@ static void take_in_syn_sent(struct tcp *t, const struct parsed *parsed, const u
         return;
     know_peer(t, parsed);
     t->out.window_end = 1 + parsed->window; /* of a SYN it is not scaled: RFC 7323, 2.2 */
+    t->out.peer_window = parsed->window;
     if (!has_ack) { /* a simultaneous open */
         t->has_ecn = t->has_ecn && (parsed->flags & (ECE | CWR)) == (ECE | CWR);
         t->state = TCP_SYN_RECEIVED;
@@ -227,6 +228,9 @@ static bool take_acknowledgement(struct tcp *t, const struct parsed *parsed)
         return false;
     if (una < (int64_t)out->una)
         return true; /* an old one, that was overtaken */
+    bool is_duplicate = una == (int64_t)out->una && !parsed->data && !(parsed->flags & FIN) &&
+                        parsed->window == out->peer_window;
+    out->peer_window = parsed->window;
     uint64_t end = (uint64_t)una + ((uint64_t)parsed->window << t->peer_scale);
     out->window_end = end > out->window_end ? end : out->window_end;
     struct range blocks[SACK_BLOCKS + 1];
@@ -237,7 +241,7 @@ static bool take_acknowledgement(struct tcp *t, const struct parsed *parsed)
         if (t->has_sack && begin > 0 && begin < last && last <= (int64_t)out->next)
             blocks[count++] = (struct range){(uint64_t)begin, (uint64_t)last, 0};
     }
-    struct acknowledgement ack = {(uint64_t)una, blocks, count, parsed->flags & ECE,
+    struct acknowledgement ack = {(uint64_t)una, blocks, count, parsed->flags & ECE, is_duplicate,
                                   t->has_timestamps && parsed->has_time, parsed->echoed};
     tcp_take_ack(t, &ack);
     return true;

@@ -149,6 +149,34 @@ static bool look_for_losses(struct tcp *t)
     return has_lost;
 }
 
+/* Without SACK three duplicates tell of a loss (RFC 5681, 3.2), and in recovery an acknowledgement of a
+ * part tells of the next one (RFC 6582, 3.2). True: more is lost. */
+static bool count_duplicates(struct tcp *t, const struct acknowledgement *ack, struct news *news)
+{
+    struct sending *out = &t->out;
+    enum tcp_recovery state = t->repair.state;
+    if (t->has_sack || out->first == out->end || state == TCP_LOSS) {
+        out->duplicates = 0;
+        return false;
+    }
+    if (ack->is_duplicate && out->duplicates + 1 < out->end - out->first) {
+        out->duplicates++; /* a segment behind the gap has come */
+        news->delivered++;
+        if (out->duplicates < DUPLICATES || state == TCP_RECOVERS)
+            return false;
+    } else if (news->bytes && state == TCP_RECOVERS && out->una < t->repair.high) {
+        uint32_t behind = news->delivered - (news->delivered > 0);
+        out->duplicates -= behind < out->duplicates ? behind : out->duplicates;
+        if (out->duplicates >= out->end - out->first)
+            out->duplicates = (uint32_t)(out->end - out->first) - 1;
+    } else {
+        out->duplicates = news->bytes ? 0 : out->duplicates;
+        return false;
+    }
+    mark_lost(out, out->first);
+    return true;
+}
+
 /* --- timers ----------------------------------------------------------------------------------- */
 
 static void set_rto(struct tcp *t)
@@ -230,6 +258,7 @@ static void lose_all(struct tcp *t)
             mark_lost(out, i);
     }
     out->sacked = has_reneged ? 0 : out->sacked;
+    out->duplicates = 0;
 }
 
 static void open_eifel(struct tcp *t)
@@ -400,8 +429,9 @@ void tcp_take_ack(struct tcp *t, const struct acknowledgement *ack)
         take_rtt(t, echoed_rtt_ns(t, ack));
     }
     congestion_marks(t, news.bytes, ack->is_echoed);
+    news.has_lost = count_duplicates(t, ack, &news);
     if (news.delivered)
-        news.has_lost = look_for_losses(t);
+        news.has_lost |= look_for_losses(t);
     bool is_repaired = end_probe(t, &news);
     if (!news.is_of_original)
         respond(t, &news, ack->is_echoed && t->has_ecn, is_repaired);
