@@ -56,7 +56,7 @@ struct sending {
     uint32_t room;
     uint32_t sacked, lost, again; /* segments that are; a lost one is not sacked */
     uint32_t duplicates;      /* acknowledgements that came twice, where no SACK tells what came */
-    uint32_t peer_window;     /* SND.WND, as the last segment had it */
+    uint32_t snd_wnd;         /* as the last segment had it, not scaled */
     uint64_t una, next, limit; /* offsets: not acknowledged, not sent, not written */
     uint64_t window_end;      /* offset that the peer allows */
     uint64_t look_at;         /* number before which no lost segment waits for its repetition */
@@ -68,31 +68,31 @@ struct sending {
 /* RFC 8985: the segment sent last of those that have come. */
 struct rack {
     uint64_t transmission, rtt_ns;
-    uint64_t furthest;  /* offset: the end of the furthest that has come */
-    bool is_reordered;
+    uint64_t fack; /* offset: the end of the furthest that has come */
+    bool reordering_seen;
 };
 
 struct cubic {
     uint64_t epoch_ns, k_ms;
-    uint32_t largest, origin, estimate; /* windows: W_max, that of this epoch, W_est (RFC 9438) */
+    uint32_t w_max, origin, w_est; /* windows: RFC 9438; the origin is that of this epoch */
     uint32_t counted;                   /* segments acknowledged since W_est last grew */
     uint32_t each, looked_at;           /* segments that a step takes; the window for which that is */
     uint64_t looked_ns;
 };
 
 struct hystart { /* RFC 9406 */
-    uint64_t round_end, last_rtt_ns, rtt_ns, baseline_ns;
-    uint32_t samples, rounds; /* rounds of conservative slow start; 0: not in it */
+    uint64_t round_end, last_round_min_rtt_ns, current_round_min_rtt_ns, css_baseline_min_rtt_ns;
+    uint32_t rtt_sample_count, css_rounds; /* rounds of conservative slow start; 0: not in it */
 };
 
-struct dctcp { /* RFC 8257; `share` of 65,536 */
+struct dctcp { /* RFC 8257; `alpha` of 65,536 */
     uint64_t acked, marked, round_end;
-    uint32_t share;
+    uint32_t alpha;
 };
 
 struct congestion {
     uint8_t kind; /* enum virtual_congestion */
-    uint32_t window, threshold; /* cwnd, ssthresh */
+    uint32_t cwnd, ssthresh;    /* segments */
     uint32_t counted;           /* segments acknowledged since the window last grew */
     uint64_t limited_until;     /* offset: until it is acknowledged `most` holds */
     uint32_t most;              /* segments on their way at once */
@@ -113,10 +113,10 @@ struct eifel {
 
 struct repair {
     enum tcp_recovery state;
-    uint64_t high;       /* offset with which it ends */
-    uint64_t prr_delivered, prr_out, flight; /* segments (RFC 6937) */
-    uint64_t probe_end;  /* offset; 0: no tail loss probe is out (RFC 8985, 7) */
-    bool probe_is_again; /* it was a retransmission */
+    uint64_t recovery_point; /* offset with which it ends (RFC 6675) */
+    uint64_t prr_delivered, prr_out, recover_fs; /* segments (RFC 6937) */
+    uint64_t tlp_end_seq;  /* offset; 0: no tail loss probe is out (RFC 8985, 7) */
+    bool tlp_is_retrans; /* it was a retransmission */
     uint32_t timeouts;   /* one after the other */
     uint32_t backoff;    /* times that the RTO is doubled, until there is a sample (RFC 6298, 5) */
     struct eifel eifel;
@@ -136,8 +136,8 @@ struct receiving {
     uint64_t fin;           /* the offset of the FIN; UINT64_MAX: not known */
     uint32_t waiting;       /* bytes that came in order and are not acknowledged yet */
     uint32_t quick;         /* acknowledgements that are not delayed */
-    uint32_t their_time;    /* TS.Recent */
-    uint32_t window;        /* RCV.WND: bytes, always the whole window */
+    uint32_t ts_recent;     /* TS.Recent (RFC 7323) */
+    uint32_t rcv_wnd;       /* bytes, always the whole window */
     bool is_marked;         /* marked packets (ECN) were received; echo this to the sender */
 };
 

@@ -20,7 +20,7 @@ static void record(struct tcp *t)
         .written = t->out.limit - 1,
         .acknowledged = t->out.una ? t->out.una - 1 : 0,
         .retransmitted = (uint32_t)t->retransmitted,
-        .window = t->congestion.window,
+        .window = t->congestion.cwnd,
         .rtt_us = (uint32_t)(t->srtt_ns / 1000),
     };
     c->next_record_ns = t->host->partition->now_ns + RECORD_NS;
@@ -56,7 +56,7 @@ static uint64_t write_more(struct tcp *t)
 {
     const struct virtual_tcp_config *config = &t->connection->config;
     uint64_t written = t->out.limit - 1, now_ns = t->host->partition->now_ns;
-    uint64_t room = 2ull * t->congestion.window * t->out.mss, chunk = UINT64_MAX;
+    uint64_t room = 2ull * t->congestion.cwnd * t->out.mss, chunk = UINT64_MAX;
     uint64_t next_ns = config->bytes ? NEVER : config->start_ns + config->duration_ns;
     uint64_t due_ns = awake_ns(config, now_ns);
     room = (room > LEAST_BUFFER ? room : LEAST_BUFFER) + t->out.una - 1;

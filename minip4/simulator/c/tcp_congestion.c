@@ -26,11 +26,11 @@ static uint32_t most(uint32_t a, uint32_t b)
 
 void congestion_begin(struct tcp *t)
 {
-    t->congestion.window = INITIAL_WINDOW;
-    t->congestion.threshold = UINT32_MAX;
-    t->congestion.hystart.rtt_ns = t->congestion.hystart.last_rtt_ns = UINT64_MAX;
+    t->congestion.cwnd = INITIAL_WINDOW;
+    t->congestion.ssthresh = UINT32_MAX;
+    t->congestion.hystart.current_round_min_rtt_ns = t->congestion.hystart.last_round_min_rtt_ns = UINT64_MAX;
     t->congestion.hystart.round_end = t->out.next;
-    t->congestion.dctcp.share = 1 << 16; /* RFC 8257, 4.1: as a first guess, all are marked */
+    t->congestion.dctcp.alpha = 1 << 16; /* RFC 8257, 4.1: as a first guess, all are marked */
     t->congestion.dctcp.round_end = t->out.next;
 }
 
@@ -39,29 +39,29 @@ void congestion_begin(struct tcp *t)
 void congestion_idle(struct tcp *t, uint64_t silent_ns)
 {
     struct congestion *c = &t->congestion;
-    uint32_t min_window = least(c->window, INITIAL_WINDOW);
+    uint32_t restart_window = least(c->cwnd, INITIAL_WINDOW);
     if (silent_ns <= t->rto_ns)
         return;
-    c->threshold = most(c->threshold, c->window / 2 + c->window / 4);
-    for (; silent_ns > t->rto_ns && c->window > min_window; silent_ns -= t->rto_ns)
-        c->window /= 2;
-    c->window = most(c->window, min_window);
+    c->ssthresh = most(c->ssthresh, c->cwnd / 2 + c->cwnd / 4);
+    for (; silent_ns > t->rto_ns && c->cwnd > restart_window; silent_ns -= t->rto_ns)
+        c->cwnd /= 2;
+    c->cwnd = most(c->cwnd, restart_window);
     c->cubic.epoch_ns = 0; /* RFC 9438, 5.8: such times do not count */
 }
 
 uint32_t congestion_reduced(struct tcp *t, bool is_marked)
 {
     struct congestion *c = &t->congestion;
-    uint32_t reduced = c->window / 2;
+    uint32_t reduced = c->cwnd / 2;
     if (c->kind == TCP_CUBIC) {
         struct cubic *cubic = &c->cubic;
-        bool is_smaller = c->window < cubic->largest; /* fast convergence: RFC 9438, 4.7 */
+        bool is_smaller = c->cwnd < cubic->w_max; /* fast convergence: RFC 9438, 4.7 */
         uint64_t share = is_smaller ? (1024 + CUBIC_BETA) / 2 : 1024;
-        cubic->largest = (uint32_t)(c->window * share >> 10);
+        cubic->w_max = (uint32_t)(c->cwnd * share >> 10);
         cubic->epoch_ns = 0;
-        reduced = (uint32_t)((uint64_t)c->window * CUBIC_BETA >> 10);
+        reduced = (uint32_t)((uint64_t)c->cwnd * CUBIC_BETA >> 10);
     } else if (c->kind == TCP_DCTCP && is_marked) {
-        reduced = c->window - (uint32_t)((uint64_t)c->window * c->dctcp.share >> 17);
+        reduced = c->cwnd - (uint32_t)((uint64_t)c->cwnd * c->dctcp.alpha >> 17);
     }
     c->counted = 0;
     return most(reduced, LEAST);
@@ -76,18 +76,18 @@ void congestion_timed_out(struct tcp *t)
 
 static void end_slow_start(struct congestion *c)
 {
-    c->threshold = c->window;
-    c->hystart.rounds = 0;
+    c->ssthresh = c->cwnd;
+    c->hystart.css_rounds = 0;
 }
 
 static void begin_round(struct tcp *t)
 {
     struct hystart *h = &t->congestion.hystart;
-    h->last_rtt_ns = h->rtt_ns;
-    h->rtt_ns = UINT64_MAX;
-    h->samples = 0;
+    h->last_round_min_rtt_ns = h->current_round_min_rtt_ns;
+    h->current_round_min_rtt_ns = UINT64_MAX;
+    h->rtt_sample_count = 0;
     h->round_end = t->out.next;
-    if (h->rounds && ++h->rounds > ROUNDS)
+    if (h->css_rounds && ++h->css_rounds > ROUNDS)
         end_slow_start(&t->congestion);
 }
 
@@ -95,22 +95,22 @@ void congestion_sample(struct tcp *t, uint64_t rtt_ns)
 {
     struct congestion *c = &t->congestion;
     struct hystart *h = &c->hystart;
-    if (c->kind != TCP_CUBIC || c->window >= c->threshold)
+    if (c->kind != TCP_CUBIC || c->cwnd >= c->ssthresh)
         return;
     if (t->out.una >= h->round_end)
         begin_round(t);
-    h->rtt_ns = rtt_ns < h->rtt_ns ? rtt_ns : h->rtt_ns;
-    if (++h->samples < SAMPLES || h->last_rtt_ns == UINT64_MAX)
+    h->current_round_min_rtt_ns = rtt_ns < h->current_round_min_rtt_ns ? rtt_ns : h->current_round_min_rtt_ns;
+    if (++h->rtt_sample_count < SAMPLES || h->last_round_min_rtt_ns == UINT64_MAX)
         return;
-    uint64_t threshold_ns = h->last_rtt_ns / 8;
+    uint64_t threshold_ns = h->last_round_min_rtt_ns / 8;
     threshold_ns = threshold_ns < MIN_RTT_THRESHOLD_NS   ? MIN_RTT_THRESHOLD_NS
                    : threshold_ns > MAX_RTT_THRESHOLD_NS ? MAX_RTT_THRESHOLD_NS
                                                          : threshold_ns;
-    if (!h->rounds && h->rtt_ns >= h->last_rtt_ns + threshold_ns) {
-        h->baseline_ns = h->rtt_ns;
-        h->rounds = 1;
-    } else if (h->rounds && h->rtt_ns < h->baseline_ns) {
-        h->rounds = 0; /* the queue was not caused by this flow */
+    if (!h->css_rounds && h->current_round_min_rtt_ns >= h->last_round_min_rtt_ns + threshold_ns) {
+        h->css_baseline_min_rtt_ns = h->current_round_min_rtt_ns;
+        h->css_rounds = 1;
+    } else if (h->css_rounds && h->current_round_min_rtt_ns < h->css_baseline_min_rtt_ns) {
+        h->css_rounds = 0; /* the queue was not caused by this flow */
     }
 }
 
@@ -120,23 +120,23 @@ static void grow_by(struct congestion *c, uint32_t segments, uint32_t each)
 {
     if (c->counted >= each) {
         c->counted = 0;
-        c->window++;
+        c->cwnd++;
     }
     c->counted += segments;
-    c->window += c->counted / each;
+    c->cwnd += c->counted / each;
     c->counted %= each;
 }
 
 /* Returns how many segments are left when slow start ends. */
 static uint32_t grow_slowly(struct congestion *c, uint32_t segments)
 {
-    if (c->hystart.rounds) {
+    if (c->hystart.css_rounds) {
         grow_by(c, segments, GROWTH_DIVISOR);
-        c->window = least(c->window, c->threshold);
+        c->cwnd = least(c->cwnd, c->ssthresh);
         return 0;
     }
-    uint32_t more = least(segments, c->threshold - c->window);
-    c->window += more;
+    uint32_t more = least(segments, c->ssthresh - c->cwnd);
+    c->cwnd += more;
     return segments - more;
 }
 
@@ -158,9 +158,9 @@ static void begin_epoch(struct tcp *t)
     struct congestion *c = &t->congestion;
     struct cubic *cubic = &c->cubic;
     cubic->epoch_ns = t->host->partition->now_ns;
-    cubic->origin = most(cubic->largest, c->window);
-    cubic->k_ms = cube_root((cubic->origin - c->window) * CUBIC_C_INVERSE_MS);
-    cubic->estimate = c->window;
+    cubic->origin = most(cubic->w_max, c->cwnd);
+    cubic->k_ms = cube_root((cubic->origin - c->cwnd) * CUBIC_C_INVERSE_MS);
+    cubic->w_est = c->cwnd;
     cubic->counted = 0;
     cubic->looked_at = 0;
 }
@@ -183,11 +183,11 @@ static uint32_t cubic_each(const struct tcp *t)
     const struct cubic *cubic = &c->cubic;
     uint64_t ahead_ns = t->host->partition->now_ns - cubic->epoch_ns + t->min_rtt_ns;
     uint32_t target = cubic_window(cubic, ahead_ns / 1000000);
-    uint32_t each = target > c->window ? c->window / (target - c->window) : MOST_EACH * c->window;
-    if (!cubic->largest) /* nothing was lost yet */
+    uint32_t each = target > c->cwnd ? c->cwnd / (target - c->cwnd) : MOST_EACH * c->cwnd;
+    if (!cubic->w_max) /* nothing was lost yet */
         each = least(each, FIRST_EACH);
-    if (cubic->estimate > c->window)
-        each = least(each, c->window / (cubic->estimate - c->window));
+    if (cubic->w_est > c->cwnd)
+        each = least(each, c->cwnd / (cubic->w_est - c->cwnd));
     return most(each, LEAST_EACH);
 }
 
@@ -199,11 +199,11 @@ static void grow_cubic(struct tcp *t, uint32_t segments)
     if (!cubic->epoch_ns)
         begin_epoch(t);
     cubic->counted += segments;
-    if (cubic->looked_at != c->window || now_ns - cubic->looked_ns > CUBIC_LOOK_NS) {
+    if (cubic->looked_at != c->cwnd || now_ns - cubic->looked_ns > CUBIC_LOOK_NS) {
         cubic->looked_ns = now_ns;
-        cubic->looked_at = c->window;
-        uint32_t each = c->window * 15 / 8; /* 1 / alpha windows: RFC 9438, 4.3 */
-        cubic->estimate += cubic->counted / each;
+        cubic->looked_at = c->cwnd;
+        uint32_t each = c->cwnd * 15 / 8; /* 1 / alpha windows: RFC 9438, 4.3 */
+        cubic->w_est += cubic->counted / each;
         cubic->counted %= each;
         cubic->each = cubic_each(t);
     }
@@ -213,14 +213,14 @@ static void grow_cubic(struct tcp *t, uint32_t segments)
 void congestion_grow(struct tcp *t, uint32_t segments)
 {
     struct congestion *c = &t->congestion;
-    if (c->window < c->threshold)
+    if (c->cwnd < c->ssthresh)
         segments = grow_slowly(c, segments);
     if (!segments)
         return;
     if (c->kind == TCP_CUBIC)
         grow_cubic(t, segments);
     else
-        grow_by(c, segments, c->window);
+        grow_by(c, segments, c->cwnd);
 }
 
 /* --- marks ------------------------------------------------------------------------------------ */
@@ -232,8 +232,8 @@ void congestion_marks(struct tcp *t, uint64_t bytes, bool is_echoed)
     d->marked += is_echoed ? bytes : 0;
     if (t->out.una < d->round_end)
         return;
-    uint64_t share = d->acked ? (d->marked << 16) / d->acked : 0;
-    d->share = (uint32_t)(d->share - (d->share >> DCTCP_GAIN_BITS) + (share >> DCTCP_GAIN_BITS));
+    uint64_t m = d->acked ? (d->marked << 16) / d->acked : 0; /* RFC 8257, 3.3: M */
+    d->alpha = (uint32_t)(d->alpha - (d->alpha >> DCTCP_GAIN_BITS) + (m >> DCTCP_GAIN_BITS));
     d->acked = d->marked = 0;
     d->round_end = t->out.next;
 }

@@ -88,7 +88,7 @@ static void refuse(struct node *node, const struct parsed *parsed, const uint8_t
     struct tcp nobody = {.host = node, .peer_mac = ip - 8 /* who sent the frame */,
                          .port = (uint16_t)get_16(bytes + 2), .peer_port = (uint16_t)get_16(bytes),
                          .isn = flags & ACK ? parsed->acknowledged : 0,
-                         .in.window = UINT16_MAX};
+                         .in.rcv_wnd = UINT16_MAX};
     memcpy(&nobody.peer_address, ip + 12, 4);
     nobody.peer_isn = parsed->sequence + parsed->data + !!(flags & SYN) + !!(flags & FIN);
     tcp_send_bare(&nobody, flags & ACK ? RST : RST | ACK);
@@ -102,7 +102,7 @@ static void take_reset(struct tcp *t, const struct parsed *parsed)
     int64_t ahead = begin - (int64_t)t->in.next;
     if (!ahead)
         tcp_reset(t);
-    else if (ahead > 0 && ahead < t->in.window)
+    else if (ahead > 0 && ahead < t->in.rcv_wnd)
         tcp_send_ack(t);
 }
 
@@ -118,13 +118,13 @@ static void know_peer(struct tcp *t, const struct parsed *parsed)
     t->has_scale = parsed->has_scale;
     t->peer_scale = (uint8_t)parsed->scale;
     t->own_scale = t->has_scale ? WINDOW_SCALE : 0;
-    t->in.window = (uint32_t)UINT16_MAX << t->own_scale;
+    t->in.rcv_wnd = (uint32_t)UINT16_MAX << t->own_scale;
     uint32_t mss = parsed->mss < t->out.own_mss ? parsed->mss : t->out.own_mss;
     uint32_t options = t->has_timestamps ? TIMESTAMP_OPTION : 0;
     t->out.mss = mss > options ? mss - options : 1;
     t->in.next = 1;
     t->in.fin = UINT64_MAX;
-    t->in.their_time = parsed->time;
+    t->in.ts_recent = parsed->time;
     t->in.quick = QUICK_ACKS;
 }
 
@@ -172,7 +172,7 @@ static void take_in_syn_sent(struct tcp *t, const struct parsed *parsed, const u
         return;
     know_peer(t, parsed);
     t->out.window_end = 1 + parsed->window; /* of a SYN it is not scaled: RFC 7323, 2.2 */
-    t->out.peer_window = parsed->window;
+    t->out.snd_wnd = parsed->window;
     if (!has_ack) { /* a simultaneous open */
         t->has_ecn = t->has_ecn && (parsed->flags & (ECE | CWR)) == (ECE | CWR);
         t->state = TCP_SYN_RECEIVED;
@@ -229,8 +229,8 @@ static bool take_acknowledgement(struct tcp *t, const struct parsed *parsed)
     if (una < (int64_t)out->una)
         return true; /* an old one, that was overtaken */
     bool is_duplicate = una == (int64_t)out->una && !parsed->data && !(parsed->flags & FIN) &&
-                        parsed->window == out->peer_window;
-    out->peer_window = parsed->window;
+                        parsed->window == out->snd_wnd;
+    out->snd_wnd = parsed->window;
     uint64_t end = (uint64_t)una + ((uint64_t)parsed->window << t->peer_scale);
     out->window_end = end > out->window_end ? end : out->window_end;
     struct range blocks[SACK_BLOCKS + 1];
@@ -251,7 +251,7 @@ static bool take_acknowledgement(struct tcp *t, const struct parsed *parsed)
 static bool is_acceptable(const struct tcp *t, int64_t begin, uint32_t length)
 {
     int64_t first = begin - (int64_t)t->in.next, last = first + length - (length > 0);
-    return (first >= 0 && first < t->in.window) || (last >= 0 && last < t->in.window);
+    return (first >= 0 && first < t->in.rcv_wnd) || (last >= 0 && last < t->in.rcv_wnd);
 }
 
 /* RFC 9293, 3.10.7.4, and RFC 5961. */
@@ -283,7 +283,7 @@ static void take_segment(struct tcp *t, const struct parsed *parsed, const uint8
         return;
     }
     if (parsed->has_time && (uint64_t)begin <= t->in.next) /* RFC 7323, 4.3 */
-        t->in.their_time = parsed->time;
+        t->in.ts_recent = parsed->time;
     if (parsed->data)
         take_marks(t, parsed);
     if (parsed->data || is_fin)

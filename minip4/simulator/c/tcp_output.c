@@ -29,7 +29,7 @@ static uint8_t *put_timestamp(const struct tcp *t, uint8_t *at)
     *at++ = OPTION_TIMESTAMP;
     *at++ = 10;
     at = put_32(at, tcp_timestamp(t));
-    return put_32(at, t->in.their_time);
+    return put_32(at, t->in.ts_recent);
 }
 
 /* As the kernel orders them: what a receiver looks for in one step comes first. */
@@ -102,7 +102,7 @@ static void transmit(struct tcp *t, uint64_t begin, uint32_t data, uint8_t flags
     put_16(put_16(tcp, t->port), t->peer_port);
     put_32(tcp + 4, t->isn + (uint32_t)begin);
     put_32(tcp + 8, flags & ACK ? t->peer_isn + (uint32_t)t->in.next : 0);
-    put_16(tcp + 14, flags & SYN ? UINT16_MAX : t->in.window >> t->own_scale);
+    put_16(tcp + 14, flags & SYN ? UINT16_MAX : t->in.rcv_wnd >> t->own_scale);
     memset(tcp + 16, 0, 4); /* checksum and urgent pointer */
     uint8_t *end = put_options(t, tcp + TCP_HEADER, flags);
     uint32_t header = (uint32_t)(end - tcp);
@@ -248,9 +248,9 @@ void tcp_send(struct tcp *t)
         return;
     if (out->first == out->end && out->next < out->limit)
         congestion_idle(t, t->host->partition->now_ns - t->last_sent_ns);
-    while (tcp_pipe(out) < t->congestion.window && (lost = next_lost(out)))
+    while (tcp_pipe(out) < t->congestion.cwnd && (lost = next_lost(out)))
         tcp_send_again(t, lost);
-    while (tcp_pipe(out) < t->congestion.window && tcp_send_new(t))
+    while (tcp_pipe(out) < t->congestion.cwnd && tcp_send_new(t))
         ;
     struct congestion *c = &t->congestion;
     uint32_t pipe = tcp_pipe(out);
@@ -258,5 +258,5 @@ void tcp_send(struct tcp *t)
         c->most = pipe;
         c->limited_until = out->next;
     }
-    c->is_limited = pipe >= t->congestion.window;
+    c->is_limited = pipe >= t->congestion.cwnd;
 }

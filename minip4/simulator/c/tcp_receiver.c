@@ -62,8 +62,8 @@ void tcp_take_data(struct tcp *t, uint64_t begin, uint32_t length, bool is_fin)
 {
     struct receiving *in = &t->in;
     uint64_t end = begin + length + is_fin;
-    if (end > in->next + in->window) { /* what lies beyond the window is cut off: RFC 9293, 3.10.7.4 */
-        end = in->next + in->window;
+    if (end > in->next + in->rcv_wnd) { /* what lies beyond the window is cut off: RFC 9293, 3.10.7.4 */
+        end = in->next + in->rcv_wnd;
         length = (uint32_t)(end - begin);
         is_fin = false;
     }

@@ -8,7 +8,7 @@
 /* What one acknowledgement told. */
 struct news {
     uint32_t delivered;  /* segments, acknowledged or reported, for the first time */
-    uint64_t furthest;   /* offset: what had come before went so far */
+    uint64_t fack;       /* offset: what had come before went so far */
     uint64_t bytes;      /* acknowledged */
     uint64_t rtt_ns;     /* of the first segment that was sent once; 0: of none */
     bool has_waited;     /* acknowledged is what was sent again: what follows waited for it */
@@ -36,9 +36,9 @@ static void deliver(struct tcp *t, struct segment *segment, struct news *news)
     if (!segment->was_again) {
         news->rtt_ns = news->rtt_ns ? news->rtt_ns : rtt_ns;
         t->min_rtt_ns = t->min_rtt_ns && t->min_rtt_ns < rtt_ns ? t->min_rtt_ns : rtt_ns;
-        rack->is_reordered |= end < news->furthest;
+        rack->reordering_seen |= end < news->fack;
     }
-    rack->furthest = end > rack->furthest ? end : rack->furthest;
+    rack->fack = end > rack->fack ? end : rack->fack;
     if (segment->was_again && (rtt_ns < t->min_rtt_ns || news->is_of_original))
         return; /* what is acknowledged is an earlier copy */
     if (segment->transmission > rack->transmission) {
@@ -115,9 +115,9 @@ static void mark_lost(struct sending *out, uint64_t number)
 }
 
 /* RFC 8985, 6.2, step 4: how long after a later one a segment may still come. */
-static uint64_t patience_ns(const struct tcp *t)
+static uint64_t reo_wnd_ns(const struct tcp *t)
 {
-    if (!t->rack.is_reordered && (t->repair.state >= TCP_RECOVERS || t->out.sacked >= DUPLICATES))
+    if (!t->rack.reordering_seen && (t->repair.state >= TCP_RECOVERS || t->out.sacked >= DUPLICATES))
         return 0;
     uint64_t quarter_ns = t->min_rtt_ns / 4;
     return quarter_ns < t->srtt_ns ? quarter_ns : t->srtt_ns;
@@ -128,7 +128,7 @@ static bool look_for_losses(struct tcp *t)
 {
     struct sending *out = &t->out;
     const struct rack *rack = &t->rack;
-    uint64_t wait_ns = 0, within_ns = rack->rtt_ns + patience_ns(t);
+    uint64_t wait_ns = 0, within_ns = rack->rtt_ns + reo_wnd_ns(t);
     bool has_lost = false;
     tcp_set(t, TIMER_REORDERING, NEVER);
     for (uint64_t i = out->first; out->sacked && i < out->highest_sacked; i++) {
@@ -164,7 +164,7 @@ static bool count_duplicates(struct tcp *t, const struct acknowledgement *ack, s
         news->delivered++;
         if (out->duplicates < DUPLICATES || state == TCP_RECOVERS)
             return false;
-    } else if (news->bytes && state == TCP_RECOVERS && out->una < t->repair.high) {
+    } else if (news->bytes && state == TCP_RECOVERS && out->una < t->repair.recovery_point) {
         uint32_t behind = news->delivered - (news->delivered > 0);
         out->duplicates -= behind < out->duplicates ? behind : out->duplicates;
         if (out->duplicates >= out->end - out->first)
@@ -209,7 +209,7 @@ void tcp_arm(struct tcp *t)
         uint64_t rto_ns = t->rto_ns << (t->repair.backoff < 10 ? t->repair.backoff : 10);
         due_ns = t->timed_ns + (rto_ns < MAX_RTO_NS ? rto_ns : MAX_RTO_NS);
         if (t->state == TCP_ESTABLISHED && t->repair.state <= TCP_REDUCES && !out->sacked &&
-            !t->repair.probe_end && t->srtt_ns)
+            !t->repair.tlp_end_seq && t->srtt_ns)
             probe_ns = t->host->partition->now_ns + 2 * t->srtt_ns +
                        (out->end - out->first == 1 ? PROBE_ALONE_NS : 0);
     }
@@ -222,10 +222,10 @@ void tcp_on_probe(struct tcp *t)
 {
     struct sending *out = &t->out;
     struct repair *r = &t->repair;
-    r->probe_is_again = !tcp_send_new(t);
-    if (r->probe_is_again && !segment_at(out, out->end - 1)->is_again)
+    r->tlp_is_retrans = !tcp_send_new(t);
+    if (r->tlp_is_retrans && !segment_at(out, out->end - 1)->is_again)
         tcp_send_again(t, segment_at(out, out->end - 1));
-    r->probe_end = out->next;
+    r->tlp_end_seq = out->next;
     t->timed_ns = t->host->partition->now_ns;
     tcp_arm(t);
 }
@@ -233,12 +233,12 @@ void tcp_on_probe(struct tcp *t)
 static void begin_repair(struct tcp *t, enum tcp_recovery state, bool is_marked)
 {
     struct repair *r = &t->repair;
-    t->congestion.threshold = congestion_reduced(t, is_marked);
+    t->congestion.ssthresh = congestion_reduced(t, is_marked);
     r->state = state;
-    r->high = t->out.next;
+    r->recovery_point = t->out.next;
     r->prr_delivered = r->prr_out = 0;
-    r->flight = t->out.end - t->out.first;
-    r->probe_end = 0;
+    r->recover_fs = t->out.end - t->out.first;
+    r->tlp_end_seq = 0;
     t->wants_cwr = t->has_ecn;
 }
 
@@ -248,7 +248,7 @@ static void lose_all(struct tcp *t)
     struct sending *out = &t->out;
     /* RFC 2018, 8: who acknowledges less than it had reported has thrown it away. */
     bool has_reneged = segment_at(out, out->first)->is_sacked;
-    uint64_t within_ns = t->rack.rtt_ns + patience_ns(t);
+    uint64_t within_ns = t->rack.rtt_ns + reo_wnd_ns(t);
     for (uint64_t i = out->first; i < out->end; i++) {
         struct segment *segment = segment_at(out, i);
         if (has_reneged)
@@ -288,9 +288,9 @@ void tcp_on_timeout(struct tcp *t)
         begin_repair(t, TCP_LOSS, false);
     lose_all(t);
     r->state = TCP_LOSS;
-    r->high = out->next;
-    r->probe_end = 0;
-    t->congestion.window = tcp_pipe(out) + 1;
+    r->recovery_point = out->next;
+    r->tlp_end_seq = 0;
+    t->congestion.cwnd = tcp_pipe(out) + 1;
     congestion_timed_out(t);
     tcp_send_again(t, segment_at(out, out->first));
 }
@@ -301,14 +301,14 @@ void tcp_on_timeout(struct tcp *t)
 static bool end_probe(struct tcp *t, const struct news *news)
 {
     struct repair *r = &t->repair;
-    if (!r->probe_end || t->out.una < r->probe_end)
+    if (!r->tlp_end_seq || t->out.una < r->tlp_end_seq)
         return false;
     /* A duplicate is reported after the acknowledgement of the first copy: so a loss is known only when
      * more has been acknowledged. */
-    bool is_known = !r->probe_is_again || news->is_duplicate || t->out.una > r->probe_end;
+    bool is_known = !r->tlp_is_retrans || news->is_duplicate || t->out.una > r->tlp_end_seq;
     if (is_known)
-        r->probe_end = 0;
-    return is_known && r->probe_is_again && !news->is_duplicate;
+        r->tlp_end_seq = 0;
+    return is_known && r->tlp_is_retrans && !news->is_duplicate;
 }
 
 /* RFC 4015: nothing was lost. The window is what is on its way, and what has come may be sent anew; the
@@ -320,10 +320,10 @@ static void undo_timeout(struct tcp *t, const struct news *news, uint64_t rtt_ns
     const struct eifel *before = &t->repair.eifel;
     for (uint64_t i = out->first; i < out->end; i++)
         no_longer_lost(out, segment_at(out, i));
-    uint32_t threshold = before->congestion.threshold, acked = news->delivered;
+    uint32_t ssthresh = before->congestion.ssthresh, acked = news->delivered;
     *c = before->congestion;
-    c->threshold = before->flight > threshold ? before->flight : threshold;
-    c->window = tcp_pipe(out) + (acked < INITIAL_WINDOW ? acked : INITIAL_WINDOW);
+    c->ssthresh = before->flight > ssthresh ? before->flight : ssthresh;
+    c->cwnd = tcp_pipe(out) + (acked < INITIAL_WINDOW ? acked : INITIAL_WINDOW);
     t->wants_cwr = false;
     t->repair.state = TCP_OPEN;
     t->srtt_ns = before->srtt_ns > rtt_ns ? before->srtt_ns : rtt_ns;
@@ -344,28 +344,28 @@ static bool was_spurious(struct tcp *t, const struct acknowledgement *ack)
 static void reduce(struct tcp *t, const struct news *news, bool is_first)
 {
     struct repair *r = &t->repair;
-    uint64_t pipe = tcp_pipe(&t->out), threshold = t->congestion.threshold;
+    uint64_t pipe = tcp_pipe(&t->out), ssthresh = t->congestion.ssthresh;
     uint64_t allowed;
     r->prr_delivered += news->delivered;
-    if (pipe > threshold) {
-        allowed = (r->prr_delivered * threshold + r->flight - 1) / r->flight;
+    if (pipe > ssthresh) {
+        allowed = (r->prr_delivered * ssthresh + r->recover_fs - 1) / r->recover_fs;
         allowed = allowed > r->prr_out ? allowed - r->prr_out : 0;
     } else {
         uint64_t over = r->prr_delivered > r->prr_out ? r->prr_delivered - r->prr_out : 0;
         allowed = over > news->delivered ? over : news->delivered;
         allowed += news->bytes && !news->has_lost;
-        allowed = allowed < threshold - pipe ? allowed : threshold - pipe;
+        allowed = allowed < ssthresh - pipe ? allowed : ssthresh - pipe;
     }
     /* The first repetition; and with nothing on its way, nothing would ever open the window. */
     allowed = (is_first || !pipe) && !allowed ? 1 : allowed;
-    t->congestion.window = (uint32_t)(pipe + allowed);
+    t->congestion.cwnd = (uint32_t)(pipe + allowed);
 }
 
 static void grow(struct tcp *t, const struct news *news)
 {
     struct congestion *c = &t->congestion;
-    bool is_slow_start = c->window < c->threshold;
-    if (!c->is_limited && !(is_slow_start && c->window < 2 * (uint64_t)c->most)) {
+    bool is_slow_start = c->cwnd < c->ssthresh;
+    if (!c->is_limited && !(is_slow_start && c->cwnd < 2 * (uint64_t)c->most)) {
         c->cubic.epoch_ns = 0; /* RFC 9438, 5.8: such times do not count */
         return;
     }
@@ -377,17 +377,17 @@ static void respond(struct tcp *t, const struct news *news, bool is_marked, bool
 {
     struct repair *r = &t->repair;
     bool is_first = false;
-    /* The segment with CWR is just behind `high`: until it is received, marks belong to the previous
+    /* The segment with CWR is just behind `recovery_point`: until it is received, marks belong to the previous
      * reduction. */
-    uint64_t end = r->high + (r->state == TCP_REDUCES);
+    uint64_t end = r->recovery_point + (r->state == TCP_REDUCES);
     if (r->state != TCP_OPEN && t->out.una >= end) {
         if (r->state != TCP_LOSS)
-            t->congestion.window = t->congestion.threshold;
+            t->congestion.cwnd = t->congestion.ssthresh;
         r->state = TCP_OPEN;
     }
     if (t->out.lost && r->state == TCP_REDUCES) {
         r->state = TCP_RECOVERS; /* it is reduced already */
-        r->high = t->out.next;
+        r->recovery_point = t->out.next;
         is_first = true;
     } else if (t->out.lost && r->state == TCP_OPEN) {
         begin_repair(t, TCP_RECOVERS, false);
@@ -403,7 +403,7 @@ static void respond(struct tcp *t, const struct news *news, bool is_marked, bool
 
 void tcp_take_ack(struct tcp *t, const struct acknowledgement *ack)
 {
-    struct news news = {.furthest = t->rack.furthest};
+    struct news news = {.fack = t->rack.fack};
     const struct range *blocks = ack->blocks;
     uint32_t count = ack->count;
     if (count && (blocks[0].end <= ack->una || (count > 1 && blocks[0].begin >= blocks[1].begin &&
