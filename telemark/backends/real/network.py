@@ -30,7 +30,7 @@ from telemark.backends.real.flow_processes import executable
 from telemark.backends.real.frames import FrameSender
 from telemark.backends.real.isolation import DISABLE_IPV6
 from telemark.backends.real.mininet_cli import converse, end_command
-from telemark.backends.real.p4utils.thrift import ThriftCalls
+from telemark.backends.real.bmv2_thrift.client import ThriftCalls
 from telemark.backends.real.shell import Shell
 from telemark.backends.real.targets.bmv2 import PANEL, Bmv2Switch, panel_interface
 from telemark.backends.real.targets.minip4 import Minip4Switch, SwitchSettings
@@ -176,6 +176,8 @@ class MininetBackend:
         for application in self._applications:
             application.close()
         outcome = Outcome(applications=[each.running for each in self._applications])
+        outcome.remarks += {problem: None for each in self.switches
+                            if (problem := each.without_thrift)}  # fmt: skip
         for switch in self.switches:
             switch.request_end()
         for switch in self.switches:

@@ -15,7 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from telemark.backends.real.p4utils.thrift import Thrift, ThriftCalls
+from telemark.backends.real.bmv2_thrift.bindings import PROGRAM
+from telemark.backends.real.bmv2_thrift.client import Thrift, ThriftCalls
 from telemark.backends.real.scheduling import raise_priority
 from telemark.backends.real.targets.minip4 import Minip4Switch, SwitchSettings, how_it_ended
 from telemark.errors import TestbedError
@@ -24,7 +25,6 @@ from telemark.topology.checks import PORTS
 from telemark.topology.links import ETHERNET_BYTES, SWITCH_MTU
 
 PANEL = Path(__file__).with_name("panel.p4")
-PROGRAM = "simple_switch_grpc"
 PANEL_PORTS = PORTS["bmv2"]  # the panel's ports towards bmv2 begin there
 THRIFT_BASE_PORT = 9090  # as GRPC_BASE_PORT
 START_S = 20.0
@@ -50,6 +50,13 @@ class Bmv2Switch(Minip4Switch):
         super().__init__(name, settings, **params)
         self._panel = panel
         self.thrift = Thrift(name, THRIFT_BASE_PORT + self.device_id, calls)
+        if calls.missing is not None:
+            self.without_thrift = (
+                f"bmv2 without Thrift: queues hold {USUAL_DEPTH} packets; no queue can be changed, "
+                f"and no register accessed by P4Runtime's calls ({calls.missing})"
+            )
+        # All switches share the run's loopback interface: none may take Thrift's default port.
+        self._thrift_ports = (self.thrift.port,) if calls.has_port else ()
         self._bmv2: subprocess.Popen[bytes] | None = None
         self._wires: dict[int, tuple[str, str]] = {}  # port -> ends: the panel's and bmv2's
         self._sized_queues: set[int] = set()  # ports whose queues were given a depth
@@ -81,7 +88,7 @@ class Bmv2Switch(Minip4Switch):
         with self._bmv2_log.open("w") as log:
             self._bmv2 = subprocess.Popen(
                 [PROGRAM, "--no-p4", "--device-id", str(self.device_id),
-                 "--thrift-port", str(self.thrift.port), *bound,
+                 *(f"--thrift-port={port}" for port in self._thrift_ports), *bound,
                  "--", "--grpc-server-addr", self.grpc_address,
                  *self._settings.options.get(self.name, ())],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
@@ -96,16 +103,14 @@ class Bmv2Switch(Minip4Switch):
         while time.monotonic() < deadline:
             self._check_bmv2()
             try:
-                for each in (int(port), self.thrift.port):
+                for each in (int(port), *self._thrift_ports):
                     socket.create_connection((host, each), timeout=1).close()
             except OSError:
                 time.sleep(0.01)
             else:
                 self._size_queues()
                 return
-        raise TestbedError(
-            f"switch {self.name}: bmv2 did not answer within {START_S:g} s, by gRPC and by Thrift"
-        )
+        raise TestbedError(f"switch {self.name}: bmv2 did not answer within {START_S:g} s")
 
     def read_counters(self) -> dict[str, Any]:
         """The panel's, with what bmv2 took and gave."""
@@ -157,10 +162,13 @@ class Bmv2Switch(Minip4Switch):
         return given
 
     def _size_queues(self) -> None:
-        self.thrift.set_all_queues(QUEUE_DEPTH)
+        """Set the depths; without Thrift all stay as they are, and none may be asked for."""
+        if self.thrift.missing is None:
+            self.thrift.set_all_queues(QUEUE_DEPTH)
         for port in self._held_back():
             depth = self._properties(port).get("queue_packets") or USUAL_DEPTH
-            self.set_queue(port, depth=depth)
+            if self.thrift.missing is None or depth != USUAL_DEPTH:
+                self.set_queue(port, depth=depth)
 
     def _program_options(self) -> list[str]:
         towards_bmv2 = [

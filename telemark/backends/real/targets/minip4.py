@@ -13,7 +13,7 @@ from mininet.node import Switch
 
 from minip4.runtime.switch.control import call
 from telemark.backends.backend import derive_seed
-from telemark.backends.real.p4utils.thrift import Thrift
+from telemark.backends.real.bmv2_thrift.client import Thrift
 from telemark.backends.real.process_timeout import wait_for_output
 from telemark.backends.real.scheduling import raise_priority
 from telemark.backends.real.shell import Shell
@@ -49,6 +49,7 @@ class Minip4Switch(Shell, Switch):
     clock_offset_us: int | None = 0  # to be added to get the common clock; None: to be found
     clock_error_us: float = 0  # by which that may be wrong
     thrift: Thrift | None = None  # where P4Runtime does not give all
+    without_thrift: str | None = None  # what the switch lacks, for want of Thrift
 
     def __init__(self, name: str, settings: SwitchSettings, **params: Any) -> None:
         self.device_id = settings.device_ids[name]

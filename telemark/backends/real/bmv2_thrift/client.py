@@ -1,32 +1,44 @@
-"""What bmv2 tells over Thrift alone, queues and registers: by p4-utils' SimpleSwitchThriftAPI."""
+"""Queues and registers of bmv2, which it offers over Thrift alone."""
 
 import argparse
 import json
 import select
 import subprocess
 import threading
-from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from minip4.runtime.switch.port_options import QUEUE_KEYS, checked
-from telemark.backends.real.p4utils.environment import THERE, environment, interpreter
+from telemark.backends.real.bmv2_thrift import bindings
 from telemark.errors import TestbedError
 
-CALLS = THERE / "thrift_calls.py"
+CALLS = Path(__file__).parent / "in_env" / "thrift_calls.py"  # where no module shadows `thrift`
 ANSWER_S = 20.0
 LARGEST = 2**63 - 1  # Thrift has signed numbers of 64 bits, and says this of all that are larger
 QUEUE_WORDS = {"depth": "set_queue_depth", "rate_pps": "set_queue_rate"}
 
 
 class ThriftCalls:
-    """A process of p4-utils' environment that calls bmv2 switches; it starts when it must."""
+    """A process of the system's Python that calls bmv2 switches; it starts when it must."""
 
     def __init__(self) -> None:
+        self.has_port = bindings.has_thrift()  # whether switches listen for Thrift
+        self._python = ""
+        self.missing: str | None = None  # why no call can be made
+        if not self.has_port:
+            self.missing = "this bmv2 was built without Thrift"
+        else:
+            try:
+                self._python = bindings.interpreter()
+            except TestbedError as error:
+                self.missing = str(error)
         self._process: subprocess.Popen[str] | None = None
         self._asking = threading.Lock()
 
-    def call(self, port: int, method: str, arguments: Sequence[Any]) -> Any:
-        """What a method of the class returns. Raises TestbedError, also where p4-utils is not."""
+    def call(self, port: int, method: str, /, **arguments: Any) -> Any:
+        """Return the result of a function of thrift_calls.py. Raises TestbedError."""
+        if self.missing is not None:
+            raise TestbedError(f"{method}: {self.missing}")
         with self._asking:
             asked = {"port": port, "method": method, "arguments": arguments}
             answer = self._ask(json.dumps(asked))
@@ -43,10 +55,10 @@ class ThriftCalls:
 
     def _ask(self, line: str) -> dict[str, Any]:
         if self._process is None:
-            python = interpreter()
             self._process = subprocess.Popen(
-                [python, str(CALLS)], env=environment(python), text=True, start_new_session=True,
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                [self._python, str(CALLS)], env=bindings.environment(), text=True,
+                start_new_session=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
             )  # fmt: skip
         process = self._process
         assert process.stdin is not None
@@ -65,18 +77,18 @@ class ThriftCalls:
         return answer
 
     def _ended(self) -> TestbedError:
-        """Why the process ended: p4-utils is there, but not all that it needs of bmv2, mostly."""
+        """Return why the process ended."""
         assert self._process is not None
         _, errors = self._process.communicate()
         self._process = None
         last = errors.strip().splitlines()[-1] if errors.strip() else "it said nothing"
-        return TestbedError(f"p4-utils' Thrift API ended: {last}")
+        return TestbedError(f"the process of Thrift calls ended: {last}")
 
 
 class Thrift:
     """One bmv2 switch, by the calls that all of its network share.
 
-    All methods raise TestbedError: without p4-utils, and for what bmv2 does not do.
+    All methods raise TestbedError: without Thrift, and for what bmv2 does not do.
     """
 
     def __init__(self, switch: str, port: int, calls: ThriftCalls) -> None:
@@ -86,7 +98,7 @@ class Thrift:
 
     def set_all_queues(self, depth: int) -> None:
         """Change how many packets each queue has room for."""
-        self._call("set_queue_depth", depth)
+        self._call("set_queue_depth", depth=depth)
 
     def set_queue(self, port: int, priority: int | None = None, **changes: Any) -> None:
         """Change `depth` (packets) and `rate_pps` (0: none) of a port's queue, as on minip4."""
@@ -103,12 +115,11 @@ class Thrift:
         except argparse.ArgumentTypeError as error:
             raise TestbedError(f"{where}: {error}") from None
         for word, value in changes.items():
-            # A text: of port 0 as a number the class makes all ports.
-            self._call(QUEUE_WORDS[word], value, str(port))
+            self._call(QUEUE_WORDS[word], port=port, **{word: value})
 
     def read_register(self, name: str, bits: int, index: int | None = None) -> list[int]:
         """A cell of a register, or all of them; `bits` is its width."""
-        found = self._call("register_read", name, index)
+        found = self._call("register_read", name=name, index=index)
         values = found if index is None else [found]
         if bits > 63 and LARGEST in values:
             raise TestbedError(
@@ -124,10 +135,15 @@ class Thrift:
                 f"switch {self._switch}: register {name}: {value}: over Thrift bmv2 takes 0 to "
                 "2**63 - 1"
             )
-        self._call("register_write", name, [cells.start, cells.stop], value)
+        self._call("register_write", name=name, first=cells.start, end=cells.stop, value=value)
 
-    def _call(self, method: str, *arguments: Any) -> Any:
+    @property
+    def missing(self) -> str | None:
+        """Why no call can be made; None where it can."""
+        return self._calls.missing
+
+    def _call(self, method: str, /, **arguments: Any) -> Any:
         try:
-            return self._calls.call(self.port, method, arguments)
+            return self._calls.call(self.port, method, **arguments)
         except TestbedError as error:
             raise TestbedError(f"switch {self._switch}: bmv2: {error}") from None
