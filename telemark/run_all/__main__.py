@@ -56,6 +56,7 @@ class Outcome:
     status: int = cli.PASSED
     duration_s: float = 0.0
     is_here: bool = True  # whether what it left is of these options
+    rates: str = ""  # on bmv2: which of the rates asked for its networks sustained
 
 
 def main(arguments: Sequence[str], folder: Path, results: Path) -> int:
@@ -79,7 +80,9 @@ def main(arguments: Sequence[str], folder: Path, results: Path) -> int:
     outcomes = list(_outcomes(chosen, options, results))
     if options.compare:
         outcomes = [_compared(outcome, results) for outcome in outcomes]
-    _show(outcomes)
+    if options.target == "bmv2":
+        outcomes = [replace(each, rates=_rates(each, results)) for each in outcomes]
+    _show(outcomes, of_bmv2=options.target == "bmv2")
     print(f"All results: {index.build(results)}")
     return max((outcome.status for outcome in outcomes), key=_badness)
 
@@ -186,11 +189,26 @@ def _compared(outcome: Outcome, results: Path) -> Outcome:
     return replace(outcome, said=f"{outcome.said}; {said}", status=status)
 
 
-def _show(outcomes: Sequence[Outcome]) -> None:
-    rows = [(each.name, each.said, shown(each.duration_s)) for each in outcomes]
+def _rates(outcome: Outcome, results: Path) -> str:
+    """Return the capacities that an experiment's probes found, as shares of the rates asked for."""
+    summary = results / outcome.name / "summary.json"
+    if not outcome.is_here or outcome.status not in (cli.PASSED, cli.CHECK_FAILED):
+        return "inconclusive" if outcome.is_here and outcome.status == cli.UNUSABLE else ""
+    capacities = json.loads(summary.read_text()).get("capacities", []) if summary.exists() else []
+    shares = sorted({each["share"] for each in capacities}, reverse=True)
+    return ", ".join("all" if share == 1 else f"1/{1 / share:.0f}" for share in shares) or "fixed"
+
+
+def _show(outcomes: Sequence[Outcome], *, of_bmv2: bool) -> None:
+    """Print the table; on bmv2 with the rates."""
+    rows = [
+        (each.name, each.said, *([each.rates] if of_bmv2 else []), shown(each.duration_s))
+        for each in outcomes
+    ]
+    columns = ("experiment", "what became of it", *(["rates"] if of_bmv2 else []), "min:s")
     # Where output goes to a file, rich assumes 80 columns and would cut the cells.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
-    console.print(table("All experiments", ("experiment", "what became of it", "min:s"), rows))
+    console.print(table("All experiments", columns, rows))
 
 
 if __name__ == "__main__":
