@@ -5,6 +5,7 @@ has a clock of its own, and stamps a packet some time while it is inside, behind
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import finsy as fy
 import numpy as np
@@ -20,6 +21,16 @@ from telemark.session.clock import Clock
 from telemark.traffic.flows import Flow, FlowRecord
 
 SLOWER = 8  # rates on bmv2, of those on minip4
+MANY_REPORTS_SLOWER = 32  # where reports, marks or grouping cost a bmv2 more than forwarding
+
+
+def limit_queues(net: Network, path: Sequence[str], rate_pps: int, depth: int) -> None:
+    """Let no more packets/s leave bmv2's queues between neighbours of a path: so these fill.
+
+    Behind bmv2 its output buffer (128 packets) and its socket's would fill first, unseen by INT.
+    """
+    for near, far in pairwise(path):
+        net.switch(near).set_queue(net.port(near, far), rate_pps=rate_pps, depth=depth)
 
 
 async def find_clocks(
@@ -66,6 +77,24 @@ def read_ahead(net: Network, switch: str, after: str, flow: Flow) -> NDArray[np.
     into_ns = went["time_ns"][np.searchsorted(went[["port", "number"]], left[["port", "number"]])]
     ahead = np.arange(len(left)) - np.searchsorted(left["time_ns"], into_ns, "right")
     return np.maximum(ahead, 0)[left["port"] == flow.port]
+
+
+def read_transits(
+    net: Network, flow: Flow, path: Sequence[str]
+) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Return for each bmv2 of a path how long packets of a flow were inside (us, rounded up), and
+    behind how many others for their port: no stamp or queue in a report can be more.
+
+    Raises InvalidRunError where a bmv2 dropped some of them.
+    """
+    found = []
+    for before, switch, after in around(flow, path):
+        into_ns = _ours(net.capture(switch, before, "out", inner=True), flow)
+        out_ns = _ours(net.capture(switch, after, "in", inner=True), flow)
+        if len(into_ns) != len(out_ns):
+            raise InvalidRunError(f"{switch}: bmv2 dropped {len(into_ns) - len(out_ns)} packets")
+        found.append(((out_ns - into_ns) // 1000 + 1, read_ahead(net, switch, after, flow)))
+    return found
 
 
 def unseen(
