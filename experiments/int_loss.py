@@ -7,8 +7,9 @@ and count all packets by blocks of time (AM-PM). Nobody can report what a link l
 loses some of the reports, too: their numbers tell how many, if not of which packets. Truth are
 captures: what came to a switch and did not leave it, or left one and did not come to the next.
 Alternate marking must find just that in each block, and drop reports, with those that are known to
-be lost, all that switches drop. On bmv2 rates are a 32nd and blocks longer; it shows its program no packet
-that a full queue drops: alternate marking must find those, too, and no report may tell of any.
+be lost, all that switches drop. On bmv2 rates are a 32nd and blocks longer; it shows its program no
+packet that a full queue drops: alternate marking must find those, too, and no report may tell of
+any.
 
 Claim: Alternate marking finds each lost packet; drop reports find all that switches drop, and none
 that links lose.

@@ -6,8 +6,9 @@ and every switch reports; with INT-XD nothing is in the packet, and every switch
 report a packet or by several (grouped); alternate marking (AM-PM) takes two bits of the packet, and
 a controller reads counters. Bytes are counted in captures, and must be what the specification's
 formats make of them. What each sees of loss, delay and queues is held against what links dropped,
-and what captures tell. On bmv2 rates are a 32nd, and its own queues have a rate, in packets, so that they fill: what it
-tells of latencies and queues may be no more than captures at both of its sides allow.
+and what captures tell. On bmv2 rates are a 32nd, and its own queues have a rate, in packets, so
+that they fill: what it tells of latencies and queues may be no more than captures at both of its
+sides allow.
 
 Claim: Each mode's packets are as long as the format says, and each sees what it can see of loss,
 delay and queues.

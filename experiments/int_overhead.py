@@ -6,7 +6,9 @@ the link's rate leaves for the data when each packet is as long as INT's format 
 frames left for the link, to the nanosecond, and by the receiver's clock, which in real time may
 differ by how late the last switch handed packets over. TCP must get there, too, exactly in
 virtual time, and within 2 % in real time, with no segment that came damaged. What INT's work costs
-a switch is measured apart from that, in virtual time, beside the same program without INT.
+a switch is measured apart from that, in virtual time, beside the same program without INT. Not for
+bmv2: the question is what a link's rate leaves, by departures to the nanosecond; behind a bmv2 the
+panel's link, a minip4's, would answer it again.
 
 Claim: Goodput is the link's rate times the share of data in a frame with INT in it.
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from rich.console import Console
 
 from telemark import REPOSITORY
-from telemark.backends.real.isolation import can_isolate
 from telemark.backends.real.bmv2_thrift import bindings
+from telemark.backends.real.isolation import can_isolate
 from telemark.backends.real.p4utils import environment
 from telemark.backends.real.targets import bmv2
 from telemark.backends.real.vm import machine

@@ -16,7 +16,7 @@ from telemark.session.run import Run
 from telemark.traffic.flows import Flow, FlowRecord, Traffic
 
 SCHEDULE, BOUNDS = Schedule(LEAST_BLOCK_US), Bounds(0, 50_000)
-# On bmv2: its clocks are known to 2 ms, and packets may wait for as long as AM-PM's experiments allow.
+# On bmv2: its clocks are known to 2 ms, and packets may wait as long as in AM-PM's experiments.
 BMV2_SCHEDULE = Schedule(4 * LEAST_BLOCK_US)
 BMV2_BOUNDS = Bounds(Bmv2Switch.clock_error_us, LEAST_WAIT_US)
 

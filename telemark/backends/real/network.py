@@ -26,11 +26,11 @@ from telemark.accounting.rejected import Fault, RefusedFrames, first_example
 from telemark.apps.application import Application, Place, Running
 from telemark.backends.backend import LinkEnd, Outcome, Settings
 from telemark.backends.real.applications import ApplicationProcess
+from telemark.backends.real.bmv2_thrift.client import ThriftCalls
 from telemark.backends.real.flow_processes import executable
 from telemark.backends.real.frames import FrameSender
 from telemark.backends.real.isolation import DISABLE_IPV6
 from telemark.backends.real.mininet_cli import converse, end_command
-from telemark.backends.real.bmv2_thrift.client import ThriftCalls
 from telemark.backends.real.shell import Shell
 from telemark.backends.real.targets.bmv2 import PANEL, Bmv2Switch, panel_interface
 from telemark.backends.real.targets.minip4 import Minip4Switch, SwitchSettings
