@@ -104,7 +104,7 @@ def test_what_is_no_link_gets_one_line(there: ModuleType, params: dict[str, Any]
 
 
 def test_what_minip4_has_not_gets_one_line(there: ModuleType) -> None:
-    with pytest.raises(there.Minip4Error, match=r"switch s1 has no program.*setP4Source"):
+    with pytest.raises(there.Minip4Error, match=r"switch s1: no P4 program; call setP4Source"):
         switch(there, json_path=None).add_arguments()
     with pytest.raises(there.Minip4Error, match=r"switch s1: minip4 has no debugger.*enableLog"):
         switch(there, enable_debugger=True)
@@ -147,7 +147,7 @@ def test_a_switch_starts_and_ends(there: ModuleType, tmp_path: Path) -> None:
 
 def test_a_switch_that_cannot_start_says_why(there: ModuleType, tmp_path: Path) -> None:
     given = switch(there, json_path=str(tmp_path / "none.json"))
-    with pytest.raises(there.Minip4Error, match=r"^switch s1 did not start: .*none\.json"):
+    with pytest.raises(there.Minip4Error, match=r"^switch s1: did not start: .*none\.json"):
         given.start()
 
 
