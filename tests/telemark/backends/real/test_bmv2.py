@@ -47,7 +47,7 @@ def stand_in(folder: Path, script: str) -> None:
     ("options", "words"),
     [
         ("{}", "switch s1: bmv2 exited with status 3: no such library"),
-        ("{'s1': ['--deflect-on-drop']}", "switch s1: bmv2 has no --deflect-on-drop"),
+        ("{'s1': ['--deflect-on-drop']}", "switch s1: bmv2 has no option --deflect-on-drop"),
     ],
 )
 def test_what_cannot_be_gets_one_line(
@@ -260,7 +260,7 @@ from telemark.accounting.packet_accounting import PacketAccounting
     output, errors = process.communicate()
     assert process.returncode == 2, output + errors
     assert "run invalid: bmv2 dropped frames (20 in s1)" in errors
-    assert "warning: switch s1: 20 packets went into bmv2" in " ".join(output.split())
+    assert "warning: switch s1: 20 packets dropped inside bmv2" in " ".join(output.split())
 
 
 def test_without_bmv2_there_is_nothing_to_compare(
@@ -273,5 +273,5 @@ def test_without_bmv2_there_is_nothing_to_compare(
         pytest.skip("bmv2 is where all else is")
     done = run_on_bmv2("targets", tmp_path / "out")
     assert done.returncode == 2, done.stdout + done.stderr
-    assert "needs simple_switch_grpc on PATH" in done.stderr
+    assert "--target bmv2: simple_switch_grpc is not on PATH" in done.stderr
     assert done.stderr.count("\n") == 1

@@ -104,7 +104,7 @@ def test_what_is_no_link_gets_one_line(there: ModuleType, params: dict[str, Any]
 
 
 def test_what_minip4_has_not_gets_one_line(there: ModuleType) -> None:
-    with pytest.raises(there.Minip4Error, match=r"switch s1: no P4 program; call setP4Source"):
+    with pytest.raises(there.Minip4Error, match=r"switch s1: no P4 program; call setP4Source\(\)"):
         switch(there, json_path=None).add_arguments()
     with pytest.raises(there.Minip4Error, match=r"switch s1: minip4 has no debugger.*enableLog"):
         switch(there, enable_debugger=True)

@@ -101,7 +101,7 @@ def test_a_signal_ends_the_script(p4utils_stand_in: Path, tmp_path: Path) -> Non
     with subprocess.Popen(
         [*TELEMARK, "run", "network.py", "--yes", "--commands", "commands"], cwd=tmp_path,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[4]),
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[5]),
                                                          os.environ["PYTHONPATH"]])},
     ) as process:  # fmt: skip
         assert process.stdout is not None
