@@ -9,7 +9,7 @@ import finsy as fy
 from finsy.p4entity import flatten
 from finsy.p4schema import P4BitsType, P4Register
 
-from telemark.backends.real.p4utils.thrift import Thrift
+from telemark.backends.real.bmv2_thrift.client import Thrift
 from telemark.errors import TestbedError
 
 

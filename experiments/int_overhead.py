@@ -6,7 +6,9 @@ fraction of payload in a frame of INT's format: to the nanosecond according to d
 the link, and also according to the receiver's clock, which in real time may differ by the delay
 with which the last switch delivered packets. TCP must reach the same goodput, exactly in virtual
 time and within 2 % in real time, without damaged segments. The CPU time of INT per switch is
-measured separately, in virtual time, and compared with the same program without INT.
+measured separately, in virtual time, and compared with the same program without INT. Not on bmv2:
+departure times must be exact to the nanosecond, and the links behind a bmv2 are those of its panel,
+a minip4 switch.
 
 Claim: Goodput is the link rate times the fraction of payload in a frame with INT.
 

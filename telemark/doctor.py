@@ -16,6 +16,7 @@ from pathlib import Path
 from rich.console import Console
 
 from telemark import REPOSITORY
+from telemark.backends.real.bmv2_thrift import bindings
 from telemark.backends.real.isolation import can_isolate
 from telemark.backends.real.p4utils import environment
 from telemark.backends.real.targets import bmv2
@@ -28,7 +29,7 @@ from telemark.session import cli
 MAX_LOAD = 0.5  # load per processor; above, runs may be inconclusive
 MIN_MB = 2000
 SETUP = "./setup.sh"
-P4UTILS = "p4-utils"
+P4UTILS, THRIFT = "p4-utils", "Thrift bindings"
 REAL_TIME, EBPF = "real time", "XDP and eBPF"
 
 
@@ -57,7 +58,7 @@ def run(_options: argparse.Namespace) -> int:
     found = findings()
     available = {finding.name for finding in found if finding.found}
     missing = {finding.needed_for for finding in found if not finding.found}
-    if not {bmv2.PROGRAM, P4UTILS} <= available:
+    if bmv2.PROGRAM not in available:
         missing.add(bmv2.PROGRAM)
     rows = [(finding.name, finding.use, finding.shown) for finding in found]
     known = experiments(REPOSITORY / "experiments")
@@ -86,6 +87,7 @@ def findings() -> list[Finding]:
         _memory(),
         _program(bmv2.PROGRAM, "--target bmv2, targets.py", "./provision.sh, on Ubuntu"),
         _program("p4c-bm2-ss", "tests against p4c", "./provision.sh, on Ubuntu"),
+        _thrift(),
         _p4utils(),
         _machine(),
         _program("tshark", "tests of the dissector", "apt install tshark"),
@@ -147,13 +149,24 @@ def _memory() -> Finding:
     return Finding("memory", "all", f"{free_mb:,} MB free{warning}", "")
 
 
+def _thrift() -> Finding:
+    """Most experiments on bmv2 run without Thrift."""
+    use = "queues and registers of bmv2 (--target bmv2)"
+    if not bindings.has_thrift():
+        return Finding(THRIFT, use, "", "bmv2, built with Thrift")
+    try:
+        found = bindings.interpreter()
+    except TestbedError:
+        found = ""
+    return Finding(THRIFT, use, found, "apt install python3-thrift; bmv2's Python modules")
+
+
 def _p4utils() -> Finding:
     try:
         found = environment.interpreter()
     except TestbedError:
         found = ""
-    use = "NetworkAPI scripts; queues and registers of bmv2 (--target bmv2)"
-    return Finding(P4UTILS, use, found, "./provision.sh")
+    return Finding(P4UTILS, "NetworkAPI scripts", found, "./provision.sh")
 
 
 def _machine() -> Finding:

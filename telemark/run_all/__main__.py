@@ -56,6 +56,7 @@ class Outcome:
     status: int = cli.PASSED
     duration_s: float = 0.0
     has_results: bool = True  # whether its results are for these options
+    rates: str = ""  # on bmv2: the sustained shares of the requested rates
 
 
 def main(arguments: Sequence[str], folder: Path, results: Path) -> int:
@@ -79,7 +80,9 @@ def main(arguments: Sequence[str], folder: Path, results: Path) -> int:
     outcomes = list(_outcomes(chosen, options, results))
     if options.compare:
         outcomes = [_compare(outcome, results) for outcome in outcomes]
-    _print_summary(outcomes)
+    if options.target == "bmv2":
+        outcomes = [replace(each, rates=_rates(each, results)) for each in outcomes]
+    _print_summary(outcomes, show_rates=options.target == "bmv2")
     print(f"All results: {index.build(results)}")
 
     return max((outcome.status for outcome in outcomes), key=_severity)
@@ -187,11 +190,29 @@ def _compare(outcome: Outcome, results: Path) -> Outcome:
     return replace(outcome, text=f"{outcome.text}; {comparison}", status=status)
 
 
-def _print_summary(outcomes: Sequence[Outcome]) -> None:
-    rows = [(each.name, each.text, minutes_seconds(each.duration_s)) for each in outcomes]
+def _rates(outcome: Outcome, results: Path) -> str:
+    """Return the capacities that an experiment's probes measured, as shares of the requested rates.
+
+    "fixed" if the experiment does not probe.
+    """
+    summary = results / outcome.name / "summary.json"
+    if not outcome.has_results or outcome.status not in (cli.PASSED, cli.CHECK_FAILED):
+        return "inconclusive" if outcome.has_results and outcome.status == cli.UNUSABLE else ""
+    capacities = json.loads(summary.read_text()).get("capacities", []) if summary.exists() else []
+    shares = sorted({each["share"] for each in capacities}, reverse=True)
+    return ", ".join("all" if share == 1 else f"1/{1 / share:.0f}" for share in shares) or "fixed"
+
+
+def _print_summary(outcomes: Sequence[Outcome], *, show_rates: bool) -> None:
+    rows = [
+        (each.name, each.text, *([each.rates] if show_rates else []),
+         minutes_seconds(each.duration_s))
+        for each in outcomes
+    ]  # fmt: skip
+    columns = ("experiment", "result", *(["rates"] if show_rates else []), "min:s")
     # If stdout is not a terminal, rich would truncate the cells to 80 columns.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
-    console.print(table("All experiments", ("experiment", "result", "min:s"), rows))
+    console.print(table("All experiments", columns, rows))
 
 
 if __name__ == "__main__":

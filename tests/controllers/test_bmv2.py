@@ -17,7 +17,7 @@ PROGRAM = str(Path(__file__).parents[1] / "telemark" / "programs" / "registers")
 
 
 class Cells:
-    """Stand-in for telemark.backends.real.p4utils.thrift.Thrift."""
+    """Stand-in for telemark.backends.real.bmv2_thrift.client.Thrift."""
 
     def __init__(self) -> None:
         self.cells = {f"RegistersIngress.{name}": [0] * size

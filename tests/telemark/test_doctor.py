@@ -1,9 +1,11 @@
 """telemark doctor: what is there and what is missing, and where each experiment can run."""
 
 import argparse
+import sys
 from pathlib import Path
 
 import pytest
+from thrift_bindings import STAND_IN, stand_in_program
 
 from telemark import doctor
 from telemark.backends.real.targets.bmv2 import PROGRAM as BMV2
@@ -123,15 +125,25 @@ def test_programs_in_the_kernel_do_not_run_without_what_xdp_needs(
     assert [line.count("yes") for line in said if "ampm_loss" in line] == [2]
 
 
-@pytest.mark.parametrize("has_p4utils", [True, False])
-def test_bmv2_takes_p4utils_too(
+@pytest.mark.parametrize("has_thrift", [True, False])
+@pytest.mark.parametrize("has_bindings", [True, False])
+def test_bmv2_alone_is_enough(
     path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-    has_p4utils: bool,
+    has_thrift: bool, has_bindings: bool,
 ) -> None:  # fmt: skip
-    programs(path, BMV2)
-    (path / "python").write_text(f"#!/bin/sh\nexit {0 if has_p4utils else 1}\n")
-    (path / "python").chmod(0o755)
-    monkeypatch.setenv("P4UTILS_PYTHON", str(path / "python"))
+    """Experiments need neither p4-utils nor Thrift; the table shows whether they are available."""
+    stand_in_program(path, "--thrift-port" if has_thrift else "--device-id", monkeypatch)
+    monkeypatch.setenv("P4UTILS_PYTHON", "/nowhere/python")
+    monkeypatch.setenv("BMV2_PYTHON", sys.executable if has_bindings else "/nowhere/python")
+    monkeypatch.setenv("PYTHONPATH", str(STAND_IN))
+    shown = found()
+    assert shown[BMV2].found == str(path / BMV2)
+    assert shown["p4-utils"].shown == "missing: ./provision.sh"
+    assert bool(shown["Thrift bindings"].found) == (has_thrift and has_bindings)
+    if not has_thrift:
+        assert "built with Thrift" in shown["Thrift bindings"].shown
+    elif not has_bindings:
+        assert "python3-thrift" in shown["Thrift bindings"].shown
     doctor.run(OPTIONS)
     [loss] = [line for line in capsys.readouterr().out.splitlines() if "ampm_loss" in line]
-    assert loss.count("yes") == (3 if has_p4utils else 2)
+    assert loss.count("yes") == 3

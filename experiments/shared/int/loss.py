@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from controllers.ampm.collector import BlockReport
 from controllers.ampm.records import Point
+from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Hop, Method
 from controllers.ampm.watch import WatchedFlow as MarkedFlow
 from controllers.connection import connection, connections, cpu_ports
@@ -20,11 +21,12 @@ from controllers.int.domain import REPORT_PORT, Domain, configure, entries, node
 from controllers.int.watch import Denied, Instruction, Mode, WatchedFlow
 from controllers.routing import routing_entries, shortest_routes
 from experiments.shared.ampm.truth import Truth, read_truths
-from experiments.shared.int.marking import SCHEDULE, mark
+from experiments.shared.int.marking import SCHEDULE, mark, schedule_on
+from experiments.shared.int.on_bmv2 import find_clocks
 from experiments.shared.int.reports import KeepingCollector, Kept
 from telemark.accounting import pcap
 from telemark.accounting.packet_accounting import PacketAccounting
-from telemark.errors import TestbedError
+from telemark.errors import InvalidRunError, TestbedError
 from telemark.network import Network
 from telemark.session.run import Run
 from telemark.traffic.flows import Flow, FlowRecord
@@ -41,6 +43,10 @@ GROUP_HEADER = 14 + 20 + 8  # offset in a report's frame
 DROP_REPORTS = (1, 2)  # hw_id of ingress, and of queues
 # The last queue has little more than the rate of a flow: most packets of a burst find it full.
 BURST_PPS, QUEUE_RATES, QUEUE_PACKETS = 20_000, 2, 4
+# On bmv2 the last queue holds this share of a burst. It must not drop packets of other flows, which
+# arrive back to back after they waited for a CPU.
+BMV2_QUEUE_SHARE = 0.5
+FULL_FOR_NS = 200_000_000  # the last queue may be full for so long after a burst, on a busy bmv2
 
 
 @dataclass(frozen=True)
@@ -79,18 +85,22 @@ class Outcome:
     in_ports: Mapping[str, int]  # of the switches, on the path
     lost_reports: NDArray[np.void]  # LOST: reports that the link to the collector dropped
     accounting: PacketAccounting
+    schedule: Schedule = SCHEDULE
+    reports_full_queues: bool = True  # False on bmv2
 
 
 LOST = np.dtype([("node", "<u4"), ("sequence", "<u4")])
 
 
-def make_flows(percent: float, rate_pps: float, blocks: int) -> dict[Cause | None, Flow]:
+def make_flows(
+    percent: float, rate_pps: float, blocks: int, schedule: Schedule = SCHEDULE
+) -> dict[Cause | None, Flow]:
     """Return the flows: one per cause within a switch, and one that only queue and link may drop.
 
     Each cause gets `percent` of all packets (those for the full queue in a burst). Raises
     TestbedError if no packets are left for the other flow.
     """
-    lasts_s = (blocks + 1) * SCHEDULE.block_us / 1e6
+    lasts_s = (blocks + 1) * schedule.block_us / 1e6
     share = percent / 100
     flows: dict[Cause | None, Flow] = {}
     doomed = (DENIED, UNROUTED, EXPIRED, FULL) if percent else ()
@@ -117,18 +127,23 @@ async def measure(
     flows: Mapping[Cause | None, Flow], percent: float, blocks: int, program: str, run: Run
 ) -> Outcome:
     """Send the flows; the first link loses `percent` of them and of the reports."""
-    sent = [*flows.values()]
+    sent, schedule = [*flows.values()], schedule_on(run.target)
     topo = ParkingLot(len(PATH), delay_us=DELAY_US)
-    switch_options = {name: [*cpu, "--deflect-on-drop"] for name, cpu in cpu_ports(topo).items()}
+    on_bmv2 = run.target == "bmv2"
+    deflect = [] if on_bmv2 else ["--deflect-on-drop"]
+    switch_options = {name: [*cpu, *deflect] for name, cpu in cpu_ports(topo).items()}
     with Network(
         topo, run, program=program, name=f"loss-{percent:g}", switch_options=switch_options,
-        expected_drops={"ingress", "miss"},
+        expected_drops={"ingress", "miss", "bmv2"} if on_bmv2 else {"ingress", "miss"},
     ) as net:  # fmt: skip
         for near, far in (("s1", "s2"), ("s2", "s1")):
             link = net.port(near, far)
             net.switch(near).set_link(link, loss_probability=percent / 100)
         rate_pps = round(QUEUE_RATES * flows[None].rate_pps)
-        net.switch("s5").set_queue(net.port("s5", "h2"), depth=QUEUE_PACKETS, rate_pps=rate_pps)
+        depth = QUEUE_PACKETS
+        if on_bmv2 and FULL in flows:
+            depth = max(round(BMV2_QUEUE_SHARE * flows[FULL].count), 1)
+        net.switch("s5").set_queue(net.port("s5", "h2"), depth=depth, rate_pps=rate_pps)
         collector = net.run_application("collector", KeepingCollector())
         watched = WatchedFlow(net.host("h1").IP(), EVERYWHERE, mode=Mode.DROPS)
         drops = Instruction.LEVEL_1 | Instruction.INGRESS_TIME
@@ -136,27 +151,68 @@ async def measure(
                   for cause, flow in flows.items() if cause is DENIED]  # fmt: skip
         domain = Domain("collector", [watched], drops=drops, denied=denied)
         async with connections(net) as switches:
-            await configure(net, switches, domain)
+            clocks = await find_clocks(switches, run.clock) if on_bmv2 else {}
+            offsets_us = {name: offset_us for name, (offset_us, _) in clocks.items()}
+            await configure(net, switches, domain, offsets_us)
         marked = MarkedFlow(NUMBER, net.host("h1").IP(), EVERYWHERE, UDP, methods=Method.STEP)
-        path = [Hop(connection(net, name), make_entries(net, name, domain)) for name in PATH]
+        path = [
+            Hop(connection(net, name), make_entries(net, name, domain, offsets_us.get(name, 0)),
+                net.switch(name).clock_offset_us)
+            for name in PATH
+        ]  # fmt: skip
         records, reports = await mark(net, {marked: path}, sent, blocks, run)
     outcome = Outcome(
         blocks=reports,
         kept=collector.result,
-        truths=read_truths(net, dict.fromkeys(sent, PATH), SCHEDULE, Method.STEP, records),
+        truths=read_truths(net, dict.fromkeys(sent, PATH), schedule, Method.STEP, records),
         records=records,
         nodes={switch: node_id(net, switch) for switch in PATH},
         in_ports={near: net.port(near, before) for before, near in pairwise(("h1", *PATH))},
         lost_reports=lost_reports(net),
         accounting=PacketAccounting.from_network(net, records),
+        schedule=schedule,
+        reports_full_queues=not on_bmv2,
     )
+    if on_bmv2:
+        reject_bmv2_losses(net, flows)
     net.discard()
     return outcome
 
 
-def make_entries(net: Network, switch: str, domain: Domain) -> list[fy.P4TableEntry]:
+def reject_bmv2_losses(net: Network, flows: Mapping[Cause | None, Flow]) -> None:
+    """Raise InvalidRunError if a bmv2 lost packets that its program had no reason to drop.
+
+    On a busy machine, bmv2 drops packets before its program sees them. The last queue may also drop
+    packets of other flows while a burst fills it.
+    """
+    nodes = ["h1", *PATH, "h2"]
+    for cause, flow in flows.items():
+        end = PATH.index(cause.segment[0].switch) if cause else len(PATH)
+        for before, switch, after in [*zip(nodes, PATH, nodes[2:], strict=False)][:end]:
+            into, out = (
+                pcap.read_flow(net.capture(switch, near, what, inner=True), flow)
+                for near, what in ((before, "out"), (after, "in"))
+            )
+            is_lost = ~np.isin(into.sequence, out.sequence)
+            if switch == FULL.segment[0].switch and FULL in flows:
+                burst_ns = pcap.read_flow(
+                    net.capture(switch, before, "out", inner=True), flows[FULL]
+                ).time_ns
+                first_ns = int(burst_ns.min(initial=into.time_ns.max(initial=0)))
+                since_ns = into.time_ns.astype(np.int64) - first_ns
+                is_lost &= (since_ns < 0) | (since_ns > np.ptp(burst_ns) + FULL_FOR_NS)
+            if is_lost.any():
+                raise InvalidRunError(
+                    f"bmv2 dropped {np.count_nonzero(is_lost)} packets in {switch} before its "
+                    "program saw them"
+                )
+
+
+def make_entries(
+    net: Network, switch: str, domain: Domain, offset_us: int
+) -> list[fy.P4TableEntry]:
     """Return the table entries of a switch for INT and forwarding; s3 and s4 lack some."""
-    found = entries(net, switch, domain)
+    found = entries(net, switch, domain, offset_us)
     if switch == UNROUTED.segment[0].switch:
         return without(found, net.host("x5").MAC())
     if switch in (EXPIRED.segment[0].switch, PATH[-1]):  # routers, which check the TTL
@@ -220,7 +276,7 @@ def reported(outcome: Outcome, cause: Cause, flows: Mapping[Cause | None, Flow])
     # A full queue also drops packets of the other flow.
     met = [flows[each].port for each in (cause, None if cause is FULL else cause) if each in flows]
     right &= np.isin(ours["key"]["destination_port"], met)
-    place = marking_blocks(ours, hops) - blocks.start
+    place = marking_blocks(ours, hops, outcome.schedule) - blocks.start
     right &= (place >= 0) & (place < len(blocks))
     by_block = np.bincount(place[right], minlength=len(blocks))
     gaps = kept.findings.gaps
@@ -232,9 +288,11 @@ def reported(outcome: Outcome, cause: Cause, flows: Mapping[Cause | None, Flow])
     return Reported(len(ours), by_block, wrong, in_gaps, len(lost), len(unseen))
 
 
-def marking_blocks(reports: NDArray[np.void], hops: NDArray[np.void]) -> NDArray[np.int64]:
+def marking_blocks(
+    reports: NDArray[np.void], hops: NDArray[np.void], schedule: Schedule
+) -> NDArray[np.int64]:
     """Return the marking block of reported packets, from their colour (in the DSCP) and time."""
     times_us = hops["ingress_ns"].astype(np.int64) // 1000
-    block, within = np.divmod(times_us, SCHEDULE.block_us)
-    beside = np.where(within < SCHEDULE.block_us // 2, block - 1, block + 1)
+    block, within = np.divmod(times_us, schedule.block_us)
+    beside = np.where(within < schedule.block_us // 2, block - 1, block + 1)
     return np.where(reports["dscp"] & 1 == block & 1, block, beside)

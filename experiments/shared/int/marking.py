@@ -8,13 +8,28 @@ from controllers.ampm.collector import BlockReport, Collector
 from controllers.ampm.schedule import Schedule
 from controllers.ampm.session import Edge
 from controllers.ampm.watch import Bounds, Hop, WatchedFlow
+from experiments.shared.ampm.error_bounds import MIN_WAIT_US
 from experiments.shared.ampm.measurement import AHEAD_US, MIN_BLOCK_US
+from telemark.backends.real.targets.bmv2 import Bmv2Switch
 from telemark.errors import InvalidRunError, TestbedError, note_invalid
 from telemark.network import Network
 from telemark.session.run import Run
 from telemark.traffic.flows import Flow, FlowRecord, Traffic
 
 SCHEDULE, BOUNDS = Schedule(MIN_BLOCK_US), Bounds(0, 50_000)
+# bmv2's clock offsets are known to 2 ms, and packets may wait as long as in AM-PM experiments.
+BMV2_SCHEDULE = Schedule(4 * MIN_BLOCK_US)
+BMV2_BOUNDS = Bounds(Bmv2Switch.clock_error_us, MIN_WAIT_US)
+
+
+def schedule_on(target: str) -> Schedule:
+    """Return the marking schedule for the clock error and queueing delay of a target."""
+    return BMV2_SCHEDULE if target == "bmv2" else SCHEDULE
+
+
+def bounds_on(target: str) -> Bounds:
+    """Return the bounds of clock error and delay of a target."""
+    return BMV2_BOUNDS if target == "bmv2" else BOUNDS
 
 
 def reject_rare(rate_pps: float) -> None:
@@ -36,10 +51,11 @@ async def mark(
     If a switch could not be read in time, the run is inconclusive: returns only the longest
     sequence of complete blocks. Raises InvalidRunError if there is none.
     """
-    async with Collector(watched, SCHEDULE, run.clock, bounds=BOUNDS) as collector:
+    schedule, bounds = schedule_on(run.target), bounds_on(run.target)
+    async with Collector(watched, schedule, run.clock, bounds=bounds) as collector:
         await collector.watch()
-        first = SCHEDULE.block_at(run.clock.now_ns() // 1000 + AHEAD_US) + 1
-        start_us = SCHEDULE.start_us(first) + SCHEDULE.block_us // 2
+        first = schedule.block_at(run.clock.now_ns() // 1000 + AHEAD_US) + 1
+        start_us = schedule.start_us(first) + schedule.block_us // 2
         async with Traffic(net, flows, start_ns=1000 * start_us) as traffic:
             reports = [b async for b in collector.blocks(first, first + blocks + 2)]
             records = await traffic.finish()

@@ -11,13 +11,15 @@ from numpy.typing import NDArray
 from collectors.int.application import Collector, Findings
 from controllers.ampm.collector import BlockReport
 from controllers.ampm.records import Point, PointRecord, pulse_delay
+from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Method
 from controllers.connection import connections, cpu_ports
 from controllers.int.domain import REPORT_PORT, Domain, configure
 from controllers.int.grouping import Grouping, flush
 from controllers.int.watch import Instruction, Mode, WatchedFlow
 from experiments.shared.ampm.measurement import Setting, flow_count, watched_paths
-from experiments.shared.int.marking import BOUNDS, SCHEDULE, mark
+from experiments.shared.int import on_bmv2
+from experiments.shared.int.marking import bounds_on, mark, schedule_on
 from experiments.shared.int.reports import OURS
 from experiments.shared.int.truth import SwitchTransit, read, read_passages
 from telemark.accounting import pcap
@@ -57,6 +59,8 @@ class Found:
     lost: int  # packets of the flow lost by the lossy link
     lost_pulses: int  # lost packets that AM-PM marked as pulses
     truth: list[SwitchTransit]
+    # On bmv2, per switch: time of each packet inside (us), and number of packets ahead of it.
+    inside: list[tuple[NDArray[np.int64], NDArray[np.int64]]] | None
     findings: Findings | None  # of INT
     blocks: list[BlockReport]  # of AM-PM
     accounting: PacketAccounting
@@ -119,19 +123,24 @@ class Found:
 
 async def measure(mode: str, options: argparse.Namespace, run: Run) -> Found:
     """Send the same traffic through switches in this mode."""
+    slower = on_bmv2.MANY_REPORTS_SLOWER if run.target == "bmv2" else 1
     topo = ParkingLot(len(PATH), rate_bps=RATE_BPS, delay_us=DELAY_US, queue_packets=QUEUE)
-    flows = make_flows(topo, options)
-    stamped = options.time == "real"
+    schedule, bounds = schedule_on(run.target), bounds_on(run.target)
+    flows = make_flows(topo, options, schedule, slower)
+    stamped = options.time == "real" and run.target != "bmv2"
     with Network(
         topo, run, program=PROGRAMS.get(mode, options.program), switch_options=cpu_ports(topo),
         stamp_log=stamped, expected_drops=("ingress",) if mode == GROUPED else (),
     ) as net:  # fmt: skip
         port = net.port(*LOSSY)
         net.switch(LOSSY[0]).set_link(port, loss_probability=options.loss / 100)
+        if net.has_panels:
+            queue_pps = round(sum(flow.rate_pps for flow in flows[:2]) / CROSS_LOAD)
+            on_bmv2.limit_queues(net, [*PATH, "h2"], queue_pps, QUEUE)
         collector = net.run_application("collector", Collector(OURS))
         if mode == AMPM:
             setting = Setting(
-                "marked", topo, PATH, {flows[0]: Method.DOUBLE}, SCHEDULE, BOUNDS, options.blocks
+                "marked", topo, PATH, {flows[0]: Method.DOUBLE}, schedule, bounds, options.blocks
             )
             paths = watched_paths(net, setting)
             records, blocks = await mark(net, paths, flows, options.blocks, run)
@@ -152,6 +161,7 @@ async def measure(mode: str, options: argparse.Namespace, run: Run) -> Found:
         lost=int(np.count_nonzero(lost["port"] == flows[0].port)),
         lost_pulses=count_lost_pulses(net, flows[0]) if mode == AMPM else 0,
         truth=read_passages(net, flows[0], PATH, stamped=stamped),
+        inside=on_bmv2.read_transits(net, flows[0], PATH) if run.target == "bmv2" else None,
         findings=None if mode == AMPM else collector.result,
         blocks=blocks,
         accounting=PacketAccounting.from_network(net, records),
@@ -177,13 +187,16 @@ async def report(
         return records
 
 
-def make_flows(topo: ParkingLot, options: argparse.Namespace) -> list[Flow]:
+def make_flows(
+    topo: ParkingLot, options: argparse.Namespace, schedule: Schedule, slower: int
+) -> list[Flow]:
     """Return the watched flow, and cross traffic that shares one link each with it."""
-    count = flow_count(options.rate, options.blocks, SCHEDULE)
-    rate_pps = CROSS_LOAD * RATE_BPS / 8 / CROSS_BYTES
-    crossing = max(round(rate_pps * count / options.rate), 1)
+    watched_pps = options.rate / slower
+    count = flow_count(watched_pps, options.blocks, schedule)
+    rate_pps = CROSS_LOAD * RATE_BPS / slower / 8 / CROSS_BYTES
+    crossing = max(round(rate_pps * count / watched_pps), 1)
     return [
-        Flow(1, "h1", "h2", options.rate, count, WATCHED_BYTES),
+        Flow(1, "h1", "h2", watched_pps, count, WATCHED_BYTES),
         *(Flow(number, *ends, rate_pps, crossing, CROSS_BYTES, pattern=Poisson())
           for number, ends in enumerate(topo.crossings, start=2)),
     ]  # fmt: skip

@@ -5,6 +5,7 @@ Each switch has its own clock, and timestamps a packet at some time while it is 
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import finsy as fy
 import numpy as np
@@ -14,12 +15,23 @@ from controllers.readout import RESOLUTION_US, Readouts
 from experiments.shared.int.end_to_end import Interval
 from experiments.shared.int.truth import SwitchTransit, around, read
 from telemark.backends.real.targets.bmv2 import Bmv2Switch
-from telemark.errors import note_invalid
+from telemark.errors import InvalidRunError, note_invalid
 from telemark.network import Network
 from telemark.session.clock import Clock
 from telemark.traffic.flows import Flow, FlowRecord
 
 SLOWER = 8  # rates on bmv2 are lower by this factor
+MANY_REPORTS_SLOWER = 32  # the same, if reports, marks or grouping cost more than forwarding
+
+
+def limit_queues(net: Network, path: Sequence[str], rate_pps: int, depth: int) -> None:
+    """Limit the rate of bmv2's queues between neighbours of a path, so that these queues fill.
+
+    Without a limit, bmv2's output buffer (128 packets) and its socket buffer fill first, which INT
+    does not report.
+    """
+    for near, far in pairwise(path):
+        net.switch(near).set_queue(net.port(near, far), rate_pps=rate_pps, depth=depth)
 
 
 async def find_clocks(
@@ -68,6 +80,24 @@ def read_ahead(net: Network, switch: str, after: str, flow: Flow) -> NDArray[np.
     into_ns = went["time_ns"][np.searchsorted(went[["port", "number"]], left[["port", "number"]])]
     ahead = np.arange(len(left)) - np.searchsorted(left["time_ns"], into_ns, "right")
     return np.maximum(ahead, 0)[left["port"] == flow.port]
+
+
+def read_transits(
+    net: Network, flow: Flow, path: Sequence[str]
+) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Return, for each bmv2 of a path, how long each packet was inside, and how many were ahead.
+
+    Times are in us, rounded up; packets ahead are those for the same port. These are upper bounds
+    of reported latencies and queues. Raises InvalidRunError if a bmv2 dropped packets of the flow.
+    """
+    found = []
+    for before, switch, after in around(flow, path):
+        into_ns = _ours(net.capture(switch, before, "out", inner=True), flow)
+        out_ns = _ours(net.capture(switch, after, "in", inner=True), flow)
+        if len(into_ns) != len(out_ns):
+            raise InvalidRunError(f"{switch}: bmv2 dropped {len(into_ns) - len(out_ns)} packets")
+        found.append(((out_ns - into_ns) // 1000 + 1, read_ahead(net, switch, after, flow)))
+    return found
 
 
 def unseen(

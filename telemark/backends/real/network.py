@@ -26,11 +26,11 @@ from telemark.accounting.rejected import Fault, RejectedFrames, first_example
 from telemark.apps.application import Application, HostInfo, RunningApplication
 from telemark.backends.backend import LinkEnd, Outcome, Settings
 from telemark.backends.real.applications import ApplicationProcess
+from telemark.backends.real.bmv2_thrift.client import ThriftCalls
 from telemark.backends.real.flow_processes import build_program
 from telemark.backends.real.frames import FrameSender
 from telemark.backends.real.isolation import DISABLE_IPV6
 from telemark.backends.real.mininet_cli import end_command, run_cli
-from telemark.backends.real.p4utils.thrift import ThriftCalls
 from telemark.backends.real.shell import Shell
 from telemark.backends.real.targets.bmv2 import PANEL, Bmv2Switch, panel_interface
 from telemark.backends.real.targets.minip4 import Minip4Switch, SwitchSettings
@@ -179,6 +179,8 @@ class MininetBackend:
                 outcome.invalid.append(error)
         for application in self._applications:
             application.close()
+        outcome.remarks += {problem: None for each in self.switches
+                            if (problem := each.without_thrift)}  # fmt: skip
         for switch in self.switches:
             switch.request_end()
         for switch in self.switches:

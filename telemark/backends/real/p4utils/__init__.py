@@ -1,1 +1,1 @@
-"""p4-utils in its own Python environment: NetworkAPI scripts, and bmv2's Thrift API."""
+"""p4-utils in its own Python environment: NetworkAPI scripts."""

@@ -15,7 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from telemark.backends.real.p4utils.thrift import Thrift, ThriftCalls
+from telemark.backends.real.bmv2_thrift.bindings import PROGRAM
+from telemark.backends.real.bmv2_thrift.client import Thrift, ThriftCalls
 from telemark.backends.real.scheduling import raise_priority
 from telemark.backends.real.targets.minip4 import Minip4Switch, SwitchSettings, describe_exit
 from telemark.errors import TestbedError
@@ -24,7 +25,6 @@ from telemark.topology.checks import PORTS
 from telemark.topology.links import ETHERNET_BYTES, SWITCH_MTU
 
 PANEL = Path(__file__).with_name("panel.p4")
-PROGRAM = "simple_switch_grpc"
 PANEL_PORTS = PORTS["bmv2"]  # number of the panel's first port towards bmv2
 THRIFT_BASE_PORT = 9090  # as GRPC_BASE_PORT
 START_S = 20.0
@@ -50,6 +50,13 @@ class Bmv2Switch(Minip4Switch):
         super().__init__(name, settings, **params)
         self._panel = panel
         self.thrift = Thrift(name, THRIFT_BASE_PORT + self.device_id, calls)
+        if calls.missing is not None:
+            self.without_thrift = (
+                f"bmv2 without Thrift: queues hold {USUAL_DEPTH} packets and cannot be changed; "
+                f"registers cannot be accessed by P4Runtime calls ({calls.missing})"
+            )
+        # All switches share the run's loopback interface, so none can use Thrift's default port.
+        self._thrift_ports = (self.thrift.port,) if calls.has_port else ()
         self._bmv2: subprocess.Popen[bytes] | None = None
         self._wires: dict[int, tuple[str, str]] = {}  # port -> interfaces of the panel and bmv2
         self._sized_queues: set[int] = set()  # ports whose queue depth was set
@@ -81,7 +88,7 @@ class Bmv2Switch(Minip4Switch):
         with self._bmv2_log.open("w") as log:
             self._bmv2 = subprocess.Popen(
                 [PROGRAM, "--no-p4", "--device-id", str(self.device_id),
-                 "--thrift-port", str(self.thrift.port), *bound,
+                 *(f"--thrift-port={port}" for port in self._thrift_ports), *bound,
                  "--", "--grpc-server-addr", self.grpc_address,
                  *self._settings.options.get(self.name, ())],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
@@ -96,16 +103,14 @@ class Bmv2Switch(Minip4Switch):
         while time.monotonic() < deadline:
             self._check_bmv2()
             try:
-                for each in (int(port), self.thrift.port):
+                for each in (int(port), *self._thrift_ports):
                     socket.create_connection((host, each), timeout=1).close()
             except OSError:
                 time.sleep(0.01)
             else:
                 self._size_queues()
                 return
-        raise TestbedError(
-            f"switch {self.name}: bmv2 did not answer by gRPC and Thrift within {START_S:g} s"
-        )
+        raise TestbedError(f"switch {self.name}: bmv2 did not answer within {START_S:g} s")
 
     def read_counters(self) -> dict[str, Any]:
         """Return the panel's counters, with the numbers of frames into and out of bmv2."""
@@ -157,10 +162,13 @@ class Bmv2Switch(Minip4Switch):
         return given
 
     def _size_queues(self) -> None:
-        self.thrift.set_all_queues(QUEUE_DEPTH)
+        """Set the depths. Without Thrift, only a depth that differs from the usual is an error."""
+        if self.thrift.missing is None:
+            self.thrift.set_all_queues(QUEUE_DEPTH)
         for port in self._kernel_rates():
             depth = self._link_parameters(port).get("queue_packets") or USUAL_DEPTH
-            self.set_queue(port, depth=depth)
+            if self.thrift.missing is None or depth != USUAL_DEPTH:
+                self.set_queue(port, depth=depth)
 
     def _program_options(self) -> list[str]:
         towards_bmv2 = [

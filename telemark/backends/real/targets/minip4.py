@@ -13,7 +13,7 @@ from mininet.node import Switch
 
 from minip4.runtime.switch.control import call
 from telemark.backends.backend import derive_seed
-from telemark.backends.real.p4utils.thrift import Thrift
+from telemark.backends.real.bmv2_thrift.client import Thrift
 from telemark.backends.real.scheduling import raise_priority, wait_for_output
 from telemark.backends.real.shell import Shell
 from telemark.errors import TestbedError
@@ -48,6 +48,7 @@ class Minip4Switch(Shell, Switch):
     clock_offset_us: int | None = 0  # common clock minus switch clock; None: unknown
     clock_error_us: float = 0  # maximum error of the offset
     thrift: Thrift | None = None  # only on bmv2
+    without_thrift: str | None = None  # a remark on features missing without Thrift
 
     def __init__(self, name: str, settings: SwitchSettings, **params: Any) -> None:
         self.device_id = settings.device_ids[name]

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -109,6 +110,7 @@ def test_queues_of_ports_that_push_back_have_the_link_s_depth_or_the_usual_one()
     thrift: Any = SimpleNamespace(
         set_all_queues=lambda depth: asked.append(("all", depth)),
         set_queue=lambda port, **changes: asked.append((port, changes)),
+        missing=None,
     )
     switch.thrift = thrift
     switch._size_queues()
@@ -116,6 +118,45 @@ def test_queues_of_ports_that_push_back_have_the_link_s_depth_or_the_usual_one()
     switch.params = {}
     switch._size_queues()
     assert asked[3:] == [("all", 4096)]
+    # Without Thrift only requested depths are set; set_queue() itself rejects them.
+    switch.params, thrift.missing = {"pushes_back": True}, "no bindings"
+    switch._size_queues()
+    assert asked[4:] == [(3, {"depth": 7})]
+
+
+@pytest.mark.parametrize(
+    ("missing", "has_port", "ports"),
+    [(None, True, (9091,)), ("no bindings", True, (9091,)), ("built without", False, ())],
+)
+def test_bmv2_starts_with_and_without_thrift(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    missing: str | None, has_port: bool, ports: tuple[int, ...],
+) -> None:  # fmt: skip
+    """A bmv2 that was built without Thrift does not have the option --thrift-port."""
+    stand_in(tmp_path, 'echo "$@" > "$0.arguments"; exec sleep 100')
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr("telemark.backends.real.targets.minip4.Minip4Switch.__init__", _no_process)
+    monkeypatch.setattr("telemark.backends.real.targets.minip4.Minip4Switch.start", lambda *_: None)
+    settings: Any = SimpleNamespace(folder=tmp_path, options={})
+    calls: Any = SimpleNamespace(missing=missing, has_port=has_port)
+    panel: Any = None
+    switch = Bmv2Switch("s1", settings, panel, calls)
+    assert switch._thrift_ports == ports
+    assert (switch.without_thrift or "").count("queues hold 64 packets") == (missing is not None)
+    switch.start(None)
+    arguments = tmp_path / f"{PROGRAM}.arguments"
+    try:
+        while not arguments.exists() or not arguments.read_text():
+            switch._check_bmv2()
+            time.sleep(0.01)
+    finally:
+        switch._end_bmv2()
+    assert ("--thrift-port=9091" in arguments.read_text()) == has_port
+
+
+def _no_process(switch: Any, name: str, settings: Any, **_params: Any) -> None:
+    switch.name, switch.device_id, switch._settings = name, 1, settings
+    switch.params, switch.ports, switch.grpc_address = {}, {}, "127.0.0.1:9551"
 
 
 SENDER = """
@@ -219,7 +260,7 @@ from telemark.accounting.packet_accounting import PacketAccounting
     output, errors = process.communicate()
     assert process.returncode == 2, output + errors
     assert "run invalid: bmv2 dropped frames (20 in s1)" in errors
-    assert "warning: switch s1: 20 packets went into bmv2" in " ".join(output.split())
+    assert "warning: switch s1: 20 packets dropped inside bmv2" in " ".join(output.split())
 
 
 def test_without_bmv2_there_is_nothing_to_compare(

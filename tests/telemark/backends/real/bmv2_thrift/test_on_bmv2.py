@@ -1,16 +1,13 @@
 """Registers and queues of a program on both targets: the same calls, the same numbers."""
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from loaded import StartExperiment
 
-from telemark.backends.real.p4utils.environment import interpreter
-from telemark.backends.real.targets.bmv2 import PROGRAM
-from telemark.errors import TestbedError
+from telemark.backends.real.bmv2_thrift.client import ThriftCalls
 
 HEAD = f"""
 import finsy as fy
@@ -43,18 +40,10 @@ return Report([], [Check("there", 1, 1)], metrics={"seen": seen, "left": left})
 """
 
 
-def problem() -> str:
-    """Why it cannot run here, or nothing."""
-    if shutil.which(PROGRAM) is None:
-        return f"{PROGRAM} is not on PATH"
-    try:
-        interpreter()
-    except TestbedError as error:
-        return str(error)
-    return ""
+PROBLEM = ThriftCalls().missing
 
 
-@pytest.mark.skipif(bool(problem()), reason=problem())
+@pytest.mark.skipif(PROBLEM is not None, reason=str(PROBLEM))
 def test_registers_and_queues_are_the_same_on_both_targets(
     start_experiment: StartExperiment, tmp_path: Path
 ) -> None:

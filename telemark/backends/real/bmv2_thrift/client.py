@@ -1,32 +1,44 @@
-"""Queues and registers of bmv2 over Thrift, by p4-utils' SimpleSwitchThriftAPI."""
+"""Queues and registers of bmv2 over Thrift, by the bindings that bmv2 installs."""
 
 import argparse
 import json
 import select
 import subprocess
 import threading
-from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from minip4.runtime.switch.port_options import QUEUE_KEYS, checked
-from telemark.backends.real.p4utils.environment import IN_ENV, environment, interpreter
+from telemark.backends.real.bmv2_thrift import bindings
 from telemark.errors import TestbedError
 
-CALLS = IN_ENV / "thrift_calls.py"
+CALLS = Path(__file__).parent / "in_env" / "thrift_calls.py"  # no module there shadows `thrift`
 ANSWER_S = 20.0
 LARGEST = 2**63 - 1  # Thrift has signed 64-bit numbers; larger values are reported as this
 QUEUE_WORDS = {"depth": "set_queue_depth", "rate_pps": "set_queue_rate"}
 
 
 class ThriftCalls:
-    """Proxy process in p4-utils' environment (thrift_calls.py); started by the first call."""
+    """Proxy process in the system's Python (thrift_calls.py); started by the first call."""
 
     def __init__(self) -> None:
+        self.has_port = bindings.has_thrift()  # whether switches listen for Thrift
+        self._python = ""
+        self.missing: str | None = None  # why calls are not possible
+        if not self.has_port:
+            self.missing = "this bmv2 was built without Thrift"
+        else:
+            try:
+                self._python = bindings.interpreter()
+            except TestbedError as error:
+                self.missing = str(error)
         self._process: subprocess.Popen[str] | None = None
         self._lock = threading.Lock()
 
-    def call(self, port: int, method: str, arguments: Sequence[Any]) -> Any:
-        """Call a method of SimpleSwitchThriftAPI. Raises TestbedError, also without p4-utils."""
+    def call(self, port: int, method: str, /, **arguments: Any) -> Any:
+        """Call a function of thrift_calls.py. Raises TestbedError, also without Thrift."""
+        if self.missing is not None:
+            raise TestbedError(f"{method}: {self.missing}")
         with self._lock:
             request = {"port": port, "method": method, "arguments": arguments}
             answer = self._ask(json.dumps(request))
@@ -43,10 +55,10 @@ class ThriftCalls:
 
     def _ask(self, line: str) -> dict[str, Any]:
         if self._process is None:
-            python = interpreter()
             self._process = subprocess.Popen(
-                [python, str(CALLS)], env=environment(python), text=True, start_new_session=True,
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                [self._python, str(CALLS)], env=bindings.environment(), text=True,
+                start_new_session=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
             )  # fmt: skip
         process = self._process
         assert process.stdin is not None
@@ -65,18 +77,18 @@ class ThriftCalls:
         return answer
 
     def _ended(self) -> TestbedError:
-        """Create the error for a process that ended, e.g. without bmv2's Thrift package."""
+        """Create the error for a process that ended."""
         assert self._process is not None
         _, errors = self._process.communicate()
         self._process = None
         last = errors.strip().splitlines()[-1] if errors.strip() else "no output"
-        return TestbedError(f"p4-utils' Thrift API: process ended: {last}")
+        return TestbedError(f"bmv2's Thrift API: process ended: {last}")
 
 
 class Thrift:
     """Thrift API of one bmv2 switch.
 
-    Methods raise TestbedError without p4-utils, and for requests that bmv2 does not support.
+    Methods raise TestbedError without Thrift, and for requests that bmv2 does not support.
     """
 
     def __init__(self, switch: str, port: int, calls: ThriftCalls) -> None:
@@ -86,7 +98,7 @@ class Thrift:
 
     def set_all_queues(self, depth: int) -> None:
         """Set the depth of all queues, in packets."""
-        self._call("set_queue_depth", depth)
+        self._call("set_queue_depth", depth=depth)
 
     def set_queue(self, port: int, priority: int | None = None, **changes: Any) -> None:
         """Change `depth` (packets) and `rate_pps` (0: unlimited) of a port's queue."""
@@ -103,12 +115,11 @@ class Thrift:
         except argparse.ArgumentTypeError as error:
             raise TestbedError(f"{where}: {error}") from None
         for word, value in changes.items():
-            # A string: the class takes the number 0 as all ports.
-            self._call(QUEUE_WORDS[word], value, str(port))
+            self._call(QUEUE_WORDS[word], port=port, **{word: value})
 
     def read_register(self, name: str, bits: int, index: int | None = None) -> list[int]:
         """Read one cell of a register, or all cells; `bits` is the width of a cell."""
-        found = self._call("register_read", name, index)
+        found = self._call("register_read", name=name, index=index)
         values = found if index is None else [found]
         if bits > 63 and LARGEST in values:
             raise TestbedError(
@@ -125,10 +136,15 @@ class Thrift:
                 f"switch {self._switch}: register {name}: value {value}: expected 0 to 2**63 - 1 "
                 "(Thrift)"
             )
-        self._call("register_write", name, [cells.start, cells.stop], value)
+        self._call("register_write", name=name, first=cells.start, end=cells.stop, value=value)
 
-    def _call(self, method: str, *arguments: Any) -> Any:
+    @property
+    def missing(self) -> str | None:
+        """The reason why calls are not possible; None if they are."""
+        return self._calls.missing
+
+    def _call(self, method: str, /, **arguments: Any) -> Any:
         try:
-            return self._calls.call(self.port, method, arguments)
+            return self._calls.call(self.port, method, **arguments)
         except TestbedError as error:
             raise TestbedError(f"switch {self._switch}: bmv2: {error}") from None

@@ -1,0 +1,1 @@
+"""bmv2's Thrift API (queues and registers), by the Python bindings that bmv2 installs."""

@@ -1,0 +1,3 @@
+class TBinaryProtocol:
+    def __init__(self, trans):
+        self.port = trans.port
