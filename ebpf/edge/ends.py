@@ -5,7 +5,7 @@ import socket
 from contextlib import ExitStack
 
 from ebpf.loader import Program, attach_tc
-from ebpf.loader.namespace import OWN, entered
+from ebpf.loader.links import OWN, entered
 
 
 class Ends:

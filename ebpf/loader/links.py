@@ -2,16 +2,40 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import socket
-from types import TracebackType
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from ebpf.loader.errors import LoadError, refusal
 from ebpf.loader.hooks import LAST_ORDER, MODES, TCX_HOOKS, Clsact, Hook, Place, Tcx, Xdp
 from ebpf.loader.objects import TC, XDP, Program
+from telemark.backends.real.isolation import CLONE_NEWNET
 
+OWN = "/proc/thread-self/ns/net"
 _hooks: dict[tuple[int, int, str], Hook] = {}  # in use: by network namespace, device and point
+
+
+@contextmanager
+def entered(namespace: int) -> Iterator[None]:
+    """Enter a network namespace in this thread, given by a file descriptor. Raises LoadError."""
+    before = os.open(OWN, os.O_RDONLY)
+    try:
+        _enter(namespace)
+        try:
+            yield
+        finally:
+            _enter(before)
+    finally:
+        os.close(before)
+
+
+def _enter(namespace: int) -> None:
+    if ctypes.CDLL(None, use_errno=True).setns(namespace, CLONE_NEWNET):
+        why = os.strerror(ctypes.get_errno())
+        raise LoadError(f"no network namespace can be entered ({why}): run as root")
 
 
 class Link:
@@ -46,10 +70,7 @@ class Link:
     def __enter__(self) -> Link:
         return self
 
-    def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
 

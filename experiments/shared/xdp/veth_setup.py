@@ -9,7 +9,7 @@ import os
 import subprocess
 from contextlib import AbstractContextManager
 
-from ebpf.loader.namespace import OWN, entered
+from ebpf.loader.links import OWN, entered
 from experiments.shared.xdp.frames import ADDRESS, DEVICE_MAC
 from telemark.backends.real.isolation import CLONE_NEWNET, DISABLE_IPV6
 from telemark.errors import TestbedError

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from minip4.engine import model as m
 from minip4.engine.control.core import Core, named
 from minip4.engine.errors import InvalidArgument, NotFound
-from minip4.engine.keys import check_width
+from minip4.engine.keys import ColourCounts, Digest, Rates, check_width
 from minip4.engine.library import array, check
 from minip4.engine.shared import COUNTER, REGISTER, CrcCustom, DigestSample, MeterRates
-from minip4.engine.values import ColourCounts, Digest, Rates
 from minip4.engine.words import KeyLayout, limbs
 
 MAX_DIGESTS = 4096  # that an engine keeps: engine_internal.h

@@ -9,10 +9,9 @@ from minip4.engine import model as m
 from minip4.engine.codegen.tables import LPM, TERNARY, TableLayout
 from minip4.engine.control.core import Core, named
 from minip4.engine.errors import InvalidArgument, NotFound
-from minip4.engine.keys import Exact, Lpm, MatchKey, Range, Ternary, check_width
+from minip4.engine.keys import Entry, Exact, Lpm, MatchKey, Range, Ternary, check_width
 from minip4.engine.library import array, check
 from minip4.engine.shared import COPY_HEAD, GROUP, MEMBER
-from minip4.engine.values import Entry
 from minip4.engine.words import data_words, limbs, param_words
 
 MAX_PRIORITY = (1 << 24) - 1

@@ -9,7 +9,7 @@ from finsy.proto import p4r
 from minip4.engine.errors import EngineError
 from minip4.runtime.dataplane import Dataplane
 from minip4.runtime.entities import members
-from minip4.runtime.entities.updates import DELETE, INSERT, Operation, Undo
+from minip4.runtime.entities.rates import DELETE, INSERT, Operation, Undo
 from minip4.runtime.p4info.match import decode_action, encode_action
 from minip4.runtime.p4info.schema import Action, ActionProfile, Schema
 from minip4.runtime.status import (
