@@ -7,6 +7,7 @@ independent of the target.
 from minip4.compiler.ir.control import (
     Action,
     Apply,
+    Atomic,
     Entry,
     Exit,
     If,
@@ -112,6 +113,7 @@ __all__ = [
     "Assign",
     "AssignVarbit",
     "Assume",
+    "Atomic",
     "Binary",
     "Calculation",
     "Case",
