@@ -66,7 +66,7 @@ def test_an_action_with_registers_and_branches_stays_one_action(tmp_path: Path, 
     operations = [[p["op"] for p in action["primitives"]] for action in json["actions"]]
     (taking,) = (each for each in operations if each.count("_jump_if_zero"))
     first = taking.index("register_read")
-    assert "_jump_if_zero" in taking[first:] and "register_write" in taking[first:]
+    assert {"_jump_if_zero", "register_write"} <= {*taking[first:]}
     switch = interpreter(tmp_path, **parts)
     result = switch.run(bytes.fromhex("0102037f00000004"))
     assert result is not None
