@@ -18,7 +18,6 @@ twice a known error. Yang et al. (USENIX ATC 2018): HeavyKeeper, in small memory
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
 
 import argparse
-import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -34,7 +33,7 @@ from ebpf.statistics import hashes
 from ebpf.statistics.flows import Flows
 from ebpf.statistics.frequent import Frequent
 from ebpf.statistics.heavykeeper import columns_in
-from ebpf.statistics.offer import offering
+from ebpf.statistics.offer import offering, pinned
 from ebpf.statistics.program import HEAVY_BYTES, Kept, Setting, counting
 from experiments.shared.xdp.settings import require_real_time
 from experiments.shared.xdp.streams import EXPONENT, Stream, captured, zipf
@@ -192,23 +191,18 @@ def measure(stream: Stream, options: argparse.Namespace, seed: int) -> dict[str,
     rows["length"] = 64
     costs: dict[str, list[float]] = {name: [] for name in WHICH}
     kinds = {"totals": Kept(0), "heavy": Kept.HEAVY_KEEPER, "exact": Kept.COUNTERS}
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {max(before)})
-    try:
-        with ExitStack() as stack:
-            offer = stack.enter_context(offering(rows))
-            programs = {name: stack.enter_context(counting(Setting(kept, seed=seed)))
-                    for name, kept in kinds.items()}  # fmt: skip
-            for _ in range(options.rounds):
-                costs["empty"].append(offer.through(None, len(rows)))
-                for name, statistics in programs.items():
-                    costs[name].append(offer.through(statistics.at_xdp, len(rows)))
-                    statistics.flip()
-                constants = {"hash_factors": hashes.factors(seed)}
-                with load(HASH_MAP, constants, {"flows": FLOWS}) as whole:
-                    costs["hash"].append(offer.through(whole.programs["by_hash_map"], len(rows)))
-    finally:
-        os.sched_setaffinity(0, before)
+    with pinned(), ExitStack() as stack:
+        offer = stack.enter_context(offering(rows))
+        programs = {name: stack.enter_context(counting(Setting(kept, seed=seed)))
+                for name, kept in kinds.items()}  # fmt: skip
+        for _ in range(options.rounds):
+            costs["empty"].append(offer.through(None, len(rows)))
+            for name, statistics in programs.items():
+                costs[name].append(offer.through(statistics.at_xdp, len(rows)))
+                statistics.flip()
+            constants = {"hash_factors": hashes.factors(seed)}
+            with load(HASH_MAP, constants, {"flows": FLOWS}) as whole:
+                costs["hash"].append(offer.through(whole.programs["by_hash_map"], len(rows)))
     return {name: np.array(each) for name, each in costs.items()}
 
 

@@ -16,7 +16,17 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from benchmarks.speed.shared.ns3 import Ns3
-from benchmarks.speed.virtual import FABRICS, LINK, RATE_PPS, Sample, add_options, flows_of, measure
+from benchmarks.speed.virtual import (
+    FABRICS,
+    LINK,
+    RATE_PPS,
+    Sample,
+    add_options,
+    draw_rounds,
+    flows_of,
+    measure,
+    scale_by_switches,
+)
 from telemark.errors import TestbedError
 from telemark.results import plots
 from telemark.results.report import Check, Report, Table, table
@@ -176,15 +186,9 @@ def draw(pairs: list[Pair]) -> Figure:
     sizes = sorted({each.switches for each in pairs})
     for what, label in (("minip4_hops_per_s", "minip4"), ("ns3_hops_per_s", "ns-3")):
         rates = [[rate / 1e6 for rate in of(pairs, size, what)] for size in sizes]
-        middle = [statistics.median(each) for each in rates]
-        low = [m - min(each) for m, each in zip(middle, rates, strict=True)]
-        high = [max(each) - m for m, each in zip(middle, rates, strict=True)]
-        axes.errorbar(sizes, middle, yerr=[low, high], label=label)
-    axes.set_xscale("log")
-    axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
-    axes.minorticks_off()
+        draw_rounds(axes, sizes, rates, label)
+    scale_by_switches(axes, sizes)
     axes.set_yscale("log")
-    axes.set_xlabel("Switches")
     axes.set_ylabel("Switch-hop rate (millions/s)")
     plots.legend(axes, 2)
     return figure

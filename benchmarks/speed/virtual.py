@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from mininet.topo import Topo
 
@@ -263,10 +264,7 @@ def draw(samples: list[Sample]) -> Figure:
     switches = sorted({sample.switches for sample in samples})
     for what, label in (("events_per_s", "events"), ("hops_per_s", "switch-hops")):
         of_sizes = [[getattr(s, what) / 1e6 for s in samples if s.switches == n] for n in switches]
-        middle = [statistics.median(values) for values in of_sizes]
-        low = [m - min(values) for m, values in zip(middle, of_sizes, strict=True)]
-        high = [max(values) - m for m, values in zip(middle, of_sizes, strict=True)]
-        left.errorbar(switches, middle, yerr=[low, high], label=label)
+        draw_rounds(left, switches, of_sizes, label)
     left.set_ylabel("Rate (millions/s)")
     left.set_ylim(bottom=0)
     plots.legend(left, 2)
@@ -274,11 +272,26 @@ def draw(samples: list[Sample]) -> Figure:
     right.set_ylabel("Memory of the process (MB)")
     right.set_ylim(bottom=0)
     for axes in (left, right):
-        axes.set_xscale("log")
-        axes.set_xticks(switches, [f"{number:,}" for number in switches])
-        axes.minorticks_off()
-        axes.set_xlabel("Switches")
+        scale_by_switches(axes, switches)
     return figure
+
+
+def draw_rounds(
+    axes: Axes, xs: Sequence[float], values: Sequence[Sequence[float]], label: str
+) -> None:
+    """Draw the median of the rounds at each x, with minimum and maximum."""
+    middle = [statistics.median(rounds) for rounds in values]
+    low = [m - min(rounds) for m, rounds in zip(middle, values, strict=True)]
+    high = [max(rounds) - m for m, rounds in zip(middle, values, strict=True)]
+    axes.errorbar(xs, middle, yerr=[low, high], label=label)
+
+
+def scale_by_switches(axes: Axes, sizes: Sequence[int]) -> None:
+    """Set a logarithmic x axis for fabrics of these sizes."""
+    axes.set_xscale("log")
+    axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
+    axes.minorticks_off()
+    axes.set_xlabel("Switches")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from dataclasses import dataclass
 from enum import IntFlag
 from ipaddress import IPv6Address
@@ -72,27 +71,6 @@ def packed(keys: NDArray[np.uint64]) -> NDArray[np.void]:
 def records(keys: NDArray[np.uint64]) -> NDArray[Any]:
     """Keys (n, 5) with their fields, (n,) of KEY."""
     return np.ascontiguousarray(keys).view(KEY).ravel()
-
-
-def key_of(
-    source: str = "", destination: str = "", source_port: int = 0, destination_port: int = 0,
-    protocol: int = 0,
-) -> NDArray[np.uint64]:  # fmt: skip
-    """The key, (5,), of fields; those left out are not in it."""
-    key = np.zeros(1, KEY)
-    key["source"], key["destination"] = _address(source), _address(destination)
-    key["source_port"], key["destination_port"] = source_port, destination_port
-    key["protocol"] = protocol
-    return key.view(np.uint64)
-
-
-def _address(text: str) -> np.void:
-    """16 bytes: IPv4's mapped into IPv6's, as the kernel's sockets have it."""
-    if not text:
-        return np.void(bytes(16))
-    if ":" in text:
-        return np.void(socket.inet_pton(socket.AF_INET6, text))
-    return np.void(bytes(10) + b"\xff\xff" + socket.inet_aton(text))
 
 
 def address_text(packed_address: bytes) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -62,6 +63,17 @@ class Offer:
                 f"a packet of the stream had the verdict {result.verdict}, not XDP_PASS"
             )
         return took / packets
+
+
+@contextmanager
+def pinned(core: int | None = None) -> Iterator[None]:
+    """Run this thread, and threads that it starts, on one core: by default the last one."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(before) if core is None else core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 @contextmanager

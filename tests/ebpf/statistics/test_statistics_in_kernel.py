@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from statistics_models import find_classes, find_minima, find_registers, make_sketch
 from streams import thrown_after
 
 from ebpf.loader import load, run
-from ebpf.statistics import distinct, exact, minwise, norms, quantiles
+from ebpf.statistics import exact, quantiles
 from ebpf.statistics.flows import Fields, Flows, records
 from ebpf.statistics.frequent import Frequent
 from ebpf.statistics.hashes import factors, hashes
@@ -68,17 +69,17 @@ def test_counters_have_every_flow_with_its_fields_and_packets(whole, stream) -> 
 
 def test_the_histogram_is_that_of_the_lengths(whole, stream) -> None:
     lengths = stream.rows["length"].astype(np.int64)
-    classes = np.bincount(quantiles.class_of(lengths), minlength=quantiles.CLASSES)
+    classes = np.bincount(find_classes(lengths), minlength=quantiles.CLASSES)
     assert (whole.lengths.counts == classes).all()
 
 
 def test_sets_are_those_of_the_flows_hashes(whole) -> None:
     counts = whole.counted.counts
-    minima = minwise.minima_of(hashed(whole.counted), counts)
-    assert (whole.registers.ranks == distinct.registers_of(hashed(whole.counted)).ranks).all()
+    minima = find_minima(hashed(whole.counted), counts)
+    assert (whole.registers.ranks == find_registers(hashed(whole.counted)).ranks).all()
     assert (whole.minima.hashes == minima.hashes).all()
     assert (whole.minima.counts == minima.counts).all()
-    sketch = norms.sketch_of(hashed(whole.counted), counts)
+    sketch = make_sketch(hashed(whole.counted), counts)
     assert (whole.sketch.counters == sketch.counters).all()
 
 
