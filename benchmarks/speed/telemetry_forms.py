@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ebpf.loader import chain
-from ebpf.statistics.offer import ROW, UDP, offering, pinned
-from ebpf.statistics.program import Kept, Setting, Statistics, counting
+from ebpf.statistics.offer import ROW, UDP, load_stream, pin_to_core
+from ebpf.statistics.program import Kept, Setting, Statistics, load_statistics
 from telemark.results.report import Check, Report, table
 from telemark.session import cli
 from telemark.session.run import Run
@@ -50,9 +50,9 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
     each["protocol"] = UDP
     each["length"] = rng.choice((64, 576, 1500), p=(0.5, 0.2, 0.3), size=FLOWS)
     rows = each[numbers]
-    forms = bytes_by_form(rows, run.seed)
+    forms = measure_bytes(rows, run.seed)
     rows["length"] = 64
-    measured = costs(rows, run.seed)
+    measured = measure_costs(rows, run.seed)
     ratio = [each.chained / each.one_pass for each in measured]
     return Report(
         samples=[each._asdict() for each in measured],
@@ -72,9 +72,9 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
     )  # fmt: skip
 
 
-def bytes_by_form(rows: NDArray[np.void], seed: int) -> dict[str, float]:
+def measure_bytes(rows: NDArray[np.void], seed: int) -> dict[str, float]:
     """Return the bytes per packet of each form, for a window of these packets."""
-    with offering(rows) as offer, counting(Setting(Kept.ALL, seed=seed)) as kept:
+    with load_stream(rows) as offer, load_statistics(Setting(Kept.ALL, seed=seed)) as kept:
         offer.through(kept.at_xdp, len(rows))
         sketches = sum(kept.buffers.maps[name][0, 0].nbytes for name in SKETCHES)
         counted = kept.flip().counted
@@ -89,13 +89,13 @@ def bytes_by_form(rows: NDArray[np.void], seed: int) -> dict[str, float]:
     return {name: size / len(rows) for name, size in whole.items()}
 
 
-def costs(rows: NDArray[np.void], seed: int) -> list[Costs]:
+def measure_costs(rows: NDArray[np.void], seed: int) -> list[Costs]:
     """Measure both variants in interleaved rounds on one core."""
-    with pinned(), ExitStack() as stack:
-        offer = stack.enter_context(offering(rows))
+    with pin_to_core(), ExitStack() as stack:
+        offer = stack.enter_context(load_stream(rows))
 
         def ready(kept: Kept) -> Statistics:
-            return stack.enter_context(counting(Setting(kept, seed=seed)))
+            return stack.enter_context(load_statistics(Setting(kept, seed=seed)))
 
         whole = ready(Kept(sum(KINDS)))
         single = [ready(kind) for kind in KINDS]

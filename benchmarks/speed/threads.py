@@ -30,7 +30,7 @@ from benchmarks.speed.virtual import (
     RATE_PPS,
     ROUTER,
     draw_rounds,
-    flows_of,
+    make_flows,
     resident_mb,
     scale_by_switches,
 )
@@ -243,7 +243,7 @@ def batches(topo: LeafSpine, options: argparse.Namespace, seed: int) -> Iterator
     for first in range(0, options.flows, MAX_FLOWS):
         count = min(MAX_FLOWS, options.flows - first)
         some = argparse.Namespace(flows=count, packets=options.packets)
-        flows = flows_of(topo, some, seed + first)
+        flows = make_flows(topo, some, seed + first)
         for number, flow in enumerate(flows):
             ports[flow.destination] += 1
             flows[number] = replace(flow, port=FIRST_PORT + ports[flow.destination])

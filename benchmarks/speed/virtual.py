@@ -93,7 +93,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         raise TestbedError("this benchmark measures virtual time: add --time virtual")
     sizes = sorted(options.switches or ([10, 100] if options.quick else FABRICS))
     options.packets = options.packets or (30 if options.quick else 100)
-    alone, alone_ns = router_alone(), []
+    alone, alone_ns = make_pipeline(), []
     samples: list[Sample] = []
     checks: list[Check] = []
     rounds = QUICK_ROUNDS if options.quick else options.rounds
@@ -136,7 +136,7 @@ async def measure(
                 entries = routing_entries(net, switch, topo.routes(switch))
                 await controller.write([+entry for entry in entries])
         set_up_s = time.process_time() - began_s
-        flows, start_ns = flows_of(topo, options, run.seed), run.clock.now_ns()
+        flows, start_ns = make_flows(topo, options, run.seed), run.clock.now_ns()
         async with Traffic(net, flows, start_ns) as traffic:
             began_s, before = time.process_time(), net.backend.events
             await run.clock.sleep_until(start_ns + round(1e9 * options.packets / RATE_PPS) + 10**8)
@@ -182,7 +182,7 @@ async def queueing(options: argparse.Namespace, run: Run) -> Check:
     return AtMost("mean M/D/1 waiting time: error, %, at most", off, 3 if options.quick else 1)
 
 
-def flows_of(topo: LeafSpine, options: argparse.Namespace, seed: int) -> list[Flow]:
+def make_flows(topo: LeafSpine, options: argparse.Namespace, seed: int) -> list[Flow]:
     """Return flows between random pairs of hosts, with random starts within one packet interval."""
     rng = np.random.default_rng(seed)
     hosts = topo.hosts()
@@ -209,7 +209,7 @@ def memory_mb(samples: list[Sample], switches: int) -> float:
     return min(sample.memory_mb for sample in samples if sample.switches == switches)
 
 
-def router_alone() -> Callable[[int], object]:
+def make_pipeline() -> Callable[[int], object]:
     """Return a function that has the router's pipeline process FRAMES packets n times."""
     engine = Engine(compile_p4(ROUTER).bmv2_json)
     routing = "RouterIngress.routing"

@@ -9,7 +9,7 @@ from statistics_models import find_classes, find_minima, find_registers, make_ke
 
 from ebpf.statistics import exact, quantiles, samples
 from ebpf.statistics.distinct import Registers, at_most
-from ebpf.statistics.flows import Flows, address_text, records
+from ebpf.statistics.flows import Flows, format_address, unpack_keys
 from ebpf.statistics.minwise import BUCKETS, Minima
 from ebpf.statistics.norms import COLUMNS
 from ebpf.statistics.samples import Sample
@@ -133,9 +133,9 @@ def test_flows_are_summed_and_ordered() -> None:
     keys = np.array([make_key("10.0.0.1", "10.0.0.2", 80), make_key("2001:db8::1")]).reshape(-1, 5)
     flows = Flows.summed(keys[[0, 1, 0]], [1, 5, 9])
     assert (flows + flows).top(1).counts.tolist() == [20]
-    (first,) = records(flows.top(1).keys)
-    assert address_text(bytes(first["source"])) == "10.0.0.1"
+    (first,) = unpack_keys(flows.top(1).keys)
+    assert format_address(bytes(first["source"])) == "10.0.0.1"
     assert (first["source_port"], first["destination_port"]) == (80, 0)
-    (second,) = records(flows.top(2).keys)[1:]
-    assert address_text(bytes(second["source"])) == "2001:db8::1"
+    (second,) = unpack_keys(flows.top(2).keys)[1:]
+    assert format_address(bytes(second["source"])) == "2001:db8::1"
     assert len(Flows.summed(keys[:0], [])) == 0
