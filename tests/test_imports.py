@@ -61,7 +61,7 @@ MAY_IMPORT = {
     "experiments": ["controllers", "collectors", "ebpf", "topologies", "telemark",
                     "minip4.native", "minip4.simulator", "experiments.shared.xdp.switching"],
     # A switch within the process, beside programs at XDP: in the turns of one core.
-    "experiments.shared.xdp.switching": ["experiments", "telemark", "minip4.compiler",
+    "experiments.shared.xdp.switching": ["experiments", "ebpf", "telemark", "minip4.compiler",
                                          "minip4.engine", "minip4.ports"],
     "benchmarks": ["importers", "controllers", "collectors", "ebpf", "topologies", "telemark",
                    "minip4"],

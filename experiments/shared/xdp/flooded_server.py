@@ -18,7 +18,7 @@ from typing import NamedTuple
 from ebpf.datapath.ddos_filter import SOURCE, Filter
 from ebpf.datapath.rules import UDP, Rule
 from ebpf.loader import Program, attach_xdp, load
-from experiments.shared.xdp.dropping import PROGRAMS, dropped
+from experiments.shared.xdp.dropping import PROGRAMS, count_dropped
 from experiments.shared.xdp.emulated_nic import EmulatedNic, Flood
 from experiments.shared.xdp.frames import ADDRESS, DEVICE_MAC, PORT
 from experiments.shared.xdp.settings import set_realtime_priority
@@ -123,7 +123,7 @@ def _arrivals(stack: ExitStack, name: str) -> tuple[Program, Callable[[], int]]:
         return rules.program, lambda: sum(packets for packets, _ in rules.hits().values())
     whole = stack.enter_context(load(PROGRAMS))
     program = whole.programs["drop_all" if name == UNREAD else "pass_all"]
-    return program, lambda: dropped(whole)
+    return program, lambda: count_dropped(whole)
 
 
 def _link(serving: VethPair, asking: VethPair) -> None:
@@ -153,7 +153,7 @@ def _receive_on(core: int, veth: VethPair) -> None:
     veth.run(f"unshare --mount sh -ec 'mount -t sysfs sysfs /sys; echo {mask} > {file}'")
 
 
-def under_floods(plan: Plan, show_progress: Callable[[str], None]) -> Iterator[FloodResult]:
+def measure_floods(plan: Plan, show_progress: Callable[[str], None]) -> Iterator[FloodResult]:
     """Run all servers under all floods in each round. Raises TestbedError, LoadError."""
     with ExitStack() as stack:
         for core in plan.cores:
@@ -163,10 +163,10 @@ def under_floods(plan: Plan, show_progress: Callable[[str], None]) -> Iterator[F
             for name, server in [*servers.items()][:: 1 if number % 2 else -1]:
                 show_progress(f"round {number}: {name}")
                 with ThreadPoolExecutor(1) as thread:  # in the server's namespace
-                    yield from thread.submit(turn, plan, number, name, server).result()
+                    yield from thread.submit(measure_server, plan, number, name, server).result()
 
 
-def turn(plan: Plan, number: int, name: str, server: FloodedServer) -> list[FloodResult]:
+def measure_server(plan: Plan, number: int, name: str, server: FloodedServer) -> list[FloodResult]:
     """Run one server under all floods, which this thread sends."""
     os.sched_setaffinity(0, plan.cores[1:])
     set_realtime_priority(0, FLOOD_FIRST)

@@ -154,11 +154,6 @@ class TableControl(Core):
 
     # --- direct counters -------------------------------------------------------------------
 
-    def direct_counter_read(self, table: str, handle: int) -> tuple[int, int]:
-        """Return the packets and bytes that hit the entry."""
-        t = self._counted(table)
-        return self._entry(t, self._copied(t, handle), 0).count
-
     def direct_counter_write(self, table: str, handle: int, packets: int, size: int) -> None:
         t = self._counted(table)
         with self.locked():

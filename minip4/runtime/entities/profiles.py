@@ -74,14 +74,6 @@ class Profiles:
         except KeyError:
             raise not_found(f"{self._name(profile)}: there is no group {number}") from None
 
-    def member_number(self, profile: int, handle: int) -> int:
-        """Return the client's id of a member."""
-        return next(n for (p, n), m in self._members.items() if (p, m.handle) == (profile, handle))
-
-    def group_number(self, profile: int, handle: int) -> int:
-        """Return the client's id of a group."""
-        return next(n for (p, n), g in self._groups.items() if (p, g.handle) == (profile, handle))
-
     def hold(self, profile: int, action: p4r.TableAction, times: int) -> None:
         """Count (1) or uncount (-1) the use of a member or group by an entry.
 
