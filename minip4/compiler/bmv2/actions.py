@@ -54,6 +54,8 @@ class _Assembler:
                     self._code.append(primitive(statement))
                 case ir.If():
                     self._if(statement)
+                case ir.Atomic():
+                    self._statements(statement.body)
                 case ir.Labelled():
                     self._statements(statement.body)
                     self._place(statement.label)

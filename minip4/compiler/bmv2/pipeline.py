@@ -102,7 +102,7 @@ class _Graph:
         for statement in statements:
             if not self.open:
                 return  # cannot be reached
-            if isinstance(statement, ir.Operation):
+            if isinstance(statement, ir.Operation | ir.Atomic):
                 group.append(statement)
                 continue
             self._hidden(group)
