@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 PRECISION = 12  # sets.h
 REGISTERS = 1 << PRECISION
-RANKS = 64 - PRECISION  # of which one more stands for no bit at all
+RANKS = 64 - PRECISION  # RANKS + 1: the rest of the hash has no bit set
 STANDARD_ERROR = 1.04 / math.sqrt(REGISTERS)
 _LIMIT = 1 / (2 * math.log(2))  # Ertl's alpha for many registers
 
@@ -38,9 +38,9 @@ class Registers:
 
     @property
     def estimate(self) -> float:
-        """The estimated number of distinct flows."""
+        """Estimated number of distinct flows."""
         counts = np.bincount(self.ranks, minlength=RANKS + 2) / REGISTERS
-        whole = 0.0  # what Ertl adds for registers at their limit is nothing below 2^60 flows
+        whole = 0.0  # Ertl's term for registers at their limit is negligible below 2^60 flows
         for count in counts[RANKS:0:-1]:
             whole = (whole + count) / 2
         whole += _sigma(counts[0])
@@ -54,7 +54,7 @@ def at_most(rank: int, flows: int) -> float:
 
 
 def _sigma(empty: float) -> float:
-    """The sum over k of empty^(2^k) 2^(k - 1): Ertl's correction for empty registers."""
+    """Return Ertl's correction for empty registers: the sum over k of empty^(2^k) 2^(k - 1)."""
     if empty == 1:
         return math.inf
     total, power, weight = empty, empty, 1.0

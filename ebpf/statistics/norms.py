@@ -26,7 +26,7 @@ class Sketch:
 
     @classmethod
     def of(cls, records: NDArray[Any]) -> Sketch:
-        """Of what processors added, (processors,) of struct sketch."""
+        """Merge the sketches of processors, (processors,) of struct sketch."""
         return cls(records["counters"].sum(axis=0).astype(np.int64))
 
     def __add__(self, other: Sketch) -> Sketch:
@@ -34,11 +34,11 @@ class Sketch:
 
     @property
     def of_rows(self) -> NDArray[np.int64]:
-        """An estimate of F2 by each row, (ROWS,)."""
+        """Estimate of F2 by each row, (ROWS,)."""
         squares: NDArray[np.int64] = (self.counters**2).sum(axis=1)
         return squares
 
     @property
     def f2(self) -> float:
-        """The median of the rows' estimates."""
+        """Median of the rows' estimates of F2."""
         return float(np.median(self.of_rows))
