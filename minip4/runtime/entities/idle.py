@@ -7,13 +7,13 @@ from finsy.proto import p4r
 
 from minip4.runtime.entities.tables import Tables
 
-MOST_ENTRIES = 500  # in one notification: well under a client's 4 MB limit
+MOST_ENTRIES = 500  # entries per notification, which must stay well below a client's limit of 4 MB
 
 
 class IdleTimeouts:
-    """Monitors entries with an idle timeout in one pipeline.
+    """Reports the idle entries of one pipeline.
 
-    An entry is reported once each time its timeout passes without a hit.
+    An entry is reported each time that its idle timeout passes without a hit.
     """
 
     def __init__(self, tables: Tables) -> None:

@@ -8,9 +8,12 @@ INSERT, MODIFY, DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
 
 Undo = Callable[[], object]
 Operation = Callable[[], Undo]
-"""Does one update. What it returns takes back what is kept beside the engine, after the engine has
-taken back its own part: see Engine.batch()."""
+"""Performs one update and returns its undo function.
+
+After a failed batch, the engine first undoes its own changes (Engine.batch()). Then the undo
+function restores the data stored outside of the engine.
+"""
 
 
 def nothing() -> None:
-    """The undo function of an operation without state outside of the engine."""
+    """Undo an operation that changed nothing outside of the engine."""

@@ -29,7 +29,11 @@ _Read = Callable[[Any], Iterator[p4r.Entity | None]]
 
 
 class Pipeline(Generic[D]):
-    """The object of Read and Write. `down_ports` is the current set of the switch."""
+    """The pipeline that Write and Read access.
+
+    `down_ports` is the set of ports of the switch that
+    are down; the switch updates it.
+    """
 
     def __init__(
         self,
@@ -82,7 +86,7 @@ class Pipeline(Generic[D]):
             strings.collect = self._forget_unused
 
     def close(self) -> None:
-        """Free the data plane of a pipeline that does not run."""
+        """Free the data plane of a pipeline that is not running."""
         self.closed = True
         self.dataplane.close()
 
@@ -96,16 +100,19 @@ class Pipeline(Generic[D]):
                 raise StatusError(Code.INVALID_ARGUMENT, message) from error
 
     def state(self) -> Iterator[p4r.Update]:
-        """Return the updates that make a new pipeline forward like this one."""
+        """Return the updates that copy the state of this pipeline to a new one."""
         for handler in self._stateful:
             yield from handler.state()
 
     async def write(
         self, updates: Sequence[p4r.Update], atomicity: int, turns: Turns
     ) -> list[StatusError | None]:
-        """Perform updates in order; return the error of each. Atomic: all or none (spec 12.2).
+        """Perform updates in order and return the error of each.
 
-        No other write may run in its pauses.
+        An atomic write performs all
+        updates or none (spec 12.2).
+
+        No other write may run during the pauses of this one.
         """
         for strings in self._strings:
             strings.begin()
@@ -120,7 +127,7 @@ class Pipeline(Generic[D]):
     def read(self, request: p4r.Entity) -> Iterator[p4r.Entity | None]:
         """Yield the entities that one entity of a ReadRequest selects.
 
-        Yields None where other tasks may run, if they do not write.
+        Yields None at points where other tasks may run, provided that they do not write.
         """
         kind, (_, read) = self._handler(request)
         return read(getattr(request, kind))
@@ -154,7 +161,7 @@ class Pipeline(Generic[D]):
         return [error or aborted for error in errors]
 
     def _perform(self, operations: list[Operation], errors: list[StatusError | None]) -> int | None:
-        """Perform operations atomically for packets; return the index of a failed one."""
+        """Perform operations so that packets see all or none; return the index of a failed one."""
         undos: list[Undo] = []
         try:
             with self.dataplane.batch():
@@ -168,7 +175,7 @@ class Pipeline(Generic[D]):
         return None
 
     def _forget_unused(self) -> None:
-        """Free the numbers of strings that neither this batch nor the tables use."""
+        """Free the numbers of strings that neither this batch nor a table uses."""
         for update in self.state():
             self._prepare(update)
         for strings in self._strings:
@@ -176,14 +183,14 @@ class Pipeline(Generic[D]):
 
     def _prepare(self, update: p4r.Update) -> Operation:
         if update.type not in (INSERT, MODIFY, DELETE):
-            raise invalid("the update has no type, expected INSERT, MODIFY or DELETE")
+            raise invalid("the update has no type; expected INSERT, MODIFY or DELETE")
         kind, (prepare, _) = self._handler(update.entity)
         return prepare(update.type, getattr(update.entity, kind))
 
     def _handler(self, entity: p4r.Entity) -> tuple[str, tuple[_Prepare, _Read]]:
         kind = entity.WhichOneof("entity")
         if kind is None:
-            raise invalid(f"the entity is empty, expected one of: {', '.join(self._handlers)}")
+            raise invalid(f"the entity is empty; expected one of: {', '.join(self._handlers)}")
         handler = self._handlers.get(kind)
         if handler is None:
             raise unimplemented(f"{kind} is not supported")

@@ -1,15 +1,16 @@
-"""Pauses of long work in the event loop, so that other tasks can run."""
+"""Pauses of long operations in the event loop, so that other tasks can run."""
 
 import asyncio
 import time
 
-TURN_S = 0.005  # of work between two pauses
+TURN_S = 0.005  # seconds of work between two pauses
 
 
 class Turns:
-    """The pauses of one piece of work. Without `has_pauses` there are none, for virtual time.
+    """The pauses of one operation.
 
-    There, results must not depend on the speed of the machine.
+    Without `has_pauses` (in virtual time) there are no pauses, because results must not depend on
+    the speed of the machine.
     """
 
     def __init__(self, *, has_pauses: bool = True) -> None:
@@ -17,7 +18,7 @@ class Turns:
         self._began_s = time.monotonic()
 
     async def pause(self) -> None:
-        """Let other tasks run if the work has taken long enough."""
+        """Let other tasks run if TURN_S has passed since the last pause."""
         if self._has_pauses and time.monotonic() - self._began_s >= TURN_S:
             await asyncio.sleep(0)
             self._began_s = time.monotonic()
