@@ -40,4 +40,4 @@ MatchKey = Exact | Lpm | Ternary | Range
 def check_width(value: int, width: int, what: str) -> None:
     """Raise InvalidArgument if `value` is not an unsigned number of `width` bits."""
     if not 0 <= value < 1 << width:
-        raise InvalidArgument(f"{what}: {value:#x} does not fit {width} bits")
+        raise InvalidArgument(f"{what}: {value:#x} does not fit in {width} bits")
