@@ -1,8 +1,7 @@
 """Cache of compiled C code.
 
-The name of a file is the hash of its content. If the cache is too
-large, the least recently used files are deleted first. Files in use are locked (flock) and are
-not deleted.
+The name of a file is the hash of its content. If the cache is too large, the least recently used
+files are deleted first. Files in use are locked (flock) and are not deleted.
 """
 
 import fcntl

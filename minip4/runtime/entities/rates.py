@@ -1,9 +1,25 @@
-"""Conversion of meter rates and counts between P4Runtime messages and the engine."""
+"""Operations of updates, and conversion of meter rates and counts for the engine."""
+
+from collections.abc import Callable
 
 from finsy.proto import p4i, p4r
 
-from minip4.engine.values import ColourCounts, Rates
+from minip4.engine.keys import ColourCounts, Rates
 from minip4.runtime.status import invalid, unimplemented
+
+INSERT, MODIFY, DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
+
+Undo = Callable[[], object]
+Operation = Callable[[], Undo]
+"""Performs one update and returns its undo function.
+
+After a failed batch, the engine first undoes its own changes (Engine.batch()). Then the undo
+function restores the data stored outside of the engine.
+"""
+
+
+def nothing() -> None:
+    """Undo an operation that changed nothing outside of the engine."""
 
 
 def decode_rates(what: str, config: p4r.MeterConfig) -> Rates:

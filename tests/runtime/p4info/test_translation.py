@@ -32,7 +32,7 @@ from minip4.runtime.client.dump import key_text
 from minip4.runtime.p4info.packetio import header_layout
 from minip4.runtime.p4info.schema import Schema
 from minip4.runtime.p4info.translation import Strings
-from minip4.runtime.service.turns import Turns
+from minip4.runtime.service.pipeline import Turns
 
 Set = p4r.SetForwardingPipelineConfigRequest
 NAME = "translated"
@@ -150,11 +150,11 @@ REFUSED = {
     ),
     "prefix": (
         there("labels", {"meta.interface": lpm(b"\x08", 31)}, ("NoAction", {}), priority=1),
-        "field meta.interface: its type is translated; expected prefix length 32, or omit the field",
+        "meta.interface: its type is translated; expected prefix length 32, or omit the field",
     ),
     "range": (
         there("labels", {"label_range": between(b"\x07", b"\x08")}, ("NoAction", {}), priority=1),
-        "field label_range: its type is translated; expected a range of one value, or omit the field",
+        "its type is translated; expected a range of one value, or omit the field",
     ),
 }
 
