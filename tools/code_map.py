@@ -67,7 +67,7 @@ SYSTEMS: dict[str, dict[str, list[str]]] = {
             "collectors/roce/c/packet.c", "collectors/roce/c/crc.c",
             "collectors/roce/c/responder.c", "collectors/roce/c/answer.c",
             "collectors/roce/softnic.py", "collectors/roce/region.py",
-            "collectors/roce/work_partition.py", "collectors/roce/refusals.py",
+            "collectors/roce/work_partition.py", "collectors/roce/softnic.py",
             "collectors/roce/exchange.py", "collectors/roce/connection_manager.py",
             "collectors/roce/verbs.py", "telemark/backends/real/vm/machine.py",
         ],

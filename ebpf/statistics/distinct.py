@@ -15,8 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ebpf.statistics.hashes import Words
-
 PRECISION = 12  # sets.h
 REGISTERS = 1 << PRECISION
 RANKS = 64 - PRECISION  # of which one more stands for no bit at all
@@ -53,15 +51,6 @@ def at_most(rank: int, flows: int) -> float:
     """Return the probability that a register is at most `rank` after `flows` distinct flows."""
     least = 0 if rank > RANKS else 2.0**-rank
     return (1 - least / REGISTERS) ** flows
-
-
-def registers_of(hashes: Words) -> Registers:
-    """Return the kernel's registers for flows with these hashes (n,)."""
-    rest = (hashes >> np.uint64(PRECISION)).astype(np.float64)  # below 2^52: exact
-    ranks = np.where(rest > 0, RANKS - np.frexp(rest)[1] + 1, RANKS + 1).astype(np.uint8)
-    registers = np.zeros(REGISTERS, np.uint8)
-    np.maximum.at(registers, (hashes & np.uint64(REGISTERS - 1)).astype(np.intp), ranks)
-    return Registers(registers)
 
 
 def _sigma(empty: float) -> float:

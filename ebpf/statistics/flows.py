@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from dataclasses import dataclass
 from enum import IntFlag
 from ipaddress import IPv6Address
@@ -42,7 +41,7 @@ class Flows:
         numbers = np.asarray(counts, np.int64)
         if not len(keys):
             return cls(np.zeros((0, WORDS), np.uint64), np.zeros(0, np.int64))
-        each, places = np.unique(packed(keys), return_inverse=True)
+        each, places = np.unique(pack_keys(keys), return_inverse=True)
         totals = np.zeros(len(each), np.int64)
         np.add.at(totals, places.ravel(), numbers)
         return cls(each.view(np.uint64).reshape(-1, WORDS), totals)
@@ -61,41 +60,20 @@ class Flows:
 
     def as_dict(self) -> dict[bytes, int]:
         """Counts by the bytes of keys."""
-        return dict(zip(map(bytes, packed(self.keys)), self.counts.tolist(), strict=True))
+        return dict(zip(map(bytes, pack_keys(self.keys)), self.counts.tolist(), strict=True))
 
 
-def packed(keys: NDArray[np.uint64]) -> NDArray[np.void]:
+def pack_keys(keys: NDArray[np.uint64]) -> NDArray[np.void]:
     """Keys (n, 5) as 40 bytes each, (n,)."""
     return np.ascontiguousarray(keys).view(f"V{8 * WORDS}").ravel()
 
 
-def records(keys: NDArray[np.uint64]) -> NDArray[Any]:
+def unpack_keys(keys: NDArray[np.uint64]) -> NDArray[Any]:
     """Keys (n, 5) with their fields, (n,) of KEY."""
     return np.ascontiguousarray(keys).view(KEY).ravel()
 
 
-def key_of(
-    source: str = "", destination: str = "", source_port: int = 0, destination_port: int = 0,
-    protocol: int = 0,
-) -> NDArray[np.uint64]:  # fmt: skip
-    """The key, (5,), of fields; those left out are not in it."""
-    key = np.zeros(1, KEY)
-    key["source"], key["destination"] = _address(source), _address(destination)
-    key["source_port"], key["destination_port"] = source_port, destination_port
-    key["protocol"] = protocol
-    return key.view(np.uint64)
-
-
-def _address(text: str) -> np.void:
-    """16 bytes: IPv4's mapped into IPv6's, as the kernel's sockets have it."""
-    if not text:
-        return np.void(bytes(16))
-    if ":" in text:
-        return np.void(socket.inet_pton(socket.AF_INET6, text))
-    return np.void(bytes(10) + b"\xff\xff" + socket.inet_aton(text))
-
-
-def address_text(packed_address: bytes) -> str:
+def format_address(packed_address: bytes) -> str:
     """An address of 16 bytes, as one reads it: IPv4's in four numbers."""
     address = IPv6Address(packed_address)
     return str(address.ipv4_mapped or address)

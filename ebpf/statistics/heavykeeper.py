@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ebpf.statistics.flows import WORDS, Flows, packed
+from ebpf.statistics.flows import WORDS, Flows, pack_keys
 
 ROWS = 2  # include/flows.h
 BUCKET_BYTES = 56
@@ -41,7 +41,7 @@ def heavy_flows(buckets: NDArray[Any]) -> Flows:
         used = of_one[of_one["count"] > 0]
         order = np.argsort(used["count"])[::-1]  # so that of equal keys the greatest comes first
         keys = words_of(used["key"][order])
-        _, first = np.unique(packed(keys), return_index=True)
+        _, first = np.unique(pack_keys(keys), return_index=True)
         whole += Flows.summed(keys[first], used["count"][order][first])
     return whole
 

@@ -69,12 +69,3 @@ class Minima:
     def similarity(self, other: Minima) -> float:
         """Of the sets of flows: how many are in both, of those in one or both. Of none it is 0."""
         return self.common(other) / max((self + other).used, 1)
-
-
-def minima_of(hashes: Words, counts: NDArray[np.int64]) -> Minima:
-    """What the kernel keeps of distinct flows with such hashes and packets, (n,) each."""
-    order = np.argsort(hashes)[::-1]  # of a bucket the least comes last, and stays
-    places = (hashes & np.uint64(BUCKETS - 1)).astype(np.intp)[order]
-    least, packets = np.zeros(BUCKETS, np.uint64), np.zeros(BUCKETS, np.int64)
-    least[places], packets[places] = hashes[order], counts[order]
-    return Minima(least, packets)

@@ -8,14 +8,11 @@ of packets, exactly; the greatest norm, of one flow, is TopK's.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from ebpf.statistics.hashes import Words
 
 ROWS, COLUMN_BITS = 5, 9  # sets.h
 COLUMNS = 1 << COLUMN_BITS
@@ -45,18 +42,3 @@ class Sketch:
     def f2(self) -> float:
         """The median of the rows' estimates."""
         return float(np.median(self.of_rows))
-
-    @property
-    def l2(self) -> float:
-        """The Euclidean norm."""
-        return math.sqrt(self.f2)
-
-
-def sketch_of(hashes: Words, counts: NDArray[np.int64]) -> Sketch:
-    """What the kernel keeps of distinct flows with such hashes and packets, (n,) each."""
-    counters = np.zeros((ROWS, COLUMNS), np.int64)
-    for row, sums in enumerate(counters):
-        bits = (hashes >> np.uint64(row * (COLUMN_BITS + 1))).astype(np.int64)
-        signs = np.where(bits >> COLUMN_BITS & 1, 1, -1)
-        np.add.at(sums, bits & (COLUMNS - 1), signs * counts)
-    return Sketch(counters)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,7 +26,7 @@ UDP, TCP = 17, 6
 XDP_PASS = 2
 
 
-def keys_of(rows: NDArray[Any]) -> Words:
+def make_keys(rows: NDArray[Any]) -> Words:
     """The keys, (n, 5), of the packets of rows, with all fields."""
     keys = np.zeros(len(rows), KEY)
     for side in ("source", "destination"):
@@ -65,7 +66,18 @@ class Offer:
 
 
 @contextmanager
-def offering(rows: NDArray[Any]) -> Iterator[Offer]:
+def pin_to_core(core: int | None = None) -> Iterator[None]:
+    """Run this thread, and threads that it starts, on one core: by default the last one."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(before) if core is None else core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+@contextmanager
+def load_stream(rows: NDArray[Any]) -> Iterator[Offer]:
     """Rows of ROW, of lengths from LEAST_BYTES to MOST_BYTES. Raises LoadError."""
     with load(SOURCE, {"count": len(rows)}, {"rows": len(rows)}) as loaded:
         yield Offer(loaded, rows)

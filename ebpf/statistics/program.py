@@ -62,7 +62,7 @@ class Setting:
         """The program's."""
         return {
             "selected": int(self.kept), "key_fields": int(self.fields), "groups": self.groups,
-            "columns": self.columns, "hash_factors": hashes.factors(self.seed),
+            "columns": self.columns, "hash_factors": hashes.draw_factors(self.seed),
             "decay": heavykeeper.decay_table(),
         }  # fmt: skip
 
@@ -123,7 +123,7 @@ class Statistics:
 
 
 @contextmanager
-def counting(setting: Setting) -> Iterator[Statistics]:
+def load_statistics(setting: Setting) -> Iterator[Statistics]:
     """The statistics, loaded; attach at_xdp or at_tc within the `with`. Raises LoadError."""
     processors = possible_processors()
     with load(SOURCE, setting.constants(), setting.sizes(processors)) as loaded:

@@ -18,13 +18,6 @@ CLASSES = (LENGTH_BITS - LINEAR + 1) << LINEAR
 RELATIVE_ERROR = 2.0 ** -(LINEAR + 1)
 
 
-def class_of(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The classes of values below 2^LENGTH_BITS."""
-    powers = np.maximum(np.frexp(values)[1] - 1 - LINEAR, 0)
-    found: NDArray[np.int64] = (powers << LINEAR) + (values >> powers)
-    return found
-
-
 def _bounds() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The least and the greatest value of each class."""
     numbers = np.arange(CLASSES)

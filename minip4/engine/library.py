@@ -26,7 +26,7 @@ from minip4.engine.errors import (
     TableFull,
     TooLarge,
 )
-from minip4.engine.shared import CrcCustom, DigestSample, Hold, MeterRates, QueueConfig, QueueState
+from minip4.engine.shared import DigestSample, Hold, MeterRates, QueueConfig, QueueState
 from minip4.native import build, layouts
 from minip4.native.library import Library, Signatures
 from minip4.ports import shared as ports_shared
@@ -111,7 +111,6 @@ _FUNCTIONS: Signatures = {
     ),
     "engine_replicas_delete": (c_int, [handle, c_bool, c_uint32]),
     "engine_digests_take": (c_uint32, [handle, c_uint32, POINTER(DigestSample)]),
-    "engine_crc_custom": (c_int, [handle, c_uint32, POINTER(CrcCustom)]),
     "engine_collect": (None, [handle, c_uint16]),
     "engine_inject": (c_bool, [handle, c_uint16, POINTER(c_uint8), c_uint32, c_uint64]),
     "engine_take": (c_int64, [handle, POINTER(c_uint16), POINTER(c_uint8), c_uint32]),

@@ -1,7 +1,7 @@
 """Structures and constants shared by the C code and Python of an engine."""
 
 import ctypes
-from ctypes import c_bool, c_uint16, c_uint64
+from ctypes import c_uint16, c_uint64
 
 from minip4.native.layouts import Shared
 from minip4.wire.shared import LinkCounters
@@ -37,19 +37,6 @@ class DigestSample(ctypes.Structure):
     """struct digest_sample."""
 
     _fields_ = [("digest", c_uint16), ("words", c_uint16), ("word", c_uint64 * DIGEST_WORDS)]
-
-
-class CrcCustom(ctypes.Structure):
-    """struct crc_custom."""
-
-    _fields_ = [
-        ("width", ctypes.c_uint),
-        ("polynomial", c_uint64),
-        ("initial", c_uint64),
-        ("final_xor", c_uint64),
-        ("data_reflected", c_bool),
-        ("remainder_reflected", c_bool),
-    ]
 
 
 class QueueConfig(ctypes.Structure):
@@ -113,7 +100,6 @@ class Hold(ctypes.Structure):
 SHARED = (
     Shared("control.h", "struct meter_rates", MeterRates),
     Shared("program.h", "struct digest_sample", DigestSample),
-    Shared("hash.h", "struct crc_custom", CrcCustom),
     Shared("engine.h", "struct queue_config", QueueConfig),
     Shared("engine.h", "struct queue_state", QueueState),
     Shared("engine.h", "struct engine_port_counters", PortCounters),

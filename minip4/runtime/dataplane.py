@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
-from minip4.engine.keys import MatchKey
+from minip4.engine.keys import ColourCounts, Digest, Entry, MatchKey, Rates
 from minip4.engine.model import Program
-from minip4.engine.values import ColourCounts, Digest, Entry, Rates
 
 
 class TableCalls(Protocol):

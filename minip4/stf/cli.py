@@ -8,7 +8,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from minip4.compiler.options import add_compiler_arguments, compile_with_warnings
+from minip4.compiler.cli import add_compiler_arguments, compile_with_warnings
 from minip4.engine.engine import Engine
 from minip4.errors import Minip4Error
 from minip4.stf.script import StfError, run_stf

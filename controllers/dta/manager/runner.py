@@ -23,7 +23,6 @@ from controllers.dta.batching import (
 from controllers.dta.manager.configuration import Configuration, Kept
 from controllers.dta.manager.stores import Memory
 from controllers.dta.manager.system import Links, System, file_of, system
-from controllers.roce.running import require_minip4
 from telemark.errors import TestbedError
 from telemark.network import Network
 from telemark.results.files import make_folder
@@ -40,7 +39,6 @@ STORES = "stores"  # subfolder of the results
 
 def run_network(made: Configuration, options: argparse.Namespace, run: Run) -> int:
     """Run a DTA system and return the exit status. Raises TestbedError."""
-    require_minip4(run)
     folder = options.out / STORES
     make_folder(folder)
     for host, stores in made.collectors.items():

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scapy.error import Scapy_Exception
 from scapy.utils import RawPcapReader
 
-from ebpf.statistics.flows import packed
-from ebpf.statistics.offer import LEAST_BYTES, MOST_BYTES, ROW, UDP, keys_of
+from ebpf.statistics.flows import pack_keys
+from ebpf.statistics.offer import LEAST_BYTES, MOST_BYTES, ROW, UDP, make_keys
 from telemark.errors import TestbedError
 
 EXPONENT = 1.1
@@ -41,7 +41,7 @@ class Stream:
     def by_key(self, counts: NDArray[np.int64]) -> dict[bytes, int]:
         """Return the nonzero elements of `counts` (one per flow) by flow key."""
         there = counts > 0
-        keys = map(bytes, packed(keys_of(self.flows[there])))
+        keys = map(bytes, pack_keys(make_keys(self.flows[there])))
         return dict(zip(keys, counts[there].tolist(), strict=True))
 
 
@@ -65,7 +65,7 @@ def zipf(
     return Stream(numbers, random_flows(flows, rng), rng.choice(LENGTHS, packets))
 
 
-def captured(path: Path, limit: int) -> Stream:
+def read_stream(path: Path, limit: int) -> Stream:
     """Return the first TCP and UDP packets over IPv4 of a pcap file. Raises TestbedError."""
     frames = []
     try:

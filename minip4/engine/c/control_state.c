@@ -267,9 +267,3 @@ uint32_t engine_digests_take(struct engine *e, uint32_t room, struct digest_samp
     lock_give(&e->lock, count * sizeof *out / sizeof(uint64_t));
     return count;
 }
-
-int engine_crc_custom(struct engine *e, uint32_t which, const struct crc_custom *settings)
-{
-    struct place place = {&e->context.crc, which * sizeof *settings};
-    return change_put(e, place, settings, sizeof *settings, 1, 0);
-}

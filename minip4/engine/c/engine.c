@@ -45,13 +45,10 @@ static bool create_state(struct engine *e)
     c->registers = array_create(program.reg, program.registers, sizeof(uint64_t));
     c->counters = array_create(program.counter, program.counters, sizeof(struct cell));
     c->meters = array_create(program.meter, program.meters, sizeof(struct meter));
-    c->crc = malloc(sizeof crc_custom_default);
     e->scratch = malloc(program.phv_size);
     e->pool = packet_pool_create(program.phv_size);
-    if (!c->registers || !c->counters || !c->meters || !c->crc || !e->scratch ||
-        !e->pool)
+    if (!c->registers || !c->counters || !c->meters || !e->scratch || !e->pool)
         return false;
-    memcpy(c->crc, crc_custom_default, sizeof crc_custom_default);
 #ifdef MINIP4_TRACE
     if (!(c->trace = trace_create(program.phv_size)))
         return false;
@@ -133,7 +130,6 @@ void engine_destroy(struct engine *e)
     array_destroy(e->context.registers, program.registers);
     array_destroy(e->context.counters, program.counters);
     array_destroy(e->context.meters, program.meters);
-    free(e->context.crc);
     free_replicas(e->groups, MAX_GROUPS);
     free_replicas(e->sessions, MAX_SESSIONS);
     free(e->digests);

@@ -1,7 +1,7 @@
 /* Hash algorithms: CRCs by table, the internet checksum, XOR folds, xxHash64. */
 #include "hash.h"
 
-const struct crc_custom crc_custom_default[CRC_CUSTOMS] = {
+const struct crc_custom crc_custom[CRC_CUSTOMS] = {
     [CRC8_CUSTOM] = {8, 0x07, 0, 0, false, false},
     [CRC16_CUSTOM] = {16, 0x8005, 0, 0, true, true},
     [CRC32_CUSTOM] = {32, 0x04c11db7, 0xffffffff, 0xffffffff, true, true},

@@ -13,7 +13,7 @@ uint64_t hash_xor32(const uint8_t *data, size_t length);
 uint64_t hash_identity(const uint8_t *data, size_t length); /* first 8 bytes, big-endian */
 uint64_t hash_xxh64(const uint8_t *data, size_t length);
 
-/* A CRC whose parameters the control plane may set; the defaults are those of simple_switch. */
+/* The parameters of a custom CRC: those that simple_switch has by default. */
 struct crc_custom {
     unsigned width;
     uint64_t polynomial, initial, final_xor;
@@ -22,7 +22,7 @@ struct crc_custom {
 
 enum { CRC8_CUSTOM, CRC16_CUSTOM, CRC32_CUSTOM, CRC64_CUSTOM, CRC_CUSTOMS };
 
-extern const struct crc_custom crc_custom_default[CRC_CUSTOMS];
+extern const struct crc_custom crc_custom[CRC_CUSTOMS];
 
 uint64_t hash_crc_custom(const struct crc_custom *crc, const uint8_t *data, size_t length);
 

@@ -92,7 +92,6 @@ struct context {
     uint64_t random[4];
     bool is_miss;            /* likewise for the current action, if it may drop */
     uint32_t loop_steps;     /* loop iterations in this pipeline */
-    struct crc_custom *crc;  /* settings of crc16_custom and crc32_custom */
 #ifdef MINIP4_TRACE
     struct trace *trace;
 #endif

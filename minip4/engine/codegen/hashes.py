@@ -27,10 +27,10 @@ FUNCTIONS = {
     "xor32": "hash_xor32(buffer, length)",
     "identity": "hash_identity(buffer, length)",
     "xxh64": "hash_xxh64(buffer, length)",
-    "crc8_custom": "hash_crc_custom(&c->crc[CRC8_CUSTOM], buffer, length)",
-    "crc16_custom": "hash_crc_custom(&c->crc[CRC16_CUSTOM], buffer, length)",
-    "crc32_custom": "hash_crc_custom(&c->crc[CRC32_CUSTOM], buffer, length)",
-    "crc64_custom": "hash_crc_custom(&c->crc[CRC64_CUSTOM], buffer, length)",
+    "crc8_custom": "hash_crc_custom(&crc_custom[CRC8_CUSTOM], buffer, length)",
+    "crc16_custom": "hash_crc_custom(&crc_custom[CRC16_CUSTOM], buffer, length)",
+    "crc32_custom": "hash_crc_custom(&crc_custom[CRC32_CUSTOM], buffer, length)",
+    "crc64_custom": "hash_crc_custom(&crc_custom[CRC64_CUSTOM], buffer, length)",
 }
 
 

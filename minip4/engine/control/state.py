@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from minip4.engine import model as m
 from minip4.engine.control.core import Core, named
 from minip4.engine.errors import InvalidArgument, NotFound
-from minip4.engine.keys import check_width
+from minip4.engine.keys import ColourCounts, Digest, Rates, check_width
 from minip4.engine.library import array, check
-from minip4.engine.shared import COUNTER, REGISTER, CrcCustom, DigestSample, MeterRates
-from minip4.engine.values import ColourCounts, Digest, Rates
+from minip4.engine.shared import COUNTER, REGISTER, DigestSample, MeterRates
 from minip4.engine.words import KeyLayout, limbs
 
 MAX_DIGESTS = 4096  # that an engine keeps: engine_internal.h
@@ -65,9 +64,6 @@ class StateControl(Core):
         check(result, "a counter's or register's cells")
 
     # --- registers -------------------------------------------------------------------------
-
-    def register_size(self, name: str) -> int:
-        return named(self.program.registers, name, "register").size
 
     def register_read(self, name: str, index: int) -> int:
         register = named(self.program.registers, name, "register")
@@ -250,16 +246,6 @@ class StateControl(Core):
                 self.handle, value_set.index, array(flat), len(values)
             )
         check(result, f"value set {name}")
-
-    def crc_custom_set(self, settings: CrcCustom) -> None:
-        """Set the parameters of crc16_custom or crc32_custom, selected by settings.width."""
-        widths = (8, 16, 32, 64)
-        if settings.width not in widths:
-            raise InvalidArgument(f"a custom CRC of {settings.width} bits; there are {widths}")
-        which = widths.index(settings.width)
-        with self.locked():
-            result = self.library.engine_crc_custom(self.handle, which, ctypes.byref(settings))
-        check(result, "custom CRC")
 
 
 def _digest(digest: m.Digest, sample: DigestSample) -> Digest:

@@ -9,10 +9,9 @@ from minip4.engine import model as m
 from minip4.engine.codegen.tables import LPM, TERNARY, TableLayout
 from minip4.engine.control.core import Core, named
 from minip4.engine.errors import InvalidArgument, NotFound
-from minip4.engine.keys import Exact, Lpm, MatchKey, Range, Ternary, check_width
+from minip4.engine.keys import Entry, Exact, Lpm, MatchKey, Range, Ternary, check_width
 from minip4.engine.library import array, check
 from minip4.engine.shared import COPY_HEAD, GROUP, MEMBER
-from minip4.engine.values import Entry
 from minip4.engine.words import data_words, limbs, param_words
 
 MAX_PRIORITY = (1 << 24) - 1
@@ -154,11 +153,6 @@ class TableControl(Core):
             return self._decode_action(slot[: 1 + self._layout(t).data_words])
 
     # --- direct counters -------------------------------------------------------------------
-
-    def direct_counter_read(self, table: str, handle: int) -> tuple[int, int]:
-        """Return the packets and bytes that hit the entry."""
-        t = self._counted(table)
-        return self._entry(t, self._copied(t, handle), 0).count
 
     def direct_counter_write(self, table: str, handle: int, packets: int, size: int) -> None:
         t = self._counted(table)

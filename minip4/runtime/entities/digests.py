@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from finsy.proto import p4i, p4r
 
 from minip4.runtime.dataplane import Dataplane
-from minip4.runtime.entities.updates import DELETE, INSERT, Operation, Undo
+from minip4.runtime.entities.rates import DELETE, INSERT, Operation, Undo
 from minip4.runtime.p4info import p4data
 from minip4.runtime.p4info.schema import Schema
 from minip4.runtime.status import Code, StatusError, invalid, not_found

@@ -5,9 +5,15 @@ from collections.abc import Iterator
 from finsy.proto import p4r
 
 from minip4.runtime.dataplane import Dataplane
-from minip4.runtime.entities.rates import check_count, counter_data
+from minip4.runtime.entities.rates import (
+    MODIFY,
+    Operation,
+    Undo,
+    check_count,
+    counter_data,
+    nothing,
+)
 from minip4.runtime.entities.tables import Tables
-from minip4.runtime.entities.updates import MODIFY, Operation, Undo, nothing
 from minip4.runtime.p4info.schema import Schema, Table
 from minip4.runtime.status import engine_calls, invalid
 

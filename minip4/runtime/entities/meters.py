@@ -7,15 +7,18 @@ from finsy.proto import p4r
 from minip4.runtime.dataplane import Dataplane
 from minip4.runtime.entities.arrays import indices
 from minip4.runtime.entities.rates import (
+    MODIFY,
     ColourCounts,
+    Operation,
     Rates,
+    Undo,
     decode_counts,
     decode_rates,
     encode_counts,
     encode_rates,
+    nothing,
 )
 from minip4.runtime.entities.tables import Tables
-from minip4.runtime.entities.updates import MODIFY, Operation, Undo, nothing
 from minip4.runtime.p4info.schema import Schema, Table
 from minip4.runtime.status import engine_calls, invalid
 

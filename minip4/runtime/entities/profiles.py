@@ -9,7 +9,7 @@ from finsy.proto import p4r
 from minip4.engine.errors import EngineError
 from minip4.runtime.dataplane import Dataplane
 from minip4.runtime.entities import members
-from minip4.runtime.entities.updates import DELETE, INSERT, Operation, Undo
+from minip4.runtime.entities.rates import DELETE, INSERT, Operation, Undo
 from minip4.runtime.p4info.match import decode_action, encode_action
 from minip4.runtime.p4info.schema import Action, ActionProfile, Schema
 from minip4.runtime.status import (
@@ -73,14 +73,6 @@ class Profiles:
             return self._groups[profile, number].handle
         except KeyError:
             raise not_found(f"{self._name(profile)}: there is no group {number}") from None
-
-    def member_number(self, profile: int, handle: int) -> int:
-        """Return the client's id of a member."""
-        return next(n for (p, n), m in self._members.items() if (p, m.handle) == (profile, handle))
-
-    def group_number(self, profile: int, handle: int) -> int:
-        """Return the client's id of a group."""
-        return next(n for (p, n), g in self._groups.items() if (p, g.handle) == (profile, handle))
 
     def hold(self, profile: int, action: p4r.TableAction, times: int) -> None:
         """Count (1) or uncount (-1) the use of a member or group by an entry.

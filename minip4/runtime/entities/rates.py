@@ -1,9 +1,22 @@
-"""Conversion of meter rates and counters between P4Runtime messages and the engine."""
+"""Operations of updates, and conversion of meter rates and counters between messages and engine."""
+
+from collections.abc import Callable
 
 from finsy.proto import p4i, p4r
 
-from minip4.engine.values import ColourCounts, Rates
+from minip4.engine.keys import ColourCounts, Rates
 from minip4.runtime.status import invalid, unimplemented
+
+INSERT, MODIFY, DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
+
+Undo = Callable[[], object]
+Operation = Callable[[], Undo]
+"""Carries out one update. The returned function undoes its state outside of the engine, after the
+engine has undone its own part: see Engine.batch()."""
+
+
+def nothing() -> None:
+    """The undo function of an operation without state outside of the engine."""
 
 
 def decode_rates(what: str, config: p4r.MeterConfig) -> Rates:

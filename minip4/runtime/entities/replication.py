@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from finsy.proto import p4r
 
 from minip4.runtime.dataplane import Dataplane
-from minip4.runtime.entities.updates import DELETE, INSERT, Operation, Undo
+from minip4.runtime.entities.rates import DELETE, INSERT, Operation, Undo
 from minip4.runtime.p4info.values import Values
 from minip4.runtime.status import (
     Code,

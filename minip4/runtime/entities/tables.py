@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from finsy.proto import p4r
 
-from minip4.engine.keys import MatchKey
-from minip4.engine.values import Entry
+from minip4.engine.keys import Entry, MatchKey
 from minip4.runtime.dataplane import Dataplane
 from minip4.runtime.entities.rates import (
+    DELETE,
+    INSERT,
+    MODIFY,
     ColourCounts,
+    Operation,
     Rates,
+    Undo,
     counter_data,
     decode_counts,
     decode_rates,
@@ -20,7 +25,6 @@ from minip4.runtime.entities.rates import (
     encode_rates,
 )
 from minip4.runtime.entities.targets import Place, Target, Targets, entry_text
-from minip4.runtime.entities.updates import DELETE, INSERT, MODIFY, Operation, Undo
 from minip4.runtime.p4info.match import decode_action, decode_key, encode_action, encode_key
 from minip4.runtime.p4info.schema import Schema, Table
 from minip4.runtime.status import denied, engine_calls, invalid, not_found, unimplemented
@@ -323,3 +327,30 @@ class Tables:
 
 
 _NO_NOTES = _Notes(0, b"", 0)
+
+
+MOST_ENTRIES = 500  # in one notification: well under a client's 4 MB limit
+
+
+class IdleTimeouts:
+    """Monitors entries with an idle timeout in one pipeline.
+
+    An entry is reported once each time its timeout passes without a hit.
+    """
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    @property
+    def active(self) -> bool:
+        """Whether any entry has an idle timeout."""
+        return self._tables.has_timeouts
+
+    def collect(self) -> Iterator[p4r.StreamMessageResponse]:
+        """Yield the notifications since the last call."""
+        idle = self._tables.idle()
+        while entries := list(itertools.islice(idle, MOST_ENTRIES)):
+            response = p4r.StreamMessageResponse()
+            response.idle_timeout_notification.table_entry.extend(entries)
+            response.idle_timeout_notification.timestamp = self._tables.now_ns
+            yield response

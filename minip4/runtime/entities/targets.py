@@ -5,11 +5,10 @@ from dataclasses import dataclass
 
 from finsy.proto import p4r
 
-from minip4.engine.keys import MatchKey
-from minip4.engine.values import Entry
+from minip4.engine.keys import Entry, MatchKey
 from minip4.runtime.dataplane import Dataplane
 from minip4.runtime.entities.profiles import OneShot, Profiles
-from minip4.runtime.entities.updates import Undo
+from minip4.runtime.entities.rates import Undo
 from minip4.runtime.p4info.match import decode_action, encode_action, encode_key, key_text
 from minip4.runtime.p4info.schema import Schema, Table
 from minip4.runtime.status import engine_calls, invalid

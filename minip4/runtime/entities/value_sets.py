@@ -6,7 +6,7 @@ from finsy.proto import p4r
 
 from minip4.engine.keys import Exact
 from minip4.runtime.dataplane import Dataplane
-from minip4.runtime.entities.updates import MODIFY, Operation, Undo
+from minip4.runtime.entities.rates import MODIFY, Operation, Undo
 from minip4.runtime.p4info.match import decode_key
 from minip4.runtime.p4info.schema import MatchType, Schema
 from minip4.runtime.status import Code, StatusError, engine_calls, invalid, unimplemented

@@ -1,5 +1,7 @@
 """One forwarding pipeline: P4Info and data plane of a program, with Write and Read."""
 
+import asyncio
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Generic
 
@@ -9,20 +11,38 @@ from minip4.runtime.dataplane import D
 from minip4.runtime.entities.arrays import Counters, Registers
 from minip4.runtime.entities.digests import Digests
 from minip4.runtime.entities.direct import DirectCounters
-from minip4.runtime.entities.idle import IdleTimeouts
 from minip4.runtime.entities.meters import DirectMeters, Meters
 from minip4.runtime.entities.profiles import Profiles
+from minip4.runtime.entities.rates import DELETE, INSERT, MODIFY, Operation, Undo
 from minip4.runtime.entities.replication import Replication
-from minip4.runtime.entities.tables import Tables
+from minip4.runtime.entities.tables import IdleTimeouts, Tables
 from minip4.runtime.entities.targets import Targets
-from minip4.runtime.entities.updates import DELETE, INSERT, MODIFY, Operation, Undo
 from minip4.runtime.entities.value_sets import ValueSets
 from minip4.runtime.p4info import agreement, binding
 from minip4.runtime.p4info.packetio import ControllerHeader
 from minip4.runtime.p4info.schema import Schema
 from minip4.runtime.p4info.translation import Strings
-from minip4.runtime.service.turns import Turns
 from minip4.runtime.status import Code, StatusError, invalid, unimplemented
+
+TURN_S = 0.005  # of work between two pauses
+
+
+class Turns:
+    """The pauses of one piece of work. Without `has_pauses` there are none, for virtual time.
+
+    There, results must not depend on the speed of the machine.
+    """
+
+    def __init__(self, *, has_pauses: bool = True) -> None:
+        self._has_pauses = has_pauses
+        self._began_s = time.monotonic()
+
+    async def pause(self) -> None:
+        """Let other tasks run if the work has taken long enough."""
+        if self._has_pauses and time.monotonic() - self._began_s >= TURN_S:
+            await asyncio.sleep(0)
+            self._began_s = time.monotonic()
+
 
 _Prepare = Callable[[int, Any], Operation]
 _Read = Callable[[Any], Iterator[p4r.Entity | None]]

@@ -9,9 +9,8 @@ from finsy.proto import U128, p4r, p4r_grpc
 
 from minip4.runtime.service.arbitration import Client, check_device
 from minip4.runtime.service.device import Device
-from minip4.runtime.service.pipeline import Pipeline
+from minip4.runtime.service.pipeline import Pipeline, Turns
 from minip4.runtime.service.stream import Messages
-from minip4.runtime.service.turns import Turns
 from minip4.runtime.status import (
     Code,
     StatusError,

@@ -326,7 +326,7 @@ def test_an_entry_has_nothing_of_the_one_whose_place_it_takes() -> None:
     new = e.table_add("I.t", [Exact(3)], "I.go", [], time_ns=0)
     assert new & 0xFFFFFFFF == gone & 0xFFFFFFFF, "the same slot"
     assert e.direct_meter_get("I.t", new) is None
-    assert e.direct_counter_read("I.t", new) == (0, 0)
+    assert e.table_entry("I.t", new).count == (0, 0)
     assert [entry.handle for entry, _ in e.table_idle("I.t", 1_500)] == [kept]
     assert e.table_has_timeouts("I.t")
     e.table_delete("I.t", kept)

@@ -32,7 +32,7 @@ from minip4.runtime.client.dump import key_text
 from minip4.runtime.p4info.packetio import header_layout
 from minip4.runtime.p4info.schema import Schema
 from minip4.runtime.p4info.translation import Strings
-from minip4.runtime.service.turns import Turns
+from minip4.runtime.service.pipeline import Turns
 
 Set = p4r.SetForwardingPipelineConfigRequest
 NAME = "translated"
