@@ -46,11 +46,12 @@ def _parser_of(command: Callable[[], Any]) -> argparse.ArgumentParser:
 @contextmanager
 def _without_venv_hook() -> Iterator[None]:
     """Let experiments be loaded without `_venv`, which would set a signal handler."""
-    with (
-        mock.patch.dict(sys.modules, {"_venv": ModuleType("_venv")}),
-        mock.patch.object(sys, "path", [str(ROOT / "experiments"), *sys.path]),
-    ):
-        yield
+    sys.modules["_venv"] = ModuleType("_venv")
+    try:
+        with mock.patch.object(sys, "path", [str(ROOT / "experiments"), *sys.path]):
+            yield
+    finally:
+        del sys.modules["_venv"]  # mock.patch.dict would also forget numpy, which loads slowly
 
 
 def _experiment_parser(script: Path) -> argparse.ArgumentParser:
