@@ -18,11 +18,11 @@ from telemark.run_all.catalogue import experiments
 from telemark.session.cli import Parser
 
 ROOT = Path(__file__).resolve().parent.parent
-COMMON = "common options"  # the title of their group in each experiment
+COMMON = "common options"  # title of the group in the help text of each experiment
 
 
 class _ParserFound(Exception):
-    """Carries the parser of a command that was about to parse its arguments."""
+    """Exception that contains the parser of a command; raised when it parses its arguments."""
 
     def __init__(self, parser: argparse.ArgumentParser) -> None:
         super().__init__()
