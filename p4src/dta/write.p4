@@ -22,7 +22,7 @@ control WriteCopy(
     ToCollector() to_collector;
     queue_pair_t queue_pair = { 0, 0, 0, 0, 0, 0, 0 };
     request_t request = { 0, 0, 0, 0, 0 };
-    number_t next = { 0, 0, 0 };
+    number_t next = { 0, 0, 0, 0 };
     bit<16> bytes = 0;  // length from BTH to iCRC
 
     action no_session() {

@@ -19,7 +19,7 @@ control WriteBody(
     TakeNumber() take_number;
     PutRequest() put_request;
     PutProbe() put_probe;
-    number_t number = { 0, 0, 0 };
+    number_t number = { 0, 0, 0, 0 };
     request_t request = { 0, 0, 0, 0, 0 };
 
     apply {

@@ -17,6 +17,7 @@ const bit<8> NO_SESSION = 0;
 register<bit<24>>(ROCE_SESSIONS) roce_psn;         // PSN of the next record
 register<bit<32>>(ROCE_SESSIONS) roce_slot;        // slot of the next record
 register<bit<32>>(ROCE_SESSIONS) roce_unanswered;  // records since the last response or probe
+register<bit<1>>(ROCE_SESSIONS) roce_probing;      // 1 while a probe waits in a queue
 register<bit<32>>(ROCE_SESSIONS) roce_lost;        // records that were sent but not written
 // PSNs, with IS_KNOWN before them, or 0:
 register<bit<32>>(ROCE_SESSIONS) roce_acked;    // PSN in the latest ACK
@@ -68,6 +69,7 @@ control SessionAccess(inout readout_values_t readout) {
         roce_slot.write(session, (bit<32>)readout.value_1);
         roce_lost.write(session, (bit<32>)readout.value_2);
         roce_unanswered.write(session, (bit<32>)readout.value_3);
+        roce_probing.write(session, 0);
         roce_acked.write(session, 0);
         roce_resumed.write(session, 0);
     }
