@@ -24,7 +24,7 @@ HEADROOM = 2  # probe at twice the rate that the run will use
 SHARES = tuple(2.0**-n for n in range(7))  # of the requested rates
 MAX_QUEUEING_DELAY_US = 100_000.0  # above this, queues grow without bound
 DRAIN_S = 0.5
-POLL_NS, MAX_POLLS = 200_000_000, 25  # of the number of frames inside the switches
+POLL_NS, MAX_POLLS = 200_000_000, 150  # of the number of frames inside the switches
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,12 @@ class ProbeResult:
 
     dropped: int
     queueing_delay_us: float  # largest difference between delays of a flow's packets
+    max_queueing_delay_us: float = MAX_QUEUEING_DELAY_US
 
     @property
     def is_good(self) -> bool:
         """Whether no packet was lost and no queue kept growing."""
-        return not self.dropped and self.queueing_delay_us < MAX_QUEUEING_DELAY_US
+        return not self.dropped and self.queueing_delay_us < self.max_queueing_delay_us
 
 
 @dataclass(frozen=True)
@@ -58,17 +59,25 @@ class CapacityEstimate:
         return f"bmv2 sustains 1/{1 / self.share:.0f} of the requested rates ({delay})"
 
 
-async def probe(net: "Network", flows: Sequence[Flow], run: "Run") -> CapacityEstimate:
+async def probe(
+    net: "Network", flows: Sequence[Flow], run: "Run", *, adds_frames: bool = False,
+    max_delay_us: float = MAX_QUEUEING_DELAY_US,
+) -> CapacityEstimate:  # fmt: skip
     """Find the share of the rates of flows that a network on bmv2 sustains, and report it.
 
     The tables of the network must be filled. Use the network for nothing else: packets that the
-    probe loses are missing in its packet accounting. Raises TestbedError below the lowest share.
+    probe loses are missing in its packet accounting. `adds_frames`: its programs send frames of
+    their own, such as reports; then lost packets of flows are drops, so links must not lose any.
+    `max_delay_us`: longest queueing delay at a sustained rate. Raises TestbedError below the lowest
+    share.
     """
     net.expected_drops = [*net.expected_drops, "bmv2"]
     for share in SHARES:
         run.progress.update(f"{net.name}: probing 1/{1 / share:.0f} of the requested rates")
         probe_flows = [probe_flow(flow, share * HEADROOM) for flow in flows]
-        result = await _send(net, probe_flows, run.clock)
+        result = await _send(
+            net, probe_flows, run.clock, adds_frames=adds_frames, max_delay_us=max_delay_us
+        )
         if result.is_good:
             capacity = CapacityEstimate(share, result.queueing_delay_us)
             run.capacities.append(capacity)
@@ -94,17 +103,22 @@ def probe_flow(flow: Flow, factor: float) -> Flow:
     )
 
 
-async def _send(net: "Network", flows: Sequence[Flow], clock: Clock) -> ProbeResult:
+async def _send(
+    net: "Network", flows: Sequence[Flow], clock: Clock, *, adds_frames: bool, max_delay_us: float
+) -> ProbeResult:
     before = _frames_inside(net)
     try:
         async with Traffic(net, flows) as traffic:
             with take_notes(None):  # an unsustainable rate does not make the run inconclusive
                 records = await traffic.finish(DRAIN_S)
     except RateError:
-        delay_us = MAX_QUEUEING_DELAY_US  # the rate is too high
+        lost, delay_us = 0, max_delay_us  # the rate is too high
     else:
-        delay_us = max_queueing_delay_us(r for r in records.values() if isinstance(r, FlowRecord))
-    return ProbeResult(await _wait_until_drained(net, clock) - before, delay_us)
+        found = [record for record in records.values() if isinstance(record, FlowRecord)]
+        lost = sum(len(record.lost_sequences) for record in found)
+        delay_us = max_queueing_delay_us(found)
+    held = await _wait_until_drained(net, clock) - before
+    return ProbeResult(lost if adds_frames else held, delay_us, max_delay_us)
 
 
 async def _wait_until_drained(net: "Network", clock: Clock) -> int:

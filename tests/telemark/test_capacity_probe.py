@@ -21,12 +21,13 @@ FLOW = Flow(1, "h1", "h2", rate_pps=1000, count=5000)
 class Bmv2:
     """A network of one bmv2, and what comes of traffic over it: dropped frames, and waits in us."""
 
-    def __init__(self, outcome: Callable[[float], tuple[int, int]]) -> None:
+    def __init__(self, outcome: Callable[[float], tuple[int, int]], added: int = 0) -> None:
         self.name = "probe"
         self.expected_drops: list[str] = []
         self.topo = SimpleNamespace(switches=lambda: ["s1"])
         self.tried: list[float] = []
         self._outcome = outcome
+        self._added = added  # frames that programs send in addition, per trial
         self._inside = 0
         self._on_the_way = 0
 
@@ -53,23 +54,26 @@ class Bmv2:
         (flow,) = self._flows
         self.tried.append(flow.rate_pps)
         dropped, wait_us = self._outcome(flow.rate_pps)
-        self._inside += dropped
+        self._inside += dropped - self._added
         self._on_the_way = 23
         if wait_us < 0:
             raise RateError("rate too high for this machine")
         received = np.zeros(3, RECEIVED)
         received["received_ns"] = [10**6, 10**6 + 1000 * wait_us, 2 * 10**6]
         received["sent_ns"] = [0, 0, 10**6]
-        return {1: FlowRecord(flow, np.zeros(3, SENT), received, 0, 0, 0, 0)}
+        received["sequence"] = range(3)
+        sent = np.zeros(3 + dropped, SENT)
+        sent["sequence"] = range(3 + dropped)
+        return {1: FlowRecord(flow, sent, received, 0, 0, 0, 0)}
 
 
 def run_probe(
-    net: Bmv2, folder: Path, monkeypatch: pytest.MonkeyPatch
+    net: Bmv2, folder: Path, monkeypatch: pytest.MonkeyPatch, **options: Any
 ) -> tuple[CapacityEstimate, list[CapacityEstimate]]:
     monkeypatch.setattr(capacity_probe, "Traffic", net.traffic)
     clock = VirtualClock()
     run = Run("test", folder, 1, clock=clock)
-    return clock.run(probe(net, [FLOW], run)), run.capacities  # type: ignore[arg-type]
+    return clock.run(probe(net, [FLOW], run, **options)), run.capacities  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -92,6 +96,20 @@ def test_half_of_what_goes_well_is_taken(
     assert net.tried == [2000 / 2**n for n in range(len(net.tried))]
     assert net.tried[-1] == 2000 * share
     assert "bmv2" in net.expected_drops  # causes no warning
+
+
+def test_packets_lost_among_added_frames_are_drops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net = Bmv2(lambda rate: (9 if rate > 500 else 0, 700), added=50)
+    found, _ = run_probe(net, tmp_path, monkeypatch, adds_frames=True)
+    assert found == CapacityEstimate(1 / 4, 700)
+
+
+def test_longer_delays_can_be_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = Bmv2(lambda rate: (0, -1 if rate > 1000 else 400_000))
+    found, _ = run_probe(net, tmp_path, monkeypatch, max_delay_us=500_000.0)
+    assert found == CapacityEstimate(1 / 2, 400_000)
 
 
 def test_a_network_that_bears_nothing_is_refused_in_one_line(
