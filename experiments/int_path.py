@@ -158,7 +158,8 @@ async def find_slowdown(options: argparse.Namespace, run: Run) -> float:
     topo = ParkingLot(len(PATH))
     options.slower = 1.0
     return await on_bmv2.slowdown(
-        topo, options.program, make_domain, make_flows(topo, options), run
+        topo, options.program, make_domain, make_flows(topo, options), run,
+        max_delay_us=on_bmv2.INT_DELAY_US,
     )  # fmt: skip
 
 

@@ -171,7 +171,7 @@ async def find_scale(options: argparse.Namespace, run: Run) -> Scale:
     return Scale.for_bmv2(
         await on_bmv2.slowdown(
             ParkingLot(SWITCHES), options.program, lambda net: make_domain(net, flows),
-            [*flows.values()], run,
+            [*flows.values()], run, max_delay_us=on_bmv2.INT_DELAY_US,
         )
     )  # fmt: skip
 

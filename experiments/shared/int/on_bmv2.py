@@ -20,20 +20,21 @@ from experiments.shared.int.end_to_end import Interval
 from experiments.shared.int.reports import OURS
 from experiments.shared.int.truth import Queue, SwitchTransit, around, read
 from telemark.backends.real.targets.bmv2 import Bmv2Switch
-from telemark.capacity_probe import probe
+from telemark.capacity_probe import MAX_QUEUEING_DELAY_US, probe
 from telemark.errors import InvalidRunError, note_invalid
 from telemark.network import Network
 from telemark.session.clock import Clock
 from telemark.session.run import Run
 from telemark.traffic.flows import Flow, FlowRecord
 
-# Queueing delay at a sustained rate. No bound of INT's values depends on it.
-MAX_DELAY_US = 500_000.0
+# Queueing delay at a sustained rate, if there is no alternate marking, whose blocks limit it.
+INT_DELAY_US = 500_000.0
 
 
 async def slowdown(
-    topo: Topo, program: str, domain: Callable[[Network], Domain], flows: Sequence[Flow], run: Run
-) -> float:
+    topo: Topo, program: str, domain: Callable[[Network], Domain], flows: Sequence[Flow], run: Run,
+    *, max_delay_us: float = MAX_QUEUEING_DELAY_US,
+) -> float:  # fmt: skip
     """Return the factor by which rates must be lower on bmv2; 1 on minip4.
 
     A probe sends the flows over `topo`, whose links have no rate, with INT by `domain`.
@@ -45,7 +46,7 @@ async def slowdown(
         net.run_application("collector", Collector(OURS))
         async with connections(net) as switches:
             await configure(net, switches, domain(net))
-            capacity = await probe(net, flows, run, adds_frames=True, max_delay_us=MAX_DELAY_US)
+            capacity = await probe(net, flows, run, adds_frames=True, max_delay_us=max_delay_us)
     net.discard()
     return 1 / capacity.share
 
