@@ -62,7 +62,7 @@ from telemark.session.run import Run
 from telemark.sweep.runs import sweep
 from telemark.traffic.flows import Flow, FlowRecord, Traffic
 from telemark.traffic.patterns import Poisson
-from topologies.backhaul import Backhaul
+from topologies.leaf_spine import Backhaul
 
 DEFAULTS = {  # time mode or target, quick -> switches, flows
     ("virtual", False): ([20, 100, 1000], [10, 100, 1000]),

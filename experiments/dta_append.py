@@ -34,7 +34,6 @@ from collectors.dta.packets import Append
 from collectors.roce.region import Region
 from controllers.dta.batching import ListStore, flush_lists
 from controllers.dta.manager.fabric import Area
-from controllers.roce.running import require_minip4
 from experiments.shared.dta.reports import filled
 from experiments.shared.dta.translator_setup import PROGRAM, checks, translating
 from telemark.backends.real.isolation import STOPPING, uninterrupted
@@ -84,7 +83,6 @@ class Polled:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    require_minip4(run)
     is_small = options.quick or options.time == "real"
     options.reports = options.reports or (1024 if is_small else 8192)
     sizes = (1, 4, 16) if is_small else BATCHES

@@ -34,7 +34,6 @@ from collectors.roce.region import Region
 from controllers.dta.manager.fabric import Area
 from controllers.dta.stores import CounterStore
 from controllers.dta.translator import CounterSession
-from controllers.roce.running import require_minip4
 from experiments.shared.dta.reports import filled
 from experiments.shared.dta.translator_setup import PROGRAM, checks, translating
 from telemark.results import plots
@@ -75,7 +74,6 @@ class Point(NamedTuple):
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    require_minip4(run)
     options.sets = max(options.sets or (40 if options.quick else 300), 2)
     rng = np.random.default_rng(run.seed)
     sizes = np.ceil(LARGEST / np.arange(1, FLOWS + 1)).astype(np.int64)

@@ -40,7 +40,6 @@ from collectors.dta.key_write import Store, slot
 from collectors.dta.postcarding import CHUNK, Postcards
 from collectors.dta.theory import mean_success
 from collectors.roce.region import Region
-from controllers.roce.running import require_minip4
 from experiments.shared.dta import fabric
 from experiments.shared.dta.fabric import SINK_PROGRAM, ArrivedReports, tracing
 from telemark.errors import TestbedError
@@ -105,7 +104,6 @@ class Cost(NamedTuple):
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    require_minip4(run)
     is_real = options.time == "real"
     options.pods = REAL_PODS if is_real else PODS
     options.slots = options.slots or (512 if options.quick or is_real else 4096)
@@ -154,9 +152,12 @@ async def traced(
             await scene.send(keys[first:end], options.rate, PACKETS)
             answers.append((end, *asked(written, keys[:end], copies, len(scene.topo.routers))))
         writes = await scene.writes()
+        translated = await scene.reports()
         memory = [region.bytes.copy() for region in written]
     for file in kinds:
         (run.folder / file).unlink()
+    if run.target == "bmv2":
+        fabric.reject_bmv2_drops(scene, translated)
     truth, reports = fabric.true_paths(scene, keys), fabric.arrived_reports(scene, keys)
     points = [
         Point(

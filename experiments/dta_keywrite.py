@@ -38,7 +38,6 @@ from collectors.dta.theory import (
 from collectors.roce.region import Region
 from controllers.dta.manager.fabric import Area
 from controllers.dta.stores import KeyWriteStore
-from controllers.roce.running import require_minip4
 from experiments.shared.dta.reports import filled
 from experiments.shared.dta.translator_setup import PROGRAM, checks, translating
 from telemark.results import plots
@@ -99,7 +98,6 @@ class Point:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    require_minip4(run)
     is_small = options.quick or options.time == "real"
     options.slots = options.slots or (2048 if is_small else 1 << 14)
     options.model_slots = options.model_slots or (1 << 17 if options.quick else 1 << 20)

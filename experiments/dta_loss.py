@@ -5,7 +5,7 @@ RDMA. Both links may lose packets. Reports have sequence numbers: the translator
 reports from the reporter, which retransmits them from a ring. RDMA requests have packet sequence
 numbers (PSNs), and a reliable connection accepts only the expected PSN: the translator
 resynchronizes to it. Each report has its own slot in memory. The reports in memory must agree, one
-by one, with captures and link logs.
+by one, with captures and link logs. On bmv2, a probe finds the rate.
 
 Claim: A retransmitted report is lost only if it is lost twice. Behind the translator, exactly the
 reports are lost that a reliable connection must reject: the content of memory is predicted report
@@ -29,13 +29,13 @@ from rich.table import Table
 
 from collectors.dta.hashes import Words
 from collectors.roce.endpoint import Transport
-from controllers.roce.running import require_minip4
 from experiments.shared.dta.lossy_reports import (
     DELAY_US,
     PATIENCE,
     REPORTER_PROGRAM,
     Found,
     RecoveryMode,
+    find_capacity,
     flows,
     measure,
 )
@@ -78,7 +78,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    require_minip4(run)
     is_virtual, is_full = options.time == "virtual", not options.quick
     usual = PROBABILITIES if is_virtual and is_full else REAL_PROBABILITIES
     options.loss = options.loss or [*usual] if is_virtual or is_full else [usual[-1]]
@@ -91,6 +90,8 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     modes = [*MODES] if is_virtual or is_full else REAL_QUICK
     keys = flows(options.reports + AFTER, options.seed)
     rate_pps = VIRTUAL_PPS if is_virtual else REAL_PPS
+    if run.target == "bmv2":
+        rate_pps = (await find_capacity(run, REAL_PPS, options.program)).rate(REAL_PPS)
     cases = [*product(modes, options.loss)]
     settings = [(case, keys, rate_pps, options) for case in cases]
     found = dict(zip(cases, await sweep(measured, settings, run), strict=True))

@@ -35,7 +35,6 @@ from collectors.roce.region import Region
 from controllers.dta.batching import PostcardStore, flush_rows
 from controllers.dta.manager.fabric import Area
 from controllers.dta.stores import KeyWriteStore
-from controllers.roce.running import require_minip4
 from experiments.shared.dta.reports import filled
 from experiments.shared.dta.translator_setup import PROGRAM, Running, checks, translating
 from telemark.results import plots
@@ -91,7 +90,6 @@ class Point:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    require_minip4(run)
     is_small = options.quick or options.time == "real"
     options.flows = options.flows or (150 if is_small else 1000)
     rng = np.random.default_rng(run.seed)

@@ -33,7 +33,6 @@ from collectors.dta.packets import SketchMerge
 from collectors.dta.sketch_merge import COLUMN, ROWS, estimate, read
 from controllers.dta.batching import NEIGHBOURS, SketchStore
 from controllers.dta.manager.fabric import Area
-from controllers.roce.running import require_minip4
 from experiments.shared.dta.reports import filled
 from experiments.shared.dta.translator_setup import PROGRAM, checks, translating
 from telemark.results import plots
@@ -80,7 +79,6 @@ class Found:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    require_minip4(run)
     is_small = options.quick or options.time == "real"
     rng = np.random.default_rng(run.seed)
     cases = [(width, 4) for width in (WIDTHS[:3] if is_small else WIDTHS)]

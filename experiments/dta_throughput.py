@@ -40,7 +40,6 @@ from controllers.dta.batching import ListStore, PostcardStore
 from controllers.dta.manager.fabric import Area
 from controllers.dta.stores import CounterStore, KeyWriteStore
 from controllers.dta.translator import CounterSession
-from controllers.roce.running import require_minip4
 from experiments.shared.dta.costs import (
     Costs,
     costs_tables,
@@ -130,7 +129,6 @@ def cases() -> list[Case]:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    require_minip4(run)
     if options.time == "real":
         require_two_cores()
     asked = options.reports or (320 if options.quick else 1600)

@@ -17,7 +17,6 @@ import _venv  # noqa: F401  isort: skip  runs this script in the project's own e
 
 import argparse
 import math
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -28,8 +27,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from ebpf.statistics import distinct, exact, norms, quantiles
-from ebpf.statistics.offer import offering
-from ebpf.statistics.program import Kept, Setting, Window, counting
+from ebpf.statistics.offer import load_stream, pin_to_core
+from ebpf.statistics.program import Kept, Setting, Window, load_statistics
 from ebpf.statistics.samples import SAMPLE, mean_distance, medians, wasserstein
 from experiments.shared.xdp.settings import require_real_time
 from experiments.shared.xdp.streams import Stream, random_flows, zipf
@@ -116,7 +115,7 @@ def once(
     stream = Stream(stream.numbers, random_flows(FLOWS, rng), quartered(options.packets, rng))
     half = options.packets // 2
     setting = Setting(KEPT, seed=seed * 1000 + number)
-    with offering(stream.rows) as offer, counting(setting) as statistics:
+    with load_stream(stream.rows) as offer, load_statistics(setting) as statistics:
         windows = []
         for start, packets in ((0, half), (half, options.packets - half)):
             offer.through(statistics.at_xdp, packets, start)
@@ -232,20 +231,15 @@ def cost(
     rows = stream.rows
     rows["length"] = 64
     found: dict[str, list[float]] = {name: [] for name in COSTS}
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {max(before)})
-    try:
-        with ExitStack() as stack:
-            offer = stack.enter_context(offering(rows))
-            programs = {name: stack.enter_context(counting(Setting(kept, seed=seed)))
-                    for name, kept in COSTS.items()}  # fmt: skip
-            for _ in range(options.rounds):
-                empty = offer.through(None, len(rows))
-                for name, statistics in programs.items():
-                    found[name].append(offer.through(statistics.at_xdp, len(rows)) - empty)
-                    statistics.flip()
-    finally:
-        os.sched_setaffinity(0, before)
+    with pin_to_core(), ExitStack() as stack:
+        offer = stack.enter_context(load_stream(rows))
+        programs = {name: stack.enter_context(load_statistics(Setting(kept, seed=seed)))
+                for name, kept in COSTS.items()}  # fmt: skip
+        for _ in range(options.rounds):
+            empty = offer.through(None, len(rows))
+            for name, statistics in programs.items():
+                found[name].append(offer.through(statistics.at_xdp, len(rows)) - empty)
+                statistics.flip()
     return {name: np.array(each) for name, each in found.items()}
 
 

@@ -18,7 +18,6 @@ twice a known error. Yang et al. (USENIX ATC 2018): HeavyKeeper, in small memory
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
 
 import argparse
-import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -34,10 +33,10 @@ from ebpf.statistics import hashes
 from ebpf.statistics.flows import Flows
 from ebpf.statistics.frequent import Frequent
 from ebpf.statistics.heavykeeper import columns_in
-from ebpf.statistics.offer import offering
-from ebpf.statistics.program import HEAVY_BYTES, Kept, Setting, counting
+from ebpf.statistics.offer import load_stream, pin_to_core
+from ebpf.statistics.program import HEAVY_BYTES, Kept, Setting, load_statistics
 from experiments.shared.xdp.settings import require_real_time
-from experiments.shared.xdp.streams import EXPONENT, Stream, captured, zipf
+from experiments.shared.xdp.streams import EXPONENT, Stream, read_stream, zipf
 from telemark.errors import note_invalid
 from telemark.results import plots
 from telemark.results.report import Check, Report, table
@@ -94,7 +93,7 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
     options.packets = options.packets or (50_000 if options.quick else 200_000)
     options.rounds = max(options.rounds or (5 if options.quick else 11), 5)
     rng = np.random.default_rng(run.seed)
-    whole = captured(options.pcap, 2 * options.packets) if options.pcap else None
+    whole = read_stream(options.pcap, 2 * options.packets) if options.pcap else None
     found = [
         kept_heavy(memory, number, streamed(whole, options.packets, rng), run.seed)
         for memory in MEMORY_KB
@@ -105,10 +104,10 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
     named = "HeavyKeeper", HEAVY_KB
     standard = [each for each in found if (each.method, each.memory_kb) == named]
     over = {name: costs[name] - costs["empty"] for name in WHICH}
-    beside = {name: beside_hash_map(name, over) for name in ("heavy", "exact")}
+    beside = {name: compare_with_hash_map(name, over) for name in ("heavy", "exact")}
     return Report(
         samples=[each._asdict() for each in found],
-        checks=checks(found, standard, beside, bool(options.pcap)),
+        checks=make_checks(found, standard, beside, bool(options.pcap)),
         metrics={f"{name}_ns_per_packet": float(np.median(each)) for name, each in costs.items()},
         figure=draw(found, costs),
         caption=caption(options, len(costs["empty"])),
@@ -128,7 +127,7 @@ def kept_heavy(memory_kb: int, number: int, stream: Stream, seed: int) -> Found:
     setting = Setting(
         Kept.HEAVY_KEEPER, columns=columns_in(memory_kb << 10), seed=seed * 1000 + number
     )
-    with offering(stream.rows) as offer, counting(setting) as statistics:
+    with load_stream(stream.rows) as offer, load_statistics(setting) as statistics:
         offer.through(statistics.at_xdp, len(stream.numbers))
         heavy = statistics.flip().heavy
     assert heavy is not None
@@ -149,7 +148,10 @@ def frequent(stream: Stream, seed: int) -> list[Found]:
     total = len(stream.numbers)
     parts = np.array_split(np.arange(total), 2 * max(BASIC_WINDOWS))
     kept: list[tuple[Flows, int]] = []
-    with offering(stream.rows) as offer, counting(Setting(Kept.COUNTERS, seed=seed)) as statistics:
+    with (
+        load_stream(stream.rows) as offer,
+        load_statistics(Setting(Kept.COUNTERS, seed=seed)) as statistics,
+    ):
         for part in parts:
             offer.through(statistics.at_xdp, len(part), start=int(part[0]))
             window = statistics.flip()
@@ -158,13 +160,13 @@ def frequent(stream: Stream, seed: int) -> list[Found]:
     within = stream.numbers[parts[max(BASIC_WINDOWS)][0] :]
     counts = np.bincount(within, minlength=len(stream.flows)).astype(np.int64)
     return [
-        summarised(kept, listed, windows, stream.by_key(counts))
+        summarise(kept, listed, windows, stream.by_key(counts))
         for windows in BASIC_WINDOWS
         for listed in LISTED
     ]
 
 
-def summarised(
+def summarise(
     kept: Sequence[tuple[Flows, int]], listed: int, windows: int, true: dict[bytes, int]
 ) -> Found:
     """Return FREQUENT's final result, with basic windows merged from the kernel's windows."""
@@ -192,27 +194,22 @@ def measure(stream: Stream, options: argparse.Namespace, seed: int) -> dict[str,
     rows["length"] = 64
     costs: dict[str, list[float]] = {name: [] for name in WHICH}
     kinds = {"totals": Kept(0), "heavy": Kept.HEAVY_KEEPER, "exact": Kept.COUNTERS}
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {max(before)})
-    try:
-        with ExitStack() as stack:
-            offer = stack.enter_context(offering(rows))
-            programs = {name: stack.enter_context(counting(Setting(kept, seed=seed)))
-                    for name, kept in kinds.items()}  # fmt: skip
-            for _ in range(options.rounds):
-                costs["empty"].append(offer.through(None, len(rows)))
-                for name, statistics in programs.items():
-                    costs[name].append(offer.through(statistics.at_xdp, len(rows)))
-                    statistics.flip()
-                constants = {"hash_factors": hashes.factors(seed)}
-                with load(HASH_MAP, constants, {"flows": FLOWS}) as whole:
-                    costs["hash"].append(offer.through(whole.programs["by_hash_map"], len(rows)))
-    finally:
-        os.sched_setaffinity(0, before)
+    with pin_to_core(), ExitStack() as stack:
+        offer = stack.enter_context(load_stream(rows))
+        programs = {name: stack.enter_context(load_statistics(Setting(kept, seed=seed)))
+                for name, kept in kinds.items()}  # fmt: skip
+        for _ in range(options.rounds):
+            costs["empty"].append(offer.through(None, len(rows)))
+            for name, statistics in programs.items():
+                costs[name].append(offer.through(statistics.at_xdp, len(rows)))
+                statistics.flip()
+            constants = {"hash_factors": hashes.draw_factors(seed)}
+            with load(HASH_MAP, constants, {"flows": FLOWS}) as whole:
+                costs["hash"].append(offer.through(whole.programs["by_hash_map"], len(rows)))
     return {name: np.array(each) for name, each in costs.items()}
 
 
-def beside_hash_map(name: str, over: dict[str, Any]) -> float:
+def compare_with_hash_map(name: str, over: dict[str, Any]) -> float:
     """Return the median CPU time normalized to a hash map. Inconclusive if rounds differ."""
     if over["hash"].min() <= 0:
         note_invalid("in one round, the hash map took no more CPU time than an empty program")
@@ -225,7 +222,7 @@ def beside_hash_map(name: str, over: dict[str, Any]) -> float:
     return float(np.median(ratios))
 
 
-def checks(
+def make_checks(
     found: Sequence[Found], standard: Sequence[Found], beside: dict[str, float], is_pcap: bool
 ) -> list[Check]:
     """Check the claims; for a capture, only those that hold for any traffic."""

@@ -31,7 +31,6 @@ from scapy.layers.l2 import Ether
 
 from collectors.roce.endpoint import Transport
 from collectors.roce.packets import icrc
-from controllers.roce.running import require_minip4
 from controllers.roce.session import Content, Session
 from controllers.roce.watch import RecordAction, RecordedFlow
 from experiments.shared.roce import rxe
@@ -97,7 +96,6 @@ class Row:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    require_minip4(run)
     lacking = rxe.lacking(options)
     reference = captured() if lacking else await rxe.live(run, RATE_BPS, options.program)
     origin = f"from a capture: {lacking}" if lacking else "live"

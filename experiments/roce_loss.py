@@ -6,7 +6,8 @@ switch ignores responses: 2^24 records are lost until its PSNs wrap around (most
 here). DTA's translator takes the PSN from the collector's NAK, and then drops 100,000 reports. The
 resync mode of Telemark continues immediately: only the record and those in flight are lost. If the
 NAK is lost, too, the switch sends a probe. An unreliable connection loses only the one record.
-Captures, the collector's memory and the switch's counters must agree.
+Captures, the collector's memory and the switch's counters must agree. On bmv2, a probe finds the
+rates.
 
 Claim: For one lost packet, resync loses the records in flight, an unreliable connection one record,
 and no resync 2^24.
@@ -30,13 +31,15 @@ from rich.table import Table
 
 from collectors.roce.application import Outcome
 from collectors.roce.endpoint import Transport
-from controllers.roce.running import events, require_minip4, set_psn, state
+from controllers.roce.running import events, set_psn, state
 from experiments.shared.roce.reporting import (
     DELAY_US,
     PEER,
     PROGRAM,
     Collection,
     Running,
+    find_capacity,
+    reject_bmv2_drops,
     reporting,
 )
 from telemark.accounting import pcap
@@ -60,9 +63,9 @@ REAL_RATES_PPS = (1000, 2000)
 FAST_PPS = 1_000_000  # for modes that lose very many records
 PATIENCE, ACK_EVERY = 64, 16
 MAX_PPS = PATIENCE * 1_000_000 // (2 * DELAY_US)
-REAL_LOSS_NS = 20_000_000
+REAL_LOSS_NS, MIN_LOST = 20_000_000, 4  # time and records in which the link loses all
 BEFORE_S = 0.02  # of records before the loss
-AFTER = 2000  # records after the recovery
+AFTER, BMV2_AFTER = 2000, 500  # records after the recovery
 SLOTS = 1 << 16
 HELD_US = 1000  # by the collector, to handle very many records in batches
 ACK, NAK_SEQUENCE = 0x11, 0x60
@@ -148,7 +151,6 @@ class Found:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    require_minip4(run)
     is_virtual = options.time == "virtual"
     usual = RATES_PPS if is_virtual else REAL_RATES_PPS
     for rate in options.rate or ():
@@ -158,6 +160,11 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
                 f"({PATIENCE}), so old answers would reset PSNs again; use at most {MAX_PPS}"
             )
     options.rate = options.rate or ([2000, 10_000] if options.quick and is_virtual else [*usual])
+    if run.target == "bmv2":
+        session = (("ack_every", ACK_EVERY), ("patience", PATIENCE))
+        collection = Collection(SLOTS, session=session)
+        capacity = await find_capacity(run, collection, max(options.rate), options.program)
+        options.rate = [capacity.rate(rate) for rate in options.rate]
     cases = [
         (mode, rate) for rate in options.rate for mode in ([*MODES][:3] if is_virtual else REAL)
     ]
@@ -178,7 +185,8 @@ async def measure(name: str, rate_pps: int, options: argparse.Namespace, run: Ru
     """Lose one record, and wait until the session has recovered."""
     mode, gap_ns = MODES[name], 1_000_000_000 / rate_pps
     lost_at = round(BEFORE_S * rate_pps) + PATIENCE
-    count = lost_at + mode.costs + 4 * PATIENCE + round(8 * DELAY_US * rate_pps / 1e6) + AFTER
+    after = BMV2_AFTER if run.target == "bmv2" else AFTER
+    count = lost_at + mode.costs + 4 * PATIENCE + round(8 * DELAY_US * rate_pps / 1e6) + after
     collection = Collection(
         SLOTS,
         transport=mode.transport,
@@ -198,12 +206,14 @@ async def measure(name: str, rate_pps: int, options: argparse.Namespace, run: Ru
             await switch.delete(running.session.entries(net.host("h2").MAC())[-1:])
         async with Traffic(net, [flow]) as traffic:
             lost_ns = traffic.start_ns + round((lost_at - 0.5) * gap_ns)
-            lasts_ns = gap_ns if options.time == "virtual" else REAL_LOSS_NS
+            is_virtual = options.time == "virtual"
+            lasts_ns = gap_ns if is_virtual else max(REAL_LOSS_NS, MIN_LOST * gap_ns)
             await lose(running, run, lost_ns, lasts_ns, mode)
             skipped = 0 if mode.listens else await skip(running, run, lost_ns, lost_at, gap_ns)
             records = await traffic.finish()
         counts = await events(switch, running.session)
         place = await state(switch, running.session)
+    reject_bmv2_drops(net, counts)
     accounting = PacketAccounting.from_network(net, records)
     sent = read_sent_records(net) if sets_back else None
     return Found(
@@ -354,7 +364,8 @@ def caption(options: argparse.Namespace) -> str:
     row = ""
     if options.time == "real":
         row = (
-            f" The link loses all records of {REAL_LOSS_NS // 1_000_000} ms, which count as one. "
+            f" The link loses all records of {REAL_LOSS_NS // 1_000_000} ms, or {MIN_LOST}, which "
+            "count as one. "
             "The collector is a process, so more records are in flight until its NAK arrives."
         )
     return (

@@ -69,7 +69,7 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
     options.rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
     offered, seconds = (QUICK_LOADS_PPS, QUICK_SECONDS) if options.quick else (LOADS_PPS, SECONDS)
     plan = Plan(flows(), offered, seconds, options.rounds, cores[-2:])
-    return report([*loads.under_loads(plan, run.progress.update)], plan)
+    return report([*loads.measure_loads(plan, run.progress.update)], plan)
 
 
 class Curves:

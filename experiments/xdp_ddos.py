@@ -61,7 +61,7 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
     options.rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
     floods, seconds = (QUICK_FLOODS_PPS, QUICK_SECONDS) if options.quick else (FLOODS_PPS, SECONDS)
     plan = Plan(floods, seconds, options.rounds, cores[-2:])
-    return report([*flooded_server.under_floods(plan, run.progress.update)], plan)
+    return report([*flooded_server.measure_floods(plan, run.progress.update)], plan)
 
 
 class Curves:

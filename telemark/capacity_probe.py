@@ -5,7 +5,7 @@ higher rates. Therefore the flows of a run on bmv2 are first sent for one second
 halved until bmv2 sustains them. The run uses the rates found.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -59,29 +59,72 @@ class CapacityEstimate:
         return f"bmv2 sustains 1/{1 / self.share:.0f} of the requested rates ({delay})"
 
 
-async def probe(
-    net: "Network", flows: Sequence[Flow], run: "Run", *, adds_frames: bool = False,
-    max_delay_us: float = MAX_QUEUEING_DELAY_US,
-) -> CapacityEstimate:  # fmt: skip
+async def probe(net: "Network", flows: Sequence[Flow], run: "Run") -> CapacityEstimate:
     """Find the share of the rates of flows that a network on bmv2 sustains, and report it.
 
     The tables of the network must be filled. Use the network for nothing else: packets that the
-    probe loses are missing in its packet accounting. `adds_frames`: its programs send frames of
-    their own, such as reports; then lost packets of flows are drops, so links must not lose any.
-    `max_delay_us`: longest queueing delay at a sustained rate. Raises TestbedError below the lowest
-    share.
+    probe loses are missing in its packet accounting. Raises TestbedError below the lowest share.
     """
     net.expected_drops = [*net.expected_drops, "bmv2"]
+
+    async def attempt(factor: float) -> ProbeResult:
+        return await _send(net, [probe_flow(flow, factor) for flow in flows], run.clock)
+
+    return await _find_share(net.name, attempt, run)
+
+
+async def probe_flows(
+    net: "Network", flows: Sequence[Flow], run: "Run", max_delay_us: float
+) -> CapacityEstimate:
+    """Like probe(), for a network whose programs add frames, such as reports.
+
+    Lost packets of flows are drops, so links must not lose any. `max_delay_us`: longest queueing
+    delay at a sustained rate.
+    """
+    net.expected_drops = [*net.expected_drops, "bmv2"]
+
+    async def attempt(factor: float) -> ProbeResult:
+        sent = [probe_flow(flow, factor) for flow in flows]
+        received, delay_us = await _send_flows(net, sent)
+        await _wait_until_drained(net, run.clock)
+        lost = sum(flow.count for flow in sent) - received
+        return ProbeResult(lost, delay_us, max_delay_us)
+
+    return await _find_share(net.name, attempt, run)
+
+
+async def probe_program(
+    net: "Network", flow: Flow, count: Callable[[], Awaitable[int]], run: "Run"
+) -> CapacityEstimate:
+    """Like probe(), for a network whose programs add and consume frames.
+
+    `count` returns how many packets of the flow the programs have handled so far.
+    """
+
+    async def attempt(factor: float) -> ProbeResult:
+        sent, before = probe_flow(flow, factor), await count()
+        received, delay_us = await _send_flows(net, [sent])
+        await _wait_until_drained(net, run.clock)
+        return ProbeResult(sent.count - min(received, await count() - before), delay_us)
+
+    return await _find_share(net.name, attempt, run)
+
+
+async def _find_share(
+    name: str, attempt: Callable[[float], Awaitable[ProbeResult]], run: "Run"
+) -> CapacityEstimate:
+    """Find the highest share whose attempt succeeds, and report it; `name`: of the network.
+
+    `attempt` sends traffic at a multiple of the requested rates, for at most PROBE_S. Raises
+    TestbedError below the lowest share.
+    """
     for share in SHARES:
-        run.progress.update(f"{net.name}: probing 1/{1 / share:.0f} of the requested rates")
-        probe_flows = [probe_flow(flow, share * HEADROOM) for flow in flows]
-        result = await _send(
-            net, probe_flows, run.clock, adds_frames=adds_frames, max_delay_us=max_delay_us
-        )
+        run.progress.update(f"{name}: probing 1/{1 / share:.0f} of the requested rates")
+        result = await attempt(share * HEADROOM)
         if result.is_good:
             capacity = CapacityEstimate(share, result.queueing_delay_us)
             run.capacities.append(capacity)
-            run.progress.say(f"{net.name}: {capacity}")
+            run.progress.say(f"{name}: {capacity}")
             return capacity
     raise TestbedError(
         f"bmv2 cannot sustain 1/{1 / share:.0f} of the requested rates: it dropped "
@@ -103,22 +146,22 @@ def probe_flow(flow: Flow, factor: float) -> Flow:
     )
 
 
-async def _send(
-    net: "Network", flows: Sequence[Flow], clock: Clock, *, adds_frames: bool, max_delay_us: float
-) -> ProbeResult:
+async def _send(net: "Network", flows: Sequence[Flow], clock: Clock) -> ProbeResult:
     before = _frames_inside(net)
+    _, delay_us = await _send_flows(net, flows)
+    return ProbeResult(await _wait_until_drained(net, clock) - before, delay_us)
+
+
+async def _send_flows(net: "Network", flows: Sequence[Flow]) -> tuple[int, float]:
+    """Send the flows of a probe; return the packets received, and the queueing delay in us."""
     try:
         async with Traffic(net, flows) as traffic:
             with take_notes(None):  # an unsustainable rate does not make the run inconclusive
-                records = await traffic.finish(DRAIN_S)
+                found = await traffic.finish(DRAIN_S)
     except RateError:
-        lost, delay_us = 0, max_delay_us  # the rate is too high
-    else:
-        found = [record for record in records.values() if isinstance(record, FlowRecord)]
-        lost = sum(len(record.lost_sequences) for record in found)
-        delay_us = max_queueing_delay_us(found)
-    held = await _wait_until_drained(net, clock) - before
-    return ProbeResult(lost if adds_frames else held, delay_us, max_delay_us)
+        return 0, MAX_QUEUEING_DELAY_US  # the rate is too high
+    records = [record for record in found.values() if isinstance(record, FlowRecord)]
+    return sum(len(each.received) for each in records), max_queueing_delay_us(records)
 
 
 async def _wait_until_drained(net: "Network", clock: Clock) -> int:

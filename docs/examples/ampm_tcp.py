@@ -69,7 +69,7 @@ async def experiment(options, run):
                                 "lost": lost, "true": dropped})  # fmt: skip
             errors = [s["lost"] - s["true"] for s in samples if (s["from"], s["to"]) == (near, far)]
             checks.append(
-                Check(f"{near}-{far}: largest error of a block", max(map(abs, errors)), 0)
+                Check(f"{near}-{far}: max loss error per block (packets)", max(map(abs, errors)), 0)
             )
     rtt_ms = record.progress["rtt_us"].max() / 1000
     if rtt_ms > 50 and not all(check.passed for check in checks):  # beyond L / 2

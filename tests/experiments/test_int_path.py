@@ -130,7 +130,7 @@ def test_on_bmv2_stamps_are_of_times_at_which_packets_were_inside(tmp_path: Path
     }
 
 
-def test_bmv2_whose_links_are_not_exact_is_refused(
+def test_an_experiment_that_needs_exact_departures_refuses_bmv2(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / PROGRAM).touch(mode=0o755)

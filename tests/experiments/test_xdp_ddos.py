@@ -135,7 +135,9 @@ def test_each_frame_of_a_flood_is_in_one_book(server: str) -> None:
         ready = FloodedServer(stack, plan.cores, server)
         with flooded_server.ThreadPoolExecutor(1) as thread:  # whose priority and namespace change
             for _ in range(5):  # a busy machine may stand still for all of one
-                alone, flooded = thread.submit(flooded_server.turn, plan, 1, server, ready).result()
+                alone, flooded = thread.submit(
+                    flooded_server.measure_server, plan, 1, server, ready
+                ).result()
                 if alone.transactions_per_s and flooded.arrived:
                     break
         mask = ready.veth.run(f"""unshare --mount sh -ec 'mount -t sysfs sysfs /sys

@@ -10,7 +10,13 @@ import pytest
 
 from telemark import capacity_probe
 from telemark.backends.virtual.clock import VirtualClock
-from telemark.capacity_probe import CapacityEstimate, probe, probe_flow
+from telemark.capacity_probe import (
+    CapacityEstimate,
+    probe,
+    probe_flow,
+    probe_flows,
+    probe_program,
+)
 from telemark.errors import TestbedError
 from telemark.session.run import Run
 from telemark.traffic.flows import RECEIVED, SENT, Flow, FlowRecord, RateError
@@ -21,13 +27,12 @@ FLOW = Flow(1, "h1", "h2", rate_pps=1000, count=5000)
 class Bmv2:
     """A network of one bmv2, and what comes of traffic over it: dropped frames, and waits in us."""
 
-    def __init__(self, outcome: Callable[[float], tuple[int, int]], added: int = 0) -> None:
+    def __init__(self, outcome: Callable[[float], tuple[int, int]]) -> None:
         self.name = "probe"
         self.expected_drops: list[str] = []
         self.topo = SimpleNamespace(switches=lambda: ["s1"])
         self.tried: list[float] = []
         self._outcome = outcome
-        self._added = added  # frames that programs send in addition, per trial
         self._inside = 0
         self._on_the_way = 0
 
@@ -54,26 +59,23 @@ class Bmv2:
         (flow,) = self._flows
         self.tried.append(flow.rate_pps)
         dropped, wait_us = self._outcome(flow.rate_pps)
-        self._inside += dropped - self._added
+        self._inside += dropped
         self._on_the_way = 23
         if wait_us < 0:
             raise RateError("rate too high for this machine")
         received = np.zeros(3, RECEIVED)
         received["received_ns"] = [10**6, 10**6 + 1000 * wait_us, 2 * 10**6]
         received["sent_ns"] = [0, 0, 10**6]
-        received["sequence"] = range(3)
-        sent = np.zeros(3 + dropped, SENT)
-        sent["sequence"] = range(3 + dropped)
-        return {1: FlowRecord(flow, sent, received, 0, 0, 0, 0)}
+        return {1: FlowRecord(flow, np.zeros(3, SENT), received, 0, 0, 0, 0)}
 
 
 def run_probe(
-    net: Bmv2, folder: Path, monkeypatch: pytest.MonkeyPatch, **options: Any
+    net: Bmv2, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[CapacityEstimate, list[CapacityEstimate]]:
     monkeypatch.setattr(capacity_probe, "Traffic", net.traffic)
     clock = VirtualClock()
     run = Run("test", folder, 1, clock=clock)
-    return clock.run(probe(net, [FLOW], run, **options)), run.capacities  # type: ignore[arg-type]
+    return clock.run(probe(net, [FLOW], run)), run.capacities  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -98,20 +100,6 @@ def test_half_of_what_goes_well_is_taken(
     assert "bmv2" in net.expected_drops  # causes no warning
 
 
-def test_packets_lost_among_added_frames_are_drops(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    net = Bmv2(lambda rate: (9 if rate > 500 else 0, 700), added=50)
-    found, _ = run_probe(net, tmp_path, monkeypatch, adds_frames=True)
-    assert found == CapacityEstimate(1 / 4, 700)
-
-
-def test_longer_delays_can_be_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    net = Bmv2(lambda rate: (0, -1 if rate > 1000 else 400_000))
-    found, _ = run_probe(net, tmp_path, monkeypatch, max_delay_us=500_000.0)
-    assert found == CapacityEstimate(1 / 2, 400_000)
-
-
 def test_a_network_that_bears_nothing_is_refused_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,6 +120,54 @@ def test_what_is_still_on_its_way_is_not_dropped_and_does_not_meet_the_next_tria
     run_probe(net, tmp_path, monkeypatch)
     assert net.tried == [2000]
     assert net._on_the_way == 0
+
+
+@pytest.mark.parametrize(
+    ("unreceived", "unhandled", "share"), [(0, 0, 1), (1, 0, 1 / 4), (0, 1, 1 / 4)]
+)
+def test_programs_that_add_and_consume_frames_count_packets(
+    unreceived: int, unhandled: int, share: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Above 500 packets/s, the receiver or the program misses packets."""
+    handled = 0
+
+    async def count() -> int:
+        return handled
+
+    async def send_flows(_net: object, flows: list[Flow]) -> tuple[int, float]:
+        nonlocal handled
+        (flow,) = flows
+        is_lossy = flow.rate_pps > 500
+        handled += flow.count - unhandled * is_lossy
+        return flow.count - unreceived * is_lossy, 5.0
+
+    monkeypatch.setattr(capacity_probe, "_send_flows", send_flows)
+    clock = VirtualClock()
+    run = Run("test", tmp_path, 1, clock=clock)
+    net: Any = Bmv2(lambda _rate: (0, 0))
+    found = clock.run(probe_program(net, FLOW, count, run))
+    assert found == CapacityEstimate(share, 5.0)
+    assert run.capacities == [found]
+
+
+def test_programs_that_add_frames_lose_packets_of_flows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Above 500 packets/s packets are lost, and above 250 they wait too long."""
+
+    async def send_flows(_net: object, flows: list[Flow]) -> tuple[int, float]:
+        rate_pps = flows[0].rate_pps
+        received = sum(flow.count for flow in flows) - (rate_pps > 500)
+        return received, 400_000.0 if rate_pps > 250 else 5.0
+
+    monkeypatch.setattr(capacity_probe, "_send_flows", send_flows)
+    clock = VirtualClock()
+    run = Run("test", tmp_path, 1, clock=clock)
+    flows = [FLOW, Flow(2, "h1", "h2", rate_pps=1000, count=5000)]
+    for limit_us, share in ((500_000.0, 1 / 4), (400_000.0, 1 / 8)):
+        net: Any = Bmv2(lambda _rate: (0, 0))
+        assert clock.run(probe_flows(net, flows, run, limit_us)).share == share
+        assert "bmv2" in net.expected_drops
 
 
 @pytest.mark.parametrize(

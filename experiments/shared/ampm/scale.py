@@ -15,7 +15,7 @@ from experiments.shared.ampm.measurement import UDP, reject_late_packets
 from experiments.shared.ampm.truth import Truth, read_truths
 from telemark.network import Network
 from telemark.traffic.flows import Flow, FlowRecord
-from topologies.backhaul import Backhaul
+from topologies.leaf_spine import Backhaul
 
 UNKNOWN = np.iinfo(np.int64).min
 # Switches -> (access, aggregation); one more switch is the core.

@@ -20,7 +20,7 @@ from experiments.shared.int.end_to_end import Interval
 from experiments.shared.int.reports import OURS
 from experiments.shared.int.truth import Queue, SwitchTransit, around, read
 from telemark.backends.real.targets.bmv2 import Bmv2Switch
-from telemark.capacity_probe import MAX_QUEUEING_DELAY_US, probe
+from telemark.capacity_probe import MAX_QUEUEING_DELAY_US, probe_flows
 from telemark.errors import InvalidRunError, note_invalid
 from telemark.network import Network
 from telemark.session.clock import Clock
@@ -46,7 +46,7 @@ async def slowdown(
         net.run_application("collector", Collector(OURS))
         async with connections(net) as switches:
             await configure(net, switches, domain(net))
-            capacity = await probe(net, flows, run, adds_frames=True, max_delay_us=max_delay_us)
+            capacity = await probe_flows(net, flows, run, max_delay_us)
     net.discard()
     return 1 / capacity.share
 

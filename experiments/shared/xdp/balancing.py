@@ -10,8 +10,8 @@ from ebpf.datapath import load_balancer
 from ebpf.datapath.load_balancer import LoadBalancer, Service
 from ebpf.datapath.rules import UDP
 from ebpf.loader import attach_xdp, load
-from experiments.shared.xdp.dropping import PROGRAMS, dropped, passing
-from experiments.shared.xdp.forwarding import by_stack
+from experiments.shared.xdp.dropping import PROGRAMS, count_dropped, passing
+from experiments.shared.xdp.forwarding import set_up_stack
 from experiments.shared.xdp.frames import DEVICE_MAC, PORT
 from experiments.shared.xdp.interleaved_rounds import Candidate, ReadyCandidate
 from experiments.shared.xdp.veth_setup import OUT, PEER, VethPair
@@ -38,7 +38,7 @@ def _at_xdp(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
 
     def counted() -> int:
         counts = balancer.counts()
-        return min(dropped(sink), counts["by_table"] + counts["by_connection"])
+        return min(count_dropped(sink), counts["by_table"] + counts["by_connection"])
 
     return ReadyCandidate(balancer.program, counted)
 
@@ -57,7 +57,7 @@ def _by_stack(veth: VethPair, stack: ExitStack, rules: str) -> ReadyCandidate:
         f"echo 1 > /proc/sys/net/ipv4/ip_forward; ip address add 198.18.1.254/24 dev {OUT}\n"
         f"{neighbours}\n{rules}"
     )
-    return by_stack(stack)
+    return set_up_stack(stack)
 
 
 def _by_nft(hook: str, rule: str) -> "Candidate":

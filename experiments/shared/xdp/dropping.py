@@ -20,7 +20,7 @@ def passing(stack: ExitStack) -> Program:
     return program
 
 
-def dropped(whole: ProgramObject) -> int:
+def count_dropped(whole: ProgramObject) -> int:
     return int(whole.maps["dropped"].read().sum())
 
 
@@ -30,7 +30,7 @@ def _at_xdp(name: str) -> "Candidate":
     def set_up(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
         passing(stack)
         whole = stack.enter_context(load(PROGRAMS))
-        return ReadyCandidate(whole.programs[name], lambda: dropped(whole))
+        return ReadyCandidate(whole.programs[name], lambda: count_dropped(whole))
 
     return Candidate(titles[name], set_up)
 
@@ -38,7 +38,7 @@ def _at_xdp(name: str) -> "Candidate":
 def _at_tc(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
     whole = stack.enter_context(load(PROGRAMS))
     stack.enter_context(attach_tc(whole.programs["drop_ports_at_tc"], DEVICE))
-    return ReadyCandidate(passing(stack), lambda: dropped(whole))
+    return ReadyCandidate(passing(stack), lambda: count_dropped(whole))
 
 
 def _at_socket(veth: VethPair, stack: ExitStack) -> ReadyCandidate:

@@ -6,29 +6,55 @@ core.
 """
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from pathlib import Path
 from typing import NamedTuple
 
 from ebpf.datapath.ddos_filter import SOURCE, Filter
 from ebpf.datapath.rules import UDP, Rule
 from ebpf.loader import Program, attach_xdp, load
-from experiments.shared.xdp.dropping import PROGRAMS, dropped
+from experiments.shared.xdp.dropping import PROGRAMS, count_dropped
 from experiments.shared.xdp.emulated_nic import EmulatedNic, Flood
 from experiments.shared.xdp.frames import ADDRESS, DEVICE_MAC, PORT
-from experiments.shared.xdp.keep_awake import Awake
 from experiments.shared.xdp.settings import set_realtime_priority
 from experiments.shared.xdp.transactions import End
 from experiments.shared.xdp.veth_setup import VethPair
 
+LAST_NICE = 19
+LOOP = "import os, sys\nwhile os.getppid() == int(sys.argv[1]): pass"
 SERVER, CLIENT, CLIENT_ADDRESS = "serves", "asks", "10.0.0.2"
 EARLY_S = 0.03  # time by which a flood precedes and outlasts the transactions
 REST_S = 0.04  # for other processes; otherwise the kernel throttles the flood (sched(7))
 FLOOD_FIRST, THEN_ENDS = 2, 1  # priorities of SCHED_FIFO
 UNFILTERED, FILTERED, UNREAD = "no filter", "XDP filter", "dropped unread"
 SERVERS = (UNFILTERED, FILTERED, UNREAD)
+
+
+class Awake:
+    """A process that keeps an idle core awake, until close() or the end of this process.
+
+    Wake-up latency would dominate the noise of round trips: in a virtual machine, the host gives a
+    halted core to others, and returns it late.
+    """
+
+    def __init__(self, core: int) -> None:
+        # With the parent's number, since it may exit before the first check.
+        command = [sys.executable, "-c", LOOP, str(os.getpid())]
+        self._process = subprocess.Popen(command, start_new_session=True)
+        os.sched_setaffinity(self._process.pid, {core})
+        os.sched_setscheduler(self._process.pid, os.SCHED_IDLE, os.sched_param(0))
+        group = Path(f"/proc/{self._process.pid}/autogroup")
+        if group.exists():  # sched(7): a session has its own weight, even with one idle process
+            group.write_text(f"{LAST_NICE}\n")
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
 
 
 class FloodResult(NamedTuple):
@@ -97,7 +123,7 @@ def _arrivals(stack: ExitStack, name: str) -> tuple[Program, Callable[[], int]]:
         return rules.program, lambda: sum(packets for packets, _ in rules.hits().values())
     whole = stack.enter_context(load(PROGRAMS))
     program = whole.programs["drop_all" if name == UNREAD else "pass_all"]
-    return program, lambda: dropped(whole)
+    return program, lambda: count_dropped(whole)
 
 
 def _link(serving: VethPair, asking: VethPair) -> None:
@@ -127,7 +153,7 @@ def _receive_on(core: int, veth: VethPair) -> None:
     veth.run(f"unshare --mount sh -ec 'mount -t sysfs sysfs /sys; echo {mask} > {file}'")
 
 
-def under_floods(plan: Plan, show_progress: Callable[[str], None]) -> Iterator[FloodResult]:
+def measure_floods(plan: Plan, show_progress: Callable[[str], None]) -> Iterator[FloodResult]:
     """Run all servers under all floods in each round. Raises TestbedError, LoadError."""
     with ExitStack() as stack:
         for core in plan.cores:
@@ -137,10 +163,10 @@ def under_floods(plan: Plan, show_progress: Callable[[str], None]) -> Iterator[F
             for name, server in [*servers.items()][:: 1 if number % 2 else -1]:
                 show_progress(f"round {number}: {name}")
                 with ThreadPoolExecutor(1) as thread:  # in the server's namespace
-                    yield from thread.submit(turn, plan, number, name, server).result()
+                    yield from thread.submit(measure_server, plan, number, name, server).result()
 
 
-def turn(plan: Plan, number: int, name: str, server: FloodedServer) -> list[FloodResult]:
+def measure_server(plan: Plan, number: int, name: str, server: FloodedServer) -> list[FloodResult]:
     """Run one server under all floods, which this thread sends."""
     os.sched_setaffinity(0, plan.cores[1:])
     set_realtime_priority(0, FLOOD_FIRST)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ebpf.loader import load
 from experiments.shared.xdp.dropping import CONNTRACK, PORTS, RAW, SOCKETS, passing
 from experiments.shared.xdp.interleaved_rounds import Candidate, ReadyCandidate
-from experiments.shared.xdp.pace import Offered, Pace, paced, waited_ns
+from experiments.shared.xdp.pace import Offered, Pace, read_waited_ns, start_pace
 from experiments.shared.xdp.sockets import RING, AfXdpReceiver
 from experiments.shared.xdp.veth_setup import DEVICE, VethPair
 from telemark.errors import note_invalid
@@ -67,7 +67,7 @@ SLEEPING, POLLING = _at_socket(sleeps=True), _at_socket(sleeps=False)
 CANDIDATES = (PORTS, RAW, CONNTRACK, SLEEPING, POLLING)
 
 
-def under_loads(plan: Plan, show_progress: Callable[[str], None]) -> Iterator[Loaded]:
+def measure_loads(plan: Plan, show_progress: Callable[[str], None]) -> Iterator[Loaded]:
     """Run all candidates at all loads in each round; those without a process also at max rate.
 
     The run is inconclusive if packets are missing, or other processes used the cores for too long.
@@ -99,7 +99,7 @@ def _turn(
 ) -> list[Loaded]:
     """Run a candidate at all loads, in this thread."""
     os.sched_setaffinity(0, plan.cores[:1])
-    with veth.entered(), paced(ready.program, plan.frames) as pace:
+    with veth.entered(), start_pace(ready.program, plan.frames) as pace:
         return [
             _at_last(plan, (number, name, pps), pace, ready)
             for pps in _offers(plan.loads_pps, ready)
@@ -136,9 +136,9 @@ def _offered(
         if ready.follow is None:
             return 0.0, 0.0
         os.sched_setaffinity(0, plan.cores[1:])
-        began = time.perf_counter_ns(), time.thread_time_ns(), waited_ns()
+        began = time.perf_counter_ns(), time.thread_time_ns(), read_waited_ns()
         ready.follow(stops)
-        now = time.perf_counter_ns(), time.thread_time_ns(), waited_ns()
+        now = time.perf_counter_ns(), time.thread_time_ns(), read_waited_ns()
         wall, cpu, waited = (after - before for after, before in zip(now, began, strict=True))
         return cpu / (wall - waited), waited / wall
 

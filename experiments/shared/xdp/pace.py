@@ -55,13 +55,13 @@ class Pace:
                        1 - had_ns / passed_ns)  # fmt: skip
 
 
-def waited_ns() -> int:
+def read_waited_ns() -> int:
     """Return the run-queue wait of this thread (proc(5): schedstat)."""
     return int(Path("/proc/thread-self/schedstat").read_text().split()[1])
 
 
 @contextmanager
-def paced(program: Program, frames: Sequence[bytes], restored: int = 0) -> Iterator[Pace]:
+def start_pace(program: Program, frames: Sequence[bytes], restored: int = 0) -> Iterator[Pace]:
     """Yield a source of packets in this thread, at the device of this namespace.
 
     Raises LoadError, and TestbedError if there is no time for any packet.

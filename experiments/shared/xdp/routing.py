@@ -9,8 +9,8 @@ from pathlib import Path
 
 from ebpf.datapath import router
 from ebpf.loader import attach_xdp, load
-from experiments.shared.xdp.dropping import PROGRAMS, dropped, passing
-from experiments.shared.xdp.forwarding import NEXT_HOP_MAC, by_stack
+from experiments.shared.xdp.dropping import PROGRAMS, count_dropped, passing
+from experiments.shared.xdp.forwarding import NEXT_HOP_MAC, set_up_stack
 from experiments.shared.xdp.frames import DEVICE_MAC, LENGTH, SENDER_MAC, checksum
 from experiments.shared.xdp.interleaved_rounds import Candidate, ReadyCandidate
 from experiments.shared.xdp.veth_setup import DEVICE, OUT, SINK, VethPair
@@ -56,7 +56,7 @@ def candidates(routes: Sequence[str], folder: Path) -> tuple[Candidate, Candidat
 
     def kernel(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
         _prepare(veth, batch)
-        return by_stack(stack)
+        return set_up_stack(stack)
 
     def xdp(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
         _prepare(veth, batch)
@@ -64,7 +64,9 @@ def candidates(routes: Sequence[str], folder: Path) -> tuple[Candidate, Candidat
         ours = router.Router(stack.enter_context(load(router.SOURCE)), [DEVICE, OUT])
         sink = stack.enter_context(load(PROGRAMS))
         stack.enter_context(attach_xdp(sink.programs["drop_all"], SINK))
-        return ReadyCandidate(ours.program, lambda: min(dropped(sink), ours.counts()["forwarded"]))
+        return ReadyCandidate(
+            ours.program, lambda: min(count_dropped(sink), ours.counts()["forwarded"])
+        )
 
     return Candidate(f"kernel, {size}", kernel, 1), Candidate(f"XDP, {size}", xdp, 1)
 

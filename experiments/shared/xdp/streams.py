@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scapy.error import Scapy_Exception
 from scapy.utils import RawPcapReader
 
-from ebpf.statistics.flows import packed
-from ebpf.statistics.offer import LEAST_BYTES, MOST_BYTES, ROW, UDP, keys_of
+from ebpf.statistics.flows import pack_keys
+from ebpf.statistics.offer import MAX_BYTES, MIN_BYTES, ROW, UDP, make_keys
 from telemark.errors import TestbedError
 
 EXPONENT = 1.1
@@ -41,7 +41,7 @@ class Stream:
     def by_key(self, counts: NDArray[np.int64]) -> dict[bytes, int]:
         """Return nonzero counts of flows, (flows,), by key."""
         there = counts > 0
-        keys = map(bytes, packed(keys_of(self.flows[there])))
+        keys = map(bytes, pack_keys(make_keys(self.flows[there])))
         return dict(zip(keys, counts[there].tolist(), strict=True))
 
 
@@ -65,7 +65,7 @@ def zipf(
     return Stream(numbers, random_flows(flows, rng), rng.choice(LENGTHS, packets))
 
 
-def captured(path: Path, limit: int) -> Stream:
+def read_stream(path: Path, limit: int) -> Stream:
     """Return the first TCP and UDP packets over IPv4 of a pcap file. Raises TestbedError."""
     frames = []
     try:
@@ -80,7 +80,7 @@ def captured(path: Path, limit: int) -> Stream:
     if not frames:
         raise TestbedError(f"--pcap {path}: contains no TCP or UDP over IPv4 over Ethernet")
     rows = np.array([make_row(frame) for frame in frames], ROW)
-    lengths = np.clip([len(frame) for frame in frames], LEAST_BYTES, MOST_BYTES)
+    lengths = np.clip([len(frame) for frame in frames], MIN_BYTES, MAX_BYTES)
     flows, numbers = np.unique(rows, return_inverse=True)
     return Stream(numbers.ravel().astype(np.int64), flows, lengths.astype(np.int64))
 

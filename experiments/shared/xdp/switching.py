@@ -5,13 +5,12 @@ frames' address is not the device's own. Its thread is on the core of packet arr
 after each burst.
 """
 
-import os
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from ipaddress import ip_address
 
-from experiments.shared.xdp.forwarding import BRIDGE_MAC, DESTINATION, NEXT_HOP_MAC, by_stack
+from ebpf.statistics.offer import pin_to_core
+from experiments.shared.xdp.forwarding import BRIDGE_MAC, DESTINATION, NEXT_HOP_MAC, set_up_stack
 from experiments.shared.xdp.interleaved_rounds import Candidate, ReadyCandidate
 from experiments.shared.xdp.settings import cores
 from experiments.shared.xdp.veth_setup import DEVICE, OUT, VethPair
@@ -27,27 +26,16 @@ BURST = 4096  # a quarter of its ring
 POLL_S, PATIENCE_S = 0.001, 10.0
 
 
-@contextmanager
-def _on_core(core: int) -> Iterator[None]:
-    """Pin threads that are started in the block to this core."""
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {core})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
-
-
 def _set_up(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
     veth.run(f"ip link set {DEVICE} address {BRIDGE_MAC}")
-    ready = by_stack(stack)
+    ready = set_up_stack(stack)
     engine = Engine(compile_p4(PROGRAM).bmv2_json)
     stack.callback(engine.close)
     network = int(ip_address(DESTINATION)) >> 8 << 8
     next_hop = int.from_bytes(bytes.fromhex(NEXT_HOP_MAC.replace(":", "")), "big")
     engine.table_add(ROUTES, [Lpm(network, 24)], SEND, [next_hop, 2])
     driver = Driver(engine, {1: DEVICE, 2: OUT})
-    with _on_core(cores()[-1]):
+    with pin_to_core(cores()[-1]):
         driver.start()
     stack.callback(driver.stop)
     before = ready.counted()

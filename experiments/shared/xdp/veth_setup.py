@@ -9,7 +9,7 @@ import os
 import subprocess
 from contextlib import AbstractContextManager
 
-from ebpf.loader.namespace import OWN, entered
+from ebpf.loader.links import OWN, enter_namespace
 from experiments.shared.xdp.frames import ADDRESS, DEVICE_MAC
 from telemark.backends.real.isolation import CLONE_NEWNET, DISABLE_IPV6
 from telemark.errors import TestbedError
@@ -25,7 +25,7 @@ class VethPair:
         """Create the namespace. Raises TestbedError."""
         here = os.open(OWN, os.O_RDONLY)
         try:
-            with entered(here):  # to return afterwards
+            with enter_namespace(here):  # to return afterwards
                 _unshare()
                 self._namespace = os.open(OWN, os.O_RDONLY)
                 self._make()
@@ -38,7 +38,7 @@ class VethPair:
 
     def entered(self) -> AbstractContextManager[None]:
         """Enter the namespace with this thread, and threads started in the block."""
-        return entered(self._namespace)
+        return enter_namespace(self._namespace)
 
     def run(self, command: str) -> str:
         """Run a shell command in the namespace; return its output. Raises TestbedError."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from minip4.compiler import ir
-from minip4.compiler.bmv2.expressions import Json, data, parameter
+from minip4.compiler.bmv2.expressions import Json, data, parameter, source_info
 from minip4.compiler.bmv2.primitives import primitive
-from minip4.compiler.bmv2.source_info import source_info
 from minip4.compiler.source import Source
 
 
@@ -55,6 +54,8 @@ class _Assembler:
                     self._code.append(primitive(statement))
                 case ir.If():
                     self._if(statement)
+                case ir.Atomic():
+                    self._statements(statement.body)
                 case ir.Labelled():
                     self._statements(statement.body)
                     self._place(statement.label)

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 from minip4.compiler import ir
 from minip4.compiler.bmv2.actions import action_body
-from minip4.compiler.bmv2.expressions import Json, expression, target
-from minip4.compiler.bmv2.source_info import source_info
+from minip4.compiler.bmv2.expressions import Json, expression, source_info, target
 from minip4.compiler.bmv2.tables import table
 from minip4.compiler.errors import P4Error
 from minip4.compiler.types import BOOL
@@ -103,7 +102,7 @@ class _Graph:
         for statement in statements:
             if not self.open:
                 return  # cannot be reached
-            if isinstance(statement, ir.Operation):
+            if isinstance(statement, ir.Operation | ir.Atomic):
                 group.append(statement)
                 continue
             self._hidden(group)

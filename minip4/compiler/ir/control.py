@@ -38,6 +38,13 @@ class Loop(Statement):
 
 
 @dataclass(slots=True)
+class Atomic(Statement):
+    """A body that becomes one action, since bmv2 locks registers for the time of an action."""
+
+    body: list[Statement]
+
+
+@dataclass(slots=True)
 class Exit(Statement):
     """Ends the pipeline for this packet."""
 

@@ -6,6 +6,8 @@ Parameters alias the storage of their arguments if this is indistinguishable fro
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from minip4.compiler import ir, syntax, types
 from minip4.compiler.errors import P4Error
 from minip4.compiler.instances.objects import Environment, ExternObject, Instance, applied
@@ -82,8 +84,12 @@ class Calls:
         environment = Environment(self.context.environment)
         frame = Frame(self.context.new_label())
         self.bind_arguments(call, environment, frame, by_reference=False)
-        with self.context.within(environment):
+        with self.context.within(environment), self.context.collecting() as code:
             self.inline(action.body, frame, call.source)
+        if self.context.block in ("ingress", "egress") and is_critical(code):
+            self.context.emit(ir.Atomic(call.source, code))
+        else:
+            self.context.code.extend(code)
 
     def _control(self, call: syntax.Call) -> None:
         instance = applied(call, self.context.environment, self.context.instance)
@@ -244,6 +250,30 @@ class Calls:
         meaning = value if isinstance(value, ir.Expression) else tuple(places.storage(value))
         if self._bound_to.setdefault((instance, parameter), meaning) != meaning:
             raise Restart(instance.name, parameter)
+
+
+def is_critical(code: list[ir.Statement]) -> bool:
+    """Whether branches would split code that accesses registers into several actions.
+
+    Ingress and egress of bmv2 are threads: between two actions, another one may change registers.
+    """
+    statements = [*all_statements(code)]
+    return (
+        any(isinstance(each, ir.RegisterRead | ir.RegisterWrite) for each in statements)
+        and any(not isinstance(each, ir.Operation) for each in statements)
+        and not any(isinstance(each, ir.Exit) for each in statements)
+    )
+
+
+def all_statements(code: list[ir.Statement]) -> Iterator[ir.Statement]:
+    """Yield the statements of an action, with those inside of others."""
+    for statement in code:
+        yield statement
+        match statement:
+            case ir.If():
+                yield from all_statements(statement.then + statement.otherwise)
+            case ir.Labelled() | ir.Loop() | ir.Atomic():
+                yield from all_statements(statement.body)
 
 
 def drop_last_leave(code: list[ir.Statement], label: int) -> None:
