@@ -67,7 +67,7 @@ BAD = {
     "trace": (["--trace", "/nosuch/trace"], "--trace /nosuch/trace: No such file"),
     "control": (["--control", "/nosuch/s"], "--control /nosuch/s: No such file"),
     "control in use": (["--control", "/dev/null"], "a file with this name exists"),
-    "CPU port in use": (["-i", "1@lo", "--cpu-port", "1"], "cannot be the CPU port"),
+    "CPU port in use": (["-i", "1@lo", "--cpu-port", "1"], "cannot be both the CPU port"),
     "address": (["--grpc-server-addr", "localhost"], "expected HOST:PORT"),
     "no P4Info": (["--p4info", "nosuch.txtpb"], "nosuch.txtpb: No such file"),
 }

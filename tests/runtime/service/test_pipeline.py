@@ -93,7 +93,7 @@ async def test_reconcile_keeps_entries_and_defaults() -> None:
         ("bitwidth: 48", "bitwidth: 47", "has 47 bits there, 48 here"),
         ("match_type: LPM", "match_type: TERNARY", "is ternary there, lpm here"),
         ("size: 16", "size: 17", "counter MyIngress.port_counter has 17 cells there, 16 here"),
-        ('name: "MyIngress.', 'name: "Other.', "the JSON has none of the tables"),
+        ('name: "MyIngress.', 'name: "Other.', "the BMv2 JSON has none of the tables"),
     ],
 )
 @asynchronous
