@@ -58,7 +58,7 @@ BAD = {
     "link without interface": (["--link", "1:loss_probability=0.5"], "port 1 has no interface"),
     "queue's key": (["--queue", "1:size=1"], "expected PORT:KEY=VALUE"),
     "queue's depth": (["--queue", "1:depth=0"], "depth: 0: expected 1 to 1e+06"),
-    "queue without port": (["--queue", "1:depth=5"], "the switch has no port 1 (it has none)"),
+    "queue without port": (["--queue", "1:depth=5"], "the switch has no port 1 (its ports: none)"),
     "queue above": (
         ["-i", "1@lo", "--priority-queues", "2", "--queue", "1:priority=2,depth=5"],
         "priority 2, but the switch has 2 priority queues",

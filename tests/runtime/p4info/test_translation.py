@@ -382,7 +382,7 @@ CHANGED_P4INFO = {
     "another type's width": (
         'name: "vrf_t"',
         'name: "next_hop_t"',
-        "table MyIngress.hops_of, field meta.next_hop has 3 bits there, 10 here",
+        "table MyIngress.hops_of, field meta.next_hop has 3 bits in P4Info, but 10 in the JSON",
     ),
 }
 
