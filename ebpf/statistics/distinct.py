@@ -1,9 +1,12 @@
-"""How many distinct flows there were: HyperLogLog (Flajolet, Fusy, Gandouet, Meunier, AofA 2007).
+"""Number of distinct flows by HyperLogLog.
+
+Flajolet, Fusy, Gandouet, Meunier, AofA 2007.
 
 With m registers the standard error is 1.04 / sqrt(m). The estimator is Ertl's ("New cardinality
-estimation algorithms for HyperLogLog sketches", 2017, section 4), which has no bias where the
-original one passes from counting empty registers to their harmonic mean. What is in a register is
-known exactly: after n distinct flows it is at most k with the probability (1 - 2^-k / m)^n.
+estimation algorithms for HyperLogLog sketches", 2017, section 4). The original estimator has a bias
+where it changes from counting empty registers to their harmonic mean; Ertl's has none. The
+distribution of a register is known exactly: after n distinct flows, it is at most k with
+probability (1 - 2^-k / m)^n.
 """
 
 from __future__ import annotations
@@ -17,20 +20,20 @@ from numpy.typing import NDArray
 
 PRECISION = 12  # sets.h
 REGISTERS = 1 << PRECISION
-RANKS = 64 - PRECISION  # RANKS + 1: the rest of the hash has no bit set
+RANKS = 64 - PRECISION  # RANKS + 1 means that the rest of the hash has no bit set
 STANDARD_ERROR = 1.04 / math.sqrt(REGISTERS)
 _LIMIT = 1 / (2 * math.log(2))  # Ertl's alpha for many registers
 
 
 @dataclass(frozen=True)
 class Registers:
-    """The largest rank of the hashes of each register, (REGISTERS,); 0: no flow."""
+    """The largest rank of the hashes per register, (REGISTERS,); 0 means no flow."""
 
     ranks: NDArray[np.uint8]
 
     @classmethod
     def of(cls, records: NDArray[Any]) -> Registers:
-        """Merge the registers of processors, (processors,) of struct registers."""
+        """Merge the registers of all processors, (processors,) of struct registers."""
         return cls(records["ranks"].max(axis=0))
 
     def __add__(self, other: Registers) -> Registers:
@@ -38,7 +41,7 @@ class Registers:
 
     @property
     def estimate(self) -> float:
-        """Estimated number of distinct flows."""
+        """Return the estimated number of distinct flows."""
         counts = np.bincount(self.ranks, minlength=RANKS + 2) / REGISTERS
         whole = 0.0  # Ertl's term for registers at their limit is negligible below 2^60 flows
         for count in counts[RANKS:0:-1]:

@@ -1,4 +1,4 @@
-"""Exact statistics of all packets, with unlimited memory: the reference for the estimates.
+"""Exact statistics of all packets with unlimited memory, as reference for the estimates.
 
 Flows are numbers, one per packet; values are numbers, such as lengths.
 """
@@ -10,12 +10,15 @@ from numpy.typing import ArrayLike, NDArray
 
 
 def counts(flows: ArrayLike) -> NDArray[np.int64]:
-    """Return the packets of each distinct flow, ordered by flow number."""
+    """Return the packet count of each distinct flow, ordered by flow number."""
     return np.unique(np.asarray(flows), return_counts=True)[1].astype(np.int64)
 
 
 def top(flows: ArrayLike, number: int) -> list[tuple[int, int]]:
-    """Return the flows with the most packets and their counts; equal counts by flow number."""
+    """Return the flows with most packets, and their counts.
+
+    Flows with equal counts are ordered by number.
+    """
     each, packets = np.unique(np.asarray(flows), return_counts=True)
     order = np.lexsort((each, -packets))[:number]
     return list(zip(each[order].tolist(), packets[order].tolist(), strict=True))
@@ -27,13 +30,13 @@ def variance(values: Sequence[int]) -> float:
 
 
 def quantile(values: ArrayLike, part: float) -> int:
-    """Return the smallest value that at least `part` of all values do not exceed."""
+    """Return the smallest value that at least a fraction `part` of all values do not exceed."""
     ordered = np.sort(np.asarray(values))
     return int(ordered[max(int(np.ceil(part * len(ordered))), 1) - 1])
 
 
 def rarity(flows: ArrayLike, times: int) -> float:
-    """Return the share of distinct flows with exactly `times` packets."""
+    """Return the fraction of distinct flows that have exactly `times` packets."""
     return float((counts(flows) == times).mean())
 
 
@@ -44,5 +47,5 @@ def similarity(flows: ArrayLike, others: ArrayLike) -> float:
 
 
 def moment(flows: ArrayLike, power: int) -> int:
-    """Return the frequency moment F_power: the sum of the flows' packet counts to this power."""
+    """Return the frequency moment F_power, the sum of the flows' packet counts to this power."""
     return sum(int(each) ** power for each in counts(flows))

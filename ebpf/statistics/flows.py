@@ -1,4 +1,4 @@
-"""Flows: keys of 40 bytes (struct key of include/key.h) and their packet counts."""
+"""Flows: keys of 40 bytes (struct key of include/key.h), and their packet counts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-WORDS = 5  # of 64 bits, in a key
+WORDS = 5  # words of 64 bits in a key
 KEY = np.dtype([
     ("source", "V16"), ("destination", "V16"), ("source_port", ">u2"),
     ("destination_port", ">u2"), ("protocol", "u1"), ("zero", "u1", 3),
@@ -18,7 +18,7 @@ KEY = np.dtype([
 
 
 class Fields(IntFlag):
-    """The fields of a packet that are in its key; the others are 0."""
+    """The fields of a packet that its key contains; all others are 0."""
 
     SOURCE = 1
     DESTINATION = 2
@@ -54,12 +54,12 @@ class Flows:
         return len(self.counts)
 
     def top(self, number: int) -> Flows:
-        """Return the flows with the most packets, largest first; then by key."""
+        """Return the flows with most packets, largest first, and equal ones by key."""
         order = np.lexsort((*self.keys.T, -self.counts))[:number]
         return Flows(self.keys[order], self.counts[order])
 
     def as_dict(self) -> dict[bytes, int]:
-        """Return the counts by key, as bytes."""
+        """Return the counts by key, where keys are bytes."""
         return dict(zip(map(bytes, pack_keys(self.keys)), self.counts.tolist(), strict=True))
 
 
@@ -74,6 +74,6 @@ def unpack_keys(keys: NDArray[np.uint64]) -> NDArray[Any]:
 
 
 def format_address(packed_address: bytes) -> str:
-    """Format an address of 16 bytes; mapped IPv4 addresses in dotted decimal."""
+    """Format an address of 16 bytes; mapped IPv4 addresses are in dotted decimal."""
     address = IPv6Address(packed_address)
     return str(address.ipv4_mapped or address)

@@ -1,12 +1,12 @@
-"""Rarity and similarity of flows: min-wise hashing with one permutation.
+"""Rarity and similarity of flows by min-wise hashing with one permutation.
 
-A part of the hash selects a flow's bucket; each bucket keeps the flow with the smallest hash, and
-its packet count. These flows are a uniform sample of all distinct flows without replacement. So
-among b nonempty buckets, the number of flows with exactly alpha packets has a hypergeometric
-distribution, and its share is an unbiased estimate of the alpha-rarity (Datar and Muthukrishnan,
-ESA 2002, with one permutation per bucket). Likewise, the share of buckets with the same flow in two
-windows or on two links estimates Jaccard's similarity (Broder 1997; Li, Owen and Zhang, NIPS 2012,
-for one permutation).
+Some bits of the hash select the bucket of a flow. Each bucket stores the flow with the smallest
+hash, and its packet count. These flows are a uniform sample of all distinct flows without
+replacement. So among b nonempty buckets, the number of flows with exactly alpha packets has a
+hypergeometric distribution. Its fraction of b is an unbiased estimate of the alpha-rarity (Datar
+and Muthukrishnan, ESA 2002, with one permutation per bucket). Likewise, the fraction of buckets
+with the same flow in two windows or on two links estimates Jaccard's similarity (Broder 1997; Li,
+Owen and Zhang, NIPS 2012, for one permutation).
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ BUCKETS = 1 << BUCKET_BITS
 
 @dataclass(frozen=True)
 class Minima:
-    """The smallest hash of each bucket and its flow's packets, (BUCKETS,); 0 packets: empty."""
+    """The smallest hash per bucket and the packets of its flow, (BUCKETS,).
+
+    0 packets means that the bucket is empty.
+    """
 
     hashes: Words
     counts: NDArray[np.int64]
 
     @classmethod
     def of(cls, records: NDArray[Any]) -> Minima:
-        """Merge the minima of processors, (processors,) of struct minima."""
+        """Merge the minima of all processors, (processors,) of struct minima."""
         each = [
             cls(one["buckets"]["hash"].copy(), one["buckets"]["count"].astype(np.int64))
             for one in records
@@ -40,7 +43,7 @@ class Minima:
         return sum(each[1:], start=each[0])
 
     def __add__(self, other: Minima) -> Minima:
-        """Merge both; packet counts of the same flow add up."""
+        """Merge two results; the packet counts of the same flow are added."""
         none, no_other = self.counts == 0, other.counts == 0
         same = ~none & ~no_other & (self.hashes == other.hashes)
         theirs = none | (~no_other & (other.hashes < self.hashes))
@@ -50,7 +53,7 @@ class Minima:
 
     @property
     def used(self) -> int:
-        """Number of nonempty buckets: the size of the sample."""
+        """Return the number of nonempty buckets, which is the size of the sample."""
         return int((self.counts > 0).sum())
 
     def seen(self, times: int) -> int:
@@ -58,11 +61,11 @@ class Minima:
         return int((self.counts == times).sum()) if times else 0
 
     def rarity(self, times: int) -> float:
-        """Return the share of distinct flows with exactly `times` packets; 0 if there are none."""
+        """Return the fraction of distinct flows with exactly `times` packets; 0 without flows."""
         return self.seen(times) / max(self.used, 1)
 
     def common(self, other: Minima) -> int:
-        """Return the number of buckets with the same flow in both."""
+        """Return the number of buckets that have the same flow in both."""
         both = (self.counts > 0) & (other.counts > 0)
         return int((both & (self.hashes == other.hashes)).sum())
 

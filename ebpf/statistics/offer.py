@@ -1,4 +1,4 @@
-"""Send streams of packets through a program by BPF_PROG_TEST_RUN: many packets per call."""
+"""Sends streams of packets through a program by BPF_PROG_TEST_RUN, many packets per call."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROW = np.dtype([
     ("source", ">u4"), ("destination", ">u4"), ("source_port", ">u2"),
     ("destination_port", ">u2"), ("length", "u2"), ("protocol", "u1"), ("flags", "u1"),
 ])  # fmt: skip
-MIN_BYTES, MAX_BYTES = 60, 3400  # of a frame: Ethernet's minimum, and the space in a page
+MIN_BYTES, MAX_BYTES = 60, 3400  # of a frame: minimum for Ethernet, and space in a page
 UDP, TCP = 17, 6
 XDP_PASS = 2
 
@@ -40,7 +40,7 @@ def make_keys(rows: NDArray[Any]) -> Words:
 
 
 class Offer:
-    """A stream: rows (n,) of ROW, offered to programs in order and repeatedly."""
+    """A stream of rows, (n,) of ROW, that is repeatedly offered to programs in order."""
 
     def __init__(self, loaded: ProgramObject, rows: NDArray[Any]) -> None:
         self._loaded = loaded
@@ -51,7 +51,7 @@ class Offer:
     def through(self, program: Program | None, packets: int, start: int = 0) -> float:
         """Offer packets to an XDP program, from row `start` on; return ns of CPU time per packet.
 
-        None: an empty program. Raises LoadError.
+        None means an empty program. Raises LoadError.
         """
         self._loaded.maps[".bss"].mapped()["next"] = start
         self._loaded.maps["next_program"][0] = (program or self._loaded.programs["empty"]).fd
@@ -67,7 +67,7 @@ class Offer:
 
 @contextmanager
 def pin_to_core(core: int | None = None) -> Iterator[None]:
-    """Run this thread, and threads that it starts, on one core: by default the last one."""
+    """Run this thread, and threads that it starts, on one core; by default, on the last one."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {max(before) if core is None else core})
     try:

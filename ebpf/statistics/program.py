@@ -1,4 +1,4 @@
-"""The statistics program: loaded with the selected statistics, read window by window."""
+"""The statistics program: loads the selected statistics and reads them per window."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HEAVY_BYTES = 64 << 10
 
 
 class Kept(IntFlag):
-    """The statistics that are kept in addition to totals; numbers as in statistics.bpf.c."""
+    """The statistics besides totals, numbered as in statistics.bpf.c."""
 
     COUNTERS = 1
     HEAVY_KEEPER = 2
@@ -46,12 +46,12 @@ class Setting:
 
     kept: Kept
     fields: Fields = Fields.ALL
-    groups: int = 4096  # of eight exact counters each, 448 bytes; a power of two
+    groups: int = 4096  # groups of eight exact counters, 448 bytes each; a power of two
     columns: int = heavykeeper.columns_in(HEAVY_BYTES)
     seed: int = 0
 
     def sizes(self, processors: int) -> dict[str, int]:
-        """Return the entries of each map; an unused map has one per buffer."""
+        """Return the number of entries of each map; an unused map has one entry per buffer."""
         groups = self.groups if self.kept & Kept.COUNTERS else 1
         buckets = heavykeeper.ROWS * self.columns if self.kept & Kept.HEAVY_KEEPER else 1
         maps = dict.fromkeys(("totals", "lengths", "sample", "ranks", "leasts", "sketches"), 1)
@@ -69,10 +69,10 @@ class Setting:
 
 @dataclass(frozen=True)
 class Window:
-    """Statistics of the packets of a window, of all processors; None: not selected.
+    """Statistics of the packets of a window on all processors; None means not selected.
 
-    Consecutive windows, or those of several links, add up: a sliding window is the sum of the last
-    few.
+    Consecutive windows, or windows of several links, can be added. A sliding window is the sum of
+    the last ones.
     """
 
     totals: Totals
@@ -94,17 +94,17 @@ class Window:
 
 
 class Statistics:
-    """The programs at_xdp and at_tc, which count into the same windows, and the results."""
+    """The programs at_xdp and at_tc, which count in the same windows, and their results."""
 
     def __init__(self, setting: Setting, loaded: ProgramObject) -> None:
         self.setting = setting
         self.at_xdp: Program = loaded.programs["at_xdp"]
         self.at_tc: Program = loaded.programs["at_tc"]
         self.buffers = Buffers(loaded, setting.sizes(possible_processors()), setting.seed)
-        self._rng = np.random.default_rng([setting.seed, 1])  # of samples that are merged
+        self._rng = np.random.default_rng([setting.seed, 1])  # generator for merging samples
 
     def flip(self) -> Window:
-        """Return the statistics since the last call: see Buffers.flip()."""
+        """Return the statistics since the last call, see Buffers.flip()."""
         return self._window(self.buffers.flip())
 
     def _window(self, raw: dict[str, NDArray[Any]]) -> Window:
@@ -124,7 +124,7 @@ class Statistics:
 
 @contextmanager
 def load_statistics(setting: Setting) -> Iterator[Statistics]:
-    """Load the statistics; attach at_xdp or at_tc in the `with` block. Raises LoadError."""
+    """Load the statistics program; attach at_xdp or at_tc in the `with` block. Raises LoadError."""
     processors = possible_processors()
     with load(SOURCE, setting.constants(), setting.sizes(processors)) as loaded:
         yield Statistics(setting, loaded)

@@ -1,8 +1,8 @@
-"""Quantiles of packet lengths: a log-linear histogram (as in HdrHistogram and DDSketch).
+"""Quantiles of packet lengths from a log-linear histogram, as in HdrHistogram and DDSketch.
 
-The relative width of a class is at most 2^-LINEAR: the estimate of a quantile is the middle of its
+The relative width of a class is at most 2^-LINEAR. The estimate of a quantile is the middle of its
 class, with a relative error of at most 2^-(LINEAR + 1). DDSketch (Masson, Rim and Lee, VLDB 2019)
-has the same guarantee with logarithmic classes, which need a logarithm.
+has the same guarantee, but its logarithmic classes need the computation of a logarithm.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ LEAST, GREATEST = _bounds()
 
 @dataclass(frozen=True)
 class Histogram:
-    """Number of packets with a length in each class, (CLASSES,)."""
+    """The number of packets per class of length, (CLASSES,)."""
 
     counts: NDArray[np.int64]
 
     @classmethod
     def of(cls, records: NDArray[Any]) -> Histogram:
-        """Merge the histograms of processors, (processors,) of struct histogram."""
+        """Merge the histograms of all processors, (processors,) of struct histogram."""
         return cls(records["counts"].sum(axis=0).astype(np.int64))
 
     def __add__(self, other: Histogram) -> Histogram:
         return Histogram(self.counts + other.counts)
 
     def quantile(self, part: float) -> float:
-        """Return the estimated smallest length that `part` of all packets do not exceed.
+        """Return the estimated length that a fraction `part` of all packets does not exceed.
 
         Raises ValueError if there were no packets.
         """

@@ -1,9 +1,9 @@
-"""Sum and variance of packet lengths: exact, from three sums.
+"""Exact sum and variance of packet lengths, from three sums.
 
-Each processor adds up n, the lengths x and their squares; sums of windows add up, too. The
-variance is E[x^2] - E[x]^2, in whole numbers until the last division. (Babcock et al., PODS 2003,
-approximate the variance of the last n items in less memory; here a window consists of whole basic
-windows, and the variance is exact.)
+Each processor adds up the number of packets, their lengths x and the squares of x. Sums of several
+windows can be added. The variance is E[x^2] - E[x]^2, computed in integers until the last division.
+Babcock et al., PODS 2003, approximate the variance of the last n items in less memory. Here, a
+window consists of whole basic windows, and the variance is exact.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Totals:
-    """Sums of packet lengths in bytes and of their squares."""
+    """The number of packets, and sums of their lengths in bytes and of the squares."""
 
     packets: int
     bytes: int
@@ -27,7 +27,7 @@ class Totals:
 
     @classmethod
     def of(cls, records: NDArray[Any]) -> Totals:
-        """Merge the totals of processors, (processors,) of struct totals."""
+        """Merge the totals of all processors, (processors,) of struct totals."""
         return cls(*(int(records[name].sum()) for name in cls.__dataclass_fields__))
 
     def __add__(self, other: Totals) -> Totals:
@@ -36,10 +36,10 @@ class Totals:
 
     @property
     def mean(self) -> Fraction:
-        """Mean length. Raises ZeroDivisionError if there were no packets."""
+        """Return the mean length. Raises ZeroDivisionError if there were no packets."""
         return Fraction(self.bytes, self.packets)
 
     @property
     def variance(self) -> Fraction:
-        """Variance of these packets, not an estimate for a larger population."""
+        """Return the variance of these packets, not an estimate for a larger population."""
         return Fraction(self.squares, self.packets) - self.mean**2

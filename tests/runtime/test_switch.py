@@ -58,7 +58,7 @@ BAD = {
     "link without interface": (["--link", "1:loss_probability=0.5"], "port 1 has no interface"),
     "queue's key": (["--queue", "1:size=1"], "expected PORT:KEY=VALUE"),
     "queue's depth": (["--queue", "1:depth=0"], "depth: 0: expected 1 to 1e+06"),
-    "queue without port": (["--queue", "1:depth=5"], "the switch has no port 1 (it has none)"),
+    "queue without port": (["--queue", "1:depth=5"], "the switch has no port 1 (its ports: none)"),
     "queue above": (
         ["-i", "1@lo", "--priority-queues", "2", "--queue", "1:priority=2,depth=5"],
         "priority 2, but the switch has 2 priority queues",
@@ -67,7 +67,7 @@ BAD = {
     "trace": (["--trace", "/nosuch/trace"], "--trace /nosuch/trace: No such file"),
     "control": (["--control", "/nosuch/s"], "--control /nosuch/s: No such file"),
     "control in use": (["--control", "/dev/null"], "a file with this name exists"),
-    "CPU port in use": (["-i", "1@lo", "--cpu-port", "1"], "cannot be the CPU port"),
+    "CPU port in use": (["-i", "1@lo", "--cpu-port", "1"], "cannot be both the CPU port"),
     "address": (["--grpc-server-addr", "localhost"], "expected HOST:PORT"),
     "no P4Info": (["--p4info", "nosuch.txtpb"], "nosuch.txtpb: No such file"),
 }

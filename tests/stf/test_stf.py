@@ -105,7 +105,10 @@ MALFORMED = {
     "a parameter without a value": ("add t first:1 c:1 go(port)", "'port': expected NAME:VALUE"),
     "no such port": ("packet 511 00", "port 511: expected 0 to 510"),
     "a negative port": ("packet -1 00", "port -1: expected 0 to 510"),
-    "no such group": ("mc_node_create 1 2\nmc_node_associate 1 0", "no group 1"),
+    "no such group": (
+        "mc_node_create 1 2\nmc_node_associate 1 0",
+        "group 1 or node 0 was not created",
+    ),
     "no such node": ("mc_mgrp_create 1\nmc_node_associate 1 0", "node 0 was not created before"),
     "no value for a key": ("add t first drop()", "'first': expected FIELD:VALUE"),
     "unterminated quote": ('add "t first:1 drop()', "bad.stf:1: error: add"),

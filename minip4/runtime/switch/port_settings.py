@@ -96,7 +96,7 @@ class PortSettings:
     def _check_port(self, port: int) -> None:
         if port not in self._ports:
             known = ", ".join(map(str, sorted(self._ports))) or "none"
-            raise Minip4Error(f"the switch has no port {port} (its ports are {known})")
+            raise Minip4Error(f"the switch has no port {port} (its ports: {known})")
 
 
 def _next_seed(seed: int) -> int:

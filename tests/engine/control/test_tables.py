@@ -198,7 +198,7 @@ REFUSALS: dict[str, tuple[type[Exception], str, Callable[[Engine], object]]] = {
     "unknown table": (NotFound, "'nope'", lambda e: e.table_entries("nope")),
     "unknown action": (
         NotFound,
-        "it has I.hit, I.miss",
+        "expected one of: I.hit, I.miss",
         lambda e: e.table_add("I.t", [Exact(1)], "I.nope", []),
     ),
     "too few parameters": (

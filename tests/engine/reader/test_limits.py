@@ -39,18 +39,18 @@ CASES: dict[str, tuple[dict[str, str], str]] = {
     ),
     "counter": (
         {"ingress_locals": "counter(2147483647, CounterType.bytes) c;", "ingress": "c.count(1);"},
-        "the most of it: counter I.c, 34359738352 bytes",
+        "largest part: counter I.c, 34359738352 bytes",
     ),
     "meter": (
         {"ingress_locals": "meter(10000000, MeterType.bytes) m;",
          "ingress": "m.execute_meter(1, hdr.h.a);"},
-        "the most of it: meter I.m, 1520000000 bytes",
+        "largest part: meter I.m, 1520000000 bytes",
     ),
     "action profile": (
         {"ingress_locals": "action a(bit<64> x) { hdr.h.a = (bit<8>) x; } table t { "
          "key = { hdr.h.a: exact; } actions = { a; } implementation = "
          "action_profile(2000000000); }", "ingress": "t.apply();"},
-        "the most of it: action profile",
+        "largest part: action profile",
     ),
     "headers in use": (WIDE, "a parsed packet (all headers and metadata) needs 15"),
     "header": (

@@ -368,10 +368,10 @@ CHANGED_P4INFO = {
     "a ternary string": (
         "match_type: EXACT",
         "match_type: TERNARY",
-        "field meta.vrf: type vrf_t is a string to controllers, which an exact or optional",
+        "field meta.vrf: type vrf_t is a string for controllers, so the field must be",
     ),
     "no pairs": ('{ \\"\\" , 0 }', "{ 0 }", 'expected ({ {"name", number}, ... })'),
-    "a pair twice": ('{ \\"\\" , 0 }', '{ \\"\\" , 3 }', 'has "guests \\"A\\"" or 3 twice'),
+    "a pair twice": ('{ \\"\\" , 0 }', '{ \\"\\" , 3 }', 'maps "guests \\"A\\"" or 3 twice'),
     "a pair too large": ('{ \\"\\" , 0 }', '{ \\"\\" , 8 }', "has 8, which does not fit in 3 bits"),
     "a decimal string for another number": (
         '{ \\"\\" , 0 }',
@@ -382,7 +382,7 @@ CHANGED_P4INFO = {
     "another type's width": (
         'name: "vrf_t"',
         'name: "next_hop_t"',
-        "table MyIngress.hops_of, field meta.next_hop has 3 bits there, 10 here",
+        "table MyIngress.hops_of, field meta.next_hop has 3 bits in P4Info, but 10 in the JSON",
     ),
 }
 

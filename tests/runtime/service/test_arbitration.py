@@ -81,7 +81,7 @@ async def test_roles_have_primaries_of_their_own() -> None:
 
 
 ENDS = {
-    "other device": (arbitration(6, device_id=2), grpc.StatusCode.NOT_FOUND, "device 1"),
+    "other device": (arbitration(6, device_id=2), grpc.StatusCode.NOT_FOUND, "device id 1"),
     "used id": (arbitration(5), grpc.StatusCode.INVALID_ARGUMENT, "Election id 5 already exists"),
 }
 

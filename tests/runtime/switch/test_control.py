@@ -94,7 +94,7 @@ REFUSED = {
     "another call": (b'{"call": "fly"}', "one of set_link, set_queue, counters"),
     "a call that is a list": (b'{"call": []}', "expected a JSON object"),
     "no port": (b'{"call": "set_link", "loss_probability": 1}', "port: missing"),
-    "no such port": (b'{"call": "set_link", "port": 3}', "has no port 3 (it has 1, 2)"),
+    "no such port": (b'{"call": "set_link", "port": 3}', "has no port 3 (its ports: 1, 2)"),
     "a key": (b'{"call": "set_link", "port": 1, "lost": 1}', "lost: expected one of port"),
     "a text": (b'{"call": "set_link", "port": 1, "delay_us": "1"}', "delay_us: expected a number"),
     "true": (b'{"call": "set_queue", "port": 1, "depth": true}', "depth: expected a whole"),
