@@ -14,6 +14,8 @@ from telemark.topology.routes import next_hops
 EVENTS = ("sent", "acked", "naked", "not ready", "refused", "resumed", "probed", "damaged",
           "out of region")  # fmt: skip
 """Event counters of a session, in the order of p4src/roce/session.p4."""
+ANSWERS = ("acked", "naked", "not ready", "refused", "damaged")
+"""Events of which each answer causes exactly one."""
 
 _KINDS = 16  # counters per session
 # Readout records of p4src/roce/session.p4.

@@ -1,5 +1,6 @@
 """Sessions of switches with the responder, in virtual time: its memory at the end."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from collectors.roce.application import Outcome, Responder, Writer
 from collectors.roce.endpoint import Peer, Target, Transport, gid
 from collectors.roce.region import TCP as TCP_RECORD
 from controllers.connection import connections, cpu_ports
+from controllers.roce import running
 from controllers.roce.running import State, events, restart, state
 from controllers.roce.session import Content, Reporter, Session, configure
 from controllers.roce.watch import RecordAction, RecordedFlow
@@ -230,3 +232,24 @@ def test_reporters_that_cannot_be_are_refused() -> None:
         Reporter([session, session])
     with pytest.raises(ValueError, match=r"10\.0\.0\.2: range\(1, 2\), and its switch has \[2\]"):
         Reporter([session], [FLOW])
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_entries_of_an_earlier_controller_are_replaced_without_reading_them(is_first: bool) -> None:
+    """Servers built with PI answer NOT_FOUND to reads and deletions of missing clone sessions."""
+    calls = []
+
+    class Pi:
+        async def read(self, _entities: object) -> None:
+            raise AssertionError("NOT_FOUND: Clone session id does not exist")
+
+        async def delete(self, entities: object, *, strict: bool = True) -> None:
+            assert not (is_first and strict)
+            calls.append(("delete", entities))
+
+        async def insert(self, entities: object) -> None:
+            calls.append(("insert", entities))
+
+    entry = fy.P4CloneSessionEntry(7, replicas=[2])
+    asyncio.run(running.replace(Pi(), entry))  # type: ignore[arg-type]
+    assert calls == [("delete", [entry]), ("insert", [entry])]

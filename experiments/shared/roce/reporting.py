@@ -15,7 +15,7 @@ from collectors.roce.application import Responder, Writer
 from collectors.roce.endpoint import Counts, Peer, Target, Transport
 from collectors.roce.region import HOP, TCP
 from controllers.connection import connections, cpu_ports
-from controllers.roce.running import events
+from controllers.roce.running import ANSWERS, events
 from controllers.roce.session import Content, Reporter, Session, configure
 from controllers.roce.watch import RecordedFlow
 from telemark.apps.application import Application, Host
@@ -34,7 +34,6 @@ PEER = Peer("10.0.9.1", qpn=0x11, psn=0xFFFF00)  # its PSNs wrap soon
 EXPECTED = ("ingress", "miss", "egress")  # answers end in a switch; records during hold-off
 DELAY_US = 500  # of the link between the switches
 LINK_BPS = 1_000_000_000  # of a probe
-ANSWERS = ("acked", "naked", "not ready", "refused", "damaged")  # events, one per answer
 
 RECORDS = {
     Content.FLOWS: TCP,

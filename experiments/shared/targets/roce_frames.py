@@ -11,9 +11,9 @@ from collectors.roce.endpoint import gid
 from controllers.roce.running import events
 from experiments.shared.roce.reporting import Collection, reporting
 from experiments.shared.targets.outputs import Outputs, Part, count_sent, send
-from minip4.wire.shared import MAX_SNAPLEN
 from telemark.accounting import pcap
 from telemark.accounting.packet_accounting import PacketAccounting
+from telemark.session.cli import MAX_SNAPLEN
 from telemark.session.run import Run
 
 RATE_BPS = 10_000_000  # of the link to the collector
