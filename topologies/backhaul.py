@@ -6,18 +6,18 @@ from mininet.topo import Topo
 
 
 class Backhaul(Topo):
-    """Tree: h1 at the core switch s1, `aggregation` switches below it, and `access` switches below.
+    """Tree with h1 at the core switch s1, then `aggregation` switches, then `access` switches.
 
-    Access switches are distributed evenly over the aggregation switches; each has one host: h2, h3,
-    ... Link parameters (telemark.topology.links) apply to all links between switches. Raises
-    ValueError for invalid numbers of switches.
+    Access switches are distributed evenly over the aggregation switches. Each access switch has one
+    host (h2, h3, ...). Link parameters (telemark.topology.links) apply to all links between
+    switches. Raises ValueError for invalid numbers of switches.
     """
 
     def build(self, access: int = 16, aggregation: int = 3, **link: float | str) -> None:
         if not 0 < aggregation <= access < 2**16:
             raise ValueError(
-                f"backhaul: expected 1 to 65535 access switches, and at most as many aggregation "
-                f"switches: got {access} and {aggregation}"
+                "backhaul: expected 1 to 65535 access switches and at most as many aggregation "
+                f"switches, got {access} and {aggregation}"
             )
         self.core = self.addSwitch("s1")
         self.server = self.addHost("h1")
