@@ -61,7 +61,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--metrics-address", default=LOOPBACK, metavar="ADDRESS",
                         help="IP address to serve metrics at (default: %(default)s)")  # fmt: skip
     parser.add_argument("--store", metavar="FOLDER/RUN", type=Path,
-                        help="dataset and name of a run, to store all reports as Parquet")  # fmt: skip
+                        help="store all reports as Parquet, as a run of a dataset")  # fmt: skip
     marks = parser.add_argument_group("detection of INT in reported packets (0: disabled)")
     _add_number(marks, "--int-port", 32767, (0, 0xFFFF), "UDP destination port")
     _add_number(marks, "--int-dscp", 0x04, (0, 63), "DSCP")
