@@ -7,9 +7,9 @@ and count all packets by blocks of time (AM-PM). Losses on a link cannot be repo
 also loses some of the reports: gaps in their sequence numbers show how many, but not of which
 packets. Ground truth are captures: packets that entered a switch but did not leave it, or left one
 switch but did not reach the next. Alternate marking must find exactly these in each block; drop
-reports, with detected gaps, must find all packets that switches drop. On bmv2, rates are lower by a
-factor of 32, and blocks are longer. bmv2 does not show its program packets dropped by full queues:
-alternate marking must find them, and drop reports must not.
+reports, with detected gaps, must find all packets that switches drop. On bmv2, a probe finds by how
+much rates must be lower, and blocks are longer. bmv2 does not show its program packets dropped by
+full queues: alternate marking must find them, and drop reports must not.
 
 Claim: Alternate marking finds each lost packet; drop reports find all packets that switches drop,
 and none that links lose.
@@ -38,6 +38,7 @@ from experiments.shared.int.loss import (
     Cause,
     Outcome,
     Reported,
+    find_slowdown,
     make_flows,
     marked_losses,
     measure,
@@ -45,7 +46,6 @@ from experiments.shared.int.loss import (
     true_losses,
 )
 from experiments.shared.int.marking import reject_rare, schedule_on
-from experiments.shared.int.on_bmv2 import MANY_REPORTS_SLOWER
 from telemark.results import plots
 from telemark.results.report import Check, Report, table
 from telemark.session import cli
@@ -89,7 +89,7 @@ class Found:
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
     reject_rare(options.rate)
-    options.slower = MANY_REPORTS_SLOWER if run.target == "bmv2" else 1
+    options.slower = await find_slowdown(options.rate, options.program, run)
     options.loss = options.loss or ([5] if options.quick else [0, 0.1, 1, 5, 10])
     options.blocks = options.blocks or (4 if options.quick else 12)
     runs = await sweep(measured, [(percent, options) for percent in options.loss], run)

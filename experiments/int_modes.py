@@ -6,9 +6,9 @@ instructions, and every switch reports. With INT-XD, packets carry nothing, and 
 report per packet or for several packets (grouped). Alternate marking (AM-PM) uses two bits of the
 packet, and a controller reads counters. Bytes are counted in captures, and must agree with the
 formats of the specification. Loss, delay and queue measurements of each method are compared with
-the drops of links and with captures. On bmv2, rates are lower by a factor of 32, and its own queues
-have a rate in packets/s, so that they fill: reported latencies and queues must not exceed the
-bounds from captures at both sides of each switch.
+the drops of links and with captures. On bmv2, a probe finds by how much rates must be lower, and
+its own queues have a rate in packets/s, so that they fill: reported latencies and queues must not
+exceed the bounds from captures at both sides of each switch.
 
 Claim: The packets of each mode have the length that the format defines, and each mode measures as
 much loss, delay and queueing as it can.
@@ -29,7 +29,16 @@ from matplotlib.figure import Figure
 from rich.table import Table
 
 from experiments.shared.int.marking import reject_rare
-from experiments.shared.int.modes import AMPM, GROUPED, GROUPING, MODES, PATH, Found, measure
+from experiments.shared.int.modes import (
+    AMPM,
+    GROUPED,
+    GROUPING,
+    MODES,
+    PATH,
+    Found,
+    find_slowdown,
+    measure,
+)
 from telemark.results import plots
 from telemark.results.report import Check, Report, table
 from telemark.session import cli
@@ -61,6 +70,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
     reject_rare(options.rate)
     options.blocks = options.blocks or (4 if options.quick else 20)
+    options.slower = await find_slowdown(options, run)
     found = await sweep(measured, [(mode, options) for mode in (*MODES, AMPM)], run)
     return Report(
         samples=[make_row(each) for each in found],

@@ -2,9 +2,9 @@
 
     sudo python benchmarks/compatibility/p4_learning.py CLONE [--target bmv2] [--time virtual]
 
-CLONE is a clone of p4-learning. Each network is run by `telemark run` with a script of the commands
-of its README; in virtual time, with pings only. On bmv2, simple_switch_CLI
-reads the registers. Exit status 1 if the output of a network is not what its README describes.
+CLONE is a clone of p4-learning. `telemark run` runs each network with a script of commands from its
+README (only pings in virtual time). On bmv2, simple_switch_CLI reads the registers. The exit status
+is 1 if the output of a network differs from the description in its README.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -29,21 +29,21 @@ from benchmarks.compatibility.shared.telemark_run import (
 )
 
 FRAMES = f"python3 {Path(__file__).parent / 'shared' / 'print_frames.py'}"
-REGISTER_READ = {  # of switch s1
+REGISTER_READ = {  # Thrift port of switch s1
     "minip4": r"sh minip4 tables \1",
     "bmv2": r"sh echo register_read \1 | simple_switch_CLI --thrift-port 9091",
 }
-ETHERTYPE, IP_TOS, IP_PROTOCOL = slice(12, 14), 15, 23  # offsets in a frame
-MARK = bytes.fromhex("1234")  # the EtherType of broadcasts
+ETHERTYPE, IP_TOS, IP_PROTOCOL = slice(12, 14), 15, 23  # offsets of fields in a frame
+MARK = bytes.fromhex("1234")  # EtherType of broadcasts
 IPV4 = bytes.fromhex("0800")
 TCP, UDP = 6, 17
 HOSTS = ("h1", "h2", "h3", "h4")
-LINKS = [f"s1-eth{port}" for port in (2, 3, 4, 5)]  # of equal cost
+LINKS = [f"s1-eth{port}" for port in (2, 3, 4, 5)]  # number of links of equal cost
 
 
 @dataclass(frozen=True)
 class Network:
-    """One run of a network: its commands and the expected output.
+    """One run of a network, with commands and expected output.
 
     _commands() replaces `register_read NAME` (of switch s1) and {frames}.
     """
@@ -54,7 +54,7 @@ class Network:
 
     @property
     def is_virtual(self) -> bool:
-        """Whether the run is useful without programs at hosts."""
+        """Whether the run is useful without programs on hosts."""
         return PINGALL in self.commands.splitlines()
 
 
@@ -70,7 +70,7 @@ def record_frames(*hosts: str) -> str:
 
 
 def show_frames(*hosts: str) -> str:
-    """Return the command that prints the recorded frames, each after its host's name."""
+    """Return the command that prints the recorded frames, each after the name of its host."""
     return f"sh sleep 1; cd $TMPDIR; grep . /dev/null {' '.join(hosts)}"
 
 
@@ -95,7 +95,7 @@ def select_packets(output: str, host: str, protocol: int) -> list[bytes]:
 
 
 def count_sent(output: str, interface: str) -> list[int]:
-    """Return the frames sent by a switch interface between consecutive readings."""
+    """Return the numbers of frames that an interface sent between consecutive readings."""
     counts = [int(count) for count in re.findall(rf"^sent {interface}: (\d+)$", output, re.M)]
     return [after - before for before, after in pairwise(counts)]
 
@@ -121,12 +121,12 @@ def check_received(protocol: int, expected: int, output: str) -> str | None:
 
 
 def check_recirculations(expected: Callable[[int], int], output: str) -> str | None:
-    """Check that exactly the cells of all recirculations are written."""
+    """Check that all recirculations wrote their cells and that no other cells are written."""
     return compare(parse_cells(output), {i: expected(i) for i in range(201)}, "cells")
 
 
 def check_tos_cells(output: str) -> str | None:
-    """Check the cells of the packet's ToS and of h2's ICMP error, which Linux derives from it."""
+    """Check the cells for the ToS of the packet and of the ICMP error that Linux on h2 derives."""
     answer = 50 & 0x1E | 0xC0  # icmp_send: IPTOS_TOS_MASK, IPTOS_PREC_INTERNETCONTROL
     return compare(parse_cells(output), {tos: tos for tos in (50, answer)}, "cells")
 
@@ -162,10 +162,10 @@ def check_balance(output: str) -> str | None:
 
 
 def check_flowlets(output: str) -> str | None:
-    """Check that most packets take one link without gaps, and all links are used with gaps."""
+    """Check that most packets without gaps use one link, and packets with gaps use all links."""
     dense, sparse = zip(*(count_sent(output, link) for link in LINKS), strict=True)
     ok = sum(dense) == sum(sparse) == 60 and max(dense) > 30 and min(sparse) > 0
-    return None if ok else f"packets per link: {dense}, then {sparse}"
+    return None if ok else f"packets per link: {dense} without gaps, {sparse} with gaps"
 
 
 def check_meter(output: str) -> str | None:
@@ -175,7 +175,7 @@ def check_meter(output: str) -> str | None:
 
 
 def check_routes(output: str) -> str | None:
-    """Check that the first packet took s2, the second s3, and h2 received both."""
+    """Check that the first packet took s2, the second took s3, and h2 received both."""
     counts = [count_sent(output, interface) for interface in ("s2-eth2", "s3-eth2")]
     wrong = compare(counts, [[1, 0], [0, 1]], "packets from s2 and s3")
     return wrong or check_received(UDP, 2, output)
@@ -191,7 +191,7 @@ def check_trace(output: str) -> str | None:
 
 
 def check_ecn(output: str) -> str | None:
-    """Check ECN: 1 before the queue builds up, then 3."""
+    """Check that ECN is 1 before the queue builds up and then 3."""
     seen = [frame[IP_TOS] & 3 for frame in select_packets(output, "h3", UDP)]
     turns = [a for a, b in zip(seen, [None, *seen], strict=False) if a != b]
     return compare(turns, [1, 3], "ECN of what h3 received")
@@ -229,7 +229,7 @@ def several_links(file: str, sender: str) -> Network:
 
 
 def flowlets(file: str, sender: str) -> Network:
-    """Return a network that gets packets without gaps, then with gaps above 100 and 200 ms."""
+    """Return a network with packets without gaps, then with gaps above 100 and 200 ms."""
     send = [f"h1 python3 {sender} 10.0.6.2 60 {gap_s} > /dev/null" for gap_s in (0, 0.25)]
     commands = "\n".join([SENT, send[0], "sh sleep 1", SENT, send[1], "sh sleep 1", SENT])
     return make_network(file, commands, check_flowlets)
@@ -248,7 +248,7 @@ def counters(file: str, counted: str) -> Network:
 
 
 def meters(file: str) -> Network:
-    """P4Runtime rates are integers, so the rate of 0.5 packets/s and the intervals are doubled."""
+    """Return a network with meters; rates and intervals are doubled, since rates are integers."""
     frame = "Ether(src='aa:aa:aa:aa:aa:aa', dst='00:00:0a:00:00:02') / IP(dst='10.0.1.2') / UDP()"
     commands = [record_frames("h2"), send_frames("h1", frame, 10, 0.5), "sh sleep 2",
                 send_frames("h1", frame, 5, 1.2), show_frames("h2")]  # fmt: skip
@@ -349,7 +349,8 @@ def main() -> int:
     missing = [network.file for network in chosen if not (options.clone / network.file).is_file()]
     if missing or not chosen:
         telemark_run.make_parser(__doc__, "").error(
-            f"{options.clone}: has no {', '.join(missing[:1]) or 'such network'}; pass a clone"
+            f"{options.clone}: the folder has no {', '.join(missing[:1]) or 'such network'}; pass "
+            "a clone"
         )
     verdicts = []
     for network in chosen:

@@ -3,10 +3,10 @@
     sudo python benchmarks/compatibility/tutorials.py CLONE --python PYTHON [--target bmv2]
     python benchmarks/compatibility/tutorials.py CLONE --time virtual
 
-CLONE is a clone of p4lang/tutorials; PYTHON is an interpreter with the modules that its controllers
-import (p4runtime-shell 0.0.6, and p4.tmp.p4config_pb2 of p4lang/PI). Each exercise is run by
-`telemark run` with a script of the commands of its README. Exit status 1 if
-the output of an exercise is not what its README describes.
+CLONE is a clone of p4lang/tutorials. PYTHON is an interpreter with the modules that its controllers
+import (p4runtime-shell 0.0.6, and p4.tmp.p4config_pb2 of p4lang/PI). `telemark run` runs each
+exercise with a script of commands from its README. The exit status is 1 if the output of an
+exercise differs from the description in its README.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -27,28 +27,28 @@ from benchmarks.compatibility.shared.telemark_run import (
 )
 
 POD = "pod-topo/topology.json"
-NOTHING = "- (needs programs at hosts, or a controller with sockets)"  # a verdict
+NOTHING = "- (needs programs on hosts, or a controller with sockets)"  # a verdict
 
 
 @dataclass(frozen=True)
 class Exercise:
-    """One run of an exercise: its commands and the expected output.
+    """One run of an exercise, with commands and expected output.
 
-    `virtual` are the commands in virtual time, if it is useful without programs at hosts;
+    `virtual` has the commands in virtual time, if the exercise is useful without programs on hosts.
     `virtually` is their expected output.
     """
 
-    name: str  # its folder; after a comma, its topology
+    name: str  # folder of the exercise; after a comma, its topology
     commands: str
     expected: tuple[Expected, ...]
     topology: str = "topology.json"
-    program: str | None = None  # in solution/; None: the program of the exercise
+    program: str | None = None  # file in solution/; None means the program of the exercise
     virtual: str | None = PINGALL
     virtually: str = ALL_ANSWERED
 
 
 def check_tunnels(output: str) -> str | None:
-    """Check that h2 receives the message to it and the one to h3's address through its tunnel."""
+    """Check that h2 receives its own message and, through its tunnel, the message to h3."""
     received = re.findall(r"dst_id *= (\d+)|dst *= (10\.0\.[23]\.\d)", output)
     seen = [tunnel or address for tunnel, address in received]
     expected = ["10.0.2.2", "2", "10.0.2.2", "2", "10.0.3.3"]
@@ -61,14 +61,14 @@ def check_answers(output: str) -> str | None:
 
 
 def check_ecn(output: str) -> str | None:
-    """Check ECN: 1 before the queue builds up, 3 while it is long, then 1 again."""
+    """Check that ECN is 1 before the queue builds up, 3 while it is long, and then 1 again."""
     seen = re.findall(r"tos *= (0x\d+)", output)
     turns = [a for a, b in zip(seen, [None, *seen], strict=False) if a != b]
     return None if turns == ["0x1", "0x3", "0x1"] else f"tos {turns}"
 
 
 def check_queues(output: str) -> str | None:
-    """Check that the queue of switch 1 was long and that of switch 2 never was."""
+    """Check that the queue of switch 1 was long and the queue of switch 2 was never long."""
     traces = re.findall(r"swid *= (\d+)\s*\|\s*\|\s*qdepth *= (\d+)", output)
     longest = {swid: max(int(d) for s, d in traces if s == swid) for swid, _ in traces}
     ok = longest.keys() == {"1", "2"} and longest["1"] > 10 and longest["2"] < 3
@@ -83,7 +83,7 @@ def check_utilisation(output: str) -> str | None:
         return "no probes" if not rates else "no iperf"
     iperf = float(found[1]) * (1000 if found[2] == "G" else 1)
     ok = 0.8 < max(rates) / iperf < 1.25
-    return None if ok else f"probes say {max(rates):.1f} Mbit/s, iperf {iperf:g}"
+    return None if ok else f"probes report {max(rates):.1f} Mbit/s, iperf reports {iperf:g}"
 
 
 def check_balance(output: str) -> str | None:
@@ -200,7 +200,7 @@ def main() -> int:
     options = parser.parse_args()
     chosen = [each for each in EXERCISES if options.only in (None, each.name)]
     if not (options.clone / "exercises").is_dir() or not chosen:
-        parser.error(f"{options.clone}, {options.only}: no such clone or exercise")
+        parser.error(f"{options.clone}, {options.only}: clone or exercise not found")
     verdicts = []
     for exercise in chosen:
         verdict = _verdict(exercise, options)

@@ -1,8 +1,9 @@
-"""Virtual time compared with ns-3: the same fabrics, flows and packets.
+"""Virtual time compared with ns-3 for the same fabrics, flows and packets.
 
-Leaf-spine fabrics of IPv4 routers as in virtual.py. ns-3 gets the same nodes, links, routes and
-flows; both must deliver every packet over the same number of routers. Rates are per CPU time of the
-simulation. The benchmark needs ns-3: Debian's package, or better your own optimised build.
+The fabrics are leaf-spine fabrics of IPv4 routers as in virtual.py. ns-3 gets the same nodes,
+links, routes and flows. Both simulators must deliver every packet over the same number of routers.
+Rates are per CPU time of the simulation. The benchmark needs ns-3: either the Debian package or,
+better, your own optimised build.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -37,24 +38,25 @@ from topologies.leaf_spine import LeafSpine
 
 SOURCE = Path(__file__).parent / "cpp" / "fabric.cc"
 LIBRARIES = ("ns3-core", "ns3-network", "ns3-internet", "ns3-point-to-point")
-HOST_LINK = (10**11, 0)  # bit/s and ns; in virtual time, host links have no rate
+# link rate in bit/s and link delay in ns; in virtual time, host links have no rate
+HOST_LINK = (10**11, 0)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Results of ns-3 for one fabric."""
+    """Results of one run of ns-3 for one fabric."""
 
     received: int
     hops: int
     set_up_s: float
     took_s: float
     memory_mb: float
-    has_log: int  # 1 if logging was compiled in, else 0
+    has_log: int  # 1 if ns-3 was compiled with logging, else 0
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One run of one fabric in both simulators. Rates are per CPU time of one core."""
+    """One run of one fabric in both simulators; rates are per CPU time of one core."""
 
     round: int
     switches: int
@@ -70,7 +72,7 @@ class Pair:
 
 
 def parse_outcome(output: str) -> Outcome:
-    """Parse the output of the scenario: a name and a number per line. Raises TestbedError."""
+    """Parse the scenario output, a name and a number per line. Raises TestbedError."""
     try:
         values = {name: float(value) for name, value in map(str.split, output.splitlines())}
         whole = {name: int(values.pop(name)) for name in ("received", "hops", "has_log")}
@@ -156,12 +158,12 @@ def pair(ours: Sample, theirs: Outcome) -> Pair:
 
 
 def select(pairs: list[Pair], switches: int, what: str) -> list[float]:
-    """Return the values of one column for one size."""
+    """Return the values of one column for one fabric size."""
     return [getattr(each, what) for each in pairs if each.switches == switches]
 
 
 def summary(pairs: list[Pair], title: str) -> Table:
-    """Return a table of medians; memory is the minimum, before larger fabrics ran."""
+    """Return a table of medians; memory is the min over rounds, before larger fabrics ran."""
     columns = ("switches", "million hops", "minip4, hops/s", "ns-3, hops/s", "times",
                "min - max", "minip4, MB", "ns-3, MB", "set-up, s", "ns-3, s")  # fmt: skip
     rows = []

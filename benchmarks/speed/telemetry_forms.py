@@ -1,9 +1,10 @@
-"""What does telemetry at a host cost: packets, records or sketches; one program or a chain?
+"""Cost of telemetry on a host: packets, records or sketches, one program or a chain?
 
-Packets with Zipf flow sizes pass the programs that hosts attach. The bytes per window for user
-space are exact: whole packets, their first 128 bytes (a truncated mirror), a record per flow (a key
-and a count), or sketches. The CPU time per packet is measured in interleaved rounds on one core:
-six kinds of statistics in one program, and the same six as a chain of six programs.
+Packets with Zipf flow sizes pass the programs that hosts attach. The number of bytes per window for
+user space is exact. It is computed for whole packets, for their first 128 bytes (a truncated
+mirror), for a record per flow (a key and a count) and for sketches. The CPU time per packet is
+measured in interleaved rounds on one core, for six kinds of statistics in one program and for the
+same six as a chain of six programs.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -26,9 +27,10 @@ from telemark.session.run import Run
 
 PACKETS, QUICK_PACKETS, FLOWS, ROUNDS = 400_000, 50_000, 20_000, 7
 EXPONENT = 1.1
-RECORD_BYTES, MIRRORED_BYTES = 48, 128  # a key of 40 bytes and a count
+RECORD_BYTES, MIRRORED_BYTES = 48, 128  # bytes of a record, a key of 40 bytes and a count
 KINDS = (Kept.COUNTERS, Kept.QUANTILES, Kept.SAMPLES, Kept.DISTINCT, Kept.MINIMA, Kept.NORMS)
-SKETCHES = ("lengths", "sample", "ranks", "leasts", "sketches", "totals")  # the maps of all others
+# maps of all other statistics
+SKETCHES = ("lengths", "sample", "ranks", "leasts", "sketches", "totals")
 
 
 class Costs(NamedTuple):
@@ -36,7 +38,7 @@ class Costs(NamedTuple):
 
     one_pass: float
     chained: float
-    missed: int  # packets that one of the seven programs did not count
+    missed: int  # number of packets that one of the seven programs did not count
 
 
 def experiment(options: argparse.Namespace, run: Run) -> Report:
@@ -73,7 +75,7 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 def measure_bytes(rows: NDArray[np.void], seed: int) -> dict[str, float]:
-    """Return the bytes per packet of each form, for a window of these packets."""
+    """Return the bytes per packet of each form of telemetry, for a window of these packets."""
     with load_stream(rows) as offer, load_statistics(Setting(Kept.ALL, seed=seed)) as kept:
         offer.through(kept.at_xdp, len(rows))
         sketches = sum(kept.buffers.maps[name][0, 0].nbytes for name in SKETCHES)

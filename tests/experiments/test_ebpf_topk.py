@@ -37,7 +37,7 @@ def found(**changes: object) -> list[object]:
 def test_what_is_not_so_fails(changes: dict, beside: dict, failed: str | None) -> None:
     each = found(**changes)
     costs = {"heavy": 0.3, "exact": 0.5, **beside}
-    wrong = [c.name for c in experiment.checks(each, each[:1], costs, False) if not c.passed]
+    wrong = [c.name for c in experiment.make_checks(each, each[:1], costs, False) if not c.passed]
     assert len(wrong) == (failed is not None)
     assert all(failed in name for name in wrong)
 
@@ -45,11 +45,11 @@ def test_what_is_not_so_fails(changes: dict, beside: dict, failed: str | None) -
 @pytest.mark.parametrize(
     ("heavy_ns", "hash_ns", "problem"),
     [
-        ([90, 90, 10], [100, 100, 100], "rounds differ: HeavyKeeper takes 0.1 to 0.9 of .*;"),
+        ([90, 90, 10], [100, 100, 100], "rounds differ: HeavyKeeper needs 0.1 to 0.9 times .*;"),
         (
             [30, 30, -9],
             [100, 100, -10],
-            "in one round, the hash map took no more CPU time than an empty program;",
+            "the hash map took no more CPU time than an empty program in one round;",
         ),
     ],
 )
@@ -58,13 +58,13 @@ def test_rounds_that_differ_decide_nothing(
 ) -> None:
     over = {"heavy": np.array(heavy_ns), "hash": np.array(hash_ns)}
     with pytest.raises(TestbedError, match=f"^run invalid: {problem} reduce the load.*$"):
-        experiment.beside_hash_map("heavy", over)
+        experiment.compare_with_hash_map("heavy", over)
 
 
 @pytest.mark.parametrize(("heavy_ns", "median"), [([10, 30, 90], 0.3), ([70, 80, 90], 0.8)])
 def test_the_median_of_rounds_decides(heavy_ns: list[float], median: float) -> None:
     over = {"heavy": np.array(heavy_ns), "hash": np.array([100, 100, 100])}
-    assert experiment.beside_hash_map("heavy", over) == median
+    assert experiment.compare_with_hash_map("heavy", over) == median
 
 
 @needs_root

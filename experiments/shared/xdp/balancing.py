@@ -1,4 +1,4 @@
-"""Load balancer candidates: at XDP, and in the kernel."""
+"""Load balancer candidates at XDP and in the network stack of the kernel."""
 
 import shutil
 import subprocess
@@ -18,7 +18,7 @@ from experiments.shared.xdp.veth_setup import OUT, PEER, VethPair
 
 VIP = "198.18.0.1"
 BACKENDS = 100
-MACS = 12  # bytes that the balancer changes
+MACS = 12  # number of bytes that the balancer changes
 MATCH = f"ip daddr {VIP} udp dport {PORT}"
 CONNECTION = "jhash ip saddr . udp sport"
 
@@ -48,7 +48,7 @@ def _mac(number: int) -> bytes:
 
 
 def _by_stack(veth: VethPair, stack: ExitStack, rules: str) -> ReadyCandidate:
-    """Set up rules that rewrite addresses, and routes to the new ones."""
+    """Set up rules that rewrite addresses, and routes to the new addresses."""
     neighbours = "\n".join(
         f"ip neighbour add {address} lladdr {_mac(number).hex(':')} dev {OUT} nud permanent"
         for number, address in enumerate(_addresses())
@@ -82,7 +82,7 @@ def _by_iptables(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
 
 
 def _by_ipvs(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
-    """Set up IPVS like the balancer at XDP: hash of address and port, rewriting MAC only (-g)."""
+    """Set up IPVS like the balancer at XDP: hash of address and port, rewrites only MACs (-g)."""
     reals = "\n".join(
         f"ipvsadm -a -u {VIP}:{PORT} -r {address} -g -w 200" for address in _addresses()
     )
@@ -96,11 +96,11 @@ def _by_ipvs(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
 
 
 def ipvs_missing() -> str | None:
-    """Return the reason why IPVS is unavailable; None: it is available."""
+    """Return the reason why IPVS is unavailable, or None if it is available."""
     if loader := shutil.which("modprobe"):
         subprocess.run([loader, "-q", "ip_vs"], check=False)
     if not Path("/proc/net/ip_vs").exists():
-        return "the kernel does not support it (CONFIG_IP_VS)"
+        return "the kernel does not support IPVS (CONFIG_IP_VS)"
     if shutil.which("ipvsadm") is None:
         return "ipvsadm is missing; install it with apt install ipvsadm"
     return None

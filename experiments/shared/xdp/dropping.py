@@ -1,4 +1,4 @@
-"""Candidates that drop UDP to ports 9 to 19 at different hooks."""
+"""Candidates that drop UDP packets to ports 9 to 19 at different hooks."""
 
 import re
 from contextlib import ExitStack
@@ -14,7 +14,7 @@ TRACKED = "-m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT"  # enables conn
 
 
 def passing(stack: ExitStack) -> Program:
-    """Attach and return a program that passes packets; live frames need one at the device."""
+    """Attach and return a program that passes packets, since live frames need a program."""
     program = stack.enter_context(load(PROGRAMS)).programs["pass_all"]
     stack.enter_context(attach_xdp(program, DEVICE))
     return program
@@ -86,7 +86,8 @@ def _number(pattern: str, text: str) -> int:
 
 
 ALL, PORTS = _at_xdp("drop_all"), _at_xdp("drop_ports")
-SOCKET = Candidate("AF_XDP, to a process", _at_socket, cores=1)  # one socket per queue
+# one core, because a queue has one socket
+SOCKET = Candidate("AF_XDP, to a process", _at_socket, cores=1)
 TC = Candidate("tc ingress", _at_tc)
 NFT = Candidate("nftables ingress", _by_nft)
 RAW = _by_iptables("iptables raw", "raw", "PREROUTING")

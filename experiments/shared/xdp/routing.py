@@ -1,4 +1,4 @@
-"""Routing candidates: the kernel, and the router at XDP, with the same tables."""
+"""Routing candidates: the kernel and the router at XDP, both with the tables of the kernel."""
 
 import random
 import struct
@@ -16,14 +16,14 @@ from experiments.shared.xdp.interleaved_rounds import Candidate, ReadyCandidate
 from experiments.shared.xdp.veth_setup import DEVICE, OUT, SINK, VethPair
 
 NEXT_HOP = "192.168.0.2"
-TTL_AND_MACS = 34  # bytes that a router changes: Ethernet and IPv4 headers
-FIRST, LAST = 11 << 24, 126 << 24  # range of routes and destinations
-# Prefix lengths, roughly as in the Internet's table, in percent of routes.
+TTL_AND_MACS = 34  # number of bytes that a router changes, namely Ethernet and IPv4 headers
+FIRST, LAST = 11 << 24, 126 << 24  # address range of routes and destinations
+# Percentage of routes with each prefix length, approximately as in the table of the Internet.
 LENGTHS = {24: 60, 23: 10, 22: 12, 21: 5, 20: 5, 19: 4, 18: 2, 16: 2}
 
 
 def prefixes(count: int, seed: int) -> list[str]:
-    """Return different random prefixes; two of them cover all addresses."""
+    """Return different random prefixes, including two that cover all addresses."""
     rng, found = random.Random(seed), {"0.0.0.0/1": None, "128.0.0.0/1": None}
     while len(found) < count:
         length = rng.choices([*LENGTHS], [*LENGTHS.values()])[0]
@@ -33,7 +33,7 @@ def prefixes(count: int, seed: int) -> list[str]:
 
 
 def frames(destinations: int, seed: int) -> list[bytes]:
-    """Return a UDP packet to each of `destinations` random addresses."""
+    """Return one UDP packet to each of `destinations` random addresses."""
     rng = random.Random(seed)
     return [_frame(rng.randrange(FIRST, LAST)) for _ in range(destinations)]
 
@@ -72,7 +72,7 @@ def candidates(routes: Sequence[str], folder: Path) -> tuple[Candidate, Candidat
 
 
 def _prepare(veth: VethPair, batch: Path) -> None:
-    """Set up a next hop, and all routes to it."""
+    """Set up a next hop and all routes via this next hop."""
     veth.run(
         f"""echo 1 > /proc/sys/net/ipv4/ip_forward; ip address add 192.168.0.1/24 dev {OUT}
         ip neighbour add {NEXT_HOP} lladdr {NEXT_HOP_MAC} dev {OUT} nud permanent

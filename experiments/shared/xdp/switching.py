@@ -1,8 +1,8 @@
-"""minip4 as a forwarding candidate: a router in P4, between the same veth pairs.
+"""minip4 as a forwarding candidate: a P4 router between the same veth pairs.
 
-Its packet sockets receive all frames that arrive at the device, and the kernel none, because the
-frames' address is not the device's own. Its thread is on the core of packet arrivals, and runs
-after each burst.
+Packet sockets of minip4 receive all frames that arrive at the device. The network stack ignores
+them, because their destination address differs from the address of the device. The thread of minip4
+runs on the core of packet arrivals after each burst.
 """
 
 import time
@@ -22,7 +22,7 @@ from telemark import REPOSITORY
 
 PROGRAM = REPOSITORY / "p4src/routing/router.p4"
 ROUTES, SEND = "RouterIngress.routing.routes", "RouterIngress.routing.send"
-BURST = 4096  # a quarter of its ring
+BURST = 4096  # a quarter of the ring of the switch
 POLL_S, PATIENCE_S = 0.001, 10.0
 
 
@@ -42,7 +42,7 @@ def _set_up(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
     arrived = 0
 
     def take(packets: int) -> None:
-        """Wait until all packets have left, or are lost: then the run is invalid."""
+        """Wait until all packets have left or are lost (a loss makes the run invalid)."""
         nonlocal arrived
         arrived += packets
         until = time.monotonic() + PATIENCE_S
