@@ -2,5 +2,5 @@
 
 from pathlib import Path
 
-C_FOLDER = Path(__file__).parent / "c"  # C headers shared by all collectors
-WIRESHARK = Path(__file__).parent / "wireshark"  # dissectors of telemetry formats
+C_FOLDER = Path(__file__).parent / "c"  # C headers that all collectors share
+WIRESHARK = Path(__file__).parent / "wireshark"  # Wireshark dissectors of telemetry formats

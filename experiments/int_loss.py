@@ -8,9 +8,9 @@ also loses some of the reports. Gaps in their sequence numbers show how many rep
 but not for which packets. Captures are ground truth: they show packets that entered a switch but
 did not leave it, and packets that left a switch but did not reach the next one. Alternate marking
 must find exactly these packets in each block. Drop reports and detected gaps together must find all
-packets that switches drop. On bmv2, rates are lower by a factor of 32 and blocks are longer. A
-program on bmv2 does not see packets that full queues drop, so alternate marking must find these
-packets and drop reports must not.
+packets that switches drop. On bmv2, a capacity probe determines the lower rates, and blocks are
+longer. A program on bmv2 does not see packets that full queues drop, so alternate marking must find
+these packets and drop reports must not.
 
 Claim: Alternate marking finds each lost packet. Drop reports find all packets that switches drop
 and no packets that links lose.
@@ -39,6 +39,7 @@ from experiments.shared.int.loss import (
     Cause,
     Outcome,
     Reported,
+    find_slowdown,
     make_flows,
     marked_losses,
     measure,
@@ -46,7 +47,6 @@ from experiments.shared.int.loss import (
     true_losses,
 )
 from experiments.shared.int.marking import reject_rare, schedule_on
-from experiments.shared.int.on_bmv2 import MANY_REPORTS_SLOWER
 from telemark.results import plots
 from telemark.results.report import Check, Report, table
 from telemark.session import cli
@@ -90,7 +90,7 @@ class Found:
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
     reject_rare(options.rate)
-    options.slower = MANY_REPORTS_SLOWER if run.target == "bmv2" else 1
+    options.slower = await find_slowdown(options.rate, options.program, run)
     options.loss = options.loss or ([5] if options.quick else [0, 0.1, 1, 5, 10])
     options.blocks = options.blocks or (4 if options.quick else 12)
     runs = await sweep(measured, [(percent, options) for percent in options.loss], run)

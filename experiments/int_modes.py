@@ -6,9 +6,9 @@ instructions, and every switch reports. With INT-XD, packets carry no INT data, 
 sends one report per packet or per group of packets (grouped). Alternate marking (AM-PM) uses two
 bits of each packet, and a controller reads counters. Captures give the number of bytes, which must
 agree with the formats of the specification. Loss, delay and queue measurements of each method are
-compared with link logs and captures. On bmv2, rates are lower by a factor of 32, and the queues of
-bmv2 have a rate in packets/s so that they fill. Reported latencies and queues must not exceed the
-bounds from captures on both sides of each switch.
+compared with link logs and captures. On bmv2, a capacity probe determines the lower rates, and the
+queues of bmv2 have a rate in packets/s so that they fill. Reported latencies and queues must not
+exceed the bounds from captures on both sides of each switch.
 
 Claim: The packets of each mode have the length that the format defines. Each mode measures all
 loss, delay and queueing that its reports can show.
@@ -29,7 +29,16 @@ from matplotlib.figure import Figure
 from rich.table import Table
 
 from experiments.shared.int.marking import reject_rare
-from experiments.shared.int.modes import AMPM, GROUPED, GROUPING, MODES, PATH, Found, measure
+from experiments.shared.int.modes import (
+    AMPM,
+    GROUPED,
+    GROUPING,
+    MODES,
+    PATH,
+    Found,
+    find_slowdown,
+    measure,
+)
 from telemark.results import plots
 from telemark.results.report import Check, Report, table
 from telemark.session import cli
@@ -61,6 +70,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
     reject_rare(options.rate)
     options.blocks = options.blocks or (4 if options.quick else 20)
+    options.slower = await find_slowdown(options, run)
     found = await sweep(measured, [(mode, options) for mode in (*MODES, AMPM)], run)
     return Report(
         samples=[make_row(each) for each in found],

@@ -72,6 +72,8 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
         raise TestbedError(
             "--time virtual: CPU time is measured in real time only; use --time real"
         )
+    if options.target == "bmv2":
+        raise TestbedError("--target bmv2: this experiment has no switch; remove the option")
     if (os.cpu_count() or 1) <= COLLECTOR_CORE:
         raise TestbedError(
             "roce_throughput: sender and collector need one core each; use a machine with 2 cores"

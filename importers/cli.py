@@ -1,8 +1,8 @@
 """Run a network that is described for another tool: its hosts, links, programs and table entries.
 
 FILE is a topology.json of p4lang/tutorials, or a p4app.json or NetworkAPI script (.py) of p4-utils.
-The network is up until `exit` at Mininet's command line, or until the commands of a script are
-done. In real time the commands of a description run as root; telemark shows them and asks for
+The network runs until you type `exit` at Mininet's command line, or until a script of commands
+ends. In real time the commands of a description run as root; telemark shows them and asks for
 confirmation.
 """
 
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="FILE", help="the description")
     parser.add_argument(
         "--p4", type=Path, metavar="FILE",
-        help="P4 program that replaces the one of that name, or the only one",
+        help="P4 program that replaces the program of the same name, or the only program",
     )  # fmt: skip
     parser.add_argument(
         "--commands", type=Path, metavar="SCRIPT",
@@ -44,8 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Return the exit status, as for experiments; 0 when the commands are done, whatever their
-    results.
+    """Run the network; return an exit status as experiments do.
+
+    Failed user commands do not change it.
     """
     options.file = options.file.absolute()
     place = cli.RESULTS / "imported" / options.file.parent.name
@@ -66,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
             return cli.UNUSABLE
         return cli.start("telemark", options, lambda run: run_network(described, options, run))
     if options.time == "virtual" or options.p4 or options.keep:
-        why = "of p4-utils runs in real time, with its own programs and kept files"
+        why = "of p4-utils runs in real time only, and chooses its own programs and output folder"
         print(f"telemark: error: a script {why}: remove --time virtual, --p4 and --keep",
               file=sys.stderr)  # fmt: skip
         return cli.UNUSABLE
@@ -85,17 +86,20 @@ def list_commands(described: DescribedNetwork) -> list[str]:
     for host in described.hosts:
         lines += [f"{host.name}: {command}" for command in host.commands]
         lines += [f"{host.name}, after {task.at_s:g} s: {task.command}" for task in host.tasks]
-    return [*lines, *(f"beside the network: {command}" for command in described.scripts)]
+    return [*lines, *(f"alongside the network: {command}" for command in described.scripts)]
 
 
 def _confirm(commands: Sequence[str], options: argparse.Namespace) -> None:
-    """Show the commands, and ask unless --yes is given; raise TestbedError without a yes."""
+    """Show the commands, and ask for confirmation unless --yes is given.
+
+    Raises TestbedError if denied.
+    """
     if not commands:
         return
     if not options.yes and not sys.stdin.isatty():
         raise TestbedError(
-            f"{options.file}: {len(commands)} of its commands would run as root, and there is no "
-            "terminal to ask at; read them and use --yes"
+            f"{options.file}: it has {len(commands)} commands that run as root, and there is no "
+            "terminal to confirm them; read them and use --yes"
         )
     print(f"{options.file} runs these commands as root:")
     for command in commands:
@@ -115,11 +119,11 @@ def _confirm(commands: Sequence[str], options: argparse.Namespace) -> None:
 def read(path: Path, program: Path | None) -> DescribedNetwork:
     """Return the network described by a file, optionally with another P4 program.
 
-    Raises TestbedError, in one line.
+    Raises TestbedError.
     """
     if path.is_dir():
         raise TestbedError(
-            f"{path} is a folder: expected a description in it, such as topology.json or p4app.json"
+            f"{path} is a folder: expected a file in it, such as topology.json or p4app.json"
         )
     document = Document.load(path)
     if document.get("topology") is not None:

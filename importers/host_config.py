@@ -1,7 +1,7 @@
 """Commands that configure a host's routes and neighbours, interpreted without external tools.
 
-Supports net-tools (`route add default gw ...`, `arp -s ...`), often not installed today, and
-iproute2. The settings also apply in virtual time, which has no shell.
+Supports iproute2 and net-tools (`route add default gw ...`, `arp -s ...`), which is often not
+installed today. The settings also apply in virtual time, which has no shell.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from telemark.topology.checks import MAC
 
 @dataclass
 class HostSettings:
-    """Settings from a host's commands, and the remaining commands."""
+    """Settings found in a host's commands, and the commands that set nothing known."""
 
     gateway: str | None = None
     neighbours: dict[str, str] = field(default_factory=dict)
@@ -21,7 +21,7 @@ class HostSettings:
 
 
 def parse_commands(commands: Iterable[str], address: IPv4Interface) -> HostSettings:
-    """Interpret the commands of a host with that address."""
+    """Interpret the commands of a host that has the given address."""
     settings = HostSettings()
     for command in commands:
         words = _without_interface(command.split())
@@ -37,14 +37,14 @@ def parse_commands(commands: Iterable[str], address: IPv4Interface) -> HostSetti
             ) and MAC.fullmatch(mac):
                 settings.neighbours[neighbour] = mac
             case ["ip", "route", "add", network] if _is_own(network, address):
-                pass  # this route comes with the interface's address
+                pass  # the kernel adds this route with the interface's address
             case _:
                 settings.others.append(command)
     return settings
 
 
 def _without_interface(words: list[str]) -> list[str]:
-    """Return a command without `dev eth0` or `-i eth0`, the only interface."""
+    """Return a command without `dev eth0` or `-i eth0`, since a host has only this interface."""
     kept = list(words)
     for option in ("dev", "-i"):
         if option in kept[:-1] and kept[kept.index(option) + 1] == "eth0":

@@ -13,19 +13,19 @@ from mininet.topo import Topo
 from telemark.errors import TestbedError
 from telemark.network import Network
 
-GRPC_PORT = 50051  # of the first switch, as in the tutorials; device ids start at 0
+GRPC_PORT = 50051  # TCP port of the first switch, as in the tutorials; device ids start at 0
 
 
 class TablePopulation(Protocol):
     """Initial content of a switch, such as a file of table entries."""
 
     async def write(self, switch: fy.Switch, net: Network) -> list[str]:
-        """Write it over P4Runtime; return lines for the user. Raises TestbedError."""
+        """Write the content over P4Runtime; return messages for the user. Raises TestbedError."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """A command that starts at a host `at_s` seconds after the network."""
+    """A command that starts on a host `at_s` seconds after the network has started."""
 
     at_s: float
     command: str
@@ -35,8 +35,8 @@ class Task:
 class Host:
     """A host with one link.
 
-    `neighbours` are static ARP entries: IPv4 addresses and their MAC addresses. `commands` run
-    sequentially in the host's shell once it is up.
+    `neighbours` are static ARP entries: IPv4 addresses and their MAC addresses. `commands` run one
+    after the other in the host's shell as soon as it has started.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Switch:
-    """A switch and its initial table entries; if there are none, it waits for a controller."""
+    """A switch and its initial table entries; without them it waits for a controller."""
 
     name: str
     device_id: int
@@ -63,9 +63,9 @@ class Switch:
 
 @dataclass(frozen=True)
 class Link:
-    """A link; its ends have properties of telemark.topology.links. Port None: the next free one.
+    """A link, with properties of telemark.topology.links per direction.
 
-    `properties1` apply to traffic sent by node1.
+    Port None means the next free port. `properties1` apply to traffic that node1 sends.
     """
 
     node1: str
@@ -78,12 +78,12 @@ class Link:
 
 @dataclass(frozen=True)
 class DescribedNetwork:
-    """A whole network; `messages` are lines for the user about converted units and unsupported
-    parts.
+    """A whole network; `messages` tell the user about converted units and unsupported parts.
 
-    `scripts` are commands that run alongside the network while it is up, such as controllers. For a
-    switch without table entries, user controllers look in `compiled`, a folder, for its program:
-    NAME.json and NAME.p4.p4info.txtpb. They also need `folders` to write into.
+    `scripts` are commands, such as controllers, that run alongside the network. The folder
+    `compiled` receives the programs of switches without table entries, as NAME.json and
+    NAME.p4.p4info.txtpb, since user controllers read them there. Telemark creates `folders`, since
+    user controllers write into them.
     """
 
     folder: Path  # working directory of host commands, and base of relative paths
@@ -124,7 +124,7 @@ class DescribedTopo(Topo):
 
 
 def _check_hosts(network: DescribedNetwork) -> None:
-    """Check that each host has one link, since it has one interface name and address."""
+    """Check that each host has one link, since it has only one interface name and address."""
     ends = Counter(node for link in network.links for node in (link.node1, link.node2))
     for host in network.hosts:
         if ends[host.name] != 1:

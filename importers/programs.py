@@ -1,4 +1,4 @@
-"""Choice of the P4 program of each switch of an imported network."""
+"""Choice of the P4 program for each switch of an imported network."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +18,8 @@ def replaced_program(given: Path, names: set[str | None]) -> str | None:
 
 def find_program(given: Path, folder: Path) -> Path:
     """Return a path relative to the working directory or to the exercise's folder."""
-    tried = dict.fromkeys((given.absolute(), folder / given))  # may be the same path
+    # without duplicates, since both may be the same path
+    tried = dict.fromkeys((given.absolute(), folder / given))
     for path in tried:
         if path.is_file():
             return path
@@ -30,9 +31,9 @@ def choose_programs(
 ) -> dict[str, Path]:
     """Return the source of each switch's program. Raises TestbedError.
 
-    `stems` are the program names in the description, or None: such a switch runs the only program
-    in the folder that no other switch names. `given` replaces the program of its name, or the only
-    one.
+    `stems` are the program names in the description. A switch without one (None) runs the only
+    program in the folder that no other switch names. `given` replaces the program of the same name,
+    or the only program.
     """
     sources: dict[str | None, Path] = {path.stem: path for path in sorted(folder.glob("*.p4"))}
     named = {stem for stem in stems.values() if stem is not None}

@@ -1,4 +1,4 @@
-"""One run of a described network: starts it, fills its switches, and runs the user's commands."""
+"""Run of a described network: start it, fill its switches, run the user's commands."""
 
 import argparse
 import dataclasses
@@ -26,7 +26,7 @@ def run_network(described: DescribedNetwork, options: argparse.Namespace, run: R
     for line in described.messages:
         run.progress.say(line)
     if options.time == "real":
-        os.chdir(described.folder)  # working directory of hosts' shells
+        os.chdir(described.folder)  # hosts' shells start in this directory
     with cli.aftermath(run, options), run.progress:
         run.clock.run(_run(described, options, run))
     return cli.PASSED
@@ -75,16 +75,16 @@ async def fill(net: Network, switch: Switch, run: Run) -> None:
 
 
 def _set_up(net: Network, host: Host, run: Run, scripts: Scripts, *, is_real: bool) -> None:
-    """Run a host's commands, and start its tasks."""
+    """Run the commands of a host and start its tasks."""
     if not is_real:
         for command in [*host.commands, *(task.command for task in host.tasks)]:
             run.progress.say(f"{host.name}: not in virtual time: {command}")
         return
     node = net.host(host.name)
     for command in host.commands:
-        # eval ends an unbalanced quote with the command, before our own text.
+        # With eval, an unbalanced quote ends with the command, not in the text that follows.
         output = node.cmd(f"eval {shlex.quote(command)}").strip()
-        # Background jobs of an earlier command may write at any time.
+        # The output may also contain text of background jobs of earlier commands.
         status = re.search(r"status=(\d+)", node.cmd('echo "status=$?"'))
         if status is None or status[1] != "0":
             ended = "" if status is None else f" ended with status {status[1]}"
@@ -95,7 +95,7 @@ def _set_up(net: Network, host: Host, run: Run, scripts: Scripts, *, is_real: bo
 
 
 def _write_compiled(net: Network, described: DescribedNetwork) -> None:
-    """Write the programs of switches without table entries to where controllers expect them."""
+    """Write programs of switches without table entries into the folder that controllers read."""
     waiting = [switch for switch in described.switches if not switch.populations]
     if not waiting or described.compiled is None:
         return
@@ -109,7 +109,7 @@ def _write_compiled(net: Network, described: DescribedNetwork) -> None:
 
 
 def _p4runtime_addresses(switches: Sequence[Switch]) -> str:
-    """Return the P4Runtime addresses of switches for controllers of the user."""
+    """Return a message with the P4Runtime addresses of switches that user controllers need."""
     places = ", ".join(f"{each.name} 127.0.0.1:{each.grpc_port} (device {each.device_id})"
                        for each in switches)  # fmt: skip
     return f"P4Runtime, in the namespaces of this run: {places}"

@@ -14,11 +14,11 @@ TIMED_OUT = (124, 137)  # exit status of timeout(1), normal for tasks
 
 
 class Scripts:
-    """Shell commands that run from start() or begin() until the end of the `with` block.
+    """Shell commands that run until the end of a `with` block.
 
-    They run in the namespaces of the run, with p4-utils' Python first in PATH if it is installed,
-    and are terminated at the end of the block. A failed command is reported with its last line of
-    output. Output goes to files, since nothing would read it from pipes.
+    start() and begin() start them in the namespaces of the run, with p4-utils' Python first in PATH
+    if it is installed. They are terminated at the end of the block. A failed command is reported
+    with its last line of output. Their output goes to files, since nothing would read from a pipe.
     """
 
     def __init__(self, commands: Sequence[str], folder: Path, run: Run) -> None:
@@ -58,5 +58,5 @@ class Scripts:
 def _variables() -> dict[str, str] | None:
     try:
         return environment(interpreter())
-    except TestbedError:  # reported by the first command that needs it
+    except TestbedError:  # the first command that needs p4-utils reports that it is missing
         return None

@@ -17,7 +17,7 @@ class Line(Topo):
     """
 
     def build(self, switches: int = 3, **link: float | str) -> None:
-        if "delay" not in link:  # Mininet's name of delay_us
+        if "delay" not in link:  # Mininet's parameter for the same property as delay_us
             link.setdefault("delay_us", 1000)
         names = [self.addSwitch(f"s{number}") for number in range(1, switches + 1)]
         self.addLink(self.addHost("h1"), names[0])
@@ -36,7 +36,7 @@ class Ring(Topo):
     def build(self, switches: int = 4, hosts: int = 1, **link: float | str) -> None:
         if not (3 <= switches <= 255 and 0 < hosts < 255):
             raise ValueError(
-                f"ring: expected 3 to 255 switches with 1 to 254 hosts each: got {switches} and "
+                f"ring: expected 3 to 255 switches with 1 to 254 hosts each, got {switches} and "
                 f"{hosts}"
             )
         names = [self.addSwitch(f"s{number}") for number in range(1, switches + 1)]
@@ -65,9 +65,9 @@ class Dumbbell(Topo):
 class ParkingLot(Topo):
     """Parking lot: h1 - s1 - ... - sN - h2, hosts x1 to xN at the switches, and `collector` at s1.
 
-    Cross traffic of the K-th link goes from xK to the next host xK+1, or from xN to h2. Link
-    parameters apply to the links of the path. Reports of switches go against the direction of the
-    flows from h1 to h2, and share no queue with them.
+    Cross traffic of the K-th link goes from xK to xK+1, and on the last link from xN to h2. Link
+    parameters apply to the links of the path. Reports of switches go in the opposite direction of
+    the flows from h1 to h2, so they share no queue.
     """
 
     def build(self, switches: int = 5, **link: float | str) -> None:

@@ -13,17 +13,17 @@ class Place:
     """Position of a switch in the fabric; numbers start at 0."""
 
     tier: str  # leaf, spine or core
-    pod: int  # of a core: 0
-    number: int  # within pod and tier
+    pod: int  # number of the pod; 0 for a core switch
+    number: int  # number of the switch within its pod and tier
 
 
 class LeafSpine(Topo):
-    """`pods` pods; in each pod every leaf is linked to every spine.
+    """Leaf-spine fabric of `pods` pods; in each pod every leaf is linked to every spine.
 
-    The spines with the same number in all pods share `cores` core switches; a single pod needs no
-    core. Each leaf has `hosts` hosts with addresses 10.POD.LEAF.HOST. Switches are s1, s2, ...: the
-    leaves and spines pod by pod, then the cores. Link parameters apply to all links between
-    switches. Raises ValueError for invalid numbers.
+    Spines with the same number in their pods are linked to the same `cores` core switches. A single
+    pod needs no core. Each leaf has `hosts` hosts with addresses 10.POD.LEAF.HOST. Switches are
+    numbered s1, s2, ... pod by pod, leaves before spines, and then the cores. Link parameters apply
+    to all links between switches. Raises ValueError for invalid numbers.
     """
 
     def build(
@@ -55,7 +55,8 @@ class LeafSpine(Topo):
         for number, leaf in enumerate(leaf_names):
             for host in range(1, hosts + 1):
                 address = f"10.{pod}.{number}.{host}"
-                before = (pod * leaves + number) * hosts  # faster than len(topo.hosts())
+                # number of earlier hosts; faster than len(topo.hosts())
+                before = (pod * leaves + number) * hosts
                 name = f"h{before + host}"
                 self.addLink(self.addHost(name, ip=f"{address}/8"), leaf)
             for spine in spine_names:
@@ -105,23 +106,23 @@ class FatTree(LeafSpine):
     def __init__(self, k: int = 4, **link: float | str) -> None:
         half, rest = divmod(k, 2)
         if rest or k < 2:
-            raise ValueError(f"fat-tree: expected an even number of ports: got {k}")
+            raise ValueError(f"fat-tree: expected an even number of ports, got {k}")
         super().__init__(leaves=half, spines=half, hosts=half, pods=k, cores=half, **link)
 
 
 class Backhaul(Topo):
-    """Tree: h1 at the core switch s1, `aggregation` switches below it, and `access` switches below.
+    """Tree with h1 at the core switch s1, then `aggregation` switches, then `access` switches.
 
-    Access switches are distributed evenly over the aggregation switches; each has one host: h2, h3,
-    ... Link parameters (telemark.topology.links) apply to all links between switches. Raises
-    ValueError for invalid numbers of switches.
+    Access switches are distributed evenly over the aggregation switches. Each access switch has one
+    host (h2, h3, ...). Link parameters (telemark.topology.links) apply to all links between
+    switches. Raises ValueError for invalid numbers of switches.
     """
 
     def build(self, access: int = 16, aggregation: int = 3, **link: float | str) -> None:
         if not 0 < aggregation <= access < 2**16:
             raise ValueError(
-                f"backhaul: expected 1 to 65535 access switches, and at most as many aggregation "
-                f"switches: got {access} and {aggregation}"
+                "backhaul: expected 1 to 65535 access switches and at most as many aggregation "
+                f"switches, got {access} and {aggregation}"
             )
         self.core = self.addSwitch("s1")
         self.server = self.addHost("h1")

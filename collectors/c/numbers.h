@@ -1,4 +1,4 @@
-/* Big-endian numbers in packets, at any alignment. */
+/* Access to big-endian numbers in packets, which need not be aligned. */
 #ifndef COLLECTORS_NUMBERS_H
 #define COLLECTORS_NUMBERS_H
 

@@ -1,1 +1,1 @@
-"""Direct Telemetry Access (DTA): packets, load generator, and readers of the stores in memory."""
+"""Direct Telemetry Access (DTA): packets, load generator, and readers of collector memory."""

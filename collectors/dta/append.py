@@ -1,4 +1,4 @@
-"""Append: lists in memory, and readers that follow the translator's writes.
+"""DTA Append: lists in memory, and readers that follow the writes of the translator.
 
     region = Region(batch(4), lists * batches, Path("lists"))
     rings = region.records.reshape(lists, batches)
@@ -7,9 +7,9 @@
         entries = reader.pull()
 
 A list is a ring of batches. Each batch ends with a tail: the number of valid entries, and the batch
-number. Batch numbers start at 1 and continue across laps of the ring. So a reader sees from memory
-alone which batches are new, never written, or overwritten before they were read. Readers do not
-modify memory; each of several readers gets all entries of a list.
+number. Batch numbers start at 1 and continue across laps of the ring. So the memory alone tells a
+reader which batches are new, which were never written, and which were overwritten before they were
+read. Readers do not modify memory, so each of several readers gets all entries of a list.
 """
 
 from typing import Any, NamedTuple
@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from telemark.errors import TestbedError
 
 BATCHES = (1, 2, 4, 8, 16)
-"""Allowed numbers of entries per batch, as in the published translator."""
+"""Allowed numbers of entries per batch; the published translator has the same."""
 
 NUMBERS = (1 << 27) - 1
 """Batch numbers run from 1 to NUMBERS, then start at 1 again. 0 means never written."""
 
-_COUNT_SHIFT = 27  # position of the count of valid entries in a tail
+_COUNT_SHIFT = 27  # bit offset in a tail of the count of valid entries
 
 
 def batch(entries: int) -> np.dtype[Any]:
@@ -41,13 +41,16 @@ def tail(count: int, number: int) -> int:
 
 
 class Place(NamedTuple):
-    """Number of a batch and its slot in the ring. A translator resumes at one."""
+    """Position of a batch: its number, and its slot in the ring.
+
+    A translator can resume at a position.
+    """
 
     number: int
     slot: int
 
     def ahead(self, batches: int, ring: int) -> "Place":
-        """Return the place `batches` later, in a ring of `ring` batches."""
+        """Return the position `batches` later, in a ring of `ring` batches."""
         return Place((self.number - 1 + batches) % NUMBERS + 1, (self.slot + batches) % ring)
 
 
@@ -55,51 +58,49 @@ FIRST = Place(1, 0)
 
 
 def head(ring: NDArray[Any]) -> Place:
-    """Return the place of the next batch, for a restarted translator and for new readers."""
+    """Return the position of the next batch, where a restarted translator and new readers start."""
     numbers = _numbers(ring)
     written = np.flatnonzero(numbers)
     if not len(written):
         return FIRST
-    # Numbers in a ring are close together: relative to any of them, the newest is farthest ahead.
+    # Numbers in a ring are close together, so relative to any of them the newest is farthest ahead.
     ahead = _ahead(numbers[written], int(numbers[written[0]]))
     last = written[np.argmax(ahead)]
     return Place(int(numbers[last]), int(last)).ahead(1, len(ring))
 
 
 class Reader:
-    """Reader of one list, in the order of writing."""
+    """Reader of one list; it returns entries in the order in which they were written."""
 
     def __init__(self, ring: NDArray[Any], place: Place | None = None) -> None:
         """Start at `place`, or at the oldest batch in the ring.
 
-        `ring`: batch() records, (batches,). It has at least two batches, since one may be half
-        written. Raises TestbedError.
+        `ring`: batch() records, shape (batches,), at least two, since one may be half written.
+        Raises TestbedError.
         """
         if len(ring) < 2:
-            raise TestbedError(f"a list of {len(ring)} batches: expected 2 at least")
-        self.lost = 0  # batches that the translator wrote and that never arrived
+            raise TestbedError(f"a list of {len(ring)} batches: expected at least 2")
+        self.lost = 0  # batches that the translator sent but that did not arrive
         self.overrun = 0  # batches that were overwritten before they were read
         self._ring = ring
         self.place = self._oldest() if place is None else place
 
     @property
     def waiting(self) -> int:
-        """The number of batches from here to the head of the list, including lost and overwritten
-        ones.
-        """
+        """Number of batches up to the head of the list, with lost and overwritten ones."""
         return max(int(self._distances().max()) + 1, 0)
 
     def pull(self) -> NDArray[np.uint32]:
-        """Return all new entries, oldest first: (n,); n may be 0."""
+        """Return all new entries, oldest first, as an array (n,); n may be 0."""
         size = len(self._ring)
         distances = self._distances()
-        end = max(int(distances.max()) + 1, 0)  # distance to the head, in batches
+        end = max(int(distances.max()) + 1, 0)  # number of batches up to the head
         start = max(end - size, 0)
         wanted = np.arange(start, end)
         wanted = wanted[distances[wanted % size] == wanted]
         batches = self._ring[(self.place.slot + wanted) % size]
-        # The translator continued to write during the copy. The batch that it writes now may be
-        # half written; it replaces the batch one lap before.
+        # The translator continued to write during the copy. It may be writing a batch at this
+        # moment, in the slot of the batch one lap earlier, so that slot is not safe to read.
         safe = int(self._distances().max()) + 2 - size
         batches = batches[wanted >= safe]
         start = min(max(start, safe), end)
@@ -109,16 +110,18 @@ class Reader:
         return _entries(batches)
 
     def _distances(self) -> NDArray[np.int64]:
-        """Return how far each batch is ahead of the next place to read, starting there: (batches,).
+        """Return by how many batches each slot is ahead of the next one to read.
 
-        Batches that were already read, or written a lap ago, have negative distances.
+        The result has shape (batches,) and starts at the next slot to read.
+
+        The value is negative for batches that were already read or were written a lap ago.
         """
         numbers = _numbers(self._ring)
         at = self.place.slot
         return _ahead(np.concatenate([numbers[at:], numbers[:at]]), self.place.number)
 
     def _oldest(self) -> Place:
-        """Return the oldest batch that the translator is not about to overwrite."""
+        """Return the position of the oldest batch that the translator does not overwrite next."""
         size = len(self._ring)
         after = head(self._ring)
         older = after.ahead(1 - size, size)
@@ -133,7 +136,7 @@ def _numbers(ring: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _ahead(numbers: NDArray[np.int64], number: int) -> NDArray[np.int64]:
-    """Return how far numbers are ahead of `number`; -1 for batches that were never written."""
+    """Return by how much numbers are ahead of `number`; -1 for batches that were never written."""
     half = NUMBERS // 2
     ahead: NDArray[np.int64] = (numbers - number + half) % NUMBERS - half
     return np.where(numbers == 0, -1, ahead)

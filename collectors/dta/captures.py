@@ -1,4 +1,4 @@
-"""DTA reports read from a capture, or made from the packets of a capture."""
+"""DTA reports from a capture: read from it, or made from its packets."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from telemark.errors import TestbedError
 
 
 def read_reports(path: Path, speed: float = 1.0) -> Reports:
-    """Return the DTA reports of a pcap file with their payloads and times, `speed` times as fast.
+    """Return payloads and send times of the DTA reports in a pcap file, `speed` times as fast.
 
     Raises TestbedError.
     """
@@ -28,7 +28,8 @@ def read_reports(path: Path, speed: float = 1.0) -> Reports:
     ]
     if not found:
         raise TestbedError(
-            f"{path}: no DTA reports in it: expected UDP to port {PORT} or {PROTOTYPE_PORT}"
+            f"{path}: no DTA reports in this file; expected UDP packets to port {PORT} or "
+            f"{PROTOTYPE_PORT}"
         )
     times_s, payloads, ports = map(list, zip(*found, strict=True))
     offsets_ns = np.round((np.array(times_s) - times_s[0]) * 1e9 / speed).astype(np.int64)
@@ -36,14 +37,15 @@ def read_reports(path: Path, speed: float = 1.0) -> Reports:
 
 
 def reports_of_packets(path: Path, load: Load) -> Reports:
-    """Make one report, as described by `load`, for each IPv4 packet of a pcap file.
+    """Make one report with the properties of `load` for each IPv4 packet of a pcap file.
 
-    The key is the flow of the packet: as flow_key() of controllers/dta/watch.py returns it, or the
-    source address for the prototype. At most `load.count` packets are read. Raises TestbedError.
+    The key is the flow key of the packet (see flow_key() in controllers/dta/watch.py), or in the
+    format of the prototype its source address. At most `load.count` packets are read. Raises
+    TestbedError.
     """
     flows = [_flow_words(packet) for packet in _packets(path) if IP in packet][: load.count]
     if not flows:
-        raise TestbedError(f"{path}: no IPv4 packets in it; give a capture of IPv4 traffic")
+        raise TestbedError(f"{path}: no IPv4 packets in this file; use a capture of IPv4 traffic")
     keys = reporter_keys(load, np.array(flows, np.uint32))
     return dataclasses.replace(load, count=len(flows), keys=keys).reports()
 

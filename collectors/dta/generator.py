@@ -1,4 +1,4 @@
-"""Host application that sends DTA reports, and resends them when a translator misses them."""
+"""Host application that sends DTA reports and resends those that a translator missed."""
 
 import random
 from collections import OrderedDict
@@ -13,10 +13,11 @@ from collectors.dta.packets import DTA, NACK_PORT, PORT, Nack, decode
 from telemark.apps.application import Application, Host
 from telemark.traffic.received import Datagrams
 
-LEAD_NS = 20_000_000  # before the first report
-KEPT = 1024  # reports kept for resending
+LEAD_NS = 20_000_000  # time between start and first report
+KEPT = 1024  # maximum number of reports kept for resending
 TRIES = 16  # maximum number of times that a report is resent
-PATIENCE_NS = 1_000_000  # before the second resend; doubles before each further one
+# delay of the second resend of a report; the delay doubles with each further resend
+PATIENCE_NS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Sent:
     sent: int  # new reports
     resent: int
     nacks: int
-    left: int  # requested reports that are not kept, or no longer
+    left: int  # requested reports that are no longer kept or never were
     given_up: int  # requested reports that had already been resent TRIES times
     strange: int  # datagrams at the NACK port that are not NACKs
     first_ns: int  # send time of the first report
@@ -40,24 +41,27 @@ class _Kept:
 
     payload: bytes
     tries: int = 0
-    is_due: bool = False  # a resend is scheduled
+    is_due: bool = False  # whether a resend is scheduled
     is_given_up: bool = False
 
 
 class Generator(Application):
-    """Sends reports to a collector's address, at a steady rate or at the times of a capture.
+    """Sender of reports to a collector's address, at a steady rate or at the times of a capture.
 
-    The translator on the path takes the reports. The result is Sent. Retransmittable reports in
-    Telemark's format are kept for a while and resent after a NACK: the first time immediately,
-    later after an increasing delay. Otherwise a translator that rejects reports by rate, or a
-    sender of forged NACKs, would request the same report in a loop.
+    The translator on the path intercepts the reports. The result is Sent. Retransmittable reports
+    in Telemark's format are kept for a while and resent after a NACK, the first time immediately,
+    later after an increasing delay. Without the delay, a translator that limits the report rate, or
+    a sender of forged NACKs, would request the same report in a loop.
     """
 
     def __init__(
         self, load: Load | Reports, to_address: str, rate_per_s: float = 1000, *,
         start_ns: int | None = None, source_port: int = PORT, kept: int = KEPT,
     ) -> None:  # fmt: skip
-        """Reports that have times ignore `rate_per_s`. `start_ns` is on the common clock."""
+        """`rate_per_s` does not apply to reports that have times.
+
+        `start_ns` is on the common clock.
+        """
         self._load = load
         self._to_address = to_address
         self._rate_per_s = rate_per_s
@@ -71,7 +75,7 @@ class Generator(Application):
         self._first_ns = self._last_ns = 0
 
     def start(self, host: Host) -> None:
-        """Make the reports, and wait for the send time of the first."""
+        """Make the reports and wait for the send time of the first."""
         reports = self._load.reports() if isinstance(self._load, Load) else self._load
         self._payloads, self._ports = reports.payloads, reports.ports
         offsets_ns = reports.offsets_ns
@@ -126,7 +130,7 @@ class Generator(Application):
                 self._send_again(packet.sequence, min(packet[Nack].count, self._sent))
 
     def _send_again(self, first: int, count: int) -> None:
-        # Iterate over kept reports, not over the requested range: a NACK may request 2^32 - 1
+        # Iterate over kept reports, not over the requested range, since a NACK may request 2^32 - 1
         # reports.
         wanted = [
             kept for sequence, kept in self._kept.items() if (sequence - first) % (1 << 32) < count
@@ -140,7 +144,7 @@ class Generator(Application):
                 self._resend(kept)
             elif not kept.is_due:
                 kept.is_due = True
-                # Spread the resends of reports that were rejected together.
+                # Spread the resends of reports that the translator rejected at the same time.
                 wait_ns = (PATIENCE_NS << kept.tries) * (0.5 + self._rng.random() / 2)
                 self._host.call_at(self._host.now_ns() + wait_ns, partial(self._resend, kept))
 

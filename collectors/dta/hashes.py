@@ -1,8 +1,9 @@
-"""The hashes of DTA, as in p4src/dta/hashes.p4: MurmurHash3, with a seed for each use.
+"""Hashes of DTA, as in p4src/dta/hashes.p4: MurmurHash3 with a different seed for each use.
 
-CRCs are unsuitable: CRCs of one key with different initial values differ by a constant, so keys
-that collide in one slot collide in all; and a slot and a checksum cut from one CRC agree too often.
-A key is four 32-bit words, the most significant first: an array (n, 4) of uint32.
+CRCs are unsuitable for two reasons. CRCs of one key with different initial values differ by a
+constant, so keys that collide in one slot collide in all slots. And a slot and a checksum that are
+taken from one CRC are not independent. n keys are an array (n, 4) of uint32, with the most
+significant word first.
 """
 
 from collections.abc import Iterable
@@ -16,19 +17,20 @@ MAX_COPIES = 8
 HOPS = 5  # maximum length of a path
 COPY_SEEDS = np.array([0x9E3779B1 * (n + 1) % (1 << 32) for n in range(MAX_COPIES)], np.uint32)
 CHECKSUM_SEED, VALUE_SEED, HOP_SEED = 0x7FEB352D, 0x846CA68B, 0x2C1B3C6D
-ROW_SEED = 0xD3A2646C  # for a translator's cache of postcards
+ROW_SEED = 0xD3A2646C  # seed of the row in a translator's cache of postcards
 SESSION_SEED = 0x165667B1
-WRITTEN = 0x80000000  # set in every checksum, so that zeroed memory never matches
-BLANK = 0x5BD1E995  # code of an absent hop
+WRITTEN = 0x80000000  # bit set in every checksum, so that zeroed memory never matches
+BLANK = 0x5BD1E995  # code of a hop without a report
 
 _C1, _C2, _C3 = np.uint32(0xCC9E2D51), np.uint32(0x1B873593), np.uint32(0xE6546B64)
 _C4, _C5 = np.uint32(0x85EBCA6B), np.uint32(0xC2B2AE35)
 
 
 def murmur3(words: Words, seed: ArrayLike) -> Words:
-    """Return MurmurHash3_x86_32 (Austin Appleby) of words (n, w), as little-endian blocks: (n,).
+    """Return MurmurHash3_x86_32 (Austin Appleby) of words (n, w) as an array (n,).
 
-    `seed` may be an array that broadcasts against (n,): seeds of shape (s, 1) give (s, n).
+    Each word is a little-endian block. `seed` may be an array that broadcasts against (n,), so
+    seeds of shape (s, 1) give hashes of shape (s, n).
     """
     mixed = _rotate_left(words * _C1, 15) * _C2
     state = np.zeros(len(words), np.uint32) ^ np.asarray(seed, np.uint32)
@@ -41,39 +43,39 @@ def murmur3(words: Words, seed: ArrayLike) -> Words:
 
 
 def key_words(keys: Iterable[int]) -> Words:
-    """Convert keys of up to 128 bits to arrays: (n, 4). Raises OverflowError for longer keys."""
+    """Convert keys of up to 128 bits to an array (n, 4). Raises OverflowError for longer keys."""
     octets = b"".join(key.to_bytes(16, "big") for key in keys)
     return np.frombuffer(octets, ">u4").astype(np.uint32).reshape(-1, 4)
 
 
 def slots(keys: Words, copies: int, count: int) -> NDArray[np.int64]:
-    """Return the slot of each copy of each key among `count`, a power of two: (copies, n)."""
+    """Return the slots of all copies of each key as (copies, n); `count` slots, a power of two."""
     hashed = murmur3(keys, COPY_SEEDS[:copies, np.newaxis])
     return (hashed & np.uint32(count - 1)).astype(np.int64)
 
 
 def checksums(keys: Words, bits: int) -> Words:
-    """Return the first word of each key's slot, for a checksum of 8 to 31 bits: (n,)."""
+    """Return the first word of each key's slot, with a checksum of 8 to 31 bits, as (n,)."""
     return murmur3(keys, CHECKSUM_SEED) & np.uint32((1 << bits) - 1) | np.uint32(WRITTEN)
 
 
 def sessions(keys: Words, count: int) -> NDArray[np.int64]:
-    """Return the session of each key among `count` sessions: (n,)."""
+    """Return the session, of `count` sessions, that each key uses, as (n,)."""
     return (murmur3(keys, SESSION_SEED).astype(np.int64) * count) >> 32
 
 
 def hop_checksums(keys: Words) -> Words:
-    """Return the masks of a path's value codes, per hop: (5, n)."""
+    """Return the masks of the value codes of each path, per hop, as (5, n)."""
     return murmur3(keys, (HOP_SEED + np.arange(HOPS, dtype=np.uint32))[:, np.newaxis])
 
 
 def rows(keys: Words, count: int) -> NDArray[np.int64]:
-    """Return the row of each key in a translator's cache of `count` rows, a power of two: (n,)."""
+    """Return each key's row in a translator's cache of `count` rows (a power of two), as (n,)."""
     return (murmur3(keys, ROW_SEED) & np.uint32(count - 1)).astype(np.int64)
 
 
 def value_codes(values: Words) -> Words:
-    """Return the code of each value of a hop: (n,)."""
+    """Return the code of each hop value as (n,)."""
     words = np.zeros((len(values), 4), np.uint32)
     words[:, 3] = values
     return murmur3(words, VALUE_SEED)

@@ -1,4 +1,4 @@
-"""Paths that an INT sink reports by Key-Write: seven words of data (p4src/dta/int_paths.p4).
+"""Paths that an INT sink reports by Key-Write, in seven data words (p4src/dta/int_paths.p4).
 
 answers = Store(region.records).query(keys, copies=2)
 paths = decode(answers.data[answers.found])
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from collectors.dta.hashes import Words
 
-NODES = 6  # reported nodes of a path: the sink, and the five before it
+NODES = 6  # maximum number of reported nodes of a path: the sink and five nodes before it
 WORDS = 1 + NODES
 ABSENT = 0xFFFFFFFF
 
@@ -21,21 +21,23 @@ ABSENT = 0xFFFFFFFF
 class Flag(enum.IntFlag):
     """Flags of a path."""
 
-    MTU_EXCEEDED = 1  # M bit of INT: the MTU left no room for some switches
-    HOPS_EXCEEDED = 2  # E bit of INT
+    MTU_EXCEEDED = 1  # M bit of INT: some switches added no metadata, because of the MTU
+    # E bit of INT: some switches added no metadata, because Remaining Hop Count was 0
+    HOPS_EXCEEDED = 2
     CONGESTED = 4  # the sink's queue reached the congestion threshold
 
 
 class Paths(NamedTuple):
     """Paths of n flows."""
 
-    hops: NDArray[np.int64]  # (n,): switches on the path, including unreported ones
+    # (n,): number of switches on the path, with those that are not reported
+    hops: NDArray[np.int64]
     flags: NDArray[np.int64]  # (n,): see Flag
     nodes: NDArray[np.int64]  # (n, 6): the last nodes, in path order; -1 after the end
 
 
 def encode(nodes: ArrayLike, flags: int = 0) -> Words:
-    """Return the reported words of a path (hops,), given from source to sink: (7,)."""
+    """Return the data words (7,) for a path, given from source to sink as (hops,)."""
     path = np.asarray(nodes, np.uint32)
     told = np.full(WORDS, ABSENT, np.uint32)
     told[0] = len(path) << 24 | flags << 16
@@ -45,11 +47,12 @@ def encode(nodes: ArrayLike, flags: int = 0) -> Words:
 
 
 def decode(data: NDArray[Any]) -> Paths:
-    """Decode the data (n, 7) of Key-Writes."""
+    """Decode data words (n, 7) of Key-Writes."""
     words = np.asarray(data, np.int64)
     hops = words[:, 0] >> 24
     told = np.minimum(hops, NODES)
     # In memory the sink comes first.
-    places = told[:, np.newaxis] - np.arange(NODES)  # index of the words, from the source on
+    # index of each node's word, from source to sink
+    places = told[:, np.newaxis] - np.arange(NODES)
     nodes = np.take_along_axis(words, np.maximum(places, 1), axis=1)
     return Paths(hops, words[:, 0] >> 16 & 7, np.where(places >= 1, nodes, -1))

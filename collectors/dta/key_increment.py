@@ -1,12 +1,13 @@
-"""Key-Increment: counters per key in memory that switches add to, as a count-min sketch.
+"""DTA Key-Increment: a count-min sketch in memory, with counters that switches add to.
 
     region = Region(COUNTER, rows * slots, Path("counters"))
     counters = Counters(region.records, rows)
     counters.estimate(key_words([0x0A000001]), copies=2)
 
-A translator adds to one counter in each of `copies` rows, by FETCH ADD: no increment is lost or
-counted twice. Other keys that share a counter can only increase it, so no estimate is below the
-actual count (Cormode and Muthukrishnan 2005). theory.py computes the error above it.
+A translator adds to one counter in each of `copies` rows by RDMA FETCH ADD, so no increment is lost
+or counted twice. Other keys that share a counter can only increase it, so no estimate is below the
+actual count (Cormode and Muthukrishnan 2005). theory.py computes the distribution of the
+overestimation.
 """
 
 from typing import Any
@@ -17,26 +18,26 @@ from numpy.typing import NDArray
 from collectors.dta.hashes import MAX_COPIES, Words, slots
 from telemark.errors import TestbedError
 
-COUNTER = np.dtype(np.uint64)  # in the collector's byte order, as atomic operations require
+# counters have the collector's byte order, as RDMA atomic operations require
+COUNTER = np.dtype(np.uint64)
 
 
 class Counters:
-    """Rows of counters that a translator adds to."""
+    """Count-min sketch of counter rows that a translator adds to."""
 
     def __init__(self, records: NDArray[Any], rows: int) -> None:
-        """`records`: a Region of COUNTERs, row by row. Raises TestbedError."""
+        """`records`: records of a Region of COUNTERs, row by row. Raises TestbedError."""
         if not 1 <= rows <= MAX_COPIES:
             raise TestbedError(f"{rows} rows: expected 1 to {MAX_COPIES}")
         self.slots, over = divmod(len(records), rows)
         if over or not self.slots or self.slots & (self.slots - 1):
             raise TestbedError(
-                f"{len(records)} counters in {rows} rows: expected a power of two in each"
+                f"{len(records)} counters in {rows} rows: expected a power of two per row"
             )
         self._rows = records.reshape(rows, self.slots)
 
     def estimate(self, keys: Words, copies: int) -> NDArray[np.uint64]:
-        """Return the minimum over the counters of each key (n, 4), which was added in `copies`
-        rows.
+        """Return the minimum of the counters of each key (n, 4) in the first `copies` rows.
 
         Raises TestbedError.
         """
@@ -45,7 +46,7 @@ class Counters:
         return counted.min(axis=0)
 
     def add(self, keys: Words, addends: NDArray[np.uint64], copies: int) -> None:
-        """Add to the memory as a translator does: its model. Raises TestbedError."""
+        """Add to the counters in memory, as a model of the translator. Raises TestbedError."""
         for row, places in zip(self._rows, self._places(keys, copies), strict=False):
             np.add.at(row, places, addends)
 

@@ -1,17 +1,17 @@
-"""Key-Write: the last value of each key in memory that switches write to, addressed by hashing.
+"""DTA Key-Write: a hash table in memory with the last value that switches wrote for each key.
 
     region = Region(slot(words=1), 1 << 20, Path("store"))
     store = Store(region.records)
     answers = store.query(key_words([0x0A000001]), copies=2)
     answers.found, answers.data
 
-A translator writes each value to `copies` slots, chosen by hashes of the key. It overwrites old
-content, reads nothing and keeps no state. A slot begins with a checksum of the key, which a reader
-verifies. So a value may be overwritten by other keys, and with a short checksum an answer may
-belong to another key; theory.py computes the probabilities.
+A translator writes each value to `copies` slots, chosen by hashes of the key. The translator
+overwrites old content, reads nothing and keeps no state. A slot begins with a checksum of the key,
+which a reader verifies. A value may be overwritten by values of other keys. With a short checksum,
+a returned value may belong to another key. theory.py computes the probabilities of both.
 
-The memory is the whole state of a store: it answers the same when another process opens it, or
-after a crash. A slot of more than 8 bytes may be half written during a query.
+The memory is the whole state. Another process that opens it, also after a crash, gets the same
+results. A slot of more than 8 bytes may be half written during a query.
 """
 
 import enum
@@ -23,24 +23,25 @@ from numpy.typing import NDArray
 from collectors.dta.hashes import MAX_COPIES, Words, checksums, slots
 from telemark.errors import TestbedError
 
-DATA_WORDS = (1, 3, 7)  # words of data in a slot, without its checksum
+DATA_WORDS = (1, 3, 7)  # allowed numbers of data words in a slot, without the checksum
 CHECKSUM_BITS = range(8, 32)
-_BATCH = 1 << 13  # keys per batch: their data fit into the caches of a core
+_BATCH = 1 << 13  # keys per batch; the data of a batch fit into the caches of a core
 
 
 class Policy(enum.Enum):
-    """Selection of the answer among the values found in the slots of a key."""
+    """Rule that selects the result among the values found in the slots of a key."""
 
-    FIRST = "first"  # the first copy with the key's checksum
-    PLURALITY = "plurality"  # the value that most copies have; none if two values tie
-    CONSENSUS = "consensus"  # the value that all matching copies have, at least two
+    FIRST = "first"  # value of the first copy that has the key's checksum
+    PLURALITY = "plurality"  # value that most copies have; no result if two values tie
+    # value that all copies with the key's checksum have, if there are at least two
+    CONSENSUS = "consensus"
 
 
 class Answers(NamedTuple):
-    """Answers for n keys."""
+    """Query results for n keys."""
 
     found: NDArray[np.bool_]  # (n,)
-    data: Words  # (n, words); zeros if not found
+    data: Words  # data words, (n, words); zeros for keys that were not found
 
 
 def slot(words: int) -> np.dtype[Any]:
@@ -51,10 +52,12 @@ def slot(words: int) -> np.dtype[Any]:
 
 
 class Store:
-    """Slots that a translator writes to."""
+    """Hash table of slots that a translator writes to."""
 
     def __init__(self, records: NDArray[Any], checksum_bits: int = 31) -> None:
-        """`records`: a Region of slot()s; `checksum_bits`: as configured in the translator.
+        """`records`: records of a Region of slot()s.
+
+        `checksum_bits`: as configured in the translator.
 
         Raises TestbedError.
         """
@@ -64,7 +67,8 @@ class Store:
         if checksum_bits not in CHECKSUM_BITS:
             raise TestbedError(f"checksums of {checksum_bits} bits: expected 8 to 31")
         self.checksum_bits = checksum_bits
-        self._words = records.view(">u4").reshape(self.count, -1)  # words of each slot
+        # words of each slot, (count, 1 + words)
+        self._words = records.view(">u4").reshape(self.count, -1)
 
     def query(self, keys: Words, copies: int, policy: Policy = Policy.PLURALITY) -> Answers:
         """Look up keys (n, 4) that were written `copies` times. Raises TestbedError."""
@@ -79,7 +83,7 @@ class Store:
         return answers
 
     def write(self, keys: Words, data: Words, copies: int) -> None:
-        """Write to the memory as a translator does, report by report: its model.
+        """Write reports to the memory one by one, as a model of the translator.
 
         `data`: (n, words). Raises TestbedError.
         """
@@ -89,7 +93,7 @@ class Store:
             sums = checksums(keys[part], self.checksum_bits)
             written = np.column_stack([sums, data[part]]).astype(">u4")
             places = slots(keys[part], copies, self.count).T.reshape(-1)
-            # the last write to a slot remains
+            # only the last write to a slot remains
             self._words[places] = np.repeat(written, copies, axis=0)
 
     def _query_batch(self, keys: Words, copies: int, policy: Policy) -> Answers:
@@ -107,8 +111,9 @@ class Store:
 
 
 def _is_repeated_slot(places: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return, for each copy (copies, n), whether an earlier copy is in the same slot: one vote
-    each.
+    """Return for each copy (copies, n) whether an earlier copy has the same slot.
+
+    A slot has one vote.
     """
     found = np.zeros(places.shape, np.bool_)
     for one in range(1, len(places)):
@@ -119,11 +124,11 @@ def _is_repeated_slot(places: NDArray[np.int64]) -> NDArray[np.bool_]:
 def _vote(
     is_own: NDArray[np.bool_], values: NDArray[Any], least: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """Return whether one value has the most votes, at least `least`, and the index of such a copy.
+    """Return whether one value alone has the most votes, at least `least`, and a copy's index.
 
     `is_own`: (copies, n); `values`: (copies, n, words).
     """
-    votes = is_own.astype(np.int8)  # for each copy, the number of copies with its value
+    votes = is_own.astype(np.int8)  # for each copy, the number of copies with the same value
     for one in range(len(is_own)):
         for other in range(one):
             agree = is_own[one] & is_own[other]
@@ -132,7 +137,7 @@ def _vote(
             votes[one] += agree
             votes[other] += agree
     most = votes.max(axis=0)
-    is_alone = (votes == most).sum(axis=0) == most  # no other value has as many votes
+    is_alone = (votes == most).sum(axis=0) == most  # whether no other value has as many votes
     return is_alone & (most >= least), votes.argmax(axis=0)
 
 

@@ -1,9 +1,9 @@
-"""Load of DTA reports from a description; the sent fields are known.
+"""DTA reports generated from a description, with arrays of all fields for later comparison.
 
     load = Load(count=100_000, mix={Op.KEY_WRITE: 3, Op.APPEND: 1}, redundancy=2, lists=range(16))
-    reports = load.reports()        # their payloads, and their fields as arrays
+    reports = load.reports() # payloads, and fields as arrays
 
-Keys are random by default: consecutive keys would fall into distinct slots and never collide.
+Keys are random by default, because consecutive keys would have different slots and never collide.
 """
 
 import enum
@@ -25,7 +25,7 @@ KEY_WORDS = 4
 
 
 class Format(enum.Enum):
-    """Base headers: Telemark's, and the prototype's with and without loss tracking."""
+    """Format of base headers: Telemark, or the prototype with or without loss tracking."""
 
     OURS = np.dtype([("flags", "u1"), ("opcode", "u1"), ("reporter", ">u2"), ("sequence", ">u4")])
     TRACKED = np.dtype([("opcode", "u1"), ("sequence", "u1"), ("flags", "u1")])
@@ -38,7 +38,7 @@ class Format(enum.Enum):
 
     @property
     def flags(self) -> tuple[int, int, int]:
-        """Constant flags, and the bits of `immediate` and `retransmittable`."""
+        """Constant flag bits, and the flag bits of `immediate` and `retransmittable`."""
         return {Format.OURS: (VERSION << 4, 8, 4), Format.TRACKED: (0, 0x80, 0x40),
                 Format.PLAIN: (0, 0x80, 0)}[self]  # fmt: skip
 
@@ -48,22 +48,22 @@ class Load:
     """Reports of one reporter. Raises ValueError for invalid parameters.
 
     `mix` gives the proportions of opcodes; a postcard counts as the whole path of `hops` reports.
-    Keys have 128 bits (32 in the prototype); with `distinct`, they are drawn uniformly from so many
-    keys. The first data word of Key-Writes and Appends counts the reports; increments are `addend`,
-    and all other words are random.
+    Keys have 128 bits (32 in the prototype). With `distinct`, they are drawn uniformly from that
+    number of keys. The first data word of Key-Writes and Appends is the index of the report.
+    Increments add `addend`. All other words are random.
     """
 
     count: int
     mix: Mapping[Op, float] = field(default_factory=lambda: {Op.KEY_WRITE: 1.0})
     format: Format = Format.OURS
-    keys: NDArray[np.uint32] | None = None  # (count, 4); None: random keys
+    keys: NDArray[np.uint32] | None = None  # shape (count, 4); None means random keys
     distinct: int | None = None
     redundancy: int = 2
     words: int = 1
     lists: range = range(1)
     addend: int = 1
     hops: int = HOPS
-    values: int = 1 << 12  # of a postcard: 0 to values - 1
+    values: int = 1 << 12  # number of different postcard values, 0 to values - 1
     sketch: int = 0
     columns: int = 1024
     immediate: bool = False
@@ -78,7 +78,7 @@ class Load:
             raise ValueError(f"load: {problem}")
 
     def reports(self) -> "Reports":
-        """Make the reports; each call returns the same ones."""
+        """Make the reports; each call returns the same reports."""
         rng = np.random.default_rng(self.seed)
         chances = np.array([*self.mix.values()], float)
         units = rng.choice([int(op) for op in self.mix], self.count, p=chances / chances.sum())
@@ -104,7 +104,7 @@ class Load:
         return Reports(payloads, [self.format.port] * self.count, fields)
 
     def _keys(self, rng: Rng) -> NDArray[np.uint32]:
-        """Return the key of each unit: (count, 4)."""
+        """Return the key of each report or path as (count, 4)."""
         if self.keys is not None:
             return self.keys
         size = self.distinct or self.count
@@ -150,13 +150,16 @@ def reporter_keys(load: Load, keys: NDArray[np.uint32]) -> NDArray[np.uint32]:
 
 @dataclass(frozen=True)
 class ReportFields:
-    """Fields of reports, as arrays of one length; unused fields of an opcode have any value."""
+    """Fields of reports, as arrays of equal length.
+
+    Fields that an opcode does not use are arbitrary.
+    """
 
     opcode: NDArray[np.uint8]
     key: NDArray[np.uint32]  # (n, 4)
     hop: NDArray[np.uint8]
     list: NDArray[np.uint32]
-    # (n, 7): data of a Key-Write; the first word is also an Append's data
+    # (n, 7): data words of a Key-Write; an Append has only the first
     words: NDArray[np.uint32]
 
     def __getitem__(self, chosen: NDArray[np.intp]) -> "ReportFields":
@@ -165,16 +168,17 @@ class ReportFields:
 
 @dataclass(frozen=True)
 class Reports:
-    """UDP payloads in sending order, with their ports and fields."""
+    """Reports in sending order: UDP payloads, UDP ports and fields."""
 
     payloads: list[bytes]
     ports: list[int]
     fields: ReportFields | None = None  # None: unknown
-    offsets_ns: NDArray[np.int64] | None = None  # send times relative to the first; None: at a rate
+    # send times relative to the first report; None means at a rate
+    offsets_ns: NDArray[np.int64] | None = None
 
 
 def _rows(load: Load, fields: ReportFields, op: Op, chosen: NDArray[np.intp]) -> NDArray[np.void]:
-    """Return the chosen reports, all of one opcode, in wire format."""
+    """Return the selected reports, which all have one opcode, in wire format."""
     body = _KINDS[load.format][op](load)
     rows = np.zeros(len(chosen), np.dtype([*_fields(load.format.value), *body]))
     base, immediate, retransmittable = load.format.flags
@@ -223,4 +227,4 @@ _PROTOTYPES: dict[Op, Any] = {
     Op.POSTCARDING: lambda _: [("short_key", ">u4"), ("short_hop", "u1"), ("value", ">u4")],
 }  # fmt: skip
 _KINDS = {Format.OURS: _OURS, Format.TRACKED: _PROTOTYPES, Format.PLAIN: _PROTOTYPES}
-"""Fields of a row after the base header, by opcode."""
+"""Fields after the base header, by opcode."""

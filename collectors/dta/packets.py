@@ -1,13 +1,13 @@
-"""DTA packets in scapy: Telemark's version-marked header, and both headers of the prototype.
+"""DTA packets in scapy, with Telemark's header, which has a version, or a header of the prototype.
 
-Build a packet layer by layer; the UDP destination port follows from the base header:
+Build a packet layer by layer; the base header determines the UDP destination port:
 
     UDP() / DTA(reporter=3, sequence=7) / KeyWrite(redundancy=2, key=5, data=[9])
     UDP() / TrackedDTA(seqnum=7) / ShortKeyWrite(redundancy=2, key=5, data=[9])
     UDP(dport=NACK_PORT) / DTA(reporter=3, sequence=7) / Nack(count=2)
 
-Both variants of the published prototype share a port, and packets do not carry the variant. scapy
-assumes the published one, which tracks losses; use PlainDTA(payload) for the other.
+Both variants of the prototype use the same port, and packets do not tell which variant they are.
+scapy assumes the published variant, which tracks losses. Use PlainDTA(payload) for the other one.
 """
 
 import enum
@@ -39,7 +39,7 @@ REDUNDANCIES = range(1, MAX_COPIES + 1)
 
 
 class Op(enum.IntEnum):
-    """Opcodes; the prototype has the first four."""
+    """Opcodes of DTA; the prototype has only the first four."""
 
     KEY_WRITE = 0x01
     APPEND = 0x02
@@ -53,25 +53,30 @@ _OPS = {op.value: op.name for op in Op}
 
 
 def _words(name: str, default: Any, count: Callable[[Any], int] | None = None) -> FieldListField:
-    """Return a field of 32-bit words: `count` computes their number; without it, all remaining
-    words.
+    """Return a field of 32-bit words.
+
+    Without `count`, which computes their number, all remaining words.
     """
     return FieldListField(name, default, XIntField("", 0), count_from=count)
 
 
 class _Report(Packet):
-    """Packet after a base header."""
+    """Base class of packets that follow a base header."""
 
-    allowed: ClassVar[Mapping[str, Container[int]]] = {}  # fields with restricted values
+    # allowed values of fields, unless all values are allowed
+    allowed: ClassVar[Mapping[str, Container[int]]] = {}
 
     @classmethod
     def sizes(cls) -> tuple[int, ...]:
-        """Return the allowed sizes in bytes."""
+        """Return the allowed packet sizes in bytes."""
         return (len(cls()),)
 
 
 class DTA(Packet):
-    """Telemark's base header; `sequence` counts a reporter's reports to a translator, from 0."""
+    """Telemark's base header.
+
+    `sequence` numbers the reports of a reporter to a translator, from 0.
+    """
 
     name = "DTA"
     fields_desc = [
@@ -86,7 +91,7 @@ class DTA(Packet):
 
 
 class PlainDTA(Packet):
-    """Base header of the prototype, built without loss tracking."""
+    """Base header of the prototype if it was compiled without loss tracking."""
 
     name = "DTA (prototype, plain)"
     fields_desc = [
@@ -97,7 +102,7 @@ class PlainDTA(Packet):
 
 
 class TrackedDTA(Packet):
-    """Base header of the prototype, built with loss tracking."""
+    """Base header of the prototype if it was compiled with loss tracking."""
 
     name = "DTA (prototype, tracked)"
     fields_desc = [
@@ -110,7 +115,7 @@ class TrackedDTA(Packet):
 
 
 class KeyWrite(_Report):
-    """Write `data`, of one, three or seven words, to `redundancy` slots of the key."""
+    """Key-Write of one, three or seven words of `data` to `redundancy` slots of the key."""
 
     name = "Key-Write"
     allowed = {"redundancy": REDUNDANCIES, "words": DATA_WORDS}
@@ -134,7 +139,7 @@ class KeyWrite(_Report):
 
 
 class ShortKeyWrite(_Report):
-    """Key-Write of the prototype; the number of data words is fixed in its program."""
+    """Key-Write of the prototype; its P4 program fixes the number of data words."""
 
     name = "Key-Write (prototype)"
     allowed = {"redundancy": REDUNDANCIES}
@@ -150,14 +155,14 @@ class ShortKeyWrite(_Report):
 
 
 class Append(_Report):
-    """Append a word to a list: the same in all three formats."""
+    """Append of a word to a list, the same in all three formats."""
 
     name = "Append"
     fields_desc = [IntField("list", 0), XIntField("data", 0)]
 
 
 class KeyIncrement(_Report):
-    """Add to `redundancy` counters of the key, modulo 2^64."""
+    """Key-Increment: addition to `redundancy` counters of the key, modulo 2^64."""
 
     name = "Key-Increment"
     allowed = {"redundancy": REDUNDANCIES}
@@ -178,7 +183,10 @@ class ShortKeyIncrement(_Report):
 
 
 class Postcard(_Report):
-    """Value of hop `hop`, from 0, on the path of the key; `hops` is the path length if known."""
+    """Postcard: value of hop `hop`, from 0, on the path of the key.
+
+    `hops` is the path length if known.
+    """
 
     name = "Postcarding"
     allowed = {"redundancy": REDUNDANCIES, "hop": range(HOPS), "hops": range(HOPS + 1)}
@@ -201,7 +209,7 @@ class ShortPostcard(_Report):
 
 
 class SketchMerge(_Report):
-    """Column of a sketch; missing rows are 0."""
+    """Sketch-Merge: one column of a sketch; missing rows are 0."""
 
     name = "Sketch-Merge"
     fields_desc = [
@@ -212,14 +220,14 @@ class SketchMerge(_Report):
 
 
 class Nack(_Report):
-    """Request to a reporter: `count` reports are missing, from the base header's `sequence` on."""
+    """NACK to a reporter: `count` reports from number `sequence` (base header) are missing."""
 
     name = "NACK"
     fields_desc = [IntField("count", 1)]
 
 
 class ShortNack(_Report):
-    """NACK of the prototype: the last good `seqnum`, without a base header."""
+    """NACK of the prototype: the last `seqnum` that arrived in order, without a base header."""
 
     name = "NACK (prototype)"
     fields_desc = [
@@ -230,7 +238,7 @@ class ShortNack(_Report):
 
     @classmethod
     def dispatch_hook(cls, _pkt: bytes | None = None, *_: Any, **__: Any) -> type[Packet]:
-        """Choose Nack for longer payloads: both formats use this port."""
+        """Choose Nack for longer payloads, since both formats use this port."""
         return DTA if _pkt is not None and len(_pkt) > 2 else cls
 
 
@@ -245,14 +253,14 @@ PROTOTYPES: dict[int, type[_Report]] = {
 
 
 def decode(payload: bytes, base: type[Packet] = DTA) -> Packet:
-    """Decode a UDP payload that is one whole report or NACK, with the base header `base`.
+    """Decode a UDP payload, which is one whole report or NACK with the base header `base`.
 
-    Raises ValueError if a translator would drop it before its tables: unknown version or opcode,
-    values out of range, too few or too many bytes.
+    Raises ValueError if a translator would drop the payload before its tables, because version or
+    opcode are unknown, values are out of range, or there are too few or too many bytes.
     """
     headers = len(base())
     if len(payload) < headers:
-        raise ValueError(f"{len(payload)} bytes: a DTA header has {headers}")
+        raise ValueError(f"{len(payload)} bytes: expected a DTA header, which has {headers}")
     packet = base(payload)
     known = OURS if base is DTA else PROTOTYPES
     if base is DTA and packet.version != VERSION:

@@ -1,13 +1,14 @@
-"""Postcarding: reports of all switches on a packet's path, in one chunk of memory per path.
+"""DTA Postcarding: reports of all switches on a packet's path, in one chunk of memory per path.
 
     region = Region(CHUNK, slots, Path("paths"))
     store = Postcards(region.records, values=switch_ids, copies=2)
     paths = store.query(key_words([flow, ...]))
     paths.values[paths.is_complete]
 
-The word of hop h is g(v) xor c(key, h): the code of its value, masked by a checksum of the key and
-the hop. Hops without a report have the code BLANK. A chunk belongs to a key if all of its words,
-unmasked, are codes of known values or BLANK. A chunk of another key almost never passes this test.
+The word of hop h with value v is g(v) xor c(key, h), where g(v) is a code of the value and c a
+checksum of the key and the hop. Hops without a report have the code BLANK. A reader unmasks all
+words with the checksums of a key. The chunk belongs to this key if every result is BLANK or the
+code of a known value. A chunk of another key almost never passes this test.
 """
 
 from dataclasses import dataclass
@@ -20,38 +21,41 @@ from collectors.dta.hashes import BLANK, HOPS, Words, hop_checksums, slots, valu
 from telemark.errors import TestbedError
 
 CHUNK = np.dtype([("hops", ">u4", (HOPS,)), ("zeros", ">u4", (3,))])
-"""32 bytes per path; the zeros make the address a shift of the slot."""
+"""Memory layout of a path: 32 bytes, zero-padded so that a bit shift converts a slot to an
+address."""
 
 
 @dataclass(frozen=True)
 class Paths:
-    """Paths of n keys."""
+    """Query results: the paths of n keys."""
 
-    values: Words  # (n, 5), 0 if unknown
+    values: Words  # shape (n, 5); 0 if the value is unknown
     is_known: NDArray[np.bool_]  # (n, 5): whether the value of this hop is known
 
     @property
     def is_found(self) -> NDArray[np.bool_]:
-        """Whether any hop of a key is known: (n,)."""
+        """Whether any hop of a key's path is known, as (n,)."""
         return self.is_known.sum(axis=1) > 0
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Number of hops up to the last known one: (n,)."""
+        """Number of hops up to the last known hop, as (n,)."""
         last: NDArray[np.int64] = HOPS - np.argmax(self.is_known[:, ::-1], axis=1)
         return np.where(self.is_found, last, 0)
 
     @property
     def is_complete(self) -> NDArray[np.bool_]:
-        """Whether all hops before the last known one are known: (n,)."""
+        """Whether all hops up to the last known hop are known, as (n,)."""
         return self.is_found & (self.is_known.sum(axis=1) == self.lengths)
 
 
 class Postcards:
-    """Chunks in `copies` slots per key, and the allowed values of hops."""
+    """Hash table of chunks, in `copies` slots per key, and the values that hops may have."""
 
     def __init__(self, chunks: NDArray[Any], values: ArrayLike, copies: int) -> None:
-        """`chunks`: CHUNK records, (a power of two,). `values`: all values that may be reported.
+        """`chunks`: CHUNK records.
+
+        Their number is a power of two. `values`: all values that may be reported.
 
         Raises TestbedError.
         """
@@ -61,14 +65,17 @@ class Postcards:
         codes = value_codes(known)
         if BLANK in codes:
             value = known[codes == BLANK][0]
-            raise TestbedError(f"value {value:#x} has the code of an absent hop; choose another")
+            raise TestbedError(
+                f"value {value:#x} has the code of a hop without a report; use another value"
+            )
         order = np.argsort(np.append(codes, np.uint32(BLANK)))
         self._codes = np.append(codes, np.uint32(BLANK))[order]  # ascending
-        self._values = np.append(known, np.uint32(0))[order]  # value of each code
+        # value of each code, in the order of codes
+        self._values = np.append(known, np.uint32(0))[order]
         self._chunks, self._copies = chunks, copies
 
     def query(self, keys: Words) -> Paths:
-        """Return the path that most copies of each key agree on; no path if two paths tie."""
+        """Return for each key the path that most copies have; no path if two paths tie."""
         places = slots(keys, self._copies, len(self._chunks))
         codes = self._chunks["hops"][places].astype(np.uint32) ^ hop_checksums(keys).T
         index = np.minimum(np.searchsorted(self._codes, codes), len(self._codes) - 1)
@@ -82,9 +89,10 @@ class Postcards:
 def _majority(
     values: NDArray[np.uint32], is_known: NDArray[np.bool_], accepted: NDArray[np.bool_]
 ) -> Paths:
-    """Return the paths that most accepted copies (copies, n) agree on; `values`: (copies, n, 5)."""
+    """Return the path that most accepted copies (copies, n) have; `values`: (copies, n, 5)."""
     alike = ((values[:, None] == values) & (is_known[:, None] == is_known)).all(axis=3)
-    votes = (alike & accepted).sum(axis=1)  # (copies, n); 0 for copies that are not accepted
+    # votes per copy, (copies, n); 0 for copies that are not accepted
+    votes = (alike & accepted).sum(axis=1)
     best = votes.argmax(axis=0)
     keys = np.arange(len(best))
     rivals = (votes == votes[best, keys]) & ~alike[best, :, keys].T
@@ -94,15 +102,18 @@ def _majority(
 
 
 def false_path(values: int) -> float:
-    """Return the probability that another key's or a random chunk passes as a path of this key."""
+    """Return the probability that a random chunk is accepted as a path of a key.
+
+    The probability is the same for a chunk of another key.
+    """
     return ((values + 1) / 2.0**32) ** HOPS
 
 
 def alone_probability(flows: int, rows: int) -> float:
-    """Return the probability that a flow shares its cache row with none of the other `flows - 1`.
+    """Return the probability that a flow shares its cache row with no other of `flows` flows.
 
-    `rows` is the number of cache rows. A postcard of another flow in the same row evicts the row
-    before it is complete.
+    `rows` is the number of cache rows. If two flows share a row, a postcard of one evicts the
+    incomplete path of the other.
     """
     return (1 - 1 / rows) ** (flows - 1)
 
@@ -110,8 +121,8 @@ def alone_probability(flows: int, rows: int) -> float:
 def alone_flows_deviation(flows: int, rows: int) -> float:
     """Return the standard deviation of the number of flows that are alone in their cache rows.
 
-    Flows are not independent: two flows are both alone with probability E[XY] = (1 - 1/r) (1 -
-    2/r)^(f - 2).
+    Flows are not independent. With r rows and f flows, two flows are both alone with probability
+    E[XY] = (1 - 1/r) (1 - 2/r)^(f - 2).
     """
     mean = flows * alone_probability(flows, rows)
     pairs = flows * (flows - 1) * (1 - 1 / rows) * (1 - 2 / rows) ** (flows - 2)

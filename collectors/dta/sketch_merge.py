@@ -1,12 +1,12 @@
-"""Sketch-Merge: one sketch of the counts of many reporters, as merged by the translator.
+"""DTA Sketch-Merge: a sketch in memory, which is the sum of the sketches of many reporters.
 
     region = Region(COLUMN, sketches * columns, Path("sketches"))
     counters = read(region.records.reshape(sketches, columns)[epoch % sketches])
     estimates = estimate(counters, keys)
 
-Each reporter sends the columns of its sketch in order. The translator sums columns with the same
-number, and writes several columns at a time once all reporters have sent them. The rows of a column
-are adjacent in memory.
+Each reporter sends the columns of its sketch in order. The translator adds columns with the same
+number. As soon as all reporters have sent several columns, it writes them together. The rows of a
+column are adjacent in memory.
 """
 
 from typing import Any
@@ -22,14 +22,15 @@ COLUMN = np.dtype([("rows", ">u4", (ROWS,))])
 
 
 def read(columns: NDArray[Any]) -> NDArray[np.uint32]:
-    """Return the counters (ROWS, columns) of a sketch of COLUMN records, (columns,)."""
+    """Return the counters (ROWS, columns) of a sketch, given as COLUMN records (columns,)."""
     return columns["rows"].T.astype(np.uint32)
 
 
 def estimate(counters: NDArray[np.uint32], keys: Words) -> NDArray[np.uint32]:
-    """Return count-min estimates (Cormode and Muthukrishnan 2005) for keys (n, 4): (n,).
+    """Return count-min estimates (Cormode and Muthukrishnan 2005) for keys (n, 4), as (n,).
 
-    `counters`: from read(), (ROWS, a power of two); a key has one counter in each row.
+    `counters` come from read(); the number of columns is a power of two. A key has one counter in
+    each row.
     """
     places = slots(keys, ROWS, counters.shape[1])
     least: NDArray[np.uint32] = np.take_along_axis(counters, places, axis=1).min(axis=0)

@@ -1,13 +1,14 @@
-"""Theory of Key-Write and Key-Increment, for ideal (random) hashes.
+"""Predicted success and error of Key-Write and Key-Increment, for ideal (random) hashes.
 
-Key-Write: own derivation, after the analysis of "Direct Telemetry Access" (Langlet et al., SIGCOMM
-2023). Load and age are in keys per slot: the number of distinct keys written (age: since the
-queried key), divided by the slots of the store. Each of the N copies of a key of age x is
-overwritten with probability q = 1 - exp(-x N), all of them with q^N. An overwritten copy has the
-checksum of the queried key, of b bits, with probability 2^-b, and then another value. That one key
-overwrites two copies is rarer by the number of slots: it matters only for a consensus.
+Key-Write: the derivation follows the analysis of "Direct Telemetry Access" (Langlet et al., SIGCOMM
+2023). The load of a store is the number of distinct keys written, divided by the number of slots.
+The age of a key is the number of distinct keys written after it, divided by the number of slots.
+Each of the N copies of a key of age x is overwritten with probability q = 1 - exp(-x N), all copies
+with probability q^N. An overwritten copy has the b-bit checksum of the queried key with probability
+2^-b; its value is then wrong. The probability that one key overwrites two copies is smaller by a
+factor of the number of slots, so it matters only for the policy CONSENSUS.
 
-Key-Increment: a count-min sketch (Cormode and Muthukrishnan 2005).
+Key-Increment: the theory of count-min sketches (Cormode and Muthukrishnan 2005).
 """
 
 import math
@@ -31,19 +32,20 @@ class Outcome(NamedTuple):
 
 
 def overwritten(age: ArrayLike, copies: int) -> Floats:
-    """Return the probability that a copy of this age (or a slot at load `age`) was overwritten."""
+    """Return the probability that a copy of age `age`, or a slot at load `age`, was overwritten."""
     return -np.expm1(-np.asarray(age, np.float64) * copies)
 
 
 def success(age: ArrayLike, copies: int) -> Floats:
-    """Return the probability that at least one copy remains."""
+    """Return the probability that at least one copy of a key of this age remains."""
     return 1 - overwritten(age, copies) ** copies
 
 
 def mean_success(load: ArrayLike, copies: int) -> Floats:
-    """Return the mean of success() over all keys of a store, of ages from 0 to `load`.
+    """Return the mean of success() over all keys of a store, whose ages are 0 to `load`.
 
-    This is an integral of 1 - q^N over the age, or of (1 + q + .. + q^(N-1)) / N over q.
+    It is the integral of 1 - q^N over the age, which equals that of (1 + q + .. + q^(N-1)) / N over
+    q.
     """
     gone = overwritten(load, copies)
     whole = sum(gone**power / power for power in range(1, copies + 1))
@@ -51,14 +53,14 @@ def mean_success(load: ArrayLike, copies: int) -> Floats:
 
 
 def best_copies(load: float, among: Sequence[int], of: Callable[[ArrayLike, int], Floats]) -> int:
-    """Return the number of copies that maximizes `of`, which is success() or mean_success()."""
+    """Return the number of copies that maximizes the function `of`: success() or mean_success()."""
     return max(among, key=lambda copies: float(of(load, copies)))
 
 
 def outcome(
     age: ArrayLike, copies: int, bits: int, policy: Policy, slots: float = math.inf
 ) -> Outcome:
-    """Return the outcome of a query for a written key, in a store of `slots` slots."""
+    """Return the probabilities of outcomes of a query for a written key, with `slots` slots."""
     gone = overwritten(age, copies)
     alike = _alike(age, copies, slots) * 2.0**-bits
     return _combine(1 - gone, gone * 2.0**-bits, alike, copies, policy)
@@ -67,7 +69,7 @@ def outcome(
 def outcome_of_absent(
     load: ArrayLike, copies: int, bits: int, policy: Policy, slots: float = math.inf
 ) -> Outcome:
-    """Return the outcome of a query for a key that was never written, in a store of this load."""
+    """Return the probabilities of outcomes of a query for a key that was never written."""
     written = overwritten(load, copies)
     alike = _alike(load, copies, slots) * 2.0**-bits
     return _combine(np.zeros_like(written), written * 2.0**-bits, alike, copies, policy)
@@ -76,17 +78,18 @@ def outcome_of_absent(
 def mean_outcome(
     load: float, copies: int, bits: int, policy: Policy, slots: float = math.inf
 ) -> Outcome:
-    """Return the mean of outcome() over all keys of a store, of ages from 0 to `load`."""
+    """Return the mean of outcome() over all keys of a store, whose ages are 0 to `load`."""
     nodes, weights = np.polynomial.legendre.leggauss(50)  # 20 nodes are already exact to 1e-12
     found = outcome(load * (nodes + 1) / 2, copies, bits, policy, slots)
     return Outcome(*(np.asarray(part @ weights / 2) for part in found))
 
 
 def _alike(age: ArrayLike, copies: int, slots: float) -> Floats:
-    """Return the probability that two copies hold data of one other key.
+    """Return the probability that one other key has overwritten two given copies.
 
-    Of M slots, each of the M dy keys of age y has written to two given ones with probability N (N -
-    1) / M^2, and is still in both with exp(-2 N y): integrate over y, for each pair of copies.
+    Let M be the number of slots. A key of age y has written to two given slots with probability N
+    (N - 1) / M^2 and is still in both with probability exp(-2 N y). There are M dy keys of age y.
+    The result is the integral over y, for each pair of copies.
     """
     of_two = -np.expm1(-2 * np.asarray(age, np.float64) * copies) * (copies - 1) / (2 * slots)
     return math.comb(copies, 2) * of_two
@@ -95,12 +98,12 @@ def _alike(age: ArrayLike, copies: int, slots: float) -> Floats:
 def _combine(
     own: Floats, taken_for_own: Floats, alike: Floats, copies: int, policy: Policy
 ) -> Outcome:
-    """Combine the probabilities that a copy is the key's own, is mistaken for it, or is neither.
+    """Return outcomes, from probabilities that a copy is right, wrong but accepted, or neither.
 
-    Copies mistaken for the key's own have different values, except with probability `alike`.
+    Wrong but accepted copies have different values, except with probability `alike`.
     """
     neither = 1 - own - taken_for_own
-    alone = neither ** (copies - 1)  # no other copy is found
+    alone = neither ** (copies - 1)  # probability that no other copy is found
     several = 1 - (1 - own) ** copies - copies * own * (1 - own) ** (copies - 1)
     if policy is Policy.FIRST:
         before = sum(neither**number for number in range(copies))
@@ -115,18 +118,19 @@ def _combine(
 def error_bound(rows: int, slots: int, total: float) -> tuple[float, float]:
     """Return a bound on the overestimation, and the maximum probability of exceeding it.
 
-    With e / eps counters per row and ln(1 / delta) rows: eps * total, and delta.
+    With e / eps counters per row and ln(1 / delta) rows, the bound is eps * total and the
+    probability is delta.
     """
     return math.e / slots * total, math.exp(-rows)
 
 
 def error_exceeds(counts: NDArray[np.integer], slots: int, rows: int, most: int) -> Floats:
-    """Return the probabilities that the estimate of an uncounted key exceeds 0, 1, .. most: (most +
-    1,).
+    """Return the probability that an uncounted key's estimate exceeds 0, 1, ..
 
-    `counts`: of each counted key. A counter holds the sum of a random subset of them, each chosen
-    independently with probability 1 / slots. A Fourier transform of the generating function gives
-    its distribution. The minimum over the rows exceeds a value if all rows do.
+    `most`: (most + 1,). `counts` has the count of each counted key. A counter holds the sum of a
+    random subset of them, each key chosen independently with probability 1 / slots. The Fourier
+    transform of the generating function gives the distribution of this sum. The minimum over the
+    rows exceeds a value if all rows exceed it.
     """
     size = 1 << math.ceil(math.log2(int(counts.sum()) + 1))
     turns = np.exp(2j * np.pi * np.arange(size) / size)

@@ -28,8 +28,8 @@ from telemark.traffic.received import Datagrams
 
 PROGRAM = "python -m collectors.int"
 MARKER = int.from_bytes(b"TELEMARK", "big")  # marker in p4src/int/
-LOOPBACK = "127.0.0.1"  # reports and metrics are not authenticated
-FLOWS = 20  # flows in the summary, most recently seen
+LOOPBACK = "127.0.0.1"  # default address, since reports and metrics are not authenticated
+FLOWS = 20  # number of flows in the summary, the most recently seen ones
 
 
 class SharedCollector(Collector):
@@ -41,7 +41,7 @@ class SharedCollector(Collector):
         super().start(host)
 
     def on_datagrams(self, datagrams: Datagrams) -> None:
-        """Decode and index the datagrams."""
+        """Decode and index datagrams."""
         with self._lock:
             super().on_datagrams(datagrams)
 
@@ -57,17 +57,17 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
                         help="IP address to receive reports at (default: %(default)s)")  # fmt: skip
     _add_number(parser, "--port", PORT, (1, 0xFFFF), "UDP")
     parser.add_argument("--metrics", type=partial(_number, 0, 0xFFFF), metavar="PORT",
-                        help="serve Prometheus metrics at this TCP port, too")  # fmt: skip
+                        help="TCP port to also serve Prometheus metrics at")  # fmt: skip
     parser.add_argument("--metrics-address", default=LOOPBACK, metavar="ADDRESS",
-                        help="IP address to serve them at (default: %(default)s)")  # fmt: skip
+                        help="IP address to serve metrics at (default: %(default)s)")  # fmt: skip
     parser.add_argument("--store", metavar="FOLDER/RUN", type=Path,
-                        help="keep all reports as Parquet, as this run of a dataset")  # fmt: skip
+                        help="store all reports as Parquet, as a run of a dataset")  # fmt: skip
     marks = parser.add_argument_group("detection of INT in reported packets (0: disabled)")
     _add_number(marks, "--int-port", 32767, (0, 0xFFFF), "UDP destination port")
     _add_number(marks, "--int-dscp", 0x04, (0, 63), "DSCP")
     _add_number(marks, "--int-dscp-mask", 0x3C, (0, 63), "bits of the DSCP that are compared")
     _add_number(marks, "--int-marker", MARKER, (0, 2**64 - 1), "probe marker")
-    units = parser.add_argument_group("units in reports (ns)")
+    units = parser.add_argument_group("units in reports (in ns)")
     _add_number(units, "--timestamp-unit", 1000, (1, 10**9), "unit of 64-bit timestamps")
     _add_number(units, "--latency-unit", 1000, (1, 10**9), "unit of hop latencies")
     parser.add_argument("--int1-long-times", action="store_true",

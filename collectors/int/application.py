@@ -1,4 +1,4 @@
-"""The collector as a host application, for real and virtual time."""
+"""INT collector as a host application, in real and virtual time."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -16,32 +16,33 @@ from telemark.apps.application import Application, Host
 from telemark.traffic.received import Datagrams
 
 PORT = 32766  # UDP
-OTHERS = (-1, -1)  # node and reason of drops beyond Limits.sources distinct pairs
+# (node, reason) of all further drops if there are more than Limits.sources distinct pairs
+OTHERS = (-1, -1)
 
 
 @dataclass(frozen=True)
 class Findings:
-    """State of a collector at a time."""
+    """State of a collector at one point in time."""
 
     time_ns: int
     datagrams: int
     reports: int
     hops: int
-    flows: NDArray[np.void]  # FLOW, most recently seen first
+    flows: NDArray[np.void]  # FLOW records, most recently seen first
     sources: NDArray[np.void]  # SOURCE
-    gaps: NDArray[np.void]  # GAP: reports lost on the way to the collector
-    changes: NDArray[np.void]  # CHANGE: path changes
-    drops: Counter[tuple[int, int]]  # packets in drop reports, by node and reason
+    gaps: NDArray[np.void]  # GAP records: reports lost on the way to the collector
+    changes: NDArray[np.void]  # CHANGE records: path changes
+    drops: Counter[tuple[int, int]]  # number of packets in drop reports, by node and reason
     parse_errors: Counter[ParseStatus]  # malformed input
-    aside: list[Fault]  # latest malformed datagrams
-    overflow: dict[str, int]  # entries beyond a limit: struct int_index_counters
+    aside: list[Fault]  # the latest malformed datagrams
+    overflow: dict[str, int]  # number of entries beyond a limit: see struct int_index_counters
 
 
 class Collector(Application):
-    """Receives Telemetry Reports at a UDP port; the result is Findings.
+    """Receiver of Telemetry Reports at a UDP port; the result is Findings.
 
-    With `store`, the folder of a dataset and the name of the run, all reports are stored: see
-    Store.
+    With `store`, which is the folder of a dataset and the name of the run, all reports are stored
+    (see Store).
     """
 
     def __init__(
@@ -101,7 +102,7 @@ class Collector(Application):
 
     def _count_drops(self, reports: NDArray[np.void]) -> None:
         dropped = reports[(reports["flags"] & Flag.DROPPED) != 0]
-        if not len(dropped):  # the usual case
+        if not len(dropped):  # usually there are no drop reports
             return
         kinds, counts = np.unique(dropped[["node", "reason"]], return_counts=True)
         for kind, count in zip(kinds.tolist(), counts.tolist(), strict=True):

@@ -1,9 +1,9 @@
-"""Clock offsets between neighbouring switches, from links that packets crossed in both directions.
+"""Clock offsets between neighbouring switches, from packets in both directions of a link.
 
-The measured latency of a link is its actual latency plus the clock offset of its two ends. Half of
-the difference between the minimum latencies in both directions is the offset. It is exact if both
-directions are equally fast, and otherwise wrong by half of their difference. Since no latency is
-negative, the error is at most half of the sum.
+The measured latency of a link is its actual latency plus the clock offset between its two ends. The
+offset is half the difference between the minimum measured latencies of the two directions. It is
+exact if both directions have the same latency; otherwise its error is half of the difference
+between the latencies. Since no latency is negative, the error is at most half of their sum.
 """
 
 from itertools import pairwise
@@ -13,16 +13,16 @@ from collectors.int.application import Findings
 
 
 class ClockOffset(NamedTuple):
-    """Clock offset of two neighbours: the clock of `after` is ahead of that of `before`."""
+    """Offset by which the clock of node `after` is ahead of the clock of its neighbour `before`."""
 
     before: int  # node ids
     after: int
     ahead_ns: float
-    error_ns: float  # maximum, in addition to the timestamp resolution
+    error_ns: float  # maximum error, in addition to the timestamp resolution
 
 
 def clock_offsets(findings: Findings) -> list[ClockOffset]:
-    """Return the offsets of all neighbours between which packets went both ways, by node id.
+    """Return the clock offsets, by node id, of neighbours with packets in both directions.
 
     Assumes that clocks run at the same rate. Needs the ingress and egress times of each hop.
     """

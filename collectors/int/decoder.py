@@ -1,7 +1,7 @@
 """Decoder of Telemetry Reports 2.0 and 1.0, with INT 2.1 and 1.0 in the reported packets.
 
 It follows the specifications (p4lang/p4-applications: Telemetry Report Format Specification 2.0,
-INT Dataplane Specification 2.1). Encoding holds what they leave open, such as units.
+INT Dataplane Specification 2.1). Encoding holds parameters that they leave open, such as units.
 """
 
 import ctypes
@@ -28,32 +28,35 @@ from collectors.int.native import (
 from minip4.simulator.shared import ARRIVAL
 from telemark.traffic.received import Datagrams
 
-# per call of the C decoder
+# maximum numbers of records per call of the C decoder
 ROOM = {"groups": 4096, "reports": 1 << 15, "hops": 1 << 16, "faults": 1 << 15}
-ASIDE = 100  # number of malformed datagrams kept, the latest ones
+ASIDE = 100  # number of malformed datagrams that are kept; newer ones replace older ones
 
 
 @dataclass(frozen=True)
 class Encoding:
     """Parameters that the specifications leave to the deployment."""
 
-    port: int = 0  # UDP destination port that indicates INT; 0: none
+    port: int = 0  # UDP destination port that indicates INT; 0 means none
     dscp: int = 0  # DSCP value that indicates INT after TCP and UDP
-    dscp_mask: int = 0  # bits of the DSCP that are compared; 0: none
-    marker: int = 0  # 64-bit probe marker that indicates INT after TCP and UDP; 0: none
+    # bits of the DSCP that are compared; 0 means that the DSCP does not indicate INT
+    dscp_mask: int = 0
+    marker: int = 0  # 64-bit probe marker that indicates INT after TCP and UDP; 0 means none
     timestamp_unit_ns: int = 1  # unit of 64-bit timestamps
     latency_unit_ns: int = 1  # unit of hop latencies
-    int1_long_times: bool = False  # INT 1.0 of GEANT: 64-bit times, 16-bit level 2 interfaces
+    # whether INT 1.0 has GEANT's format: 64-bit times, 16-bit level 2 interfaces
+    int1_long_times: bool = False
 
 
 class Decoded(NamedTuple):
     """Decoded datagrams, as structured arrays (collectors.int.native, c/records.h)."""
 
-    groups: NDArray[np.void]  # GROUP: datagrams with a valid header, in order of arrival
-    reports: NDArray[np.void]  # REPORT: reports in order; `group` is an index into groups
-    hops: NDArray[np.void]  # HOP: all hops of the first report, then of the next, source first
-    faults: NDArray[np.void]  # FAULT: parse errors, with the number of the datagram
-    data: bytes  # bytes that `at`, `ds_at` and `int_ds_at` point into
+    groups: NDArray[np.void]  # GROUP records: datagrams with a valid header, in order of arrival
+    reports: NDArray[np.void]  # REPORT records in order; `group` is an index into groups
+    # HOP records: hops of the first report, then of the next report; source first
+    hops: NDArray[np.void]
+    faults: NDArray[np.void]  # FAULT records: parse errors, with the number of the datagram
+    data: bytes  # input bytes; `at`, `ds_at` and `int_ds_at` are offsets in them
 
 
 class Fault(NamedTuple):
@@ -61,7 +64,7 @@ class Fault(NamedTuple):
 
     time_ns: int
     status: ParseStatus
-    offset: int  # of the report in the payload, or 0
+    offset: int  # offset of the report in the payload, or 0
     payload: bytes
 
 
@@ -69,7 +72,7 @@ class Decoder:
     """Decoder of datagrams into arrays; malformed input is counted in `parse_errors`, not raised.
 
     `aside` keeps the latest malformed datagrams. A report with valid metadata, but with a malformed
-    or truncated packet, is returned, counted, and has a `parse_status`.
+    or truncated packet, is both returned, with a `parse_status`, and counted.
     """
 
     def __init__(self, encoding: Encoding) -> None:
@@ -89,7 +92,7 @@ class Decoder:
         self._decode = library().int_decode
 
     def decode(self, datagrams: Datagrams) -> Iterator[Decoded]:
-        """Decode datagrams, in as many parts as the arrays need."""
+        """Decode datagrams; yield the results in parts that fit into the arrays."""
         records, data = datagrams.taken
         while len(records):
             done, size = self._run(records, data)
@@ -117,7 +120,7 @@ class Decoder:
         return Decoded(groups, reports, hops, faults, data)
 
     def _note(self, decoded: Decoded, records: NDArray[np.void]) -> None:
-        """Count parse errors, and keep some of their datagrams."""
+        """Count parse errors and keep some of the malformed datagrams."""
         if not len(decoded.faults):
             return
         for number, count in enumerate(np.bincount(decoded.faults["parse_status"]).tolist()):
@@ -135,5 +138,8 @@ class Decoder:
 
 
 def _copy_array(records: NDArray[np.void]) -> NDArray[np.void]:
-    """Copy as copy() does; copy() would copy field by field, several times slower."""
+    """Copy a structured array as bytes.
+
+    Copy() is several times slower, since it copies each field.
+    """
     return records.view(np.uint8).copy().view(records.dtype)

@@ -1,6 +1,6 @@
 """Index of flows, paths and report sequence numbers, from decoded reports.
 
-Memory is bounded: entries beyond a limit are evicted or rejected, and counted.
+Memory is bounded, because entries beyond a limit are evicted or rejected. The index counts them.
 """
 
 import secrets
@@ -27,7 +27,7 @@ from collectors.int.native import (
 )
 from telemark.errors import TestbedError
 
-EVENTS_AT_ONCE = 4096  # maximum gaps and path changes per decoded part
+EVENTS_AT_ONCE = 4096  # maximum number of gaps and path changes per decoded part
 
 
 def address(octets: bytes, ip_version: int) -> str:
@@ -51,10 +51,11 @@ def endpoints(key: Any) -> dict[str, str | int]:
 class Limits:
     """Maximum numbers of entries, and how long to wait for further reports of a packet."""
 
-    flows: int = 16_384  # 2.2 KB each
-    packets: int = 16_384  # packets with a partially known path: 1.2 KB each
-    sources: int = 4_096  # sequence number sources: one per hardware subsystem of a node
-    events: int = 10_000  # gaps and path changes; the latest are kept
+    flows: int = 16_384  # maximum number of flows, 2.2 KB each
+    packets: int = 16_384  # maximum number of packets with a partially known path, 1.2 KB each
+    # maximum number of sequence number sources, one per hardware subsystem of a node
+    sources: int = 4_096
+    events: int = 10_000  # maximum number of gaps and of path changes; the latest are kept
     settle_us: float = 100_000.0
 
 
@@ -95,7 +96,7 @@ class Index:
         self._take_events()
 
     def end(self, time_ns: int) -> None:
-        """Finish: missing reports are lost."""
+        """End the input; missing reports count as lost."""
         self._library.int_index_end(self._handle, time_ns)
         self._take_events()
 
@@ -111,7 +112,7 @@ class Index:
         return sources[: self._library.int_index_sources(self._handle, sources.ctypes.data)].copy()
 
     def counters(self) -> dict[str, int]:
-        """Return overflow counters: struct int_index_counters of c/index.h."""
+        """Return the overflow counters of struct int_index_counters in c/index.h."""
         counters = IndexCounters()
         self._library.int_index_counters(self._handle, byref(counters))
         return {field[0]: getattr(counters, field[0]) for field in IndexCounters._fields_}

@@ -1,4 +1,4 @@
-"""The C library of the collector: records and constants shared with C, and its loading."""
+"""C library of the INT collector: its loading, and the records and constants shared with C."""
 
 import ctypes
 import enum
@@ -20,7 +20,7 @@ PATH_HOPS, SEQUENCE_WINDOW = 16, 1024
 
 
 class ParseStatus(enum.IntEnum):
-    """Parse errors: enum parse_status, which documents how much of the input is usable."""
+    """Parse errors; enum parse_status in C documents how much of the input is usable."""
 
     NONE = 0
     GROUP_HEADER = 1
@@ -60,7 +60,10 @@ class IntFlag(enum.IntFlag):
 
 
 class Bit(enum.IntFlag):
-    """RepMdBits, instruction bits and available hop fields; bit 0 of the specifications is last."""
+    """Bit of RepMdBits, instruction bits and available hop fields.
+
+    Bit 0 in specifications is last.
+    """
 
     NODE = 0x8000
     INTERFACES = 0x4000

@@ -18,7 +18,7 @@ from collectors.int.native import Bit, Flag, IntFlag
 from telemark.errors import TestbedError
 from telemark.results.files import give_to_caller, make_folder
 
-ROWS = 250_000  # hops per file
+ROWS = 250_000  # maximum number of hops per file
 
 _FLAGS = ", ".join(f"flags & {flag.value} <> 0 AS {str(flag.name).lower()}" for flag in Flag)
 _INT_FLAGS = ", ".join(
@@ -28,14 +28,14 @@ _INT_FLAGS = ", ".join(
 
 
 def _nullable(*names: str, bit: Bit) -> str:
-    """Return columns that are NULL if a hop lacks them."""
+    """Return SQL columns that are NULL for hops without the field."""
     return ", ".join(
         f"CASE WHEN has & {bit.value} <> 0 THEN {name} END AS {name}" for name in names
     )
 
 
 TABLES = {
-    # Columns of each table; new ones are only appended.
+    # SQL that selects the columns of each table; append new columns at the end only.
     "reports": f"""SELECT report, time_ns, reporter, node, hw_id, sequence, version,
         NULLIF(flow, 0) AS flow, NULLIF(packet, 0) AS packet, {_FLAGS},
         CASE WHEN bits & {Bit.LAST.value} <> 0 THEN queue END AS drop_queue,
@@ -68,7 +68,10 @@ CREATE VIEW links AS
 
 
 class Store:
-    """Writer of one run; files appear complete, in the order of arrival of their reports."""
+    """Writer of one run.
+
+    Each file appears only when complete, in order of arrival of its reports.
+    """
 
     def __init__(self, folder: Path, run: str) -> None:
         """Raises TestbedError if the folder cannot be written or already has a run of this name."""
@@ -102,7 +105,7 @@ class Store:
             self._write()
 
     def close(self) -> None:
-        """Write the remaining rows, and leave one file of flows with each flow once."""
+        """Write the remaining rows; merge the files of flows into one that has each flow once."""
         if self._rows:
             self._write()
         self._compact_flows()
@@ -119,7 +122,7 @@ class Store:
         self._rows = 0
 
     def _compact_flows(self) -> None:
-        """Merge the files of flows, each of which has the flows of its reports, into the first."""
+        """Merge all files of flows into the first one."""
         paths = sorted(self._folders["flows"].glob("*.parquet"))
         if len(paths) < 2:
             return
@@ -130,7 +133,7 @@ class Store:
             path.unlink()
 
     def _copy(self, question: str, path: Path) -> None:
-        """Write the rows of a query to a file, which appears whole."""
+        """Write the rows of a query to a file, which appears only when complete."""
         partial = path.with_suffix(".partial")
         self._connection.execute(f"COPY ({question}) TO '{_quote(partial)}' (FORMAT parquet)")
         give_to_caller(partial)
@@ -154,7 +157,7 @@ def _flows(reports: NDArray[np.void]) -> dict[str, NDArray[Any]]:
 
 
 def connect(folder: Path) -> Any:
-    """Return a DuckDB connection with all runs of a dataset as tables, and the views of VIEWS.
+    """Return a DuckDB connection with the tables of all runs of a dataset, and the views of VIEWS.
 
     `connect(folder).sql("SELECT node, max(occupancy) FROM hops GROUP BY node")`. Raises
     TestbedError if there is no dataset.
@@ -164,7 +167,7 @@ def connect(folder: Path) -> Any:
         files = folder / table / "*" / "*.parquet"
         if not any((folder / table).glob("*/*.parquet")):
             raise TestbedError(f"{folder}: no stored run of the INT collector; use --store")
-        # a killed run has duplicates
+        # remove duplicates, which a killed run leaves
         distinct = "DISTINCT" if table == "flows" else ""
         connection.execute(
             f"CREATE VIEW {table} AS SELECT {distinct} * FROM read_parquet('{_quote(files)}', "

@@ -1,4 +1,4 @@
-"""RoCE responder as an application of a host, in place of its NIC, in real and virtual time."""
+"""RoCE responder as a host application that replaces the host's NIC, in real and virtual time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ PATH_MTU = 1024
 
 @dataclass(frozen=True)
 class Writer:
-    """A peer, and the region that it alone writes to: see Region."""
+    """A peer and the region that only this peer writes to; see Region."""
 
     peer: Peer
     record: np.dtype[Any]
@@ -33,24 +33,24 @@ class Writer:
 class Outcome:
     """Result of a responder."""
 
-    records: list[NDArray[Any]]  # per writer: (count,)
+    records: list[NDArray[Any]]  # records of each writer, (count,)
     completions: list[tuple[int, Completion]]  # (ns of the common clock, completion)
     counts: Counts
-    refusals: list[str]  # the latest ones, as text
+    refusals: list[str]  # the latest refusals as text
 
 
 class Responder(Application):
-    """Carries out requests of writers; the result is an Outcome.
+    """Application that executes the requests of writers; the result is an Outcome.
 
     The targets are known before the responder runs, so that a controller can configure switches
-    with them. The keys are therefore predictable: use it only in a network that the experiment
-    owns.
+    with them. Therefore the keys are predictable. Use the responder only in a network that the
+    experiment owns.
     """
 
     def __init__(
         self, address: str, writers: Sequence[Writer], *, hold_us: float = 0, receives: int = 256
     ) -> None:
-        """`address` is the host's; for `hold_us` see Host.frames()."""
+        """`address` is the address of the host; for `hold_us` see Host.frames()."""
         self._address = address
         self._writers = writers
         self._hold_us = hold_us
@@ -67,7 +67,7 @@ class Responder(Application):
         ]  # fmt: skip
 
     def start(self, host: Host) -> None:
-        """Connect the writers, and receive the host's frames."""
+        """Connect the writers and start to receive the host's frames."""
         self._nic = SoftNic(
             self._address, mac=host.mac, path_mtu=PATH_MTU, first_qpn=FIRST_QPN,
             limits=Limits(receives=self._receives),
@@ -82,7 +82,10 @@ class Responder(Application):
         self._port = host.frames(self.on_frames, hold_us=self._hold_us)
 
     def _region(self, writer: Writer) -> Region:
-        """Return a region; writers to the same file share one, since a file is claimed once."""
+        """Return a region.
+
+        Writers to the same file share a region, since a file can be claimed only once.
+        """
         for other, region in zip(self._writers, self._regions, strict=False):
             what = (other.path, other.record, other.count)
             if writer.path is not None and what == (writer.path, writer.record, writer.count):
@@ -90,7 +93,7 @@ class Responder(Application):
         return Region(writer.record, writer.count, writer.path)
 
     def on_frames(self, frames: Frames) -> None:
-        """Carry out the requests in frames, and send the answers."""
+        """Execute the requests in frames and send the responses."""
         for reply in self._nic.receive(frames):
             self._port.send(reply)
         last_ns = int(frames.time_ns[-1])
@@ -100,5 +103,5 @@ class Responder(Application):
         """Return the Outcome."""
         records = [region.records.copy() for region in self._regions]
         for region in self._regions:
-            region.release()  # the next collector may be in this process
+            region.release()  # since the next collector may be in the same process
         return Outcome(records, self._completions, self._nic.counts(), self._nic.refusals())

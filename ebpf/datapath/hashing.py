@@ -1,4 +1,4 @@
-"""The hash of hash.h for arrays of flows."""
+"""The hash function of hash.h for arrays of flows."""
 
 import numpy as np
 from numpy.typing import NDArray

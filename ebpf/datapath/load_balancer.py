@@ -1,7 +1,8 @@
-"""The load balancer: services, their reals and Maglev tables, which can change under traffic.
+"""The load balancer: services with their reals and Maglev tables, which can change under traffic.
 
 Eisenbud et al., "Maglev: A Fast and Reliable Software Network Load Balancer" (NSDI 2016), 3.4: each
-real has a permutation of all slots as preference list; in turns, each takes its first free slot.
+real has a permutation of all slots as its preference list. The reals take turns, and each takes its
+first free slot.
 """
 
 import hashlib
@@ -18,15 +19,17 @@ from ebpf.loader import LoadError, Map, ProgramObject
 
 SOURCE = "ebpf/datapath/load_balancer.bpf.c"
 MAX_SERVICES, MAX_REALS = 64, 4096  # as in load_balancer.bpf.c
-PLACES = 65537  # the paper's smaller table: a prime, so that each skip leads to every place
+PLACES = 65537  # the smaller size in the paper; a prime, so that each skip reaches every slot
 
 
 def maglev_table(names: Sequence[str], places: int = PLACES) -> NDArray[np.int64]:
-    """Return the index of the real of each slot: all reals have the same number of slots.
+    """Return the index of the real for each slot.
 
-    The preference list of real i starts at its offset, in steps of its skip, both derived from its
-    name: so most slots keep their real when another one is added or removed. `places` is a prime
-    above len(names).
+    All reals have the same number of slots, to within one.
+
+    The preference list of a real starts at its offset and proceeds in steps of its skip. Both are
+    derived from its name. So most slots retain their real when another one is added or removed.
+    `places` is the number of slots, a prime larger than len(names).
     """
     offsets, skips = zip(*(_order(name, places) for name in names), strict=True)
     owners = [-1] * places
@@ -58,7 +61,7 @@ class Service:
 
     @property
     def key(self) -> bytes:
-        """Return the key in the program's maps."""
+        """Return the key of the service in the program's maps."""
         mapped = MAPPED if self.address.version == 4 else 0
         return (
             (int(self.address) | mapped).to_bytes(16, "big")
@@ -69,7 +72,7 @@ class Service:
 class LoadBalancer:
     """The services of a loaded balancer. No other LoadBalancer may write to the same maps.
 
-    Load the program with the constant `balancer_mac`, the address of its device.
+    Load the program with the constant `balancer_mac`, the MAC address of its device.
     """
 
     def __init__(self, loaded: ProgramObject) -> None:
@@ -77,22 +80,22 @@ class LoadBalancer:
         self._maps = loaded.maps
         self._tables: dict[Service, Map] = {}
         self._numbers: dict[Service, int] = {}
-        self._reals: dict[Service, dict[str, int]] = {}  # by name the place among `reals`
+        self._reals: dict[Service, dict[str, int]] = {}  # per service: index in `reals` by name
         self._leaving: dict[Service, dict[str, int]] = {}
         self._free = [*range(MAX_REALS - 1, -1, -1)]
         self._next_id = 1
 
     def serve(self, service: Service, reals: Mapping[str, bytes]) -> None:
-        """Set the reals of a service, MAC addresses by name.
+        """Set the reals of a service, given as MAC addresses by name.
 
-        Previous reals that are not among them get no new connections and keep existing ones until
-        remove(). A packet sees either the old or the new table. Raises LoadError if there is no
-        room.
+        A previous real that is not among them gets no new connections, and retains its connections
+        until remove(). A packet sees either the old or the new table. Raises LoadError if there is
+        no room.
         """
         before = self._reals.get(service, {})
         coming = [name for name in reals if name not in before]
         if service not in self._numbers and len(self._numbers) == MAX_SERVICES:
-            raise LoadError(f"no room for another service: expected {MAX_SERVICES} at most")
+            raise LoadError(f"no room for another service; at most {MAX_SERVICES} are supported")
         if not reals or len(coming) > len(self._free):
             raise LoadError(f"{len(reals)} reals: expected 1 to {len(self._free) + len(before)}")
         now = {name: before[name] if name in before else self._added(reals[name]) for name in reals}
@@ -102,15 +105,19 @@ class LoadBalancer:
         self._reals[service] = now
 
     def remove(self, service: Service, name: str) -> None:
-        """Remove a real that serve() has left out; its connections move. Raises KeyError."""
+        """Remove a real that is no longer in serve().
+
+        Its connections move to other reals. Raises KeyError.
+        """
         place = self._leaving[service].pop(name)
         self._maps["reals"][place] = np.zeros_like(self._maps["reals"][place])
-        self._maps["tables"][self._numbers[service]] = self._tables[service].fd  # the kernel waits
+        # waits until no packet uses the old table
+        self._maps["tables"][self._numbers[service]] = self._tables[service].fd
         self._maps["sent"][place] = np.zeros_like(self._maps["sent"][place])
         self._free.append(place)
 
     def sent(self, service: Service) -> dict[str, tuple[int, int]]:
-        """Return packets and bytes sent to each real, including removed ones."""
+        """Return the packets and bytes sent to each real, including removed ones."""
         sent = self._maps["sent"].read()
         packets, size = sent["packets"].sum(axis=1), sent["bytes"].sum(axis=1)
         there = {**self._leaving[service], **self._reals[service]}

@@ -1,4 +1,6 @@
-"""The router: configures its ports. Routes and neighbours are those of the kernel."""
+"""The router, with the configuration of its ports.
+
+It uses the routes and neighbours of the kernel."""
 
 import fcntl
 import socket
@@ -15,7 +17,7 @@ SIOCGIFHWADDR = 0x8927
 
 
 class Router:
-    """A loaded router between devices of this network namespace with IP forwarding enabled."""
+    """A loaded router between devices of this network namespace, which has IP forwarding."""
 
     def __init__(self, loaded: ProgramObject, ports: Sequence[str]) -> None:
         self.program = loaded.programs["router"]

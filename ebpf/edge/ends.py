@@ -9,10 +9,10 @@ from ebpf.loader.links import OWN, enter_namespace
 
 
 class Ends:
-    """Programs in both directions of a device, until close() or the end of this process.
+    """Programs in both directions of a device. They run until close(), or until this process ends.
 
-    `namespace`: that of the device, as `/proc/PID/ns/net`; None: this thread's. Raises LoadError,
-    and OSError if the namespace does not exist.
+    `namespace` is the network namespace of the device, as `/proc/PID/ns/net`; None means that of
+    this thread. Raises LoadError, and OSError if the namespace does not exist.
     """
 
     def __init__(
@@ -29,14 +29,14 @@ class Ends:
             self._open = opening.pop_all()
 
     def udp(self) -> socket.socket:
-        """Return a UDP socket in the device's namespace."""
+        """Return a UDP socket in the namespace of the device."""
         with enter_namespace(self._namespace):
             return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 
     def detach(self) -> None:
         """Detach the programs.
 
-        In the namespace, since tc before Linux 6.6 needs the device's name.
+        This is done in the namespace, because tc before Linux 6.6 needs the name of the device.
         """
         with enter_namespace(self._namespace):
             self._links.close()

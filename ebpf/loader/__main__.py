@@ -1,4 +1,4 @@
-"""python -m ebpf.loader FILE ...: check BPF C files with clang, for ./run_tests.sh --check."""
+"""`python -m ebpf.loader FILE ...`: checks BPF C files with clang, for ./run_tests.sh --check."""
 
 import sys
 

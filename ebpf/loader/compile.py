@@ -1,4 +1,4 @@
-"""Compile C to BPF with clang, once per content."""
+"""Compiles C to BPF with clang, once per content."""
 
 import hashlib
 import os
@@ -18,17 +18,17 @@ from minip4.native.cache import folder, held
 from telemark.results.provenance import BpfSource, bpf_sources
 
 OLDEST_CLANG = 14
-# Version 3 of the instructions has atomics that return a value; -g makes BTF, the types of maps;
-# and each program has the kernel's parameter, used or not.
+# Version 3 of the instruction set has atomics that return a value. -g creates BTF, the types of
+# maps. Each program has the kernel's parameter, whether it is used or not.
 FLAGS = ("-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Wextra", "-Werror",
          "-Wno-unused-parameter")  # fmt: skip
-HEADERS = f"/usr/include/{platform.machine()}-linux-gnu"  # of Debian, where <asm/types.h> lies
+HEADERS = f"/usr/include/{platform.machine()}-linux-gnu"  # folder of <asm/types.h> on Debian
 ROOT = INCLUDE_FOLDER.parent.parent
 
 
 def find_source(source: str | Path) -> Path:
     """Return the path of a program, relative to the working directory or the repository's root."""
-    tried = dict.fromkeys((Path(source).absolute(), ROOT / source))  # which may be the same
+    tried = dict.fromkeys((Path(source).absolute(), ROOT / source))  # both may be the same path
     for path in tried:
         if path.is_file():
             return path
@@ -39,7 +39,7 @@ def find_source(source: str | Path) -> Path:
 def compile_program(source: Path) -> Iterator[Path]:
     """Compile a program; the object file exists within the `with` block.
 
-    Headers are searched in ebpf/include and beside the program. Raises LoadError.
+    Headers are searched in ebpf/include and in the folder of the program. Raises LoadError.
     """
     compiler, version = clang()
     bpf_sources.add(hash_source(source))

@@ -1,4 +1,4 @@
-"""Attach programs to devices, in order, until close() or until this process ends."""
+"""Attaches programs to devices, in order, until close() or until this process ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from ebpf.loader.objects import TC, XDP, Program
 from telemark.backends.real.isolation import CLONE_NEWNET
 
 OWN = "/proc/thread-self/ns/net"
-_hooks: dict[tuple[int, int, str], Hook] = {}  # in use: by network namespace, device and point
+# hooks in use, by network namespace, device and point
+_hooks: dict[tuple[int, int, str], Hook] = {}
 
 
 @contextmanager
@@ -51,7 +52,7 @@ class Link:
         return self._place.program
 
     def replace(self, program: Program) -> None:
-        """Replace the attached program; each packet gets one of the two.
+        """Replace the attached program. Each packet is processed by one of the two.
 
         Raises LoadError.
         """
@@ -77,8 +78,8 @@ class Link:
 def attach_xdp(program: Program, device: str, *, mode: str = "native", order: int = 0) -> Link:
     """Attach to XDP of a device of this network namespace; `mode` is "native" or "generic".
 
-    Several programs run by increasing `order`; packets that one passes (XDP_PASS) go to the next.
-    Raises LoadError.
+    Several programs run in ascending `order`. Packets that one program passes (XDP_PASS) go to the
+    next one. Raises LoadError.
     """
     _check_kind(program, XDP)
     if mode not in MODES:
@@ -93,8 +94,8 @@ def attach_xdp(program: Program, device: str, *, mode: str = "native", order: in
 def attach_tc(program: Program, device: str, point: str = "ingress", *, order: int = 0) -> Link:
     """Attach to tc of a device of this network namespace; `point` is "ingress" or "egress".
 
-    Several programs run by increasing `order`; packets with the verdict TC_ACT_UNSPEC go to the
-    next. Before Linux 6.6, a program stays attached when this process is killed, until the device
+    Several programs run in ascending `order`. Packets with the verdict TC_ACT_UNSPEC go to the next
+    program. Before Linux 6.6, a program stays attached if this process is killed, until the device
     is deleted. Raises LoadError.
     """
     _check_kind(program, TC)

@@ -30,13 +30,13 @@ class Program:
     name: str
     fd: int
     kind: int
-    whole: ProgramObject  # that it was loaded with
+    whole: ProgramObject  # the object with which it was loaded
 
 
 class ProgramObject:
-    """The result of load(): `programs` and `maps` by name; close() releases them.
+    """The result of load(), with `programs` and `maps` by name; close() releases them.
 
-    Global variables are maps, too: ".bss" and ".data", each of one record.
+    Global variables are maps, too: ".bss" and ".data" have one record each.
     """
 
     def __init__(
@@ -68,7 +68,9 @@ class ProgramObject:
         self.close()
 
     def close(self) -> None:
-        """Release programs and maps. Attached programs stay: the kernel's links hold them."""
+        """Release programs and maps.
+
+        Attached programs stay, because the kernel's links hold them."""
         if self._handle:
             library().bpf_object__close(self._handle)
             self._handle = 0
@@ -82,12 +84,13 @@ class ProgramObject:
         for name, value in constants.items():
             if record is None or name not in names:
                 raise LoadError(
-                    f"{self.source}: no constant {name}: it has {', '.join(names) or 'none'}"
+                    f"{self.source}: no constant {name}; expected one of: "
+                    f"{', '.join(names) or 'none'}"
                 )
             _set(record, name, value, self.source)
 
     def _initial(self, at: int) -> np.void:
-        """Return the record of constants, which libbpf keeps until loading."""
+        """Return the record of constants, which libbpf stores until loading."""
         size = ctypes.c_size_t()
         start = library().bpf_map__initial_value(at, ctypes.byref(size))
         kind = self._types.dtype(library().bpf_map__btf_value_type_id(at))
@@ -99,13 +102,15 @@ class ProgramObject:
         there = _find_maps(self._handle)
         for name, entries in sizes.items():
             if name not in there:
-                raise LoadError(f"{self.source}: no map {name}: it has {', '.join(there)}")
+                raise LoadError(
+                    f"{self.source}: no map {name}; expected one of: {', '.join(there)}"
+                )
             if library().bpf_map__set_max_entries(there[name], entries):
                 raise LoadError(f"{self.source}: map {name} cannot have {entries} entries")
 
     def _load(self) -> None:
         said.clear()
-        with uninterrupted():  # what is raised while libbpf says something is lost
+        with uninterrupted():  # an exception raised in a callback of libbpf would be lost
             status = library().bpf_object__load(self._handle)
         if status < 0:
             why = verifier.find_reason("".join(said), os.uname().release) or explain_errno(-status)
@@ -133,7 +138,7 @@ class ProgramObject:
                    lib.bpf_map__max_entries(at), lib.bpf_map__map_flags(at), inner)  # fmt: skip
 
     def _dtype(self, number: int, size: int) -> np.dtype[Any]:
-        """Return the dtype of a type's number; 0: the C code gives only its size."""
+        """Return the dtype of a type by number; 0 means that the C code only states the size."""
         if number:
             return self._types.dtype(number)
         return np.dtype({4: "u4", 8: "u8"}.get(size, f"V{size}"))
@@ -154,7 +159,7 @@ def load(
 
 
 def _open_object(path: Path, source: Path) -> int:
-    """Return libbpf's handle of an object file that is opened, but not loaded."""
+    """Return libbpf's handle of an object file that is open, but not loaded."""
     said.clear()
     with uninterrupted():
         handle: int | None = library().bpf_object__open_file(str(path).encode(), None)
@@ -165,7 +170,7 @@ def _open_object(path: Path, source: Path) -> int:
 
 
 def _find_maps(handle: int) -> dict[str, int]:
-    """Return libbpf's handles of an object's maps; without the file name for global variables."""
+    """Return libbpf's handles of maps by name; global variables without the file name."""
     lib = library()
     named = {lib.bpf_map__name(at).decode(): at for at in each(lib.bpf_object__next_map, handle)}
     return {name[max(name.find("."), 0) :]: at for name, at in named.items()}

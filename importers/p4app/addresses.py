@@ -1,7 +1,6 @@
-"""Host addresses: p4-utils' assignment strategies l2, mixed and l3, and addresses without a
-strategy.
+"""Host addresses by p4-utils' assignment strategies l2, mixed and l3, or without a strategy.
 
-In all of them a host called h12 has 12 in its address, and other names get free addresses.
+In each strategy a host named h12 has 12 in its address. Hosts with other names get free addresses.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,7 +10,7 @@ from importers.p4app.links import End, P4AppLink, sort_by_names
 from telemark.errors import TestbedError
 
 HOSTS_L2 = IPv4Network("10.0.0.0/16")
-LEFT = IPv4Network("10.0.0.0/8")  # for hosts without an address from a strategy
+LEFT = IPv4Network("10.0.0.0/8")  # network of hosts without an address from a strategy
 MAX_HOST_L2 = 0xFFFF
 MAX_HOST, MAX_SWITCH_L3 = 253, 253
 Gateways = dict[str, str]  # host -> address of its gateway
@@ -31,7 +30,7 @@ def assign(strategy: str, links: Iterable[P4AppLink], switch_ids: Mapping[str, i
 
 
 def assign_rest(links: Sequence[P4AppLink], switch_ids: Mapping[str, int]) -> None:
-    """Assign IPv4 addresses to the remaining hosts, and MAC addresses to all ends.
+    """Assign IPv4 addresses to the remaining hosts, and MAC addresses to all interfaces.
 
     MAC addresses are deterministic, unlike p4-utils' random ones.
     """
@@ -52,7 +51,7 @@ def assign_rest(links: Sequence[P4AppLink], switch_ids: Mapping[str, int]) -> No
 
 
 def _number(name: str) -> int | None:
-    """Return 12 for h12; None for other names."""
+    """Return the number of a host (12 for h12), or None for other names."""
     return int(name[1:]) if name[0] == "h" and name[1:].isdecimal() else None
 
 
@@ -71,7 +70,7 @@ def _l2(hosts: Sequence[tuple[End, End]], _switch_ids: Mapping[str, int]) -> Gat
 
 
 def _mixed(hosts: Sequence[tuple[End, End]], switch_ids: Mapping[str, int]) -> Gateways:
-    """Use one network per switch, whose address is the last but one."""
+    """Use one network per switch; the switch has the last but one address."""
     numbers = {host.node: _small_number("mixed", host.node) for host, _ in hosts}
     gateways = {}
     for switch, number in switch_ids.items():
@@ -88,7 +87,7 @@ def _mixed(hosts: Sequence[tuple[End, End]], switch_ids: Mapping[str, int]) -> G
 
 
 def _l3(hosts: Sequence[tuple[End, End]], switch_ids: Mapping[str, int]) -> Gateways:
-    """Use one network per host, in which its switch has the first address."""
+    """Use one network per host; the host's switch has the first address."""
     numbers = {host.node: _small_number("l3", host.node) for host, _ in hosts}
     gateways = {}
     for switch, switch_id in switch_ids.items():
@@ -123,7 +122,7 @@ def _small_number(strategy: str, name: str) -> int | None:
 
 
 def _set(host: End, across: End, address: object, prefix: int) -> None:
-    """Set an address of a host, and the MAC addresses derived from it."""
+    """Set the address of a host, and the MAC addresses of both ends of its link."""
     octets = ":".join(f"{int(octet):02x}" for octet in str(address).split("."))
     host.address = f"{address}/{prefix}"
     host.mac, across.mac = f"00:00:{octets}", f"00:01:{octets}"

@@ -1,4 +1,4 @@
-"""The links of a p4app.json during reading, and the order in which p4-utils processes them."""
+"""Links of a p4app.json, and the order in which p4-utils processes them."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +15,8 @@ class End:
     node: str
     port: int | None = None
     mac: str | None = None
-    address: str | None = None  # "10.0.1.1/24"; a switch's is known only to its neighbour
+    # such as "10.0.1.1/24"; only the neighbour uses the address of a switch
+    address: str | None = None
 
 
 @dataclass
@@ -27,23 +28,28 @@ class P4AppLink:
     properties: Mapping[str, Any] = field(default_factory=dict)
 
     def ends(self) -> tuple[tuple[End, End], tuple[End, End]]:
-        """Each end, with the opposite end."""
+        """Pairs of each end and the opposite end."""
         return (self.one, self.two), (self.two, self.one)
 
 
 def natural_key(name: str) -> list[str | int]:
-    """Return a sorting key by which s10 follows s9."""
+    """Return a sort key that puts s10 after s9."""
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
 
 
 def sort_by_names(links: Iterable[P4AppLink]) -> list[P4AppLink]:
-    """Order links as p4-utils numbers ports and assigns addresses without a strategy."""
+    """Sort links in the order in which p4-utils numbers ports.
+
+    p4-utils also assigns addresses in this order if there is no strategy.
+    """
     return sorted(links, key=lambda each: (natural_key(each.one.node), natural_key(each.two.node)))
 
 
 def sort_by_nodes(links: Iterable[P4AppLink]) -> Iterator[P4AppLink]:
-    """Order links as strategies process them: Mininet's graph lists nodes in the order in which
-    links first name them, and each link only at the node whose name sorts first.
+    """Sort links in the order in which address strategies process them.
+
+    The order is that of Mininet's graph. Nodes appear in the order in which links first name them,
+    and each link appears only at the node whose name sorts first.
     """
     graph: dict[str, dict[str, list[P4AppLink]]] = {}
     for link in links:
@@ -60,9 +66,9 @@ def sort_by_nodes(links: Iterable[P4AppLink]) -> Iterator[P4AppLink]:
 
 
 def number_ports(links: Iterable[P4AppLink], switches: Mapping[str, object]) -> None:
-    """Number the unnumbered ports of switches: the lowest free number, from 1.
+    """Assign the lowest free numbers, from 1, to switch ports without a number.
 
-    Raises TestbedError for a port that was given twice.
+    Raises TestbedError if two links have the same port.
     """
     ordered = sort_by_names(links)
     taken: dict[str, set[int]] = {name: set() for name in switches}

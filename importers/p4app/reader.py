@@ -15,11 +15,11 @@ from telemark.json_input import Document
 from telemark.topology import links
 from telemark.topology.checks import MAC
 
-GRPC_PORT = 9559  # of the first switch
+GRPC_PORT = 9559  # TCP port of the first switch
 CPU_BRIDGE = "sw-cpu"  # node that p4-utils links to switches with a CPU port
 MAX_PORT = 510
-# Link properties that have no meaning here (p4-utils computes its own routes from weights), or that
-# are translated to those of telemark.topology.links.
+# Link properties that are ignored (from weights, p4-utils computes its own routes), or that
+# are translated to properties of telemark.topology.links.
 LINK_PROPERTIES = ("bw", "delay", "loss", "max_queue_size")
 KNOWN = {
     "": {"p4_src", "topology", "exec_scripts", "tasks_file", "cli", "pcap_dump", "enable_log",
@@ -32,7 +32,7 @@ KNOWN = {
     "links": {*LINK_PROPERTIES, "weight", "port1", "port2", "addr1", "addr2", "params1", "params2",
               "sw_ip1", "sw_ip2"},
 }  # fmt: skip
-"""Supported keys at each place; others are reported."""
+"""Supported keys of each object in the file; other keys are reported."""
 
 
 def read(document: Document, program: Path | None) -> DescribedNetwork:
@@ -89,7 +89,7 @@ class _Reader:
     def _read_link(self, link: Document) -> P4AppLink:
         parts = link.entries()
         if not 2 <= len(parts) <= 3:
-            link.wrong('two nodes, and perhaps properties, as in ["h1", "s1", {"bw": 10}]')
+            link.wrong('two nodes and optional properties, as in ["h1", "s1", {"bw": 10}]')
         ends = [self._end(part, number, parts) for number, part in enumerate(parts[:2], start=1)]
         given = {key: value for key, value in self._default.items() if key in LINK_PROPERTIES}
         own = _items(parts[2]) if len(parts) == 3 else {}
@@ -98,7 +98,7 @@ class _Reader:
         return P4AppLink(ends[0], ends[1], links.properties(properties, link.place))
 
     def _end(self, node: Document, number: int, parts: Sequence[Document]) -> End:
-        """Return one of a link's two ends, with its properties in the link."""
+        """Return one of a link's two ends, with the properties that the link gives it."""
         name = node.text()
         if name not in self._hosts and name not in self._switches:
             node.wrong(f"one of {', '.join([*self._hosts, *self._switches])}")
@@ -116,7 +116,7 @@ class _Reader:
         )
 
     def _link(self, link: P4AppLink) -> Link:
-        """Convert a link and report its properties, which do not apply to hosts' egress."""
+        """Convert a link and report its properties, which do not apply to traffic from hosts."""
         if link.properties:
             given = [key for key in links.PROPERTIES if key in link.properties]
             words = ", ".join(f"{key}={link.properties[key]:.12g}" for key in given)
@@ -147,7 +147,7 @@ class _Reader:
         return assign(strategy.text(), ordered, switch_ids)
 
     def _gateways(self) -> dict[str, str]:
-        """Return the gateways that hosts define themselves, as in `via 10.0.1.1`."""
+        """Return the gateways of hosts that have a `defaultRoute`, such as `via 10.0.1.1`."""
         given = {name: host.get("defaultRoute") for name, host in self._hosts.items()}
         return {name: _gateway(route) for name, route in given.items() if route is not None}
 
@@ -161,7 +161,7 @@ class _Reader:
         by_host = {end.node: end for end in ends if end.node in self._hosts}
         alone = [name for name in self._hosts if name not in by_host]
         if alone:
-            self._hosts[alone[0]].wrong("a link to it in topology.links")
+            self._hosts[alone[0]].wrong("a link to this host in topology.links")
         hosts = []
         for name in self._hosts:
             end, gateway = by_host[name], gateways.get(name)
@@ -222,7 +222,7 @@ class _Reader:
     def _source(self, switch: Document) -> Path:
         source = switch.get("p4_src") or self._document.get("p4_src")
         if source is None:
-            switch.wrong("a p4_src in it, or one for all switches at the beginning")
+            switch.wrong("a p4_src in it, or a p4_src for all switches at the top level")
         path = source.file_in(self._folder)
         if path is None:
             source.wrong(f"a P4 program in {self._folder}")
@@ -280,7 +280,7 @@ def _flag(document: Document | None, *, usually: bool) -> bool:
 
 
 def _property(key: str, value: Document) -> Any:
-    """Convert a property to Mininet's format; a numeric delay is in ms, as in p4-utils."""
+    """Convert a property to Mininet's format; a delay without unit is in ms, as in p4-utils."""
     if key == "delay" and not isinstance(value.value, str):
         return f"{value.number():f}ms"
     return value.text() if key == "delay" else value.number()

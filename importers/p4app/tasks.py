@@ -1,7 +1,7 @@
 """p4-utils' task files: HOST START DURATION COMMAND, or a Python function with its arguments.
 
 `h1 0 5 "ping 10.0.0.2"`, `h2 1 0 recv_udp_flow 5001`, `h1 2 5 flow --mod traffic --rate 10M`; times
-are in seconds, and a duration of 0 is unlimited.
+are in seconds, and a duration of 0 means unlimited.
 """
 
 import shlex
@@ -17,12 +17,12 @@ FUNCTIONS = {
     "recv_udp_flow",
     "send_tcp_flow",
     "recv_tcp_flow",
-}  # functions of that module
+}  # functions of MODULE that tasks may call
 KILL_S = 1  # time that p4-utils waits after terminating a command
 
 
 def read_tasks(path: Path) -> list[tuple[str, Task]]:
-    """Return each task with its host's name. Raises TestbedError."""
+    """Return the tasks of a file, each with the name of its host. Raises TestbedError."""
     try:
         lines = path.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -48,7 +48,7 @@ def _task(where: str, line: str) -> tuple[str, Task]:
 
 
 def _command(where: str, words: list[str]) -> str:
-    """Convert a function call to a command; a command is one quoted word."""
+    """Convert a function call to a shell command; one quoted word already is a command."""
     exe, module, args, named = words[0], None, [], {}
     rest = iter(words[1:])
     for word in rest:

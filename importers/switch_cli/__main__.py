@@ -1,9 +1,9 @@
 """Carry out a script of simple_switch_CLI commands on a running `minip4 switch`.
 
 Usage: python -m importers.switch_cli NAME HOST:PORT DEVICE_ID CONTROL SCRIPT with P4Runtime at
-HOST:PORT, and `minip4 control` at the socket CONTROL. Prints the answers of reading commands, and a
-line for each failed command. Exit status: 1 if a command failed, 2 (with a line on stderr) if none
-could be carried out.
+HOST:PORT, and `minip4 control` at the socket CONTROL. Prints the results of commands that read, and
+one line for each failed command. Exit status: 1 if a command failed, 2 (with a message on stderr)
+if the script could not be run.
 """
 
 import asyncio
@@ -21,22 +21,25 @@ FAILED, UNUSABLE = 1, 2
 
 
 class Node:
-    """A running switch, as Session needs it: see telemark.backends.real.targets.minip4."""
+    """A running switch for Session, like a switch of telemark.backends.real.targets.minip4."""
 
     def __init__(self, control: Path) -> None:
         self._control = control
 
     def ports(self) -> list[int]:
-        """Return the ports with an interface."""
+        """Return the numbers of the ports that have an interface."""
         return [int(port) for port in call(self._control, "counters")["ports"]]
 
     def set_queue(self, port: int, **changes: int) -> None:
-        """Set a queue, see `minip4 control`."""
+        """Set the rate or depth of a queue; see `minip4 control`."""
         call(self._control, "set_queue", port=port, **changes)
 
 
 async def carry_out(name: str, address: str, device_id: int, control: Path, script: Path) -> int:
-    """Return the number of failed commands. Raises TestbedError, Minip4Error and finsy's errors."""
+    """Run the script; return the number of failed commands.
+
+    Raises TestbedError, Minip4Error and finsy's errors.
+    """
     node = Node(control)
     async with fy.Switch(name, address, fy.SwitchOptions(device_id=device_id)) as switch:
         session = Session(switch, node, node.ports(), lambda line: print(line, flush=True))
@@ -44,7 +47,7 @@ async def carry_out(name: str, address: str, device_id: int, control: Path, scri
 
 
 def main(arguments: list[str]) -> int:
-    """Return the exit status."""
+    """Run the command; return the exit status."""
     name, address, device_id, control, script = arguments
     try:
         failed = asyncio.run(carry_out(name, address, int(device_id), Path(control), Path(script)))

@@ -1,4 +1,4 @@
-"""Parser of simple_switch_CLI scripts, and the lookup of commands and of program objects."""
+"""Parser of simple_switch_CLI scripts, and lookup of commands and program objects."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -8,16 +8,16 @@ from typing import Any, Protocol, TypeVar
 
 from telemark.errors import TestbedError
 
-COMMENTS = ("//", "#")  # only at the start of a line, as in p4-utils
+COMMENTS = ("//", "#")  # comments only start at the start of a line, as in p4-utils
 
 
 class CommandError(TestbedError):
-    """A command that cannot be carried out, with the reason in one line."""
+    """A command that cannot be executed; the message is one line."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """One command and its place, such as `s1-commands.txt:4`."""
+    """One command and its location, such as `s1-commands.txt:4`."""
 
     where: str
     words: tuple[str, ...]
@@ -44,7 +44,7 @@ F = TypeVar("F", bound=Handler)
 
 
 def command(name: str, *, reads: bool = False) -> Callable[[F], F]:
-    """Mark a method as the command of that name; `reads`: its answer is shown to the user."""
+    """Mark a method as the command of that name; with `reads`, the user sees its result."""
 
     def mark(function: F) -> F:
         function.__dict__.update(command_name=name, command_reads=reads)
@@ -54,13 +54,13 @@ def command(name: str, *, reads: bool = False) -> Callable[[F], F]:
 
 
 def commands_of(family: object) -> dict[str, Handler]:
-    """Return the methods of an object that are commands, by name."""
+    """Return the methods of an object that are commands, by command name."""
     methods = [method for _, method in inspect.getmembers(family, inspect.ismethod)]
     return {m.command_name: m for m in methods if hasattr(m, "command_name")}
 
 
 def arguments(name: str, handler: Handler, words: Sequence[str]) -> list[Any]:
-    """Convert the words after a command's name to its parameters' types. Raises CommandError."""
+    """Convert words after a command's name to its parameters' types. Raises CommandError."""
     signature = inspect.signature(handler)
     parameters = list(signature.parameters.values())
     try:

@@ -1,4 +1,4 @@
-"""Handles: the numbers that simple_switch gives to entries, members, groups and nodes."""
+"""Handles, which are the numbers that simple_switch gives to entries, members, groups and nodes."""
 
 import heapq
 from collections.abc import Iterator
@@ -8,27 +8,28 @@ from importers.switch_cli.commands import CommandError
 
 T = TypeVar("T")
 
-INDEX_BITS = 24  # bits of an entry's index; the rest counts earlier uses of the index
+# low bits of an entry's handle with its index; the high bits count earlier uses of the index
+INDEX_BITS = 24
 VERSIONS = 256
 
 
 class Handles(Generic[T]):
-    """Objects with handles: the lowest free number, from 0.
+    """Objects by handle; a new object gets the lowest free handle, from 0.
 
-    With `versioned` (table entries) a reused handle differs: the 8 bits above the index increase by
-    one.
+    With `versioned` (table entries), a reused index gets a different handle, since the 8 bits above
+    the index increase by one.
     """
 
     def __init__(self, what: str, *, versioned: bool = False) -> None:
         self._what = what
         self._versioned = versioned
         self._held: dict[int, T] = {}
-        self._next = 0  # all indices from here on are unused
+        self._next = 0  # this index and all higher ones are unused
         self._free: list[int] = []  # free indices below _next, as a heap
         self._versions: dict[int, int] = {}  # by index
 
     def add(self, value: T) -> int:
-        """Assign a handle."""
+        """Add an object; return its handle."""
         if self._free:
             index = heapq.heappop(self._free)
         else:
@@ -65,5 +66,5 @@ class Handles(Generic[T]):
         self._next = 0
 
     def items(self) -> Iterator[tuple[int, T]]:
-        """Iterate over handles and objects, ordered by index."""
+        """Iterate over pairs of handle and object, ordered by index."""
         yield from sorted(self._held.items(), key=lambda item: item[0] % (1 << INDEX_BITS))

@@ -11,7 +11,7 @@ from importers.switch_cli.commands import Answer, CommandError, command, find
 from importers.switch_cli.handles import Handles
 from importers.switch_cli.tables import Tables, action_call, split
 
-FIRST_ID = 1  # P4Runtime ids of members and groups are handles plus this, since 0 means "all"
+FIRST_ID = 1  # P4Runtime id of handle 0 (members and groups), since id 0 means "all"
 
 
 class Profiles:
@@ -20,8 +20,9 @@ class Profiles:
     def __init__(self, switch: fy.Switch, tables: Tables) -> None:
         self._switch = switch
         self._tables = tables
-        self._members: dict[str, Handles[None]] = {}  # by full profile name
-        self._groups: dict[str, Handles[list[int]]] = {}  # handles of the members of each group
+        self._members: dict[str, Handles[None]] = {}  # full profile name -> its members
+        # full profile name -> groups, each with the handles of its members
+        self._groups: dict[str, Handles[list[int]]] = {}
 
     @command("act_prof_create_member")
     async def create_member(self, profile: str, action: str, *params: str) -> Answer:

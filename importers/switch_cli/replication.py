@@ -7,16 +7,16 @@ import finsy as fy
 from importers.switch_cli.commands import Answer, CommandError, command
 from importers.switch_cli.handles import Handles
 
-LAGS = "|"  # precedes link aggregation groups, after a node's ports
+LAGS = "|"  # separates a node's ports from its link aggregation groups
 
 
 @dataclass
 class _Node:
-    """A multicast node: one copy to each port, with `rid` as egress_rid."""
+    """A multicast node that sends one copy to each port, with `rid` as egress_rid."""
 
     rid: int
     ports: tuple[int, ...]
-    group: int | None = None  # its associated group
+    group: int | None = None  # the group that the node is associated with
 
 
 @dataclass
@@ -25,10 +25,10 @@ class _Group:
 
 
 class Replication:
-    """The packet replication engine of one switch: groups of nodes, as in simple_switch.
+    """The packet replication engine of one switch, with groups of nodes as in simple_switch.
 
-    P4Runtime has only groups with their copies: changing a node rewrites its group, and the
-    sessions that mirror to it.
+    P4Runtime has no nodes, only groups with their copies. Therefore a change of a node rewrites its
+    group and the sessions that mirror to the group.
     """
 
     def __init__(self, switch: fy.Switch) -> None:
@@ -58,7 +58,7 @@ class Replication:
 
     @command("mc_node_create")
     async def create_node(self, rid: int, *ports: str) -> Answer:
-        """Create a node; it copies nothing until it is associated with a group."""
+        """Create a node; the node copies nothing until it is associated with a group."""
         handle = self._nodes.add(_Node(rid, _ports(ports)))
         return [f"node was created with handle {handle}"]
 
@@ -103,7 +103,7 @@ class Replication:
 
     @command("mc_node_destroy")
     async def destroy_node(self, node: int) -> Answer:
-        """Remove a node, and its copies from its group."""
+        """Remove a node and remove its copies from its group."""
         group = self._nodes[node].group
         if group is not None:
             await self.dissociate(group, node)
@@ -145,7 +145,7 @@ class Replication:
         return [(port, node.rid) for node in nodes for port in node.ports]
 
     async def _write(self, group: int) -> None:
-        """Write a group, and the sessions that copy to it."""
+        """Write a group and the sessions that copy to it."""
         replicas = self._replicas(group)
         sessions = [session for session, to in self._sessions.items() if to == group]
         await self._switch.modify(
@@ -171,5 +171,5 @@ def _ports(words: tuple[str, ...]) -> tuple[int, ...]:
         raise CommandError(f"port {wrong[0]!r}: expected a number, 0 or more")
     ports = tuple(int(word) for word in words)
     if len({*ports}) != len(ports):
-        raise CommandError(f"ports {' '.join(words)}: a port is given twice")
+        raise CommandError(f"ports {' '.join(words)}: one port is given twice")
     return ports

@@ -1,4 +1,4 @@
-"""simple_switch_CLI commands, carried out on one connected switch."""
+"""Execution of simple_switch_CLI commands on one connected switch."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from telemark.errors import TestbedError
 from telemark.network import Network
 from telemark.session.error_reporting import refusal
 
-# Commands without a P4Runtime equivalent, and the reason.
+# Commands that are not supported, and the reason.
 UNSUPPORTED = {
     "set_crc16_parameters": "hash functions are set over Thrift alone",
     "set_crc32_parameters": "hash functions are set over Thrift alone",
@@ -41,10 +41,10 @@ UNSUPPORTED = {
 
 
 class Session:
-    """Commands to one switch; handles are the same as in simple_switch.
+    """Commands to one switch, with the handles of simple_switch.
 
-    `node` is the switch in the network, with these `ports`; `report` gets lines for the user:
-    answers of reading commands, and deviations from what was requested.
+    `node` is the switch in the network, with these `ports`. `report` is called with messages for
+    the user, namely results of commands that read, and deviations from requested values.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Session:
         self._handlers = {name: h for each in families for name, h in commands_of(each).items()}
 
     async def run(self, path: Path) -> int:
-        """Carry out a script; return the number of failed commands, each reported in one line.
+        """Run a script; return the number of failed commands, each reported in one line.
 
         Continues after failed commands, as simple_switch_CLI does. Raises CommandError for an
         unreadable script.
@@ -77,7 +77,7 @@ class Session:
         return failures
 
     async def execute(self, line: Line) -> Answer:
-        """Carry out one command; return its answer. Raises CommandError, with the place."""
+        """Execute one command; return its result. Raises CommandError, with the location."""
         self._where = line.where
         name, *words = line.words
         try:
@@ -90,7 +90,7 @@ class Session:
             raise CommandError(f"{line.where}: {name}: the switch refuses: {why}") from error
         except (TestbedError, Minip4Error) as error:
             raise CommandError(f"{line.where}: {name}: {error}") from error
-        except ValueError as error:  # a number too large for P4Runtime
+        except ValueError as error:  # the number is too large for P4Runtime
             raise CommandError(f"{line.where}: {name}: {' '.join(str(error).split())}") from error
 
     def _known(self) -> str:
@@ -107,7 +107,7 @@ class CommandScript:
     path: Path
 
     async def write(self, switch: fy.Switch, net: Network) -> list[str]:
-        """Carry out the script; return the answers of reading commands, and failures."""
+        """Run the script; return the results of commands that read, and the failures."""
         lines: list[str] = []
         ports = [net.port(switch.name, neighbour) for neighbour in net.neighbours(switch.name)]
         await Session(switch, net.switch(switch.name), ports, lines.append).run(self.path)
@@ -116,8 +116,8 @@ class CommandScript:
 
 @dataclass(frozen=True)
 class ProgramAlone:
-    """A switch that runs its program with empty tables."""
+    """Initial content of a switch whose tables stay empty."""
 
     async def write(self, _switch: fy.Switch, _net: Network) -> list[str]:
-        """Do nothing: the connection has pushed the program."""
+        """Do nothing, since the connection has already pushed the program."""
         return []

@@ -10,13 +10,14 @@ from finsy.p4schema import P4DirectCounter, P4DirectMeter, P4Table
 from importers.switch_cli.commands import Answer, CommandError, command, find
 from importers.switch_cli.tables import Tables
 
-RATES = 2  # of v1model's meters: packets are yellow above the first, red above the second
-PER_SECOND = 1_000_000  # simple_switch_CLI's rates are per microsecond
-AT_ONCE = 1024  # cells written per request
+# rates per v1model meter; packets are yellow above the first rate and red above the second
+RATES = 2
+PER_SECOND = 1_000_000  # factor, since rates in simple_switch_CLI are per microsecond
+AT_ONCE = 1024  # maximum number of cells per write request
 
 
 class State:
-    """Registers, counters and meters of one switch; `note` gets lines about inexact results."""
+    """Registers, counters and meters of one switch; `note` prints messages on inexact results."""
 
     def __init__(self, switch: fy.Switch, tables: Tables, note: Callable[[str], None]) -> None:
         self._switch = switch
@@ -27,7 +28,7 @@ class State:
 
     @command("register_read", reads=True)
     async def read_register(self, register: str, index: int | None = None) -> Answer:
-        """Read one cell, or all of them."""
+        """Read one register cell, or all cells."""
         entry = fy.P4RegisterEntry(self._register(register).name, index=index)
         cells = [cell.data for cell in await self._cells(entry)]
         if index is None:
@@ -36,14 +37,14 @@ class State:
 
     @command("register_write")
     async def write_register(self, register: str, index: int, value: int) -> Answer:
-        """Write one cell."""
+        """Write one register cell."""
         name = self._register(register).name
         await self._switch.modify([fy.P4RegisterEntry(name, index=index, data=value)])
         return []
 
     @command("register_reset")
     async def reset_register(self, register: str) -> Answer:
-        """Set all cells to 0."""
+        """Set all register cells to 0."""
         await self._switch.modify([fy.P4RegisterEntry(self._register(register).name, data=0)])
         return []
 
@@ -51,7 +52,7 @@ class State:
 
     @command("counter_read", reads=True)
     async def read_counter(self, counter: str, index: int) -> Answer:
-        """Read a counter cell, or (direct counter) the counter of the entry with this handle."""
+        """Read a counter cell or, for a direct counter, that of the entry with this handle."""
         found = self._counter(counter)
         lines = []
         if isinstance(found, P4DirectCounter):
@@ -100,7 +101,7 @@ class State:
 
     @command("meter_set_rates")
     async def set_meter(self, meter: str, index: int, *rates: str) -> Answer:
-        """Set the rates of one cell, or (for a direct meter) of the entry with this handle."""
+        """Set the rates of a meter cell or, for a direct meter, of the entry with this handle."""
         config, found = self._config(rates), self._meter(meter)
         if isinstance(found, P4DirectMeter):
             entry = (await self._tables.handles(self._table(found).name))[index]
@@ -111,7 +112,7 @@ class State:
 
     @command("meter_array_set_rates")
     async def set_meters(self, meter: str, *rates: str) -> Answer:
-        """Set the rates of all cells, or of all present entries of the table."""
+        """Set the rates of all meter cells or, for a direct meter, of all entries of its table."""
         config, found = self._config(rates), self._meter(meter)
         if isinstance(found, P4DirectMeter):
             entries = (await self._tables.handles(self._table(found).name)).items()
@@ -125,7 +126,7 @@ class State:
 
     @command("meter_get_rates", reads=True)
     async def read_meter(self, meter: str, index: int) -> Answer:
-        """Read the rates of one cell, or of the entry with this handle."""
+        """Read the rates of a meter cell or, for a direct meter, of the entry with this handle."""
         found = self._meter(meter)
         if isinstance(found, P4DirectMeter):
             entry = (await self._tables.handles(self._table(found).name))[index]
@@ -181,8 +182,8 @@ class State:
         except ValueError:
             per_second = math.nan
         if not 0 <= per_second < 2**63 or not burst.isdecimal():
-            raise CommandError(f"rate {word!r}: expected units of a microsecond and a burst of "
-                               "whole units, as in 0.001:10")  # fmt: skip
+            raise CommandError(f"rate {word!r}: expected RATE:BURST with a rate per microsecond "
+                               "and an integer burst, as in 0.001:10")  # fmt: skip
         whole = round(per_second) if per_second >= 1 else math.ceil(per_second)
         if not math.isclose(whole, per_second):
             self._note(f"rate {word}: rounded from {per_second:g} to {whole} per second: "
@@ -191,7 +192,7 @@ class State:
 
 
 def _slices(size: int) -> list[range]:
-    """Return the indices of an array, in parts that fit one request."""
+    """Return the indices of an array, split into ranges that fit into one request."""
     return [range(first, min(first + AT_ONCE, size)) for first in range(0, size, AT_ONCE)]
 
 
@@ -211,14 +212,14 @@ class Queues:
     async def set_rate(
         self, rate_pps: int, port: int | None = None, priority: int | None = None
     ) -> Answer:
-        """Set the rate, in packets/s, of one queue, of the queues of a port, or of all."""
+        """Set the rate (packets/s) of one queue, of all queues of a port, or of all queues."""
         return self._set(port, priority, rate_pps=rate_pps)
 
     @command("set_queue_depth")
     async def set_depth(
         self, packets: int, port: int | None = None, priority: int | None = None
     ) -> Answer:
-        """Set the depth, in packets, of one queue, of the queues of a port, or of all."""
+        """Set the depth (packets) of one queue, of all queues of a port, or of all queues."""
         return self._set(port, priority, depth=packets)
 
     def _set(self, port: int | None, priority: int | None, **changes: int) -> Answer:

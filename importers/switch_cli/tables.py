@@ -1,4 +1,4 @@
-"""Commands for tables: entries by handle, and default actions."""
+"""Commands for table entries, by handle, and for default actions."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -12,26 +12,26 @@ from importers.switch_cli.handles import Handles
 from importers.switch_cli.values import match, number
 
 WITH_PRIORITY = {P4MatchType.TERNARY, P4MatchType.RANGE, P4MatchType.OPTIONAL}
-MAX_PRIORITY = 2**31 - 1  # of P4Runtime's int32
+MAX_PRIORITY = 2**31 - 1  # maximum of an int32, the type of priorities in P4Runtime
 ARROW = "=>"
 
 
 class Tables:
     """The tables of one switch.
 
-    Entries that existed before a table's first command also get handles, in the order in which the
-    switch lists them.
+    Entries that existed before the first command for their table also get handles, in the order in
+    which the switch lists them.
     """
 
     def __init__(self, switch: fy.Switch) -> None:
         self._switch = switch
-        self._entries: dict[str, Handles[fy.P4TableEntry]] = {}  # by full table name
+        self._entries: dict[str, Handles[fy.P4TableEntry]] = {}  # full table name -> its entries
 
     # --- commands ---------------------------------------------------------------------------
 
     @command("table_add")
     async def add(self, table: str, action: str, *words: str) -> Answer:
-        """Insert an entry; of a table without keys, which P4Runtime gives none, the default one."""
+        """Insert an entry, or set the default entry of a table that has no keys."""
         of_table = self.find(table)
         keys, params, priority = split(of_table, words)
         entry = replace(
@@ -78,7 +78,7 @@ class Tables:
 
     @command("table_clear")
     async def clear(self, table: str) -> Answer:
-        """Delete all entries; handles begin at 0 again."""
+        """Delete all entries; new handles start at 0 again."""
         handles = await self.handles(table)
         await self._switch.delete([entry for _, entry in handles.items()])
         handles.clear()
@@ -118,7 +118,7 @@ class Tables:
         return find("table", name, self._switch.p4info.tables)
 
     async def handles(self, name: str) -> Handles[fy.P4TableEntry]:
-        """Return the entries of a table."""
+        """Return the entries of a table by handle."""
         table = self.find(name).name
         if table not in self._entries:
             self._entries[table] = Handles(f"entry of table {name}", versioned=True)
@@ -127,7 +127,7 @@ class Tables:
         return self._entries[table]
 
     def entry(self, table: P4Table, keys: Sequence[str], priority: int) -> fy.P4TableEntry:
-        """Return an entry with a key in P4Runtime's format. Raises CommandError."""
+        """Return an entry whose key is in P4Runtime's format. Raises CommandError."""
         fields = list(table.match_fields)
         if len(keys) != len(fields):
             names = ", ".join(field.name for field in fields)
@@ -146,7 +146,10 @@ class Tables:
         await self._switch.modify([replace(entry, is_default_action=True)])
 
     async def _read_entries(self, table: P4Table) -> list[fy.P4TableEntry]:
-        """Return the present entries with full field names; finsy returns only the last part."""
+        """Read the entries of a table, with full field names.
+
+        finsy returns only the last part of a name.
+        """
         names = {field.alias: field.name for field in table.match_fields}
         found: Any = self._switch.read(fy.P4TableEntry(table.name))  # see controllers.tables
         return [
@@ -186,7 +189,8 @@ def has_priority(table: P4Table) -> bool:
 def split(table: P4Table, words: Sequence[str]) -> tuple[list[str], list[str], int]:
     """Split KEYS => PARAMETERS [PRIORITY] into keys, parameters and P4Runtime's priority.
 
-    In simple_switch_CLI the smallest number wins, in P4Runtime the largest. Raises CommandError.
+    The entry with the smallest number wins in simple_switch_CLI, and with the largest in P4Runtime.
+    Raises CommandError.
     """
     rest, priority = list(words), 0
     if has_priority(table):
@@ -194,7 +198,7 @@ def split(table: P4Table, words: Sequence[str]) -> tuple[list[str], list[str], i
         if not last.isdecimal() or int(last) >= MAX_PRIORITY:
             raise CommandError(
                 f"priority {last!r}: table {table.name} expects one at the end, from 0 to "
-                f"{MAX_PRIORITY - 1}; the smallest wins"
+                f"{MAX_PRIORITY - 1}; the smallest number wins"
             )
         priority = MAX_PRIORITY - int(last)
     if ARROW not in rest:

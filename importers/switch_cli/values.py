@@ -52,7 +52,7 @@ def _ternary(word: str, bits: int) -> tuple[int, int] | None:
 
 
 def _optional(word: str, bits: int) -> int | None:
-    """Parse an optional field: a ternary field in BMv2's JSON, with a mask of all bits or none."""
+    """Parse an optional field: a ternary field with a mask of all bits or none."""
     masked = _ternary(word, bits)
     if masked is None:
         return None

@@ -1,7 +1,7 @@
 """sX-runtime.json of p4lang/tutorials: table entries, multicast groups and clone sessions.
 
-Values are numbers, or strings with IPv4, IPv6 and MAC addresses; an exact value may be in a list.
-Longest prefix: [value, bits]; ternary: [value, mask]; range: [low, high].
+Values are numbers, or strings with IPv4, IPv6 or MAC addresses; an exact value may be in a list. An
+LPM field is [value, prefix length], a ternary field [value, mask], a range field [low, high].
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class RuntimeFile:
         return None if blob is None else Path(blob.text()).stem
 
     async def write(self, switch: fy.Switch, _net: Network) -> list[str]:
-        """Write all of it; return the number of entries. Raises TestbedError."""
+        """Write the content; return a message with the counts. Raises TestbedError."""
         for key, _ in self.document.items():
             if key not in KEYS:
                 self.document.wrong(f"only {', '.join(KEYS)}; found {key}")
@@ -51,10 +51,11 @@ class RuntimeFile:
 
 
 async def _write(switch: fy.Switch, entity: Entity, entry: Document) -> None:
-    """Write one entity, so that an error is reported with its place in the file."""
+    """Write one entity; report an error with its location in the file."""
     try:
         if isinstance(entity, fy.P4TableEntry) and entity.is_default_action:
-            await switch.modify([entity])  # default entries always exist
+            # a default entry always exists, so it can only be modified
+            await switch.modify([entity])
         else:
             await switch.insert([entity])
     except fy.P4ClientError as error:
@@ -108,7 +109,7 @@ def _clone_session(entry: Document) -> fy.P4CloneSessionEntry:
 
 
 def _replicas(entry: Document) -> list[tuple[int, int]]:
-    """Return ports with instances, which may be omitted."""
+    """Return pairs of port and instance; an omitted instance is 0."""
     replicas = []
     for replica in entry["replicas"].entries():
         instance = replica.get("instance")

@@ -17,10 +17,11 @@ from telemark.topology.checks import MAC
 PORT = re.compile(r"(.+)-p([0-9]{1,9})")
 DELAY = re.compile(r"(\d+(?:\.\d+)?) *(us|ms|s|)")
 MOST_PORT = 510
-# For each switch option: the option of `minip4 switch`, and its minimum and maximum.
+# Switch option in the file -> option of `minip4 switch`, with its minimum and maximum.
 SWITCH_OPTIONS = {"cpu_port": ("--cpu-port", 0, MOST_PORT),
                   "priority_queues": ("--priority-queues", 1, 8)}  # fmt: skip
-FILES = ("runtime_json", "cli_input")  # of a switch; relative to the folder of the exercise
+# keys of a switch that name a file, relative to the folder of the exercise
+FILES = ("runtime_json", "cli_input")
 
 
 def read(document: Document, program: Path | None) -> DescribedNetwork:
@@ -50,7 +51,10 @@ def read(document: Document, program: Path | None) -> DescribedNetwork:
 
 
 def _folder(document: Document) -> Path:
-    """Return the exercise's folder, the base of its paths: the topology's or its parent."""
+    """Return the folder of the exercise, which is the topology's folder or its parent.
+
+    Paths in the topology are relative to it.
+    """
     named = [
         switch[key] for _, switch in document["switches"].items() for key in FILES
         if switch.get(key) is not None
@@ -84,7 +88,7 @@ def _host(name: str, host: Document) -> Host:
 
 
 def _populations(switch: Document, folder: Path) -> list[TablePopulation]:
-    """Return both files' entries; commands may change those of the runtime file."""
+    """Return the entries of both files; commands may change entries of the runtime file."""
     runtime, script = (switch.get(key) for key in FILES)
     populations: list[TablePopulation] = []
     if runtime is not None:
@@ -95,8 +99,9 @@ def _populations(switch: Document, folder: Path) -> list[TablePopulation]:
 
 
 def _stem(switch: Document, populations: list[TablePopulation]) -> str | None:
-    """Return the name of the switch's program, if given: the runtime file has precedence, since
-    p4lang/tutorials pushes the program that it names.
+    """Return the name of the switch's program, if given.
+
+    The runtime file has precedence, since p4lang/tutorials pushes the program that this file names.
     """
     for population in populations:
         if isinstance(population, RuntimeFile) and population.program is not None:
@@ -114,14 +119,14 @@ def _options(switch: Document) -> list[str]:
 
 
 def _link(link: Document, hosts: set[str], switches: set[str]) -> Link:
-    """Convert [node, node, latency, bandwidth]: ms or a string with a unit, and Mbit/s; both
-    optional.
+    """Convert [node, node, latency, bandwidth].
 
-    They apply in both directions, except for traffic from hosts (see _unit_message).
+    Latency is a number of ms or a string with a unit, bandwidth is in Mbit/s; both are optional.
+    They apply in both directions, except to traffic from hosts (see _unit_message).
     """
     parts = link.entries()
     if not 2 <= len(parts) <= 4:
-        link.wrong('two ends, as "h1" and "s1-p1", and perhaps latency and bandwidth')
+        link.wrong('two ends, such as "h1" and "s1-p1", and optionally latency and bandwidth')
     (node1, port1), (node2, port2) = (_end(part, hosts, switches) for part in parts[:2])
     properties: dict[str, Any] = {}
     if len(parts) > 2 and parts[2].value is not None and (delay_us := _delay_us(parts[2])):

@@ -1,4 +1,4 @@
-"""`minip4 compile`: compile a P4 program to BMv2 JSON and P4Info."""
+"""`minip4 compile`: compiles a P4 program to BMv2 JSON and P4Info."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ def add_compiler_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare -I, -D and --Wdisable, as in p4c."""
     add = parser.add_argument
     add("-I", dest="include_dirs", action="append", default=[], metavar="DIR", type=Path,
-        help="where to look for included files")  # fmt: skip
+        help="folder to search for included files")  # fmt: skip
     add("-D", dest="defines", action="append", default=[], metavar="NAME[=VALUE]",
         help="define a preprocessor macro")  # fmt: skip
     add("--Wdisable", dest="disabled", action="append", default=[], nargs="?", const=ALL,
-        metavar="KIND", type=_kind, help="no warnings; with =KIND, none of this kind")  # fmt: skip
+        metavar="KIND", type=_kind, help=
+"disable all warnings or, with =KIND, those of this kind")  # fmt: skip
 
 
 def _kind(text: str) -> str:
@@ -33,7 +34,7 @@ def _kind(text: str) -> str:
 
 
 def compile_with_warnings(args: argparse.Namespace) -> CompiledProgram:
-    """Compile `args.program` with the options; enabled warnings go to stderr."""
+    """Compile `args.program` with the options, and print enabled warnings to stderr."""
     compiled = compile_p4(args.program, args.include_dirs, args.defines)
     print_warnings(compiled.warnings, args.disabled)
     return compiled

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from telemark.accounting.pcap import Frames
 
-ETHERNET_BYTES, IPV4_WORDS = 14, 10  # words of 16 bits
+ETHERNET_BYTES, IPV4_WORDS = 14, 10  # header lengths: Ethernet in bytes, IPv4 in 16-bit words
 PROTOCOL, TCP = 23, 6
 
 
@@ -27,14 +27,14 @@ def count_wrong_checksums(frames: Frames) -> int:
         raise ValueError("frames are truncated or padded: cannot verify checksums; read them whole")
     header = words[:, :IPV4_WORDS]
     length = (in_ip - 2 * IPV4_WORDS).astype(np.uint16)
-    # The TCP pseudo-header (RFC 9293, 3.1): addresses, protocol and length.
+    # Fields of the TCP pseudo-header (RFC 9293, 3.1): addresses, protocol and length.
     pseudo = np.column_stack([words[:, 6:IPV4_WORDS], np.full_like(length, TCP), length])
     covered = np.concatenate([pseudo, words[:, IPV4_WORDS:]], 1)
     return int(((_sums(header) != 0xFFFF) | (_sums(covered) != 0xFFFF)).sum())
 
 
 def _sums(words: NDArray[np.uint16]) -> NDArray[np.uint32]:
-    """Return the one's complement sum of each row (RFC 1071): 0xFFFF if its checksum is right."""
+    """Return the one's complement sum of each row (RFC 1071), 0xFFFF if the checksum is right."""
     total = words.sum(1, dtype=np.uint32)
     for _ in range(2):
         total = (total & 0xFFFF) + (total >> 16)

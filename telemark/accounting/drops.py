@@ -15,7 +15,7 @@ from telemark.results.report import Check
 from telemark.traffic.flows import AnyRecord, FlowRecord
 
 # Drop reasons of `minip4 switch` (docs/reference/minip4.md), and the end of each warning; {} is a
-# port. `queue` and `link` are missing: a configured rate or loss causes these drops.
+# port. `queue` and `link` are missing, since a configured rate or loss causes these drops.
 ALWAYS_EXPECTED = {"queue"}
 REASONS = {
     "miss": "received at port {} dropped in ingress by the default action of a table without a "
@@ -25,10 +25,10 @@ REASONS = {
     "egress": "for port {} dropped in egress by the program",
     "no_port": "dropped: port {} does not exist, or is down",
     "no_group": "received at port {} dropped: their multicast group has no ports",
-    "no_queue": "dropped: port {} has no queue of their priority",
+    "no_queue": "dropped: port {} has no queue of the packets' priority",
     "again": "received at port {} dropped: too many packets were recirculated or resubmitted",
-    "memory": "received at port {} dropped: no buffer for their copies",
-    "headers": "for port {} dropped: their headers exceed the buffer",
+    "memory": "received at port {} dropped: no buffer for copies",
+    "headers": "for port {} dropped: headers exceed the buffer",
     "too_long": "received at port {} dropped: longer than 9,216 bytes",
     "receive_memory": "received at port {} dropped: no buffer",
     "kernel_receive": "received at port {} dropped by the kernel: its receive buffer was full",
@@ -55,7 +55,7 @@ class DropReport:
     """Dropped packets and dead flows of all networks in a run."""
 
     drops: list[Drop] = field(default_factory=list)
-    flows: list[str] = field(default_factory=list)  # flows that lost all packets
+    flows: list[str] = field(default_factory=list)  # descriptions of flows that lost all packets
     rejected: list[RejectedFrames] = field(default_factory=list)  # by hosts
 
     def add(self, other: "DropReport") -> None:
@@ -67,7 +67,7 @@ class DropReport:
     def add_network(
         self, network: str, counters: Mapping[str, Mapping[str, Any]], expected: Collection[str]
     ) -> None:
-        """Add the drops of a network that has ended; `counters` are by switch."""
+        """Add the drops of a network that has stopped; `counters` are by switch."""
         is_expected = {*expected, *ALWAYS_EXPECTED}
         if expects_program_drops(expected):
             is_expected.add("bmv2")  # bmv2 does not distinguish drops by the program
@@ -90,7 +90,7 @@ class DropReport:
         ]
 
     def checks(self) -> list[Check]:
-        """Return a failed check per fault of rejected frames, and one for flows without packets."""
+        """Return a failed check per kind of rejected frames, and one for flows without packets."""
         checks = []
         for fault in Fault:
             frames, where = Counter[str](), [each for each in self.rejected if each.fault is fault]
@@ -106,7 +106,7 @@ class DropReport:
         return checks
 
     def warnings(self) -> list[str]:
-        """Return a line per switch, port and reason, summed over all networks, largest first."""
+        """Return a line per switch, port and reason, with sums over all networks, largest first."""
         packets: Counter[tuple[str, str, str]] = Counter()
         for drop in self.drops:
             if not drop.expected:
@@ -121,7 +121,7 @@ class DropReport:
         return [*self._host_warnings(), *lines]
 
     def _host_warnings(self) -> list[str]:
-        """Return a line per host and fault, summed over all networks, with the first example."""
+        """Return a line per host and kind of fault, with sums over all networks and an example."""
         lines = {}
         for each in self.rejected:
             key = each.host, each.fault
@@ -139,7 +139,7 @@ def expects_program_drops(expected: Collection[str]) -> bool:
 
 
 def check_drop_reasons(names: Collection[str]) -> Collection[str]:
-    """Return the drop reasons. Raises TestbedError for names that are not in REASONS."""
+    """Return the given drop reasons. Raises TestbedError for names that are not in REASONS."""
     names = (names,) if isinstance(names, str) else names
     if unknown := sorted({*names} - REASONS.keys()):
         raise TestbedError(f"expected_drops: unknown reason {unknown[0]!r}; use one of "

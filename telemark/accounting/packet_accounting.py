@@ -1,8 +1,8 @@
 """Packet accounting of a network: sent = received + dropped + consumed.
 
-It compares two independent sources: counters of switches and links, and counters of the kernel. A
-run is invalid if the kernel dropped a packet, or if bmv2 did: bmv2 gives no reason, and its drops
-must not be mistaken for link loss.
+It compares two independent sources, namely counters of switches and links, and counters of the
+kernel. A run is invalid if the kernel or bmv2 dropped a packet. bmv2 gives no reason for drops, and
+its drops must not be mistaken for link loss.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,19 +20,19 @@ SWITCH_DROPS = ("ingress_drops", "egress_drops", "queue_drops", "no_port_drops",
 
 @dataclass(frozen=True)
 class PacketAccounting:
-    """Packets of one network from its start to its end; TCP packets count as frames of hosts."""
+    """Packet counts of one network from start to stop; TCP packets count as frames of hosts."""
 
-    sent: int  # by UDP flows and applications
-    received: int  # by UDP flows and applications
-    hosts_sent: int  # all frames, by the kernels' counters
+    sent: int  # packets sent by UDP flows and applications
+    received: int  # packets received by UDP flows and applications
+    hosts_sent: int  # all frames sent by hosts, according to kernel counters
     hosts_received: int
-    lost_by_links: dict[str, int]  # egress interface -> frames
-    dropped_by_switches: dict[str, dict[str, int]]  # switch -> reason -> packets
+    lost_by_links: dict[str, int]  # egress interface -> number of frames
+    dropped_by_switches: dict[str, dict[str, int]]  # switch -> reason -> number of packets
     added_by_switches: int  # copies made by programs, and packet-outs
     taken_by_controllers: int
-    left_in_queues: int  # of switches, at the end
-    consumed_by_xdp: dict[str, int]  # interface -> frames, counted by the programs
-    _consumed_at_switches: int  # the part of consumed_by_xdp at interfaces of switches
+    left_in_queues: int  # packets in queues of switches at the end
+    consumed_by_xdp: dict[str, int]  # interface -> number of frames, counted by the XDP programs
+    _consumed_at_switches: int  # number of frames consumed by XDP at interfaces of switches
     unbalanced: list[str]  # switches and links with an accounting mismatch, and their counters
 
     @classmethod
@@ -40,11 +40,11 @@ class PacketAccounting:
         cls, net: Network, records: Mapping[int, AnyRecord],
         consumed_by_xdp: Mapping[str, int] | None = None,
     ) -> "PacketAccounting":  # fmt: skip
-        """Compute the accounting of a network that has ended.
+        """Compute the accounting of a network that has stopped.
 
-        `consumed_by_xdp`: frames that XDP programs took before the packet socket, by interface.
-        Drops by the kernel make the run inconclusive, and by bmv2 unless the network expects its
-        programs to drop: on bmv2, drops by programs cannot be distinguished from other drops.
+        `consumed_by_xdp`: frames that XDP programs consumed before the packet socket, by interface.
+        Drops by the kernel make the run inconclusive. So do drops by bmv2, unless the network
+        expects its programs to drop, since bmv2 does not tell drops by programs from other drops.
         """
         consumed_by_xdp = consumed_by_xdp or {}
         datagrams = [record for record in records.values() if isinstance(record, FlowRecord)]
@@ -96,7 +96,10 @@ class PacketAccounting:
 
     @property
     def unaccounted_frames(self) -> int:
-        """Frames sent minus frames received, dropped, consumed or queued: 0 if all is accounted."""
+        """Frames sent minus frames received, dropped, consumed or queued.
+
+        0 if all are accounted for.
+        """
         dropped = sum(sum(reasons.values()) for reasons in self.dropped_by_switches.values())
         sent = self.hosts_sent + self.added_by_switches
         received = self.hosts_received + sum(self.lost_by_links.values()) + dropped
@@ -126,7 +129,7 @@ def _reject_kernel_drops(net: Network, records: Sequence[FlowRecord]) -> None:
         drops[f"interface {name}"] = interface["dropped"]
     for name, counters in net.counters.items():
         for port in counters["ports"].values():
-            drops[f"{name}'s packet socket on {port['interface']}"] = sum(port["kernel"].values())
+            drops[f"packet socket of {name} on {port['interface']}"] = sum(port["kernel"].values())
     # A UDP socket counts malformed datagrams as drops.
     malformed = {each.host: each.frames for each in net.rejected if each.fault is Fault.MALFORMED}
     for record in records:
@@ -142,7 +145,7 @@ def _reject_kernel_drops(net: Network, records: Sequence[FlowRecord]) -> None:
 
 
 def _missing_in_bmv2(counters: Mapping[str, Mapping[str, Mapping[str, int]]]) -> dict[str, int]:
-    """Return the frames into minus the frames out of each bmv2 switch."""
+    """Return the number of frames into minus the number of frames out of each bmv2 switch."""
     return {
         name: counted["inner"]["into"] - counted["inner"]["out"]
         for name, counted in counters.items()
@@ -158,7 +161,7 @@ def _reject_bmv2_drops(missing: Mapping[str, int]) -> None:
 
 
 def _unbalanced_switches(engines: Mapping[str, dict[str, int]]) -> list[str]:
-    """List the switches with received + copies != transmitted + dropped + queued (engine.h)."""
+    """List switches for which received + copies != transmitted + dropped + queued (engine.h)."""
     unbalanced = []
     for name, engine in engines.items():
         received = engine["received"] + engine["replicas"]
@@ -170,9 +173,9 @@ def _unbalanced_switches(engines: Mapping[str, dict[str, int]]) -> list[str]:
 
 
 def _unbalanced_links(net: Network, consumed_by_xdp: Mapping[str, int]) -> list[str]:
-    """List the link directions whose far end received another number than the near end delivered.
+    """List link directions whose far end received not as many frames as the near end delivered.
 
-    A host's kernel counts frames before XDP, a switch counts them at its packet socket.
+    A host's kernel counts frames before XDP; a switch counts them at its packet socket.
     """
     unbalanced = []
     for link in net.links:
@@ -192,7 +195,7 @@ def _delivered(net: Network, end: LinkEnd) -> int:
     if end.node not in net.counters:
         return net.interface_counters[end.interface]["sent"]
     port = net.counters[end.node]["ports"][str(end.port)]
-    link = port["link"]  # counts 0 before a link has properties
+    link = port["link"]  # this counter is 0 before a link has properties
     return int(port["transmitted_packets"] - link["sent_packets"] + link["delivered_packets"])
 
 

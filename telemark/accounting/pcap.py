@@ -11,7 +11,8 @@ from minip4.simulator.shared import PAYLOAD
 from telemark.errors import TestbedError
 from telemark.traffic.flows import Flow
 
-MAGIC_NS = 0xA1B23C4D  # pcap with nanosecond timestamps, in the byte order of this machine
+# magic number of pcap with nanosecond timestamps, in the byte order of this machine
+MAGIC_NS = 0xA1B23C4D
 FILE_HEADER_BYTES = 24
 RECORD = np.dtype([("s", "<u4"), ("ns", "<u4"), ("captured", "<u4"), ("length", "<u4")])
 ETHERTYPE, IP, UDP = 12, 14, 34  # offsets in a frame without VLAN tags and IPv4 options
@@ -35,7 +36,7 @@ class CapturedFrame:
     """One frame of a capture."""
 
     time_ns: int  # CLOCK_MONOTONIC
-    length: int  # on the wire
+    length: int  # number of bytes on the wire
     bytes: bytes  # fewer than `length` if truncated
 
 
@@ -53,7 +54,7 @@ def read_frames(path: Path) -> tuple[list[int], list[bytes]]:
 
     Raises TestbedError for other files, other link types than Ethernet, and truncated frames.
     """
-    # Imported here: scapy takes 0.1 s to load, and read() does not need it.
+    # Imported late, because scapy takes 0.1 s to load and read() does not need it.
     from scapy.data import DLT_EN10MB  # noqa: PLC0415
     from scapy.error import Scapy_Exception  # noqa: PLC0415
     from scapy.utils import RawPcapNgReader, RawPcapReader  # noqa: PLC0415
@@ -79,7 +80,10 @@ def read_frames(path: Path) -> tuple[list[int], list[bytes]]:
 
 
 def read(path: Path, width: int = 128) -> Frames:
-    """Read a capture file. Raises TestbedError for other files, and a file that ends in a frame."""
+    """Read a capture file.
+
+    Raises TestbedError for other files, or if the last frame is incomplete.
+    """
     data = np.fromfile(path, np.uint8)
     if len(data) < FILE_HEADER_BYTES or data[:4].view("<u4")[0] != MAGIC_NS:
         raise TestbedError(f"{path}: not a pcap file with nanosecond timestamps")
@@ -161,14 +165,14 @@ def _runs(path: Path, data: NDArray[np.uint8]) -> Iterator[NDArray[np.uint8]]:
 def _run_of_equal_size(
     path: Path, data: NDArray[np.uint8], at: int
 ) -> tuple[NDArray[np.uint8], int]:
-    """Return the longest run of equally sized records at offset `at`, a row each, and its end."""
+    """Return records from offset `at` on that have equal size, as rows, and their end."""
     if at + RECORD.itemsize > len(data):
         raise TestbedError(f"{path}: file ends within a frame")
     size = RECORD.itemsize + int(data[at : at + RECORD.itemsize].view(RECORD)["captured"][0])
     rows = (len(data) - at) // size
     if rows == 0:
         raise TestbedError(f"{path}: file ends within a frame")
-    # Compare 64 records first: comparing all would be slow if sizes alternate.
+    # Compare 64 records first, since comparing all would be slow if sizes alternate.
     for limit in (64, rows):
         run = data[at : at + min(limit, rows) * size].reshape(-1, size)
         other = np.flatnonzero(_headers(run)["captured"] != size - RECORD.itemsize)

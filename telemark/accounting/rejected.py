@@ -1,6 +1,6 @@
 """Frames that a host rejected because a P4 program wrote a wrong checksum or length.
 
-Load is not the cause of these drops.
+The load on the machine is not the cause of these drops.
 """
 
 import struct
@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from enum import Enum
 from ipaddress import IPv4Address
 
-ETHERNET, IPV4_HEADER = 14, 20  # bytes of headers, without options
+ETHERNET, IPV4_HEADER = 14, 20  # header lengths in bytes, without options
 BROADCAST = b"\xff" * 6
 TYPE_IPV4 = 0x0800
-FRAGMENT = 0x3FFF  # offset and "more fragments"
+FRAGMENT = 0x3FFF  # mask of fragment offset and "more fragments"
 # IPv4 protocol -> name, offset of the checksum, minimum header length, has a pseudo-header
 PROTOCOLS = {1: ("ICMP", 2, 8, False), 6: ("TCP", 16, 20, True), 17: ("UDP", 6, 8, True)}
 UDP = 17
 
 
 class Fault(Enum):
-    """Why a host drops a frame."""
+    """Reason why a host drops a frame."""
 
     MALFORMED = "with a wrong checksum or length"
     TOO_LONG = "longer than the MTU"
@@ -27,16 +27,16 @@ class Fault(Enum):
 
 @dataclass(frozen=True)
 class RejectedFrames:
-    """Frames that a host dropped for one fault during the life of a network."""
+    """Frames that a host of a network dropped because of one kind of fault."""
 
     host: str
     fault: Fault
     frames: int
-    example: str = ""  # the first frame: time, addresses and fault; "" if unknown
+    example: str = ""  # description of the first frame (time, addresses, fault); "" if unknown
 
 
 def first_example(frames: Iterable[tuple[int, bytes]], mac: str) -> str:
-    """Describe the first malformed frame that is addressed to a MAC address; "" if there is none.
+    """Describe the first malformed frame to the given MAC address; "" if there is none.
 
     `frames` are pairs of a time (ns of the run's clock) and the bytes of a whole frame.
     """
@@ -48,7 +48,7 @@ def first_example(frames: Iterable[tuple[int, bytes]], mac: str) -> str:
 
 
 def describe_malformed(frame: bytes) -> str | None:
-    """Describe the fault of an IPv4 frame; None if it has none, or is not IPv4.
+    """Describe the fault of an IPv4 frame; None if it has no fault or is not IPv4.
 
     Verifies lengths and checksums of the IPv4 header (RFC 791, 3.1), UDP (RFC 768), TCP (RFC 9293,
     3.1) and ICMP (RFC 792), except for fragments, like hosts.
@@ -93,12 +93,15 @@ def _describe_layer_4(header: bytes, segment: bytes) -> str | None:
 
 
 def _wrong_checksum(data: bytes, at: int, pseudo_header: bytes) -> str | None:
-    """Verify the checksum at an offset (RFC 1071); return the mismatch or None."""
+    """Verify the checksum at an offset (RFC 1071).
+
+    Return a description of the mismatch, or None.
+    """
     found = int.from_bytes(data[at : at + 2], "big")
     covered = pseudo_header + data[:at] + b"\0\0" + data[at + 2 :]
     words = struct.unpack(f">{(len(covered) + 1) // 2}H", covered + b"\0" * (len(covered) % 2))
     expected = ~_folded(sum(words)) & 0xFFFF
-    if _folded(found + sum(words)) == 0xFFFF:  # also where 0 is written as 0xFFFF
+    if _folded(found + sum(words)) == 0xFFFF:  # holds also if checksum 0 was sent as 0xFFFF
         return None
     return f"checksum {found:#06x}, expected {expected or 0xFFFF:#06x}"
 

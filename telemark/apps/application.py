@@ -1,4 +1,4 @@
-"""Applications at hosts, such as collectors and responders; same class in real and virtual time."""
+"""Applications on hosts, such as collectors; one class serves in real and in virtual time."""
 
 import heapq
 import itertools
@@ -36,8 +36,8 @@ class Application(ABC):
     """Base class of applications; see Network.run_application().
 
     An application is a process in the host's namespace in real time, and an object on the event
-    queue in virtual time. In both cases a pickled copy runs; result() returns its findings, which
-    are pickled as well. Methods and callbacks are called one at a time and must not block.
+    queue in virtual time. In both cases a pickled copy runs; the return value of result() is
+    pickled as well. Methods and callbacks are called one at a time and must not block.
     """
 
     @abstractmethod
@@ -45,14 +45,14 @@ class Application(ABC):
         """Open ports and set timers."""
 
     def result(self) -> Any:
-        """Return the result for the experiment; called after the last packet was delivered."""
+        """Return the result for the experiment; called after delivery of the last packet."""
         return None
 
 
 class Socket(Protocol):
-    """Socket of a port, in real or virtual time."""
+    """Socket of a UDP port or of an interface, in real or virtual time."""
 
-    max_batch: int  # packets that take() returns at most
+    max_batch: int  # maximum number of packets that take() returns
 
     def take(self) -> Taken:
         """Return up to max_batch waiting packets; see Arrivals."""
@@ -113,7 +113,7 @@ class FramePort:
 
 
 class Timers:
-    """Callbacks by time; those for the same time keep the order in which they were added."""
+    """Callbacks by time; callbacks for the same time run in the order in which they were added."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
@@ -128,7 +128,7 @@ class Timers:
         return self._heap[0][0] if self._heap else None
 
     def call_due(self, now_ns: int) -> None:
-        """Run the callbacks that are due; callbacks that these add run in the next call."""
+        """Run the callbacks that are due; callbacks that they add run in the next call."""
         due = []
         while self._heap and self._heap[0][0] <= now_ns:
             due.append(heapq.heappop(self._heap)[2])
@@ -147,7 +147,7 @@ class Host(ABC):
         self.name, self.address, self.mac = place.name, place.address, place.mac
         self.mtu_bytes = place.mtu_bytes
         self.neighbours = place.neighbours
-        self.sent = self.received = 0  # datagrams and frames
+        self.sent = self.received = 0  # numbers of datagrams and frames
         self.receivers: list[Receiver] = []
         self._timers = timers
 
@@ -156,9 +156,9 @@ class Host(ABC):
         """Return the time of the common clock: nanoseconds since an arbitrary start."""
 
     def call_at(self, time_ns: float, callback: Callable[[], None]) -> None:
-        """Run a callback at or just after a time of the common clock; as soon as possible if past.
+        """Run a callback at or just after a time of the common clock, immediately if it is past.
 
-        Callbacks that are due after the network begins to end do not run.
+        Callbacks that are due after the network begins to stop do not run.
         """
         self._timers.add(time_ns, callback)
 
@@ -166,7 +166,7 @@ class Host(ABC):
         self, port: int, on_datagrams: Callable[[Datagrams], None] | None = None, *,
         hold_us: float = 0,
     ) -> UdpPort:  # fmt: skip
-        """Open a UDP port; `on_datagrams` receives arriving datagrams in batches.
+        """Open a UDP port; `on_datagrams` is called with batches of arriving datagrams.
 
         A batch is delivered immediately, or at most `hold_us` after its first datagram arrived.
         Holding reduces the number of calls in virtual time and of wake-ups in real time.
@@ -180,10 +180,12 @@ class Host(ABC):
     def frames(
         self, on_frames: Callable[[Frames], None] | None = None, *, hold_us: float = 0
     ) -> FramePort:
-        """Open the host's interface for Ethernet frames; `on_frames` receives all that arrive.
+        """Open the host's interface for Ethernet frames.
 
-        With `on_frames` the host has no IP stack, as if the application were its NIC: neither flows
-        nor pings reach it. `hold_us`: see udp().
+        `on_frames` is called with all that arrive.
+
+        With `on_frames` the host has no IP stack, so neither flows nor pings reach it; the
+        application replaces its NIC. `hold_us`: see udp().
         """
         socket = self._open_frames(takes=on_frames is not None)
         if on_frames is not None:
@@ -197,14 +199,14 @@ class Host(ABC):
     def _open_frames(self, *, takes: bool) -> FrameSocket: ...
 
     def close(self) -> None:
-        """Deliver all held packets, and stop holding: the network is about to end."""
+        """Deliver all held packets and stop holding, because the network is about to stop."""
         for receiver in self.receivers:
             receiver.hold_ns = 0
             receiver.deliver()
 
 
 class Receiver:
-    """Delivery of packets of one port to a callback."""
+    """Receiver that delivers the packets of one port to a callback."""
 
     def __init__(
         self, host: Host, socket: Socket, kind: type[Arrivals],
@@ -218,7 +220,7 @@ class Receiver:
         self._callback = callback
 
     def arrived(self) -> None:
-        """Handle the first waiting packet: deliver it, or hold it."""
+        """Handle the first waiting packet, by delivering or holding it."""
         if self.hold_ns:
             self.is_held = True
             self._host.call_at(self._host.now_ns() + self.hold_ns, self.deliver)
@@ -226,7 +228,7 @@ class Receiver:
             self.deliver()
 
     def deliver(self) -> None:
-        """Deliver all waiting packets; packets that arrive meanwhile are held again."""
+        """Deliver all waiting packets; packets that arrive during the call are held again."""
         self.is_held = False
         while True:
             arrivals = self._kind(self.socket.take())
@@ -241,18 +243,22 @@ class Receiver:
 
 @dataclass
 class RunningApplication:
-    """Application at a host; counts and result are known after the network has ended."""
+    """Application on a host; counts and result are known after the network has stopped."""
 
     host: str
-    name: str  # of its class
-    sent: int = 0  # datagrams and frames
+    name: str  # name of the application's class
+    sent: int = 0  # number of datagrams and frames
     received: int = 0
     kernel_drops: int = 0  # packets dropped because a socket buffer was full
-    results: list[Any] = field(default_factory=list)  # one, once the network has ended
+    # the result, as the only element, after the network has stopped
+    results: list[Any] = field(default_factory=list)
 
     @property
     def result(self) -> Any:
-        """Return value of Application.result(). Raises RuntimeError while the network is up."""
+        """Return value of Application.result().
+
+        Raises RuntimeError before the network has stopped.
+        """
         if not self.results:
             raise RuntimeError(f"{self} has no result before the end of the network's with block")
         return self.results[0]
@@ -262,7 +268,7 @@ class RunningApplication:
 
 
 def describe_error(error: Exception) -> str:
-    """Format an error in one line, with the innermost source line of the user."""
+    """Format an error in one line, with the innermost source line of the user's code."""
     text = " ".join(str(error).split())
     message = text if isinstance(error, TestbedError) else f"{type(error).__name__}: {text}"
     frames = list(traceback.walk_tb(error.__traceback__))
@@ -271,7 +277,7 @@ def describe_error(error: Exception) -> str:
 
 
 def pickled(what: object, name: str) -> bytes:
-    """Pickle an application or its result. Raises TestbedError if that is not possible."""
+    """Pickle an application or its result. Raises TestbedError if it cannot be pickled."""
     try:
         return pickle.dumps(what)
     except (pickle.PicklingError, AttributeError, TypeError) as error:

@@ -33,36 +33,36 @@ class Settings:
 
     topo: Topo
     name: str
-    folder: Path  # logs, counters, captures
+    folder: Path  # folder for logs, counters and captures
     programs: Mapping[str, Program]  # by switch
     seed: int
     mtu_bytes: int  # of hosts
     capture: bool
-    snaplen: int  # bytes of each frame in captures
-    target: str  # minip4 or bmv2
+    snaplen: int  # maximum number of bytes of a frame in captures
+    target: str  # P4 target, minip4 or bmv2
     switch_options: Mapping[str, Sequence[str]]  # switch -> further options of `minip4 switch`
     device_ids: Mapping[str, int]  # by switch
     control_delay_ns: int  # one-way delay of messages between controllers and switches
-    threads: int  # more than one only in virtual time
-    stamp_log: bool  # capture the time at which switches handle frames; only in real time
+    threads: int  # number of threads; more than one only in virtual time
+    stamp_log: bool  # whether switches log the times at which they handle frames; only in real time
     report_progress: Callable[[str], None]
 
 
 @dataclass
 class Outcome:
-    """Counters and results of a network that has ended."""
+    """Counters and results of a network that has stopped."""
 
     counters: dict[str, dict[str, Any]] = field(default_factory=dict)
     interface_counters: dict[str, dict[str, int]] = field(default_factory=dict)
     udp_losses: dict[str, int] = field(default_factory=dict)
     rejected: list[RejectedFrames] = field(default_factory=list)
     applications: "list[RunningApplication]" = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)  # for the user
+    remarks: list[str] = field(default_factory=list)  # messages for the user
     invalid: list[InvalidRunError] = field(default_factory=list)
 
 
 class NetworkBackend(Protocol):
-    """Nodes and links of one network that is up."""
+    """Nodes and links of one running network."""
 
     @property
     def switches(self) -> Sequence[Any]:
@@ -77,7 +77,7 @@ class NetworkBackend(Protocol):
         """Links as pairs of their ends."""
 
     def start(self, exit_stack: ExitStack) -> None:
-        """Bring everything up; register the cleanup in `exit_stack`."""
+        """Start all nodes and links; register the cleanup in `exit_stack`."""
 
     def traffic_driver(
         self, flows: "Sequence[AnyFlow]", schedules: "Mapping[int, Schedule]"
@@ -97,13 +97,13 @@ class NetworkBackend(Protocol):
         """Run the commands of a script."""
 
     def check_alive(self) -> None:
-        """Raise TestbedError if a switch or an application has ended unexpectedly."""
+        """Raise TestbedError if a switch or an application has stopped unexpectedly."""
 
     def rejected_frames(self) -> list[RejectedFrames]:
-        """Return the frames that hosts have rejected so far."""
+        """Return the frames that hosts have rejected since the start."""
 
     def finish(self) -> Outcome:
-        """Drain queues and links, stop the switches, and read all counters."""
+        """Drain queues and links, stop the switches and read all counters."""
 
 
 def derive_seed(seed: int, *names: str) -> int:

@@ -35,12 +35,12 @@ TARGET = Target("10.0.0.3", 0x100, 0, 0x1000, 1 << 32, 4400, 1024, Transport.RC)
 
 
 class TwoSwitches(Topo):
-    """h1 - s1 - s2 - h2, and the collector h3 at s2."""
+    """h1 - s1 - s2 - h2, and the collector h3 at s2; `link`: parameters between the switches."""
 
-    def build(self) -> None:
+    def build(self, **link: int) -> None:
         s1, s2 = self.addSwitch("s1"), self.addSwitch("s2")
         self.addLink(self.addHost("h1"), s1)
-        self.addLink(s1, s2)
+        self.addLink(s1, s2, **link)
         for name in ("h2", "h3"):
             self.addLink(self.addHost(name), s2)
 
@@ -62,7 +62,7 @@ Then = Callable[[dict[str, fy.Switch]], Awaitable[None]]
 
 def measured(
     folder: Path, responder: Responder, reporters: dict[str, Reporter], *,
-    begin: Then | None = None, end: Then | None = None,
+    begin: Then | None = None, end: Then | None = None, gap_ns: int = MS, **link: int,
 ) -> Outcome:  # fmt: skip
     """Return the responder's outcome for COUNT segments, 1 ms apart, with actions before and
     during.
@@ -70,7 +70,7 @@ def measured(
 
     async def main(run: Run) -> Network:
         with Network(
-            TwoSwitches(),
+            TwoSwitches(**link),
             run,
             program=PROGRAM,
             expected_drops=["ingress"],
@@ -82,7 +82,7 @@ def measured(
                 if begin is not None:
                     await begin(switches)
                 start_ns = run.clock.now_ns() + MS
-                times = [start_ns + MS * n for n in range(COUNT)]
+                times = [start_ns + gap_ns * n for n in range(COUNT)]
                 net.send_frames("h1", times, [segment(n) for n in range(COUNT)])
                 await run.clock.sleep_until(start_ns + (COUNT + 5) * MS)
                 if end is not None:
@@ -253,3 +253,26 @@ def test_entries_of_an_earlier_controller_are_replaced_without_reading_them(is_f
     entry = fy.P4CloneSessionEntry(7, replicas=[2])
     asyncio.run(running.replace(Pi(), entry))  # type: ignore[arg-type]
     assert calls == [("delete", [entry]), ("insert", [entry])]
+
+
+@pytest.mark.parametrize(("ack_every", "patience"), [(1, 2), (1, 5), (1, 8), (4, 8)])
+def test_probes_that_wait_behind_records_set_nothing_back(
+    ack_every: int, patience: int, tmp_path: Path
+) -> None:
+    """No record is lost. A probe after a request for an ACK, or after another probe, would get an
+    ACK with the same PSN, like one after a loss.
+    """
+    responder = Responder("10.0.0.3", [Writer(PEER, TCP_RECORD, COUNT)])
+    session = Session(1, "h3", PEER, responder.targets[0], ack_every=ack_every, patience=patience)
+    counts = {}
+
+    async def ask(switches: dict[str, fy.Switch]) -> None:
+        counts.update(await events(switches["s1"], session))
+
+    outcome = measured(
+        tmp_path, responder, {"s1": Reporter([session], [FLOW])}, end=ask,
+        gap_ns=MS // 10, rate_bps=4_000_000, delay_us=5000, queue_packets=1000,
+    )  # fmt: skip
+    assert counts["probed"] > 0
+    assert counts["resumed"] == 0
+    assert outcome.records[0].tobytes() == b"".join(map(record, range(COUNT)))

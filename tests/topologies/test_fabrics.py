@@ -121,8 +121,8 @@ def test_addresses_say_where_hosts_are() -> None:
 @pytest.mark.parametrize(
     ("build", "words"),
     [
-        (lambda: FatTree(k=5), "even number of ports: got 5"),
-        (lambda: FatTree(k=0), "even number of ports: got 0"),
+        (lambda: FatTree(k=5), "even number of ports, got 5"),
+        (lambda: FatTree(k=0), "even number of ports, got 0"),
         (lambda: Ring(switches=2), "3 to 255 switches with 1"),
         (lambda: Ring(switches=256), "got 256 and 1"),
         (lambda: Ring(hosts=255), "1 to 254 hosts"),

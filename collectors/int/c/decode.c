@@ -3,10 +3,11 @@
 
 enum {
     GROUP_HEADER = 8, REPORT_HEADER = 4, HEADER_1_0 = 16,
-    FIXED = 8, /* bytes of the main contents before the metadata */
+    FIXED = 8, /* number of bytes of the main contents before the metadata */
     TO_THE_END = 0xff,
     INNER_ONLY = 0, OF_INT = 1, /* RepType */
-    NOTHING = 0, TLVS = 1, DS_EXTENSION = 2 /* InType, in addition to enum first_header */
+    /* further values of InType, in addition to enum first_header */
+    NOTHING = 0, TLVS = 1, DS_EXTENSION = 2
 };
 
 static void note(const struct decoder *decoder, uint32_t datagram, uint32_t offset,
@@ -58,7 +59,7 @@ static enum parse_status read_inner(const struct decoder *decoder, struct span s
     }
 }
 
-/* Adds the metadata of the reporting node, unless they are in the packet's stack. */
+/* Adds the metadata of the reporting node unless the packet's stack has them. */
 static void add_local(const struct decoder *decoder, struct layout layout, const uint8_t *at,
                       struct int_report *report)
 {
@@ -140,7 +141,8 @@ static enum parse_status read_report(const struct decoder *decoder, struct span 
     struct span body = rest(*span, REPORT_HEADER);
     enum parse_status status = PARSE_NONE;
 
-    if (!has(body, bytes)) /* TR, 3.3: 0xff means 255 words or more, to the end */
+    /* TR, 3.3: 0xff means 255 words or more, up to the end of the datagram */
+    if (!has(body, bytes))
         return PARSE_REPORT_LENGTH;
     body = at[1] == TO_THE_END ? body : first(body, bytes);
     span->at = body.end;
@@ -184,7 +186,7 @@ static void read_group(const struct decoder *decoder, struct span span, struct i
     }
 }
 
-/* Converts the six RepMdBits of 1.0, which have another order, to those of 2.0. */
+/* Converts the six RepMdBits of version 1.0, whose order differs, to RepMdBits of 2.0. */
 static uint16_t bits_of_1_0(unsigned bits)
 {
     static const uint16_t in_order[] = {BIT_INTERFACES, BIT_LATENCY, BIT_QUEUE,
@@ -207,7 +209,8 @@ static struct int_hop *own_hop(const struct decoder *decoder, struct int_report 
     return add_hop(decoder, report);
 }
 
-/* TR 1.0, "Telemetry Report Header": one report per datagram; the packet follows to the end. */
+/* Reads the header of TR 1.0 ("Telemetry Report Header"). A datagram has one report, and the
+ * packet fills the rest. */
 static enum parse_status read_1_0(const struct decoder *decoder, struct span span,
                              struct int_group *group)
 {
@@ -233,7 +236,7 @@ static enum parse_status read_1_0(const struct decoder *decoder, struct span spa
     report->parse_status = (uint8_t)read_inner(decoder, rest(span, header), report);
     hop = own_hop(decoder, report);
     read_metadata(decoder, before, at, hop);
-    if (!(hop->has & BIT_INGRESS)) /* else the stack has it, maybe with more bits */
+    if (!(hop->has & BIT_INGRESS)) /* otherwise the stack has the hop, possibly with more bits */
         read_metadata(decoder, (struct layout){BIT_INGRESS, FORMAT_1}, span.at + 12, hop);
     at += 4 * metadata_words(before);
     if (report->bits & BIT_LAST) {
@@ -247,8 +250,8 @@ static enum parse_status read_1_0(const struct decoder *decoder, struct span spa
     return PARSE_NONE;
 }
 
-/* Hash to distinguish datagrams with the same number; never 0. Four interleaved hashes: a single
- * one would be limited by its own latency. */
+/* Returns a hash that distinguishes datagrams with the same sequence number; never 0. It
+ * interleaves four hashes, because the latency of each multiplication would limit a single hash. */
 static uint16_t hash_content(struct span span)
 {
     uint64_t hash[4] = {left(span)};
@@ -287,8 +290,8 @@ static enum parse_status read_datagram(const struct decoder *decoder, struct spa
     return status;
 }
 
-/* Whether there is room for everything that a datagram may contain: a report takes at least one
- * word, and so does a hop; each report may add one hop. */
+/* Whether there is room for everything that a datagram may contain. A report takes at least one
+ * word, and so does a hop. Each report may add one hop. */
 static bool fits(const struct int_output *out, uint32_t bytes)
 {
     uint32_t words = bytes / 4 + 1;
@@ -298,7 +301,7 @@ static bool fits(const struct int_output *out, uint32_t bytes)
            out->faults_room - out->faults_used >= words;
 }
 
-/* Decodes as many datagrams as there is room for; returns their number, and sets *bytes_read to
+/* Decodes as many datagrams as there is room for. Returns their number and sets *bytes_read to
  * their size. `out` must have room for at least one datagram of 65,535 bytes. */
 uint32_t int_decode(const struct int_settings *settings, const struct int_input *in,
                     struct int_output *out, uint64_t *bytes_read)

@@ -13,8 +13,8 @@ struct decoder {
     const uint8_t *bytes; /* start of the input */
 };
 
-/* INT and Telemetry Report 2.x; 1.0 with 32-bit timestamps; and the 1.0 of GEANT, which has 64-bit
- * timestamps and 16-bit level 2 interfaces. */
+/* Formats: INT and Telemetry Report 2.x; 1.0 with 32-bit timestamps; and GEANT's variant of 1.0,
+ * with 64-bit timestamps and 16-bit level 2 interfaces. */
 enum format { FORMAT_2, FORMAT_1, FORMAT_1_LONG_TIMES };
 
 /* Format of metadata described by a bitmap. */
@@ -46,8 +46,8 @@ struct int_hop *add_hop(const struct decoder *decoder, struct int_report *report
 enum parse_status read_packet(const struct decoder *decoder, enum first_header first, struct span span,
                          struct int_report *report);
 
-/* A packet after its shim and INT header. `port` is the original port, or 0 if the shim has
- * none; `protocol` is that of the header that follows, or 0 if payload follows. */
+/* What follows shim and INT header in a packet. `port` is the original port, or 0 if the shim
+ * has none. `protocol` is the protocol of the next header, or 0 if payload follows. */
 struct after_int {
     struct span span;
     uint16_t port;

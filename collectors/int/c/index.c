@@ -87,7 +87,7 @@ static uint32_t *chain_of(const struct int_index *index, const struct int_key *k
     return &index->flow_chains[hash_key(key, index->config.seed) & index->flow_mask];
 }
 
-/* Removes the least recently seen flow; returns its place. */
+/* Removes the least recently seen flow; returns its index. */
 static uint32_t evict(struct int_index *index)
 {
     uint32_t at = index->oldest, *link = chain_of(index, &index->flows[at].flow.key);
@@ -196,8 +196,8 @@ void int_index_counters(const struct int_index *index, struct int_index_counters
     *counters = index->counters;
 }
 
-/* Copies flows, most recently seen first; returns their number. `flows` has room for the
- * maximum. */
+/* Copies flows, most recently seen first; returns their number. `flows` has room for the maximum
+ * number of flows. */
 uint32_t int_index_flows(const struct int_index *index, struct int_flow *flows)
 {
     uint32_t number = 0;
@@ -219,7 +219,7 @@ uint32_t int_index_sources(const struct int_index *index, struct int_source *sou
     return index->sources_used;
 }
 
-/* Returns and removes gaps; `gaps` has room for as many events as were configured. */
+/* Returns and removes gaps; `gaps` has room for the configured number of events. */
 uint32_t int_index_take_gaps(struct int_index *index, struct int_gap *gaps)
 {
     uint32_t number = index->gaps_used;

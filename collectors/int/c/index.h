@@ -8,9 +8,10 @@
 
 enum {
     PATH_HOPS = 16,      /* maximum length of a stored path */
-    SEQUENCE_WINDOW = 1024, /* maximum distance of a late datagram */
-    SEQUENCE_JUMP = 65536   /* a larger distance ahead, or a distance behind beyond the window, is a
-                             * restart */
+    /* late datagrams are at most this many numbers behind the highest one */
+    SEQUENCE_WINDOW = 1024,
+    /* a source has restarted if a number is further ahead than this, or behind the window */
+    SEQUENCE_JUMP = 65536
 };
 
 struct int_statistics {
@@ -21,9 +22,10 @@ struct int_statistics {
 /* A node on a flow's path. */
 struct int_path_hop {
     struct int_statistics latency_ns, occupancy;
-    struct int_statistics link_ns; /* from the previous node; negative if clock offsets exceed it */
+    /* latency of the link from the previous node; negative if a clock offset exceeds it */
+    struct int_statistics link_ns;
     uint32_t node;
-    uint16_t ingress, egress; /* level 1 interfaces; 0: unknown */
+    uint16_t ingress, egress; /* level 1 interfaces; 0 means unknown */
 };
 
 struct int_flow {
@@ -31,35 +33,37 @@ struct int_flow {
     uint64_t flow;            /* hash of the key, as in reports */
     uint64_t first_ns, last_ns; /* arrival times of reports */
     uint64_t reports;
-    uint64_t congested, dropped; /* reports with this flag */
-    uint64_t paths;           /* packets with a reported path; for unmatched packets: intervals */
-    uint64_t partial;         /* packets with a partially reported path */
-    uint64_t unmatched;       /* reports that cannot be assigned to a packet */
-    uint64_t changes;         /* path changes */
-    uint64_t changed_ns;      /* time of detection of the last change */
-    uint32_t drop_node;       /* last drop */
+    uint64_t congested, dropped; /* number of reports with this flag */
+    /* number of packets with a reported path; for unmatched packets, number of intervals */
+    uint64_t paths;
+    uint64_t partial;         /* number of packets with a partially reported path */
+    uint64_t unmatched;       /* number of reports that cannot be assigned to a packet */
+    uint64_t changes;         /* number of path changes */
+    uint64_t changed_ns;      /* time when the last change was detected */
+    uint32_t drop_node;       /* node, queue and reason of the last drop */
     uint8_t drop_reason, drop_queue;
     uint16_t hops;
-    struct int_path_hop path[PATH_HOPS]; /* source first */
+    struct int_path_hop path[PATH_HOPS]; /* nodes in path order, source first */
 };
 
 /* A source of datagram numbers: a hardware subsystem of a node (TR, 3.2). */
 struct int_source {
     uint64_t datagrams;
-    uint64_t lost;       /* missing numbers that are too old to arrive */
+    /* missing numbers that count as lost, because they are too old to arrive */
+    uint64_t lost;
     uint64_t missing;    /* numbers that may still arrive */
     uint64_t reordered, duplicates, restarts;
     uint32_t node;
-    uint32_t highest;    /* highest number so far */
+    uint32_t highest;    /* highest number received */
     uint8_t hw_id, version;
     uint8_t none[6];
-    uint64_t received[SEQUENCE_WINDOW / 64]; /* one bit for each of the last numbers, at number %
-                                              * window */
+    /* one bit for each of the last numbers, at index number % SEQUENCE_WINDOW */
+    uint64_t received[SEQUENCE_WINDOW / 64];
 };
 
-/* Consecutive numbers that did not arrive. */
+/* Consecutive sequence numbers that did not arrive. */
 struct int_gap {
-    uint64_t time_ns; /* time when the loss was certain */
+    uint64_t time_ns; /* time when the numbers became too old to arrive */
     uint32_t node, first, count;
     uint8_t hw_id, version;
     uint8_t none[2];
@@ -76,17 +80,18 @@ struct int_change {
 struct int_index_config {
     uint64_t settle_ns; /* maximum time to wait for reports of one packet, from its first report */
     uint64_t seed;      /* hash seed, unknown to senders of reports */
-    uint32_t flows, packets, sources, events; /* limits; `events` limits gaps, and also changes */
+    /* maximum numbers of entries; `events` applies to gaps and to changes */
+    uint32_t flows, packets, sources, events;
 };
 
 /* Overflow counters. */
 struct int_index_counters {
-    uint64_t flows_evicted, reports_evicted; /* flows evicted, and their reports */
-    uint64_t packets_hurried; /* packets closed early, because there were too many */
-    uint64_t sources_refused; /* datagrams with unchecked numbers, because there were too many
-                               * sources */
+    uint64_t flows_evicted, reports_evicted; /* evicted flows, and number of their reports */
+    uint64_t packets_hurried; /* packets that were closed early because too many were waiting */
+    /* datagrams whose numbers were not checked because there were too many sources */
+    uint64_t sources_refused;
     uint64_t gaps_dropped, changes_dropped; /* events overwritten before they were read */
-    uint64_t long_paths;      /* packets with more hops than are stored */
+    uint64_t long_paths;      /* packets with more hops than PATH_HOPS */
 };
 
 #endif

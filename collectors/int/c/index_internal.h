@@ -10,11 +10,12 @@ static const uint32_t nowhere = 0xffffffff;
 /* A flow in a hash chain, and in the list of all flows ordered by last use. */
 struct flow_entry {
     struct int_flow flow;
-    uint64_t number; /* number of this use of the entry */
+    /* number of times that this entry was used; tells flows in the same entry apart */
+    uint64_t number;
     uint32_t next_in_chain, newer, older;
 };
 
-/* A packet with separate reports by some of its nodes. */
+/* A packet that several nodes report separately; some reports have arrived. */
 struct pending {
     uint64_t flow_number, time_ns;
     uint32_t entry, packet;
@@ -29,14 +30,15 @@ struct int_index {
     struct int_index_config config;
     struct int_index_counters counters;
     struct flow_entry *flows;
-    uint32_t *flow_chains, flow_mask; /* 2^n chains */
+    uint32_t *flow_chains, flow_mask; /* hash chains; their number is a power of 2 */
     uint32_t flows_used, newest, oldest;
     uint64_t next_number;
     struct pending *pending; /* ring, ordered by first report */
     uint32_t *pending_chains, pending_mask;
     uint32_t pending_first, pending_used;
     struct int_source *sources;
-    uint16_t (*contents)[SEQUENCE_WINDOW]; /* hashes of each source's last datagrams; 0: unknown */
+    /* hashes of each source's last datagrams; 0 means unknown */
+    uint16_t (*contents)[SEQUENCE_WINDOW];
     uint32_t *source_slots, source_mask; /* open addressing; entries are never removed */
     uint32_t sources_used;
     struct int_gap *gaps;
@@ -44,12 +46,12 @@ struct int_index {
     uint32_t gaps_used, changes_used;
 };
 
-/* The path of a packet, or parts of it, as in reports. */
+/* The path of a packet, or a part of it, from reports. */
 struct path_report {
     const struct int_hop *hops;
     unsigned count;
     uint64_t time_ns;
-    bool is_whole; /* the path is exactly this long */
+    bool is_whole; /* whether the path has exactly this many hops */
 };
 
 void note_path(struct int_index *index, struct int_flow *flow, struct path_report reported);

@@ -1,4 +1,4 @@
-/* Metadata described by a bitmap: of a report, or of a hop in a stack. */
+/* Metadata described by a bitmap, in a report or in a hop of a stack. */
 #include "decoder.h"
 
 enum { ONES16 = 0xffff, ONES24 = 0xffffff, ONES8 = 0xff };
@@ -71,7 +71,7 @@ static bool read_one(const struct decoder *decoder, struct layout layout, unsign
 {
     const struct int_settings *settings = decoder->settings;
     bool is_version1 = layout.format != FORMAT_2;
-    uint64_t unit_ns = is_version1 ? 1 : settings->timestamp_ns; /* TR 1.0: nanoseconds */
+    uint64_t unit_ns = is_version1 ? 1 : settings->timestamp_ns; /* TR 1.0 uses nanoseconds */
 
     switch (bit) {
     case BIT_NODE: return read_word(at, &hop->node);
@@ -84,11 +84,11 @@ static bool read_one(const struct decoder *decoder, struct layout layout, unsign
     case BIT_UTILISATION: return read_word(at, &hop->utilisation);
     case BIT_BUFFER: /* reserved in 1.0 */
         return !is_version1 && read_occupancy(at, &hop->buffer, &hop->buffer_occupancy);
-    default: return false; /* reserved by this version, or handled by the caller */
+    default: return false; /* reserved in this version, or handled by the caller */
     }
 }
 
-/* Reads metadata_words() words. */
+/* Reads the metadata, metadata_words() words. */
 void read_metadata(const struct decoder *decoder, struct layout layout, const uint8_t *at,
                    struct int_hop *hop)
 {

@@ -8,7 +8,8 @@ enum {
     PROTOCOL_TCP = 6, PROTOCOL_UDP = 17, PROTOCOL_SCTP = 132,
     HOP_BY_HOP = 0, ROUTING = 43, FRAGMENT = 44, OPTIONS = 60,
     PROBE_MARKER = 8,
-    PAYLOAD_HASHED = 16 /* bytes hashed to distinguish packets of a flow if headers do not */
+    /* number of payload bytes that are hashed if headers do not distinguish packets of a flow */
+    PAYLOAD_HASHED = 16
 };
 
 /* Headers above IP. */
@@ -16,7 +17,7 @@ struct above_ip {
     struct span span;
     unsigned protocol;
     uint32_t id;     /* Identification, if present */
-    bool has_ports;  /* not a later fragment */
+    bool has_ports;  /* whether this is not a later fragment */
 };
 
 uint64_t hash_key(const struct int_key *key, uint64_t seed)
@@ -30,8 +31,8 @@ uint64_t hash_key(const struct int_key *key, uint64_t seed)
     return hash;
 }
 
-/* Hashes the fields that distinguish this packet in its flow and are the same at all nodes: not
- * those that routers or INT change, nor those present only in longer reports. */
+/* Hashes fields that distinguish this packet in its flow and are the same at all nodes. Fields
+ * that routers or INT change, and fields that only longer reports contain, are left out. */
 static void note_packet(const struct above_ip *above, struct span payload, struct int_report *report)
 {
     bool is_tcp = report->key.protocol == PROTOCOL_TCP && has(above->span, 8);
@@ -83,7 +84,7 @@ static bool has_int(const struct decoder *decoder, const struct int_report *repo
 
     *by_port = settings->port && report->key.protocol == PROTOCOL_UDP &&
                report->key.destination_port == settings->port;
-    /* TR, 3.4. A report may also end after the header, whatever follows in the packet. */
+    /* TR, 3.4. A report may end after the header, even if the packet continues. */
     if (!(report->flags & REPORT_TRACKED) || !left(*payload))
         return false;
     if (*by_port)
@@ -168,7 +169,7 @@ static bool skip_extensions(struct above_ip *above)
         }
         above->protocol = *above->span.at;
         above->span = rest(above->span, bytes);
-        if (!above->has_ports) /* the rest belongs to a fragment */
+        if (!above->has_ports) /* the rest of the packet is part of a fragment */
             return true;
     }
     return false;
@@ -220,7 +221,7 @@ static enum parse_status read_ethernet(const struct decoder *decoder, struct spa
     return type == TYPE_IPV6 ? read_ipv6(decoder, span, report) : PARSE_NONE;
 }
 
-/* Reads a packet, whose end may be missing. */
+/* Reads a packet, which may be truncated. */
 enum parse_status read_packet(const struct decoder *decoder, enum first_header first, struct span span,
                          struct int_report *report)
 {

@@ -20,7 +20,7 @@ static void add_hop_values(struct int_path_hop *to, const struct int_hop *hop)
         add_value(&to->occupancy, hop->occupancy);
 }
 
-/* The interfaces of the path's first packet are kept. */
+/* Stores interfaces; the interfaces of the path's first packet have precedence. */
 static void note_interfaces(struct int_path_hop *to, const struct int_hop *hop)
 {
     if (hop->has & BIT_INTERFACES && !to->ingress && !to->egress) {
@@ -29,7 +29,7 @@ static void note_interfaces(struct int_path_hop *to, const struct int_hop *hop)
     }
 }
 
-/* Unknown interfaces match any. */
+/* Compares interfaces; an unknown interface matches any. */
 static bool is_same(const struct int_path_hop *known, const struct int_hop *hop)
 {
     return known->node == hop->node &&
@@ -64,7 +64,8 @@ static bool has_path_in_it(const struct int_flow *flow, struct path_report repor
     return true;
 }
 
-/* Replaces the path; nodes in both keep their statistics, and so do links between two of them. */
+/* Replaces the path. Nodes that are on both paths, and links between two such nodes, keep their
+ * statistics. */
 static void set_path(struct int_flow *flow, struct path_report reported)
 {
     struct int_path_hop before[PATH_HOPS];
@@ -145,7 +146,7 @@ static void take_path(struct int_index *index, struct int_flow *flow, struct pat
     flow->paths++;
 }
 
-/* Adds a packet whose nodes have all reported, as far as is known. */
+/* Adds a packet after all nodes known to be on its path have reported it. */
 void note_path(struct int_index *index, struct int_flow *flow, struct path_report reported)
 {
     if (reported.count > PATH_HOPS) {
@@ -172,7 +173,7 @@ static bool is_reported(struct path_report reported, const struct int_path_hop *
     return false;
 }
 
-/* Adds the reports of an interval for packets that cannot be distinguished. They are of
+/* Adds the reports of an interval for packets that cannot be distinguished. The reports are from
  * different packets, so their times give the order of nodes only at the start of the flow. Their
  * values have been added already. */
 void note_interval(struct int_index *index, struct int_flow *flow, struct path_report reported)
@@ -193,8 +194,8 @@ void note_interval(struct int_index *index, struct int_flow *flow, struct path_r
     flow->paths++;
 }
 
-/* Adds a report of a packet that cannot be identified: its node may belong to the path, whose
- * order is known later. */
+/* Adds a report of a packet that cannot be identified. Its node may be on the path; the order of
+ * nodes is known later. */
 void note_unmatched(struct int_flow *flow, struct path_report reported)
 {
     flow->unmatched++;
@@ -209,7 +210,7 @@ void note_unmatched(struct int_flow *flow, struct path_report reported)
     add_values(flow, reported);
 }
 
-/* Adds a packet with a partially reported path, for a known reason. */
+/* Adds a packet whose path is only partially reported, for a known reason. */
 void note_partial(struct int_flow *flow, struct path_report reported)
 {
     flow->partial++;

@@ -40,7 +40,7 @@ static bool is_before(const struct pending *pending, unsigned one, unsigned othe
     return a->has & b->has & BIT_EGRESS && a->egress_ns < b->egress_ns;
 }
 
-/* Insertion sort; hops without an order stay in order of arrival. */
+/* Insertion sort. Hops whose order is unknown stay in order of arrival. */
 static void sort_hops(struct pending *pending)
 {
     for (unsigned i = 1; i < pending->hops; i++) {

@@ -38,7 +38,8 @@ static void note_gap(struct int_index *index, struct int_source *source, uint32_
         time_ns, source->node, first, count, source->hw_id, source->version, {0}};
 }
 
-/* Advances the window by `steps`, at most its length; numbers that leave it unreceived are lost. */
+/* Advances the window by `steps`, at most its length. Missing numbers that leave the window are
+ * lost. */
 static void advance(struct int_index *index, struct int_source *source, uint32_t steps,
                     uint64_t time_ns)
 {
@@ -134,7 +135,8 @@ static bool is_another(struct int_index *index, const struct int_source *source,
     return before && before != group->content;
 }
 
-/* Handles a number behind the highest one, or equal to it, within the window; false: a restart. */
+/* Handles a number that is in the window and not above the highest one. Returns false if it
+ * indicates a restart. */
 static bool note_behind(struct int_index *index, struct int_source *source,
                         const struct int_group *group)
 {

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The bytes still to be read. */
+/* The bytes that are not read yet. */
 struct span {
     const uint8_t *at, *end;
 };
@@ -27,7 +27,7 @@ static inline struct span first(struct span span, size_t bytes)
     return has(span, bytes) ? (struct span){span.at, span.at + bytes} : span;
 }
 
-/* Returns what follows them. */
+/* Returns the span after its first `bytes`. */
 static inline struct span rest(struct span span, size_t bytes)
 {
     return has(span, bytes) ? (struct span){span.at + bytes, span.end}

@@ -4,15 +4,15 @@
 enum { SHIM = 4, HEADER_WORDS = 3, HEADER_WORDS_1_0 = 2 };
 enum { NEXT_PORT = 1, NEXT_PROTOCOL = 2 }; /* NPT */
 
-/* A stack: its length by the shim, and the available bytes. */
+/* A stack, with its length according to the shim and the available bytes. */
 struct stack {
     struct span span;
     unsigned words;
     struct layout layout;
 };
 
-/* Reads a hop's metadata: baseline, domain specific, and the checksum complement last (INT,
- * 5.7). */
+/* Reads the metadata of a hop, which are baseline, then domain specific metadata, then the
+ * checksum complement (INT, 5.7). */
 static void read_hop(const struct decoder *decoder, struct layout layout, const uint8_t *at,
                      struct int_report *report)
 {
@@ -28,8 +28,9 @@ static void read_hop(const struct decoder *decoder, struct layout layout, const 
     }
 }
 
-/* Each node inserts its metadata in front, so the source's are last, followed by those that only
- * the source inserts. In a truncated packet the oldest hops are missing. */
+/* Reads a stack. Each node inserts its metadata in front, so the metadata of the source are
+ * last. After them follow metadata that only the source inserts. In a truncated packet the
+ * oldest hops are missing. */
 static enum parse_status read_stack(const struct decoder *decoder, struct stack stack,
                                struct int_report *report)
 {
@@ -70,11 +71,11 @@ static void read_header(const uint8_t *at, struct int_report *report)
     }
 }
 
-/* Reads the shim; 1.0 has an 8-bit Type, and its Length includes the shim. Returns the words
- * after it. */
+/* Reads the shim; in 1.0, Type has 8 bits and Length includes the shim. Returns the number of
+ * words after the shim. */
 static unsigned read_shim(const uint8_t *at, struct int_report *report)
 {
-    bool is_version1 = *at == INT_MD; /* since 2.0 the type is in the upper half */
+    bool is_version1 = *at == INT_MD; /* from 2.0 on the type is in the upper four bits */
 
     report->int_type = is_version1 ? INT_MD : *at >> 4;
     report->int_version = is_version1 ? 1 : 2; /* the header must agree */
@@ -107,7 +108,7 @@ static enum format int_format(const struct decoder *decoder, const struct int_re
     return decoder->settings->long_times ? FORMAT_1_LONG_TIMES : FORMAT_1;
 }
 
-/* Reads a header with its stack: `words` words, whose end may be missing. */
+/* Reads a header with its stack, `words` words, which may be truncated. */
 static enum parse_status read_int_header(const struct decoder *decoder, struct span span, unsigned words,
                                     struct int_report *report)
 {
@@ -126,8 +127,8 @@ static enum parse_status read_int_header(const struct decoder *decoder, struct s
     stack.layout = (struct layout){report->int_bits, int_format(decoder, report)};
     if (report->int_type == INT_MD)
         return read_stack(decoder, stack, report);
-    if (stack.words && !report->int_ds_bits) /* only metadata inserted by the source may follow
-                                              * (INT, 5.8) */
+    /* only metadata that the source inserted may follow (INT, 5.8) */
+    if (stack.words && !report->int_ds_bits)
         return PARSE_STACK;
     if (!has(stack.span, 4 * stack.words))
         return PARSE_INT_CUT;
@@ -136,7 +137,8 @@ static enum parse_status read_int_header(const struct decoder *decoder, struct s
     return PARSE_NONE;
 }
 
-/* Reads INT from the shim on. `by_port`: a UDP port indicated INT, and NPT is valid. */
+/* Reads INT headers, starting at the shim. `by_port` means that a UDP port indicated INT, so NPT
+ * is valid. */
 enum parse_status read_int(const struct decoder *decoder, struct span span, bool by_port,
                       struct int_report *report, struct after_int *after)
 {

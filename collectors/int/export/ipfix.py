@@ -1,4 +1,4 @@
-"""IPFIX messages (RFC 7011): one record per flow, with IANA's information elements."""
+"""IPFIX messages (RFC 7011) with one record per flow and IANA's information elements."""
 
 import struct
 from collections.abc import Callable, Iterator
@@ -7,10 +7,11 @@ from typing import Any
 from collectors.int.application import Findings
 
 VERSION, TEMPLATE_SET = 10, 2
-LARGEST = 1400  # bytes of a message
-TEMPLATES = {4: 256, 6: 257}  # by IP version
+LARGEST = 1400  # maximum number of bytes of a message
+TEMPLATES = {4: 256, 6: 257}  # template id by IP version
 MS = 1_000_000
-# Information elements: number, length, and a function of a flow and its (first, last) ms.
+# Information elements: number, length, and a function that returns the value from a flow and its
+# (first, last) time in ms.
 Element = tuple[int, int, Callable[[Any, tuple[int, int]], int]]
 _ELEMENTS: tuple[Element, ...] = (
     (7, 2, lambda flow, _: flow["key"]["source_port"]),  # sourceTransportPort
@@ -24,15 +25,16 @@ _ELEMENTS: tuple[Element, ...] = (
     (10, 4, lambda flow, _: flow["path"][0]["ingress"]),  # ingressInterface of the first node
     (14, 4, lambda flow, _: flow["path"][max(int(flow["hops"]) - 1, 0)]["egress"]),
 )
-_ADDRESSES = {4: ((8, 4), (12, 4)), 6: ((27, 16), (28, 16))}  # source and destination
+# (element, length) of source and destination address, by IP version
+_ADDRESSES = {4: ((8, 4), (12, 4)), 6: ((27, 16), (28, 16))}
 
 
 class Exporter:
-    """Exporter of one observation domain; messages are numbered per transport session (3.1)."""
+    """Exporter of one observation domain, which numbers messages per transport session (3.1)."""
 
     def __init__(self, domain: int) -> None:
         self._domain = domain
-        self._sequence = 0  # data records sent
+        self._sequence = 0  # number of data records sent
 
     def messages(self, findings: Findings, epoch_ns: int) -> Iterator[bytes]:
         """Return messages for UDP, each with its templates; `epoch_ns` is added to all times."""

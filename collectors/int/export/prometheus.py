@@ -23,7 +23,7 @@ FLOW = ("source", "destination", "protocol", "source_port", "destination_port") 
 
 
 class FindingsCollector(Collector):
-    """Converts the findings at the time of each scrape; prometheus_client calls it in a thread."""
+    """Converter of findings to metrics at each scrape; prometheus_client calls it in a thread."""
 
     def __init__(self, findings: Callable[[], Findings]) -> None:
         self._findings = findings
@@ -36,7 +36,7 @@ class FindingsCollector(Collector):
 
 
 class Endpoint:
-    """An HTTP server at http://ADDRESS:PORT/metrics that answers with the current findings."""
+    """HTTP server at http://ADDRESS:PORT/metrics that returns the current findings."""
 
     def __init__(self, address: str, port: int, findings: Callable[[], Findings]) -> None:
         """Start the server; raises TestbedError if it cannot listen there."""
@@ -49,7 +49,7 @@ class Endpoint:
 
     @property
     def port(self) -> int:
-        """The TCP port; the kernel chose it if port 0 was requested."""
+        """TCP port, which the kernel chose if port 0 was requested."""
         return self._server.server_port
 
     def close(self) -> None:
@@ -64,7 +64,7 @@ def text(findings: Findings) -> str:
 
 
 def _registry(findings: Callable[[], Findings]) -> CollectorRegistry:
-    """Return a registry without the process and platform metrics of the default one."""
+    """Return a registry without the process and platform metrics of the default registry."""
     registry = CollectorRegistry()
     registry.register(FindingsCollector(findings))
     return registry
@@ -89,10 +89,10 @@ def _total_metrics(found: Findings) -> Iterator[Metric]:
         ),
     )  # fmt: skip
     for name, meaning in (
-        ("lost", "Lost numbered datagrams of a node."),
-        ("reordered", "Late numbered datagrams of a node."),
-        ("duplicates", "Duplicate numbered datagrams of a node."),
-        ("restarts", "Restarts of a node's numbering."),
+        ("lost", "Report datagrams of a node that were lost."),
+        ("reordered", "Report datagrams of a node that arrived late."),
+        ("duplicates", "Report datagrams of a node that arrived twice."),
+        ("restarts", "Restarts of the report sequence numbers of a node."),
     ):
         yield _counter(
             f"int_sequence_{name}", meaning, ["node", "hw_id"],
@@ -118,7 +118,7 @@ def _flow_metrics(found: Findings) -> Iterator[Metric]:
         )
     for name, field, scale, meaning in (
         ("int_hop_latency_seconds", "latency_ns", 10**9, "Latency of a flow's packets in a node."),
-        ("int_link_latency_seconds", "link_ns", 10**9, "Latency from the previous node."),
+        ("int_link_latency_seconds", "link_ns", 10**9, "Link latency from the previous node."),
         ("int_queue_occupancy", "occupancy", 1, "Queue occupancy at a node."),
     ):
         labels = (*FLOW, "hop", "node")

@@ -1,11 +1,11 @@
-/* Answers: ACK, NAK and ATOMIC ACKNOWLEDGE, sent to the origin of the request. */
+/* Responses (ACK, NAK and ATOMIC ACKNOWLEDGE) to the sender of a request. */
 #include "numbers.h"
 #include "nic_internal.h"
 
 enum {
     AETH = 4, ATOMIC_ACK = 8,
     HOPS = 64, DO_NOT_FRAGMENT = 0x4000, NEXT_UDP = 17, NEXT_BTH = 0x1b,
-    PORT = 4791, ANY_PORT = 0xc000, /* A17.2.2: the source port identifies flows */
+    PORT = 4791, ANY_PORT = 0xc000, /* the source port identifies flows (A17.2.2) */
     MIGRATED = 0x40, DEFAULT_PARTITION = 0xffff
 };
 
@@ -44,7 +44,7 @@ static uint8_t *write_ipv6(const struct queue_pair *pair, uint32_t length, uint8
     return next == NEXT_UDP ? write_udp(pair, length, at + IPV6) : at + IPV6;
 }
 
-/* Writes the addresses of the queue pair; the Ethernet addresses are the request's. */
+/* Writes the addresses of the queue pair; the Ethernet addresses come from the request. */
 static uint8_t *write_network(const struct queue_pair *pair, const struct packet *to,
                               uint32_t length, uint8_t *reply)
 {

@@ -15,14 +15,14 @@
 #include <unistd.h>
 
 enum {
-    TCX_INGRESS_HOOK = 46, /* BPF_TCX_INGRESS, TCX_NEXT and TCX_DROP of newer headers */
+    TCX_INGRESS_HOOK = 46, /* names in newer headers: BPF_TCX_INGRESS, TCX_NEXT, TCX_DROP */
     NEXT_PROGRAM = -1, DROP = 2,
     PORT = 4791,
     MOST_CHECKS = 7, INSTRUCTIONS = 5 + 3 * MOST_CHECKS + 4,
     RESULT = 0, CONTEXT, FRAME, END /* registers */
 };
 
-/* Comparison of 1, 2 or 4 masked bytes at `at` in a frame, in network byte order. */
+/* Comparison of 1, 2 or 4 masked bytes at offset `at` of a frame, in network byte order. */
 struct check {
     uint8_t size;
     int16_t at;
@@ -47,8 +47,8 @@ static struct bpf_insn *write_return(int32_t verdict, struct bpf_insn *at)
     return at;
 }
 
-/* Writes a program that drops frames of at least `least` bytes that pass all checks; other
- * checks jump to the end, which lets the frame pass. */
+/* Writes a program that drops frames of at least `least` bytes if they pass all checks. A failed
+ * check jumps to the end, where the program passes the frame on to the kernel. */
 static uint32_t write_program(const struct check *checks, int count, int32_t least,
                               struct bpf_insn *at)
 {
@@ -82,8 +82,8 @@ static uint32_t write_ipv4(const struct roce_gid *own, struct bpf_insn *program)
 {
     const struct check checks[] = {
         {BPF_H, 12, 0xffff, htons(ETH_P_IP)},
-        {BPF_B, 14, 0xff, 0x45},      /* no options */
-        {BPF_H, 20, htons(0x3fff), 0}, /* no fragment */
+        {BPF_B, 14, 0xff, 0x45},      /* IPv4 header without options */
+        {BPF_H, 20, htons(0x3fff), 0}, /* not a fragment */
         {BPF_B, 23, 0xff, IPPROTO_UDP},
         {BPF_W, 30, 0xffffffff, word(own, 12)},
         {BPF_H, 36, 0xffff, htons(PORT)},
@@ -109,7 +109,7 @@ static uint32_t write_ipv6(const struct roce_gid *own, struct bpf_insn *program)
 
 static int load_program(const struct roce_gid *own)
 {
-    static const uint8_t mapped[12] = {[10] = 0xff, 0xff}; /* IPv4 addresses as GIDs */
+    static const uint8_t mapped[12] = {[10] = 0xff, 0xff}; /* IPv4 addresses are mapped to GIDs */
     struct bpf_insn program[INSTRUCTIONS];
     union bpf_attr attributes = {0};
 
@@ -133,7 +133,7 @@ int roce_bypass_open(const char *interface, const struct roce_gid *own)
     attributes.link_create.attach_type = TCX_INGRESS_HOOK;
     link = bpf(BPF_LINK_CREATE, &attributes);
     error = errno;
-    close(program); /* the link keeps it */
+    close(program); /* the link keeps a reference to the program */
     errno = error;
     return link;
 }

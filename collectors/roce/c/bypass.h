@@ -5,7 +5,7 @@
 #include "nic.h"
 
 /* While the returned descriptor is open, the kernel drops these frames after packet sockets have
- * received them. -1: see errno; EINVAL on kernels before 6.6. */
+ * received them. Returns -1 on failure, with errno; EINVAL on kernels older than 6.6. */
 int roce_bypass_open(const char *interface, const struct roce_gid *own);
 
 #endif

@@ -10,12 +10,12 @@ static const uint32_t crc_after_lrh = 0xdebb20e3;
 
 enum { CRC_MASK = 64, CRC_STEP = 16 }; /* bytes */
 
-/* Bits of the first bytes that count as ones; for later bytes there are none. */
+/* Mask of bits in the first bytes that count as ones. */
 struct crc_mask {
     uint8_t bytes[CRC_MASK + CRC_STEP];
 };
 
-/* Returns the register after more bytes; no complement before or after. */
+/* Returns the register after more bytes; complements nothing before or after. */
 uint32_t crc_add(uint32_t crc, const uint8_t *bytes, size_t count, const struct crc_mask *mask);
 
 #endif

@@ -14,44 +14,46 @@
 enum {
     ROCE_DOMAINS = 256, /* maximum number of registered regions */
     ROCE_REPLAYS = 16,  /* stored answers to atomic operations per queue pair (9.4.5) */
-    ROCE_REFUSALS = 1024, /* latest refusals kept */
-    ROCE_MANAGEMENT_ROOM = 2048, /* bytes of a frame to queue pair 1 */
-    ROCE_MANAGEMENT_FRAMES = 64  /* maximum number of waiting frames: peers repeat them */
+    ROCE_REFUSALS = 1024, /* number of latest refusals that are kept */
+    ROCE_MANAGEMENT_ROOM = 2048, /* maximum number of bytes of a frame to queue pair 1 */
+    /* maximum number of waiting management frames; peers repeat dropped frames */
+    ROCE_MANAGEMENT_FRAMES = 64
 };
 
 /* Result of processing a packet, in the order of checks. */
 enum roce_reason {
     ROCE_ACCEPTED,
-    ROCE_MANAGED, /* for queue pair 1: see roce_management() */
+    ROCE_MANAGED, /* frame for queue pair 1; see roce_management() */
     /* frames */
-    ROCE_FOREIGN,      /* not RoCE, or for another MAC address; ignored */
+    ROCE_FOREIGN,      /* not RoCE or for another MAC address; ignored */
     ROCE_TRUNCATED,    /* shorter than its headers require */
-    ROCE_IP_HEADER,    /* checksum, options, a fragment; GRH: version, next header */
-    ROCE_UDP_CHECKSUM, /* neither 0 nor correct */
+    /* wrong checksum, options or fragment; in a GRH wrong version or next header */
+    ROCE_IP_HEADER,
+    ROCE_UDP_CHECKSUM, /* checksum is neither 0 nor correct */
     ROCE_ICRC,
     /* addressing (9.6.1) */
     ROCE_VERSION,    /* transport version is not 0 */
-    ROCE_OPCODE,     /* not a request, or not of the queue pair's transport */
+    ROCE_OPCODE,     /* opcode is not a request of the queue pair's transport */
     ROCE_QUEUE_PAIR, /* no such queue pair */
-    ROCE_BROKEN,     /* the queue pair had a fatal error: connect again */
-    ROCE_ADDRESS,    /* not that of the queue pair's peer, or not ours */
+    ROCE_BROKEN,     /* the queue pair had a fatal error and must be connected again */
+    ROCE_ADDRESS,    /* addresses differ from those of the queue pair and its peer */
     ROCE_PARTITION,  /* P_Key */
     /* order */
-    ROCE_GAP,         /* PSN ahead of the expected one: NAK */
-    ROCE_GAP_AGAIN,   /* the same, after the NAK was sent */
-    ROCE_DUPLICATE,   /* PSN behind: answered again, not executed */
-    ROCE_FORGOTTEN,   /* the same, for an atomic operation whose answer is no longer stored */
-    ROCE_NOT_BEGUN,   /* middle or last of a message without a first */
-    ROCE_NOT_ENDED,   /* a new message before the last of one */
-    ROCE_MESSAGE_CUT, /* UC: rest of a message with a missing part */
+    ROCE_GAP,         /* PSN is ahead of the expected PSN; a NAK is sent */
+    ROCE_GAP_AGAIN,   /* PSN is ahead of the expected PSN; the NAK was sent before */
+    ROCE_DUPLICATE,   /* PSN is behind; the response is repeated, the request not executed */
+    ROCE_FORGOTTEN,   /* PSN of an atomic operation is behind; its response is no longer stored */
+    ROCE_NOT_BEGUN,   /* middle or last packet of a message without a first packet */
+    ROCE_NOT_ENDED,   /* a new message before the last packet of the previous message */
+    ROCE_MESSAGE_CUT, /* UC: rest of a message of which a packet is missing */
     /* request */
-    ROCE_UNSUPPORTED, /* SEND, READ */
-    ROCE_ACCESS,      /* queue pair without this right */
-    ROCE_NO_RECEIVE,  /* immediate value, and too many completions wait */
+    ROCE_UNSUPPORTED, /* operations that are not supported: SEND, READ */
+    ROCE_ACCESS,      /* the queue pair lacks this right */
+    ROCE_NO_RECEIVE,  /* packet with immediate value while too many completions wait */
     ROCE_KEY,         /* R_Key */
-    ROCE_KEY_ACCESS,  /* region without this right */
-    ROCE_BOUNDS,      /* outside the region */
-    ROCE_LENGTH,      /* payload differs from RETH, path MTU or opcode */
+    ROCE_KEY_ACCESS,  /* the region lacks this right */
+    ROCE_BOUNDS,      /* address is outside the region */
+    ROCE_LENGTH,      /* payload length does not match RETH, path MTU or opcode */
     ROCE_PADDING,     /* Pad Count does not fill up to four bytes */
     ROCE_ALIGNMENT,   /* address of an atomic operation is not a multiple of 8 */
     ROCE_REASONS
@@ -73,7 +75,7 @@ struct roce_refusal {
 };
 
 struct roce_reply {
-    uint16_t length; /* bytes of the frame; 0: no answer */
+    uint16_t length; /* number of bytes of the frame; 0 means no answer */
     uint8_t frame[94];
 };
 
@@ -82,16 +84,16 @@ struct roce_completion {
 };
 
 struct roce_counts {
-    uint64_t accepted[32]; /* by opcode, without its transport */
+    uint64_t accepted[32]; /* indexed by opcode without the transport bits */
     uint64_t refused[ROCE_REASONS];
 };
 
 struct roce_config {
-    uint8_t mac[6];    /* zeros: accept frames to any address */
+    uint8_t mac[6];    /* MAC address; zeros accept frames to any address */
     uint8_t none[2];
     uint32_t first_qpn;
     uint32_t queue_pairs; /* 2^n */
-    uint32_t receives; /* waiting completions per queue pair */
+    uint32_t receives; /* maximum number of waiting completions per queue pair */
     uint32_t path_mtu; /* bytes */
 };
 
@@ -108,27 +110,28 @@ struct roce_nic;
 struct roce_nic *roce_create(const struct roce_config *config);
 void roce_destroy(struct roce_nic *nic);
 
-/* Return indices; UINT32_MAX: no room. The memory must outlive the nic. */
+/* Return indices, or UINT32_MAX if there is no room. The memory must outlive the nic. */
 uint32_t roce_register(struct roce_nic *nic, uint8_t *memory, uint64_t length, uint64_t base,
                        uint32_t rkey, uint8_t access);
 uint32_t roce_connect(struct roce_nic *nic, const struct roce_connection *connection);
 bool roce_disconnect(struct roce_nic *nic, uint32_t qpn);
 
-/* Returns the next expected PSN; UINT32_MAX: no such queue pair, or it is broken. */
+/* Returns the next expected PSN, or UINT32_MAX if the queue pair does not exist or is broken. */
 uint32_t roce_expected(struct roce_nic *nic, uint32_t qpn);
 
-/* Processes `count` frames, which are consecutive in `bytes`, with room for an answer to each. */
+/* Processes `count` frames, which are consecutive in `bytes`; there is room for an answer to
+ * each. */
 void roce_receive(struct roce_nic *nic, const struct arrival_record *arrivals, uint32_t count,
                   const uint8_t *bytes, struct roce_reply *replies);
 
-/* Takes at most `room` completions; as many more may follow then. */
+/* Returns and removes at most `room` completions. If it returns `room`, more may be waiting. */
 uint32_t roce_completions(struct roce_nic *nic, struct roce_completion *completions, uint32_t room);
 void roce_get_counts(struct roce_nic *nic, struct roce_counts *counts);
 
 /* Copies the latest refusals, oldest first; returns their number. */
 uint32_t roce_refusals(struct roce_nic *nic, struct roce_refusal refusals[ROCE_REFUSALS]);
 
-/* Takes a frame to queue pair 1; returns its length, or 0 if none waits. */
+/* Returns and removes a frame to queue pair 1. Returns its length, or 0 if no frame waits. */
 uint32_t roce_management(struct roce_nic *nic, uint8_t frame[ROCE_MANAGEMENT_ROOM]);
 
 #endif

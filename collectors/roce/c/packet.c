@@ -1,4 +1,5 @@
-/* From a frame to a packet with a valid iCRC: RoCEv1, and RoCEv2 over IPv4 and IPv6. */
+/* Parser from a frame to a packet with a valid iCRC, for RoCEv1 and for RoCEv2 over IPv4 and
+ * IPv6. */
 #include "numbers.h"
 #include "crc.h"
 #include "nic_internal.h"
@@ -163,7 +164,7 @@ static enum roce_reason read_network(const struct roce_nic *nic, const uint8_t *
     }
 }
 
-/* Finds the end of the opcode's headers; only those of supported requests matter. */
+/* Finds the end of the opcode's headers; knows only headers of supported requests. */
 static enum roce_reason read_transport(const uint8_t *end, struct packet *packet)
 {
     const uint8_t *bth = packet->bth;

@@ -23,7 +23,8 @@ struct roce_socket {
     struct roce_nic *nic;
     int socket;
     uint8_t *ring;
-    uint32_t slot_bytes; /* 2^n; with small slots more of the ring stays in caches */
+    /* power of 2; a larger part of the ring stays in caches if slots are small */
+    uint32_t slot_bytes;
     uint32_t head;
     struct roce_reply replies[BATCH];
     struct iovec parts[BATCH];
@@ -35,7 +36,7 @@ static size_t ring_bytes(const struct roce_socket *sock)
     return (size_t)sock->slot_bytes * SLOTS;
 }
 
-/* A slot has room for the largest frame of the interface, and the kernel's header. */
+/* A slot has room for the largest frame of the interface and for the kernel's header. */
 static int choose_slots(struct roce_socket *sock, const char *interface)
 {
     struct ifreq request = {0};
@@ -108,8 +109,8 @@ static bool is_filled(const struct roce_socket *sock)
     return __atomic_load_n(&slot(sock)->tp_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER;
 }
 
-/* Processes one frame of the ring. The kernel has removed VLAN tags; tagged frames are not for
- * us, and are counted like empty frames. */
+/* Processes one frame of the ring. The kernel has removed VLAN tags. Tagged frames are not for
+ * us, so they are counted like empty frames. */
 static bool take_slot(struct roce_socket *sock, uint64_t now_ns, struct roce_reply *reply)
 {
     struct tpacket2_hdr *header = slot(sock);
@@ -124,7 +125,7 @@ static bool take_slot(struct roce_socket *sock, uint64_t now_ns, struct roce_rep
 
 struct batch {
     uint32_t taken, answered;
-    bool is_reported; /* has completions or frames of connection management */
+    bool is_reported; /* whether completions or frames of connection management wait */
 };
 
 static struct batch take_batch(struct roce_socket *sock)
@@ -156,7 +157,7 @@ static int send_replies(struct roce_socket *sock, uint32_t count)
 
         if (done > 0)
             sent += (uint32_t)done;
-        else if (errno == ENOBUFS) /* the answer is lost; peers repeat their requests */
+        else if (errno == ENOBUFS) /* the answer is lost, but peers repeat their requests */
             sent++;
         else if (errno != EINTR)
             return errno;
@@ -164,8 +165,8 @@ static int send_replies(struct roce_socket *sock, uint32_t count)
     return 0;
 }
 
-/* Returns why the interface delivers no more frames, for example because it is down; 0 if it
- * does. */
+/* Returns 0 if the interface delivers frames, or an errno that says why not, for example that it
+ * is down. */
 static int socket_error(const struct roce_socket *sock)
 {
     int error = 0;
@@ -175,9 +176,9 @@ static int socket_error(const struct roce_socket *sock)
     return error;
 }
 
-/* Waits until frames may have arrived, or `stop` is readable. After recent frames it sleeps
- * briefly, so that several frames share a wakeup, like interrupt moderation of NICs: a wakeup
- * costs the sender of the frame many times the cost of the frame itself. */
+/* Waits until frames may have arrived or `stop` is readable. If frames arrived recently, it
+ * first sleeps briefly, so that several frames share a wakeup (like interrupt moderation of
+ * NICs). For the sender of a frame, a wakeup costs many times more than the frame itself. */
 static int await_frames(const struct roce_socket *sock, int stop, bool some_came, bool *is_over)
 {
     struct pollfd waiting[] = {{stop, POLLIN, 0}, {sock->socket, POLLIN, 0}};

@@ -1,4 +1,5 @@
-/* Responder in real time: frames from a packet socket's ring, answers over the same socket. */
+/* Responder in real time, with frames from a packet socket's ring and answers over the same
+ * socket. */
 #ifndef COLLECTORS_ROCE_RAW_SOCKET_H
 #define COLLECTORS_ROCE_RAW_SOCKET_H
 
@@ -6,15 +7,15 @@
 
 struct roce_socket;
 
-/* NULL: see errno. */
+/* Returns NULL on failure, with errno. */
 struct roce_socket *roce_socket_open(struct roce_nic *nic, const char *interface);
 void roce_socket_close(struct roce_socket *sock);
 
-/* Runs until `stop` is readable. Adds to the event counter `wake` (eventfd(2)) for completions
- * and frames of connection management. Returns 0, or an errno. */
+/* Runs until `stop` is readable. Increments the event counter `wake` (eventfd(2)) for
+ * completions and frames of connection management. Returns 0 or an errno. */
 int roce_socket_run(struct roce_socket *sock, int stop, int wake);
 
-/* Sends over the sock's interface, from any thread. Returns 0, or an errno. */
+/* Sends a frame over the socket's interface, from any thread. Returns 0 or an errno. */
 int roce_socket_send(struct roce_socket *sock, const uint8_t *frame, uint32_t length);
 
 /* Returns the number of frames lost to a full ring since the last call. */

@@ -4,7 +4,7 @@
 #include "numbers.h"
 #include "nic_internal.h"
 
-/* A request at its queue pair. */
+/* A request and its queue pair. */
 struct request {
     struct roce_nic *nic;
     struct queue_pair *pair;
@@ -36,7 +36,7 @@ static enum roce_reason note(const struct request *request, enum roce_reason rea
     return reason;
 }
 
-/* Rejects a request: after this NAK a reliable connection has failed; UC silently drops the rest
+/* Rejects a request. After this NAK a reliable connection has failed; UC silently drops the rest
  * of the message (9.9.3). */
 static void refuse(const struct request *request, uint8_t syndrome)
 {
@@ -55,8 +55,8 @@ static int32_t ahead(uint32_t psn, uint32_t of)
     return (int32_t)((psn - of) << 8) >> 8;
 }
 
-/* 9.7.5.1.3: a write is acknowledged again, with the last executed PSN; an atomic operation is
- * answered as before. */
+/* Handles a repeated request (9.7.5.1.3). A write is acknowledged again, with the last executed
+ * PSN. The response to an atomic operation is repeated. */
 static enum roce_reason repeat(const struct request *request)
 {
     const struct queue_pair *pair = request->pair;
@@ -99,7 +99,7 @@ static enum roce_reason check_psn(const struct request *request)
     return distance ? ROCE_GAP : ROCE_ACCEPTED;
 }
 
-/* 9.7.4.1.2: first, middle and last of a message in order. */
+/* Checks that first, middle and last packet of a message are in order (9.7.4.1.2). */
 static enum roce_reason check_order(const struct request *request)
 {
     struct queue_pair *pair = request->pair;
@@ -118,7 +118,8 @@ static enum roce_reason check_order(const struct request *request)
     return ROCE_NOT_BEGUN;
 }
 
-/* Each waiting completion has its place in the ring, also those of closed queue pairs. */
+/* Adds a completion. The ring has a slot for each waiting completion, also of closed queue
+ * pairs. */
 static bool may_complete(const struct request *request)
 {
     const struct roce_nic *nic = request->nic;
@@ -150,7 +151,7 @@ static enum roce_reason check_rights(const struct request *request)
     return ROCE_ACCEPTED;
 }
 
-/* RETH or AtomicETH: both begin with address and R_Key (9.3.3, 9.3.4). */
+/* Checks RETH or AtomicETH, which both begin with address and R_Key (9.3.3, 9.3.4). */
 static enum roce_reason check_memory(const struct request *request, uint64_t at, uint32_t key,
                                      uint32_t length)
 {
@@ -170,7 +171,7 @@ static enum roce_reason check_memory(const struct request *request, uint64_t at,
     return reason;
 }
 
-/* 9.7.4.1.6: checks the payload length of a packet of a message with `left` more bytes. */
+/* Checks the payload length (9.7.4.1.6) of a packet; `left` bytes of its message remain. */
 static enum roce_reason check_length(const struct request *request, uint32_t left)
 {
     const struct packet *packet = request->packet;
@@ -210,7 +211,7 @@ static enum roce_reason carry_out_write(const struct request *request)
     if (is(request, BEGINS)) {
         at = get64(packet->headers);
         left = get32(packet->headers + 12);
-        if (left) /* 9.7.4.1.5: without data neither key nor address matter */
+        if (left) /* 9.7.4.1.5: key and address do not matter without data */
             reason = check_memory(request, at, get32(packet->headers + 8), left);
     }
     if (reason || (reason = check_length(request, left)))

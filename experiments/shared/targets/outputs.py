@@ -81,7 +81,7 @@ def check(at: str, found: Outputs) -> list[Check]:
 def reject_drops(ours: Outputs, theirs: Outputs) -> None:
     """Make the run inconclusive if bmv2 (`theirs`) sent fewer frames than minip4.
 
-    bmv2 does not tell frames that it drops on a loaded machine from those that its program drops.
+    bmv2 does not distinguish its own drops, as on a loaded machine, from those by its program.
     """
     for (switch, neighbour), count in ours.sent.items():
         if (dropped := count - theirs.sent[switch, neighbour]) > 0:

@@ -11,7 +11,7 @@ from scapy.error import Scapy_Exception
 from scapy.utils import RawPcapReader
 
 from ebpf.statistics.flows import pack_keys
-from ebpf.statistics.offer import LEAST_BYTES, MOST_BYTES, ROW, UDP, make_keys
+from ebpf.statistics.offer import MAX_BYTES, MIN_BYTES, ROW, UDP, make_keys
 from telemark.errors import TestbedError
 
 EXPONENT = 1.1
@@ -82,7 +82,7 @@ def read_stream(path: Path, limit: int) -> Stream:
             f"--pcap {path}: the capture contains no TCP or UDP over IPv4 over Ethernet"
         )
     rows = np.array([make_row(frame) for frame in frames], ROW)
-    lengths = np.clip([len(frame) for frame in frames], LEAST_BYTES, MOST_BYTES)
+    lengths = np.clip([len(frame) for frame in frames], MIN_BYTES, MAX_BYTES)
     flows, numbers = np.unique(rows, return_inverse=True)
     return Stream(numbers.ravel().astype(np.int64), flows, lengths.astype(np.int64))
 

@@ -1,4 +1,4 @@
-"""Static analysis that warns of probable mistakes, see minip4.compiler.warnings."""
+"""Static analysis that warns about probable mistakes, see minip4.compiler.warnings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from minip4.compiler.analysis.unused import check_states, check_uses
 
 
 def all_nodes(program: syntax.Program) -> Iterator[syntax.Node]:
-    """Yield all nodes in no order; arguments as written and as converted by the checker."""
+    """Yield all nodes, in no particular order.
+
+    Arguments occur as written and as converted by the checker.
+    """
     todo: list[syntax.Node] = [d for d in program.declarations if not d.source.file.is_system]
     while todo:
         node = todo.pop()
@@ -23,7 +26,7 @@ def all_nodes(program: syntax.Program) -> Iterator[syntax.Node]:
 
 
 def warn_of_mistakes(program: syntax.Program) -> None:
-    """Add warnings to a checked program."""
+    """Add warnings about probable mistakes to a checked program."""
     nodes = list(all_nodes(program))
     check_uses(program, nodes)
     check_calls(nodes, program.warnings)

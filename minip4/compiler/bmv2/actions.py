@@ -1,4 +1,4 @@
-"""Actions as BMv2 JSON: straight-line primitives, with jumps for branches."""
+"""Actions in BMv2 JSON: straight-line primitives, with jumps for branches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from minip4.compiler.source import Source
 
 @dataclass(slots=True)
 class _Jump:
-    """`condition` None: always; else if it is false."""
+    """A jump: unconditional if `condition` is None, else taken if the condition is false."""
 
     label: int
     condition: ir.Expression | None
@@ -23,7 +23,7 @@ class _Assembler:
     def __init__(self) -> None:
         self._code: list[Json | _Jump] = []
         self._positions: dict[int, int] = {}
-        self._next_label = -1  # own labels are negative: those of the ir are positive
+        self._next_label = -1  # own labels are negative, those of the ir positive
         self._end = self._label()
 
     def _label(self) -> int:

@@ -1,4 +1,4 @@
-"""Operations as BMv2 primitives (docs/JSON_format.md, "primitives"; some of simple_switch)."""
+"""Operations as BMv2 primitives (docs/JSON_format.md, "primitives", and simple_switch's own)."""
 
 from __future__ import annotations
 

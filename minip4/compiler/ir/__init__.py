@@ -1,6 +1,6 @@
-"""The intermediate representation (ir): flat storage, scalar expressions, structured control flow.
+"""Intermediate representation (ir): flat storage, scalar expressions, structured control flow.
 
-Lowering (minip4.compiler.lower) creates it and back ends (minip4.compiler.bmv2) convert it. It is
+Lowering (minip4.compiler.lower) creates it, and back ends (minip4.compiler.bmv2) convert it. It is
 independent of the target.
 """
 

@@ -6,7 +6,8 @@
 
 static const size_t backlogs_size = (ENGINE_MAX_PORTS + 1) * sizeof(struct backlog);
 
-/* Tables lie behind the engine, so that their addresses need not be looked up. */
+/* Tables are in memory directly behind the engine, so that their addresses need not be looked
+ * up. */
 static struct table *tables_of(const struct engine *e)
 {
     return (struct table *)(void *)(e + 1);
@@ -97,7 +98,7 @@ static void give_all(struct engine *e, struct fifo *fifo)
         packet_give(e->pool, fifo_pop(fifo));
 }
 
-/* Returns packets in queues and links to the pool. */
+/* Return the packets in queues and links to the pool. */
 static void release_packets(struct engine *e)
 {
     for (uint32_t i = 0; i < ENGINE_MAX_PORTS; i++) {
@@ -114,7 +115,7 @@ static void release_packets(struct engine *e)
 static void free_replicas(struct replicas **list, uint32_t count)
 {
     for (uint32_t i = 0; list && i < count; i++)
-        if (list[i]) /* nearly all are NULL, and free() is slow where AddressSanitizer has it */
+        if (list[i]) /* nearly all are NULL, and free() is slow with AddressSanitizer */
             free(list[i]);
     free(list);
 }

@@ -1,4 +1,4 @@
-"""Process of an application at a host in real time.
+"""Process of an application on a host in real time.
 
     python -m telemark.backends.real.application_host
 
@@ -40,7 +40,7 @@ from telemark.errors import TestbedError
 from telemark.traffic.received import Taken
 
 RECEIVE_BYTES = 64 << 20  # receive buffer
-# Constants of linux/socket.h, if_packet.h, if_ether.h, in.h, sock_diag.h, asm-generic/socket.h.
+# Constants from linux/socket.h, if_packet.h, if_ether.h, in.h, sock_diag.h, asm-generic/socket.h.
 SOL_PACKET, PACKET_AUXDATA, PACKET_IGNORE_OUTGOING = 263, 8, 23
 ETH_P_ALL = 3
 SO_TIMESTAMPNS, SO_RCVBUFFORCE, SO_MEMINFO = 35, 33, 55
@@ -94,7 +94,7 @@ class ProcessFrameSocket(ProcessSocket):
     """See telemark.apps.application.FrameSocket: a packet socket, packet(7)."""
 
     def send(self, frame: bytes) -> None:
-        """Send a frame by the interface to which the socket is bound."""
+        """Send a frame over the interface to which the socket is bound."""
         self._kernel.send(frame)
 
 
@@ -137,7 +137,7 @@ class ProcessHost(Host):
         return sum(receiver.socket.kernel_drops() for receiver in self.receivers)
 
     def serve(self, commands: BinaryIO, answers: BinaryIO) -> None:
-        """Deliver packets and run callbacks until the end of the commands."""
+        """Deliver packets and run callbacks until the input of commands ends."""
         while True:
             waiting = {
                 receiver.socket.fileno(): receiver
@@ -172,7 +172,7 @@ def _library() -> ctypes.CDLL:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Unpickler that finds classes of the experiment's script, the parent's __main__."""
+    """Unpickler that finds classes of the experiment's script, which is __main__ in the parent."""
 
     script: str | None = None
 
@@ -211,9 +211,9 @@ def _run(commands: BinaryIO, answers: BinaryIO) -> None:
 
 
 def main() -> None:
-    """Run an application; an error is the last line of the log, after its traceback."""
+    """Run an application; log an error as traceback and a last line."""
     commands, answers = os.fdopen(os.dup(0), "rb", buffering=0), os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # print() of the application
+    os.dup2(2, 1)  # redirects print() of the application to the log
     try:
         _run(commands, answers)
     except Exception as error:

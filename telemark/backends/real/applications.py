@@ -28,8 +28,8 @@ from telemark.errors import TestbedError
 
 READY, CLOSE, CLOSED = b"ready\n", b"close\n", b"closed\n"
 FAILED = 1  # exit status
-SCRIPT = "__mp_main__"  # the experiment's script as a module, as multiprocessing names it
-STOP_S = 10.0  # for the remaining packets, and the result
+SCRIPT = "__mp_main__"  # name of the experiment's script as a module, as in multiprocessing
+STOP_S = 10.0  # maximum time for the remaining packets and the result
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,12 @@ class Task:
     place: HostInfo
     interface: str
     paths: list[str]  # sys.path
-    script: str | None  # of the experiment
+    script: str | None  # file of the experiment
 
 
 @dataclass(frozen=True)
 class ExitReport:
-    """Result and counters of an application that has ended."""
+    """Result and counters of an application that has stopped."""
 
     result: Any
     sent: int
@@ -62,7 +62,7 @@ class ApplicationProcess:
         task = Task(
             place,
             interface=str(host.defaultIntf()),
-            # Editable installs add entries that are names of import hooks, not paths.
+            # Skip entries of editable installs, which are names of import hooks, not paths.
             paths=[str(Path(p).absolute()) if Path(p).exists() else p for p in sys.path],
             script=None if script is None else str(Path(script).absolute()),
         )
@@ -80,11 +80,11 @@ class ApplicationProcess:
             raise
 
     def close(self) -> None:
-        """Announce the end of the network: timers no longer run."""
+        """Tell the application that the network stops; its timers no longer run."""
         self._request(CLOSE, CLOSED)
 
     def check_alive(self) -> None:
-        """Raise TestbedError if the process has ended."""
+        """Raise TestbedError if the process has exited."""
         if self._process.poll() is not None:
             self._fail()
 
@@ -103,7 +103,7 @@ class ApplicationProcess:
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
-            with contextlib.suppress(BrokenPipeError):  # of unread input
+            with contextlib.suppress(BrokenPipeError):  # raised if there is unread input
                 if pipe is not None:
                     pipe.close()
 
@@ -113,7 +113,7 @@ class ApplicationProcess:
         try:
             self._process.stdin.write(request)
             self._process.stdin.flush()
-        except BrokenPipeError:  # it has ended
+        except BrokenPipeError:  # the process has exited
             self._fail()
         if self._process.stdout.readline() != answer:
             self._fail()

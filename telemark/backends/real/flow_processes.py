@@ -26,7 +26,7 @@ RECORDS = (
 
 
 def build_program(program: str) -> Path:
-    """Compile a program of telemark/backends/real/c, if needed; return its path."""
+    """Compile a program of telemark/backends/real/c if needed; return its path."""
     include = [C_FOLDER, simulator.C_FOLDER]
     return build.program([C_FOLDER / f"{program}.c"], layouts.checks(RECORDS), include=include)
 
@@ -39,7 +39,7 @@ class End:
     process: asyncio.subprocess.Process
 
     async def await_word(self, word: str) -> None:
-        """Wait for a word on stdout. Raises TestbedError if the process ends instead."""
+        """Wait for a word on stdout. Raises TestbedError if the process exits without it."""
         assert self.process.stdout is not None
         if await self.process.stdout.readline() != f"{word}\n".encode():
             _, errors = await self.process.communicate()
@@ -57,7 +57,10 @@ class End:
 
 
 class FlowProcesses(ABC):
-    """Processes at both ends of a flow; subclasses define arguments and read results."""
+    """Processes at both ends of a flow.
+
+    Subclasses define their arguments and read their results.
+    """
 
     def __init__(self, hosts: Mapping[str, Any], folder: Path, flow: AnyFlow) -> None:
         self._hosts = hosts

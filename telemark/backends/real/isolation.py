@@ -1,10 +1,10 @@
 """Isolation of a run: its own namespaces, and a folder that is removed when the run ends.
 
 The process that the user started stays outside as the supervisor. Its child is process 1 of a new
-PID namespace, creates a network and a mount namespace as well, and executes the run. The supervisor
-forwards signals to it, and removes the run's folder when it has ended. The kernel kills all
-processes in the namespace when process 1 ends, and kills process 1 when the supervisor dies: not
-even SIGKILL leaves a process or an interface behind.
+PID namespace. The child also creates a network and a mount namespace, and executes the run. The
+supervisor forwards signals to the child and removes the run's folder after the child has exited.
+The kernel kills all processes in the namespace when process 1 exits, and it kills process 1 when
+the supervisor dies. So not even SIGKILL leaves a process or an interface behind.
 """
 
 import contextlib
@@ -25,27 +25,28 @@ from pathlib import Path
 
 from telemark.errors import TestbedError
 
-GRACE_S = 20.0  # for cleanup after the first signal
-AGAIN_S = 1.0  # a second signal kills after this time; before, it is the same key press
-REMIND_S = 0.1  # until the lost exception of a signal is raised again
+GRACE_S = 20.0  # maximum time for cleanup after the first signal
+AGAIN_S = 1.0  # an earlier second signal is the same key press; a later one kills the run
+REMIND_S = 0.1  # delay after which the lost exception of a signal is raised again
 LOOK_S = 0.5  # interval of checks for a signal that arrived just before a blocking call
-SIGNALLED = 128  # + signal number: exit status of a process ended by a signal
+SIGNALLED = 128  # exit status after a signal, minus the signal number
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 OWNER = "owner"
-READY = b"ready"  # sent by process 1 after creating namespaces; the answer is the run's folder
-# Shell commands: the kernel must not send IPv6 packets unasked, since all frames are counted.
+# message of process 1 after it created namespaces; the supervisor replies with the run's folder
+READY = b"ready"
+# Shell commands that disable IPv6, since the kernel would send packets that the accounting counts.
 DISABLE_IPV6 = """for scope in all default; do
     [ ! -e /proc/sys/net/ipv6/conf/$scope ] || echo 1 > /proc/sys/net/ipv6/conf/$scope/disable_ipv6
 done"""
 
-# Constants of <sched.h>, <sys/mount.h> and <sys/prctl.h>; Python has them from 3.12 on.
+# Constants of <sched.h>, <sys/mount.h> and <sys/prctl.h>, which Python has since 3.12.
 CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWNET = 0x00020000, 0x20000000, 0x40000000
 MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_PRIVATE = 2, 4, 8, 1 << 14, 1 << 18
 PR_SET_PDEATHSIG = 1
 
 
 class Interrupted(KeyboardInterrupt):
-    """Request to end the run, by a signal; the argument is its number."""
+    """Request by a signal to end the run; the argument is the signal number."""
 
 
 def can_isolate() -> bool:
@@ -65,7 +66,7 @@ def fork() -> tuple[int, socket.socket]:
         raise TestbedError("no ip found: run ./setup.sh (package iproute2)")
     signal.pthread_sigmask(signal.SIG_BLOCK, {*STOPPING, signal.SIGCHLD})
     _system("unshare", CLONE_NEWPID)
-    sys.stdout.flush()  # or both would print it
+    sys.stdout.flush()  # otherwise both processes would print the buffered output
     sys.stderr.flush()
     ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
     child = os.fork()
@@ -83,7 +84,7 @@ def inside(supervisor: socket.socket, *, interactive: bool) -> Iterator[Path]:
     _system("unshare", CLONE_NEWNET | CLONE_NEWNS)
     _system("mount", b"none", b"/", None, MS_REC | MS_PRIVATE, None)
     _system("mount", b"proc", b"/proc", b"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, None)
-    if not interactive:  # only Mininet's command line needs the terminal, and so its session
+    if not interactive:  # only Mininet's command line needs the session of the terminal
         os.setsid()
         with open(os.devnull) as nothing:
             os.dup2(nothing.fileno(), 0)
@@ -94,9 +95,9 @@ def inside(supervisor: socket.socket, *, interactive: bool) -> Iterator[Path]:
     with supervisor, contextlib.suppress(BrokenPipeError):
         supervisor.send(READY)
         folder = supervisor.recv(4096)
-    if not folder:  # the supervisor is gone: it has said why, or was killed
+    if not folder:  # the supervisor has exited with a message, or was killed
         os._exit(1)
-    # For what users start in there: `minip4`, and `python` with the project's packages.
+    # Lets users start `minip4`, and `python` with the project's packages, in the namespaces.
     os.environ["PATH"] = f"{Path(sys.prefix, 'bin')}{os.pathsep}{os.environ.get('PATH', '')}"
     os.environ["TMPDIR"] = tempfile.tempdir = os.fsdecode(folder + b"/tmp")
     yield Path(os.fsdecode(folder))
@@ -110,7 +111,7 @@ def _system(call: str, *arguments: object) -> None:
     ]
     if function(*arguments):
         raise TestbedError(
-            f"no namespaces can be made ({call}: {os.strerror(ctypes.get_errno())}): "
+            f"namespaces cannot be created ({call}: {os.strerror(ctypes.get_errno())}): "
             "all rights of root are needed, in Docker --privileged"
         )
 
@@ -118,7 +119,7 @@ def _system(call: str, *arguments: object) -> None:
 def end_with_parent(parent: int) -> None:
     """Let the kernel kill this process when its parent ends."""
     _system("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it was quicker
+    if os.getppid() != parent:  # the parent exited before prctl()
         os._exit(1)
 
 
@@ -130,16 +131,16 @@ def interruptible(kind: Callable[[int], BaseException] = Interrupted, look_s: fl
     until end_interrupt() is called or the exception is being handled; cleanup is not interrupted. A
     second signal, AGAIN_S after the first, kills a process whose cleanup does not end.
 
-    Python handles a signal between two instructions of its main thread: a signal that arrives just
-    before that thread blocks, or in another thread, is delayed. SIGALRM ends that delay, from a
-    timer every `look_s` seconds or, with 0, from another process: see supervise().
+    Python handles a signal between two instructions of its main thread. A signal that arrives just
+    before that thread blocks, or in another thread, is delayed. SIGALRM ends that delay. It comes
+    from a timer every `look_s` seconds or, if that is 0, from another process (see supervise()).
     """
     global _delays  # noqa: PLW0603
 
     def on_signal(number: int, _frame: object) -> None:
         if not _requested:
             _requested.append((number, time.monotonic()))
-            # No messages for half-initialized objects and tasks.
+            # Suppress messages about half-initialized objects and tasks.
             sys.unraisablehook = lambda _lost: None
             logging.disable()
         elif time.monotonic() - _requested[0][1] > AGAIN_S:
@@ -152,7 +153,7 @@ def interruptible(kind: Callable[[int], BaseException] = Interrupted, look_s: fl
             if not _delays and not _is_handled(kind):
                 raise kind(_requested[0][0])
 
-    _delays = 0  # a child of fork() may begin within uninterrupted()
+    _delays = 0  # since a child of fork() may begin within uninterrupted()
     for number in _handled_signals():
         signal.signal(number, on_signal)
     signal.signal(signal.SIGALRM, remind)
@@ -160,7 +161,7 @@ def interruptible(kind: Callable[[int], BaseException] = Interrupted, look_s: fl
 
 
 def end_interrupt() -> int | None:
-    """Acknowledge the STOPPING signal, and ignore further ones.
+    """Acknowledge the STOPPING signal and ignore further ones.
 
     Returns its number, or None if none arrived since interruptible().
     """
@@ -177,7 +178,7 @@ def _handled_signals() -> set[signal.Signals]:
     return {*STOPPING} - ({signal.SIGHUP} if is_nohup else set())
 
 
-_requested: list[tuple[int, float]] = []  # the STOPPING signal, and its time
+_requested: list[tuple[int, float]] = []  # the STOPPING signal and its time
 _delays = 0  # number of active uninterrupted() blocks
 
 
@@ -221,7 +222,7 @@ def uninterrupted() -> Iterator[None]:
 
 def supervise(name: str, child: int, connection: socket.socket, *, interactive: bool) -> int:
     """Supervise the child of fork() until it ends; return its exit status."""
-    # A run cannot be suspended, nor may taking the terminal back stop the supervisor.
+    # A run cannot be suspended, and the supervisor must not stop when it takes the terminal back.
     signal.signal(signal.SIGTSTP, signal.SIG_IGN)
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     if interactive:
@@ -236,7 +237,7 @@ def supervise(name: str, child: int, connection: socket.socket, *, interactive: 
 def _wait(child: int) -> int:
     """Forward signals until the child ends; return its exit status."""
     awaited = {*_handled_signals(), signal.SIGCHLD}
-    asked_at = None  # when the first signal came
+    asked_at = None  # time of the first signal
     while True:
         event: signal.struct_siginfo | None
         if asked_at is None:
@@ -252,7 +253,8 @@ def _wait(child: int) -> int:
             asked_at = time.monotonic()
             os.kill(child, event.si_signo)
         elif event is None and time.monotonic() - (asked_at or 0.0) < GRACE_S:
-            os.kill(child, signal.SIGALRM)  # it may have arrived just before a blocking call
+            # the signal may have arrived just before a blocking call
+            os.kill(child, signal.SIGALRM)
         elif event is None or time.monotonic() - (asked_at or 0.0) > AGAIN_S:
             os.kill(child, signal.SIGKILL)
 
@@ -282,7 +284,7 @@ def _foreground(group: int | None) -> Iterator[None]:
 def run_folder(name: str) -> Iterator[Path]:
     """Create a folder for one run, after removing folders of killed runs."""
     base = _base_folder()
-    with _locked(base):  # no other process creates or removes folders meanwhile
+    with _locked(base):  # so no other process creates or removes folders in the block
         _sweep(base)
         folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=base))
         owner = (folder / OWNER).open("w")
@@ -321,13 +323,15 @@ def _locked(folder: Path) -> Iterator[None]:
 def _sweep(base: Path) -> None:
     """Remove the folders of runs that have ended.
 
-    A living supervisor holds a lock on the owner file of its folder, which contains its PID and
-    start time. A folder is removed only if the lock is free and the process does not exist.
+    A living supervisor holds a lock on the owner file of its folder. The file contains the PID and
+    start time of the supervisor. A folder is removed only if the lock is free and the process does
+    not exist.
     """
     for folder in base.iterdir():
         try:
             owner = (folder / OWNER).open("r+")
-        except FileNotFoundError:  # killed between two calls of run_folder(): nothing is in it yet
+        # the folder is empty, since its run was killed within run_folder()
+        except FileNotFoundError:
             with contextlib.suppress(OSError):
                 folder.rmdir()
             continue
@@ -344,9 +348,10 @@ def _sweep(base: Path) -> None:
 def _start_time(pid: int) -> str | None:
     """Return the start time of a process in clock ticks since boot; None if it has ended."""
     try:
-        # The name, in parentheses, may hold anything; after it come fields 3, 4, ... (proc(5)).
+        # The name, in parentheses, may contain any characters; fields 3, 4, ... follow it
+        # (proc(5)).
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
     state, start = fields[0], fields[19]
-    return None if state in "ZX" else start  # killed, but its parent has not looked yet
+    return None if state in "ZX" else start  # a zombie counts as exited

@@ -23,9 +23,9 @@ from telemark.errors import TestbedError
 
 IPERF_PORT, IPERF_S, UDP_RATE = 5001, 5, "10M"
 LISTENING_S = 5.0
-ANSWER_S = 30.0  # for all of iperf
-INTERRUPT_S = 0.1  # between the first and the second interrupt of a command
-SENTINEL = chr(127)  # the prompt of the shells of Mininet's nodes
+ANSWER_S = 30.0  # maximum duration of iperf
+INTERRUPT_S = 0.1  # time between the first and the second interrupt of a command
+SENTINEL = chr(127)  # prompt of the shells of Mininet's nodes
 READ_CHARS = 1024
 TERMINALS = {"xterm": "xterm", "gterm": "gnome-terminal"}
 
@@ -66,10 +66,10 @@ def run_cli(mininet: Mininet, script: Path | None = None) -> None:
 def end_command(node: Node) -> None:
     """End the current command of a node's shell; otherwise Mininet could not stop.
 
-    A prompt does not prove that the command has ended: an interrupt just before the command starts
-    causes a prompt as well. Therefore the shell is interrupted, with growing timeouts, until it
-    answers `echo`. An interrupt may discard the next character that bash reads: an empty line
-    precedes `echo`.
+    A prompt does not prove that the command has ended, since an interrupt just before the command
+    starts also causes a prompt. Therefore the shell is interrupted, with growing timeouts, until it
+    answers `echo`. An empty line precedes `echo`, because an interrupt may discard the next
+    character that bash reads.
     """
     for attempt in itertools.count():
         if not node.waiting or node.shell.poll() is not None:
@@ -82,7 +82,7 @@ def end_command(node: Node) -> None:
 
 
 def _wait_for_answer(node: Node, answer: str, timeout_s: float) -> bool:
-    """Read the output of a node's shell until it ends with an answer; return whether it does."""
+    """Read the output of a node's shell until `echo` replies; return whether it did in time."""
     received = ""
     until = time.monotonic() + timeout_s
     while (left_s := until - time.monotonic()) > 0:
@@ -116,7 +116,8 @@ class CommandLine(CLI):
 
     def do_source(self, line: object) -> None:
         """Run the commands of a file, one per line; lines that begin with # are comments.
-        Usage: source FILE"""
+        Usage: source FILE
+        """
         for command in script_lines(Path(str(line))):
             if not self.isatty():  # show the command, as if it had been typed
                 output(f"{self.prompt}{command}\n")
@@ -137,7 +138,7 @@ class CommandLine(CLI):
         Raises TestbedError if the shell has ended, which Mininet's method does not detect.
         """
         if self.isatty():
-            quietRun("stty -icanon min 1")  # forward each key, not only lines
+            quietRun("stty -icanon min 1")  # the terminal forwards each key, not only lines
         typed, poller = self.stdin.fileno(), select.poll()
         for descriptor in (typed, node.stdout, node.end):
             poller.register(descriptor, select.POLLIN)
@@ -153,28 +154,33 @@ class CommandLine(CLI):
 
     def do_iperf(self, line: str) -> None:
         """Send TCP for 5 seconds between two hosts (default: from the first to the last).
-        Usage: iperf [node1 node2]"""
+        Usage: iperf [node1 node2]
+        """
         self._iperf(line.split())
 
     def do_iperfudp(self, line: str) -> None:
         """Send UDP for 5 seconds between two hosts (default: from the first to the last).
-        Usage: iperfudp [bw node1 node2], bw e.g. 10M"""
+        Usage: iperfudp [bw node1 node2], bw e.g. 10M
+        """
         words = line.split() or [UDP_RATE]
         self._iperf(words[1:], "-u", "-b", words[0])
 
     def do_link(self, line: str) -> None:
         """Bring the links between two nodes up or down.
-        Usage: link node1 node2 up|down"""
+        Usage: link node1 node2 up|down
+        """
         super().do_link(line)
         words = line.split()
-        if words[2:] == ["up"]:  # a host's interface that goes down loses routes and neighbours
+        # since an interface of a host loses routes and neighbours when it goes down
+        if words[2:] == ["up"]:
             for host in self.mn.hosts:
                 if host.name in words:
                     host.configure(self.mn.hosts)
 
     def do_switch(self, line: str) -> None:
         """Stop or start the process of a switch.
-        Usage: switch name start|stop"""
+        Usage: switch name start|stop
+        """
         words = line.split()
         switches = {switch.name: switch for switch in self.mn.switches}
         if len(words) != 2 or words[0] not in switches or words[1] not in ("start", "stop"):
@@ -190,8 +196,8 @@ class CommandLine(CLI):
             return
         switch.start([])
         switch.wait_ready()
-        output(f"{switch} runs again, with empty tables (its controller does not refill them), and "
-               "new counters and captures\n")  # fmt: skip
+        output(f"{switch} runs again with empty tables (its controller does not refill them) and "
+               "with new counters and captures\n")  # fmt: skip
 
     def do_wait(self, _line: str) -> None:
         """Print which switches are stopped."""
@@ -209,14 +215,16 @@ class CommandLine(CLI):
 
     def do_xterm(self, line: str, term: str = "xterm") -> None:
         """Open a terminal at each of the nodes.
-        Usage: xterm node1 node2 ..."""
+        Usage: xterm node1 node2 ...
+        """
         _need_display()
         _need_program(TERMINALS[term])
         super().do_xterm(line, term)
 
     def do_x(self, line: str) -> None:
         """Run an X11 client at a node.
-        Usage: x node [cmd args]"""
+        Usage: x node [cmd args]
+        """
         _need_display()
         super().do_x(line)
 

@@ -40,10 +40,11 @@ from telemark.topology import links
 from telemark.topology.links import ETHERNET_BYTES, SWITCH_MTU, VLAN_TAG_BYTES
 from telemark.traffic.flows import AnyFlow, Schedule
 
-MAX_INTERFACE = 15  # characters of an interface name (IFNAMSIZ of <linux/if.h> - 1)
-FRAMES_S = 1.0  # frames may be sent until then after the `with` block, as in virtual time
-# Counters of /proc/net/snmp and /proc/net/netstat: datagrams dropped because a buffer was full, and
-# frames with a wrong checksum or length (UDP counts both, and full buffers, as InErrors).
+# maximum number of characters of an interface name (IFNAMSIZ of <linux/if.h> - 1)
+MAX_INTERFACE = 15
+FRAMES_S = 1.0  # time after the `with` block during which frames may be sent, as in virtual time
+# Counters of /proc/net/snmp and /proc/net/netstat for datagrams dropped because a buffer was full,
+# and for frames with a wrong checksum or length (UDP's InErrors counts both, and full buffers).
 NO_ROOM = (("Udp", "RcvbufErrors"), ("Udp", "SndbufErrors"), ("Udp", "MemErrors"))
 MALFORMED = (("Ip", "InHdrErrors"), ("IpExt", "InTruncatedPkts"), ("Icmp", "InCsumErrors"),
              ("Tcp", "InCsumErrors"), ("Udp", "InErrors"))  # fmt: skip
@@ -68,7 +69,7 @@ class MininetBackend:
         settings = self._settings
         linked = {name for link in settings.topo.links() for name in link}
         if unlinked := sorted({*settings.topo.hosts()} - linked):
-            raise TestbedError(f"host {unlinked[0]}: has no link; in real time it needs one")
+            raise TestbedError(f"host {unlinked[0]}: has no link; in real time a host needs a link")
         check_interfaces(settings.topo, settings.target)
         switch_settings = SwitchSettings(
             programs=settings.programs,
@@ -83,10 +84,11 @@ class MininetBackend:
         for program in {*settings.programs.values()}:
             Engine(program.compiled.bmv2_json).close()  # compile once, before the switches start
         for tool in ("send", "receive", "tcp_send", "tcp_receive", "send_frames"):
-            build_program(tool)  # before the traffic starts
+            build_program(tool)  # compile before the traffic starts
         settings.report_progress("starting the network")
         setLogLevel("error")
-        mininet.net.fixLimits = lambda: None  # would change settings of the whole machine
+        # Mininet's function would change settings of the whole machine
+        mininet.net.fixLimits = lambda: None
         self._mininet = Mininet(
             switch=_switch_maker(settings, switch_settings, exit_stack),
             host=partial(Host, mtu_bytes=settings.mtu_bytes), link=ImpairedLink,
@@ -150,7 +152,7 @@ class MininetBackend:
     async def run_script(self, script: Path) -> None:
         """Run a script with Mininet's CLI; blocks this process."""
         setLogLevel("output")
-        lg.ch.setStream(sys.stdout)  # instead of stderr
+        lg.ch.setStream(sys.stdout)  # print to stdout instead of stderr
         run_cli(self._mininet, script)
 
     def check_alive(self) -> None:
@@ -162,12 +164,12 @@ class MininetBackend:
         self._check_shells()
 
     def _check_shells(self) -> None:
-        """Raise TestbedError if a node's shell has ended, and its namespace with it."""
+        """Raise TestbedError if a node's shell, and with it the node's namespace, has ended."""
         for node in (*self.hosts, *self.switches):
             node.check_shell()
 
     def finish(self) -> Outcome:
-        """Stop the switches, and read all counters."""
+        """Stop the switches and read all counters."""
         self._check_shells()
         end_s = time.monotonic() + FRAMES_S
         outcome = Outcome(applications=[each.running for each in self._applications])
@@ -197,11 +199,14 @@ class MininetBackend:
         return outcome
 
     def rejected_frames(self) -> list[RejectedFrames]:
-        """See NetworkBackend. Without examples: captures are incomplete while switches run."""
+        """See NetworkBackend.
+
+        There are no examples, since captures are incomplete while switches run.
+        """
         return self._malformed_frames(has_captures=False)
 
     def _malformed_frames(self, *, has_captures: bool) -> list[RejectedFrames]:
-        """Return malformed frames by the kernel's counters, with the first captured example."""
+        """Return malformed frames according to kernel counters, with the first captured example."""
         rejected = []
         for host in self.hosts:
             counters = _protocol_counters(Path(f"/proc/{host.pid}/net"))
@@ -219,7 +224,7 @@ class MininetBackend:
     def _complete(self, frame: pcap.CapturedFrame) -> tuple[int, bytes] | None:
         """Return the time and bytes of a captured frame; None if truncated.
 
-        Truncated frames of flows are padded: the rest of their payload is zero.
+        Truncated frames of flows are padded, since the rest of their payload is zero.
         """
         ports = struct.unpack_from(">HH", frame.bytes.ljust(pcap.UDP + 4), pcap.UDP)
         if len(frame.bytes) < frame.length and self._flow_ports.isdisjoint(ports):
@@ -227,9 +232,9 @@ class MininetBackend:
         return frame.time_ns, frame.bytes.ljust(frame.length, b"\0")
 
     def _remove_too_long(self, outcome: Outcome) -> list[RejectedFrames]:
-        """Remove frames above the MTU of hosts from the kernel's drops, and return them.
+        """Remove frames above the MTU of hosts from the kernel's drops and return them.
 
-        All drops at both ends of such a link are removed: switches retry some frames.
+        All drops at both ends of such a link are removed, since switches retry some frames.
         """
         rejected = []
         for port, end in self._host_links() if self._settings.capture else ():
@@ -249,7 +254,7 @@ class MininetBackend:
         return int(np.count_nonzero(lengths > limit))
 
     def _host_links(self) -> list[tuple[LinkEnd, LinkEnd]]:
-        """Return the links between a switch and a host, the switch's end first."""
+        """Return the links between a switch and a host, each with the switch's end first."""
         switches = {switch.name for switch in self.switches}
         return [(near, far) for link in self.links for near, far in (link, link[::-1])
                 if near.node in switches and far.node not in switches]  # fmt: skip
@@ -263,7 +268,8 @@ def check_interfaces(topo: Topo, target: str) -> None:
     for _, _, info in topo.links(sort=True, withInfo=True):
         for end in "12":
             node, port = info[f"node{end}"], info[f"port{end}"]
-            name = info.get(f"intfName{end}") or f"{node}-eth{port}"  # as Mininet's Topo has it
+            # name by which Mininet's Topo knows the interface
+            name = info.get(f"intfName{end}") or f"{node}-eth{port}"
             if target == "bmv2" and topo.isSwitch(node):
                 name = panel_interface(node, port)
             if len(name) > MAX_INTERFACE:
@@ -301,7 +307,7 @@ class Host(Shell, Node):
         return super().MAC(intf) if self.intfs else self._addresses[1]
 
     def startShell(self, mnopts: str | None = None) -> None:
-        """Start the host's shell, and disable IPv6 before an interface comes up."""
+        """Start the host's shell and disable IPv6 before an interface comes up."""
         super().startShell(mnopts)
         self.cmd(DISABLE_IPV6)
 
@@ -327,7 +333,7 @@ class Host(Shell, Node):
             others = {other.IP(): other.MAC() for other in hosts if other is not self}
             commands += [f"ip route replace {address} dev {interface} scope link"
                          for address in others if IPv4Address(address) not in subnet]  # fmt: skip
-        if "defaultRoute" in self.params:  # of Mininet, e.g. "via 10.0.0.1"
+        if "defaultRoute" in self.params:  # parameter of Mininet, e.g. "via 10.0.0.1"
             commands.append(f"ip route replace default {self.params['defaultRoute']}")
         commands += [f"ip neigh replace {address} lladdr {mac} dev {interface}"
                      for address, mac in (others if own is None else own).items()]  # fmt: skip
@@ -343,7 +349,7 @@ class Interface(Intf):
     """End of a link."""
 
     def delete(self) -> None:
-        """Remove the interface; if the node's shell has ended, it is removed with the run."""
+        """Remove the interface; if the node's shell has ended, the end of the run removes it."""
         with contextlib.suppress(TestbedError):
             super().delete()
 
@@ -358,7 +364,7 @@ class ImpairedLink(Link):
 
 
 def _widen(interfaces: Sequence[str]) -> None:
-    """Set the MTU of switch interfaces to SWITCH_MTU, see telemark.topology.links."""
+    """Set the MTU of switch interfaces to SWITCH_MTU (see telemark.topology.links)."""
     commands = "".join(f"link set dev {name} mtu {SWITCH_MTU}\n" for name in interfaces)
     done = subprocess.run(
         ["ip", "-batch", "-"], input=commands, text=True, capture_output=True, check=False
@@ -385,7 +391,8 @@ def _interface_counters(path: Path, node: str) -> dict[str, dict[str, int]]:
             counters[name if name.startswith(node) else f"{node}-{name}"] = {
                 "received": values[1],
                 "sent": values[9],
-                "dropped": values[2] + values[3] + values[10] + values[11],  # errors and drops
+                # sum of errors and drops
+                "dropped": values[2] + values[3] + values[10] + values[11],
             }
     return counters
 
@@ -393,7 +400,7 @@ def _interface_counters(path: Path, node: str) -> dict[str, dict[str, int]]:
 def _protocol_counters(proc: Path) -> dict[tuple[str, str], int]:
     """Read the counters in `snmp` and `netstat` of a folder such as /proc/net, by group and name.
 
-    Each group has a line of names, and then a line of values.
+    Each group has a line of names and then a line of values.
     """
     counters = {}
     for file in ("snmp", "netstat"):

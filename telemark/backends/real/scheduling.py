@@ -15,10 +15,10 @@ HIGHEST_PRIORITY = -20  # nice value, see nice(2)
 def raise_priority(pid: int) -> None:
     """Give a session leader, and the processes that it will start, the highest nice priority.
 
-    If the kernel groups tasks by session (sched(7), autogroup), nice values order only the tasks of
-    one session; the session itself then gets the priority, too. Real-time scheduling is no
-    alternative: the kernel reserves 50 ms per second for all other tasks (sched_rt_runtime_us), in
-    one piece.
+    If the kernel groups tasks by session (sched(7), autogroup), nice values apply only among the
+    tasks of one session, so the session itself gets the priority, too. Real-time scheduling is no
+    alternative, because the kernel reserves 50 ms per second, in one piece, for all other tasks
+    (sched_rt_runtime_us).
     """
     os.setpriority(os.PRIO_PROCESS, pid, HIGHEST_PRIORITY)
     autogroup = Path(f"/proc/{pid}/autogroup")
@@ -27,11 +27,11 @@ def raise_priority(pid: int) -> None:
 
 
 def wait_for_output(process: "subprocess.Popen[AnyStr]", timeout_s: float, name: str) -> AnyStr:
-    """Wait for a terminating process and return its output.
+    """Wait until a process exits; return its output.
 
     Time during which its threads were runnable but not running is added to the timeout, so that a
-    loaded machine causes no false timeout. Raises TestbedError, with that time, on timeout; does
-    not kill the process.
+    loaded machine causes no false timeout. Raises TestbedError on timeout, with that time in the
+    message; does not kill the process.
     """
     deadline_s, last_wait_s = time.monotonic() + timeout_s, runqueue_wait_s(process.pid)
     total_wait_s = 0.0

@@ -135,7 +135,7 @@ class TcpProcesses(FlowProcesses):
 
 
 class FrameSender:
-    """Process that sends frames by the host's interface; started by the constructor."""
+    """Process that sends frames over the host's interface; the constructor starts it."""
 
     def __init__(
         self, host: Any, path: Path, times_ns: Sequence[int], frames: Sequence[bytes]

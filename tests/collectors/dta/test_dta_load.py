@@ -190,7 +190,7 @@ def test_unreadable_captures_are_reported(tmp_path: Path) -> None:
     (tmp_path / "text.pcap").write_text("no capture at all, but long enough to be one")
     wrpcap(str(tmp_path / "else.pcap"), [Ether() / Raw(b"nothing")])
     wrong = {"text": "expected a pcap file", "none": "expected a pcap file",
-             "else": "no DTA reports in it: expected UDP to port 40042"}  # fmt: skip
+             "else": "no DTA reports in this file; expected UDP packets to port 40042"}  # fmt: skip
     for name, said_ in wrong.items():
         with pytest.raises(TestbedError, match=said_):
             read_reports(tmp_path / f"{name}.pcap")

@@ -173,7 +173,7 @@ def test_a_full_balancer_refuses_and_goes_on(
         balancer.serve(SERVICE, reals(MAX_REALS + 1))
     for number in range(2):
         balancer.serve(Service(VIP, 80 + number, TCP), there)
-    with pytest.raises(LoadError, match=r"^no room for another service: expected 2 at most$"):
+    with pytest.raises(LoadError, match=r"^no room for another service; at most 2 are supported$"):
         balancer.serve(Service(VIP, 82, TCP), there)
     assert goes_to(balancer, request(1)) == there["real0"]
 

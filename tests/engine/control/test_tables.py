@@ -182,7 +182,7 @@ def exact() -> Engine:
 REFUSALS: dict[str, tuple[type[Exception], str, Callable[[Engine], object]]] = {
     "too wide a key": (
         InvalidArgument,
-        "does not fit 32 bits",
+        "does not fit in 32 bits",
         lambda e: e.table_add("I.t", [Exact(1 << 32)], "I.hit", [1]),
     ),
     "wrong kind of match": (
@@ -192,13 +192,13 @@ REFUSALS: dict[str, tuple[type[Exception], str, Callable[[Engine], object]]] = {
     ),
     "too few keys": (
         InvalidArgument,
-        "1 key fields, not 0",
+        "1 key fields, but 0",
         lambda e: e.table_add("I.t", [], "I.hit", [1]),
     ),
     "unknown table": (NotFound, "'nope'", lambda e: e.table_entries("nope")),
     "unknown action": (
         NotFound,
-        "it has I.hit, I.miss",
+        "expected one of: I.hit, I.miss",
         lambda e: e.table_add("I.t", [Exact(1)], "I.nope", []),
     ),
     "too few parameters": (

@@ -167,7 +167,7 @@ def test_what_is_no_json(content: bytes, messages: str, tmp_path: Path) -> None:
         read(path, None)
     with pytest.raises(TestbedError, match=f"^cannot read {tmp_path}/none: No such file"):
         read(tmp_path / "none", None)
-    with pytest.raises(TestbedError, match=f"^{tmp_path} is a folder: expected a description"):
+    with pytest.raises(TestbedError, match=f"^{tmp_path} is a folder: expected a file in it"):
         read(tmp_path, None)
 
 

@@ -116,7 +116,7 @@ async def test_a_write_request_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> N
             await running.write(*UPDATES)
         assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
         assert caught.value.details() == (
-            "WriteRequest: 100 updates; send at most 99 in one request"
+            "WriteRequest: 100 updates; expected at most 99 in one request"
         )
         await running.write(*UPDATES[1:])
 

@@ -1,1 +1,1 @@
-"""bmv2's Thrift API (queues and registers), by the Python bindings that bmv2 installs."""
+"""bmv2's Thrift API (queues and registers), through the Python bindings that bmv2 installs."""

@@ -12,7 +12,8 @@ from telemark.errors import TestbedError
 
 PROGRAM = "simple_switch_grpc"
 CHOICE = "BMV2_PYTHON"  # environment variable with the interpreter's path
-PLACES = ("/usr/bin/python3", "/opt/p4utils/bin/python")  # the system's; provision.sh's p4-utils
+# interpreters of the system and of p4-utils (provision.sh)
+PLACES = ("/usr/bin/python3", "/opt/p4utils/bin/python")
 IMPORTS = "import thrift, bm_runtime.standard.Standard, sswitch_runtime.SimpleSwitch"
 LOOK_S = 20.0
 

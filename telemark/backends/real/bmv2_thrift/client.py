@@ -1,4 +1,4 @@
-"""Queues and registers of bmv2 over Thrift, by the bindings that bmv2 installs."""
+"""Queues and registers of bmv2 over Thrift, through the bindings that bmv2 installs."""
 
 import argparse
 import json
@@ -12,9 +12,11 @@ from minip4.runtime.switch.port_options import QUEUE_KEYS, checked
 from telemark.backends.real.bmv2_thrift import bindings
 from telemark.errors import TestbedError
 
-CALLS = Path(__file__).parent / "in_env" / "thrift_calls.py"  # no module there shadows `thrift`
+# in a folder without modules that would shadow `thrift`
+CALLS = Path(__file__).parent / "in_env" / "thrift_calls.py"
 ANSWER_S = 20.0
-LARGEST = 2**63 - 1  # Thrift has signed 64-bit numbers; larger values are reported as this
+# largest number in Thrift (signed 64 bits), which also stands for larger values
+LARGEST = 2**63 - 1
 QUEUE_WORDS = {"depth": "set_queue_depth", "rate_pps": "set_queue_rate"}
 
 
@@ -24,7 +26,7 @@ class ThriftCalls:
     def __init__(self) -> None:
         self.has_port = bindings.has_thrift()  # whether switches listen for Thrift
         self._python = ""
-        self.missing: str | None = None  # why calls are not possible
+        self.missing: str | None = None  # reason why calls are not possible
         if not self.has_port:
             self.missing = "this bmv2 was built without Thrift"
         else:
@@ -47,7 +49,7 @@ class ThriftCalls:
         return answer["result"]
 
     def stop(self) -> None:
-        """Kill the process, if it runs."""
+        """Kill the process if it runs."""
         if self._process is not None:
             self._process.kill()
             self._process.communicate()
@@ -88,7 +90,7 @@ class ThriftCalls:
 class Thrift:
     """Thrift API of one bmv2 switch.
 
-    Methods raise TestbedError without Thrift, and for requests that bmv2 does not support.
+    Methods raise TestbedError if bmv2 lacks Thrift or does not support the request.
     """
 
     def __init__(self, switch: str, port: int, calls: ThriftCalls) -> None:
@@ -101,7 +103,7 @@ class Thrift:
         self._call("set_queue_depth", depth=depth)
 
     def set_queue(self, port: int, priority: int | None = None, **changes: Any) -> None:
-        """Change `depth` (packets) and `rate_pps` (0: unlimited) of a port's queue."""
+        """Change `depth` (packets) and `rate_pps` (0 means unlimited) of a port's queue."""
         where = f"switch {self._switch}, port {port}: bmv2"
         if unknown := sorted(changes.keys() - QUEUE_WORDS.keys()):
             raise TestbedError(

@@ -1,4 +1,4 @@
-/* Receives packets of an application's socket in batches: Python has no recvmmsg(). */
+/* Receives packets of an application's socket in batches, since Python lacks recvmmsg(). */
 #define _GNU_SOURCE
 #include <linux/if_packet.h>
 #include <netinet/in.h>
@@ -20,7 +20,7 @@ struct control {
     uint64_t realtime_ns; /* receive timestamp */
     uint8_t tos;
     uint8_t tag[VLAN_TAG];
-    bool is_tagged; /* the kernel removed an outer VLAN tag */
+    bool is_tagged; /* whether the kernel removed an outer VLAN tag */
 };
 
 int arrivals_max_batch(void)
@@ -76,7 +76,8 @@ static uint32_t copy(uint8_t *to, const struct mmsghdr *message, const struct co
         return length;
     }
     memmove(to, from, MAC_ADDRESSES);
-    memcpy(to + MAC_ADDRESSES, control->tag, VLAN_TAG); /* there is room for it before each frame */
+    /* there is room for a VLAN tag before each frame */
+    memcpy(to + MAC_ADDRESSES, control->tag, VLAN_TAG);
     memmove(to + MAC_ADDRESSES + VLAN_TAG, from + MAC_ADDRESSES, length - MAC_ADDRESSES);
     return length + VLAN_TAG;
 }
@@ -105,7 +106,8 @@ int arrivals_take(int fd, struct arrival_record *records, uint8_t *bytes)
     number = recvmmsg(fd, messages, MAX_BATCH, MSG_DONTWAIT, NULL);
     if (number < 0) /* ENETDOWN: the interface is down and may come up again */
         return errno == EAGAIN || errno == EINTR || errno == ENETDOWN ? 0 : -errno;
-    offset_ns = wall_clock_offset_ns(); /* each time: the wall clock may be adjusted */
+    /* read for each batch, since the wall clock may be adjusted */
+    offset_ns = wall_clock_offset_ns();
     for (int i = 0; i < number; i++) {
         struct control control = read_control(&messages[i].msg_hdr);
         bool is_datagram = names[i].in.sin_family == AF_INET;

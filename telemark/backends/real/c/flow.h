@@ -28,9 +28,10 @@ static inline uint64_t clock_ns(clockid_t clock)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Returns the current offset of the wall clock (of the kernel's timestamps) to CLOCK_MONOTONIC.
- * An interrupt between two readings would cause an error: uses the fastest of some readings, and stops
- * at one that takes no longer than a system call. */
+/* Returns the current offset of the wall clock, which the kernel uses for timestamps, to
+ * CLOCK_MONOTONIC. An interrupt between the readings of both clocks would cause an error.
+ * Therefore it reads several times, uses the fastest reading, and stops early at a reading that
+ * takes no longer than a system call. */
 static inline uint64_t wall_clock_offset_ns(void)
 {
     enum { MAX_READINGS = 100, CLOSE_NS = 200 };

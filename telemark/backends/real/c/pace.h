@@ -8,7 +8,8 @@
 
 #include "flow.h"
 
-/* Above 10,000 packets/s, several are sent per tick: a wake-up per packet would occupy a core. */
+/* Above 10,000 packets/s, several packets are sent per tick, since a wake-up per packet would
+ * occupy a core. */
 enum { TICK_NS = 100000 };
 
 static volatile sig_atomic_t stopped;
@@ -24,10 +25,10 @@ static inline void set_up_pacing(void)
     struct sigaction action = {.sa_handler = stop};
 
     sigaction(SIGTERM, &action, NULL);
-    prctl(PR_SET_TIMERSLACK, 1); /* wakes up on time, not up to 50 us later */
+    prctl(PR_SET_TIMERSLACK, 1); /* wakes up on time instead of up to 50 us late */
 }
 
-/* Waits until a time, or a signal. */
+/* Waits until a point in time or a signal. */
 static inline void sleep_until(uint64_t time_ns)
 {
     struct timespec until = {(time_t)(time_ns / 1000000000u), (long)(time_ns % 1000000000u)};

@@ -107,7 +107,8 @@ static void drain(int fd, const struct options *options, FILE *records, struct t
             return;
         if (number < 0)
             fail("receive");
-        offset_ns = wall_clock_offset_ns(); /* each time: the wall clock may be adjusted */
+        /* read for each batch, since the wall clock may be adjusted */
+        offset_ns = wall_clock_offset_ns();
         for (int i = 0; i < number; i++)
             write_record(options, &messages[i], offset_ns, records, totals);
     }
@@ -149,7 +150,8 @@ int main(int argc, char **argv)
         if (poll(events, 2, -1) < 0)
             fail("poll");
         drain(events[0].fd, &options, records, &totals);
-        /* The kernel takes the timestamps: few wake-ups leave the CPU to the switches. */
+        /* Because the kernel takes the timestamps, few wake-ups suffice, which leaves the CPU to
+         * the switches. */
         if (poll(&events[1], 1, NAP_MS) < 0)
             fail("poll");
     }

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 struct flow_sent {
-    uint64_t sequence, sent_ns, handed_ns; /* before and after the send call */
+    uint64_t sequence, sent_ns, handed_ns; /* times before and after the send call */
 };
 
 struct flow_received {
@@ -20,11 +20,12 @@ struct tcp_progress {
 };
 
 struct tcp_received {
-    uint64_t time_ns, bytes; /* total so far */
+    uint64_t time_ns, bytes; /* total number of bytes up to this time */
 };
 
 struct tcp_answer {
-    uint64_t asked_ns, answered_ns; /* start of the request, end of the answer */
+    /* times of the start of the request and the end of the response */
+    uint64_t asked_ns, answered_ns;
 };
 
 #endif

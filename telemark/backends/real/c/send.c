@@ -1,8 +1,7 @@
-/* Sends one UDP flow by a schedule: datagram i is due at start + i / rate, or at a time from a file.
- *
- * A late sender catches up in batches of at most `burst` datagrams, and at no more than twice the rate
- * of the schedule: it must not flood the queues under test. If it is too late, it gives up: the machine
- * cannot keep the rate. */
+/* Sends one UDP flow by a schedule: datagram i is due at start + i / rate, or at a time from a
+ * file. A late sender catches up in batches of at most `burst` datagrams and at no more than
+ * twice the rate of the schedule, because it must not flood the queues under test. If it is too
+ * late, it gives up, because the machine cannot keep the rate. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -20,7 +19,8 @@ struct options {
     uint32_t payload, burst;
     int tos, ttl;
     const char *records;
-    const uint64_t *due; /* per datagram, relative to start_ns; NULL: constant rate */
+    /* send time per datagram, relative to start_ns; NULL means a constant rate */
+    const uint64_t *due;
 };
 
 struct totals {
@@ -57,11 +57,9 @@ static int open_socket(const struct options *options)
     return fd;
 }
 
-/*
- * Sends `number` datagrams from a sequence number on; returns the send time of the last one. Each record
- * has the times before and after the send call; the kernel at the other end of a veth takes its
- * timestamp in between.
- */
+/* Sends `number` datagrams, starting at a sequence number. Returns the send time of the last
+ * one. Each record has the times before and after the send call. The kernel at the other end of
+ * a veth takes its timestamp between these times. */
 static uint64_t send_batch(int fd, const struct options *options, uint64_t first, unsigned number,
                            FILE *records)
 {
@@ -108,7 +106,7 @@ static bool send_flow(int fd, const struct options *options, FILE *records, stru
         while (number < options->burst && totals->sent + number < options->count &&
                due_ns(options, totals->sent + number) <= now)
             number++;
-        if (number == 0) /* woken by a signal */
+        if (number == 0) /* a signal woke the sender */
             continue;
         last = send_batch(fd, options, totals->sent, number, records);
         lag = last - due;
@@ -139,7 +137,8 @@ static const uint64_t *read_due(const char *path, uint64_t count)
     return due;
 }
 
-/* Positional arguments: only telemark/backends/real/traffic.py calls this program, with valid values. */
+/* Arguments are positional and valid, since only telemark/backends/real/traffic.py calls this
+ * program. */
 static struct options parse(char **argv)
 {
     struct options options = {.source.sin_family = AF_INET, .destination.sin_family = AF_INET};

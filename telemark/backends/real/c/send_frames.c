@@ -46,7 +46,7 @@ static struct frames read_frames(const char *path)
 static int open_socket(const char *interface)
 {
     struct sockaddr_ll address = {.sll_family = AF_PACKET, .sll_ifindex = 0};
-    int large = 8 << 20, fd = socket(AF_PACKET, SOCK_RAW, 0); /* protocol 0: receives nothing */
+    int large = 8 << 20, fd = socket(AF_PACKET, SOCK_RAW, 0); /* protocol 0 receives nothing */
 
     address.sll_ifindex = (int)if_nametoindex(interface);
     if (fd < 0 || !address.sll_ifindex)
@@ -86,7 +86,7 @@ static uint64_t send_all(int fd, const struct frames *frames, uint64_t max_lag_n
         while (number < FLOW_BATCH && next + number < frames->count &&
                frames->time_ns[next + number] <= now)
             number++;
-        if (number == 0) /* woken by a signal */
+        if (number == 0) /* a signal woke the sender */
             continue;
         send_batch(fd, bytes, frames->length + next, number);
         for (unsigned i = 0; i < number; i++)
@@ -97,7 +97,7 @@ static uint64_t send_all(int fd, const struct frames *frames, uint64_t max_lag_n
     return next;
 }
 
-/* Positional arguments: only telemark/backends/real/traffic.py calls this program. */
+/* Arguments are positional, since only telemark/backends/real/traffic.py calls this program. */
 int main(int argc, char **argv)
 {
     uint64_t largest_lag_ns = 0, sent;

@@ -1,5 +1,5 @@
-/* Receives one TCP flow until SIGTERM, and records the received bytes over time. With responses, answers
- * each complete request. */
+/* Receives one TCP flow until SIGTERM and records the received bytes over time. With responses,
+ * it responds to each complete request. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -16,7 +16,7 @@
 enum { CHUNK = 1 << 16 };
 
 struct responder {
-    uint64_t request_bytes, response_bytes; /* response_bytes is 0 without responses */
+    uint64_t request_bytes, response_bytes; /* response_bytes is 0 if there are no responses */
     uint64_t written;
 };
 
@@ -70,7 +70,7 @@ static bool answer(int fd, struct responder *responder, uint64_t received)
         else if (errno == EAGAIN)
             return true;
         else if (errno != EINTR)
-            return false; /* the sender has ended, and reports the cause */
+            return false; /* the sender has exited, and it reports the cause */
     }
     return false;
 }
@@ -114,12 +114,12 @@ int main(int argc, char **argv)
 
             events[0].events = is_due ? POLLIN | POLLOUT : POLLIN;
             if (!is_open)
-                events[0].fd = -1; /* poll() ignores it */
+                events[0].fd = -1; /* poll() ignores a negative descriptor */
         }
     }
     if (connection >= 0)
         drain(connection, &received, records);
     if (fclose(records) != 0)
         fail(argv[4]);
-    return 0; /* which closes the connection */
+    return 0; /* the end of the process closes the connection */
 }

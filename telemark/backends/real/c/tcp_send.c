@@ -18,10 +18,12 @@
 #include "records.h"
 
 enum {
-    MIN_CHUNK = 1448, MAX_CHUNK = 1 << 16, /* bytes per write */
-    CHUNKS_PER_S = 1000,                   /* of a paced flow, within these limits */
-    INTERVAL_NS = 10000000,                /* between records */
-    STALL_MS = 10000,                      /* without an acknowledgement: the flow has failed */
+    MIN_CHUNK = 1448, MAX_CHUNK = 1 << 16, /* number of bytes per write */
+    /* limits of the number of bytes per write of a paced flow */
+    CHUNKS_PER_S = 1000,
+    INTERVAL_NS = 10000000,                /* interval between records */
+    /* the flow has failed after this time without an acknowledgement */
+    STALL_MS = 10000,
     SYN_RETRIES = 3,                       /* 15 seconds */
     CLOSED = 7 /* TCP_CLOSE of <netinet/tcp.h>, which cannot be included beside <linux/tcp.h> */
 };
@@ -29,12 +31,13 @@ enum {
 struct options {
     struct sockaddr_in source, destination;
     int tos;
-    uint64_t bytes, duration_ns; /* exactly one is not 0 */
-    double rate_bps;             /* 0: unlimited */
+    uint64_t bytes, duration_ns; /* exactly one of both is not 0 */
+    double rate_bps;             /* 0 means unlimited */
     const char *congestion;      /* the kernel's name of the congestion control */
     bool has_ecn;
-    uint64_t on_ns, off_ns;      /* durations of bursts and silences; 0: no silences */
-    uint64_t requests, response_bytes, think_ns; /* requests of `bytes` each; 0: none */
+    uint64_t on_ns, off_ns;      /* durations of bursts and silences; 0 means no silences */
+    /* number of requests of `bytes` each; 0 means no requests */
+    uint64_t requests, response_bytes, think_ns;
     const char *records, *answers;
 };
 
@@ -45,8 +48,8 @@ struct flow {
     FILE *records;
 };
 
-/* Enables requests for ECN (RFC 3168) at this host: there is no socket option. The receiver accepts ECN by
- * default. */
+/* Lets this host request ECN (RFC 3168), for which there is no socket option. The receiver
+ * accepts ECN by default. */
 static void enable_ecn(void)
 {
     FILE *setting = fopen("/proc/sys/net/ipv4/tcp_ecn", "w");
@@ -88,7 +91,7 @@ static void check_connection(int fd)
     }
 }
 
-/* Returns the unacknowledged bytes; tcpi_bytes_acked would include the SYN. */
+/* Returns the number of unacknowledged bytes, without tcpi_bytes_acked, which includes the SYN. */
 static uint64_t outstanding(int fd)
 {
     int bytes = 0;
@@ -122,7 +125,7 @@ static void write_record(struct flow *flow)
     flow->next_record_ns = record.time_ns + INTERVAL_NS;
 }
 
-/* Returns the end of the current silence; now, if there is none. */
+/* Returns the end of the current silence, or the current time if there is no silence. */
 static uint64_t silence_end_ns(const struct flow *flow, uint64_t now_ns)
 {
     uint64_t on_ns = flow->options->on_ns, cycle_ns = on_ns + flow->options->off_ns;
@@ -131,7 +134,7 @@ static uint64_t silence_end_ns(const struct flow *flow, uint64_t now_ns)
     return since_ns < on_ns || !cycle_ns ? now_ns : now_ns - since_ns + cycle_ns;
 }
 
-/* Returns the time at which the written bytes are due at the rate, on a clock that stops in silences. */
+/* Returns the time at which the rate permits the next byte, on a clock that stops in silences. */
 static uint64_t rate_due_ns(const struct flow *flow)
 {
     const struct options *options = flow->options;
@@ -141,7 +144,8 @@ static uint64_t rate_due_ns(const struct flow *flow)
     return flow->start_ns + own_ns + silences * options->off_ns;
 }
 
-/* Returns how many bytes may be written now; if 0, sets `due_ns` to the time of the next write. */
+/* Returns how many bytes may be written now. If it returns 0, it sets `due_ns` to the time of
+ * the next write. */
 static uint64_t allowed(const struct flow *flow, uint64_t now_ns, uint64_t *due_ns)
 {
     const struct options *options = flow->options;
@@ -211,7 +215,7 @@ static void await_acknowledgements(struct flow *flow)
     write_record(flow);
 }
 
-/* Receives a complete answer. */
+/* Receives a complete response. */
 static void await_answer(struct flow *flow)
 {
     static uint8_t bytes[MAX_CHUNK];
@@ -232,7 +236,7 @@ static void await_answer(struct flow *flow)
     }
 }
 
-/* Waits until a time, and keeps recording. */
+/* Waits until a point in time and continues to record. */
 static void think(struct flow *flow, uint64_t until_ns)
 {
     while (!stopped && clock_ns(CLOCK_MONOTONIC) < until_ns) {
@@ -242,7 +246,7 @@ static void think(struct flow *flow, uint64_t until_ns)
     }
 }
 
-/* Sends all requests, each after the answer to the previous one. */
+/* Sends all requests, each after the response to the previous request. */
 static void send_requests(struct flow *flow, FILE *answers)
 {
     const struct options *options = flow->options;
@@ -265,7 +269,8 @@ static void send_requests(struct flow *flow, FILE *answers)
     flow->options = options;
 }
 
-/* Positional arguments: only telemark/backends/real/traffic.py calls this program, with valid values. */
+/* Arguments are positional and valid, since only telemark/backends/real/traffic.py calls this
+ * program. */
 static struct options parse(char **argv)
 {
     struct options options = {.source.sin_family = AF_INET, .destination.sin_family = AF_INET};
@@ -326,7 +331,8 @@ int main(int argc, char **argv)
         fail(options.records);
     puts("acknowledged");
     fflush(stdout);
-    while (!stopped && recv(flow.fd, &byte, 1, 0) > 0) /* until the receiver closes */
+    /* waits until the receiver closes the connection */
+    while (!stopped && recv(flow.fd, &byte, 1, 0) > 0)
         ;
     /* After the receiver's acknowledgement of the FIN, no packet is in flight. */
     shutdown(flow.fd, SHUT_WR);

@@ -1,6 +1,6 @@
 """Search for p4-utils, which is installed in its own Python environment.
 
-p4-utils pins other versions of protobuf and grpcio; therefore it runs in separate processes.
+It runs in separate processes, because it pins other versions of protobuf and grpcio.
 """
 
 import os
@@ -10,7 +10,8 @@ from pathlib import Path
 from telemark.errors import TestbedError
 
 CHOICE = "P4UTILS_PYTHON"  # environment variable with the interpreter's path
-PLACES = ("/opt/p4utils/bin/python", "/usr/bin/python3")  # of provision.sh and of p4-utils' setup
+# interpreters that provision.sh and the setup of p4-utils use
+PLACES = ("/opt/p4utils/bin/python", "/usr/bin/python3")
 IN_ENV = Path(__file__).with_name("in_env")  # code that runs in the environment of p4-utils
 IMPORT_S = 20.0
 

@@ -11,15 +11,15 @@ from telemark.session.run import Run
 ON_MINIP4 = IN_ENV / "on_minip4"
 RUNNER = IN_ENV / "run_network.py"
 SEED = "TELEMARK_SEED"  # environment variable with the random seed
-# p4-utils' networks write this setting of the whole machine (for another target).
+# p4-utils' networks change this setting of the whole machine (for another target).
 HUGE_PAGES = Path("/proc/sys/vm/nr_hugepages")
 
 
 def run_script(script: Path, run: Run, commands: Path | None = None) -> int:
     """Run a script in its own folder, inside the namespaces of a run; return its exit status.
 
-    `commands`: file of commands for Mininet's CLI, if the script starts it; without it, the CLI
-    reads this process's stdin. Raises TestbedError.
+    `commands` is a file of commands for Mininet's CLI, if the script starts the CLI. Without
+    `commands`, the CLI reads the stdin of this process. Raises TestbedError.
     """
     if not script.is_file():
         raise TestbedError(f"no script {script}")
@@ -27,7 +27,7 @@ def run_script(script: Path, run: Run, commands: Path | None = None) -> int:
     stand_in = run.folder / HUGE_PAGES.name
     stand_in.write_text("0\n")
     subprocess.run(["mount", "--bind", str(stand_in), str(HUGE_PAGES)], check=True)
-    if run.interactive:  # Ctrl-C ends a command of the CLI, not this process
+    if run.interactive:  # so that Ctrl-C ends a command of the CLI, not this process
         signal.signal(signal.SIGINT, lambda *_: None)
     own = [ON_MINIP4] if run.target == "minip4" else []
     # With commands, stdin must be silent: Mininet forwards input to hosts.
@@ -38,6 +38,6 @@ def run_script(script: Path, run: Run, commands: Path | None = None) -> int:
     ) as process:  # fmt: skip
         try:
             return process.wait()
-        except BaseException:  # Popen would wait for a process that does not end
+        except BaseException:  # otherwise Popen would wait for a process that does not exit
             process.kill()
             raise

@@ -1,4 +1,4 @@
-"""Proxy for calls of bmv2's Thrift bindings, for a process without them.
+"""Proxy that calls bmv2's Thrift bindings for a process that cannot import them.
 
 Each line of stdin is a call of a function of CALLS, with a Thrift port:
 `{"port": 9091, "method": "register_read", "arguments": {"name": "r"}}`.
@@ -18,7 +18,7 @@ from thrift.protocol.TMultiplexedProtocol import TMultiplexedProtocol
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport
 
-CONTEXT = 0  # the only context of simple_switch
+CONTEXT = 0  # simple_switch has only this context
 
 
 class Switch:
@@ -32,7 +32,7 @@ class Switch:
 
 
 def set_queue_depth(switch: Switch, depth: int, port: int | None = None) -> None:
-    """Set the depth of a port's queue, in packets; None: all ports."""
+    """Set the depth of a port's queue, in packets; port None means all ports."""
     if port is None:
         switch.simple_switch.set_all_egress_queue_depths(depth_pkts=depth)
     else:
@@ -40,7 +40,7 @@ def set_queue_depth(switch: Switch, depth: int, port: int | None = None) -> None
 
 
 def set_queue_rate(switch: Switch, rate_pps: int, port: int) -> None:
-    """Set the rate of a port's queue, in packets/s; 0: unlimited."""
+    """Set the rate of a port's queue, in packets/s; 0 means unlimited."""
     switch.simple_switch.set_egress_queue_rate(port_num=port, rate_pps=rate_pps)
 
 

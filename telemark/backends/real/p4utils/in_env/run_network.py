@@ -1,8 +1,7 @@
 """Run a script of p4-utils' NetworkAPI: run_network.py minip4|bmv2 COMMANDS SCRIPT
 
-COMMANDS is a file of commands for Mininet's CLI, if the script starts it; -: interactive.
-
-It must run in p4-utils' environment, inside the namespaces of a run, which end with it.
+COMMANDS is a file of commands for Mininet's CLI, if the script starts it; `-` means interactive.
+This program must run in p4-utils' environment, inside the namespaces of a run, which end with it.
 """
 
 import contextlib
@@ -25,17 +24,19 @@ NOT_COMPILED = "cannot compile its P4 program: see above"
 UNUSABLE, INTERNAL_ERROR = (
     2,
     3,
-)  # exit status, see telemark/session/cli.py
+)  # exit statuses of telemark/session/cli.py
 
 
 def main() -> None:
     """Run the script with the target's NetworkAPI."""
     target, commands, script = sys.argv[1:]
     network_API.NetworkAPI = NETWORKS[target]
-    # New namespaces need no cleanup; Mininet would end processes and remove files by name.
+    # New namespaces need no cleanup; Mininet's cleanup would end processes and remove files by
+    # name.
     network_API.NetworkAPI.cleanup = lambda _network: None
     network_API.NetworkAPI.stop_exec_scripts = _stop_scripts
-    mininet.net.fixLimits = lambda: None  # would change settings of the whole machine
+    # Mininet's function would change settings of the whole machine
+    mininet.net.fixLimits = lambda: None
     if commands != "-":
         network_API.P4CLI = functools.partial(network_API.P4CLI, script=commands)
     sys.argv = [script]
@@ -51,7 +52,7 @@ def main() -> None:
 
 
 def _stop_scripts(network: network_API.NetworkAPI) -> None:
-    """Like p4-utils' method, which fails for scripts that have already ended."""
+    """Stop scripts; p4-utils' method fails for scripts that have already exited."""
     for pid in network.scripts_pids:
         with contextlib.suppress(psutil.NoSuchProcess):
             network_API.kill_proc_tree(pid)

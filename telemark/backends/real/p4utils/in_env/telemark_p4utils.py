@@ -30,10 +30,11 @@ MINIP4 = shutil.which("minip4") or str(Path(__file__).resolve().parents[5] / ".v
 TELEMARK_ENV = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 SWITCH_CLI = (str(Path(MINIP4).with_name("python")), "-m", "importers.switch_cli")
 READY = b"minip4 switch: ready"
-START_S = 60.0  # includes compiling the program with cc on a loaded machine
-STOP_S = 10.0  # for draining queues and links
-P4C_WORDS = ("--target bmv2", "--arch v1model", "--std p4-16")  # defaults of minip4
-TIME = re.compile(r"(\d+(?:\.\d*)?) *(s|sec|ms|msec|us|usec)?")  # tc(8): a bare number is us
+START_S = 60.0  # maximum time for the start, with compiling the program on a loaded machine
+STOP_S = 10.0  # maximum time for draining queues and links
+P4C_WORDS = ("--target bmv2", "--arch v1model", "--std p4-16")  # p4c options that minip4 implies
+# times as in tc(8), where a number without unit is in us
+TIME = re.compile(r"(\d+(?:\.\d*)?) *(s|sec|ms|msec|us|usec)?")
 UNIT_US = {"s": 1_000_000, "sec": 1_000_000, "ms": 1000, "msec": 1000, None: 1}
 
 
@@ -48,7 +49,7 @@ class Minip4Switch(P4RuntimeSwitch):
         super().__init__(name, *args, **{**options, "sw_bin": MINIP4})
         self._process: subprocess.Popen[bytes] | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="telemark-")
-        self.control = str(Path(self._folder.name, "control"))  # the socket of `minip4 control`
+        self.control = str(Path(self._folder.name, "control"))  # socket of `minip4 control`
         if self.enable_debugger:
             raise Minip4Error(f"switch {name}: minip4 has no debugger; use enableLogAll() for a "
                               "trace of all packets")  # fmt: skip
@@ -80,7 +81,7 @@ class Minip4Switch(P4RuntimeSwitch):
         return command
 
     def start(self, controllers: object = None) -> None:
-        """Start the switch; return when it forwards and P4Runtime answers."""
+        """Start the switch; return when it forwards and P4Runtime responds."""
         folder = self.log_dir if self.log_enabled else self._folder.name
         log = Path(folder, f"p4s.{self.name}.log")
         with log.open("wb") as said:
@@ -96,7 +97,7 @@ class Minip4Switch(P4RuntimeSwitch):
             time.sleep(0.02)
 
     def stop(self, deleteIntfs: bool = True) -> None:
-        """End the process, which completes its captures, and remove the interfaces."""
+        """Stop the process, which completes its captures, and remove the interfaces."""
         if self._process is not None:
             self._process.terminate()
             try:
@@ -154,7 +155,7 @@ class Minip4Client(ThriftClient):
         self._switch = network.net[sw_name]
 
     def configure(self) -> None:
-        """Run the commands of the file; print their output, and report failed commands."""
+        """Run the commands of the file; print their output and report failed commands."""
         if not self.cli_input or not os.path.isfile(self.cli_input):
             raise Minip4Error(f"switch {self.sw_name}: no file {self.cli_input}")
         done = subprocess.run(
@@ -187,7 +188,7 @@ class NetworkAPI(CompiledNetworkAPI):
     def addP4Switch(self, name: str, **opts: Any) -> str:
         """Add a minip4 switch, unless `cls` is another class; it always has P4Runtime."""
         if issubclass(opts.setdefault("cls", Minip4Switch), Minip4Switch):
-            opts["isP4RuntimeSwitch"] = True  # assigns a gRPC port
+            opts["isP4RuntimeSwitch"] = True  # this option assigns a gRPC port
         return super().addP4Switch(name, **opts)
 
     def addP4RuntimeSwitch(self, name: str, **opts: Any) -> str:

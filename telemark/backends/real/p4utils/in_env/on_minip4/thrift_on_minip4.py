@@ -1,7 +1,7 @@
-"""SimpleSwitchThriftAPI for a minip4 switch, which has no Thrift: implements only reset_state().
+"""SimpleSwitchThriftAPI for a minip4 switch, which has no Thrift.
 
-p4-utils' P4Runtime controllers call reset_state() since bmv2 does not reset all its state when a
-program is pushed again; minip4 does.
+It implements only reset_state(). p4-utils' P4Runtime controllers call reset_state() because bmv2
+does not reset all its state when a program is pushed again. minip4 resets all.
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ from p4utils.utils.helper import load_topo
 from p4utils.utils.p4runtime_API import api
 
 TOPOLOGY = "topology.json"  # written by p4-utils to the working directory
-ELECTION_ID = (1, 0)  # (high, low) of p4-utils' controllers
+ELECTION_ID = (1, 0)  # (high, low) election id of p4-utils' controllers
 
 
 class SimpleSwitchThriftAPI:
