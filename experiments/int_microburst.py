@@ -1,24 +1,25 @@
-"""INT on a microburst: does it measure the queues, and identify the port and flow that caused them?
+"""INT on a microburst: does it measure queues and identify the port and flow that caused them?
 
-This is IntSight's topology: a chain of five switches with links of 100 Mbit/s, and five flows of
-15 Mbit/s, one of which sends 106.6 Mbit/s for 100 ms. Switches write the queue length that each
-packet met into the packet (INT-MD), and the last switch of each flow reports it. Ground truth are
-captures of the switch ports: the number of packets that arrived before a packet and have not left
-yet. Both must be equal for each packet at each switch; in real time, the queue may have any length
-that it had until the switch took the packet. From reports alone, the collector identifies the port
-with the longest queue, and the flow whose rate increased most while this queue grew. Both must
-agree with captures and senders. On bmv2, a probe finds by how much rates must be lower, the burst
-takes 1 s, and bmv2's own queues have IntSight's rate: timestamps must lie within the time between
-the captures at both sides of a switch, widened by the clock error, and queues must not exceed the
-packets ahead there.
+The topology is that of IntSight, a chain of five switches with links of 100 Mbit/s. There are five
+flows of 15 Mbit/s, one of which sends 106.6 Mbit/s for 100 ms. Each switch writes the queue length
+that a packet met into the packet (INT-MD), and the last switch of each flow reports it. Captures of
+the switch ports are ground truth: the queue length is the number of packets that arrived before a
+packet and have not left yet. The measured and the true queue length must be equal for each packet
+at each switch. In real time, any queue length between the arrival of the packet and its reception
+by the switch is correct. The collector uses only reports to identify the port with the longest
+queue and the flow whose rate increased most while this queue grew. Both must agree with captures
+and senders. On bmv2, a capacity probe determines the lower rates, the burst takes 1 s, and the
+queues of bmv2 have the rate of IntSight. Timestamps must lie within the time between the captures
+on both sides of a switch, widened by the clock error. Queues must not exceed the number of packets
+ahead.
 
-Claim: INT measures the queue that each packet met, and reports alone identify the port and the flow
-that filled it.
+Claim: INT measures the queue that each packet met. Reports are enough to identify the port of the
+longest queue and the flow that filled it.
 
 Published: IntSight (CoNEXT 2020), figure 5: over five bmv2 switches, one flow at 106.6 Mbit/s for
 100 ms overloads a link of 9,000 packets/s; 39 + 19 packets of the red flow were later than 20 ms.
-Here, links are limited to 100 Mbit/s instead, some 8,000 such packets/s including INT: more packets
-are late.
+In this experiment, links are limited to 100 Mbit/s instead, which is about 8,000 such packets/s
+including INT. Therefore more packets are late.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -51,7 +52,8 @@ from telemark.results.report import Check, Report, table
 from telemark.session import cli
 from telemark.session.run import Run
 
-BEFORE, AFTER, BIN = 0.5, 3, 0.1  # range and bins of the figure and samples.csv, in bursts
+# range and bins of the figure and of samples.csv, in burst durations
+BEFORE, AFTER, BIN = 0.5, 3, 0.1
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +63,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--bursting", choices=PATHS, default="orange",
-        help="the flow that sends the burst (default: %(default)s)",
+        help="flow that sends the burst (default: %(default)s)",
     )  # fmt: skip
     cli.add_program_option(parser, "p4src/int/int.p4")
 
@@ -73,8 +75,8 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     scale = await find_scale(options, run)
     if options.before < scale.burst_s:
         raise TestbedError(
-            f"--before {options.before:g}: too short to know the usual rates; use at least "
-            f"{scale.burst_s:g}"
+            f"--before {options.before:g}: the time is too short to measure rates before the "
+            f"burst; use at least {scale.burst_s:g}"
         )
     outcome = await measure(options, scale, run)
     seen = sightings(outcome.kept)
@@ -97,16 +99,18 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 def reject_stall(outcome: Outcome) -> None:
-    """Make the run inconclusive if the longest queue was not caused by the burst."""
+    """Make the run inconclusive if the burst did not cause the longest queue."""
     node = max(outcome.queues, key=outcome.longest)
     place = np.argmax(outcome.lengths(node))
     longest_ns = int(outcome.queues[node].arrived_ns[place]) - outcome.burst_ns
     if not 0 <= longest_ns <= 1e9 * AFTER * outcome.scale.burst_s:
-        note_invalid(f"the longest queue was {longest_ns / 1e6:.0f} ms after the burst began")
+        note_invalid(
+            f"the longest queue occurred {longest_ns / 1e6:.0f} ms after the start of the burst"
+        )
 
 
 def check_reports(outcome: Outcome) -> list[Check]:
-    """Check that all packets arrived in order, and each has a report."""
+    """Check that all packets arrived in order and that each packet has a report."""
     disordered = sum(
         not np.array_equal(r.received["sequence"], np.arange(r.flow.count))
         for r in outcome.records.values()
@@ -123,7 +127,7 @@ def check_reports(outcome: Outcome) -> list[Check]:
 
 
 def check_hops(outcome: Outcome) -> list[Check]:
-    """Compare the values of each switch with ground truth: max errors."""
+    """Check the max errors of the values of each switch, compared with ground truth."""
     errors: dict[tuple[str, str], int] = {}
     for name in outcome.flows:
         for hop, switch in enumerate(flow_path(name)):
@@ -172,7 +176,7 @@ def check_culprit(outcome: Outcome, culprit: Culprit) -> list[Check]:
 
 
 def burst_share(outcome: Outcome, number: int) -> float:
-    """Return the fraction of a flow's packets sent during the burst, according to its sender."""
+    """Return the fraction of packets that a flow sent during the burst, from sender records."""
     sent_ns = outcome.records[number].sent["sent_ns"].astype(np.int64) - outcome.burst_ns
     return float(np.mean((sent_ns >= 0) & (sent_ns < 1e9 * outcome.scale.burst_s)))
 
@@ -189,7 +193,7 @@ def late_packets(outcome: Outcome) -> tuple[int, tuple[int, int]]:
 
 
 def is_shown(outcome: Outcome, time_ns: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which times are near the burst."""
+    """Return a mask of times that are near the burst."""
     bursts = (time_ns - outcome.burst_ns) / 1e9 / outcome.scale.burst_s
     return (bursts >= -BEFORE) & (bursts < AFTER)
 
@@ -215,7 +219,7 @@ def make_samples(outcome: Outcome) -> list[dict[str, object]]:
 
 
 def make_metrics(outcome: Outcome, culprit: Culprit) -> dict[str, object]:
-    """Return the identified flow's rate increase, queue growth and queue lengths."""
+    """Return rate increase of the identified flow, queue growth and queue lengths."""
     return {
         "culprit": {"node": culprit.node, "port": culprit.egress, "flow": culprit.flow},
         "more_bps": culprit.more_bps,
@@ -270,7 +274,7 @@ def draw(outcome: Outcome, seen: NDArray[np.void], culprit: Culprit) -> Figure:
 
 
 def draw_rates(axes: Axes, outcome: Outcome, near: NDArray[np.void], culprit: Culprit) -> None:
-    """Draw each flow's traffic into the longest queue, from reports, and the link rate."""
+    """Draw the traffic of each flow into the longest queue, from reports, and the link rate."""
     own = near[(near["node"] == culprit.node) & (near["egress"] == culprit.egress)]
     bin_ms = 1000 * outcome.scale.burst_s * BIN
     edges_ms = bin_ms * np.arange(round(-BEFORE / BIN), round(AFTER / BIN) + 1)

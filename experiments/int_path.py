@@ -2,19 +2,20 @@
 
 A flow crosses five switches, which write metadata into each packet (INT-MD): ports, hop latency,
 queue length and timestamps. Poisson traffic shares one link each with the flow, with a load that
-increases from link to link. The last switch reports each packet to the collector. Ground truth are
-captures of the switch ports: when the packet arrived and left, and how many earlier packets had not
-left when it arrived. All values must be equal, to the microsecond and the packet; in real time, the
-queue may have any length that it had until the switch took the packet. Independent of the switches'
-captures, no time may precede the sender's send call or follow the receiver's timestamp, and the
-time between the kernel timestamps at both hosts' veth interfaces must equal the sum of hop and link
-latencies and of the last link, which INT does not measure. On bmv2, a probe finds by how much rates
-must be lower, and links are behind the switches: timestamps must lie within the time that packets
-spent inside, given the known clock error, and queues may not exceed the number of other packets
-inside. In a second network, the clocks of switches differ, and traffic in both directions must
-reveal the offsets. In a third network, flows have their own DSCP, more switches than allowed hops,
-too small an MTU, and a checksum complement: captures must show the E and M bits, correct checksums
-and the port utilization.
+increases from link to link. The last switch reports each packet to the collector. Captures of the
+switch ports are ground truth: they show when the packet arrived and left, and how many earlier
+packets had not left when it arrived. All values must be equal to ground truth, to the microsecond
+and the packet. In real time, any queue length between the arrival of the packet and its reception
+by the switch is correct. Two checks do not use captures of switches. No time may precede the send
+call of the sender or follow the timestamp of the receiver. The time between the kernel timestamps
+on both hosts must equal the sum of hop latencies, link latencies and the latency of the last link,
+which INT does not measure. On bmv2, a capacity probe determines the lower rates, and links are
+behind the switches. Timestamps must lie within the time that packets spent in bmv2, allowing for
+the known clock error. Queues may not exceed the number of other packets in bmv2. In a second
+network, the clocks of switches differ, and traffic in both directions must reveal the offsets. In a
+third network, one flow has its own DSCP, one crosses more switches than the hop limit, one meets an
+MTU that is too small, and one uses a checksum complement. Captures must show the E and M bits,
+correct checksums and the port utilization.
 
 Claim: Ports, times and queue lengths that INT measures for each packet at five switches equal
 ground truth, to the microsecond and the packet.

@@ -1,20 +1,21 @@
-"""RDMA collection: does the collector's file contain the record of each packet, once and in order?
+"""RDMA collection: does the file of the collector have each record once and in order?
 
-TCP segments, made by scapy with random addresses, ports, numbers, options and payload, cross a
-switch. It writes a record of each into a file at the collector, which is mapped into memory and
-registered for RDMA. Cases: RoCEv1 and RoCEv2, a reliable and an unreliable connection, records with
-hop metadata (ports, times and queue), and a ring smaller than the number of records. The
-collector's responder checks iCRC, sequence number, key and bounds of each packet. In real time, if
-there is a virtual machine for it (./setup.sh --rdma), Linux's rdma_rxe takes records, too. The file
-must agree with the segments, byte by byte; times are compared with captures; and the segments
-themselves must be forwarded unchanged. On bmv2, segments have a rate that a probe finds, and times
-and queues need only be possible between the captures at both sides of the switch.
+TCP segments cross a switch. scapy makes them with random addresses, ports, sequence numbers,
+options and payload. The switch writes a record of each segment into a file on the collector, which
+is mapped into memory and registered for RDMA. Cases: RoCEv1 and RoCEv2, a reliable and an
+unreliable connection, records with hop metadata (ports, times and queue), and a ring smaller than
+the number of records. The collector's responder checks iCRC, sequence number, key and bounds of
+each packet. In real time, rdma_rxe of Linux also receives records, if it has a virtual machine
+(./setup.sh --rdma). The file must agree with the segments byte by byte. Times are compared with
+captures. The switch must forward the segments unchanged. On bmv2, a capacity probe determines the
+rate of segments, and times and queues must only be possible given the captures on both sides of the
+switch.
 
-Claim: The collector's file contains each record, once and in order, byte by byte, with RoCEv1 and
-RoCEv2.
+Claim: The file of the collector contains each record once, in order and byte by byte, with RoCEv1
+and RoCEv2.
 
 Published: "Collecting telemetry data using P4 and RDMA" (Beltman and Knossen, INDIS 2020),
-abstract: a switch writes some 20 million packets/s into a server's memory without loss, on a
+abstract: a switch writes about 20 million packets/s into the memory of a server without loss, on a
 lossless network.
 """
 
