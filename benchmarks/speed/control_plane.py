@@ -107,7 +107,7 @@ class HoldMeasurement:
         return batch
 
 
-def holds_of(kind: str, count: int, seed: int) -> list[Longest]:
+def measure_holds(kind: str, count: int, seed: int) -> list[Longest]:
     """Return the holds of each operation: the shortest of up to MAX_TRIES measurements."""
     rows: list[Longest] = []
     for _ in range(MAX_TRIES):
@@ -189,7 +189,7 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
     for kind in KINDS:
         for count in sizes:
             run.progress.update(f"{count:,} entries, {kind}")
-            rows += holds_of(kind, count, options.seed)
+            rows += measure_holds(kind, count, options.seed)
     sent, lost, counters = measure_under_load(run, sizes[-1])
     return report(rows, sent, lost, counters["control_plane"], sizes[-1])
 

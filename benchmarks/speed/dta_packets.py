@@ -20,7 +20,7 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
-from benchmarks.speed.dta_stores import BITS, Filled, asked, report, slots_for
+from benchmarks.speed.dta_stores import BITS, Filled, query_all, report, slots_for
 from collectors.dta.hashes import Words
 from collectors.dta.key_write import Store, slot
 from collectors.dta.load import Load, Reports
@@ -55,7 +55,7 @@ class Translated(NamedTuple):
     reports_per_s: float
 
 
-def frames_of(reports: Reports) -> list[bytes]:
+def make_frames(reports: Reports) -> list[bytes]:
     """Return the frames from h1 to h2. All have one length, so their headers are equal."""
     ends = Ether(src="00:00:00:00:00:01", dst="00:00:00:00:00:02")
     ip = IP(src="10.0.0.1", dst="10.0.0.2") / UDP(sport=PORT, dport=PORT, chksum=0)
@@ -63,7 +63,7 @@ def frames_of(reports: Reports) -> list[bytes]:
     return [head + payload for payload in reports.payloads]
 
 
-async def translated(count: int, run: Run) -> Translated:
+async def translate_reports(count: int, run: Run) -> Translated:
     """Send `count` reports, in shares; each key is written twice to the store."""
     slots = slots_for(count)
     area = Area(slot(1), slots, partial(KeyWriteStore, 1, slots, BITS), file=FILE)
@@ -86,7 +86,7 @@ async def translated(count: int, run: Run) -> Translated:
                 keys[part], data[part] = reports.fields.key, reports.fields.words[:, :1]
                 start_ns = run.clock.now_ns() + LEAD_NS
                 times = [start_ns + n * INTERVAL_NS for n in range(load.count)]
-                net.send_frames("h1", times, frames_of(reports))
+                net.send_frames("h1", times, make_frames(reports))
                 await run.clock.sleep_until(times[-1] + SETTLE_NS)
     taken_s = time.perf_counter() - begun
     counts = net.applications[0].result.counts
@@ -97,10 +97,10 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     if options.time == "real":
         raise TestbedError("--time real: would lose some of the reports; use --time virtual")
     count = QUICK_REPORTS if options.quick else REPORTS
-    return reported(await translated(count, run), run)
+    return make_report(await translate_reports(count, run), run)
 
 
-def reported(found: Translated, run: Run) -> Report:
+def make_report(found: Translated, run: Run) -> Report:
     """Compare the memory with the model and the answers with theory."""
     count, slots = len(found.keys), slots_for(len(found.keys))
     memory, model = Region(slot(1), slots, run.folder / FILE), Region(slot(1), slots)
@@ -108,7 +108,7 @@ def reported(found: Translated, run: Run) -> Report:
     rng = np.random.default_rng([run.seed, count])  # differs from the one of the reports
     others = rng.integers(1 << 32, size=(count, 4), dtype=np.uint32)
     made = Filled(Store(memory.records, BITS), found.keys, found.data, others, COPIES)
-    answers = report([asked(made, which) for which in ("written", "absent")])
+    answers = report([query_all(made, which) for which in ("written", "absent")])
     carried_out, refused = found.counts.accepted.total(), found.counts.refused.total()
     columns = ("reports", "requests", "refused", "reports/s of this machine")
     shown = [(count, carried_out, refused, found.reports_per_s)]

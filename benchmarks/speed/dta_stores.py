@@ -58,7 +58,7 @@ def slots_for(count: int) -> int:
     return 1 << round(np.log2(count / LOAD))
 
 
-def filled(count: int, copies: int, rng: np.random.Generator) -> Filled:
+def fill_store(count: int, copies: int, rng: np.random.Generator) -> Filled:
     """Fill a store with `count` random keys, at LOAD."""
     words = rng.integers(1 << 32, size=(count, 9), dtype=np.uint32)
     keys, others, data = (np.ascontiguousarray(words[:, a:b]) for a, b in ((0, 4), (4, 8), (8, 9)))
@@ -67,7 +67,7 @@ def filled(count: int, copies: int, rng: np.random.Generator) -> Filled:
     return Filled(store, keys, data, others, copies)
 
 
-def counted(made: Filled, which: str, first: int) -> tuple[int, int]:
+def count_answers(made: Filled, which: str, first: int) -> tuple[int, int]:
     """Return the right and the wrong answers for a share of the keys."""
     part = slice(first, first + SHARE)
     keys = (made.keys if which == "written" else made.others)[part]
@@ -76,10 +76,10 @@ def counted(made: Filled, which: str, first: int) -> tuple[int, int]:
     return int(is_right.sum()), int((found & ~is_right).sum())
 
 
-def asked(made: Filled, which: str) -> Asked:
+def query_all(made: Filled, which: str) -> Asked:
     """Query all keys, one share at a time."""
     begun = time.perf_counter()
-    answers = [counted(made, which, first) for first in range(0, len(made.keys), SHARE)]
+    answers = [count_answers(made, which, first) for first in range(0, len(made.keys), SHARE)]
     taken_s = time.perf_counter() - begun
     right, wrong = (sum(each) for each in zip(*answers, strict=True))
     return Asked(made.copies, which, len(made.keys), right, wrong, len(made.keys) / taken_s)
@@ -90,8 +90,8 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
     rng = np.random.default_rng(run.seed)
     rows = []
     for copies in COPIES:
-        made = filled(count, copies, rng)
-        rows += [asked(made, which) for which in ("written", "absent")]
+        made = fill_store(count, copies, rng)
+        rows += [query_all(made, which) for which in ("written", "absent")]
     return report(rows)
 
 

@@ -35,9 +35,9 @@ SESSION = 500
 ROUNDS, QUICK_ROUNDS = 7, 1
 ANY = Ternary(0, 0)
 ARRIVAL, DEPARTURE = "IntIngress.arrival", "IntEgress.departure"
-ROUTER, AMPM = "a router", "AM-PM's switch"
+ROUTER, AMPM = "router", "AM-PM switch"
 UNWATCHED, SOURCE, SINK, REPORTING = (
-    "INT, of no watched flow", "INT, source", "INT, sink", "INT, sink with a report of each packet"
+    "INT, unwatched flow", "INT, source", "INT, sink", "INT, sink with a report per packet"
 )  # fmt: skip
 
 Repeat = Callable[[int], object]
@@ -118,7 +118,7 @@ def int_roles(frames: list[bytes]) -> dict[str, Repeat]:
 
 
 def others(frames: list[bytes]) -> dict[str, Repeat]:
-    """What forwards the same packets without INT."""
+    """Return the switches that forward the same packets without INT."""
     router = Engine(compile_p4(P4SRC / "routing" / "router.p4").bmv2_json)
     router.table_add("RouterIngress.routing.routes", [Lpm(0x0A000000, 8)],
                      "RouterIngress.routing.send", [HOST, OUT])  # fmt: skip
@@ -130,17 +130,17 @@ def others(frames: list[bytes]) -> dict[str, Repeat]:
 
 
 def repeat(engine: Engine, frames: list[bytes], expected_bytes: int) -> Repeat:
-    """Has an engine process frames, which leave it so long. Raises TestbedError else."""
+    """Return a function that processes frames. Raises TestbedError on other lengths."""
     for frame in frames[:100]:
         lengths = [len(out) for port, out in engine.process(IN, frame, 0) if port == OUT]
         if lengths != [expected_bytes]:
-            raise TestbedError(f"frames of {lengths} bytes left, in place of {expected_bytes}")
+            raise TestbedError(f"output frames have {lengths} bytes; expected {expected_bytes}")
     return lambda rounds: engine.repeat(IN, frames, rounds, 0)
 
 
 def experiment(options: argparse.Namespace, run: Run) -> Report:
     if options.target == "bmv2":
-        raise TestbedError("this benchmark is of minip4")
+        raise TestbedError("this benchmark measures minip4; remove --target bmv2")
     frames = [
         bytes(Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")
               / IP(src="10.0.0.1", dst="10.0.0.2", id=number)
@@ -167,7 +167,9 @@ def report(samples: list[Sample]) -> Report:
     rows = [(name, medians[name], min(values), max(values)) for name, values in grouped.items()]
     claims = [
         AtMost.of_rounds(
-            f"{name}: times a router, at most", ratios(grouped[name], grouped[ROUTER]), limit
+            f"{name}: normalized to the router, at most",
+            ratios(grouped[name], grouped[ROUTER]),
+            limit,
         )
         for name, limit in LIMITS.items()
     ]
@@ -176,7 +178,8 @@ def report(samples: list[Sample]) -> Report:
         checks=list(claims),
         metrics=medians,
         tables=[
-            table("ns of CPU time a packet of 242 bytes", ("", "median", "least", "most"), rows),
+            table("CPU time per packet of 242 bytes (ns)", ("switch", "median", "min", "max"),
+                  rows),
             claims_table(claims),
         ],
     )  # fmt: skip

@@ -16,7 +16,17 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from benchmarks.speed.shared.ns3 import Ns3
-from benchmarks.speed.virtual import FABRICS, LINK, RATE_PPS, Sample, add_options, flows_of, measure
+from benchmarks.speed.virtual import (
+    FABRICS,
+    LINK,
+    RATE_PPS,
+    Sample,
+    add_options,
+    draw_rounds,
+    make_flows,
+    measure,
+    scale_by_switches,
+)
 from telemark.errors import TestbedError
 from telemark.results import plots
 from telemark.results.report import Check, Report, Table, table
@@ -59,7 +69,7 @@ class Pair:
     ns3_set_up_s: float
 
 
-def outcome_of(output: str) -> Outcome:
+def parse_outcome(output: str) -> Outcome:
     """Parse the output of the scenario: a name and a number per line. Raises TestbedError."""
     try:
         values = {name: float(value) for name, value in map(str.split, output.splitlines())}
@@ -110,8 +120,8 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
             ours, accounting = await measure(number, switches, options, run)
             run.progress.update(f"{switches} switches in ns-3")
             topo = LeafSpine(**FABRICS[switches], **LINK)
-            theirs = outcome_of(
-                ns3.run("\n".join(describe(topo, flows_of(topo, options, run.seed))))
+            theirs = parse_outcome(
+                ns3.run("\n".join(describe(topo, make_flows(topo, options, run.seed))))
             )
             name = f"{switches} switches, round {number + 1}"
             checks += [
@@ -126,7 +136,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         checks=checks,
         metrics={
             "ns-3": f"{ns3.version}, {kind}",
-            "times ns-3": {n: statistics.median(of(pairs, n, "times")) for n in sizes},
+            "times ns-3": {n: statistics.median(select(pairs, n, "times")) for n in sizes},
         },
         figure=draw(pairs),
         caption=f"{options.flows:,} flows over a leaf-spine fabric, in minip4 and ns-3 "
@@ -145,7 +155,7 @@ def pair(ours: Sample, theirs: Outcome) -> Pair:
     )  # fmt: skip
 
 
-def of(pairs: list[Pair], switches: int, what: str) -> list[float]:
+def select(pairs: list[Pair], switches: int, what: str) -> list[float]:
     """Return the values of one column for one size."""
     return [getattr(each, what) for each in pairs if each.switches == switches]
 
@@ -156,15 +166,16 @@ def summary(pairs: list[Pair], title: str) -> Table:
                "min - max", "minip4, MB", "ns-3, MB", "set-up, s", "ns-3, s")  # fmt: skip
     rows = []
     for size in sorted({each.switches for each in pairs}):
-        middle = {what: statistics.median(of(pairs, size, what)) for what in
+        middle = {what: statistics.median(select(pairs, size, what)) for what in
                   ("minip4_hops_per_s", "ns3_hops_per_s", "times", "minip4_set_up_s",
                    "ns3_set_up_s", "hops")}  # fmt: skip
-        times = of(pairs, size, "times")
+        times = select(pairs, size, "times")
         rows.append((
             size, middle["hops"] / 1e6, round(middle["minip4_hops_per_s"]),
             round(middle["ns3_hops_per_s"]), middle["times"],
-            f"{min(times):.1f} - {max(times):.1f}", round(min(of(pairs, size, "minip4_memory_mb"))),
-            round(min(of(pairs, size, "ns3_memory_mb"))), middle["minip4_set_up_s"],
+            f"{min(times):.1f} - {max(times):.1f}",
+            round(min(select(pairs, size, "minip4_memory_mb"))),
+            round(min(select(pairs, size, "ns3_memory_mb"))), middle["minip4_set_up_s"],
             middle["ns3_set_up_s"],
         ))  # fmt: skip
     return table(f"{title}: per CPU time of one core, medians of the rounds", columns, rows)
@@ -175,16 +186,10 @@ def draw(pairs: list[Pair]) -> Figure:
     figure, (axes,) = plots.figure()
     sizes = sorted({each.switches for each in pairs})
     for what, label in (("minip4_hops_per_s", "minip4"), ("ns3_hops_per_s", "ns-3")):
-        rates = [[rate / 1e6 for rate in of(pairs, size, what)] for size in sizes]
-        middle = [statistics.median(each) for each in rates]
-        low = [m - min(each) for m, each in zip(middle, rates, strict=True)]
-        high = [max(each) - m for m, each in zip(middle, rates, strict=True)]
-        axes.errorbar(sizes, middle, yerr=[low, high], label=label)
-    axes.set_xscale("log")
-    axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
-    axes.minorticks_off()
+        rates = [[rate / 1e6 for rate in select(pairs, size, what)] for size in sizes]
+        draw_rounds(axes, sizes, rates, label)
+    scale_by_switches(axes, sizes)
     axes.set_yscale("log")
-    axes.set_xlabel("Switches")
     axes.set_ylabel("Switch-hop rate (millions/s)")
     plots.legend(axes, 2)
     return figure

@@ -136,7 +136,7 @@ def veth() -> Iterator[None]:
         run("ip link delete collector")
 
 
-def counted(nic: SoftNic, card: RawSocketNic) -> tuple[int, int, int, int]:
+def count_records(nic: SoftNic, card: RawSocketNic) -> tuple[int, int, int, int]:
     """Return the records accepted, refused by iCRC, refused otherwise and dropped so far."""
     counts = nic.counts()
     refused = counts.refused["ICRC"]
@@ -148,7 +148,10 @@ def counted(nic: SoftNic, card: RawSocketNic) -> tuple[int, int, int, int]:
 def await_all(nic: SoftNic, card: RawSocketNic, sent: int) -> tuple[int, int, int, int]:
     """Return counted() when all sent records are counted, or no more arrive."""
     before, changed_s = (-1, -1, -1, -1), time.monotonic()
-    while sum(now := counted(nic, card)) != sent and time.monotonic() < changed_s + IDLE_TIMEOUT_S:
+    while (
+        sum(now := count_records(nic, card)) != sent
+        and time.monotonic() < changed_s + IDLE_TIMEOUT_S
+    ):
         if now != before:
             before, changed_s = now, time.monotonic()
         time.sleep(0.01)

@@ -46,8 +46,7 @@ from benchmarks.speed.shared.switch_chain import (
 from minip4.compiler import compile_p4
 from minip4.engine.engine import Engine
 from minip4.engine.keys import Lpm
-from minip4.runtime.service.pipeline import Pipeline
-from minip4.runtime.service.turns import Turns
+from minip4.runtime.service.pipeline import Pipeline, Turns
 from minip4.runtime.status import StatusError
 from minip4.runtime.switch import control
 from telemark.errors import BusyMachineError, TestbedError, note_invalid

@@ -22,11 +22,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from benchmarks.speed.shared.claims import AtLeast, AtMost, claims_table
-from benchmarks.speed.virtual import FABRICS, RATE_PPS, ROUTER, flows_of, resident_mb
+from benchmarks.speed.virtual import (
+    FABRICS,
+    RATE_PPS,
+    ROUTER,
+    draw_rounds,
+    make_flows,
+    resident_mb,
+    scale_by_switches,
+)
 from controllers.connection import connection
 from controllers.routing import routing_entries
 from minip4.simulator.virtual import Partition
@@ -236,7 +243,7 @@ def batches(topo: LeafSpine, options: argparse.Namespace, seed: int) -> Iterator
     for first in range(0, options.flows, MAX_FLOWS):
         count = min(MAX_FLOWS, options.flows - first)
         some = argparse.Namespace(flows=count, packets=options.packets)
-        flows = flows_of(topo, some, seed + first)
+        flows = make_flows(topo, some, seed + first)
         for number, flow in enumerate(flows):
             ports[flow.destination] += 1
             flows[number] = replace(flow, port=FIRST_PORT + ports[flow.destination])
@@ -358,22 +365,19 @@ def draw(samples: list[Sample], threads: int) -> Figure:
         of_sizes = [[s.events_per_s / 1e6 for s in
                      select(samples, switches=size, delay_us=DELAY_US, threads=count)]
                     for size in sizes]  # fmt: skip
-        spread(left, sizes, of_sizes, label=plots.count(count, "thread"))
-    left.set_xscale("log")
-    left.set_xticks(sizes, [f"{size:,}" for size in sizes])
-    left.minorticks_off()
-    left.set_xlabel("Switches")
+        draw_rounds(left, sizes, of_sizes, plots.count(count, "thread"))
+    scale_by_switches(left, sizes)
     left.set_ylabel("Event rate (millions/s)")
     left.set_ylim(bottom=0)
     plots.legend(left, 2)
     shown = CLAIMED if CLAIMED in sizes else sizes[-1]
     delays = sorted({sample.delay_us for sample in select(samples, switches=shown)})
-    spread(right, delays, [speed_ups(samples, shown, delay) for delay in delays],
-           label=f"speed-up, {shown:,} switches")  # fmt: skip
+    draw_rounds(right, delays, [speed_ups(samples, shown, delay) for delay in delays],
+                f"speed-up, {shown:,} switches")  # fmt: skip
     waits = [[s.waited for s in
               select(samples, switches=shown, delay_us=delay, threads=threads)]
              for delay in delays]  # fmt: skip
-    spread(right, delays, waits, label="share of time spent waiting")
+    draw_rounds(right, delays, waits, "share of time spent waiting")
     right.set_xscale("log")
     right.set_xticks(delays, [f"{delay:g}" for delay in delays])
     right.minorticks_off()
@@ -381,14 +385,6 @@ def draw(samples: list[Sample], threads: int) -> Figure:
     right.set_ylim(bottom=0)
     plots.legend(right, 1)
     return figure
-
-
-def spread(axes: Axes, xs: list[int] | list[float], of_each: list[list[float]], label: str) -> None:
-    """Draw medians with minimum and maximum."""
-    middle = [statistics.median(values) for values in of_each]
-    low = [m - min(values) for m, values in zip(middle, of_each, strict=True)]
-    high = [max(values) - m for m, values in zip(middle, of_each, strict=True)]
-    axes.errorbar(xs, middle, yerr=[low, high], label=label)
 
 
 if __name__ == "__main__":

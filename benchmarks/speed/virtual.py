@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from mininet.topo import Topo
 
@@ -92,7 +93,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         raise TestbedError("this benchmark measures virtual time: add --time virtual")
     sizes = sorted(options.switches or ([10, 100] if options.quick else FABRICS))
     options.packets = options.packets or (30 if options.quick else 100)
-    alone, alone_ns = router_alone(), []
+    alone, alone_ns = make_pipeline(), []
     samples: list[Sample] = []
     checks: list[Check] = []
     rounds = QUICK_ROUNDS if options.quick else options.rounds
@@ -135,7 +136,7 @@ async def measure(
                 entries = routing_entries(net, switch, topo.routes(switch))
                 await controller.write([+entry for entry in entries])
         set_up_s = time.process_time() - began_s
-        flows, start_ns = flows_of(topo, options, run.seed), run.clock.now_ns()
+        flows, start_ns = make_flows(topo, options, run.seed), run.clock.now_ns()
         async with Traffic(net, flows, start_ns) as traffic:
             began_s, before = time.process_time(), net.backend.events
             await run.clock.sleep_until(start_ns + round(1e9 * options.packets / RATE_PPS) + 10**8)
@@ -181,7 +182,7 @@ async def queueing(options: argparse.Namespace, run: Run) -> Check:
     return AtMost("mean M/D/1 waiting time: error, %, at most", off, 3 if options.quick else 1)
 
 
-def flows_of(topo: LeafSpine, options: argparse.Namespace, seed: int) -> list[Flow]:
+def make_flows(topo: LeafSpine, options: argparse.Namespace, seed: int) -> list[Flow]:
     """Return flows between random pairs of hosts, with random starts within one packet interval."""
     rng = np.random.default_rng(seed)
     hosts = topo.hosts()
@@ -208,7 +209,7 @@ def memory_mb(samples: list[Sample], switches: int) -> float:
     return min(sample.memory_mb for sample in samples if sample.switches == switches)
 
 
-def router_alone() -> Callable[[int], object]:
+def make_pipeline() -> Callable[[int], object]:
     """Return a function that has the router's pipeline process FRAMES packets n times."""
     engine = Engine(compile_p4(ROUTER).bmv2_json)
     routing = "RouterIngress.routing"
@@ -263,10 +264,7 @@ def draw(samples: list[Sample]) -> Figure:
     switches = sorted({sample.switches for sample in samples})
     for what, label in (("events_per_s", "events"), ("hops_per_s", "switch-hops")):
         of_sizes = [[getattr(s, what) / 1e6 for s in samples if s.switches == n] for n in switches]
-        middle = [statistics.median(values) for values in of_sizes]
-        low = [m - min(values) for m, values in zip(middle, of_sizes, strict=True)]
-        high = [max(values) - m for m, values in zip(middle, of_sizes, strict=True)]
-        left.errorbar(switches, middle, yerr=[low, high], label=label)
+        draw_rounds(left, switches, of_sizes, label)
     left.set_ylabel("Rate (millions/s)")
     left.set_ylim(bottom=0)
     plots.legend(left, 2)
@@ -274,11 +272,26 @@ def draw(samples: list[Sample]) -> Figure:
     right.set_ylabel("Memory of the process (MB)")
     right.set_ylim(bottom=0)
     for axes in (left, right):
-        axes.set_xscale("log")
-        axes.set_xticks(switches, [f"{number:,}" for number in switches])
-        axes.minorticks_off()
-        axes.set_xlabel("Switches")
+        scale_by_switches(axes, switches)
     return figure
+
+
+def draw_rounds(
+    axes: Axes, xs: Sequence[float], values: Sequence[Sequence[float]], label: str
+) -> None:
+    """Draw the median of the rounds at each x, with minimum and maximum."""
+    middle = [statistics.median(rounds) for rounds in values]
+    low = [m - min(rounds) for m, rounds in zip(middle, values, strict=True)]
+    high = [max(rounds) - m for m, rounds in zip(middle, values, strict=True)]
+    axes.errorbar(xs, middle, yerr=[low, high], label=label)
+
+
+def scale_by_switches(axes: Axes, sizes: Sequence[int]) -> None:
+    """Set a logarithmic x axis for fabrics of these sizes."""
+    axes.set_xscale("log")
+    axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
+    axes.minorticks_off()
+    axes.set_xlabel("Switches")
 
 
 if __name__ == "__main__":

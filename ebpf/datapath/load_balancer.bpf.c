@@ -16,7 +16,7 @@
 #define MAX_SERVICES 64
 #define MAX_REALS 4096
 #define MAX_FLOWS 262144
-#define PLACES 65537 // of maglev.py
+#define PLACES 65537 // of load_balancer.py
 #define TCP_SYN 0x02
 #define TCP_ACK 0x10
 

@@ -1,18 +1,51 @@
-"""The load balancer: services, their reals and Maglev tables, which can change under traffic."""
+"""The load balancer: services, their reals and Maglev tables, which can change under traffic.
 
+Eisenbud et al., "Maglev: A Fast and Reliable Software Network Load Balancer" (NSDI 2016), 3.4: each
+real has a permutation of all slots as preference list; in turns, each takes its first free slot.
+"""
+
+import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ebpf.datapath import maglev
 from ebpf.datapath.rules import MAPPED
 from ebpf.loader import LoadError, Map, ProgramObject
 
 SOURCE = "ebpf/datapath/load_balancer.bpf.c"
 MAX_SERVICES, MAX_REALS = 64, 4096  # as in load_balancer.bpf.c
+PLACES = 65537  # the paper's smaller table: a prime, so that each skip leads to every place
+
+
+def maglev_table(names: Sequence[str], places: int = PLACES) -> NDArray[np.int64]:
+    """Return the index of the real of each slot: all reals have the same number of slots.
+
+    The preference list of real i starts at its offset, in steps of its skip, both derived from its
+    name: so most slots keep their real when another one is added or removed. `places` is a prime
+    above len(names).
+    """
+    offsets, skips = zip(*(_order(name, places) for name in names), strict=True)
+    owners = [-1] * places
+    at, left = list(offsets), places
+    while True:
+        for real, skip in enumerate(skips):
+            place = at[real]
+            while owners[place] >= 0:
+                place = (place + skip) % places
+            owners[place], at[real] = real, place
+            left -= 1
+            if not left:
+                return np.array(owners)
+
+
+def _order(name: str, places: int) -> tuple[int, int]:
+    digest = hashlib.sha256(name.encode()).digest()
+    offset, skip = int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:16], "big")
+    return offset % places, skip % (places - 1) + 1
 
 
 @dataclass(frozen=True)
@@ -103,7 +136,7 @@ class LoadBalancer:
     def _write_table(self, service: Service, reals: Mapping[str, int]) -> None:
         number = self._numbers.setdefault(service, len(self._numbers))
         before = self._tables.get(service)
-        places = np.array([*reals.values()])[maglev.table([*reals])]
+        places = np.array([*reals.values()])[maglev_table([*reals])]
         self._tables[service] = self._maps["tables"].put_new(number, places)
         if before is None:
             services = self._maps["services"]

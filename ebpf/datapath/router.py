@@ -30,7 +30,7 @@ class Router:
                 raise LoadError(f"interface {port} has index {index}: expected {MAX_DEVICES - 1} "
                                 "at most")  # fmt: skip
             device = np.zeros(1, devices.value)
-            device["mac"], device["is_port"] = np.frombuffer(mac_of(port), np.uint8), 1
+            device["mac"], device["is_port"] = np.frombuffer(read_mac(port), np.uint8), 1
             devices[index] = device[0]
 
     def counts(self) -> dict[str, int]:
@@ -39,7 +39,7 @@ class Router:
         return {name: int(counts[name].sum()) for name in counts.dtype.names}
 
 
-def mac_of(device: str) -> bytes:
+def read_mac(device: str) -> bytes:
     """Return the MAC address of a device of this network namespace."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         request = struct.pack("16s16x", device.encode())

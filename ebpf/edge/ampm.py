@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from ebpf.edge.ends import Ends
@@ -36,10 +35,7 @@ class MarkingEdge:
     def __enter__(self) -> MarkingEdge:
         return self
 
-    def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -5,7 +5,7 @@ import socket
 from contextlib import ExitStack
 
 from ebpf.loader import Program, attach_tc
-from ebpf.loader.namespace import OWN, entered
+from ebpf.loader.links import OWN, enter_namespace
 
 
 class Ends:
@@ -21,7 +21,7 @@ class Ends:
         self._namespace = os.open(namespace or OWN, os.O_RDONLY)
         with ExitStack() as opening:
             opening.callback(os.close, self._namespace)
-            with ExitStack() as attaching, entered(self._namespace):
+            with ExitStack() as attaching, enter_namespace(self._namespace):
                 for program, point in ((outgoing, "egress"), (incoming, "ingress")):
                     attaching.enter_context(attach_tc(program, device, point, order=order))
                 self._links = attaching.pop_all()
@@ -30,7 +30,7 @@ class Ends:
 
     def udp(self) -> socket.socket:
         """Return a UDP socket in the device's namespace."""
-        with entered(self._namespace):
+        with enter_namespace(self._namespace):
             return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 
     def detach(self) -> None:
@@ -38,7 +38,7 @@ class Ends:
 
         In the namespace, since tc before Linux 6.6 needs the device's name.
         """
-        with entered(self._namespace):
+        with enter_namespace(self._namespace):
             self._links.close()
 
     def close(self) -> None:

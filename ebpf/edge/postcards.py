@@ -13,7 +13,6 @@ import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple
 
 from ebpf.edge.ends import Ends
@@ -115,10 +114,7 @@ class PostcardEdge:
     def __enter__(self) -> PostcardEdge:
         return self
 
-    def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ class LoadError(TestbedError):
     """A program that cannot be compiled, loaded, attached or run: the reason in one line."""
 
 
-def refusal(number: int) -> str:
+def explain_errno(number: int) -> str:
     """Explain an errno of the bpf() system call."""
     if number in (errno.EPERM, errno.EACCES):
         return "not permitted: root is needed (use sudo; a container needs --privileged)"

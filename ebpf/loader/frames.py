@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from ebpf.loader import chain
-from ebpf.loader.errors import LoadError, refusal
+from ebpf.loader.errors import LoadError, explain_errno
 from ebpf.loader.hooks import MODES, XDP_HOOK
 from ebpf.loader.kernel import create_link
 from ebpf.loader.libbpf import TestRun, library
@@ -127,7 +127,7 @@ def _held(program: Program, device: str) -> Iterator[None]:
     try:
         link = create_link(program.fd, index, XDP_HOOK, MODES["native"])
     except OSError as error:
-        raise LoadError(f"interface {device}: {refusal(error.errno or 0)}") from None
+        raise LoadError(f"interface {device}: {explain_errno(error.errno or 0)}") from None
     try:
         yield
     finally:
@@ -148,7 +148,7 @@ def _index(device: str) -> int:
 
 def _test_run(program: Program, options: TestRun) -> None:
     if library().bpf_prog_test_run_opts(program.fd, ctypes.byref(options)) < 0:
-        why = refusal(ctypes.get_errno())
+        why = explain_errno(ctypes.get_errno())
         raise LoadError(f"program {program.name} cannot be run with a packet: {why}")
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
 from ebpf.loader import chain
-from ebpf.loader.errors import LoadError, refusal
+from ebpf.loader.errors import LoadError, explain_errno
 from ebpf.loader.kernel import create_link, update_link, wait_for_packets
 from ebpf.loader.libbpf import TcHook, TcOptions, library
 from ebpf.loader.objects import Program
@@ -124,7 +124,7 @@ class Xdp:
             return "its peer's MTU is too large for XDP"
         if number == errno.ENOSPC:
             return "it has fewer receive queues than its peer has transmit queues"
-        return refusal(number)
+        return explain_errno(number)
 
 
 class Tcx:
@@ -147,7 +147,9 @@ class Tcx:
         try:
             update_link(place.link, program.fd)
         except OSError as error:
-            raise LoadError(f"interface {self._device}: {refusal(error.errno or 0)}") from None
+            raise LoadError(
+                f"interface {self._device}: {explain_errno(error.errno or 0)}"
+            ) from None
         place.program = program
 
     def remove(self, place: Place) -> None:
@@ -203,4 +205,4 @@ class Clsact:
         return int(options.handle)
 
     def _fail(self, number: int) -> NoReturn:
-        raise LoadError(f"interface {self._device}: tc: {refusal(number)}")
+        raise LoadError(f"interface {self._device}: tc: {explain_errno(number)}")

@@ -2,16 +2,40 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import socket
-from types import TracebackType
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from ebpf.loader.errors import LoadError, refusal
+from ebpf.loader.errors import LoadError, explain_errno
 from ebpf.loader.hooks import LAST_ORDER, MODES, TCX_HOOKS, Clsact, Hook, Place, Tcx, Xdp
 from ebpf.loader.objects import TC, XDP, Program
+from telemark.backends.real.isolation import CLONE_NEWNET
 
+OWN = "/proc/thread-self/ns/net"
 _hooks: dict[tuple[int, int, str], Hook] = {}  # in use: by network namespace, device and point
+
+
+@contextmanager
+def enter_namespace(namespace: int) -> Iterator[None]:
+    """Enter a network namespace in this thread, given by a file descriptor. Raises LoadError."""
+    before = os.open(OWN, os.O_RDONLY)
+    try:
+        _enter(namespace)
+        try:
+            yield
+        finally:
+            _enter(before)
+    finally:
+        os.close(before)
+
+
+def _enter(namespace: int) -> None:
+    if ctypes.CDLL(None, use_errno=True).setns(namespace, CLONE_NEWNET):
+        why = os.strerror(ctypes.get_errno())
+        raise LoadError(f"no network namespace can be entered ({why}): run as root")
 
 
 class Link:
@@ -46,10 +70,7 @@ class Link:
     def __enter__(self) -> Link:
         return self
 
-    def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
 
@@ -66,7 +87,7 @@ def attach_xdp(program: Program, device: str, *, mode: str = "native", order: in
     hook = _hooks.get(key) or Xdp(device, key[1], mode)
     if isinstance(hook, Xdp) and hook.mode != mode:
         raise LoadError(f"interface {device} has XDP programs in mode {hook.mode} already")
-    return _attached(key, hook, program, order)
+    return _attach(key, hook, program, order)
 
 
 def attach_tc(program: Program, device: str, point: str = "ingress", *, order: int = 0) -> Link:
@@ -82,14 +103,14 @@ def attach_tc(program: Program, device: str, point: str = "ingress", *, order: i
     key = _key(device, point)
     hook = _hooks.get(key) or Tcx(device, key[1], point)
     try:
-        return _attached(key, hook, program, order)
+        return _attach(key, hook, program, order)
     except OSError as error:
         if error.errno != errno.EINVAL:
-            raise LoadError(f"interface {device}: tc: {refusal(error.errno or 0)}") from None
-        return _attached(key, Clsact(device, key[1], point), program, order)
+            raise LoadError(f"interface {device}: tc: {explain_errno(error.errno or 0)}") from None
+        return _attach(key, Clsact(device, key[1], point), program, order)
 
 
-def _attached(key: tuple[int, int, str], hook: Hook, program: Program, order: int) -> Link:
+def _attach(key: tuple[int, int, str], hook: Hook, program: Program, order: int) -> Link:
     if not 0 <= order <= LAST_ORDER:
         raise LoadError(f"order {order}: expected 0 to {LAST_ORDER}")
     place = Place(program, order)

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from ebpf.loader.errors import ENOTSUPP, LoadError, refusal
+from ebpf.loader.errors import ENOTSUPP, LoadError, explain_errno
 from ebpf.loader.libbpf import MapCreate, library
 
 # enum bpf_map_type
@@ -233,7 +233,7 @@ class Map:
             self[key] = value
 
     def _fail(self, number: int) -> NoReturn:
-        text = "it is full" if number == errno.E2BIG else refusal(number)
+        text = "it is full" if number == errno.E2BIG else explain_errno(number)
         raise LoadError(f"map {self.name} ({self.max_entries} entries): {text}")
 
 

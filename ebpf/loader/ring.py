@@ -3,7 +3,7 @@
 import ctypes
 from collections.abc import Callable
 
-from ebpf.loader.errors import LoadError, refusal
+from ebpf.loader.errors import LoadError, explain_errno
 from ebpf.loader.libbpf import SAMPLE, library
 from ebpf.loader.maps import Map
 from telemark.backends.real.isolation import uninterrupted
@@ -22,7 +22,7 @@ class Ring:
         self._callback = SAMPLE(self._taken)  # C has its address, so that it must not go
         self._handle = library().ring_buffer__new(buffer.fd, self._callback, None, None)
         if not self._handle:
-            raise LoadError(f"map {buffer.name}: {refusal(ctypes.get_errno())}")
+            raise LoadError(f"map {buffer.name}: {explain_errno(ctypes.get_errno())}")
 
     def poll(self, timeout_ms: int) -> None:
         """Take waiting records, and those that arrive within the given time."""

@@ -14,7 +14,7 @@ _PROGRAM = re.compile(r"libbpf: prog '(?P<name>\w+)': BPF program load failed")
 _FUNCTION = re.compile(r"(unknown func|invalid func|helper call is not allowed)")
 
 
-def reason(said: str, release: str) -> str | None:
+def find_reason(said: str, release: str) -> str | None:
     """Return why an object was rejected, from libbpf's messages; None if unknown."""
     if failed := re.search(r"libbpf: map '(\S+)': failed to create: ?(.*?)\(-?\d+\)", said):
         return f"map {failed[1]} cannot be made: {failed[2]}"
@@ -22,11 +22,11 @@ def reason(said: str, release: str) -> str | None:
     program = _PROGRAM.search(said)
     if log is None or program is None:
         return None
-    text = f"program {program['name']}: {shortened(log[1])}"
+    text = f"program {program['name']}: {shorten_log(log[1])}"
     return f"{text} (Linux {release} lacks it)" if _FUNCTION.search(text) else text
 
 
-def shortened(log: str) -> str:
+def shorten_log(log: str) -> str:
     """Return the last reason of a log, and the line of C that it refers to."""
     source = place = ""
     why: list[str] = []

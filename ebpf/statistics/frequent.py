@@ -23,7 +23,7 @@ from ebpf.statistics.flows import Flows
 
 @dataclass(frozen=True)
 class Summary:
-    """The flows of a basic window with the most packets; `bound`: what others had at most."""
+    """The largest flows of a basic window; `bound`: maximum packets of any other flow."""
 
     counts: dict[bytes, int]
     bound: int
@@ -40,7 +40,7 @@ class Frequent:
         self._counts: Counter[bytes] = Counter()
 
     def add(self, flows: Flows, uncounted: int = 0) -> None:
-        """A basic window: its flows, and packets of flows for which there was no place."""
+        """Add a basic window; `uncounted`: packets of flows without room in the kernel's table."""
         top = flows.top(self._listed)
         least = int(top.counts[-1]) if len(flows) > len(top) else 0
         self._put(Summary(top.as_dict(), least + uncounted))
@@ -55,18 +55,18 @@ class Frequent:
     def _drop(self, summary: Summary) -> None:
         self.delta -= summary.bound
         self._counts.subtract(summary.counts)
-        self._counts = +self._counts  # of those that are 0 nothing is known any more
+        self._counts = +self._counts  # drops flows with a count of 0
 
     def reported(self) -> dict[bytes, int]:
-        """Flows (the 40 bytes of their keys) with more than delta packets, and what is sure."""
+        """Return the flows (bytes of keys) with more than delta packets, and lower bounds."""
         return {flow: count for flow, count in self._counts.items() if count > self.delta}
 
     def at_most(self, flow: bytes) -> int:
-        """How many packets a flow may have had: closer than delta, where summaries list it."""
+        """Return the maximum packets of a flow; tighter than delta if summaries list it."""
         missing = (each.bound for each in self._summaries if flow not in each.counts)
         return self._counts[flow] + sum(missing)
 
     @property
     def pairs(self) -> int:
-        """Flows with a count that are kept: in summaries, and over the whole window."""
+        """Number of stored counts: in summaries, and for the whole window."""
         return sum(len(each.counts) for each in self._summaries) + len(self._counts)

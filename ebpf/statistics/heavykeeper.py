@@ -12,47 +12,47 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ebpf.statistics.flows import WORDS, Flows, packed
+from ebpf.statistics.flows import WORDS, Flows, pack_keys
 
 ROWS = 2  # include/flows.h
 BUCKET_BYTES = 56
 DECAY = 1.08
-DECAYS = 256  # counts beyond which nothing decays: the chance is below 3e-9
+DECAYS = 256  # larger counts never decay: the probability is below 3e-9
 
 
 def columns_in(memory_bytes: int) -> int:
-    """How many columns of buckets so much memory holds."""
+    """Return the number of columns of buckets that fit in this memory."""
     return memory_bytes // (ROWS * BUCKET_BYTES)
 
 
 def decay_table() -> NDArray[np.uint32]:
-    """The chance that a count falls, of 2^32, by the count, (DECAYS,)."""
+    """Return the probability, times 2^32, that a count decays, by the count, (DECAYS,)."""
     chances = 2.0**32 * DECAY ** -np.arange(DECAYS)
     return np.minimum(chances, 2**32 - 1).astype(np.uint32)
 
 
 def heavy_flows(buckets: NDArray[Any]) -> Flows:
-    """All flows in buckets, (processors, ROWS * columns) of struct flow.
+    """Return all flows in buckets, (processors, ROWS * columns) of struct flow.
 
-    A flow's count is the greatest of its rows; those of processors add up.
+    A flow's count is the maximum over its rows; counts of processors add up.
     """
     whole = Flows.summed(np.zeros((0, WORDS), np.uint64), [])
     for of_one in buckets:
         used = of_one[of_one["count"] > 0]
-        order = np.argsort(used["count"])[::-1]  # so that of equal keys the greatest comes first
+        order = np.argsort(used["count"])[::-1]  # the largest count of a key comes first
         keys = words_of(used["key"][order])
-        _, first = np.unique(packed(keys), return_index=True)
+        _, first = np.unique(pack_keys(keys), return_index=True)
         whole += Flows.summed(keys[first], used["count"][order][first])
     return whole
 
 
 def counted_flows(groups: NDArray[Any]) -> Flows:
-    """All flows in exact counters, (processors, groups) of struct group."""
+    """Return all flows in exact counters, (processors, groups) of struct group."""
     counts = groups["counts"]
     used = counts > 0
     return Flows.summed(words_of(groups["keys"][used]), counts[used])
 
 
 def words_of(keys: NDArray[Any]) -> NDArray[np.uint64]:
-    """Records of struct key, (n,), as (n, 5)."""
+    """Return records of struct key, (n,), as words, (n, 5)."""
     return np.frombuffer(keys.tobytes(), np.uint64).reshape(-1, WORDS)

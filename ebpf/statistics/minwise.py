@@ -25,14 +25,14 @@ BUCKETS = 1 << BUCKET_BITS
 
 @dataclass(frozen=True)
 class Minima:
-    """The least hash of each bucket, and its flow's packets: (BUCKETS,); of 0 packets: none."""
+    """The smallest hash of each bucket and its flow's packets, (BUCKETS,); 0 packets: empty."""
 
     hashes: Words
     counts: NDArray[np.int64]
 
     @classmethod
     def of(cls, records: NDArray[Any]) -> Minima:
-        """Of what processors found, (processors,) of struct minima."""
+        """Merge the minima of processors, (processors,) of struct minima."""
         each = [
             cls(one["buckets"]["hash"].copy(), one["buckets"]["count"].astype(np.int64))
             for one in records
@@ -40,7 +40,7 @@ class Minima:
         return sum(each[1:], start=each[0])
 
     def __add__(self, other: Minima) -> Minima:
-        """Of both: where the flow is the same, its packets add up."""
+        """Merge both; packet counts of the same flow add up."""
         none, no_other = self.counts == 0, other.counts == 0
         same = ~none & ~no_other & (self.hashes == other.hashes)
         theirs = none | (~no_other & (other.hashes < self.hashes))
@@ -50,31 +50,22 @@ class Minima:
 
     @property
     def used(self) -> int:
-        """Buckets that are not empty: the size of the sample."""
+        """Number of nonempty buckets: the size of the sample."""
         return int((self.counts > 0).sum())
 
     def seen(self, times: int) -> int:
-        """Flows of the sample that had so many packets."""
+        """Return the number of sampled flows with exactly `times` packets."""
         return int((self.counts == times).sum()) if times else 0
 
     def rarity(self, times: int) -> float:
-        """The share of distinct flows that had exactly so many packets. Of none it is 0."""
+        """Return the share of distinct flows with exactly `times` packets; 0 if there are none."""
         return self.seen(times) / max(self.used, 1)
 
     def common(self, other: Minima) -> int:
-        """Buckets in which the least flow of both together is in both."""
+        """Return the number of buckets with the same flow in both."""
         both = (self.counts > 0) & (other.counts > 0)
         return int((both & (self.hashes == other.hashes)).sum())
 
     def similarity(self, other: Minima) -> float:
-        """Of the sets of flows: how many are in both, of those in one or both. Of none it is 0."""
+        """Return Jaccard's similarity of the two sets of flows; 0 if both are empty."""
         return self.common(other) / max((self + other).used, 1)
-
-
-def minima_of(hashes: Words, counts: NDArray[np.int64]) -> Minima:
-    """What the kernel keeps of distinct flows with such hashes and packets, (n,) each."""
-    order = np.argsort(hashes)[::-1]  # of a bucket the least comes last, and stays
-    places = (hashes & np.uint64(BUCKETS - 1)).astype(np.intp)[order]
-    least, packets = np.zeros(BUCKETS, np.uint64), np.zeros(BUCKETS, np.int64)
-    least[places], packets[places] = hashes[order], counts[order]
-    return Minima(least, packets)

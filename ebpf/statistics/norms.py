@@ -8,14 +8,11 @@ of packets, exactly; the greatest norm, of one flow, is TopK's.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from ebpf.statistics.hashes import Words
 
 ROWS, COLUMN_BITS = 5, 9  # sets.h
 COLUMNS = 1 << COLUMN_BITS
@@ -29,7 +26,7 @@ class Sketch:
 
     @classmethod
     def of(cls, records: NDArray[Any]) -> Sketch:
-        """Of what processors added, (processors,) of struct sketch."""
+        """Merge the sketches of processors, (processors,) of struct sketch."""
         return cls(records["counters"].sum(axis=0).astype(np.int64))
 
     def __add__(self, other: Sketch) -> Sketch:
@@ -37,26 +34,11 @@ class Sketch:
 
     @property
     def of_rows(self) -> NDArray[np.int64]:
-        """An estimate of F2 by each row, (ROWS,)."""
+        """Estimate of F2 by each row, (ROWS,)."""
         squares: NDArray[np.int64] = (self.counters**2).sum(axis=1)
         return squares
 
     @property
     def f2(self) -> float:
-        """The median of the rows' estimates."""
+        """Median of the rows' estimates of F2."""
         return float(np.median(self.of_rows))
-
-    @property
-    def l2(self) -> float:
-        """The Euclidean norm."""
-        return math.sqrt(self.f2)
-
-
-def sketch_of(hashes: Words, counts: NDArray[np.int64]) -> Sketch:
-    """What the kernel keeps of distinct flows with such hashes and packets, (n,) each."""
-    counters = np.zeros((ROWS, COLUMNS), np.int64)
-    for row, sums in enumerate(counters):
-        bits = (hashes >> np.uint64(row * (COLUMN_BITS + 1))).astype(np.int64)
-        signs = np.where(bits >> COLUMN_BITS & 1, 1, -1)
-        np.add.at(sums, bits & (COLUMNS - 1), signs * counts)
-    return Sketch(counters)

@@ -18,15 +18,8 @@ CLASSES = (LENGTH_BITS - LINEAR + 1) << LINEAR
 RELATIVE_ERROR = 2.0 ** -(LINEAR + 1)
 
 
-def class_of(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The classes of values below 2^LENGTH_BITS."""
-    powers = np.maximum(np.frexp(values)[1] - 1 - LINEAR, 0)
-    found: NDArray[np.int64] = (powers << LINEAR) + (values >> powers)
-    return found
-
-
 def _bounds() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The least and the greatest value of each class."""
+    """Return the smallest and the largest value of each class."""
     numbers = np.arange(CLASSES)
     powers = np.maximum((numbers >> LINEAR) - 1, 0)
     least = (numbers - (powers << LINEAR)) << powers
@@ -38,22 +31,22 @@ LEAST, GREATEST = _bounds()
 
 @dataclass(frozen=True)
 class Histogram:
-    """How many packets had a length of each class, (CLASSES,)."""
+    """Number of packets with a length in each class, (CLASSES,)."""
 
     counts: NDArray[np.int64]
 
     @classmethod
     def of(cls, records: NDArray[Any]) -> Histogram:
-        """Of what processors counted, (processors,) of struct histogram."""
+        """Merge the histograms of processors, (processors,) of struct histogram."""
         return cls(records["counts"].sum(axis=0).astype(np.int64))
 
     def __add__(self, other: Histogram) -> Histogram:
         return Histogram(self.counts + other.counts)
 
     def quantile(self, part: float) -> float:
-        """The estimate of the least length that `part` of all packets do not exceed.
+        """Return the estimated smallest length that `part` of all packets do not exceed.
 
-        Raises ValueError where there were no packets.
+        Raises ValueError if there were no packets.
         """
         total = int(self.counts.sum())
         if not total:

@@ -5,8 +5,8 @@ of which two merge by drawing how many come from each (hypergeometric). In one d
 has an exact solution (Wang and Song, The R Journal 2011, by dynamic programming), so the error is
 that of the sample alone. The distance to the nearest centre changes no faster than the length
 itself; so by Kantorovich and Rubinstein the mean distances in sample and stream differ by at most
-Wasserstein's W1 of the two, and the sample's best centres are no worse than the stream's best ones
-by more than 2 W1. Always; W1 itself is that of a uniform sample.
+Wasserstein's W1 of the two, and the sample's best centres are worse than the stream's best ones by
+at most 2 W1. W1 is that of a uniform sample.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SAMPLE = 512  # values.h
 
 @dataclass(frozen=True)
 class Sample:
-    """A uniform sample, (at most SAMPLE,), of so many packets' lengths in bytes."""
+    """A uniform sample, (at most SAMPLE,), of the lengths of `seen` packets in bytes."""
 
     seen: int
     lengths: NDArray[np.int64]
@@ -30,7 +30,7 @@ class Sample:
 
     @classmethod
     def of(cls, records: NDArray[Any], rng: np.random.Generator) -> Sample:
-        """Of what processors sampled, (processors,) of struct sample."""
+        """Merge the samples of processors, (processors,) of struct sample."""
         each = [
             cls(int(one["seen"]), one["lengths"][: int(one["seen"])].astype(np.int64), rng)
             for one in records
@@ -38,7 +38,7 @@ class Sample:
         return sum(each[1:], start=each[0])
 
     def __add__(self, other: Sample) -> Sample:
-        """Of the packets of both: how many come from each is what a draw from all would give."""
+        """Merge two samples; the number drawn from each is hypergeometric."""
         size = min(SAMPLE, self.seen + other.seen)
         own = int(self.rng.hypergeometric(self.seen, other.seen, size)) if size else 0
         drawn = [self.rng.choice(self.lengths, own, replace=False),
@@ -47,10 +47,10 @@ class Sample:
 
 
 def medians(values: ArrayLike, clusters: int) -> NDArray[np.int64]:
-    """The centres, ascending, to which the values' distances add up to the least there can be.
+    """Return the ascending centres that minimise the sum of the values' distances to them.
 
-    Fewer than `clusters` where there are fewer distinct values. Takes time and memory with the
-    square of the distinct values.
+    Fewer than `clusters` if there are fewer distinct values. Time and memory grow with the square
+    of the number of distinct values.
     """
     points, weights = np.unique(np.asarray(values, np.int64), return_counts=True)
     clusters = min(clusters, len(points))
@@ -73,7 +73,7 @@ def medians(values: ArrayLike, clusters: int) -> NDArray[np.int64]:
 def _segments(
     points: NDArray[np.int64], weights: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Of the points from i to j: the distances to their median added up, and where that is."""
+    """Return, for points i to j, the sum of distances to their median, and its index."""
     number = len(points)
     heavy = np.concatenate([[0], np.cumsum(weights)])
     sums = np.concatenate([[0], np.cumsum(weights * points)])
@@ -87,14 +87,14 @@ def _segments(
 
 
 def mean_distance(values: ArrayLike, centres: ArrayLike) -> float:
-    """Of values, to the nearest of the centres."""
+    """Return the mean distance of values to the nearest centre."""
     points, weights = np.unique(np.asarray(values, np.int64), return_counts=True)
     distances = np.abs(points[:, None] - np.asarray(centres)).min(axis=1)
     return float((distances * weights).sum() / weights.sum())
 
 
 def wasserstein(values: ArrayLike, others: ArrayLike) -> float:
-    """W1 of two sets of values: the area between their distribution functions."""
+    """Return Wasserstein's W1: the area between the distribution functions of two sets."""
     one, other = np.sort(np.asarray(values)), np.sort(np.asarray(others))
     points = np.unique(np.concatenate([one, other]))
     shares = [np.searchsorted(each, points[:-1], "right") / len(each) for each in (one, other)]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from ebpf.statistics.flows import address_text
+from ebpf.statistics.flows import format_address
 
 
 class Kind(Enum):
@@ -46,8 +46,8 @@ class Alert:
 
     def __str__(self) -> str:
         seen = self.evidence
-        source = address_text(seen.source) if any(seen.source) else "many"
-        destination = address_text(seen.destination) if any(seen.destination) else "many"
+        source = format_address(seen.source) if any(seen.source) else "many"
+        destination = format_address(seen.destination) if any(seen.destination) else "many"
         source += f" port {seen.source_port}" if seen.source_port else ""
         destination += f" port {seen.destination_port}" if seen.destination_port else ""
         return (

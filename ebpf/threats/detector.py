@@ -63,7 +63,7 @@ class Setting:
         ports[: len(self.amplifying)] = self.amplifying
         return {
             "places": self.places, "columns": self.columns, "amplifying": ports,
-            "hash_factors": hashes.factors(self.seed), "decay": heavykeeper.decay_table(),
+            "hash_factors": hashes.draw_factors(self.seed), "decay": heavykeeper.decay_table(),
         }  # fmt: skip
 
 

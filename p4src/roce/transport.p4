@@ -4,24 +4,24 @@
 
 #include "session.p4"
 
-const bit<24> PROBE_DISTANCE = 0x400000;  // age of a probe's PSN: a quarter of all
+const bit<24> PROBE_DISTANCE = 0x400000;  // PSNs by which a probe is behind: 1/4 of all PSNs
 
 struct queue_pair_t {
-    bit<8> opcode;      // FETCH ADD or WRITE ONLY; 0: no such session
+    bit<8> opcode;      // FETCH ADD or WRITE ONLY; 0 if the session does not exist
     bit<24> number;
     bit<32> rkey;
     bit<64> base;       // address of the region
     bit<64> length;
     bit<24> ack_mask;   // an ACK is requested if PSN & ack_mask == ack_mask
-    bit<32> patience;   // unanswered requests before a probe; 0: never
+    bit<32> patience;   // unanswered requests before a probe; 0 disables probes
 }
 
 struct request_t {
-    bit<64> offset;         // in the region, in bytes
-    bit<16> payload_bytes;  // of WRITE
+    bit<64> offset;         // offset in the region, in bytes
+    bit<16> payload_bytes;  // payload of WRITE
     bit<1> has_immediate;
     bit<32> immediate;
-    bit<64> addend;         // of FETCH ADD
+    bit<64> addend;         // addend of FETCH ADD
 }
 
 struct number_t {
@@ -46,10 +46,10 @@ action put_bth(inout bth_t bth, in bit<8> opcode, in bit<24> queue_pair, in bit<
     bth.psn = psn;
 }
 
-/* Takes the next PSN, and for a ring the next slot.
+/* Allocates the next PSN and, for a ring, the next slot.
  *
- * A probe is a clone, and waits in the queue behind other records. None of them requests an ACK,
- * since the probe's ACK would be like it: as if nothing had been written (answers.p4). */
+ * A probe is a clone and waits in the queue behind other records. These records request no ACK,
+ * because the ACK of the probe would be equal to theirs, as after a loss (answers.p4). */
 control TakeNumber(
     in bit<8> session, in bit<32> patience, in bit<32> slots, inout number_t number) {
     action take() {
@@ -127,7 +127,7 @@ control PutRequest(
 }
 
 /* Requests the expected PSN without effect: its PSN is old, and it has no data. Without a record
- * since the last probe, another one is not sent: their ACKs would be alike, too. */
+ * since the last probe, no other probe is sent, because both ACKs would be equal. */
 control PutProbe(
     inout headers_t hdr, in bit<8> session, in queue_pair_t queue_pair, inout bit<16> bytes) {
     bit<1> is_probing = 0;

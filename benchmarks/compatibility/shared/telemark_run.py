@@ -21,7 +21,7 @@ ALL_ANSWERED = r"\b0% dropped"  # does not match 100 %
 YES = "yes"  # a verdict
 
 
-def parser(description: str | None, of: str) -> Parser:
+def make_parser(description: str | None, of: str) -> Parser:
     """Return a parser with the arguments that all compatibility scripts share."""
     made = Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("clone", type=Path, help=f"folder of a clone of {of}")
@@ -31,7 +31,7 @@ def parser(description: str | None, of: str) -> Parser:
     return made
 
 
-def verdict(
+def run_and_check(
     file: Path,
     commands: str,
     expected: Sequence[Expected],
@@ -78,17 +78,17 @@ def print_summary(verdicts: Sequence[str], options: argparse.Namespace) -> int:
     return 0 if right == len(verdicts) else 1
 
 
-def until(text: str, file: str) -> str:
+def wait_for_text(text: str, file: str) -> str:
     """Return a command that waits until a file contains a text."""
     return f"sh until grep -q '{text}' $TMPDIR/{file}; do sleep 0.2; done"
 
 
-def receiving(host: str) -> str:
+def start_receiver(host: str) -> str:
     """Return the commands that start the exercise's receiver and wait until it listens."""
     begin = f"{host} python3 -u receive.py > $TMPDIR/{host} 2>&1 &"
-    return f"{begin}\n{until('sniffing', host)}\nsh sleep 0.5"
+    return f"{begin}\n{wait_for_text('sniffing', host)}\nsh sleep 0.5"
 
 
-def connected_runs(output: str) -> tuple[bool, ...]:
+def find_connected_runs(output: str) -> tuple[bool, ...]:
     """Return for each run of `iperf` whether it connected."""
     return tuple("bits/sec" in part for part in output.split("mininet> iperf ")[1:])

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from minip4.compiler import ir
-from minip4.compiler.bmv2.expressions import Json, data, parameter
+from minip4.compiler.bmv2.expressions import Json, data, parameter, source_info
 from minip4.compiler.bmv2.primitives import primitive
-from minip4.compiler.bmv2.source_info import source_info
 from minip4.compiler.source import Source
 
 

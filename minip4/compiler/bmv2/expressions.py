@@ -11,7 +11,26 @@ from typing import Any
 
 from minip4.compiler import ir
 from minip4.compiler.ir import arithmetic
+from minip4.compiler.source import Source
 from minip4.compiler.types import BOOL, Bits
+
+_MAX_FRAGMENT = 200
+
+
+def source_info(source: Source | None) -> Json:
+    """`{"source_info": ...}`, or nothing if there is no source."""
+    if source is None:
+        return {}
+    text = source.text
+    fragment = text.split("\n", 1)[0] + " ..." if "\n" in text else text
+    info = {
+        "filename": source.file.path,
+        "line": source.line,
+        "column": source.column - 1,
+        "source_fragment": fragment[:_MAX_FRAGMENT],
+    }
+    return {"source_info": info}
+
 
 Json = dict[str, Any]
 

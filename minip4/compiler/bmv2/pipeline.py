@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 from minip4.compiler import ir
 from minip4.compiler.bmv2.actions import action_body
-from minip4.compiler.bmv2.expressions import Json, expression, target
-from minip4.compiler.bmv2.source_info import source_info
+from minip4.compiler.bmv2.expressions import Json, expression, source_info, target
 from minip4.compiler.bmv2.tables import table
 from minip4.compiler.errors import P4Error
 from minip4.compiler.types import BOOL

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from minip4.compiler import ir
-from minip4.compiler.bmv2.expressions import Json, data, parameter, target
-from minip4.compiler.bmv2.source_info import source_info
+from minip4.compiler.bmv2.expressions import Json, data, parameter, source_info, target
 
 
 def primitive(operation: ir.Operation) -> Json:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from minip4.compiler import ir
-from minip4.compiler.bmv2.expressions import Json, hexstr, target
-from minip4.compiler.bmv2.source_info import source_info
+from minip4.compiler.bmv2.expressions import Json, hexstr, source_info, target
 from minip4.compiler.errors import P4Error
 
 

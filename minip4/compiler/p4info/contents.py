@@ -9,8 +9,25 @@ from minip4.compiler import syntax, types
 from minip4.compiler.instances.architecture import Architecture
 from minip4.compiler.instances.names import control_plane_name, property_name
 from minip4.compiler.instances.objects import ExternObject, Instance, applied, instantiate
-from minip4.compiler.p4info.live import live_children
 from minip4.compiler.syntax import CallKind
+
+
+def live_children(node: syntax.Node) -> Iterator[syntax.Node]:
+    """Yield the children of a node, as syntax.children(), without unreachable ones."""
+    match node:
+        case syntax.If() if isinstance(node.condition.constant, bool):
+            taken = node.then if node.condition.constant else node.otherwise
+            if taken is not None:
+                yield taken
+        case syntax.Conditional() if isinstance(node.condition.constant, bool):
+            yield node.then if node.condition.constant else node.otherwise
+        case syntax.Binary() if node.operator == "&&" and node.left.constant is False:
+            yield node.left
+        case syntax.Binary() if node.operator == "||" and node.left.constant is True:
+            yield node.left
+        case _:
+            yield from syntax.children(node)
+
 
 _CONTROLS = ("verify", "ingress", "egress", "compute", "deparser")
 _Part = tuple[Instance, ExternObject | syntax.Declaration]

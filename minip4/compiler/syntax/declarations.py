@@ -1,4 +1,4 @@
-"""Declarations; states of parsers (13), tables of controls (14.2)."""
+"""Programs and their declarations; states of parsers (13), tables of controls (14.2)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from minip4.compiler import types
 from minip4.compiler.source import Source
 from minip4.compiler.syntax.node import Node
 from minip4.compiler.types import Type
+from minip4.compiler.warnings import Warnings
 
 if TYPE_CHECKING:
     from minip4.compiler.syntax.expressions import Argument, Call, Expression, TypeExpression
@@ -305,3 +306,19 @@ class Table(Declaration):
 
 
 Constant = int | bool | str | EnumMember | ErrorMember | MatchKindMember | tuple
+
+
+@dataclass(slots=True, eq=False)
+class Program(Node):
+    """A program; `declarations` include those of core.p4 and v1model.p4, in order."""
+
+    path: str
+    declarations: list[Declaration]
+    warnings: Warnings = field(default_factory=Warnings, init=False)
+    main: Instantiation | None = field(default=None, init=False)
+    errors: list[ErrorMember] = field(default_factory=list, init=False)
+    match_kinds: list[MatchKindMember] = field(default_factory=list, init=False)
+
+    def find(self, name: str) -> Declaration | None:
+        """Return the top-level declaration called `name` (the last of overloaded functions)."""
+        return next((d for d in reversed(self.declarations) if d.name == name), None)

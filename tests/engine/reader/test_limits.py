@@ -29,7 +29,7 @@ WIDE = {
 CASES: dict[str, tuple[dict[str, str], str]] = {
     "register": (
         {"ingress_locals": REGISTER.format(2**28), "ingress": "a();"},
-        "the program's state (the most of it: register I.r, 2147483648 bytes) needs 2147483712 "
+        "the program's state (largest part: register I.r, 2147483648 bytes) needs 2147483712 "
         "bytes; at most 1073741824 are accepted",
     ),
     "registers together": (
@@ -81,7 +81,7 @@ def test_too_much_code_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert made.is_large
     assert made.text.count("\n") < 3000
     monkeypatch.setattr("minip4.engine.limits.MAX_CODE_LINES", 15_000)
-    with pytest.raises(TooLarge, match="lines of C; at most 15000 are accepted"):
+    with pytest.raises(TooLarge, match="lines of C, but at most 15000 are accepted"):
         Generator(read_program(json_of(**parts)))
     assert not Generator(read_program(json_of())).is_large
 

@@ -139,7 +139,7 @@ static const uint64_t *read_due(const char *path, uint64_t count)
     return due;
 }
 
-/* Positional arguments: only telemark/backends/real/udp.py calls this program, with valid values. */
+/* Positional arguments: only telemark/backends/real/traffic.py calls this program, with valid values. */
 static struct options parse(char **argv)
 {
     struct options options = {.source.sin_family = AF_INET, .destination.sin_family = AF_INET};

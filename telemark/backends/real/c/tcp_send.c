@@ -265,7 +265,7 @@ static void send_requests(struct flow *flow, FILE *answers)
     flow->options = options;
 }
 
-/* Positional arguments: only telemark/backends/real/tcp.py calls this program, with valid values. */
+/* Positional arguments: only telemark/backends/real/traffic.py calls this program, with valid values. */
 static struct options parse(char **argv)
 {
     struct options options = {.source.sin_family = AF_INET, .destination.sin_family = AF_INET};
