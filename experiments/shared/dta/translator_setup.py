@@ -3,7 +3,7 @@
 h1 - s1 - h2: s1 writes reports from h1 to h2 into the memory of h2
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -68,13 +68,7 @@ class Running:
 
     async def settle(self) -> None:
         """Wait until all packets in flight have arrived."""
-        last = None
-        while True:
-            await self._run.clock.sleep_until(self._run.clock.now_ns() + SETTLE_NS)
-            counted = await self._counted() if self._run.target == "bmv2" else None
-            if counted == last:
-                break
-            last = counted
+        await settle(self._run, SETTLE_NS, self._counted)
 
     async def _send(self, frames: Sequence[bytes], rate_pps: float) -> None:
         start_ns = self._run.clock.now_ns() + LEAD_NS
@@ -108,6 +102,17 @@ class Running:
             (each.psn - session.peer.psn) % PSNS
             for each, session in zip(sent, self.sessions, strict=True)
         )
+
+
+async def settle(run: Run, settle_ns: int, count: Callable[[], Awaitable[object]]) -> None:
+    """Wait until all packets in flight have arrived; on bmv2, until counters stand still."""
+    last = None
+    while True:
+        await run.clock.sleep_until(run.clock.now_ns() + settle_ns)
+        counted = await count() if run.target == "bmv2" else None
+        if counted == last:
+            return
+        last = counted
 
 
 @asynccontextmanager
