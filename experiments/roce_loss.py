@@ -22,6 +22,7 @@ import _venv  # noqa: F401  isort: skip  runs this script in the project's own e
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -41,6 +42,7 @@ from experiments.shared.roce.reporting import (
     find_capacity,
     reject_bmv2_drops,
     reporting,
+    settle,
 )
 from telemark.accounting import pcap
 from telemark.accounting.packet_accounting import PacketAccounting
@@ -64,6 +66,7 @@ FAST_PPS = 1_000_000  # for modes that lose very many records
 PATIENCE, ACK_EVERY = 64, 16
 MAX_PPS = PATIENCE * 1_000_000 // (2 * DELAY_US)
 REAL_LOSS_NS, MIN_LOST = 20_000_000, 4  # time and records in which the link loses all
+SETTLE_NS = 300_000_000  # until bmv2 has sent all records
 BEFORE_S = 0.02  # of records before the loss
 AFTER, BMV2_AFTER = 2000, 500  # records after the recovery
 SLOTS = 1 << 16
@@ -211,6 +214,8 @@ async def measure(name: str, rate_pps: int, options: argparse.Namespace, run: Ru
             await lose(running, run, lost_ns, lasts_ns, mode)
             skipped = 0 if mode.listens else await skip(running, run, lost_ns, lost_at, gap_ns)
             records = await traffic.finish()
+        if run.target == "bmv2":
+            await settle(run, SETTLE_NS, partial(events, switch, running.session))
         counts = await events(switch, running.session)
         place = await state(switch, running.session)
     reject_bmv2_drops(net, counts)

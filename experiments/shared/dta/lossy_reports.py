@@ -27,7 +27,7 @@ from controllers.dta.translator import Service, TrackedReporter, Translator, Wri
 from controllers.dta.watch import Data, WatchedFlow, Word
 from controllers.roce.running import events, state
 from experiments.shared.dta.reports import numbers_in, to_octets
-from experiments.shared.dta.translator_setup import settle
+from experiments.shared.roce.reporting import settle
 from telemark.accounting import pcap
 from telemark.accounting.packet_accounting import PacketAccounting
 from telemark.apps.application import Application, Host

@@ -3,7 +3,7 @@
 h1 - s1 - h2: s1 writes reports from h1 to h2 into the memory of h2
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -23,6 +23,7 @@ from controllers.dta.translator import (
 from controllers.roce import running as roce
 from controllers.roce.queue_pair import QueuePair
 from controllers.roce.running import state
+from experiments.shared.roce.reporting import settle
 from telemark.accounting.packet_accounting import PacketAccounting
 from telemark.errors import note_invalid
 from telemark.network import Network
@@ -102,17 +103,6 @@ class Running:
             (each.psn - session.peer.psn) % PSNS
             for each, session in zip(sent, self.sessions, strict=True)
         )
-
-
-async def settle(run: Run, settle_ns: int, count: Callable[[], Awaitable[object]]) -> None:
-    """Wait until all packets in flight have arrived; on bmv2, until counters stand still."""
-    last = None
-    while True:
-        await run.clock.sleep_until(run.clock.now_ns() + settle_ns)
-        counted = await count() if run.target == "bmv2" else None
-        if counted == last:
-            return
-        last = counted
 
 
 @asynccontextmanager
