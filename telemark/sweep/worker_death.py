@@ -1,4 +1,4 @@
-"""Why a worker process of a sweep died, as one line for the user."""
+"""Message for the user that says why a worker process of a sweep died."""
 
 import resource
 import signal
@@ -6,12 +6,13 @@ from pathlib import Path
 
 from telemark.errors import TestbedError
 
-TRIES = 3  # after so many deaths of its process a run is given up
+TRIES = 3  # a run is given up after its process died this number of times
 
 
 class CrashError(Exception):
     """A run crashed its process each time: exit status 3, as it is neither the user's mistake nor
-    the machine's."""
+    the machine's.
+    """
 
 
 def give_up(run: str, exit_code: int | None, oom_kills_before: int) -> Exception:

@@ -1,4 +1,4 @@
-"""TCP flow in real time: sent by c/tcp_send.c, received by c/tcp_receive.c."""
+"""TCP flow in real time; c/tcp_send.c sends it and c/tcp_receive.c receives it."""
 
 import signal
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ class TcpProcesses(FlowProcesses):
             raise FailedRunError(str(error)) from error
 
     async def record(self) -> TcpRecord:
-        """Close the connection, the receiver first, and read the records of both ends."""
+        """Close the connection, first at the receiver, and read the records of both ends."""
         self._receiver.process.send_signal(signal.SIGTERM)
         await self._receiver.output()
         await self._sender.output()
