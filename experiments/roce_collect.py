@@ -25,6 +25,7 @@ import argparse
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from ipaddress import IPv4Address
 
 import numpy as np
@@ -52,6 +53,7 @@ from experiments.shared.roce.reporting import (
     find_capacity,
     reject_bmv2_drops,
     reporting,
+    settle,
 )
 from telemark.accounting import pcap
 from telemark.accounting.packet_accounting import PacketAccounting
@@ -214,7 +216,8 @@ async def measure(name: str, case: Case, options: argparse.Namespace, run: Run) 
         if run.target == "bmv2":
             clocks = await find_clocks({SWITCH: running.switch}, run.clock)
         net.send_frames("h1", times, segments)
-        await run.clock.sleep_until(times[-1] + SETTLE_NS)
+        await run.clock.sleep_until(times[-1])
+        await settle(run, SETTLE_NS, partial(events, running.switch, running.session))
         counts = await events(running.switch, running.session)
     reject_bmv2_drops(net, counts)
     arrived, left = net.capture("s1", "h1", "in"), net.capture("s1", "h3", "out")

@@ -22,6 +22,7 @@ import _venv  # noqa: F401  isort: skip  runs this script in the project's own e
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -41,6 +42,7 @@ from experiments.shared.roce.reporting import (
     find_capacity,
     reject_bmv2_drops,
     reporting,
+    settle,
 )
 from telemark.accounting import pcap
 from telemark.accounting.packet_accounting import PacketAccounting
@@ -65,7 +67,8 @@ PATIENCE, ACK_EVERY = 64, 16
 MAX_PPS = PATIENCE * 1_000_000 // (2 * DELAY_US)
 # time and number of records for which the link loses all packets
 REAL_LOSS_NS, MIN_LOST = 20_000_000, 4
-BEFORE_S = 0.02  # number of records before the loss
+SETTLE_NS = 300_000_000  # time until bmv2 has sent all records
+BEFORE_S = 0.02  # time for which records are sent before the loss
 AFTER, BMV2_AFTER = 2000, 500  # number of records after the recovery
 SLOTS = 1 << 16
 HELD_US = 1000  # by the collector, to handle very many records in batches
@@ -212,6 +215,8 @@ async def measure(name: str, rate_pps: int, options: argparse.Namespace, run: Ru
             await lose(running, run, lost_ns, lasts_ns, mode)
             skipped = 0 if mode.listens else await skip(running, run, lost_ns, lost_at, gap_ns)
             records = await traffic.finish()
+        if run.target == "bmv2":
+            await settle(run, SETTLE_NS, partial(events, switch, running.session))
         counts = await events(switch, running.session)
         place = await state(switch, running.session)
     reject_bmv2_drops(net, counts)

@@ -43,8 +43,8 @@ from experiments.shared.ampm.measurement import (
     measure,
     shortest_schedule,
 )
-from experiments.shared.targets import dta_memory, int_reports, outputs, roce_frames
-from experiments.shared.targets.outputs import Outputs
+from experiments.shared.both_targets import dta_memory, int_reports, outputs, roce_frames
+from experiments.shared.both_targets.outputs import Outputs
 from telemark.errors import note_invalid
 from telemark.results import plots, statistics
 from telemark.results.report import Check, Report, table

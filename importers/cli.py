@@ -98,7 +98,7 @@ def _confirm(commands: Sequence[str], options: argparse.Namespace) -> None:
         return
     if not options.yes and not sys.stdin.isatty():
         raise TestbedError(
-            f"{options.file}: it has {len(commands)} commands that run as root, and there is no "
+            f"{options.file}: has commands to run as root ({len(commands)}), and there is no "
             "terminal to confirm them; read them and use --yes"
         )
     print(f"{options.file} runs these commands as root:")

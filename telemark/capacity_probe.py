@@ -1,8 +1,8 @@
 """Capacity probe: finds the packet rate that a network on bmv2 sustains.
 
-bmv2 forwards some thousand packets/s, fewer on a loaded machine; it drops or delays packets at
-higher rates. Therefore the flows of a run on bmv2 are first sent for one second, with their rates
-halved until bmv2 sustains them. The run uses the rates found.
+bmv2 forwards some thousand packets/s, fewer on a loaded machine. At higher rates it drops or delays
+packets. Therefore a run on bmv2 first sends its flows for one second, and halves their rates until
+bmv2 sustains them. Then the run uses these rates.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
 PROBE_S = 1.0
 HEADROOM = 2  # probe at twice the rate that the run will use
-SHARES = tuple(2.0**-n for n in range(7))  # of the requested rates
+SHARES = tuple(2.0**-n for n in range(7))  # tried fractions of the requested rates
 MAX_QUEUEING_DELAY_US = 100_000.0  # above this, queues grow without bound
 DRAIN_S = 0.5
-POLL_NS, MAX_POLLS = 200_000_000, 150  # of the number of frames inside the switches
+# interval and maximum number of polls of the number of frames inside the switches
+POLL_NS, MAX_POLLS = 200_000_000, 150
 
 
 @dataclass(frozen=True)
@@ -43,13 +44,13 @@ class ProbeResult:
 
 @dataclass(frozen=True)
 class CapacityEstimate:
-    """Share of the requested rates that a network sustains, and the queueing delay at that rate."""
+    """Fraction of requested rates that a network sustains, and the queueing delay at that rate."""
 
     share: float
     queueing_delay_us: float
 
     def rate(self, rate_pps: int) -> int:
-        """Return the sustained part of a rate, at least 1 packet/s."""
+        """Return the sustained fraction of a rate, at least 1 packet/s."""
         return rate_pps if self.share == 1 else max(int(rate_pps * self.share), 1)
 
     def __str__(self) -> str:
@@ -60,10 +61,11 @@ class CapacityEstimate:
 
 
 async def probe(net: "Network", flows: Sequence[Flow], run: "Run") -> CapacityEstimate:
-    """Find the share of the rates of flows that a network on bmv2 sustains, and report it.
+    """Find the fraction of the rates of flows that a network on bmv2 sustains, and report it.
 
-    The tables of the network must be filled. Use the network for nothing else: packets that the
-    probe loses are missing in its packet accounting. Raises TestbedError below the lowest share.
+    The tables of the network must be filled. Use the network for nothing else, since packets that
+    the probe loses are missing in its packet accounting. Raises TestbedError if the network does
+    not sustain the smallest fraction.
     """
     net.expected_drops = [*net.expected_drops, "bmv2"]
 
@@ -134,7 +136,7 @@ async def _find_share(
 
 
 def probe_flow(flow: Flow, factor: float) -> Flow:
-    """Return the flow that a probe sends: same duration at another rate, at most one second.
+    """Return the flow of a probe, with the same duration (at most one second) at another rate.
 
     Flows that start after the probe's second start immediately.
     """
@@ -189,6 +191,6 @@ def max_queueing_delay_us(records: Iterable[FlowRecord]) -> float:
 
 
 def _frames_inside(net: "Network") -> int:
-    """Count the frames that entered a bmv2 and did not leave it: queued or dropped."""
+    """Count the frames that entered a bmv2 but did not leave it, being queued or dropped."""
     counters = [net.switch(name).read_counters()["inner"] for name in net.topo.switches()]
     return sum(counted["into"] - counted["out"] for counted in counters)

@@ -1,4 +1,4 @@
-"""The `telemark` command: `telemark run ...`; each subcommand is a module of its own."""
+"""The command `telemark`; each subcommand, such as `telemark run`, is a module of its own."""
 
 import argparse
 import importlib

@@ -26,7 +26,7 @@ from telemark.results.report import table
 from telemark.run_all.catalogue import Experiment, experiments
 from telemark.session import cli
 
-MAX_LOAD = 0.5  # load per processor; above, runs may be inconclusive
+MAX_LOAD = 0.5  # load per processor above which runs may be inconclusive
 MIN_MB = 2000
 SETUP = "./setup.sh"
 P4UTILS, THRIFT = "p4-utils", "Thrift bindings"
@@ -39,13 +39,13 @@ class Finding:
 
     name: str
     use: str
-    found: str  # "" if missing
+    found: str  # version or location; "" if missing
     remedy: str
-    needed_for: str = ""  # REAL_TIME or EBPF: all of these experiments need it
+    needed_for: str = ""  # REAL_TIME or EBPF if all of these experiments need it
 
     @property
     def shown(self) -> str:
-        """Text of the table."""
+        """Text of the finding in the table."""
         return self.found or f"missing: {self.remedy}"
 
 
@@ -72,7 +72,7 @@ def run(_options: argparse.Namespace) -> int:
 
 
 def findings() -> list[Finding]:
-    """Search for all dependencies; those of experiments come first."""
+    """Search for all dependencies; dependencies of experiments come first."""
     return [
         Finding("namespaces", "real time",
                 f"yes, Linux {platform.release()}" if can_isolate() else "",
@@ -150,7 +150,7 @@ def _memory() -> Finding:
 
 
 def _thrift() -> Finding:
-    """Most experiments on bmv2 run without Thrift."""
+    """Search for bmv2's Thrift API, which most experiments on bmv2 do not need."""
     use = "queues and registers of bmv2 (--target bmv2)"
     if not bindings.has_thrift():
         return Finding(THRIFT, use, "", "bmv2, built with Thrift")

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator
 from contextvars import ContextVar
 
-IDLE_MACHINE = "reduce the load on the machine"  # tests/rerun_inconclusive.py looks for it
+IDLE_MACHINE = "reduce the load on the machine"  # tests/rerun_inconclusive.py looks for this text
 
 
 class TestbedError(Exception):
@@ -14,10 +14,11 @@ class TestbedError(Exception):
 
 
 class InvalidRunError(TestbedError):
-    """Inconclusive run: its measurements are not usable because of `problem`.
+    """Inconclusive run, whose measurements are not usable because of `problem`.
 
-    In real time the load on the machine may be the cause: exit status 2, with a remedy. In virtual
-    time, and if hosts rejected malformed frames, it becomes a FailedRunError. Raise it only if
+    In real time the load on the machine may be the cause, so the exit status is 2 and the message
+    has a remedy. In virtual time, or if hosts rejected malformed frames, it becomes a
+    FailedRunError. Raise it only if
     the run cannot continue; otherwise call note_invalid(), which keeps the measurements.
     """
 
@@ -31,11 +32,11 @@ class InvalidRunError(TestbedError):
 
 
 class BusyMachineError(InvalidRunError):
-    """Inconclusive benchmark of the machine: its load may be the cause in virtual time, too."""
+    """Inconclusive benchmark of the machine, whose load may be the cause also in virtual time."""
 
 
 class FailedRunError(TestbedError):
-    """The network under test prevented the measurement: exit status 1."""
+    """Run in which the network under test prevented the measurement; exit status 1."""
 
 
 _notes: ContextVar[list[InvalidRunError] | None] = ContextVar("notes", default=None)
@@ -55,7 +56,7 @@ def note_invalid(error: InvalidRunError | str) -> None:
 
 @contextlib.contextmanager
 def take_notes(notes: list[InvalidRunError] | None) -> Iterator[None]:
-    """Let note_invalid() append to a list; None: let it raise."""
+    """Let note_invalid() append to a list, or with None let it raise."""
     token = _notes.set(notes)
     try:
         yield

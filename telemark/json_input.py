@@ -1,4 +1,4 @@
-"""JSON input of users, with source positions for error messages in one line.
+"""JSON input of users, with positions in the file for error messages.
 
 `Document.load(path)["hosts"]["h1"]["ip"].text()` returns a string, or raises TestbedError with
 file, position, value and expected value.
@@ -17,10 +17,10 @@ from telemark.topology.checks import NAME, NAMES
 T = TypeVar("T")
 Readers: TypeAlias = "Mapping[str, Callable[[Document], Any]]"
 
-_MAX_SHOWN = 60  # characters of a value in an error message
+_MAX_SHOWN = 60  # maximum number of characters of a value in an error message
 _MAX_NUMBER = 1e15  # keeps float arithmetic finite
-_MAX_NODES = 10_000  # hosts, and switches
-_MAX_DIGITS = 20  # of a number in a string; Python rejects thousands
+_MAX_NODES = 10_000  # maximum number of hosts, and of switches
+_MAX_DIGITS = 20  # maximum length of a number in a string; Python rejects thousands of digits
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,8 @@ class Document:
             raise TestbedError(f"{path}: not JSON: not UTF-8 text") from None
         except OSError as error:
             raise TestbedError(f"cannot read {path}: {error.strerror}") from None
-        except (RecursionError, ValueError):  # ValueError: a number of thousands of digits
+        # ValueError is raised for a number with thousands of digits
+        except (RecursionError, ValueError):
             raise TestbedError(f"{path}: nested too deeply, or a number is too long") from None
 
     @property
@@ -100,7 +101,7 @@ class Document:
         return self.value
 
     def fields(self, readers: "Readers", required: Collection[str] = ()) -> dict[str, Any]:
-        """Read the members of an object with `readers` by key; other keys are an error."""
+        """Read the members of an object with the reader of each key; other keys are an error."""
         for key, value in self.items():
             if key not in readers:
                 raise TestbedError(

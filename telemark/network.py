@@ -28,7 +28,7 @@ from telemark.topology.links import ETHERNET_BYTES, USUAL_MTU, check_mtu
 __all__ = ["LinkEnd", "Network"]
 
 CAPTURES = ("in", "out", "lost", "taken", "sending", "sent")
-MAX_CONTROL_DELAY_US = 3_600_000_000  # an hour, as for links
+MAX_CONTROL_DELAY_US = 3_600_000_000  # one hour, the same maximum as for links
 
 
 class Network:
@@ -76,9 +76,9 @@ class Network:
         self.seed = derive_seed(run.seed, name)
         self.mtu_bytes = check_mtu(mtu_bytes)
         self.links: list[tuple[LinkEnd, LinkEnd]] = []
-        self.counters: dict[str, dict[str, Any]] = {}  # switch -> counters
-        self.interface_counters: dict[str, dict[str, int]] = {}  # interface -> kernel's counters
-        self.udp_losses: dict[str, int] = {}  # host -> datagrams dropped by its kernel
+        self.counters: dict[str, dict[str, Any]] = {}  # switch -> its counters
+        self.interface_counters: dict[str, dict[str, int]] = {}  # interface -> kernel counters
+        self.udp_losses: dict[str, int] = {}  # host -> number of datagrams that its kernel dropped
         self.rejected: list[RejectedFrames] = []  # by hosts
         self.applications: list[RunningApplication] = []
         self.drop_report = run.drop_report
@@ -168,7 +168,7 @@ class Network:
     def interface(self, node: str, neighbour: str) -> str:
         """Return the name of a node's interface towards a neighbour, e.g. `s1-eth2`.
 
-        For parallel links: the first one; also in port().
+        For parallel links, the first one is used, also in port().
         """
         return self._end(node, neighbour).interface
 
@@ -182,8 +182,9 @@ class Network:
         For parallel links, pass the interface's name (`s1-eth3`) as `neighbour`. `what`: frames
         received ("in"), transmitted before the link ("out") or lost by the link ("lost"); with
         `stamp_log` also frames at the time they were read from the port's ring ("taken"), and
-        before ("sending") and after ("sent") the send call. `inner`: on bmv2, the panel's port
-        behind that one; frames that go "out" there enter bmv2, frames that come "in" leave it.
+        before ("sending") and after ("sent") the send call. `inner`, on bmv2: use the port of the
+        panel switch (minip4, between bmv2 and the links) that leads to bmv2. There, frames that go
+        "out" enter bmv2, and frames that come "in" leave it.
         """
         if what not in CAPTURES:
             raise ValueError(f"capture {what!r}: expected one of {CAPTURES}")

@@ -1,4 +1,4 @@
-"""P4 programs of a network: the program of each switch, each compiled once."""
+"""P4 programs of the switches of a network; each program is compiled once."""
 
 import json
 import re

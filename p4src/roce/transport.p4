@@ -127,7 +127,7 @@ control PutRequest(
 }
 
 /* Requests the expected PSN without effect: its PSN is old, and it has no data. Without a record
- * since the last probe, another one is not sent: their ACKs would be alike, too. */
+ * since the last probe, no other probe is sent, because both ACKs would be equal. */
 control PutProbe(
     inout headers_t hdr, in bit<8> session, in queue_pair_t queue_pair, inout bit<16> bytes) {
     bit<1> is_probing = 0;

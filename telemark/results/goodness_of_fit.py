@@ -1,7 +1,8 @@
 """Goodness of fit: one test whether all points of a figure agree with theory.
 
-Of 60 points that agree, each tested at 99 %, one fails in every second run. Therefore each point
-has a p-value, and the smallest one times the number of points (Bonferroni) must be above 1 %.
+If 60 points agree with theory and each is tested at 99 %, one of them fails in about every second
+run. Therefore each point gets a p-value. The smallest p-value times the number of points
+(Bonferroni) must be above 1 %.
 """
 
 import math
@@ -23,7 +24,7 @@ def binomial_p_value(count: int, trials: int, chance: float) -> float:
     spread = 40 * math.sqrt(trials * chance * (1 - chance)) + 40
     mean = trials * chance
     numbers = np.arange(max(0, int(mean - spread)), min(trials, int(mean + spread)) + 1)
-    # From each number to the next: (trials - k) / (k + 1) * chance / (1 - chance).
+    # Ratio of successive probabilities: (trials - k) / (k + 1) * chance / (1 - chance).
     ratios = (trials - numbers[:-1]) / numbers[1:] * (chance / (1 - chance))
     logarithms = np.concatenate([[0], np.cumsum(np.log(ratios))])
     weights = np.exp(logarithms - logarithms.max())

@@ -77,7 +77,7 @@ def _replay(results: Path) -> str:
             try:
                 return _player(path, source)
             except (OSError, ValueError, KeyError, TypeError, AttributeError):
-                continue  # the page reports the unreadable summary
+                continue  # another part of the page reports the unreadable summary
     return ""
 
 

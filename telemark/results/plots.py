@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#F0E442", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
-COLUMN_IN, TWO_COLUMNS_IN = 3.5, 7.16  # widths in IEEE's transactions, inches
+COLUMN_IN, TWO_COLUMNS_IN = 3.5, 7.16  # column widths in IEEE transactions, inches
 HEIGHT_IN = 2.5
 
 _STYLE: Any = {
@@ -43,9 +43,9 @@ _STYLE: Any = {
     "legend.labelspacing": 0.3,
     "lines.linewidth": 1.0,
     "lines.markersize": 3.5,
-    "pdf.fonttype": 42,  # TrueType, embedded: publishers refuse matplotlib's own Type 3
+    "pdf.fonttype": 42,  # embedded TrueType, since publishers refuse matplotlib's default, Type 3
     "savefig.dpi": 300,
-    "svg.hashsalt": "telemark",  # the same data give the same file
+    "svg.hashsalt": "telemark",  # so that the same data give the same file
     "xtick.labelsize": 7.0,
     "xtick.major.width": 0.6,
     "xtick.minor.width": 0.4,

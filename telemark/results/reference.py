@@ -25,12 +25,12 @@ from telemark.results.provenance import git_state
 REFERENCE = REPOSITORY / "results" / "reference"
 REAL = "_real"
 
-PROCESSES = ("int_collector", "roce_throughput")  # measure CPU time of processes
+PROCESSES = ("int_collector", "roce_throughput")  # experiments that measure CPU time of processes
 EBPF_PREFIXES = ("xdp_", "ebpf_", "threat_")  # prefixes of experiments with eBPF programs
 EBPF_WITH_SWITCHES = ("ebpf_edge",)  # eBPF programs at hosts of a network with switches
 REAL_ONLY = ("targets", *PROCESSES, *EBPF_PREFIXES)
 
-# Benchmarks run only if named: they need further software for comparison.
+# Benchmarks run only if named, since they need further software for comparison.
 BENCHMARKS = {
     "benchmark_switch": ["benchmarks/speed/switch.py"],
     "virtual": ["benchmarks/speed/virtual.py", "--time", "virtual"],
@@ -44,7 +44,7 @@ class Comparison:
     folder: Path  # of the reference
     date: str  # of the reference
     text: str
-    agrees: bool | None = None  # None: numbers cannot be compared
+    agrees: bool | None = None  # None if numbers cannot be compared
 
 
 def compare(results: Path, summary: Mapping[str, Any]) -> Comparison | None:

@@ -28,7 +28,8 @@ class Replay:
     """Time interval of a run in virtual time."""
 
     caption: str
-    places: Mapping[str, tuple[float, float]]  # node -> x from the left, y from the top, 0 to 1
+    # node -> position (x from the left, y from the top), 0 to 1
+    places: Mapping[str, tuple[float, float]]
     flows: Sequence[ReplayedFlow]
     zero_ns: int  # displayed as time 0
     begin_ns: int

@@ -60,13 +60,13 @@ class Report:
     checks: Sequence[Check]
     metrics: Mapping[str, Any] = field(default_factory=dict)
     figure: "Figure | None" = None
-    caption: str = ""  # of the figure
+    caption: str = ""  # caption of the figure
     replay: Replay | None = None  # for index.html; only in virtual time
     tables: Sequence[Table] = ()
     machine_columns: Sequence[str] = ()  # columns of samples that depend on the machine
-    drops: Sequence[Mapping[str, Any]] = ()  # by switches; the run adds them
+    drops: Sequence[Mapping[str, Any]] = ()  # packets dropped by switches; the run adds them
     capacities: Sequence[Mapping[str, Any]] = ()  # CapacityEstimates as mappings
-    inconclusive: Sequence[str] = ()  # reasons; the run adds them
+    inconclusive: Sequence[str] = ()  # reasons why the run is inconclusive; the run adds them
 
     @property
     def passed(self) -> bool:
@@ -84,7 +84,7 @@ class Report:
             for kind in FIGURE_KINDS if self.figure is not None else ():
                 replace(folder / f"{name}.{kind}", partial(self._draw, kind=kind))
             replace(folder / "samples.csv", self._write_samples)
-            (folder / replay.NAME).unlink(missing_ok=True)  # of an earlier run
+            (folder / replay.NAME).unlink(missing_ok=True)  # from an earlier run
             if self.replay is not None:
                 replace(folder / replay.NAME, self.replay.write)
             summary = (

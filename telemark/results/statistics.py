@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-NORMAL_999 = 3.2905  # 99.9 % of a normal distribution lie within so many standard deviations
-KOLMOGOROV_999 = 1.949  # Kolmogorov's distribution: 99.9 % lie below
+NORMAL_999 = 3.2905  # 99.9 % of a normal distribution lie within this number of standard deviations
+KOLMOGOROV_999 = 1.949  # 99.9 % of Kolmogorov's distribution lie below this value
 
 
 def percentiles(values: NDArray[np.float64] | NDArray[np.int64]) -> dict[str, float]:

@@ -1,7 +1,8 @@
 """Results of runs as bytes: structure as JSON, arrays as .npz, compressed.
 
-Reading them runs no code that they name, unlike pickle. They name dataclasses, named tuples and
-enums of modules that are already loaded; objects of these are made without their constructors.
+Unlike pickle, reading them runs no code that they name. They can name only dataclasses, named
+tuples and enums of modules that are already loaded. Objects of these classes are made without
+calling constructors.
 """
 
 import dataclasses
@@ -39,8 +40,9 @@ class NotPlainDataError(Exception):
 def dump(value: object, name: str) -> bytes:
     """Return the bytes of a value, which the error calls `name`.
 
-    Raises TestbedError with the path of the first field that is not plain data. LZMA's fastest
-    preset takes a fiftieth of what AM-PM's runs return, in as little time as zlib a quarter.
+    Raises TestbedError with the path of the first field that is not plain data. The fastest preset
+    of LZMA compresses results of AM-PM runs to one fiftieth; zlib takes the same time for one
+    quarter.
     """
     arrays: list[NDArray[Any]] = []
     try:
@@ -60,17 +62,18 @@ def load(data: bytes) -> Any:
             structure = json.loads(entries[STRUCTURE].tobytes())
             arrays = [entries[str(number)] for number in range(len(entries.files) - 1)]
         return _decode(structure, arrays)
-    except Exception as error:  # lzma, zipfile, numpy and json have a dozen kinds for foreign bytes
+    # lzma, zipfile, numpy and json raise a dozen exception types for foreign bytes
+    except Exception as error:
         text = " ".join(str(error).split())
         raise NotPlainDataError(f"{type(error).__name__}: {text}") from error
 
 
 class _Encoder:
-    """Makes JSON of values: what JSON has stays, all else is a list that begins with a tag."""
+    """Encoder of values as JSON; types that JSON lacks become lists that begin with a tag."""
 
     def __init__(self, arrays: list[NDArray[Any]]) -> None:
         self._arrays = arrays
-        self._numbers: dict[int, int] = {}  # id() of an array: its index in arrays
+        self._numbers: dict[int, int] = {}  # id() of an array -> its index in arrays
 
     def encode(self, value: Any, path: str) -> Json:
         kind = type(value)
@@ -171,7 +174,7 @@ def _decode(encoded: Json, arrays: list[NDArray[Any]]) -> Any:
 
 
 def _made(tag: str, kind: Any, content: list[Json], arrays: list[NDArray[Any]]) -> Any:
-    """An object of a class: by its fields, as copy.copy() makes one, not by its constructor."""
+    """Make an object of a class from its fields, like copy.copy(), without its constructor."""
     if not isinstance(kind, type):
         raise ValueError(f"{kind!r} is no class")
     if tag == "enum" and issubclass(kind, enum.Enum):

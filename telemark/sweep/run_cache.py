@@ -2,8 +2,8 @@
 
 The hash covers the arguments (measure, setting, seed), the Python and C code in the folders of all
 loaded modules, the installed packages and the machine. The P4 programs of a run are known only at
-its end: their hashes are stored with the run and verified when it is read. pickle only creates
-bytes to hash; files are plain data.
+its end. Therefore their hashes are stored with the run and verified when the run is read. pickle
+only creates bytes to hash; files are plain data.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from telemark.session.run import SweepOptions
 from telemark.sweep.plain_data import NotPlainDataError
 from telemark.sweep.task import Outcome, Task, deserialize
 
-MAX_BYTES = 1 << 30  # of all runs of an experiment in a folder
+MAX_BYTES = 1 << 30  # maximum size of all runs of an experiment in a folder
 # Options without effect on the result of a run.
 IRRELEVANT_OPTIONS = {
     "out",

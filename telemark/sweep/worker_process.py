@@ -13,7 +13,7 @@ from telemark.backends.real import isolation
 from telemark.errors import TestbedError
 from telemark.sweep.task import CompiledPrograms, execute, failed_outcome, serialize
 
-TRIES = 3  # after so many deaths of its process a run is given up
+TRIES = 3  # a run is given up after its process died this number of times
 
 
 class CrashError(Exception):

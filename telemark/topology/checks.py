@@ -11,7 +11,8 @@ from mininet.topo import Topo
 from minip4.engine.shared import DROP_PORT
 from telemark.errors import TestbedError
 
-PORTS = {"minip4": DROP_PORT, "bmv2": 256}  # per switch; a bmv2's panel needs twice as many
+# maximum number of ports per switch; the panel switch of a bmv2 needs twice as many
+PORTS = {"minip4": DROP_PORT, "bmv2": 256}
 MAC = re.compile("[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
 # Node names occur in shell commands and in paths.
 NAME = re.compile("[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")

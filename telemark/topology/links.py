@@ -14,10 +14,10 @@ PROPERTIES = ("rate_bps", "delay_us", "jitter_us", "loss_probability", "reorder_
 TIME = re.compile(r"(\d+(?:\.\d+)?) *(s|ms|us)")
 UNIT_US = {"s": 1_000_000, "ms": 1000, "us": 1}
 
-ETHERNET_BYTES = 14  # header; frame lengths never include the frame check sequence
+ETHERNET_BYTES = 14  # header length; frame lengths never include the frame check sequence
 VLAN_TAG_BYTES = 4  # interfaces accept it in addition to the MTU
 UDP_BYTES = 20 + 8  # IPv4 and UDP headers
-USUAL_MTU = 1500  # bytes, Ethernet (RFC 894)
+USUAL_MTU = 1500  # MTU of Ethernet in bytes (RFC 894)
 SMALLEST_MTU, LARGEST_MTU = 68, MAX_FRAME - ETHERNET_BYTES  # minimum: RFC 791
 # Of switch interfaces: the kernel must not reject frames that P4 programs make. The next switch
 # drops and counts frames above MAX_FRAME.

@@ -24,22 +24,22 @@ HEADERS_BYTES = ETHERNET_BYTES + UDP_BYTES
 # handed_ns: return of the send call. The frame reaches the other end between sent_ns and handed_ns.
 SENT = np.dtype([("sequence", "<u8"), ("sent_ns", "<u8"), ("handed_ns", "<u8")])
 RECEIVED = np.dtype([("sequence", "<u8"), ("sent_ns", "<u8"), ("received_ns", "<u8")])
-FIRST_PORT = 5000  # of destinations: flow 1 arrives at port 5001
+FIRST_PORT = 5000  # base of destination ports; flow 1 arrives at port 5001
 FIRST_SOURCE_PORT, SOURCE_PORTS = 49152, 16384  # dynamic ports (RFC 6335)
-LIMITS: Mapping[str, tuple[float, float]] = {  # of the fields of UDP and TCP flows
+LIMITS: Mapping[str, tuple[float, float]] = {  # limits of the fields of UDP and TCP flows
     "id": (0, 0xFFFF),
     "port": (1, 0xFFFF),
     "source_port": (1, 0xFFFF),
     "dscp": (0, 63),
     "after_s": (0, 1e6),
 }
-SMALLEST_FRAME = 60  # bytes, without the frame check sequence
+SMALLEST_FRAME = 60  # minimum length in bytes, without the frame check sequence
 
 
 class RateError(InvalidRunError):
     """A sender did not keep its rate."""
 
-    records: "Mapping[int, AnyRecord]" = {}  # of all flows, up to the last packet sent
+    records: "Mapping[int, AnyRecord]" = {}  # records of all flows, up to the last packet sent
 
 
 class Pattern(Protocol):
@@ -62,10 +62,10 @@ class Flow:
     source: str  # host names
     destination: str
     rate_pps: float
-    count: int  # datagrams, sequence numbers 0..count-1
+    count: int  # number of datagrams, with sequence numbers 0..count-1
     size: int = 64  # bytes of the Ethernet frame, without the frame check sequence
-    port: int = 0  # of the destination; 0: 5000 + id
-    source_port: int = 0  # 0: 49152 + id, from 49152 again after 65535
+    port: int = 0  # destination port; 0 means 5000 + id
+    source_port: int = 0  # 0 means 49152 + id, starting again at 49152 after 65535
     dscp: int = 0
     after_s: float = 0.0  # start of the flow, relative to the start of the traffic
     pattern: Pattern | None = None
@@ -82,7 +82,7 @@ class Flow:
 
 def complete(flow: AnyFlow, limits: Mapping[str, tuple[float, float]]) -> None:
     """Set default ports, and check all fields. Raises TestbedError."""
-    values = vars(flow)  # allows to set fields of a frozen dataclass
+    values = vars(flow)  # vars() allows setting fields of a frozen dataclass
     values["port"] = flow.port or FIRST_PORT + flow.id
     values["source_port"] = flow.source_port or FIRST_SOURCE_PORT + flow.id % SOURCE_PORTS
     for name, (low, high) in {**LIMITS, **limits}.items():
@@ -101,7 +101,8 @@ class Schedule:
 
     after_ns: int  # start of the flow, relative to the start of the traffic
     duration_ns: int  # from the start of the flow to its last datagram
-    due_ns: NDArray[np.uint64] | None  # offsets to the start of the flow; None: constant rate
+    # offsets to the start of the flow; None means a constant rate
+    due_ns: NDArray[np.uint64] | None
 
     @classmethod
     def from_flow(cls, flow: Flow, seed: int) -> "Schedule":

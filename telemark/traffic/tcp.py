@@ -39,9 +39,9 @@ class TcpFlow:
     destination: str
     size_bytes: int = 0
     duration_s: float = 0.0
-    rate_bps: float = 0.0  # of the data, without headers; 0: unlimited
-    port: int = 0  # of the destination; 0: 5000 + id
-    source_port: int = 0  # 0: 49152 + id, from 49152 again after 65535
+    rate_bps: float = 0.0  # rate of the data, without headers; 0 means unlimited
+    port: int = 0  # destination port; 0 means 5000 + id
+    source_port: int = 0  # 0 means 49152 + id, starting again at 49152 after 65535
     dscp: int = 0
     after_s: float = 0.0  # start of the flow, relative to the start of the traffic
     congestion: str = "cubic"  # congestion control: "reno", "cubic" or "dctcp"

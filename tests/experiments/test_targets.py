@@ -13,8 +13,8 @@ import pytest
 import scripts
 
 from controllers.ampm.records import Point, PointRecord
-from experiments.shared.targets import dta_memory, int_reports, outputs
-from experiments.shared.targets.outputs import Outputs, Part
+from experiments.shared.both_targets import dta_memory, int_reports, outputs
+from experiments.shared.both_targets.outputs import Outputs, Part
 from telemark.backends.virtual.clock import VirtualClock
 from telemark.errors import TestbedError
 from telemark.session.run import Run

@@ -98,7 +98,7 @@ def test_commands_of_a_description_need_a_terminal_or_yes(tmp_path: Path) -> Non
     script.write_text("h1 true\n")
     done = run(TELEMARK, "run", str(path), "--commands", str(script))
     assert (done.returncode, done.stdout, done.stderr) == (
-        2, "", f"telemark: error: {path}: 1 of its commands would run as root, and there is no "
-        "terminal to ask at; read them and use --yes\n",
+        2, "", f"telemark: error: {path}: has commands to run as root (1), and there is no "
+        "terminal to confirm them; read them and use --yes\n",
     )  # fmt: skip
     assert not (tmp_path / "x" / "executed").exists()

@@ -27,6 +27,7 @@ from controllers.dta.translator import Service, TrackedReporter, Translator, Wri
 from controllers.dta.watch import Data, WatchedFlow, Word
 from controllers.roce.running import events, state
 from experiments.shared.dta.reports import numbers_in, to_octets
+from experiments.shared.roce.reporting import settle
 from telemark.accounting import pcap
 from telemark.accounting.packet_accounting import PacketAccounting
 from telemark.apps.application import Application, Host
@@ -149,13 +150,12 @@ async def measure(
         _lose(net, mode, probability)
         await run.clock.sleep_until(times[lossy] - round(0.5e9 / rate_pps))
         _lose(net, mode, 0.0)
-        await run.clock.sleep_until(times[-1] + SETTLE_NS)
-        counts = await reporter.events(switches["s1"])
+        await run.clock.sleep_until(times[-1])
+        await settle(run, SETTLE_NS, running.count)
+        counts, translated, sent = await running.count()
         left = (await reporter.state(switches["s1"])).left
         missing = await translator.missing_reports(switches["s2"], 1)
         unwritten = (await state(switches["s2"], running.session)).lost
-        translated = await translator.events(switches["s2"], 1)
-        sent = await events(switches["s2"], running.session)
     if run.target == "bmv2":
         _reject_bmv2_drops(net, counts, translated, sent)
     outcome: Outcome = net.applications[0].result
@@ -172,6 +172,14 @@ class Running:
     net: Network
     switches: Mapping[str, fy.Switch]
     session: WriteSession
+
+    async def count(self) -> list[dict[str, int]]:
+        """Return the counters of both switches."""
+        return [
+            await reporter.events(self.switches["s1"]),
+            await translator.events(self.switches["s2"], 1),
+            await events(self.switches["s2"], self.session),
+        ]
 
 
 @asynccontextmanager
@@ -247,6 +255,8 @@ def _reject_bmv2_drops(
             if lost > 0:
                 side = "from" if what == "out" else "to"
                 note_invalid(f"{net.name}: {switch} dropped {lost} frames {side} {neighbour}")
+    if queued := translated["translated"] - sent["sent"]:
+        note_invalid(f"{net.name}: s2 dropped {queued} requests in its queue")
 
 
 def _fates(net: Network, mode: RecoveryMode, keys: Words, outcome: Outcome) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from controllers.dta.translator import (
 from controllers.roce import running as roce
 from controllers.roce.queue_pair import QueuePair
 from controllers.roce.running import state
+from experiments.shared.roce.reporting import settle
 from telemark.accounting.packet_accounting import PacketAccounting
 from telemark.errors import note_invalid
 from telemark.network import Network
@@ -70,13 +71,7 @@ class Running:
 
     async def settle(self) -> None:
         """Wait until all packets in flight have arrived."""
-        last = None
-        while True:
-            await self._run.clock.sleep_until(self._run.clock.now_ns() + SETTLE_NS)
-            counted = await self._counted() if self._run.target == "bmv2" else None
-            if counted == last:
-                break
-            last = counted
+        await settle(self._run, SETTLE_NS, self._counted)
 
     async def _send(self, frames: Sequence[bytes], rate_pps: float) -> None:
         start_ns = self._run.clock.now_ns() + LEAD_NS

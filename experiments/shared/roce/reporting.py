@@ -3,7 +3,7 @@
 h1, h3 - s1 - s2 - h2: s1 writes records of packets from h1 to h3 into the memory of h2
 """
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -159,6 +159,17 @@ async def find_capacity(
         capacity = await probe_program(net, flow, count, run)
     net.discard()
     return capacity
+
+
+async def settle(run: Run, settle_ns: int, count: Callable[[], Awaitable[object]]) -> None:
+    """Wait until all packets in flight have arrived; on bmv2, until counters stand still."""
+    last = None
+    while True:
+        await run.clock.sleep_until(run.clock.now_ns() + settle_ns)
+        counted = await count() if run.target == "bmv2" else None
+        if counted == last:
+            return
+        last = counted
 
 
 def reject_bmv2_drops(net: Network, counts: Mapping[str, int]) -> None:

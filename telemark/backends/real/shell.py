@@ -1,4 +1,4 @@
-"""Shell of a Mininet node that may end, and that signals may interrupt."""
+"""Shell of a Mininet node, which may exit and which signals may interrupt."""
 
 import os
 import select
@@ -23,7 +23,8 @@ class Shell:
         """Start the shell; polls of its output also report its end."""
         super().startShell(mnopts)  # type: ignore[misc]
         self.end = os.pidfd_open(self.pid)
-        for descriptor in (self.stdout, self.end):  # replaces Mininet's mask, which has POLLOUT
+        # replaces the event mask of Mininet, which has POLLOUT
+        for descriptor in (self.stdout, self.end):
             self.pollOut.register(descriptor, select.POLLIN)
 
     def cleanup(self) -> None:
@@ -40,8 +41,9 @@ class Shell:
     def write(self, data: Any) -> None:
         """Mark the shell as busy, then write to it.
 
-        Mininet marks it afterwards: after a signal in between, it would wait for a busy shell. To
-        mark an idle shell as busy is harmless: it is interrupted, and reports that it is ready.
+        Mininet marks the shell after writing. After a signal in between, it would wait for a busy
+        shell. It is harmless to mark an idle shell as busy, since the shell is then interrupted and
+        reports that it is ready.
         """
         self.waiting = True
         super().write(data)  # type: ignore[misc]

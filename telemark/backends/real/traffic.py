@@ -30,8 +30,8 @@ from telemark.traffic.tcp import TcpFlow, TcpRecord
 
 BURST = 32  # maximum number of datagrams per batch of a late sender
 MAX_LAG_NS = 500_000_000  # a sender that is later than this gives up
-END_LAG_NS = 50_000_000  # maximum lag at the end, plus 1 % of the duration
-RATE_NOT_KEPT = 3  # exit status of c/send.c
+END_LAG_NS = 50_000_000  # maximum lag at the end, in addition to 1 % of the duration
+RATE_NOT_KEPT = 3  # exit status of c/send.c if it did not keep the rate
 
 
 class UdpProcesses(FlowProcesses):
@@ -44,7 +44,7 @@ class UdpProcesses(FlowProcesses):
         self._udp_flow = flow
         self._schedule = schedule
         self._start_ns = 0
-        self._totals: dict[str, int] = {}  # of the sender
+        self._totals: dict[str, int] = {}  # counts of the sender
 
     def begin(self, start_ns: int) -> None:
         """Send the start time to the sender."""
@@ -67,7 +67,7 @@ class UdpProcesses(FlowProcesses):
             )
 
     async def record(self) -> FlowRecord:
-        """End the receiver, and read the records of both ends."""
+        """Stop the receiver and read the records of both ends."""
         self._receiver.process.send_signal(signal.SIGTERM)
         received: dict[str, int] = json.loads(await self._receiver.output())
         return FlowRecord(
@@ -110,7 +110,7 @@ class TcpProcesses(FlowProcesses):
             raise FailedRunError(str(error)) from error
 
     async def record(self) -> TcpRecord:
-        """Close the connection, the receiver first, and read the records of both ends."""
+        """Close the connection, first at the receiver, and read the records of both ends."""
         self._receiver.process.send_signal(signal.SIGTERM)
         await self._receiver.output()
         await self._sender.output()

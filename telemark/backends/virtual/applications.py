@@ -1,4 +1,4 @@
-"""Applications in virtual time: objects called by the event queue."""
+"""Applications in virtual time, which are objects that the event queue calls."""
 
 import pickle
 import sys
@@ -23,11 +23,12 @@ from telemark.traffic.received import Taken
 if TYPE_CHECKING:
     from telemark.backends.virtual.network import Host
 
-MAX_CALLS = 1_000_000  # of timers at one instant; more means an endless loop
+# maximum number of timer calls at one point in time; more means an endless loop
+MAX_CALLS = 1_000_000
 
 
 class Applications:
-    """Applications of one network; `neighbours`: IPv4 -> MAC address of all hosts."""
+    """Applications of one network; `neighbours` maps IPv4 to MAC addresses of all hosts."""
 
     def __init__(self, virtual: Virtual, neighbours: Mapping[str, str], mtu_bytes: int) -> None:
         self._virtual = virtual
@@ -36,7 +37,7 @@ class Applications:
         self._timers = Timers()
         self._hosts: list[VirtualHost] = []
         self._receivers: dict[int, tuple[VirtualHost, Receiver]] = {}  # by inbox
-        self._instant_ns = self._calls = 0  # current instant, and timer calls at it
+        self._instant_ns = self._calls = 0  # current time, and number of timer calls at this time
 
     def run(self, host: "Host", application: Application) -> RunningApplication:
         """Start a copy of an application at a host."""
@@ -81,7 +82,7 @@ class Applications:
             host.call(receiver.arrived)
 
     def close(self) -> None:
-        """Deliver held packets, and stop timers: the network is about to end."""
+        """Deliver held packets and stop timers, because the network is about to stop."""
         for host in self._hosts:
             host.call(host.close)
 
@@ -151,7 +152,7 @@ class VirtualHost(HostOfApplication):
 
 
 class VirtualSocket:
-    """See telemark.apps.application.Socket; `inbox` is None where it only sends."""
+    """See telemark.apps.application.Socket; `inbox` is None for sockets that only send."""
 
     max_batch = sys.maxsize
 

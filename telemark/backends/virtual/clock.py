@@ -13,15 +13,15 @@ from telemark.errors import TestbedError
 
 T = TypeVar("T")
 
-START_NS = 1_000_000_000  # not 0: P4 programs may use timestamp 0 for "never"
-SLICE_EVENTS = 2_000_000  # between checks for signals and progress reports
+START_NS = 1_000_000_000  # not 0, since P4 programs may use timestamp 0 for "never"
+SLICE_EVENTS = 2_000_000  # number of events between checks for signals and progress reports
 
 
 class Simulation(Protocol):
     """Simulation that advances virtual time while all tasks wait."""
 
     def advance(self, until_ns: int | None, max_events: int) -> bool:
-        """Process events until a time (None: until a controller must react).
+        """Process events until a point in time (None means until a controller must react).
 
         `now_ns` is the time reached. Returns False if there are no more events.
         """
@@ -43,7 +43,7 @@ class VirtualClock:
     def __init__(self) -> None:
         self._now_ns = START_NS
         self._began_s = time.monotonic()
-        self.on_progress: Callable[[], None] = lambda: None  # called between slices of events
+        self.on_progress: Callable[[], None] = lambda: None  # callback between slices of events
         self._simulation: Simulation | None = None
         self._numbers = itertools.count()
         self._sleepers: list[tuple[int, int, asyncio.Future[None]]] = []
@@ -54,7 +54,7 @@ class VirtualClock:
 
     async def sleep_until(self, time_ns: int) -> None:
         """Return exactly at `time_ns`, after all events up to it; immediately if it has passed."""
-        time_ns = math.ceil(time_ns)  # may be a float
+        time_ns = math.ceil(time_ns)  # since the argument may be a float
         if time_ns <= self.now_ns():
             return
         future = asyncio.get_running_loop().create_future()
@@ -93,7 +93,7 @@ class VirtualClock:
                 loop.close()
 
     def advance(self, timer_ns: int | None) -> None:
-        """Advance to the next sleeper, asyncio timer or message of a switch."""
+        """Advance to the next sleeping task, asyncio timer or message of a switch."""
         while self._sleepers and self._sleepers[0][2].cancelled():
             heapq.heappop(self._sleepers)
         times = [] if timer_ns is None else [timer_ns]
@@ -120,7 +120,7 @@ class _Loop(asyncio.SelectorEventLoop):
 
     def __init__(self, clock: VirtualClock) -> None:
         self.clock = clock
-        self.threads = 0  # running calls in threads, which take no virtual time
+        self.threads = 0  # number of running calls in threads, which take no virtual time
         super().__init__(_Selector(self))
 
     def time(self) -> float:

@@ -15,7 +15,7 @@ from telemark.backends.virtual.ping_host import PingHost
 from telemark.errors import TestbedError
 
 INTERVAL_S = 1.0  # between pings
-MAX_COUNT = 1_000_000  # pings, and seconds of sleep
+MAX_COUNT = 1_000_000  # maximum number of pings and of seconds of sleep
 COMMANDS = ("pingall", "HOST ping -c COUNT HOST", "HOST sleep SECONDS")
 
 
@@ -30,7 +30,7 @@ class CommandLine:
         self._print = print_line
 
     async def run_script(self, script: Path) -> None:
-        """Run the commands of a script. Raises TestbedError before all if one is invalid."""
+        """Run the commands of a script. Raises TestbedError before the first if one is invalid."""
         commands = [(line, self._parse(line, script)) for line in script_lines(script)]
         for line, words in commands:
             self._print(f"virtual> {line}")
@@ -43,7 +43,7 @@ class CommandLine:
                     await self._sleep(float(seconds))
 
     def _parse(self, line: str, script: Path) -> list[str]:
-        """Return the words of a command, without options, and with addresses instead of names."""
+        """Return the words of a command without options, with addresses instead of host names."""
         words = line.split()
         match words:
             case ["pingall"]:
@@ -77,7 +77,7 @@ class CommandLine:
             return None
 
     async def _ping(self, host: PingHost, count: int, address: str) -> None:
-        """Print the output of iputils' ping, without names of addresses."""
+        """Print the output of iputils' ping, with addresses instead of names."""
         if not host.has_route(address):
             self._print("ping: connect: Network is unreachable")
             return

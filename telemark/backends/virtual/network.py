@@ -1,4 +1,4 @@
-"""Network in virtual time: all switches and hosts in this process, without root."""
+"""Network in virtual time, with all switches and hosts in this process, without root."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -31,10 +31,13 @@ if TYPE_CHECKING:
 
 POLL_NS = round(POLL_S * 1e9)
 NETWORK_BITS, NETWORK = 8, 0x0A000000  # 10.0.0.0/8, Mininet's default
-DRAIN_NS = 1_000_000_000  # maximum time for draining queues and links, as of a switch process
+# maximum time for draining queues and links, the same as in a switch process
+DRAIN_NS = 1_000_000_000
 DRAIN_EVENTS = 100_000
-MAX_INSTANT_EVENTS = 20_000_000  # at one instant; more means a forwarding loop without delay
-TRACED_EVENTS = 256  # between reads of the traces of switches, before their buffers are full
+# maximum number of events at one time; more means a forwarding loop without delay
+MAX_INSTANT_EVENTS = 20_000_000
+# number of events between reads of switch traces, so that their buffers do not fill up
+TRACED_EVENTS = 256
 
 
 class ControlTimers:
@@ -67,7 +70,7 @@ class ControlTimers:
 
 @dataclass(frozen=True)
 class Host:
-    """Host with the attributes and methods of Mininet's that controllers and experiments use."""
+    """Host with those attributes and methods of Mininet hosts that other code uses."""
 
     name: str
     interface: IPv4Interface
@@ -85,7 +88,7 @@ class Host:
         return self.mac
 
     def popen(self, *_command: Any, **_options: Any) -> NoReturn:
-        """Raise TestbedError: there are no processes in virtual time."""
+        """Raise TestbedError, since there are no processes in virtual time."""
         raise TestbedError(
             f"host {self.name}: cannot run programs in virtual time; use --time real"
         )
@@ -102,7 +105,7 @@ class Switch:
     node: int
     p4info_path: Path
     blob_path: Path
-    running: VirtualSwitch | None = None  # while the network is up
+    running: VirtualSwitch | None = None  # set while the network runs
     clock_offset_us: int | None = 0  # see Minip4Switch
     clock_error_us: float = 0
     thrift: None = None
@@ -113,7 +116,7 @@ class Switch:
         return SCHEME + self.name
 
     def set_link(self, port: int, **changes: Any) -> None:
-        """Change parameters of addLink() of the link at a port, from this instant on.
+        """Change parameters of addLink() of the link at a port, from the current time on.
 
         Other parameters keep their values; packets in flight are not affected. Raises Minip4Error
         or TestbedError.
@@ -151,9 +154,9 @@ class VirtualBackend:
         self.hosts: list[Host] = []
         self.links: list[tuple[LinkEnd, LinkEnd]] = []
         self._link_options: dict[str, list[str]] = {}  # by switch
-        self._ports: dict[str, dict[int, str]] = {}  # by switch: names of interfaces
+        self._ports: dict[str, dict[int, str]] = {}  # switch -> port -> name of the interface
         self._traced: list[VirtualSwitch] = []
-        self._instant_ns = self._instant_events = 0  # current instant, and events before it
+        self._instant_ns = self._instant_events = 0  # current time, and number of events before it
         self._plane = ControlPlane(clock, settings.control_delay_ns)
         self._control_timers = ControlTimers(self._plane)
 
@@ -198,7 +201,7 @@ class VirtualBackend:
 
     @property
     def events(self) -> int:
-        """Number of events so far: arrivals of frames, and wake-ups of elements."""
+        """Number of events since the start: arrivals of frames, and wake-ups of elements."""
         return self._virtual.events
 
     @property
@@ -272,7 +275,7 @@ class VirtualBackend:
         )
 
     def send_frames(self, host: str, times_ns: Sequence[int], frames: Sequence[bytes]) -> None:
-        """Schedule raw frames; those whose time has passed are sent now."""
+        """Schedule raw frames; frames whose time has passed are sent immediately."""
         nodes = {host.name: host.node for host in self.hosts}
         self._virtual.send_frames(nodes[host], times_ns, frames)
 
@@ -286,14 +289,14 @@ class VirtualBackend:
 
     async def run_script(self, script: Path) -> None:
         """See telemark.backends.virtual.command_line."""
-        # Imported here: scapy takes 0.1 s to load.
+        # Imported late, because scapy takes 0.1 s to load.
         from telemark.backends.virtual.command_line import CommandLine  # noqa: PLC0415
 
         hosts = {host.name: self._ping_host(host) for host in self.hosts}
         await CommandLine(hosts, self._clock, print).run_script(script)
 
     def _ping_host(self, host: Host) -> "PingHost":
-        """Start ping at a host; its static neighbours are the topology's, or all hosts."""
+        """Start ping on a host; its static neighbours come from the topology, or are all hosts."""
         from telemark.backends.virtual.ping_host import PingHost  # noqa: PLC0415
 
         info = self._settings.topo.nodeInfo(host.name)
@@ -304,7 +307,7 @@ class VirtualBackend:
         return ping_host
 
     def check_alive(self) -> None:
-        """Do nothing: switches and applications run in this process."""
+        """Do nothing, since switches and applications run in this process."""
 
     def rejected_frames(self) -> list[RejectedFrames]:
         """See NetworkBackend."""
@@ -320,7 +323,7 @@ class VirtualBackend:
         return rejected
 
     def finish(self) -> Outcome:
-        """Drain queues and links, and read all counters."""
+        """Drain queues and links and read all counters."""
         self._applications.close()
         end_ns = self._virtual.now_ns + DRAIN_NS
         while (due_ns := self._virtual.next_ns) is not None and due_ns <= end_ns:
@@ -345,7 +348,7 @@ class VirtualBackend:
         return outcome
 
     def _remarks(self) -> list[str]:
-        """Report why a network runs with one thread although more were requested."""
+        """Report why a network uses one thread although more were requested."""
         partitions = self._virtual.partitions
         if self._settings.threads == 1 or len(partitions) > 1:
             return []

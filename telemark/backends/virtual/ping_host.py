@@ -1,8 +1,9 @@
 """Ping from a host in virtual time: ICMP echo and ARP, with a gateway and static neighbours.
 
-Hosts of the event queue answer echo requests but do not send any. This application behaves like a
-kernel, as far as `ping` shows it: it looks up the next hop and its MAC address, sends an ARP
-request for an unknown address, and ignores packets for other hosts and with a wrong checksum.
+Hosts of the event queue answer echo requests but do not send any. As far as `ping` shows it, this
+application behaves like a kernel. It looks up the next hop and its MAC address, and sends an ARP
+request for an unknown address. It ignores packets for other hosts and packets with a wrong
+checksum.
 """
 
 import asyncio
@@ -20,20 +21,20 @@ from telemark.traffic.received import Frames
 
 BROADCAST = "ff:ff:ff:ff:ff:ff"
 REQUEST, REPLY = 8, 0  # ICMP types
-PAYLOAD = bytes(56)  # default size of `ping`
-WAIT_S = 1.0  # for a reply
+PAYLOAD = bytes(56)  # `ping` has the same default size
+WAIT_S = 1.0  # maximum time to wait for a reply
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Round-trip time and TTL of an echo reply."""
+    """RTT and TTL of an echo reply."""
 
     round_trip_ns: int
     ttl: int
 
 
 class PingHost(Application):
-    """Host that sends and answers pings; `neighbours`: static entries, IPv4 -> MAC address."""
+    """Host that sends and answers pings; `neighbours` are static entries (IPv4 to MAC address)."""
 
     def __init__(
         self, address: IPv4Interface, gateway: str | None, neighbours: Mapping[str, str]
@@ -52,7 +53,7 @@ class PingHost(Application):
         self._port = host.frames(self._take)
 
     def result(self) -> None:
-        """Return nothing: ping() returns the results."""
+        """Return nothing, since ping() returns the results."""
 
     def has_route(self, address: str) -> bool:
         """Return whether there is a route."""
@@ -131,7 +132,7 @@ class PingHost(Application):
 
 
 def _is_whole(packet: IP) -> bool:
-    """Return whether both checksums are right, and the packet is complete."""
+    """Return whether both checksums are right and the packet is complete."""
     raw = bytes(packet.original)
     header = 4 * packet.ihl
     if not 20 <= header <= packet.len <= len(raw):

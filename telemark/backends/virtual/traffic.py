@@ -44,7 +44,7 @@ class VirtualTrafficDriver:
         self._connections: dict[int, int] = {}  # TCP flow id -> number in the event queue
 
     async def prepare(self) -> int:
-        """Return the current time: no preparation is needed."""
+        """Return the current time, since no preparation is needed."""
         return self._clock.now_ns()
 
     def begin(self, start_ns: int) -> None:

@@ -71,29 +71,29 @@ BEFORE = (7, 7, 7, 7)
 @pytest.mark.parametrize(
     ("judge", "right", "wrong"),
     [
-        ("reflected", own(REFLECTED, REFLECTED), own(REFLECTED, NOT_EXCHANGED)),
-        ("reflected", own(REFLECTED), own()),
-        ("flooded_alike", marks(3, 3, 3, 3), marks(3, 3, 2, 3)),
-        ("flooded_alike", marks(3, 3, 3, 3), marks(0, 0, 0, 0)),
-        ("spread", sent(BEFORE, (57, 47, 67, 57)), sent(BEFORE, (107, 57, 57, 7))),
-        ("spread", sent(BEFORE, (57, 47, 67, 57)), sent(BEFORE, (57, 47, 67, 56))),
-        ("in_flowlets", sent(BEFORE, (67, 7, 7, 7), (87, 27, 17, 17)),
+        ("check_reflection", own(REFLECTED, REFLECTED), own(REFLECTED, NOT_EXCHANGED)),
+        ("check_reflection", own(REFLECTED), own()),
+        ("check_multicast", marks(3, 3, 3, 3), marks(3, 3, 2, 3)),
+        ("check_multicast", marks(3, 3, 3, 3), marks(0, 0, 0, 0)),
+        ("check_balance", sent(BEFORE, (57, 47, 67, 57)), sent(BEFORE, (107, 57, 57, 7))),
+        ("check_balance", sent(BEFORE, (57, 47, 67, 57)), sent(BEFORE, (57, 47, 67, 56))),
+        ("check_flowlets", sent(BEFORE, (67, 7, 7, 7), (87, 27, 17, 17)),
          sent(BEFORE, (67, 7, 7, 7), (97, 27, 17, 7))),
-        ("in_flowlets", sent(BEFORE, (67, 7, 7, 7), (87, 27, 17, 17)),
+        ("check_flowlets", sent(BEFORE, (67, 7, 7, 7), (87, 27, 17, 17)),
          sent(BEFORE, (22, 22, 22, 22), (42, 42, 32, 32))),
-        ("filtered", packet("h2") * 10, packet("h2") * 15),
-        ("filtered", packet("h2") * 10, packet("h2") * 5),
-        ("routed", ways((1, 1), (2, 1), (2, 2)) + packet("h2") * 2,
+        ("check_meter", packet("h2") * 10, packet("h2") * 15),
+        ("check_meter", packet("h2") * 10, packet("h2") * 5),
+        ("check_routes", ways((1, 1), (2, 1), (2, 2)) + packet("h2") * 2,
          ways((1, 1), (1, 2), (2, 2)) + packet("h2") * 2),
-        ("routed", ways((1, 1), (2, 1), (2, 2)) + packet("h2") * 2,
+        ("check_routes", ways((1, 1), (2, 1), (2, 2)) + packet("h2") * 2,
          ways((1, 1), (2, 1), (2, 2)) + packet("h2")),
-        ("traced", "count     = 2\n" + hop(2, 1) + hop(1, 2),
+        ("check_trace", "count     = 2\n" + hop(2, 1) + hop(1, 2),
          "count     = 2\n" + hop(1, 2) + hop(2, 1)),
-        ("traced", "count     = 2\n" + hop(2, 1) + hop(1, 2), "count     = 1\n" + hop(2, 1)),
-        ("read_back", "  [50] 50 (0x32)\n  [210] 210 (0xd2)\n", "  [50] 40 (0x28)\n"),
-        ("marked", ecn(1, 1, 3, 3), ecn(1, 1)),
-        ("marked", ecn(1, 1, 3, 3), ecn(3, 3)),
-        ("walled", FLOW + REFUSED, FLOW + FLOW),
+        ("check_trace", "count     = 2\n" + hop(2, 1) + hop(1, 2), "count     = 1\n" + hop(2, 1)),
+        ("check_tos_cells", "  [50] 50 (0x32)\n  [210] 210 (0xd2)\n", "  [50] 40 (0x28)\n"),
+        ("check_ecn", ecn(1, 1, 3, 3), ecn(1, 1)),
+        ("check_ecn", ecn(1, 1, 3, 3), ecn(3, 3)),
+        ("check_firewall", FLOW + REFUSED, FLOW + FLOW),
     ],
 )  # fmt: skip
 def test_judges(judge: str, right: str, wrong: str, networks: ModuleType) -> None:
@@ -102,10 +102,10 @@ def test_judges(judge: str, right: str, wrong: str, networks: ModuleType) -> Non
 
 
 def test_judges_of_counts(networks: ModuleType) -> None:
-    flooded = partial(networks.flooded, [0, 1, 1, 1])
+    flooded = partial(networks.check_flooding, [0, 1, 1, 1])
     assert flooded(marks(0, 1, 1, 1) + packet("h1")) is None
     assert flooded(marks(0, 1, 2, 1)) == "h1 to h4 received: [0, 1, 2, 1]"
-    received = partial(networks.received, 17, 2)
+    received = partial(networks.check_received, 17, 2)
     assert received(packet("h2") * 2 + packet("h2", protocol=1) + packet("h1")) is None
     assert received(packet("h2") * 3) == "h2's of protocol 17: 3"
 
@@ -119,7 +119,7 @@ def dumped(values: list[int]) -> str:
 
 
 def test_registers_are_read_in_the_words_of_both_targets(networks: ModuleType) -> None:
-    written = partial(networks.written, lambda index: 255 - index)
+    written = partial(networks.check_recirculations, lambda index: 255 - index)
     values = [255 - index for index in range(201)]
     for words in (listed, dumped):
         assert written(words(values + [0] * 55)) is None

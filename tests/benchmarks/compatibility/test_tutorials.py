@@ -42,17 +42,17 @@ ENDS = "     dst_id    = 2\n        dst       = 10.0.{0}.{0}\n"
 @pytest.mark.parametrize(
     ("judge", "right", "wrong"),
     [
-        ("tunnelled", TUNNEL + ENDS.format(2) + ENDS.format(3), TUNNEL + ENDS.format(2)),
-        ("calculated", "> 2\r\n4\n1\n7\n6\n".replace("> ", ""), "2\n4\n1\n7\n7\n"),
-        ("marked", tos("0x1", "0x1", "0x3", "0x3", "0x1"), tos("0x1", "0x1")),
-        ("marked", tos("0x1", "0x3", "0x1"), tos("0x3", "0x1")),
-        ("queued", trace(2, 0) + trace(1, 60) + trace(1, 0), trace(2, 0) + trace(1, 0)),
-        ("queued", trace(2, 0) + trace(1, 60), trace(2, 60) + trace(1, 60)),
-        ("utilised", rates(345.5, "330 Mbits"), rates(34.55, "330 Mbits")),
-        ("utilised", rates(1045.5, "1.01 Gbits"), rates(1045.5, "1.01 Mbits")),
-        ("utilised", rates(345.5, "330 Mbits"), ""),
-        ("balanced", "5\n3\n", "8\n0\n"),
-        ("walled", FLOW + FLOW + REFUSED, FLOW + FLOW + FLOW),
+        ("check_tunnels", TUNNEL + ENDS.format(2) + ENDS.format(3), TUNNEL + ENDS.format(2)),
+        ("check_answers", "> 2\r\n4\n1\n7\n6\n".replace("> ", ""), "2\n4\n1\n7\n7\n"),
+        ("check_ecn", tos("0x1", "0x1", "0x3", "0x3", "0x1"), tos("0x1", "0x1")),
+        ("check_ecn", tos("0x1", "0x3", "0x1"), tos("0x3", "0x1")),
+        ("check_queues", trace(2, 0) + trace(1, 60) + trace(1, 0), trace(2, 0) + trace(1, 0)),
+        ("check_queues", trace(2, 0) + trace(1, 60), trace(2, 60) + trace(1, 60)),
+        ("check_utilisation", rates(345.5, "330 Mbits"), rates(34.55, "330 Mbits")),
+        ("check_utilisation", rates(1045.5, "1.01 Gbits"), rates(1045.5, "1.01 Mbits")),
+        ("check_utilisation", rates(345.5, "330 Mbits"), ""),
+        ("check_balance", "5\n3\n", "8\n0\n"),
+        ("check_firewall", FLOW + FLOW + REFUSED, FLOW + FLOW + FLOW),
     ],
 )
 def test_judges(judge: str, right: str, wrong: str, exercises: ModuleType) -> None:

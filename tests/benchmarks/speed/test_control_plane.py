@@ -61,6 +61,6 @@ def test_what_one_turn_alone_had_is_no_hold_of_the_operation(
             pass
 
     monkeypatch.setattr(control_plane, "HoldMeasurement", HoldMeasurement)
-    rows = control_plane.holds_of("exact", 10, 1)
+    rows = control_plane.measure_holds("exact", 10, 1)
     assert tuple(row.cpu_us for row in rows) == found
     assert next(numbers) == turns

@@ -29,11 +29,11 @@ def test_each_answer_is_right_or_empty(
     is_right: bool, tmp_path: Path, dta_packets: ModuleType
 ) -> None:
     async def main(run: Run) -> Report:
-        found: Any = await dta_packets.translated(COUNT, run)
+        found: Any = await dta_packets.translate_reports(COUNT, run)
         assert len(np.unique(found.keys, axis=0)) == COUNT
         if not is_right:
             found.data[7] += 1
-        report: Report = dta_packets.reported(found, run)
+        report: Report = dta_packets.make_report(found, run)
         return report
 
     report = virtually(tmp_path, main)

@@ -52,7 +52,7 @@ def test_real_time_is_not_what_it_measures(tmp_path: Path) -> None:
 
 
 def test_what_ns3_says_is_read(ns3: ModuleType) -> None:
-    assert ns3.outcome_of(OUTPUT) == ns3.Outcome(10, 43, 0.25, 2.5e-05, 22.9, 0)
+    assert ns3.parse_outcome(OUTPUT) == ns3.Outcome(10, 43, 0.25, 2.5e-05, 22.9, 0)
 
 
 @pytest.mark.parametrize(
@@ -61,13 +61,13 @@ def test_what_ns3_says_is_read(ns3: ModuleType) -> None:
 )
 def test_what_is_no_outcome_is_refused(ns3: ModuleType, output: str) -> None:
     with pytest.raises(TestbedError, match="ns-3: cannot parse its output"):
-        ns3.outcome_of(output)
+        ns3.parse_outcome(output)
 
 
 def test_a_fabric_is_told_whole(ns3: ModuleType) -> None:
     topo = LeafSpine(pods=2, leaves=2, spines=2, cores=1, **ns3.LINK)
     options = argparse.Namespace(flows=50, packets=7)
-    flows = ns3.flows_of(topo, options, 1)
+    flows = ns3.make_flows(topo, options, 1)
     lines = [line.split() for line in ns3.describe(topo, flows)]
     assert Counter(line[0] for line in lines) == {
         "router": 10, "host": 4, "link": 8 + 4 + 4, "route": 4 + 4 + 4 + 4 * 3 + 2 * 2, "flow": 50,

@@ -339,7 +339,7 @@ PLACES = [
         "action a() { bit<8> x = 1; §counter(1, CounterType.bytes) c; }",
         "instantiated in a block",
     ),
-    ('action b() { } @name("b") action §c() { }', "control-plane name 'b' is taken"),
+    ('action b() { } @name("b") action §c() { }', "control-plane name 'b' is already used"),
     ("§MyParser() p;", "MyParser instantiated in a control"),
     ("Sub(§m.x) s;", "argument 'c' must be known at compile time"),
     ("§value_set<bit<8>>(4) v;", "unexpected 'value_set'"),

@@ -126,6 +126,10 @@ def test_lossy_links_are_told_from_drops_of_bmv2(
                  {"sent": 50, "probed": 4})  # fmt: skip
     if message is None:
         lossy_reports._reject_bmv2_drops(*arguments)
+        arguments[3]["sent"] -= 1
+        frames["s2", "h2", "in"] -= 1
+        with pytest.raises(InvalidRunError, match="net: s2 dropped 1 requests in its queue"):
+            lossy_reports._reject_bmv2_drops(*arguments)
     else:
         with pytest.raises(InvalidRunError, match=message):
             lossy_reports._reject_bmv2_drops(*arguments)

@@ -1,9 +1,9 @@
-"""Kernel of the virtual machine: Debian's, with the required modules.
+"""Kernel of the virtual machine, which is Debian's kernel with the required modules.
 
     python -m telemark.backends.real.vm.kernel PACKAGE.deb
 
-extracts them from a linux-image-* package into the folder of find(). The package is not installed:
-the boot loader and the kernel of the machine do not change.
+extracts them from a linux-image-* package into the folder of find(). The package is not installed,
+so the boot loader and the kernel of the machine do not change.
 """
 
 import lzma
@@ -21,12 +21,13 @@ from telemark import REPOSITORY
 from telemark.errors import TestbedError
 
 FOLDER = REPOSITORY / ".vm"
-# Modules of the guest; their dependencies are added.
+# Modules that the guest loads, without their dependencies.
 MODULES = (
     "virtio_pci", "9pnet_virtio", "9p", "overlay",  # files
     "virtio_console", "virtio_net",  # console and network
-    "crc32_generic", "rdma_rxe", "ib_uverbs", "rdma_ucm",  # RDMA: rxe asks crypto for "crc32"
-    "veth", "sch_ingress", "cls_bpf",  # XDP, and tc before tcx
+    # RDMA; rxe requests "crc32" from the crypto API
+    "crc32_generic", "rdma_rxe", "ib_uverbs", "rdma_ucm",
+    "veth", "sch_ingress", "cls_bpf",  # XDP, and tc without tcx
 )  # fmt: skip
 XZ = b"\xfd7zXZ\0"
 
@@ -54,7 +55,7 @@ def find() -> Kernel:
 
 
 def unpacked(image: bytes) -> bytes:
-    """Decompress the kernel in an image: an emulated processor would need seconds for it.
+    """Decompress the kernel in an image, which would take seconds on an emulated processor.
 
     Documentation/arch/x86/boot.rst describes the format. Images that xz did not compress are
     returned unchanged; qemu boots them as well.
@@ -64,13 +65,13 @@ def unpacked(image: bytes) -> bytes:
     packed = image[(setup_sectors + 1) * 512 + at :]
     if not packed.startswith(XZ):
         return image
-    return lzma.LZMADecompressor().decompress(packed)  # up to xz's own end
+    return lzma.LZMADecompressor().decompress(packed)  # up to the end marker of xz
 
 
 def unpack(package: Path) -> None:
     """Extract the kernel from Debian's package. Raises TestbedError if something is missing."""
     FOLDER.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=FOLDER) as folder:  # 400 MB, for some seconds
+    with tempfile.TemporaryDirectory(dir=FOLDER) as folder:  # needs 400 MB for some seconds
         subprocess.run(["dpkg-deb", "-x", package, folder], check=True)
         images = [*Path(folder).glob("boot/vmlinuz-*")]
         modules = loading_order(MODULES, [*Path(folder).glob("lib/modules/*/kernel/**/*.ko")])
@@ -85,7 +86,7 @@ def unpack(package: Path) -> None:
 
 
 def loading_order(names: tuple[str, ...], files: list[Path]) -> list[Path]:
-    """Return the modules of these names, each after its dependencies.
+    """Return the modules with these names, each after its dependencies.
 
     The section .modinfo of a module names its dependencies ("depends="); file names use - or _.
     Raises TestbedError for a missing module.

@@ -1,4 +1,4 @@
-"""Virtual machine under qemu: Debian's kernel, with this machine's files (read-only).
+"""Virtual machine under qemu, with Debian's kernel and the files of this machine (read-only).
 
 It boots in seconds, also without KVM, and keeps changes of files in memory only. call() executes a
 Python function in it, with the same modules at the same paths.
@@ -56,7 +56,7 @@ def missing() -> str | None:
 
 
 class Machine:
-    """Virtual machine, up inside its `with` block; at most one per network namespace.
+    """Virtual machine that runs inside its `with` block; at most one per network namespace.
 
     It ends with the thread that started it. `console.log` is written to `folder`.
     """
@@ -84,7 +84,8 @@ class Machine:
         TestbedError on timeout; then the virtual machine is unusable.
         """
         assert self._qemu.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it has ended: _answer() reports it
+        # the machine has stopped, which _answer() reports
+        with contextlib.suppress(BrokenPipeError):
             guest.send(self._qemu.stdin, (function, arguments))  # type: ignore[arg-type]
         good, result = self._answer(timeout_s)
         if not good:
@@ -116,7 +117,8 @@ class Machine:
         return self._socket.enter if self._socket is not None else ()
 
     def _command(self, found: kernel.Kernel, archive: Path) -> list[str | Path]:
-        # Only TCG: qemu aborts if /dev/kvm exists but is not usable, as in some containers.
+        # Use TCG only, since qemu aborts if /dev/kvm exists but is not usable, as in some
+        # containers.
         command: list[str | Path] = [
             "qemu-system-x86_64", "-accel", "tcg", "-cpu", CPU, "-m", str(MEMORY_MB),
             "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
@@ -129,7 +131,7 @@ class Machine:
             "-device", "virtserialport,chardev=control",
         ]  # fmt: skip
         if self._socket is not None:
-            # No offloads: frames are whole and have their checksums.
+            # Without offloads, frames are not merged and have right checksums.
             plain = ",".join(f"{name}=off" for name in (
                 "csum", "guest_csum", "gso", "guest_tso4", "guest_tso6", "guest_ecn", "guest_ufo",
                 "host_tso4", "host_tso6", "host_ecn", "host_ufo"))  # fmt: skip
@@ -142,7 +144,7 @@ class Machine:
     def _plug_in(self, socket: Socket, exit_stack: contextlib.ExitStack) -> None:
         """Redirect frames between the interface and the tap, bypassing the kernel's IP stack.
 
-        A bridge would consume frames to the interface's MAC address, which is also the NIC's.
+        A bridge would consume frames to the interface's MAC address, which the NIC also has.
         """
         ends = (socket.interface, TAP), (TAP, socket.interface)
         exit_stack.callback(_run, socket.enter, f"tc qdisc del dev {socket.interface} ingress")
@@ -158,7 +160,7 @@ class Machine:
         end_s = time.monotonic() + timeout_s
         while not select.select([self._qemu.stdout], [], [], max(end_s - time.monotonic(), 0))[0]:
             if time.monotonic() >= end_s:
-                self._qemu.kill()  # a late answer would be taken for the next one
+                self._qemu.kill()  # otherwise a late reply would be taken for the next reply
                 raise TestbedError(
                     f"virtual machine: no answer within {timeout_s:g} s: {self._last_output()}"
                 )
@@ -168,7 +170,7 @@ class Machine:
             raise TestbedError(f"virtual machine: has ended: {self._last_output()}") from None
 
     def _last_output(self) -> str:
-        """Return the last line of programs, or else of the kernel (lines with a [time])."""
+        """Return the last line that a program printed, or else the kernel (lines with a [time])."""
         paths = [self._folder / name for name in ("qemu.log", "console.log")]
         lines = [line.strip() for path in paths if path.exists()
                  for line in path.read_text(errors="replace").splitlines()]  # fmt: skip

@@ -1,10 +1,10 @@
-"""Configuration of the NIC inside the virtual machine: addresses, and the kernel's rxe."""
+"""Configuration of the NIC inside the virtual machine, with addresses and an rxe device."""
 
 import subprocess
 from collections.abc import Mapping, Sequence
 
 INTERFACE = "eth0"
-DEVICE = "rxe0"  # name in libibverbs
+DEVICE = "rxe0"  # name of the device in libibverbs
 # IPv6 without autoconfiguration; it still sends reports of multicast groups.
 IPV6 = (
     f"echo 1 > /proc/sys/net/ipv6/conf/{INTERFACE}/addr_gen_mode",

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-_objects: list[Any] = []  # in the virtual machine, until it ends
+_objects: list[Any] = []  # objects in the virtual machine, kept until it stops
 
 
 class Remote:

@@ -9,8 +9,8 @@ from scapy.packet import Raw
 
 from collectors.roce.endpoint import gid
 from controllers.roce.running import events
+from experiments.shared.both_targets.outputs import Outputs, Part, count_sent, send
 from experiments.shared.roce.reporting import Collection, reporting
-from experiments.shared.targets.outputs import Outputs, Part, count_sent, send
 from telemark.accounting import pcap
 from telemark.accounting.packet_accounting import PacketAccounting
 from telemark.session.cli import MAX_SNAPLEN

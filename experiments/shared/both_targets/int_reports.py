@@ -16,11 +16,11 @@ from scapy.packet import Raw
 from controllers.connection import connections
 from controllers.int.domain import Domain, configure
 from controllers.int.watch import Denied, Instruction, Mode, WatchedFlow
+from experiments.shared.both_targets.outputs import Outputs, Part, count_sent, send
 from experiments.shared.int.on_bmv2 import read_ahead
 from experiments.shared.int.reports import expected_path
 from experiments.shared.int.truth import around, read_queue
 from experiments.shared.roce.reporting import FrameRecorder
-from experiments.shared.targets.outputs import Outputs, Part, count_sent, send
 from telemark.accounting.packet_accounting import PacketAccounting
 from telemark.network import Network
 from telemark.session.run import Run

@@ -28,9 +28,9 @@ from controllers.dta.reporter import Reporter
 from controllers.dta.stores import CounterStore, KeyWriteStore
 from controllers.dta.translator import CounterSession, TrackedReporter, Translator
 from controllers.dta.watch import Counts, Data, EventList, Postcards, ReportKind, WatchedFlow, Word
+from experiments.shared.both_targets.outputs import SETTLE_NS, Outputs, Part, count_sent, send
 from experiments.shared.dta.reports import filled
 from experiments.shared.roce.reporting import FrameRecorder
-from experiments.shared.targets.outputs import SETTLE_NS, Outputs, Part, count_sent, send
 from telemark.accounting.packet_accounting import PacketAccounting
 from telemark.network import Network
 from telemark.session.run import Run
