@@ -70,7 +70,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="slots of each store of the collector, a power of two (default: 4096; 512 with "
              "--quick and in real time)",
     )  # fmt: skip
-    cli.add_rate_option(parser, 500, "first packet of each flow")
+    cli.add_rate_option(parser, 500, "the first packets of flows")
     cli.add_program_option(parser, SINK_PROGRAM)
 
 

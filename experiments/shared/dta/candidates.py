@@ -1,8 +1,8 @@
 """Candidates for the CPU time per report: a DTA collector, and CPU collectors.
 
 A report has a key of 128 bits and 32 bits of data. CPU collectors receive the Key-Write reports
-directly. The DTA collector receives the translator's RDMA writes, for each primitive, and uses the
-RoCE responder instead of a NIC: its cost is the work that a NIC would take off the CPU.
+directly. The DTA collector receives the RDMA writes of the translator for each primitive. It uses
+the RoCE responder instead of a NIC, so its CPU time is the work that a NIC would take off the CPU.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from experiments.shared.roce.offered import UNUSED_MAC, Datagrams, Writes
 SLOTS, BATCH = 1 << 16, 16
 COUNT = 1 << 14  # reports, sent repeatedly; 16 or 5 of them are one write
 SEED = 20_241_123
-PAYLOAD_AT = 42  # behind Ethernet, IPv4 and UDP
+PAYLOAD_AT = 42  # offset of a report behind Ethernet, IPv4 and UDP
 
 
 def keys_and_data(count: int) -> tuple[Words, NDArray[np.uint32]]:
@@ -42,7 +42,7 @@ def key_writes(keys: Words, data: NDArray[np.uint32]) -> Writes:
 
 
 def batches(data: NDArray[np.uint32]) -> Writes:
-    """Return the writes of Append: batches of one list."""
+    """Return the writes of Append for batches of one list."""
     records = np.zeros(len(data) // BATCH, batch(BATCH))
     records["entries"] = data.reshape(-1, BATCH)
     records["tail"] = [tail(BATCH, 1 + number) for number in range(len(records))]
@@ -50,7 +50,7 @@ def batches(data: NDArray[np.uint32]) -> Writes:
 
 
 def paths(keys: Words, data: NDArray[np.uint32]) -> Writes:
-    """Return the writes of Postcarding: five reports are one path, with the first one's key."""
+    """Return the writes of Postcarding; five reports with the key of the first form one path."""
     count = len(data) // HOPS
     own = keys[:count]
     codes = value_codes(data[: count * HOPS]).reshape(count, HOPS)
@@ -66,7 +66,7 @@ def datagrams(keys: Words, data: NDArray[np.uint32]) -> Datagrams:
 
 
 def kinds() -> tuple[Kind, Sequence[Kind], Sequence[Kind]]:
-    """Return the baseline that receives nothing, the DTA collectors, and the CPU collectors."""
+    """Return the baseline that receives no frames, the DTA collectors, and the CPU collectors."""
     keys, data = keys_and_data(COUNT)
     own = key_writes(keys, data)
     by_dta = [

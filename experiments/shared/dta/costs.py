@@ -84,7 +84,7 @@ def measured(run: Run, *, quick: bool) -> Costs:
     all_kinds, rounds = [baseline, *by_dta, *by_cpu], []
     for number in range(count):
         turns = []
-        for kind in all_kinds[:: 1 if number % 2 else -1]:  # alternate the order
+        for kind in all_kinds[:: 1 if number % 2 else -1]:  # alternate the order of collectors
             run.progress.update(f"CPU time, round {number + 1}: {kind.name}")
             turns.append(turn(run.folder, kind, 0, seconds))
         rounds.append(Round(turns, baseline))
@@ -92,7 +92,7 @@ def measured(run: Run, *, quick: bool) -> Costs:
 
 
 def make_checks(costs: Costs) -> list[Check]:
-    """Check the claims. The run is inconclusive if the machine was too loaded for a verdict."""
+    """Check the claims; the run is inconclusive if the machine was too loaded."""
     claims = [
         Check(f"CPU time per report, {kind.name} (normalized to {to.name}), {AS_FAST}, at most "
               f"{limit}",

@@ -47,13 +47,14 @@ from topologies.leaf_spine import LeafSpine
 SINK_PROGRAM, TRANSLATOR_PROGRAM = "p4src/dta/int_sink.p4", "p4src/dta/translator.p4"
 TRANSLATOR, COLLECTOR, COLLECTOR_ADDR, USERS = "s21", "collector", "10.200.0.1", "10.0.0.0/8"
 USER_PORT, UDP_PROTOCOL, FIRST_TTL = 5000, 17, 64
-PATHS, CARDS = "paths", "cards"  # files of the two stores
-EXPECTED = ("ingress", "miss", "egress")  # reports and answers end in the translator
+PATHS, CARDS = "paths", "cards"  # files of the stores for Key-Write and for postcards
+# expected drop reasons: reports and responses end in the translator
+EXPECTED = ("ingress", "miss", "egress")
 PEERS = [Peer("10.255.9.1", qpn=0x11 + number, psn=0xFFFF00) for number in range(2)]
 PSNS = 1 << 24
 LEAD_NS, SETTLE_NS, GAP_NS = 200_000_000, 300_000_000, 20_000
-WINDOW = 32  # flows that bmv2 gets at a time
-TTL, SRC_PORT, DST_PORT, OPCODE, HOP, KEY = 22, 34, 36, 43, 51, 54  # offsets in a frame
+WINDOW = 32  # number of flows that are sent to bmv2 at a time
+TTL, SRC_PORT, DST_PORT, OPCODE, HOP, KEY = 22, 34, 36, 43, 51, 54  # offsets of fields in a frame
 FIRST_PORT = 1024  # of users
 MAX_FLOWS = (1 << 16) - FIRST_PORT
 
@@ -85,13 +86,13 @@ class Receiver(Application):
     """Sink for packets of flows."""
 
     def start(self, host: Host) -> None:
-        """Listen."""
+        """Start to listen."""
         host.udp(USER_PORT, hold_us=10_000)
 
 
 @dataclass(frozen=True)
 class Tracing:
-    """A running network that reports paths."""
+    """Running network that reports paths."""
 
     net: Network
     topo: Traced
@@ -112,12 +113,12 @@ class Tracing:
             await self._send(keys, rate_pps, packets)
 
     async def reports(self) -> int:
-        """Return the reports that the translator's program has received so far."""
+        """Return the number of reports that the program of the translator has received."""
         counts = await translator.events(self.switches[TRANSLATOR])
         return sum(counts[outcome] for outcome in translator.OUTCOMES)
 
     async def _wait_until_idle(self) -> None:
-        """Wait until the translator has received and written nothing for SETTLE_NS."""
+        """Wait until the translator has received and written no packet for SETTLE_NS."""
         last = None
         while (counted := (await self.reports(), await self.writes())) != last:
             last = counted
@@ -143,7 +144,7 @@ class Tracing:
         return bytes(packet / UDP(sport=int(key[2]) >> 16, dport=USER_PORT) / Raw(bytes(18)))
 
     async def writes(self) -> list[int]:
-        """Return how many requests each session has sent so far."""
+        """Return how many requests each session has sent."""
         sent = [await state(self.switches[TRANSLATOR], session) for session in self.sessions]
         return [
             (each.psn - session.peer.psn) % PSNS
@@ -244,12 +245,12 @@ class ArrivedReports:
     """Flows of the reports that arrived at the translator, from a capture, in order of arrival."""
 
     by_key_write: NDArray[np.int64]
-    by_postcards: NDArray[np.int64]  # in order of the last postcard, that of hop 0
+    by_postcards: NDArray[np.int64]  # in order of the last postcard, which is the postcard of hop 0
     postcards: int
 
 
 def arrived_reports(tracing: Tracing, keys: Words) -> ArrivedReports:
-    """Return the sinks' reports of flows (n, 4)."""
+    """Return the reports that sinks sent about flows (n, 4)."""
     core = tracing.topo.switch("core", 0, 0)
     frames = pcap.read(tracing.net.capture(core, TRANSLATOR, "out")).bytes
     frames = frames[numbers_in(frames, DST_PORT, 2) == DTA_PORT]
@@ -306,7 +307,7 @@ def address_to_int(address: str) -> int:
 
 
 def _by_port(keys: Words) -> NDArray[np.int64]:
-    """Return the flow of each source port."""
+    """Return the flow that uses each source port."""
     found = np.full(1 << 16, -1)
     found[keys[:, 2] >> 16] = np.arange(len(keys))
     return found

@@ -1,4 +1,4 @@
-"""Fate of reports on the path to memory over two lossy links, from captures and from memory.
+"""Outcome of reports on the path to memory over two lossy links, from captures and memory.
 
 h1, h3 - s1 - s2 - h2: s1 reports each packet from h1 to h3, and s2 writes that into h2's memory
 """
@@ -43,11 +43,12 @@ REPORTER_ADDR, PEER = "10.255.0.1", Peer("10.255.1.2", qpn=0x11, psn=0xFFFF00)
 COLLECTOR, COLLECTOR_ADDR, RECEIVER = "h2", "10.0.0.2", "h3"
 SLOT = np.dtype([("checksum", ">u4"), ("data", ">u4")])
 SLOTS = 1 << 18
-EXPECTED = ("ingress", "miss", "egress")  # reports, NACKs and answers end in a switch
-DELAY_US = 500  # of each of the two links
+# expected drop reasons: reports, NACKs and responses end in a switch
+EXPECTED = ("ingress", "miss", "egress")
+DELAY_US = 500  # delay of each of the two links
 USERS, USER_PORT, UDP_PROTOCOL = "10.128.0.0/9", 5000, 17
 PSNS, PATIENCE = 1 << 24, 64
-# Offsets in a frame.
+# Offsets of fields in a frame.
 UDP_PORT, SEQUENCE, BTH, PSN, ADDRESS, LENGTH = 36, 46, 42, 51, 54, 66
 ROCE_PORT, WRITES = 4791, (0x0A, 0x2A)
 IP_HEADER, SRC_ADDR, SRC_PORT = slice(14, 34), 26, 34
@@ -62,7 +63,7 @@ class RecoveryMode:
     loses_writes: bool = False
     retransmittable: bool = True
     transport: Transport = Transport.RC
-    listens: bool = True  # whether the translator handles the collector's answers
+    listens: bool = True  # whether the translator processes responses of the collector
 
 
 @dataclass(frozen=True)
@@ -70,22 +71,23 @@ class Found:
     """Fate of reports. Arrays have one element per report."""
 
     probability: float
-    lossy: int  # reports sent while links were lossy
-    transmissions: NDArray[np.int64]  # by the reporter, from captures
-    arrived: NDArray[np.bool_]  # at the translator, from captures and the link log
-    accepted: NDArray[np.bool_]  # by the collector, predicted by its rules from arrived requests
+    lossy: int  # number of reports sent while links were lossy
+    transmissions: NDArray[np.int64]  # transmissions by the reporter, from captures
+    arrived: NDArray[np.bool_]  # arrivals at the translator, from captures and the link log
+    # accepted by the collector, predicted by its rules from arrived requests
+    accepted: NDArray[np.bool_]
     written: NDArray[np.bool_]  # in memory
-    requests: int  # sent by the translator, from captures
-    strange: int  # slots of memory with unreported data
+    requests: int  # requests sent by the translator, from captures
+    strange: int  # number of memory slots with unreported data
     reporter: dict[str, int]  # counters of the reporter
-    left: int  # requested reports that were no longer in the ring
-    missing: int  # reports, counted by the translator
+    left: int  # number of requested reports that were no longer in the ring
+    missing: int  # missing reports, counted by the translator
     unwritten: int  # lost requests, counted by the translator
     accounting: PacketAccounting
 
     @property
     def lost(self) -> int:
-        """Reports sent while links were lossy that are not in memory."""
+        """Number of reports that were sent while links were lossy and are not in memory."""
         return int(np.count_nonzero(~self.written[: self.lossy]))
 
 
@@ -93,7 +95,7 @@ class Receiver(Application):
     """Sink for user packets."""
 
     def start(self, host: Host) -> None:
-        """Listen."""
+        """Start to listen."""
         host.udp(USER_PORT, hold_us=1000)
 
 
@@ -165,7 +167,7 @@ async def measure(
 
 @dataclass(frozen=True)
 class Running:
-    """A running network of a reporter, a translator and a collector."""
+    """Running network of a reporter, a translator and a collector."""
 
     net: Network
     switches: Mapping[str, fy.Switch]
@@ -266,7 +268,7 @@ def _fates(net: Network, mode: RecoveryMode, keys: Words, outcome: Outcome) -> d
     expected = np.zeros(SLOTS, SLOT)
     written = memory["checksum"][where] != 0
     expected["checksum"][where[written]] = checksums(keys, 31)[written]
-    expected["data"][where[written]] = 1  # the flow's first packet
+    expected["data"][where[written]] = 1  # first packet of the flow
     return {
         "transmissions": transmissions, "arrived": transmissions > lost,
         "accepted": np.isin(where, accepted), "written": written, "requests": requests,

@@ -33,16 +33,18 @@ from telemark.session.run import Run
 PROGRAM = "p4src/dta/translator.p4"
 SWITCH, REPORTER, COLLECTOR = "s1", "h1", "h2"
 REPORTER_ADDR, COLLECTOR_ADDR = "10.0.0.1", "10.0.0.2"
-EXPECTED = ("ingress", "miss", "egress")  # reports and answers end in the switch
-LEAD_NS, SETTLE_NS = 100_000_000, 300_000_000  # before the first report, and after the last one
+# expected drop reasons: reports and responses end in the switch
+EXPECTED = ("ingress", "miss", "egress")
+# wait before the first report and after the last report
+LEAD_NS, SETTLE_NS = 100_000_000, 300_000_000
 PSNS = 1 << 24
-WINDOW = 64  # frames that bmv2 gets at a time; libpcap has room for more
+WINDOW = 64  # number of frames that are sent to bmv2 at a time; libpcap can buffer more
 POLL_NS, MAX_IDLE_POLLS = 20_000_000, 50  # of bmv2's counters
 
 
 @dataclass(frozen=True)
 class Running:
-    """A running network with a translator."""
+    """Running network with a translator."""
 
     net: Network
     switch: fy.Switch
@@ -78,12 +80,12 @@ class Running:
         await self._run.clock.sleep_until(times[-1])
 
     async def _translated(self) -> int:
-        """Return the reports that the switch's program has received so far."""
+        """Return the number of reports that the program of the switch has received."""
         counts = [await events(self.switch, number) for number in range(self.reporters + 1)]
         return sum(each[outcome] for each in counts for outcome in OUTCOMES)
 
     async def _counted(self) -> tuple[int, int]:
-        """Return the reports and the requests that the switch has counted so far."""
+        """Return the numbers of reports and requests that the switch has counted."""
         sent = [await roce.events(self.switch, session) for session in self.sessions]
         return await self._translated(), sum(each["sent"] for each in sent)
 
@@ -97,7 +99,7 @@ class Running:
         return goal - last
 
     async def requests(self) -> int:
-        """Return the requests that the switch has sent so far, in all sessions."""
+        """Return the number of requests that the switch has sent in all sessions."""
         sent = [await state(self.switch, session) for session in self.sessions]
         return sum(
             (each.psn - session.peer.psn) % PSNS

@@ -1,8 +1,8 @@
-"""Measurement of the CPU time per record of a sender and a collector, a process and core each.
+"""Measurement of the CPU time per record of a sender and a collector, on one core each.
 
-Each turn uses its own veth pair, from the sender's namespace to this one. The kernel processes a
-frame up to the collector's socket in the softirq of the sender's call, so the CPU times of both
-processes contain all of the work.
+Each turn uses its own veth pair from the namespace of the sender to this namespace. The kernel
+processes a frame up to the socket of the collector in a softirq during the call of the sender.
+Therefore the CPU times of both processes contain all of the work.
 """
 
 import subprocess
@@ -31,9 +31,9 @@ from telemark.errors import TestbedError, note_invalid
 C_FOLDER = Path(__file__).parent / "c"
 SENDER_CORE, COLLECTOR_CORE = 0, 1
 INTERFACE, SENDERS_INTERFACE = "collector", "sender"
-NAP_US = 50  # as the responder (collectors/roce/c/card.c)
+NAP_US = 50  # same sleep as the responder (collectors/roce/c/card.c)
 PATIENCE_S = 2.0
-SOFTNET, BACKLOG = Path("/proc/net/softnet_stat"), 11  # queued frames, a line per core
+SOFTNET, BACKLOG = Path("/proc/net/softnet_stat"), 11  # lists queued frames, one line per core
 SENT_DROPPED = 11  # index in the counters of an interface in /proc/net/dev
 # Prefix that runs a command in its own namespace, where the kernel sends no packets itself.
 ALONE = ("unshare", "-n", "sh", "-c", 'off=/proc/sys/net/ipv6/conf/default/disable_ipv6; '
@@ -58,7 +58,7 @@ class Kind:
 
     @property
     def is_there(self) -> bool:
-        """Whether there is a collector."""
+        """Whether this kind has a collector."""
         return bool(self.way or self.python)
 
     def command(self, folder: Path) -> list[object]:
@@ -72,29 +72,29 @@ class Kind:
 
 
 class Turn(NamedTuple):
-    """Fate of the records offered to one collector, and their CPU time."""
+    """Counts and CPU time of the records offered to one collector."""
 
     collector: str
-    offered_per_s: int  # 0: max rate
+    offered_per_s: int  # offered rate; 0 means max rate
     sent: int
     seconds: float
     received: int
-    dropped: int  # by the kernel, before or at the collector's socket
-    wrong: int  # wrong records in memory
+    dropped: int  # frames that the kernel dropped before or at the socket of the collector
+    wrong: int  # number of wrong records in memory
     sender_ns: float  # CPU time per frame
     collector_ns: float  # CPU time per record
     waited: float  # fraction of time runnable but waiting for a core, max of both processes
 
 
 class Used(NamedTuple):
-    """CPU time and run-queue wait of a process's threads, in ns."""
+    """CPU time and run-queue wait of all threads of a process, in ns."""
 
     cpu_ns: int
     waited_ns: int
 
     @classmethod
     def by(cls, pid: int) -> "Used":
-        """Return the usage of a process so far (proc(5), schedstat)."""
+        """Return the usage of a process up to now (schedstat in proc(5))."""
         tasks = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/schedstat")]
         return cls(sum(int(each[0]) for each in tasks), sum(int(each[1]) for each in tasks))
 
@@ -103,7 +103,7 @@ class Used(NamedTuple):
 
 
 class Process:
-    """A process that answers a line with a line of numbers, and exits at the end of its input."""
+    """Process that replies to a line with a line of numbers and exits at the end of its input."""
 
     def __init__(self, core: int, *command: object) -> None:
         self._process = subprocess.Popen(
@@ -196,7 +196,7 @@ def _await_backlog() -> None:
 
 
 def _dropped_between(pid: int) -> int:
-    """Return the frames dropped by a veth interface in the namespace of a process."""
+    """Return the number of frames that a veth interface in the namespace of a process dropped."""
     for line in Path(f"/proc/{pid}/net/dev").read_text().splitlines():
         name, _, counts = line.partition(":")
         if name.strip() == SENDERS_INTERFACE:

@@ -1,4 +1,4 @@
-"""Load offered to collectors, and its frames: memory writes, or datagrams."""
+"""Load offered to collectors, as frames with memory writes or with datagrams."""
 
 import struct
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ WRITER = Peer("10.66.0.1", qpn=0x100, psn=0)
 TRANSPORT = Transport.UC  # frames are sent repeatedly: RC would accept them only once
 MAC, SENDER_MAC, UNUSED_MAC = "02:00:00:00:00:02", "02:00:00:00:00:01", "02:00:00:00:00:99"
 COUNT, FLOWS = 4096, 1000  # records of the ring, and their flows
-VA_AT, PSN_AT, NETWORK_AT, ICRC = 54, 51, 14, 4  # offsets in a frame of RoCEv2
+VA_AT, PSN_AT, NETWORK_AT, ICRC = 54, 51, 14, 4  # offsets of fields in a frame of RoCEv2
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +57,7 @@ class Datagrams:
     """Payloads of UDP datagrams, in order."""
 
     name: str
-    payloads: Sequence[bytes]  # all of one length
+    payloads: Sequence[bytes]  # all payloads have the same length
     port: int = PORT
     reports: int = 1
 

@@ -1,4 +1,4 @@
-"""Receiver processes in Python: a UDP collector, and the RoCE responder.
+"""Receiver processes in Python: a UDP collector and the RoCE responder.
 
     python -m experiments.shared.roce.receivers udp | roce INTERFACE MEMORY
 
@@ -33,11 +33,11 @@ from telemark.traffic.received import Frames
 
 KEY_BYTES = 36
 ALONE_TURNS = 200
-QUIET_S = 0.02  # without new frames: the ring is empty
+QUIET_S = 0.02  # time without new frames after which the ring is empty
 
 
 def udp() -> tuple[int, int, int]:
-    """Receive, store and index, one datagram at a time."""
+    """Receive, store and index reports, one datagram at a time."""
     listening = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     listening.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BYTES)
     listening.bind((offered.COLLECTOR, offered.PORT))
@@ -106,7 +106,7 @@ def _responder(expected: NDArray[Any]) -> tuple[SoftNic, Region]:
 
 
 def wrong(records: NDArray[Any], expected: NDArray[Any], received: int, drops: int) -> int:
-    """Count wrong records, and missing ones that were not dropped."""
+    """Count wrong records and those missing records that were not dropped."""
     nothing = np.zeros((), expected.dtype)
     there, wanted = records != nothing, expected != nothing
     missing = min(received, int(wanted.sum())) - int(there.sum())

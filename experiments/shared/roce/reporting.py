@@ -30,9 +30,10 @@ from topologies.basic import Dumbbell
 PROGRAM = "p4src/roce/roce.p4"
 SWITCH, COLLECTOR, RECEIVER = "s1", "h2", "h3"
 COLLECTOR_ADDR = "10.0.0.2"
-PEER = Peer("10.0.9.1", qpn=0x11, psn=0xFFFF00)  # its PSNs wrap soon
-EXPECTED = ("ingress", "miss", "egress")  # answers end in a switch; records during hold-off
-DELAY_US = 500  # of the link between the switches
+PEER = Peer("10.0.9.1", qpn=0x11, psn=0xFFFF00)  # first PSN, chosen so that PSNs wrap soon
+# expected drop reasons: responses end in a switch; no records during hold-off
+EXPECTED = ("ingress", "miss", "egress")
+DELAY_US = 500  # rate of the link between the switches
 LINK_BPS = 1_000_000_000  # of a probe
 
 RECORDS = {
@@ -50,11 +51,11 @@ class Collection:
     content: Content = Content.FLOWS
     transport: Transport = Transport.RC
     session: tuple[tuple[str, Any], ...] = ()
-    file: str | None = None  # in the run's folder; None: in memory
+    file: str | None = None  # file in the folder of the run; None means memory without a file
     hold_us: float = 0  # delay of the responder: see Host.frames()
 
     def responder(self, run: Run) -> Responder:
-        """Return the responder that takes the records."""
+        """Return the responder that receives the records."""
         path = run.folder / self.file if self.file else None
         writer = Writer(PEER, RECORDS[self.content], self.slots, path, self.transport)
         return Responder(COLLECTOR_ADDR, [writer], hold_us=self.hold_us, receives=4096)
@@ -62,7 +63,7 @@ class Collection:
 
 @dataclass(frozen=True)
 class Running:
-    """A running network in which records are written."""
+    """Running network in which a switch writes records."""
 
     net: Network
     switch: fy.Switch
@@ -71,14 +72,14 @@ class Running:
 
 @dataclass
 class Taken:
-    """Data of the collector after the network has ended."""
+    """Data of the collector after the network has stopped."""
 
     file: bytes = b""
     counts: Counts = field(default_factory=Counts)
 
 
 class FrameRecorder(Application):
-    """Recorder of all frames of its host; the result is a list of frames."""
+    """Application that records all frames of its host; the result is a list of frames."""
 
     def __init__(self) -> None:
         self._kept: list[bytes] = []

@@ -1,4 +1,4 @@
-"""Rounds of turns: CPU time per record of each collector, and rejection of noisy runs."""
+"""Rounds with the CPU time per record of each collector, and rejection of noisy runs."""
 
 import statistics
 from collections.abc import Sequence
@@ -11,9 +11,9 @@ from experiments.shared.roce.interleaved_rounds import Kind, Turn
 from telemark.errors import note_invalid
 from telemark.results import plots
 
-AS_FAST = 0  # the load of the claims
-MAX_DROPPED = 0.05  # fraction of the frames of a collector in a claim
-MAX_WAITED = 0.05  # fraction of time runnable but waiting for a core
+AS_FAST = 0  # load to which the claims apply
+MAX_DROPPED = 0.05  # max fraction of dropped frames of a collector in a claim
+MAX_WAITED = 0.05  # max fraction of time in which a process waited for a core
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,11 @@ class Round:
         return next(t for t in self.turns if (t.collector, t.offered_per_s) == (kind.name, load))
 
     def own_ns(self, kind: Kind, load: int = AS_FAST) -> float:
-        """Return the CPU time per report in the collector itself."""
+        """Return the CPU time per report in the process of the collector."""
         return self.of(kind, load).collector_ns / kind.offered.reports
 
     def kernel_ns(self, kind: Kind, load: int = AS_FAST) -> float:
-        """Return the CPU time per report in the kernel, up to the collector's socket."""
+        """Return the CPU time per report in the kernel, up to the socket of the collector."""
         sender_ns = self.of(kind, load).sender_ns - self.of(self.baseline, load).sender_ns
         return sender_ns / kind.offered.reports
 
@@ -40,7 +40,7 @@ class Round:
         return self.own_ns(kind, load) + self.kernel_ns(kind, load)
 
     def ratio(self, kind: Kind, to: Kind, load: int = AS_FAST) -> float:
-        """Return the CPU time per report of a collector, normalized to another one."""
+        """Return the CPU time per report of a collector, normalized to another collector."""
         return self.cost_ns(kind, load) / self.cost_ns(to, load)
 
 
@@ -50,13 +50,13 @@ def middle(rounds: Sequence[Round], what: str, *of: object) -> float:
 
 
 def unaccounted_frames(rounds: Sequence[Round]) -> int:
-    """Return the frames neither received nor counted as dropped, max over turns."""
+    """Return the number of frames neither received nor counted as dropped, max over turns."""
     turns = [each for one in rounds for each in one.turns if each.collector != one.baseline.name]
     return max(abs(each.sent - each.received - each.dropped) for each in turns)
 
 
 def wrong(rounds: Sequence[Round]) -> int:
-    """Return the wrong records in memory, of all turns."""
+    """Return the number of wrong records in memory over all turns."""
     return sum(each.wrong for one in rounds for each in one.turns)
 
 

@@ -36,13 +36,13 @@ from telemark.backends.real.vm import machine
 from telemark.backends.real.vm.host import machine_at
 from telemark.session.run import Run
 
-FILE = Path("/tmp/records")  # in the virtual machine's memory
+FILE = Path("/tmp/records")  # file in memory of the virtual machine
 WRITTEN_TO = "h1"  # by rxe
-SETTLE_NS = 500_000_000  # until an emulated machine has received all packets in flight
+SETTLE_NS = 500_000_000  # wait until an emulated machine has received all packets in flight
 
 
 def lacking(options: argparse.Namespace) -> str:
-    """Return the reason why a run has no rxe; empty: it has."""
+    """Return the reason why a run has no rxe; empty if it has."""
     if options.time == "virtual":
         return "virtual time has no virtual machine"
     if options.quick:
@@ -85,7 +85,8 @@ async def live(run: Run, rate_bps: int, program: str) -> Mapping[str, Mapping[st
             async with connections(net) as switches:
                 await configure(net, switches, {})
             session.carry_out(responder.targets)
-            await run.clock.sleep_until(run.clock.now_ns() + SETTLE_NS)  # UC has no answers
+            # an unreliable connection (UC) has no responses
+            await run.clock.sleep_until(run.clock.now_ns() + SETTLE_NS)
     sent = pcap.read(net.capture("s2", COLLECTOR, "in"))
     return by_kind(
         [row[:length].tobytes() for row, length in zip(sent.bytes, sent.length, strict=True)]

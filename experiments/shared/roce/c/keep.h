@@ -1,17 +1,18 @@
-/* What take.c does with each report that comes: one of keep_*.c, and hashing, which all of them do. */
+/* Interface between take.c and the stores in keep_*.c, of which one is linked; and their hash
+ * function. */
 #pragma once
 
 #include <stdint.h>
 #include <string.h>
 
-enum { REPORT = 64 }; /* bytes that one has at most */
+enum { REPORT = 64 }; /* max length of a report in bytes */
 
-extern const unsigned report_bytes; /* of a report; what has others is none */
+extern const unsigned report_bytes; /* report length; other frames are no reports */
 
-/* `number`: of those that came before it */
+/* Stores a report; `number` reports came before it. */
 void keep(const uint8_t *report, uint64_t number);
 
-/* Of a key of 8 bytes or more, among `entries`, a power of two. */
+/* Returns the index of a key (at least 8 bytes) in a table of `entries`, a power of two. */
 static inline uint32_t place_of(const uint8_t *key, unsigned bytes, uint32_t entries)
 {
     uint64_t sum = 0, word;

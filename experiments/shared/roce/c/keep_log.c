@@ -1,6 +1,6 @@
-/* Key-Write reports of DTA, in a log, each with the one before of its key; an index has the last ones.
- *
- * So all that was said of a key, as long as the log goes back, is found from the last of it on. */
+/* Stores Key-Write reports of DTA in a log. An index has the last report of each key, and each
+ * report has a link to the previous report of its key. So a reader finds all reports of a key that
+ * are in the log. */
 #include "key_write.h"
 
 enum { ENTRIES = 1 << 16, REPORTS = 1 << 16 };
@@ -9,12 +9,12 @@ const unsigned report_bytes = KEY_WRITE_BYTES;
 
 static struct {
     uint8_t key[KEY], value[DATA];
-    uint32_t before; /* number, counted from 1, and modulo 2^32; 0: none */
+    uint32_t before; /* report number modulo 2^32, counted from 1; 0 means none */
 } reports[REPORTS];
 
 static struct {
     uint8_t key[KEY];
-    uint32_t last, count; /* of reports */
+    uint32_t last, count; /* number of the last report; report count */
 } entries[ENTRIES];
 
 void keep(const uint8_t *report, uint64_t number)

@@ -1,4 +1,5 @@
-/* Records of 44 bytes, in a ring, indexed by flow: where its last one is, and how many there were. */
+/* Stores records of 44 bytes in a ring. An index has the last record and the record count of each
+ * flow. */
 #include "keep.h"
 
 enum { RECORD = 44, KEY = 36, RECORDS = 4096, ENTRIES = 1 << 17 };

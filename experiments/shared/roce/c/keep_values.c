@@ -1,4 +1,4 @@
-/* Key-Write reports of DTA, in a hash table: of each key the last value. */
+/* Stores Key-Write reports of DTA in a hash table, which has the last value of each key. */
 #include "key_write.h"
 
 enum { ENTRIES = 1 << 16 };

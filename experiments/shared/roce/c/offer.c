@@ -1,9 +1,9 @@
-/* offer INTERFACE FILE FRAMES_PER_S SECONDS: the frames of a file, again and again, in bursts at a pace,
- * or (0) as fast as they go. FILE has of each its length (32 bits) and its bytes.
+/* offer INTERFACE FILE FRAMES_PER_S SECONDS: sends the frames of a file repeatedly, in bursts at a
+ * given rate or, with 0, at max rate. For each frame, FILE has the length (32 bits) and the bytes.
  *
- * Says "here", waits for the interface to come into its network namespace, says "ready", begins at a
- * line from standard input, prints how many frames it sent and in what time (ns), and ends with its
- * input. */
+ * Prints "here", waits until the interface is in its network namespace, and prints "ready". Starts
+ * at a line on standard input. Prints the number of sent frames and the duration in ns. Exits at
+ * the end of its input. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/if_packet.h>
@@ -58,7 +58,7 @@ static unsigned read_frames(const char *path)
 
 static int open_socket(const char *interface)
 {
-    struct sockaddr_ll address = {.sll_family = AF_PACKET}; /* protocol 0: it receives nothing */
+    struct sockaddr_ll address = {.sll_family = AF_PACKET}; /* protocol 0: it receives no frames */
     struct ifreq request = {.ifr_flags = IFF_UP};
     int fd = socket(AF_PACKET, SOCK_RAW, 0), buffer = BUFFER;
 
@@ -90,8 +90,9 @@ static void sleep_until(uint64_t time_ns)
     clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL);
 }
 
-/* Frames `sent` and those after it; how many the interface was given. One that it drops, and counts,
- * ends the call: from Linux 6.7 on veth says so (ENOBUFS), but only where it is the first one. */
+/* Sends frame `sent` and the following frames; returns how many the interface received. A frame
+ * that the interface drops (and counts) ends the call. In Linux 6.7 and newer, veth reports this
+ * (ENOBUFS), but only if it was the first frame of the call. */
 static uint64_t send_burst(int fd, uint64_t sent, unsigned kinds)
 {
     static struct iovec parts[BURST];

@@ -1,10 +1,10 @@
-/* take udp|packet|nothing ADDRESS INTERFACE PORT NAP_US: reports in UDP datagrams, as collectors take
- * them whose switches send them, from a UDP socket or from the ring of a packet socket; or (nothing)
- * frames given back to such a ring unread. What is done with a report is one of keep_*.c.
+/* take udp|packet|nothing ADDRESS INTERFACE PORT NAP_US: receives reports in UDP datagrams, like a
+ * collector without RDMA, from a UDP socket or from the ring of a packet socket. `nothing` returns
+ * frames to such a ring unread. One of keep_*.c stores the reports.
  *
- * NAP_US is how long it naps where some just came, so that more of them come together; 0: not at all.
- * Says "ready". At a line from standard input it prints how many came, and how many the kernel
- * dropped, and ends with its input. */
+ * NAP_US is the time to sleep after frames have arrived, so that more of them arrive together; 0
+ * means no sleep. Prints "ready". At a line on standard input, prints the number of received frames
+ * and the number that the kernel dropped. Exits at the end of its input. */
 #define _GNU_SOURCE
 #include "keep.h"
 
@@ -29,7 +29,7 @@
 enum {
     BATCH = 64, BUFFER = 64 << 20,
     SLOT = 2048, SLOTS = 4096, BLOCK = 65536,
-    PROTOCOL_AT = 23, PORT_AT = 36, PAYLOAD_AT = 42 /* in a frame of IPv4 */
+    PROTOCOL_AT = 23, PORT_AT = 36, PAYLOAD_AT = 42 /* offsets of fields in an IPv4 frame */
 };
 
 struct collector {
@@ -100,7 +100,7 @@ static bool take_frames(struct collector *collector)
     }
 }
 
-/* This candidate receives nothing: its socket only suppresses ICMP port unreachable. */
+/* This candidate receives no frames; its socket only suppresses ICMP port unreachable messages. */
 static int open_udp(const char *address, uint16_t port, bool takes_all)
 {
     struct sockaddr_in own = {.sin_family = AF_INET, .sin_port = htons(port),
