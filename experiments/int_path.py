@@ -13,9 +13,9 @@ which INT does not measure. On bmv2, a capacity probe determines the lower rates
 behind the switches. Timestamps must lie within the time that packets spent in bmv2, allowing for
 the known clock error. Queues may not exceed the number of other packets in bmv2. In a second
 network, the clocks of switches differ, and traffic in both directions must reveal the offsets. In a
-third network, one flow has its own DSCP, one crosses more switches than the hop limit, one meets an
-MTU that is too small, and one uses a checksum complement. Captures must show the E and M bits,
-correct checksums and the port utilization.
+third network, three flows have a DSCP of their own: one crosses more switches than its hop limit,
+one meets an MTU that is too small, and one uses a checksum complement. Captures must show the E and
+M bits, correct checksums and the port utilization.
 
 Claim: Ports, times and queue lengths that INT measures for each packet at five switches equal
 ground truth, to the microsecond and the packet.
