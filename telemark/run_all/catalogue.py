@@ -41,7 +41,7 @@ class Experiment:
         return self.name.startswith(reference.EBPF_PREFIXES)
 
     def reason_to_skip(self, options: argparse.Namespace) -> str | None:
-        """Return why the experiment cannot run with these options on this machine; None if it can."""
+        """Return why the experiment cannot run here with these options; None if it can."""
         if self.name == "targets":
             if options.time == "virtual" or shutil.which(bmv2.PROGRAM) is None:
                 return f"needs bmv2 ({bmv2.PROGRAM} on PATH) and real time"
