@@ -82,8 +82,8 @@ static uint32_t copy(uint8_t *to, const struct mmsghdr *message, const struct co
     return length + VLAN_TAG;
 }
 
-/* Receives up to arrivals_max_batch() packets: one record each, and their concatenated bytes (at most
- * arrivals_bytes()). Returns their number, or -errno. */
+/* Receives up to arrivals_max_batch() packets: one record each, and their concatenated bytes (at
+ * most arrivals_bytes()). Returns their number, or -errno. */
 int arrivals_take(int fd, struct arrival_record *records, uint8_t *bytes)
 {
     static uint8_t controls[MAX_BATCH][CONTROL_ROOM];
