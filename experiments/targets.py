@@ -345,8 +345,8 @@ def caption(setting: Setting, options: argparse.Namespace, packets: int) -> str:
         f". (a) Packets of a flow of {options.rate:,} packets/s counted at each point of three "
         f"switches, with {options.loss:g} % loss per link and blocks of "
         f"{setting.schedule.block_us / 1e6:.3g} s. (b) Reports of {packets} packets, by INT mode. "
-        f"(c) iCRC, which depends on all bytes, of the first {ICRCS} RoCE frames by version. (d) Bytes that "
-        f"are not zero in the memory of each DTA store, after {packets} packets. All bytes are "
+        f"(c) iCRC, which depends on all bytes, of the first {ICRCS} RoCE frames by version. (d) "
+        f"Nonzero bytes in the memory of each DTA store, after {packets} packets. All bytes are "
         "compared, except times and queue lengths in INT reports."
     )
 
