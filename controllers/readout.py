@@ -10,7 +10,6 @@ import itertools
 import math
 from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
 
 import finsy as fy
 
@@ -69,12 +68,7 @@ class Readouts:
         self._receiver = asyncio.create_task(self._receive())
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         if self._receiver is not None:
             self._receiver.cancel()
             with suppress(asyncio.CancelledError):

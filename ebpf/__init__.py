@@ -1,4 +1,4 @@
-"""XDP and eBPF programs that run in a host's kernel, their loader and their readers."""
+"""XDP and eBPF programs that run in a host's kernel, with their loader and readers."""
 
 from pathlib import Path
 

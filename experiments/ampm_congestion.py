@@ -2,16 +2,17 @@
 
 This experiment repeats the evaluation of the AM-PM talk: one monitored flow and background traffic
 share the link between s1 and s2. The background traffic has phases: none, some, more than the link
-capacity, none. Loss and delay of the monitored flow are measured in each block and compared with
-ground truth. The queueing delay of the pulse in s1 must equal the time for which earlier frames
-occupied the link (or until s1 had received the pulse), according to captures of all frames.
+capacity, none. The experiment measures loss and delay of the monitored flow in each block and
+compares them with ground truth. Captures of all frames show how long the link was busy with earlier
+frames after the pulse arrived at s1. The queueing delay of the pulse in s1 must equal this time (or
+the time that s1 needed to receive the pulse, if that is longer).
 
-Claim: Loss and delay of one flow rise together when its link is congested. Both rise in the right
-blocks and by the true amount.
+Claim: Loss and delay of one flow rise together when its link is congested. Both rise in the
+congested blocks, and by the same amount as in ground truth.
 
-Published: "Time-Muxed Parsing in Marking-based Network Telemetry" (SYSTOR 2019): in its evaluation,
-loss and delay of one flow, one value per period, both rise as load is added to a path with 5 % loss
-and 0.5 s of delay.
+Published: "Time-Muxed Parsing in Marking-based Network Telemetry" (SYSTOR 2019): its evaluation
+shows one value of loss and delay per period for one flow. Both rise when load is added to a path
+with 5 % loss and 0.5 s of delay.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -61,12 +62,13 @@ PATH = ("s1", "s2")
 ARRIVED, SENT, DONE = Point("s1", "arrivals"), Point("s1", "departures"), Point("s2", "departures")
 RATE_BPS, QUEUE, BACKGROUND_BYTES, WATCHED_BYTES = 10_000_000, 64, 1000, 64
 LINK_DELAY_US = 1000
-EMPTY_US = LINK_DELAY_US + WATCHED_BYTES * 8e6 / RATE_BPS  # over an idle link
+EMPTY_US = LINK_DELAY_US + WATCHED_BYTES * 8e6 / RATE_BPS  # delay over an idle link
 FULL_QUEUE_US = QUEUE * BACKGROUND_BYTES * 8e6 / RATE_BPS
-MACHINE_US = 60_000  # delay that a loaded machine may add in real time
+MACHINE_US = 60_000  # max delay that a loaded machine may add in real time
 RESOLUTION_US = 1
 
-# Checks that can fail because the machine is loaded: it changes the traffic or delays readouts.
+# Checks that can fail if the machine is loaded, because load changes the traffic or delays
+# readouts.
 UNREAD = "unread blocks"
 CALM_LOSS = "unloaded blocks with loss"
 NO_PULSE = "unloaded blocks without a delay"
@@ -83,8 +85,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--load", type=cli.positive_float, nargs="+", default=[0.6, 1.5], metavar="SHARE",
-        help="background load in each phase, as a fraction of the link rate; the first and the "
-        "last phase have none (default: 0.6 1.5)",
+        help="background load of each loaded phase, as a fraction of the link rate; a phase "
+        "without load is added before the first and after the last (default: 0.6 1.5)",
     )  # fmt: skip
     cli.add_rate_option(parser, 1000, "the monitored flow")
     parser.add_argument(
@@ -94,30 +96,32 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_common_options(parser)
 
 
-# From this load on, the first packets of a block fill the queue. The probability that none of
-# MANY_PACKETS packets meets a full queue is below 1 in 1000. At lower loads, congestion need not
-# show in every block. MANY_PACKETS is also enough for a packet in each 32nd of a block, which is
-# the pulse window of multiplexed marking.
+# At this load or more, the first packets of a block fill the queue. The probability that none of
+# MANY_PACKETS packets meets a full queue is below 1 in 1000. At lower loads, some blocks may show
+# no congestion. With MANY_PACKETS per block, each 32nd of a block also has a packet: the pulse
+# window of multiplexed marking has this length.
 CONGESTED_LOAD, MANY_PACKETS = 1.3, 40
 
 
 @dataclass(frozen=True)
 class Period:
-    """Measurements and ground truth of one block; None: unknown, or the pulse was lost."""
+    """Measurements and ground truth of one block; None if unknown or if the pulse was lost."""
 
     seed: int
-    block: int  # since the first complete one
-    load: float  # of the background
-    packets: int  # of the monitored flow, received by s1
+    block: int  # number of the block; the first complete block is 0
+    load: float  # background load, as a fraction of the link rate
+    packets: int  # packets of the monitored flow that s1 received
     measured_loss: int | None
     true_loss: int
     measured_delay_us: float | None
     true_delay_us: float | None
-    outside_us: float | None  # distance of the measured delay from the range of the true one
-    waited_us: float | None  # in s1, as measured
+    # difference between the measured delay and the range of the true delay
+    outside_us: float | None
+    waited_us: float | None  # measured queueing delay in s1
     busy_us: (
         float | None
-    )  # from the pulse's arrival until s1 had taken it and the link was idle, by captures
+        # time until s1 had processed the pulse and the link was idle, from captures
+    )
 
 
 @dataclass(frozen=True)
@@ -153,7 +157,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 async def measured(setting: Setting, options: argparse.Namespace, run: Run) -> RunResult:
-    """Run the experiment once."""
+    """Run the experiment with one seed."""
     outcome = await measure_seeded(setting, run)
     (flow,) = setting.watched
     return RunResult(outcome.summary(), make_periods(outcome, flow, run.seed, options),
@@ -197,7 +201,7 @@ def make_setting(options: argparse.Namespace, schedule: Schedule, bounds: Bounds
 def make_periods(
     outcome: Outcome, flow: Flow, seed: int, options: argparse.Namespace
 ) -> list[Period]:
-    """Return measured and true loss and delay of every complete block."""
+    """Return the measured and true values of loss and delay of every complete block."""
     truth = outcome.truths[flow.id]
     methods = METHODS[options.method]
     whole, in_s1 = (
@@ -249,7 +253,7 @@ def dropped_with_room(outcome: Outcome) -> list[int]:
 def make_checks(
     runs: Sequence[RunResult], flow: Flow, options: argparse.Namespace, machine: Machine
 ) -> list[Check]:
-    """Check that measurements are exact, and show congestion in congested blocks only."""
+    """Check that measurements are exact and that they show congestion only in congested blocks."""
     virtual = options.time == "virtual"
     summaries = [each.summary for each in runs]
     periods = [period for each in runs for period in each.periods]
@@ -259,7 +263,8 @@ def make_checks(
     congested = [p for p in periods if p.load >= CONGESTED_LOAD and p.packets >= MANY_PACKETS]
     half_us = LINK_DELAY_US + FULL_QUEUE_US / 2
     slack_us = max(machine.delay_us, RESOLUTION_US)
-    few = 0 if virtual else len(periods) // 10 * 5  # blocks that a loaded machine may disturb
+    # max number of blocks that a loaded machine may disturb
+    few = 0 if virtual else len(periods) // 10 * 5
     delays = {id(p): p.measured_delay_us for p in periods if p.measured_delay_us is not None}
     found = [
         ("max loss error per block (packets)", max(losses, default=float("nan")), 0, 0),
@@ -275,7 +280,7 @@ def make_checks(
     ]  # fmt: skip
     if (
         options.target != "bmv2"
-    ):  # its program does not see the link's queue: docs/reference/targets.md
+    ):  # A program on bmv2 does not see the queue of the link (docs/reference/targets.md).
         wrong = sum(
             abs(p.waited_us - (p.busy_us or 0)) > RESOLUTION_US for p in periods
             if p.waited_us is not None
@@ -290,13 +295,13 @@ def make_checks(
 
 
 def is_calm(period: Period, options: argparse.Namespace) -> bool:
-    """Return whether this block and the previous one have no background: the queue is empty."""
+    """Return whether neither this nor the previous block has background traffic (empty queue)."""
     before = phase_loads(options)[max(period.block - 1, 0) // options.blocks]
     return not period.load and not before
 
 
 def summary_table(periods: Sequence[Period]) -> Table:
-    """Return a table with a row per block: means over seeds."""
+    """Return a table with a row per block and means over all seeds."""
     rows = []
     for block in sorted({period.block for period in periods}):
         ours = [period for period in periods if period.block == block]
@@ -339,7 +344,7 @@ def draw(periods: Sequence[Period], options: argparse.Namespace, schedule: Sched
 
 
 def series(axes: Axes, periods: Sequence[Period], name: str, scale: float) -> None:
-    """Draw measured values as points with error bars over seeds, ground truth as rings."""
+    """Draw measured values as points with error bars over seeds, and ground truth as rings."""
     blocks = sorted({period.block for period in periods})
     values = [known_values([p for p in periods if p.block == block], name) for block in blocks]
     means = [scale * float(np.mean(v)) if v else float("nan") for v in values]
@@ -367,15 +372,15 @@ def shade(axes: Axes, options: argparse.Namespace) -> None:
 def caption(options: argparse.Namespace) -> str:
     """Return the caption of the figure."""
     real = (
-        " In real time, the machine adds to some delays, and ground truth is an interval between "
-        "clock readings: the ring shows its middle."
+        " In real time, the machine adds to some delays. Ground truth is then an interval between "
+        "two clock readings, and the ring shows the middle of the interval."
     )
     return (
-        f"Loss (a) and one-way delay (b) per block of one flow with {options.method} marking, "
-        "while background traffic loads the shared link (shaded; load as a fraction of its rate): "
-        f"{plots.runs(options.seeds, options.time)}. The queue of the link holds {QUEUE} packets, "
-        "large background packets or small packets of the flow, and is still full when the load "
-        "ends. Blocks whose pulse was lost have no delay."
+        f"Loss (a) and one-way delay (b) per block of one flow with {options.method} marking: "
+        f"{plots.runs(options.seeds, options.time)}. Background traffic loads the shared link in "
+        f"the shaded blocks (numbers: load as a fraction of the link rate). The queue of the link "
+        f"holds {QUEUE} packets of any size and is still full when the load ends. Blocks whose "
+        f"pulse was lost have no delay."
         f"{real if options.time == 'real' else ''}"
     )
 

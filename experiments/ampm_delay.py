@@ -1,12 +1,13 @@
 """Delay by alternate marking: does each method measure the delay of the marked packets exactly?
 
-A flow for each method crosses the link between s1 and s2, which delays it by 0.1 to 500 ms. Block
-lengths fit the delay: A + D is below each method's limit. Then background traffic loads the link
-for some blocks, so that delays have a distribution. Finally the link loses packets: the methods
-must detect lost pulses, and the mean delay method, which compares the mean time of sent packets
-with that of received packets, has an error of known variance. In virtual time, ground truth is
-exact to the nanosecond. In real time, clock readings before and after each send call of hosts and
-switches bound the time of a packet: every delay and every timestamp must lie within these bounds.
+One flow per method crosses the link between s1 and s2. The link has a delay of 0.1 to 500 ms. Block
+lengths fit the delay, which means that clock error plus delay (A + D) is below the limit of each
+method. Then background traffic loads the link for some blocks, so that delays have a distribution.
+Finally the link loses packets, and the methods must detect lost pulses. The mean delay method
+compares the mean time of sent packets with the mean time of received packets. Under loss it has an
+error of known variance. In virtual time, ground truth is exact to the nanosecond. In real time,
+hosts and switches read the clock before and after each send call. These readings bound the time of
+a packet, and every delay and every timestamp must lie within the bounds.
 
 Claim: Each method measures the delay of the packets that it observes.
 
@@ -59,10 +60,10 @@ from topologies.basic import Dumbbell
 
 PATH = ("s1", "s2")
 WHOLE = (Point("s1", "arrivals"), Point("s2", "departures"))
-RATE_BPS, QUEUE, BACKGROUND_BYTES = 10_000_000, 64, 1000  # of the link under load
-MACHINE_US = 60_000  # delay that a loaded machine may add in real time
-UNREAD = "blocks with a delay"  # fewer if a loaded machine reads some of them too late
-RESOLUTION_US = 1  # error of the difference of two timestamps of this resolution
+RATE_BPS, QUEUE, BACKGROUND_BYTES = 10_000_000, 64, 1000  # rate and queue of the link under load
+MACHINE_US = 60_000  # max delay that a loaded machine may add in real time
+UNREAD = "blocks with a delay"  # lower if a loaded machine reads some blocks too late
+RESOLUTION_US = 1  # max error of a difference of two timestamps with this resolution
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -72,7 +73,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--load", type=cli.probability, default=0.8, metavar="SHARE",
-        help="load in the load step, as a fraction of the link rate (default: %(default)s)",
+        help="background load in the case with load, as a fraction of the link rate (default: "
+        "%(default)s)",
     )  # fmt: skip
     parser.add_argument(
         "--loss", type=cli.percentage, nargs="*", metavar="PERCENT",
@@ -81,7 +83,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     cli.add_rate_option(parser, 500, "each flow")
     parser.add_argument(
         "--blocks", type=cli.positive_int, metavar="N",
-        help="complete blocks per run, at least 2 with a load step (default: 6)",
+        help="complete blocks per run, at least 2 with background load (default: 6)",
     )  # fmt: skip
     add_common_options(parser)
 
@@ -118,7 +120,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 def make_cases(options: argparse.Namespace, machine: Machine) -> list[Case]:
-    """Return the cases: link delays, then the load step, then losses."""
+    """Return all cases: first the link delays, then the load step, then the loss ratios."""
     queue_us = QUEUE * BACKGROUND_BYTES * 8e6 / RATE_BPS
     cases = [
         Case(f"delay {ms:g} ms", 1000 * ms, machine.bounds(1000 * ms)) for ms in options.delay_ms
@@ -133,7 +135,7 @@ def make_cases(options: argparse.Namespace, machine: Machine) -> list[Case]:
 
 
 def make_setting(case: Case, seed: int, options: argparse.Namespace) -> Setting:
-    """Return a flow for each method over the link."""
+    """Return a setting with one flow per method over the link."""
     link: dict[str, float] = {"delay_us": case.delay_us, "loss_probability": case.loss}
     if case.load:
         link |= {"rate_bps": RATE_BPS, "queue_packets": QUEUE}
@@ -144,7 +146,8 @@ def make_setting(case: Case, seed: int, options: argparse.Namespace) -> Setting:
         topo=Dumbbell(**link),
         path=PATH,
         watched={
-            # Interleaved: otherwise packets of the last flow would always queue behind the others.
+            # Flows start at different times. Otherwise packets of the last flow would always queue
+            # last.
             Flow(n, "h1", "h2", options.rate, count, after_s=n * spacing_s): methods
             for n, methods in enumerate(METHODS, start=1)
         },
@@ -169,7 +172,7 @@ def make_background(case: Case, options: argparse.Namespace) -> list[Flow]:
 
 
 async def measured(case: Case, options: argparse.Namespace, run: Run) -> Results:
-    """Run one case once."""
+    """Run one case with one seed."""
     setting = make_setting(case, run.seed, options)
     outcome = await measure(setting, run)
     loaded_from = outcome.blocks.stop - setting.blocks // 2 if case.load else math.inf
@@ -219,7 +222,7 @@ def make_checks(results: Results, options: argparse.Namespace) -> list[Check]:
 
 
 def check_stamp_order(found: Sequence[Results]) -> list[Check]:
-    """Check, in real time, that all timestamps of each packet are in causal order."""
+    """Check that all timestamps of each packet are in causal order (only in real time)."""
     pairs: dict[str, list[tuple[Times, Times]]] = {}
     for results in found:
         for outcome in results.stamped:
@@ -231,7 +234,7 @@ def check_stamp_order(found: Sequence[Results]) -> list[Check]:
 
 
 def mean_error_variance_check(results: Results, options: argparse.Namespace) -> Check:
-    """Check the mean square of the mean's error, normalized to its variance in theory."""
+    """Check the mean square error of the mean delay, normalized to the variance in theory."""
     errors = results.errors_us("mean") / mean_sd_us(results.case, options)
     square = float(np.mean(errors**2)) if len(errors) else float("nan")
     low, high = statistics.mean_square_bounds(max(len(errors), 1))
@@ -240,13 +243,13 @@ def mean_error_variance_check(results: Results, options: argparse.Namespace) -> 
 
 
 def mean_sd_us(case: Case, options: argparse.Namespace) -> float:
-    """Return the sd of the mean's error, L sqrt(p / (12 n (1 - p))) for n packets per block."""
+    """Return the sd of the mean delay error, L sqrt(p / (12 n (1 - p))) for n packets per block."""
     packets = options.rate * case.schedule.block_us / 1e6
     return case.schedule.block_us * math.sqrt(case.loss / (12 * packets * (1 - case.loss)))
 
 
 def make_metrics(results: Results) -> dict[str, object]:
-    """Return percentiles of errors and of measured and true delays."""
+    """Return percentiles of errors, of measured delays and of true delays."""
     metrics: dict[str, object] = {
         "block_us": results.case.schedule.block_us,
         "true_us": statistics.percentiles(results.true_us),
@@ -280,7 +283,7 @@ def summary_table(found: Sequence[Results]) -> Table:
 
 
 def draw(found: Sequence[Results], options: argparse.Namespace) -> Figure:
-    """Draw errors by delay, the distribution under load and the mean under loss, if measured."""
+    """Draw those panels that were measured: errors by delay, delays under load, mean under loss."""
     by_delay, loaded, lossy = split_by_kind(found)
     exact = all(r.outside_us(e).max(initial=0) == 0 for r in by_delay for e in ESTIMATORS)
     has_widths = any(len(widths) for r in by_delay for widths in r.widths_us.values())
@@ -299,7 +302,7 @@ def draw(found: Sequence[Results], options: argparse.Namespace) -> Figure:
 
 
 def draw_errors(axes: Axes, found: Sequence[Results], exact: bool) -> None:
-    """Draw the max error for each link delay, if any; in real time, also timestamp uncertainty."""
+    """Draw the max error for each link delay and, in real time, the timestamp uncertainty."""
     for number, estimator in enumerate([] if exact else ESTIMATORS):
         x = [r.case.delay_us / 1000 * 1.08 ** (number - 2.5) for r in found]
         y = [r.outside_us(estimator).max(initial=0) for r in found]
@@ -316,12 +319,12 @@ def draw_errors(axes: Axes, found: Sequence[Results], exact: bool) -> None:
     axes.minorticks_off()
     axes.set_xlim(0.5 * min(delays_ms), 2 * max(delays_ms))
     axes.set_xlabel("Link delay (ms)")
-    axes.set_ylabel("Timestamp uncertainty (µs)" if exact else "Max error, uncertainty (µs)")
+    axes.set_ylabel("Timestamp uncertainty (µs)" if exact else "Max error and uncertainty (µs)")
     plots.legend(axes, 1 if exact else 2)
 
 
 def draw_widths(axes: Axes, found: Sequence[Results]) -> None:
-    """Draw the timestamp uncertainty in real time: median, and error bars up to p99."""
+    """Draw the median timestamp uncertainty in real time, with error bars up to p99."""
     x = np.array([r.case.delay_us / 1000 for r in found])
     for number, name in enumerate(found[0].widths_us):
         # There is nothing to draw if no packet arrives.
@@ -335,7 +338,7 @@ def draw_widths(axes: Axes, found: Sequence[Results]) -> None:
 
 
 def draw_distribution(axes: Axes, results: Results) -> None:
-    """Draw the CDF of all packets' delays under load, and of the delays that methods measured."""
+    """Draw CDFs of the delays under load: of all packets, and as each method measured them."""
     groups = {
         "mean": ("mean",),
         "pulses": ("pulse", "double", "multiplexed"),
@@ -358,7 +361,7 @@ def draw_distribution(axes: Axes, results: Results) -> None:
 
 
 def draw_mean(axes: Axes, found: Sequence[Results], options: argparse.Namespace) -> None:
-    """Draw errors of the mean delay under loss, and their standard deviation in theory."""
+    """Draw errors of the mean delay under loss and the standard deviation in theory."""
     for place, results in enumerate(found):
         law_us = mean_sd_us(results.case, options)
         errors_us = results.errors_us("mean")
@@ -379,15 +382,16 @@ def caption(found: Sequence[Results], options: argparse.Namespace) -> str:
     by_delay, _, _ = split_by_kind(found)
     delays = ", ".join(f"{r.case.delay_us / 1000:g}" for r in by_delay)
     enclosed = (
-        "Two clock readings bound each timestamp; the distance between them (p50 to p99) is the "
+        "Two clock readings bound each timestamp. The difference between them (p50 to p99) is the "
         "uncertainty of ground truth. "
     )
     return (
         f"Delay by alternate marking, compared with ground truth: "
         f"{plots.count(options.seeds, 'run')} in {options.time} time, on an idle link of "
         f"{delays} ms, under load, and with loss. {enclosed if options.time == 'real' else ''}"
-        "Under load, pulses and samples have the distribution of all packets; block means vary "
-        "less. The mean is wrong where packets are lost; a block without loss has no error."
+        "Under load, pulses and samples have the delay distribution of all packets, and block "
+        "means vary less. The mean delay is wrong in blocks with lost packets and exact in all "
+        "others."
     )
 
 

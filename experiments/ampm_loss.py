@@ -1,17 +1,18 @@
 """Loss by alternate marking: does the loss measured in each block equal the actual loss?
 
-A flow for each method crosses s1, s2 and s3. s1 marks its packets by blocks of time, each switch
-counts packets on ingress and egress, and the controller reads the counters of a block half a block
-after its end (RFC 9341; p4src/ampm). The links drop packets and log the dropped ones. Step, double,
-multiplexed and hashed marking must equal that log in every complete block and on every segment.
-Pulse marking counts from pulse to pulse: it must be exact if both pulses were delivered, since
-there is no reordering here, and it must detect lost pulses.
+One flow per method crosses s1, s2 and s3. s1 marks the packets of each block of time with a colour,
+and each switch counts packets on ingress and egress. The controller reads the counters of a block
+half a block after the end of the block (RFC 9341; p4src/ampm). The links drop packets and log them.
+With step, double, multiplexed and hashed marking, the measured loss must equal this log in every
+complete block and on every segment. Pulse marking counts packets between two pulses. It must be
+exact if both pulses were delivered, since no packets are reordered in this experiment, and it must
+detect lost pulses.
 
 Claim: In every complete block and on every segment, measured loss equals actual loss, to the
 packet.
 
 Published: RFC 9341, sections 3.1 and 5: two counters of one colour count the same packets, so the
-error is 0 packets while clock errors and delays stay within half a block.
+error is 0 packets if clock errors and delays stay within half a block.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -56,8 +57,8 @@ from topologies.basic import Line
 
 PATH = ("s1", "s2", "s3")
 LINK_DELAY_US = 1000
-MACHINE_US = 20_000  # delay that a loaded machine may add in real time
-SURE_TO_ARRIVE = 20  # expected packets: the probability that none arrives is e^-20
+MACHINE_US = 20_000  # max delay that a loaded machine may add in real time
+SURE_TO_ARRIVE = 20  # min number of expected packets; the probability that none arrives is e^-20
 METHODS = {
     "step": Method.STEP,
     "pulse": Method.PULSE,
@@ -66,7 +67,7 @@ METHODS = {
     "hashed": Method.STEP | Method.HASHED,
 }
 
-# A segment lies between two counting points. Its packets are counted at the first point.
+# A segment lies between two counting points. The first point counts the packets of the segment.
 SEGMENTS = {
     "s1-s2": (Point("s1", "departures"), Point("s2", "arrivals")),
     "s2-s3": (Point("s2", "departures"), Point("s3", "arrivals")),
@@ -74,7 +75,7 @@ SEGMENTS = {
 }
 
 
-# Checks that can fail because the machine is loaded.
+# Checks that can fail if the machine is loaded.
 UNREAD = "unread blocks (per switch)"
 GUARD = "guard time (us)"
 
@@ -86,12 +87,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--loss", type=cli.percentage, nargs="+", metavar="PERCENT",
-        help="loss of each link between switches (default: 0 0.1 1 5 10)",
+        help="loss ratio of each link between switches in percent (default: 0 0.1 1 5 10)",
     )  # fmt: skip
     cli.add_rate_option(parser, 1000, "each flow")
     parser.add_argument(
         "--blocks", type=cli.positive_int, metavar="N",
-        help="complete blocks per loss and seed (default: 8)",
+        help="complete blocks per loss ratio and seed (default: 8)",
     )  # fmt: skip
     add_block_option(parser, 2**20)
     add_common_options(parser)
@@ -99,14 +100,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class BlockLoss:
-    """Loss in one block on one segment; for pulse marking, from the previous pulse to its own.
+    """Loss in one block on one segment; for pulse marking, between two consecutive pulses.
 
-    None if unknown: the switches could not be `read`, or a pulse was lost. `packets` is the count
-    of the segment's first point.
+    A loss of None is unknown because the switches could not be `read` or because a pulse was lost.
+    `packets` is the count at the first point of the segment.
     """
 
     seed: int
-    loss_percent: float  # of each link, as configured
+    loss_percent: float  # configured loss ratio of each link, in percent
     method: str
     segment: str
     block: int
@@ -117,7 +118,7 @@ class BlockLoss:
 
     @property
     def error(self) -> int | None:
-        """Measured minus true, in packets."""
+        """Measured loss minus true loss, in packets."""
         return None if self.measured is None or self.true is None else self.measured - self.true
 
 
@@ -153,7 +154,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 async def measured(
     percent: float, options: argparse.Namespace, bounds: Bounds, schedule: Schedule, run: Run
 ) -> tuple[Summary, list[BlockLoss]]:
-    """Run one loss ratio once."""
+    """Run one loss ratio with one seed."""
     setting = make_setting(percent, run.seed, options, bounds, schedule)
     outcome = await measure(setting, run)
     return outcome.summary(), [
@@ -179,7 +180,7 @@ def choose_schedule(options: argparse.Namespace, bounds: Bounds) -> Schedule:
 def make_setting(
     loss_percent: float, seed: int, options: argparse.Namespace, bounds: Bounds, schedule: Schedule
 ) -> Setting:
-    """Return a flow for each method, over the same links."""
+    """Return a setting with one flow per method; all flows cross the same links."""
     count = flow_count(options.rate, options.blocks, schedule)
     allow_total_loss = count * (1 - loss_percent / 100) ** 2 < SURE_TO_ARRIVE
     return Setting(
@@ -207,7 +208,7 @@ def make_setting(
 def measure_losses(
     outcome: Outcome, flow: Flow, seed: int, loss_percent: float, method: str
 ) -> list[BlockLoss]:
-    """Return the loss of a flow in every complete block, on every segment."""
+    """Return the loss of a flow in every complete block and on every segment."""
     losses = []
     for segment, (first, second) in SEGMENTS.items():
         lost = lost_sequences(outcome, flow, segment)
@@ -224,7 +225,7 @@ Values = tuple[bool, int | None, int | None, int | None]  # the last four fields
 def measure_colour_loss(
     outcome: Outcome, flow: Flow, segment: tuple[Point, Point], block: int, lost: NDArray[np.int64]
 ) -> Values:
-    """Measure the loss of a block: the difference of two counters of its colour."""
+    """Measure the loss of a block as the difference of two counters of its colour."""
     first, second = (outcome.record(flow, point, block) for point in segment)
     true = int(np.count_nonzero(outcome.truths[flow.id].block[lost] == block))
     if first is None or second is None:
@@ -235,7 +236,7 @@ def measure_colour_loss(
 def measure_pulse_loss(
     outcome: Outcome, flow: Flow, segment: tuple[Point, Point], block: int, lost: NDArray[np.int64]
 ) -> Values:
-    """Measure the loss between two pulses: the difference of two counter increments."""
+    """Measure the loss between two pulses as the difference of two counter increments."""
     truth = outcome.truths[flow.id]
     came = truth.pulse & truth.passed(segment[0]) & truth.passed(segment[1])
     pulses = [np.flatnonzero(came & (truth.block == b)) for b in (block - 1, block)]
@@ -253,7 +254,7 @@ def measure_pulse_loss(
 
 
 def lost_sequences(outcome: Outcome, flow: Flow, segment: str) -> NDArray[np.int64]:
-    """Return the lost packets according to link logs or, end to end, to the receiving host."""
+    """Return sequence numbers of lost packets: from link logs, or end to end from the receiver."""
     first, second = SEGMENTS[segment]
     if segment == "end to end":
         entered = np.flatnonzero(outcome.truths[flow.id].passed(first))
@@ -264,7 +265,7 @@ def lost_sequences(outcome: Outcome, flow: Flow, segment: str) -> NDArray[np.int
 def make_checks(
     at: str, runs: list[Summary], losses: list[BlockLoss], options: argparse.Namespace
 ) -> list[Check]:
-    """Check that every block is exact, totals equal those of hosts, and the accounting balances."""
+    """Check that blocks are exact, totals equal host counts and the accounting balances."""
     checks = []
     for number, method in enumerate(options.method, start=1):
         ours = [loss for loss in losses if loss.method == method]
@@ -272,7 +273,7 @@ def make_checks(
         is_pulse = METHODS[method] == Method.PULSE
         if not is_pulse or any(
             x.true is not None for x in ours
-        ):  # else no two pulses were delivered
+        ):  # no error is known if no two consecutive pulses were delivered
             largest = max(errors, default=float("nan"))
             checks.append(Check(f"{at}, {method}: max loss error per block (packets)", largest, 0))
         if is_pulse:
@@ -292,7 +293,7 @@ def make_checks(
 
 
 def rates_by_seed(losses: list[BlockLoss], what: str) -> NDArray[np.float64]:
-    """Return the loss of each seed's run, in percent of its packets: `measured` or `true`."""
+    """Return the `measured` or `true` loss of the run of each seed, in percent of the packets."""
     rates = []
     for seed in sorted({loss.seed for loss in losses}):
         known = [x for x in losses if x.seed == seed and x.error is not None]
@@ -321,7 +322,7 @@ def make_metrics(losses: list[BlockLoss]) -> dict[str, object]:
 
 
 def summary_table(losses: list[BlockLoss]) -> Table:
-    """Return a table with a row per loss and method: measured and true loss, end to end."""
+    """Return a table of measured and true end-to-end loss, with a row per loss ratio and method."""
     rows = []
     for (loss_percent, method, segment), found in grouped(losses).items():
         if segment != "end to end":
@@ -332,11 +333,11 @@ def summary_table(losses: list[BlockLoss]) -> Table:
         blocks = f"{len(known)} of {len(found)}"
         rows.append((f"{loss_percent:g} %", method, blocks, *total, largest))
     columns = ("link loss", "method", "blocks", "packets", "measured", "true", "max error")
-    return table("Loss end to end (packets), all complete blocks", columns, rows)
+    return table("End-to-end loss in all complete blocks (packets)", columns, rows)
 
 
 def draw(losses: list[BlockLoss], options: argparse.Namespace) -> Figure:
-    """Draw measured and configured loss end to end, and errors of blocks, if any."""
+    """Draw measured and configured end-to-end loss, and the errors of blocks if there are any."""
     errors = [loss.error for loss in losses if loss.error is not None]
     figure, panels = plots.figure(2 if any(errors) else 1)
     places = np.arange(len(options.loss))
@@ -353,7 +354,7 @@ def draw(losses: list[BlockLoss], options: argparse.Namespace) -> Figure:
 
 
 def draw_rates(axes: Axes, losses: list[BlockLoss], options: argparse.Namespace) -> None:
-    """Draw the loss that each method measured, with rings for ground truth."""
+    """Draw the loss measured by each method, with rings for ground truth."""
     places = np.arange(len(options.loss))
     configured = [100 * (1 - (1 - percent / 100) ** 2) for percent in options.loss]
     axes.hlines(configured, places - 0.45, places + 0.45, color="black", label="configured")
@@ -397,7 +398,8 @@ def caption(losses: list[BlockLoss], options: argparse.Namespace) -> str:
         "End-to-end loss over two lossy links, measured with each method of alternate marking: "
         f"{options.blocks} blocks of {options.block_us / 1e6:.3g} s, "
         f"{plots.runs(options.seeds, options.time)}. "
-        "Rings are ground truth, bars the expected loss of two links so configured."
+        "Rings show ground truth, horizontal bars the expected loss of two links with the "
+        "configured loss."
     )
     if any(loss.error for loss in losses):
         text = f"(a) {text} (b) Error of each block on each segment."

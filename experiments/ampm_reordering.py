@@ -1,17 +1,18 @@
 """Packet reordering: how does it affect loss measured with pulse and step marking?
 
-A flow with double marking crosses a link from s1 to s2 that loses some packets and delays others,
-so that later packets overtake them. Both methods measure the loss of the same packets: step
-marking compares the two switches' counts of one colour, pulse marking compares their counts when
-the pulse passed. Step marking is exact while no packet is late by half a block. Pulse marking is
-wrong by the number of packets that overtook the pulse or that the pulse overtook: in the mean
-2 q (1 - q) m, if a fraction q of the packets is delayed while m others are sent.
+A flow with double marking crosses a link from s1 to s2. The link loses some packets and delays
+others, so that later packets overtake the delayed ones. Both methods measure the loss of the same
+packets. Step marking compares the packet counts of one colour in the two switches. Pulse marking
+compares the packet counts of the two switches at the time when the pulse passed. Step marking is
+exact if no packet is late by half a block or more. Pulse marking is wrong by the number of packets
+that overtook the pulse or that the pulse overtook. If the link delays a fraction q of the packets
+until m later packets have been sent, the mean of this number is 2 q (1 - q) m.
 
-Claim: Step marking stays exact; pulse marking is wrong by as many packets as changed order with the
-pulse, 2 q (1 - q) m in the mean.
+Claim: Step marking stays exact. The error of pulse marking equals the number of packets that
+changed order with the pulse, 2 q (1 - q) m on average.
 
-Published: "Time-Muxed Parsing in Marking-based Network Telemetry" (SYSTOR 2019) asks of pulses,
-"out of order?"; RFC 9341, section 5: colours tolerate delays of 0.5 blocks.
+Published: "Time-Muxed Parsing in Marking-based Network Telemetry" (SYSTOR 2019) names the problem
+of pulses, "out of order?". RFC 9341, section 5: colours tolerate delays of 0.5 blocks.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -46,20 +47,21 @@ PATH = ("s1", "s2")
 SENT, ARRIVED = Point("s1", "departures"), Point("s2", "arrivals")
 LINK_DELAY_US = 1000
 LOSS = 0.01
-MARGIN = 3  # blocks before and after the measured ones: late packets may belong to them
-NOISE_US = 20_000  # delay that a loaded machine may add in real time
+MARGIN = 3  # blocks before and after the measured blocks; late packets may belong to them
+NOISE_US = 20_000  # max delay that a loaded machine may add in real time
 UDP = 17
 
-# Fraction q of delayed packets, and the number of packets sent meanwhile.
+# Fraction q of delayed packets, and the number m of packets sent during the delay.
 HELD, PACKETS = 0.1, 30
-SWEPT_PACKETS = (0, 1, 3, 10, 30, 100, 300, 470, 600, 750, 900)  # a block has 1049 by default
+# packets; a block has 1049 packets by default
+SWEPT_PACKETS = (0, 1, 3, 10, 30, 100, 300, 470, 600, 750, 900)
 SWEPT_HELD = (0.01, 0.03, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.97, 1)
 SOME = ((HELD, 0), (HELD, PACKETS), (0.5, PACKETS), (HELD, 300))
-# Packets that are later than half a block arrive while the block is read: the result is then
-# undefined in real time.
+# Packets that are later than half a block arrive while the block is read. In real time, the result
+# is then undefined.
 BEYOND = (HELD, 900)
-FAR = 2  # factor between measurement and theory from which the figure explains the difference
-LONGEST_HELD_US = 900_000  # at its end, a network drains its links for one second
+FAR = 2  # min factor between measurement and theory for which the figure explains the difference
+LONGEST_HELD_US = 900_000  # a network drains its links for one second before it stops
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -74,7 +76,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class Setting:
-    """A link that delays a fraction `held` of its packets while `packets` others are sent."""
+    """A link that delays a fraction `held` of the packets until `packets` others have been sent."""
 
     held: float
     packets: int
@@ -87,12 +89,12 @@ class Setting:
 
     @property
     def held_us(self) -> float:
-        """Delay, with half a packet interval added so that no two packets arrive together."""
+        """Delay, including half a packet interval so that no two packets arrive simultaneously."""
         return (self.packets + 0.5) * 1e6 / self.rate if self.packets else 0.0
 
     @property
     def lateness(self) -> float:
-        """Max delay, in block lengths."""
+        """Delay of late packets, in block lengths."""
         return (LINK_DELAY_US + self.held_us) / self.block_us
 
     def is_exact(self, noise_us: float) -> bool:
@@ -101,10 +103,10 @@ class Setting:
 
     @property
     def overtaken(self) -> tuple[float, float]:
-        """Theory for pulses: mean and mean square of the packets that change order with a pulse.
+        """Return mean and mean square of the packets that change order with a pulse, by theory.
 
-        If the pulse is not delayed, it overtakes the delayed ones among the m packets before it.
-        If it is delayed, the packets among the m after it that are not delayed overtake it.
+        A pulse that is not delayed overtakes the delayed packets among the m packets before it. A
+        delayed pulse is overtaken by the packets without delay among the m packets after it.
         """
         m, come = self.packets, 1 - LOSS
         cases = ((1 - self.held, self.held * come), (self.held, (1 - self.held) * come))
@@ -113,14 +115,15 @@ class Setting:
 
     @property
     def pulse_error(self) -> float:
-        """Theory for pulses: rms error of a block's loss, which lies between two pulses."""
+        """Return the rms loss error between two pulses for pulse marking, by theory."""
         return float(np.sqrt(2 * self.overtaken[1]))
 
     @property
     def step_error(self) -> float:
-        """Theory for step marking: rms error of a block's loss.
+        """Return the rms loss error per block for step marking, by theory.
 
-        Delayed packets of the last fraction w of a block are counted in the block after next.
+        Delayed packets that were sent in the last fraction w of a block are counted in the block
+        after the next one.
         """
         part = min(max(self.lateness - 1 / 2, 0), 1)
         p = self.held * (1 - LOSS)
@@ -136,8 +139,9 @@ class BlockResult:
     block: int
     step_loss: int
     true_loss: int
-    overtaken: float  # packets that changed order with the pulse, > 0: sent after it; NaN: lost
-    pulse_error: float  # measured - true loss since the previous block's pulse; NaN: one was lost
+    # packets that changed order with the pulse (> 0 if sent after it); NaN if the pulse was lost
+    overtaken: float
+    pulse_error: float  # measured minus true loss since the previous pulse; NaN if a pulse was lost
 
     @property
     def step_error(self) -> int:
@@ -153,8 +157,8 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     longest = max(packets for _, packets in delay_settings(options))
     if longest * 1e6 / options.rate > LONGEST_HELD_US:
         raise TestbedError(
-            f"--rate {options.rate}: sending {longest} packets, while others are delayed, takes "
-            f"more than {LONGEST_HELD_US / 1e6} s; use {longest * 1e6 / LONGEST_HELD_US:.0f}"
+            f"--rate {options.rate}: a packet is delayed until {longest} others are sent, which "
+            f"takes more than {LONGEST_HELD_US / 1e6} s; use {longest * 1e6 / LONGEST_HELD_US:.0f}"
         )
     options.block_us = options.block_us or choose_block_us(options, machine)
     settings = [Setting(*pair, options.rate, options.block_us) for pair in delay_settings(options)]
@@ -176,7 +180,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 def delay_settings(options: argparse.Namespace) -> list[tuple[float, int]]:
-    """Return the fraction of delayed packets, and the number of packets sent meanwhile."""
+    """Return settings: the fraction of delayed packets, and the packets sent during the delay."""
     if options.time == "real":
         return [*SOME[1:3]] if options.quick else [*SOME]
     if options.quick:
@@ -185,7 +189,7 @@ def delay_settings(options: argparse.Namespace) -> list[tuple[float, int]]:
 
 
 def choose_block_us(options: argparse.Namespace, machine: Machine) -> int:
-    """Return a block length with which step marking is exact wherever it is in virtual time."""
+    """Return a block length that keeps step marking exact in the settings of virtual time."""
     settings = (Setting(*pair, options.rate, MIN_BLOCK_US) for pair in delay_settings(options))
     held_us = max((s.held_us for s in settings if s.is_exact(0)), default=0.0)
     return measurement.shortest_schedule(
@@ -216,7 +220,7 @@ def make_network_setting(setting: Setting, options: argparse.Namespace) -> measu
 async def measured(
     setting: Setting, machine: Machine, options: argparse.Namespace, run: Run
 ) -> tuple[list[BlockResult], list[Check]]:
-    """Run one setting once."""
+    """Run one setting with one seed."""
     outcome = await measurement.measure(make_network_setting(setting, options), run)
     reject_late_packets(setting, outcome, machine, options.target)
     return collect_results(setting, run.seed, outcome), outcome.checks("all runs")
@@ -225,7 +229,7 @@ async def measured(
 def reject_late_packets(
     setting: Setting, outcome: measurement.Outcome, machine: Machine, target: str
 ) -> None:
-    """Make the run inconclusive if a stall of the machine, not the link, made packets too late."""
+    """Make the run inconclusive if packets were too late because the machine stalled."""
     if setting.is_exact(machine.delay_us):
         longest = (-float("inf"), setting.block_us / 2 - machine.clock_error_us)
         why, point = measurement.describe_noise([outcome]), measurement.stamped_by(ARRIVED, target)
@@ -233,7 +237,7 @@ def reject_late_packets(
 
 
 def collect_results(setting: Setting, seed: int, outcome: measurement.Outcome) -> list[BlockResult]:
-    """Return the results of complete blocks; inconclusive for an unread one."""
+    """Return the results of complete blocks; the run is inconclusive if a block was not read."""
     truth = outcome.truths[FLOW]
     is_lost = truth.passed(SENT) & ~truth.passed(ARRIVED)
     lost_until = np.cumsum(is_lost)
@@ -258,7 +262,7 @@ def collect_results(setting: Setting, seed: int, outcome: measurement.Outcome) -
             )
         )  # fmt: skip
         before = overtaken
-    return found[1:]  # loss before the first pulse is not measured
+    return found[1:]  # pulse marking does not measure the loss before the first pulse
 
 
 def row(r: BlockResult) -> dict[str, object]:
@@ -279,7 +283,8 @@ def make_checks(setting: Setting, results: Sequence[BlockResult], noise_us: floa
     """Check both methods against theory.
 
     Step marking must be exact within its bound and wrong beyond it. Pulse marking must be exact
-    without reordering, else wrong as theory says (unless the machine adds delays of its own).
+    without reordering. With reordering, its error must agree with theory, unless the machine adds
+    delays itself.
     """
     at = f"{100 * setting.held:g} % delayed by {setting.packets} packets"
     wrong = sum(r.step_error != 0 for r in results)
@@ -297,7 +302,7 @@ def make_checks(setting: Setting, results: Sequence[BlockResult], noise_us: floa
     mean, mean_square = setting.overtaken
     if (
         setting.lateness < 1 / 2 and not noise_us
-    ):  # beyond, two pulses change order with the same packets
+    ):  # with longer delays, two pulses change order with the same packets
         tolerance = 4 * np.sqrt((mean_square - mean**2) / max(len(overtaken), 1))
         found = overtaken.mean() if len(overtaken) else float("nan")
         checks.append(Check(f"{at}: packets reordered with a pulse (mean)", found, mean, tolerance))
@@ -312,7 +317,7 @@ def rms_by_run(
 
 
 def make_metrics(setting: Setting, results: Sequence[BlockResult]) -> dict[str, object]:
-    """Return rms errors of a block's loss, in packets: measured and theory."""
+    """Return rms loss errors per block in packets, measured and by theory."""
     return {
         "step_rms": rms([r.step_error for r in results]),
         "step_rms_theory": setting.step_error,
@@ -353,9 +358,9 @@ def draw(results: dict[Setting, list[BlockResult]], options: argparse.Namespace)
     draw_errors(right, results, more, right_law, lambda s: 100 * s.held)
     left.axvline(1 / 2, color="black", linestyle=":", label="half a block")
     left.set_xscale("log")
-    left.set_xlabel(f"Delay of {100 * HELD:g} % of the packets (L)")
+    left.set_xlabel(f"Delay of {100 * HELD:g} % of the packets (block lengths)")
     left.set_yscale("symlog", linthresh=1)
-    right.set_xlabel(f"Packets delayed by {PACKETS} packets (%)")
+    right.set_xlabel(f"Packets overtaken by {PACKETS} packets (%)")
     for axes, below, above in ((left, -0.12, 2), (right, -1, 1.1)):
         axes.set_ylim(below, above * axes.get_ylim()[1])
         axes.set_ylabel("RMS loss error (packets)")
@@ -367,7 +372,7 @@ def draw_errors(
     axes: Axes, results: dict[Setting, list[BlockResult]], settings: Sequence[Setting],
     law: Sequence[Setting], x: Callable[[Setting], float],
 ) -> None:  # fmt: skip
-    """Draw both methods' errors in some settings, and theory."""
+    """Draw the errors of both methods in some settings, and theory."""
     for number, (name, error, theory) in enumerate(METHODS):
         colour = plots.COLOURS[number]
         runs = [rms_by_run(results[s], error) for s in settings]
@@ -398,12 +403,13 @@ def explain(axes: Axes, x: float, setting: Setting, blocks: Sequence[BlockResult
 def caption(options: argparse.Namespace) -> str:
     """Return the caption of the figure."""
     return (
-        f"Loss error under packet reordering: {options.rate:,} packets/s, {options.blocks} "
-        f"blocks of L = {options.block_us / 1e6:.3g} s, {100 * LOSS:g} % loss, "
-        f"{plots.runs(options.seeds, options.time)}. The link delays (a) {100 * HELD:g} % of the "
-        "packets, by different times, (b) different fractions of the packets. Theory is the mean "
-        "of very many blocks; each delayed pulse has a large weight, and points far from theory "
-        "show how many pulses were delayed."
+        f"Loss error under packet reordering: {options.rate:,} packets/s, {options.blocks} blocks "
+        f"of {options.block_us / 1e6:.3g} s, {100 * LOSS:g} % loss, "
+        f"{plots.runs(options.seeds, options.time)}. (a) The link delays {100 * HELD:g} % of the "
+        "packets; the delay varies. (b) The delay is fixed; the fraction of delayed packets "
+        "varies. Theory is the mean over very many blocks. Each delayed pulse has a large effect "
+        "on the measured error; points far from theory are labelled with the number of delayed "
+        "pulses."
     )
 
 

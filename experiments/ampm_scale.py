@@ -1,14 +1,14 @@
 """Alternate marking at scale: how do flows, switches and block length load the controller?
 
 The network is a mobile operator's backhaul (RFC 8321 section 5.1): cells send flows over an access
-switch and an aggregation switch to the core, where all flows meet. Every switch counts every flow
-by step marking, and the controller reads all counters of each block with one request per switch.
-How much CPU time does that take, how short may blocks be, and is every flow's loss on every link
-exact?
+switch and an aggregation switch to the core, where all flows meet. Step marking is used. Every
+switch counts the packets of every flow, and the controller reads all counters of each block with
+one request per switch. The experiment measures the CPU time of this readout and the shortest
+possible block, and checks that the loss of each flow on each link is exact.
 
 Claim: The loss of each flow, block and link is exact, with 1,000 flows and 100 switches.
 
-Published: RFC 8321, section 5.1: in Telecom Italia's network up to 1,000 flows per router, with
+Published: RFC 8321, section 5.1: the network of Telecom Italia has up to 1,000 flows per router and
 blocks of 5 minutes.
 """
 
@@ -62,9 +62,9 @@ from telemark.session.run import Run
 from telemark.sweep.runs import sweep
 from telemark.traffic.flows import Flow, FlowRecord, Traffic
 from telemark.traffic.patterns import Poisson
-from topologies.backhaul import Backhaul
+from topologies.leaf_spine import Backhaul
 
-DEFAULTS = {  # time mode or target, quick -> switches, flows
+DEFAULTS = {  # (time mode or target, --quick) -> default numbers of switches and flows
     ("virtual", False): ([20, 100, 1000], [10, 100, 1000]),
     ("virtual", True): ([20, 100], [10, 100]),
     ("real", False): ([20], [100, 1000]),
@@ -73,22 +73,22 @@ DEFAULTS = {  # time mode or target, quick -> switches, flows
     ("bmv2", True): ([5], [30]),
 }
 BOUNDS = Bounds(delay_us=2000)
-NOISE_US = 50_000  # delay that a loaded machine may add in real time
-START_US = 40_000  # for the processes of one flow to start, in real time
-IDLE_BLOCKS = 3  # read to measure the cost of a readout without traffic
-CARRIERS_BLOCK_S = 300  # Telecom Italia's: RFC 8321 section 5.1
-REPEATED_SWITCHES = 20  # larger networks run once
-UNREAD = "unread blocks (per switch)"  # can fail on a loaded machine
+NOISE_US = 50_000  # max delay that a loaded machine may add in real time
+START_US = 40_000  # start-up time of the processes of one flow, in real time
+IDLE_BLOCKS = 3  # blocks that are read to measure the cost of a readout without traffic
+CARRIERS_BLOCK_S = 300  # block length of Telecom Italia, RFC 8321 section 5.1
+REPEATED_SWITCHES = 20  # max number of switches of networks that run with several seeds
+UNREAD = "unread blocks (per switch)"  # check that can fail on a loaded machine
 
-# Records that are read: counters are enough for loss; double marking records more.
+# Types of readout. Counters are enough for loss; double marking has more records.
 READINGS: dict[str, Collection[Record] | None] = {"counters": (), "all records": None}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--switches", type=int, choices=BACKHAULS, nargs="+", metavar="N",
-        help=f"network sizes, of {', '.join(map(str, BACKHAULS))} "
-        "(default: 20 100 1000 in virtual time, else 20); sizes above 20 run once",
+        help=f"network sizes in switches, from {', '.join(map(str, BACKHAULS))} (default: 20 100 "
+        "1000 in virtual time, else 20); networks with more than 20 switches run once",
     )  # fmt: skip
     parser.add_argument(
         "--flows", type=cli.positive_int, nargs="+", metavar="N",
@@ -108,14 +108,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class Load:
-    """Cost of reading one block, for the controller."""
+    """CPU time and duration of a readout of one block by the controller."""
 
     cpu_s: float
-    elapsed_s: float  # 0 in virtual time, where controllers take no time
+    elapsed_s: float  # 0 in virtual time, because controllers take no virtual time
 
     @property
     def shortest_block_s(self) -> float:
-        """Shortest block: its readout must end before the next block of the same colour."""
+        """Shortest block for which the readout ends before the next block of the same colour."""
         return 2 * (max(self.cpu_s, self.elapsed_s) + BOUNDS.guard_us / 1e6)
 
 
@@ -126,10 +126,10 @@ class Measurement:
     switches: int
     flows: int
     seed: int
-    packets: int  # sent in complete blocks
+    packets: int  # packets sent in complete blocks
     lost: int  # as measured
-    values: int  # loss values, one per flow, block and segment
-    wrong: int  # loss values that differ from ground truth
+    values: int  # number of loss values, one per flow, block and segment
+    wrong: int  # number of loss values that differ from ground truth
     problems: list[str]
     noise: str  # effects of the machine on the run, for messages
     set_up_s: float  # CPU time
@@ -178,24 +178,24 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 async def attempt(
     size: tuple[int, int], seed: int, bounds: Bounds, options: argparse.Namespace, run: Run
 ) -> Measurement | None:
-    """Call measure(); return None if this machine cannot run a larger size in real time."""
+    """Call measure(); return None if the network is too large for this machine in real time."""
     run.progress.update(what := f"{size[0]} switches, {size[1]} flows, seed {seed}")
     if options.time == "virtual" or size == (options.switches[0], options.flows[0]):
         return await measure(size, bounds, options, replace(run, seed=seed))
     try:
-        with take_notes(None):  # the other sizes are conclusive
+        with take_notes(None):  # the other sizes still give conclusive results
             return await measure(size, bounds, options, replace(run, seed=seed))
     except TestbedError as error:
-        run.progress.say(f"{what}: not here: {error}")
+        run.progress.say(f"{what}: skipped on this machine: {error}")
         return None
 
 
 async def measure(
     size: tuple[int, int], bounds: Bounds, options: argparse.Namespace, run: Run
 ) -> Measurement:
-    """Measure all flows of one network, and then the cost of readouts without traffic.
+    """Measure the loss of all flows of one network, then the cost of readouts without traffic.
 
-    `size`: number of switches and of flows.
+    `size` has the numbers of switches and flows.
     """
     began_s = time.process_time()
     switches, count = size
@@ -241,7 +241,7 @@ async def measure(
 async def run_network(
     collector: Collector, net: Network, flows: Sequence[Flow], options: argparse.Namespace, run: Run
 ) -> tuple[list[BlockReport], dict[int, FlowRecord]]:
-    """Send all flows, from the middle of a block to the middle of another; read the blocks."""
+    """Send all flows, starting and ending in the middle of a block, and read the blocks."""
     schedule = collector.schedule
     starting_us = START_US * len(flows) if options.time == "real" else 0
     first = schedule.block_at(run.clock.now_ns() // 1000 + starting_us) + 3
@@ -253,7 +253,7 @@ async def run_network(
 
 
 async def measure_load(collector: Collector, run: Run) -> Load:
-    """Measure the cost of reading a block without traffic: the median of several blocks."""
+    """Measure the cost of a readout without traffic, as the median over several blocks."""
     first = collector.schedule.block_at(run.clock.now_ns() // 1000) + 2
     cpu_s, elapsed_s = [], []
     async for report in collector.blocks(first, first + IDLE_BLOCKS):
@@ -267,7 +267,7 @@ async def measure_load(collector: Collector, run: Run) -> Load:
 def make_flows(
     topo: Backhaul, count: int, options: argparse.Namespace, schedule: Schedule
 ) -> list[Flow]:
-    """Return flows to the core, from all cells in turn."""
+    """Return flows from cells to the core; the flows are spread evenly over all cells."""
     cells = list(topo.paths)
     packets = flow_count(options.rate, options.blocks, schedule)
     return [
@@ -278,7 +278,7 @@ def make_flows(
 
 
 def make_rows(m: Measurement) -> list[dict[str, object]]:
-    """Return rows of samples.csv: one for each type of readout."""
+    """Return rows of samples.csv, one per type of readout."""
     return [
         {
             "switches": m.switches,
@@ -308,7 +308,7 @@ def make_checks(m: Measurement) -> list[Check]:
 
 
 def by_size(found: Sequence[Measurement]) -> dict[tuple[int, int], list[Measurement]]:
-    """Group runs by size: (switches, flows)."""
+    """Group runs by size; the key is (switches, flows)."""
     sizes: dict[tuple[int, int], list[Measurement]] = {}
     for m in found:
         sizes.setdefault((m.switches, m.flows), []).append(m)
@@ -316,7 +316,7 @@ def by_size(found: Sequence[Measurement]) -> dict[tuple[int, int], list[Measurem
 
 
 def mean_load(runs: Sequence[Measurement], what: str) -> Load:
-    """Return the mean of some runs."""
+    """Return the mean readout cost over some runs."""
     loads = [m.loads[what] for m in runs]
     return Load(
         float(np.mean([load.cpu_s for load in loads])),
@@ -352,11 +352,11 @@ def summary_table(found: Sequence[Measurement]) -> Table:
     columns = ("switches", "flows", "loss values", "wrong", "set-up (CPU s)",
                *(f"{what}: CPU s per block" for what in READINGS),
                *(f"{what}: shortest L (s)" for what in READINGS))  # fmt: skip
-    return table("Loss values, and the cost of reading them", columns, rows)
+    return table("Loss values and the cost of reading them", columns, rows)
 
 
 def draw(found: Sequence[Measurement], options: argparse.Namespace) -> Figure:
-    """Draw the CPU time per block (left) and the CPU utilization by block length (right)."""
+    """Draw the CPU time per block (left) and the CPU utilization over the block length (right)."""
     figure, (left, right) = plots.figure(2, height_in=2.8)
     lengths_s = np.geomspace(0.1, 2 * CARRIERS_BLOCK_S, 50)
     most_flows = max(m.flows for m in found)
@@ -365,7 +365,7 @@ def draw(found: Sequence[Measurement], options: argparse.Namespace) -> Figure:
         for what, line in zip(READINGS, ("-", "--"), strict=True):
             costs: dict[
                 int, list[float]
-            ] = {}  # by flows; without sizes that this machine cannot run
+            ] = {}  # results by number of flows; sizes that this machine cannot run are missing
             for m in found:
                 if m.switches == switches:
                     costs.setdefault(m.flows, []).append(m.loads[what].cpu_s)
@@ -381,12 +381,12 @@ def draw(found: Sequence[Measurement], options: argparse.Namespace) -> Figure:
     for axes in (left, right):
         axes.set_xscale("log")
         axes.set_yscale("log")
-    low, high = left.get_ylim()  # after the change of scale
-    left.set_ylim(low / 2, 2 * high)  # at least a decade, also for few sizes
+    low, high = left.get_ylim()  # read the limits after the change of scale
+    left.set_ylim(low / 2, 2 * high)  # show at least a decade, also for few sizes
     left.set_xlabel("Flows (over 3 switches each)")
     left.set_ylabel("CPU time per block (s)")
     right.axhline(50, color="black", linestyle=":", label="half a block")
-    right.axvline(CARRIERS_BLOCK_S, color="0.5", linestyle="-.", label="block length in RFC 8321")
+    right.axvline(CARRIERS_BLOCK_S, color="0.5", linestyle="-.", label="block length of RFC 8321")
     right.set_xlabel("Block length (s)")
     right.set_ylabel(f"CPU utilization, {most_flows:,} flows (%)")
     for axes in (left, right):
@@ -396,13 +396,14 @@ def draw(found: Sequence[Measurement], options: argparse.Namespace) -> Figure:
 
 def caption(found: Sequence[Measurement], options: argparse.Namespace) -> str:
     """Return the caption of the figure."""
-    once = " (networks of more than 20 switches: one)" if options.seeds > 1 else ""
+    once = " (one run for networks of more than 20 switches)" if options.seeds > 1 else ""
     return (
-        f"CPU time of the AM-PM controller, {plots.runs(options.seeds, options.time)}{once}. "
-        "(a) CPU time to read a block of all flows: counters only, which are enough for loss, or "
-        f"all records. (b) Utilization of a core, by block length; RFC 8321 reports blocks of "
-        f"{CARRIERS_BLOCK_S // 60} min. Of {sum(m.values for m in found):,} loss values (flow, "
-        f"block, segment), {sum(m.wrong for m in found):,} were wrong."
+        f"CPU time of the AM-PM controller, {plots.runs(options.seeds, options.time)}{once}. (a) "
+        "CPU time per readout of one block of all flows, for counters only (enough to measure "
+        "loss) or for all records. (b) Utilization of one core over the block length; RFC 8321 "
+        f"reports blocks of {CARRIERS_BLOCK_S // 60} min. {sum(m.values for m in found):,} loss "
+        f"values were measured, one per flow, block and segment; {sum(m.wrong for m in found):,} "
+        "of them were wrong."
     )
 
 

@@ -1,14 +1,15 @@
 """Clock synchronization for alternate marking: how large may clock errors be for each method?
 
-A flow crosses s1, s2 and s3. s1's clock is right, those of s2 and s3 are wrong by A: ahead in half
-of the runs, behind in the others. The controller reads every switch by its own clock (RFC 9341).
-Multiplexed marking, with one bit, is decoded in two ways: s3 decodes the bit by time slot; for s2,
-a bit that differs from its clock's colour is the pulse. A second flow uses double marking, with two
-bits. Frame captures give the true content of each block. They identify blocks by number: colours
-repeat after two blocks, so the count of a wrong block looks right to a decoder that only knows
-colours.
+A flow crosses s1, s2 and s3. The clock of s1 is correct. The clocks of s2 and s3 are wrong by A,
+namely ahead in half of the runs and behind in the other half. The controller reads each switch at
+times of the switch's own clock (RFC 9341). Multiplexed marking uses one bit, which is decoded in
+two ways. s3 decodes the bit by time slot. s2 takes a packet as the pulse if its bit differs from
+the colour according to the clock of s2. A second flow uses double marking with two bits. Frame
+captures show which packets are in each block. They identify blocks by number, because colours
+repeat every two blocks: a decoder that knows only colours does not detect that a count belongs to a
+wrong block.
 
-Claim: Each decoder is exact up to its own limit of the clock error, and fails beyond it.
+Claim: Each decoder is exact up to its own limit of the clock error and fails beyond this limit.
 
 Published: RFC 9341, section 5: clocks may differ by half a block, 0.5 s if blocks last 1 s.
 """
@@ -86,12 +87,12 @@ from telemark.traffic.patterns import Poisson
 from topologies.basic import Line
 
 TOPO = Line(switches=len(PATH), loss_probability=LOSS, delay_us=LINK_DELAY_US)
-MARGIN = 3  # blocks before and after the measured ones: clock errors may move packets there
+MARGIN = 3  # blocks before and after the measured blocks, to which clock errors may move packets
 
-CLAIMED_ERROR_US = 1_000_000  # AM-PM talk: synchronization to about one second is enough
-CLAIMED_BLOCKS_US = {DOUBLE: 2**21, MULTIPLEXED: 2**23}  # shortest blocks that tolerate it
+CLAIMED_ERROR_US = 1_000_000  # clock error that the AM-PM talk calls small enough: about one second
+CLAIMED_BLOCKS_US = {DOUBLE: 2**21, MULTIPLEXED: 2**23}  # shortest blocks that tolerate this error
 
-# Bit alone: the whole block is a pulse slot, so any bit of the other colour is the pulse.
+# Without time slots, the whole block is a pulse slot: a packet of the other colour is the pulse.
 ALWAYS_PULSE_SLOT = fy.P4TableEntry("slots", priority=1, action=fy.Action("pulse_slot"))
 
 
@@ -103,7 +104,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     cli.add_rate_option(parser, 2000, "each of the two flows")
     parser.add_argument(
         "--blocks", type=cli.positive_int, default=6, metavar="N",
-        help="complete blocks per run (default: %(default)s)",
+        help="number of complete blocks per run (default: %(default)s)",
     )  # fmt: skip
     add_block_option(parser, 2**20)
     add_common_options(parser)
@@ -157,7 +158,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 async def measure(
     setting: Setting, machine: Machine, options: argparse.Namespace, run: Run
 ) -> tuple[list[BlockResult], PacketAccounting]:
-    """Send both flows over switches with wrong clocks, and decode their blocks."""
+    """Send both flows over switches with wrong clocks and decode the blocks of both flows."""
     run = replace(run, seed=setting.seed)
     run.progress.update(f"clock error {setting.error:g} L, seed {setting.seed}")
     schedule = Schedule(setting.block_us)
@@ -201,7 +202,7 @@ def make_flows(options: argparse.Namespace, schedule: Schedule) -> list[Flow]:
 def watch_list(
     net: Network, flows: Sequence[Flow], ahead_us: int = 0
 ) -> dict[WatchedFlow, list[Hop]]:
-    """Return the flows and their path. s1's clock is right, those of s2 and s3 are ahead."""
+    """Return the flows and their path. The clock of s1 is correct, the other clocks are ahead."""
     path = []
     for name in PATH:
         entries = forwarding_entries(net, name)
@@ -219,7 +220,7 @@ def watch_list(
 async def read(
     collector: Collector, setting: Setting, first: int, count: int, run: Run
 ) -> list[tuple[BlockReport, BlockReport]]:
-    """Read each block from s1, and from s2 and s3, each by its own clock."""
+    """Read each block from each switch, at times of the switch's own clock."""
     last = first + count - 1
     own = ClockAhead(run.clock, setting.ahead_us)
     right, wrong = await asyncio.gather(
@@ -257,7 +258,7 @@ def make_checks(results: Sequence[BlockResult], noise_us: float) -> list[Check]:
 
 
 def exact_checks(name: str, results: Sequence[BlockResult], with_delay: bool) -> list[Check]:
-    """Check loss and pulse of all blocks."""
+    """Check the loss and the pulse of all blocks."""
     checks = [
         Check(f"{name}: blocks with wrong loss", sum(r.error != 0 for r in results), 0),
         Check(f"{name}: blocks with wrong pulse", sum(not r.has_pulse_right for r in results), 0),
@@ -270,12 +271,12 @@ def exact_checks(name: str, results: Sequence[BlockResult], with_delay: bool) ->
 
 
 def law_checks(results: Sequence[BlockResult], decoder: Decoder) -> list[Check]:
-    """Check that the mean square error equals theory, within statistical tolerance."""
+    """Check that the mean square error equals theory within statistical tolerance."""
     if not results:
         return []
     laws = [law_packets(r.setting, decoder, r.true_sent) for r in results]
     ratio = float(np.mean([(r.error / law) ** 2 for r, law in zip(results, laws, strict=True)]))
-    tolerance = 4 * 2 * relative_scatter(len(results))  # squares have twice the relative sd
+    tolerance = 4 * 2 * relative_scatter(len(results))  # a square has twice the relative sd
     return [
         Check(
             f"{decoder.name}, beyond bound: mean square error (normalized to theory)",
@@ -287,7 +288,7 @@ def law_checks(results: Sequence[BlockResult], decoder: Decoder) -> list[Check]:
 
 
 def aliasing_checks(results: Sequence[BlockResult]) -> list[Check]:
-    """Check that clocks wrong by two blocks give right colours with counts of the wrong block."""
+    """Check that clocks wrong by two blocks give correct colours, but counts of the wrong block."""
     two_off = [r for r in results if r.setting.is_two_off and r.decoder != NAIVE]
     if not two_off:
         return []
@@ -312,7 +313,7 @@ def check_claim(results: Sequence[BlockResult]) -> list[Check]:
 
 
 def summary_table(results: Sequence[BlockResult]) -> Table:
-    """Return a table with a row per clock error: exact blocks and rms error."""
+    """Return a table of exact blocks and rms error, with a row per clock error."""
     by_decoder = [group_by_error(results, decoder) for decoder in DECODERS]
     rows = [
         (
@@ -324,7 +325,7 @@ def summary_table(results: Sequence[BlockResult]) -> Table:
     ]
     names = ("bit alone", "time slots", "double")
     columns = ("clock error", *(f"{n}: exact" for n in names), *(f"{n}: rms error" for n in names))
-    return table("Exact blocks, and rms loss error per block (packets)", columns, rows)
+    return table("Exact blocks (%) and rms loss error per block (packets)", columns, rows)
 
 
 def draw(results: Sequence[BlockResult], options: argparse.Namespace) -> Figure:
@@ -367,7 +368,7 @@ def draw(results: Sequence[BlockResult], options: argparse.Namespace) -> Figure:
 
 
 def draw_aliases(axes: Axes, by_error: dict[float, list[BlockResult]]) -> None:
-    """Draw the fraction of double-marking blocks with the count of the block two away."""
+    """Draw the fraction of double-marking blocks that have the count of the block two away."""
     share = [
         100 * sum(r.has_count_of(-2 if r.setting.error > 0 else 2) for r in found) / len(found)
         for found in by_error.values()
@@ -381,16 +382,16 @@ def draw_aliases(axes: Axes, by_error: dict[float, list[BlockResult]]) -> None:
 def caption(results: Sequence[BlockResult], options: argparse.Namespace) -> str:
     """Return the caption of the figure."""
     unknown = sum(bool(np.isnan(r.error)) for r in results)
-    missing = f" {unknown} of {len(results)} block records were lost." if unknown else ""
+    missing = f" {unknown} of {len(results)} block records were missing." if unknown else ""
     return (
         f"Effect of clock errors: two flows of {options.rate:,} packets/s, {options.blocks} "
-        f"blocks of L = {options.block_us / 1e6:.3g} s, {plots.runs(options.seeds, options.time)}. "
-        "(a) Loss error per block; theory is the mean of very many blocks, shaded with the "
-        f"standard deviation of a run of {options.blocks} blocks, "
-        f"{100 * relative_scatter(options.blocks):.0f} %. "
-        "(b) Blocks with exact loss, pulse and delay; dashed: blocks of double marking with the "
-        "count of the block two away, which has the same colour (or, rarely, the same number of "
-        "packets by chance)." + missing
+        f"blocks of L = {options.block_us / 1e6:.3g} s, "
+        f"{plots.runs(options.seeds, options.time)}. (a) Loss error per block. Theory is the mean "
+        "over very many blocks; the shaded range is the standard deviation of a run of "
+        f"{options.blocks} blocks, {100 * relative_scatter(options.blocks):.0f} %. (b) Fraction "
+        "of blocks with exact loss, pulse and delay. The dashed line shows the fraction of "
+        "double-marking blocks that have the count of the block two away, which has the same "
+        "colour (rarely, two blocks have the same count by chance)." + missing
     )
 
 

@@ -1,15 +1,16 @@
 """DTA Append: how many memory writes does batching save, and how fast can readers follow?
 
-A host appends numbers to randomly chosen lists. A translator collects each list's numbers in
-batches, and writes each batch with one RDMA request into rings that wrap several times. A reader of
-each list must get each number once and in order, and the collector must execute one request per
-batch. Incomplete batches are written on a flush request. Separately, the experiment measures how
-many entries per second processes read from full lists, which depends on the machine.
+A host appends numbers to randomly chosen lists. A translator collects the numbers of each list in
+batches and writes each batch with one RDMA request into a ring that wraps several times. The reader
+of a list must get each number once and in order. The collector must execute one request per batch.
+The translator writes incomplete batches on a flush request. The experiment also measures how many
+entries per second processes read from full lists, which depends on the machine.
 
-Published: DTA's translator (jonlanglet/DTA): batches of 1 to 16 entries; each lap of a ring loses
-one.
+Published: the DTA translator (jonlanglet/DTA) has batches of 1 to 16 entries. It loses one entry
+per lap of a ring.
 
-Claim: Each entry is read once and in order, over laps of the ring; a batch of B costs one write.
+Claim: Each entry is read once and in order, also after the ring has wrapped. A batch of B entries
+takes one memory write.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -34,7 +35,6 @@ from collectors.dta.packets import Append
 from collectors.roce.region import Region
 from controllers.dta.batching import ListStore, flush_lists
 from controllers.dta.manager.fabric import Area
-from controllers.roce.running import require_minip4
 from experiments.shared.dta.reports import filled
 from experiments.shared.dta.translator_setup import PROGRAM, checks, translating
 from telemark.backends.real.isolation import STOPPING, uninterrupted
@@ -45,10 +45,10 @@ from telemark.session.run import Run
 from telemark.sweep.runs import sweep
 
 LISTS = (1, 16, 256)
-PARTS = 4  # polls by readers
+PARTS = 4  # interval between polls of readers
 FILE = "lists"
 READERS = (1, 2, 3, 4)
-POLLED_LISTS, POLLED_BATCHES = 24, 4096  # of the lists in the read benchmark
+POLLED_LISTS, POLLED_BATCHES = 24, 4096  # size of the lists in the read benchmark
 POLLED_S = {False: 1.0, True: 0.1}  # by --quick
 
 
@@ -84,11 +84,10 @@ class Polled:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    require_minip4(run)
     is_small = options.quick or options.time == "real"
     options.reports = options.reports or (1024 if is_small else 8192)
     sizes = (1, 4, 16) if is_small else BATCHES
-    # First, because it forks processes, and a network has threads.
+    # This part is first, because it forks processes and a network has threads.
     polled = [poll(size, readers, POLLED_S[options.quick])
               for size in (1, 16) for readers in READERS]  # fmt: skip
     rng = np.random.default_rng(run.seed)
@@ -107,7 +106,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 async def measure(
     size: int, lists: int, numbers: NDArray[np.int64], options: argparse.Namespace, run: Run
 ) -> Found:
-    """Append consecutive numbers to the lists given by `numbers`, and read them."""
+    """Append consecutive numbers to the lists given by `numbers` and read the lists."""
     name = f"{lists}-lists-of-{size}"
     parts = np.array_split(numbers, PARTS)
     max_part = max(int(np.bincount(part).max()) for part in parts)
@@ -150,7 +149,7 @@ def _store(size: int, batches: int, lists: int, sessions: range) -> ListStore:
 
 
 def _wrong(readers: Sequence[Reader], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> int:
-    """Count entries that differ from the expected numbers, from start to end, of each reader."""
+    """Count the entries of all readers that differ from the expected numbers."""
     wrong = 0
     for reader, start, end in zip(readers, starts.tolist(), ends.tolist(), strict=True):
         got = reader.pull().tolist()
@@ -160,7 +159,7 @@ def _wrong(readers: Sequence[Reader], starts: NDArray[np.int64], ends: NDArray[n
 
 
 def poll(size: int, readers: int, lasts_s: float) -> Polled:
-    """Measure how fast processes read full lists repeatedly, each its own part."""
+    """Measure how fast processes read full lists repeatedly; each process has its own lists."""
     rings = np.zeros((POLLED_LISTS, POLLED_BATCHES), batch(size))
     rings["tail"] = [tail(size, number) for number in range(1, POLLED_BATCHES + 1)]
     fork = multiprocessing.get_context("fork")
@@ -179,11 +178,11 @@ def poll(size: int, readers: int, lasts_s: float) -> Polled:
 
 
 def _poll(rings: NDArray[np.void], lasts_s: float, connection: Connection) -> None:
-    """Read lists in a process of its own, and send the rate in entries/s."""
+    """Read lists in a child process and send the rate in entries/s."""
     for number in STOPPING:
         signal.signal(
             number, signal.SIG_DFL
-        )  # Ctrl-C reaches all processes: avoid a traceback from each
+        )  # Ctrl-C reaches all processes; without this, each would print a traceback
     entries, start = 0, time.perf_counter()
     while time.perf_counter() < start + lasts_s:
         for ring in rings:
@@ -210,7 +209,7 @@ def polled_sample(polled: Polled) -> dict[str, object]:
 
 
 def draw(found: Sequence[Found], polled: Sequence[Polled]) -> Figure:
-    """Draw writes per report by batch size and number of lists, and the rate of readers."""
+    """Draw writes per report over batch size and number of lists, and the rate of readers."""
     figure, (left, right) = plots.figure(2)
     sizes = np.array(BATCHES)
     left.plot(sizes, 1 / sizes, "k-", marker="", label="theory: 1 / B")
@@ -228,7 +227,7 @@ def draw(found: Sequence[Found], polled: Sequence[Polled]) -> Figure:
 
 
 def draw_polling(axes: Axes, polled: Sequence[Polled]) -> None:
-    """Draw the read rate by number of readers."""
+    """Draw the read rate over the number of readers."""
     for size in sorted({each.size for each in polled}):
         those = [each for each in polled if each.size == size]
         axes.plot([each.readers for each in those], [each.entries_per_s / 1e6 for each in those],
@@ -241,10 +240,10 @@ def draw_polling(axes: Axes, polled: Sequence[Polled]) -> None:
 def caption(options: argparse.Namespace) -> str:
     """Return the caption of the figure."""
     return (
-        f"{options.reports:,} reports of a host, each appended to a random list, "
-        f"{plots.runs(1, options.time)}. (a) Requests that the collector executed, for full "
-        f"batches. (b) Rate at which processes read {POLLED_LISTS} lists of {POLLED_BATCHES:,} "
-        "full batches, on the machine of this run."
+        f"{options.reports:,} reports of a host, each of which is appended to a random list, "
+        f"{plots.runs(1, options.time)}. (a) Number of requests per report that the collector "
+        f"executed, for full batches. (b) Rate at which processes read {POLLED_LISTS} lists of "
+        f"{POLLED_BATCHES:,} full batches on the machine of this run."
     )
 
 

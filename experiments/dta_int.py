@@ -1,17 +1,17 @@
-"""INT paths in DTA memory: how often does a query find a flow's path, by bytes per flow?
+"""INT paths in DTA memory: how often does a query find the path of a flow, by bytes per flow?
 
 Flows cross a fat tree. Each switch writes its id into their packets (INT-MD). The switch at the
-edge removes INT, and reports the path of a new flow: by Key-Write, and hop by hop by postcards. A
-translator writes N copies of both into a collector's memory, over existing data: the more flows
-share the memory, the more paths are overwritten. Ground truth are captures of the arrivals at each
-switch. Memory must equal, byte by byte, that of a numpy model given the true paths. Queries to a
-larger model give as many samples as the curves need. All points are compared with theory in one
-test.
+edge removes INT and reports the path of a new flow in two ways: by Key-Write, and hop by hop by
+postcards. A translator writes N copies of both into the memory of a collector and overwrites
+existing data. The more flows share the memory, the more paths are overwritten. Captures of the
+arrivals at each switch are ground truth. The memory must equal a numpy model that knows the true
+paths, byte by byte. Queries to a larger model give the number of samples that the curves need. One
+test compares all points with theory.
 
 Claim: A query returns the true path or nothing, as often as theory predicts.
 
-Published: DART (HotNets 2021), abstract: 99.9 % of queries for the paths of flows in a fat tree are
-answered, with 300 bytes of memory per flow.
+Published: DART (HotNets 2021), abstract: 99.9 % of queries for the paths of flows in a fat tree
+succeed, with 300 bytes of memory per flow.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -40,7 +40,6 @@ from collectors.dta.key_write import Store, slot
 from collectors.dta.postcarding import CHUNK, Postcards
 from collectors.dta.theory import mean_success
 from collectors.roce.region import Region
-from controllers.roce.running import require_minip4
 from experiments.shared.dta import fabric
 from experiments.shared.dta.fabric import SINK_PROGRAM, ArrivedReports, tracing
 from telemark.errors import TestbedError
@@ -52,9 +51,9 @@ from telemark.session.run import Run
 from telemark.sweep.runs import sweep
 
 COPIES = (1, 2, 4, 8)
-BYTES = (1200, 600, 300, 200, 150, 100, 64, 32)  # of memory per flow
+BYTES = (1200, 600, 300, 200, 150, 100, 64, 32)  # bytes of memory per flow
 SLOTS = tuple(1 << power for power in range(8, 16))
-SLOT_BYTES = 32  # a checksum and seven words, or a chunk of postcards
+SLOT_BYTES = 32  # bytes of a checksum and seven words, or of a chunk of postcards
 PACKETS = 2  # per flow
 DART = (
     300,
@@ -62,7 +61,7 @@ DART = (
     24,
 )  # bytes per flow, success rate, bytes of a slot with five switches and a checksum
 FLOOR = 1e-5  # smallest value in the figure
-PODS, REAL_PODS = 4, 2  # of the fat tree
+PODS, REAL_PODS = 4, 2  # number of pods of the fat tree
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -71,12 +70,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="slots of each store of the collector, a power of two (default: 4096; 512 with "
              "--quick and in real time)",
     )  # fmt: skip
-    cli.add_rate_option(parser, 500, "first packets of flows")
+    cli.add_rate_option(parser, 500, "first packet of each flow")
     cli.add_program_option(parser, SINK_PROGRAM)
 
 
 class Point(NamedTuple):
-    """Results of queries for all flows so far."""
+    """Results of queries for all flows that were sent up to now."""
 
     source: str  # key-write, postcards or model
     copies: int
@@ -87,7 +86,7 @@ class Point(NamedTuple):
 
     @property
     def expected(self) -> float:
-        """Fraction of flows whose path is in memory, by theory."""
+        """Return the fraction of flows whose path is in memory, by theory."""
         return float(mean_success(SLOT_BYTES / self.bytes_per_flow, self.copies))
 
     @property
@@ -96,7 +95,7 @@ class Point(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """Cost per path: reports to the translator, and memory writes that it requests."""
+    """Number of reports to the translator and of memory writes, per path."""
 
     source: str
     copies: int
@@ -105,14 +104,13 @@ class Cost(NamedTuple):
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    require_minip4(run)
     is_real = options.time == "real"
     options.pods = REAL_PODS if is_real else PODS
     options.slots = options.slots or (512 if options.quick or is_real else 4096)
     if options.slots not in SLOTS:
         raise TestbedError(
-            f"--slots {options.slots}: expected {SLOTS[0]} to {SLOTS[-1]}, because each of as many "
-            "flows needs its own port"
+            f"--slots {options.slots}: expected {SLOTS[0]} to {SLOTS[-1]}, because there is one "
+            "flow per slot and each needs its own port"
         )
     some = COPIES[1:3] if options.quick else COPIES
     rng = np.random.default_rng(run.seed)
@@ -141,7 +139,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 async def traced(
     copies: int, keys: Words, options: argparse.Namespace, run: Run
 ) -> tuple[list[Point], list[Cost], list[Check]]:
-    """Send flows over the fat tree, and query all flows so far after each part of them."""
+    """Send flows over the fat tree in several parts; after each part, query all flows sent."""
     name = f"copies-{copies}"
     parts = flows_by_memory(options.slots)
     answers = []
@@ -154,9 +152,12 @@ async def traced(
             await scene.send(keys[first:end], options.rate, PACKETS)
             answers.append((end, *asked(written, keys[:end], copies, len(scene.topo.routers))))
         writes = await scene.writes()
+        translated = await scene.reports()
         memory = [region.bytes.copy() for region in written]
     for file in kinds:
         (run.folder / file).unlink()
+    if run.target == "bmv2":
+        fabric.reject_bmv2_drops(scene, translated)
     truth, reports = fabric.true_paths(scene, keys), fabric.arrived_reports(scene, keys)
     points = [
         Point(
@@ -204,7 +205,7 @@ def asked(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Query the paths of flows, (n, 5), in the stores of Key-Write and of postcards.
 
-    -1 behind a path's end, and where nothing is found.
+    The value is -1 behind the end of a path and if the query finds nothing.
     """
     by_key_write, by_postcards = (region.records for region in regions)
     answers = Store(by_key_write).query(keys, copies)
@@ -215,7 +216,7 @@ def asked(
 
 
 def count_answers(found: NDArray[np.int64], truth: NDArray[np.int64]) -> tuple[int, int]:
-    """Count right and wrong answers for paths (n, 5)."""
+    """Count correct and wrong query results for paths (n, 5)."""
     is_answered = (found >= 0).any(axis=1)
     is_right = (found == truth).all(axis=1)
     return int(is_right.sum()), int((is_answered & ~is_right).sum())
@@ -225,7 +226,7 @@ def differing(
     memory: Sequence[NDArray[np.uint8]], keys: Words, truth: NDArray[np.int64],
     reports: ArrivedReports, copies: int,
 ) -> int:  # fmt: skip
-    """Count bytes of both stores that differ from those of the true paths in report order."""
+    """Count bytes of both stores that differ from a model with the true paths."""
     paths = [path[path >= 0] for path in truth]
     by_key_write = Region(slot(WORDS), len(memory[0]) // SLOT_BYTES)
     data = np.stack([encode(path) for path in paths])
@@ -241,14 +242,15 @@ def differing(
 
 
 def value_codes_of(nodes: NDArray[np.int64]) -> Words:
-    """Of each hop (n, 5)."""
+    """Return the value code of each hop (n, 5)."""
     return value_codes(nodes.astype(np.uint32).reshape(-1)).reshape(nodes.shape)
 
 
 def modelled(copies: int, count: int, rng: np.random.Generator) -> list[Point]:
-    """Query a model store of `count` slots with the paths of as many flows."""
+    """Query a model store of `count` slots that has the paths of `count` flows."""
     keys = fabric.flows(fabric.users(PODS), count, rng)
-    data = np.tile(np.arange(count, dtype=np.uint32)[:, np.newaxis], WORDS)  # each another path
+    # each flow has a different path
+    data = np.tile(np.arange(count, dtype=np.uint32)[:, np.newaxis], WORDS)
     store, points = Store(Region(slot(WORDS), count).records), []
     for first, end in pairwise([0, *flows_by_memory(count)]):
         store.write(keys[first:end], data[first:end], copies)
@@ -261,7 +263,7 @@ def modelled(copies: int, count: int, rng: np.random.Generator) -> list[Point]:
 
 
 def make_metrics(points: Sequence[Point]) -> dict[str, float]:
-    """At what DART published: the model's share of answers, and theory with a slot of DART's."""
+    """Return the success rate at the published point of DART: by the model, and by theory."""
     size, _, slot_bytes = DART
     found = {
         f"answered_at_{size}_bytes_{p.copies}_copies": round(p.right / p.queries, 5)
@@ -272,7 +274,7 @@ def make_metrics(points: Sequence[Point]) -> dict[str, float]:
 
 
 def cost_table(costs: Sequence[Cost]) -> Table:
-    """A row for each way and number of copies."""
+    """Return a table of the cost per path, with a row per method and number of copies."""
     rows = [
         [cost.source, cost.copies, f"{cost.reports:.3f}", f"{cost.writes:.3f}"] for cost in costs
     ]
@@ -280,7 +282,7 @@ def cost_table(costs: Sequence[Cost]) -> Table:
 
 
 def draw(points: Sequence[Point], costs: Sequence[Cost]) -> Figure:
-    """Draw failed queries by memory, and reports and writes per path by copies."""
+    """Draw failed queries over memory per flow, and reports and writes per path over copies."""
     figure, (left, right) = plots.figure(2)
     draw_success(left, points)
     for number, (source, label) in enumerate(
@@ -299,7 +301,7 @@ def draw(points: Sequence[Point], costs: Sequence[Cost]) -> Figure:
 
 
 def draw_success(axes: Axes, points: Sequence[Point]) -> None:
-    """Draw failed queries: translator (open markers), model (filled markers), theory (lines)."""
+    """Draw failed queries of translator (open markers), model (filled) and theory (lines)."""
     sizes = np.geomspace(BYTES[-1], BYTES[0], 100)
     for number, copies in enumerate(COPIES):
         colour, marker = plots.COLOURS[number], plots.MARKERS[number]
@@ -324,10 +326,10 @@ def caption(options: argparse.Namespace) -> str:
     """Return the caption of the figure."""
     return (
         f"Paths of flows over {options.pods} of four pods of a fat tree, in stores of "
-        f"{options.slots:,} slots of {SLOT_BYTES} bytes written by a P4 translator (open "
-        f"markers), and in a larger model (filled), with N copies; {plots.runs(1, options.time)}. "
-        "(a) Queries that find no path; lines: theory; a marker at the border: all were found. "
-        "(b) Reports of a sink and memory writes per path."
+        f"{options.slots:,} slots of {SLOT_BYTES} bytes written by a P4 translator (open markers), "
+        f"and in a larger model (filled), with N copies; {plots.runs(1, options.time)}. (a) "
+        "Fraction of queries that find no path; lines show theory. A marker at the border means "
+        "that all paths were found. (b) Reports of a sink and memory writes per path."
     )
 
 

@@ -1,14 +1,15 @@
 """DTA Key-Write: do the success rate and the error rate of queries agree with theory?
 
-A host reports values of random keys. A translator writes each to N slots of a collector's memory by
-RDMA, over existing data. Later writes overwrite earlier values: at low load many copies are best,
-at high load few. With a short checksum, an answer may be the value of another key. The translator's
-memory must equal that of a numpy model, byte by byte. The model then handles more reports than
-packets could carry, and all points are compared with theory in one test.
+A host reports values of random keys. A translator writes each value to N slots in the memory of a
+collector by RDMA. Later writes overwrite earlier values, so many copies are best at low load and
+few copies at high load. With a short checksum, a query may return the value of another key. The
+memory written by the translator must equal a numpy model, byte by byte. The model then processes
+more reports than could be sent as packets. One test compares all points with theory.
 
-Claim: The translator's memory equals the model's, and success and error rates agree with theory.
+Claim: The memory written by the translator equals the model, and success and error rates agree with
+theory.
 
-Published: DART (HotNets 2021), abstract: 99.9 % of queries are answered, with 300 bytes per flow.
+Published: DART (HotNets 2021), abstract: 99.9 % of queries succeed, with 300 bytes per flow.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -38,7 +39,6 @@ from collectors.dta.theory import (
 from collectors.roce.region import Region
 from controllers.dta.manager.fabric import Area
 from controllers.dta.stores import KeyWriteStore
-from controllers.roce.running import require_minip4
 from experiments.shared.dta.reports import filled
 from experiments.shared.dta.translator_setup import PROGRAM, checks, translating
 from telemark.results import plots
@@ -51,20 +51,21 @@ from telemark.sweep.runs import sweep
 COPIES = (1, 2, 3, 4, 8)
 LOADS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0)
 BITS = range(8, 17)
-WHOLE = 31  # bits of checksum, for measurements of success
+WHOLE = 31  # bits of the checksum in measurements of success
 AGES = 10  # age intervals of a full store
-TWO = 2  # copies, for measurements by checksum width
+TWO = 2  # number of copies in measurements with different checksum widths
 FILE = "store"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--slots", type=power_of_two, metavar="N",
-        help="slots of the translator's store, a power of two (default: 16384; 2048 in real time)",
+        help="slots of the store of the translator, a power of two (default: 16384; 2048 in real "
+        "time)",
     )  # fmt: skip
     parser.add_argument(
         "--model-slots", type=power_of_two, metavar="N",
-        help="slots of the model's stores, a power of two (default: 1048576)",
+        help="slots of the stores of the model, a power of two (default: 1048576)",
     )  # fmt: skip
     cli.add_rate_option(parser, 5000, "reports")
     cli.add_program_option(parser, PROGRAM)
@@ -80,7 +81,7 @@ def power_of_two(text: str) -> int:
 
 @dataclass(frozen=True)
 class Point:
-    """Counted and expected answers to queries."""
+    """Counted and expected results of queries."""
 
     panel: str
     source: str  # translator or model
@@ -99,7 +100,6 @@ class Point:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    require_minip4(run)
     is_small = options.quick or options.time == "real"
     options.slots = options.slots or (2048 if is_small else 1 << 14)
     options.model_slots = options.model_slots or (1 << 17 if options.quick else 1 << 20)
@@ -125,7 +125,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 async def translated(
     copies: int, keys: Words, data: Words, options: argparse.Namespace, run: Run
 ) -> tuple[list[Point], list[Check]]:
-    """Query the P4 translator's memory at each load, and compare it with the model's."""
+    """Query the memory of the P4 translator at each load, and compare it with the model."""
     name, report = f"copies-{copies}", KeyWrite(redundancy=copies, data=[0])
     area = Area(slot(1), options.slots, partial(_store, options.slots), file=FILE)
     async with translating(run, name, [area], options.program) as running:
@@ -160,7 +160,7 @@ def parts(slots: int) -> list[slice]:
 
 
 def reports(count: int, rng: np.random.Generator) -> tuple[Words, Words]:
-    """Return random keys, (n, 4), and values of one word, (n, 1)."""
+    """Return random keys (n, 4) and values of one word (n, 1)."""
     words = rng.integers(1 << 32, size=(count, 5), dtype=np.uint32)
     return np.ascontiguousarray(words[:, :4]), np.ascontiguousarray(words[:, 4:])
 
@@ -168,14 +168,14 @@ def reports(count: int, rng: np.random.Generator) -> tuple[Words, Words]:
 def answered(
     store: Store, keys: Words, data: Words, copies: int, policy: Policy = Policy.PLURALITY
 ) -> tuple[int, int]:
-    """Count right and wrong answers to queries."""
+    """Count correct and wrong results of queries."""
     found, got = store.query(keys, copies, policy)
     is_right = found & (got == data).all(axis=1)
     return int(is_right.sum()), int((found & ~is_right).sum())
 
 
 def modelled(copies: int, slots: int, rng: np.random.Generator) -> list[Point]:
-    """Return success rates by load, and by age in a store at load 1."""
+    """Return success rates for each load, and for each age in a store at load 1."""
     keys, data = reports(slots, rng)
     store = Store(Region(slot(1), slots).records)
     point = partial(
@@ -198,7 +198,7 @@ def modelled(copies: int, slots: int, rng: np.random.Generator) -> list[Point]:
 
 
 def checksum_points(slots: int, rng: np.random.Generator) -> list[Point]:
-    """Return wrong answers at load 1, for written and other keys, by policy and checksum width."""
+    """Return counts of wrong results at load 1, by kind of key, policy and checksum width."""
     points = []
     for bits in BITS:
         keys, data = reports(slots, rng)
@@ -223,7 +223,7 @@ def checksum_points(slots: int, rng: np.random.Generator) -> list[Point]:
 
 
 def draw(points: Sequence[Point]) -> Figure:
-    """Draw success by load (best number of copies shaded) and by age, and wrong answers."""
+    """Draw success over load (best number of copies shaded) and over age, and wrong results."""
     figure, (by_load, by_age, by_bits) = plots.figure(3)
     for number, copies in enumerate(COPIES):
         look: dict[str, Any] = {
@@ -255,7 +255,7 @@ def shade_best(axes: Axes) -> None:
 
 
 def draw_wrong(axes: Axes, points: Sequence[Point]) -> None:
-    """Draw wrong answers by bits of checksum."""
+    """Draw the rate of wrong results over the bits of the checksum."""
     for number, (panel, policy, label) in enumerate(
         (("written", Policy.FIRST, "first match"), ("written", Policy.PLURALITY, "plurality"),
          ("absent", Policy.FIRST, "not written"))
@@ -277,11 +277,11 @@ def draw_wrong(axes: Axes, points: Sequence[Point]) -> None:
 def caption(options: argparse.Namespace) -> str:
     """Return the caption of the figure."""
     return (
-        f"Query success rate in a store of {options.slots:,} slots written by a P4 translator, "
-        f"and in a model with {options.model_slots:,} slots, "
-        f"{plots.runs(1, options.time)}; lines: theory. (a) By load, with N copies per key; the "
-        "best N is shaded. (b) At load 1, by age. (c) At load 1, with 2 copies: queries answered "
-        "with another key's value."
+        f"Query success rate in a store of {options.slots:,} slots written by a P4 translator, and "
+        f"in a model with {options.model_slots:,} slots, {plots.runs(1, options.time)}; lines show "
+        "theory. (a) Over load, with N copies per key; the best N is shaded. (b) Over age, at "
+        "load 1. (c) Fraction of queries that return the value of another key, at load 1 with 2 "
+        "copies."
     )
 
 

@@ -1,18 +1,19 @@
 """DTA report loss: how many reports are lost, and how many do NACKs and resynchronization save?
 
-A switch reports each user packet to a translator, which writes it into a collector's memory by
-RDMA. Both links may lose packets. Reports have sequence numbers: the translator requests missing
-reports from the reporter, which retransmits them from a ring. RDMA requests have packet sequence
-numbers (PSNs), and a reliable connection accepts only the expected PSN: the translator
-resynchronizes to it. Each report has its own slot in memory. The reports in memory must agree, one
-by one, with captures and link logs.
+A switch (the reporter) reports each user packet to a translator, which writes the report into the
+memory of a collector by RDMA. Both links may lose packets. Reports have sequence numbers. The
+translator requests missing reports from the reporter, which retransmits them from a ring. RDMA
+requests have packet sequence numbers (PSNs), and a reliable connection accepts only the expected
+PSN. After a loss, the translator resynchronizes to the expected PSN. Each report has its own slot
+in memory. The reports in memory must agree one by one with captures and link logs. On bmv2, a
+capacity probe determines the rate.
 
-Claim: A retransmitted report is lost only if it is lost twice. Behind the translator, exactly the
-reports are lost that a reliable connection must reject: the content of memory is predicted report
-by report.
+Claim: A retransmitted report is lost only if it is lost twice. Behind the translator, exactly those
+reports are lost that a reliable connection must reject. The content of memory is predicted for each
+report.
 
-Published: Langlet et al. (SIGCOMM 2023): the published translator requests missing reports by
-8-bit sequence numbers, and drops the next 100,000 reports after a NAK of the collector.
+Published: Langlet et al. (SIGCOMM 2023): the published translator requests missing reports by 8-bit
+sequence numbers. After a NAK of the collector it drops the next 100,000 reports.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -29,13 +30,13 @@ from rich.table import Table
 
 from collectors.dta.hashes import Words
 from collectors.roce.endpoint import Transport
-from controllers.roce.running import require_minip4
 from experiments.shared.dta.lossy_reports import (
     DELAY_US,
     PATIENCE,
     REPORTER_PROGRAM,
     Found,
     RecoveryMode,
+    find_capacity,
     flows,
     measure,
 )
@@ -50,7 +51,7 @@ from telemark.sweep.runs import sweep
 PROBABILITIES, REAL_PROBABILITIES = (0.001, 0.003, 0.01, 0.03, 0.1), (0.01, 0.1)
 MAX_LOSS = 0.5
 FLOOR = 5e-7  # smallest value in the figure
-AFTER = 600  # reports after the end of losses, which reveal all earlier losses
+AFTER = 600  # number of reports after the end of losses, which reveal all earlier losses
 REAL_PPS, VIRTUAL_PPS = 2000, 10_000
 
 MODES = {
@@ -61,7 +62,7 @@ MODES = {
     "no resync": RecoveryMode(loses_writes=True, listens=False),
     "both links": RecoveryMode(loses_reports=True, loses_writes=True),
 }
-"""The first two lose reports before the translator, the next three lose requests behind it."""
+"""The first two modes lose reports before the translator, the others requests behind it."""
 REAL_QUICK = ("sent again", "resync", "both links")
 
 
@@ -78,19 +79,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    require_minip4(run)
     is_virtual, is_full = options.time == "virtual", not options.quick
     usual = PROBABILITIES if is_virtual and is_full else REAL_PROBABILITIES
     options.loss = options.loss or [*usual] if is_virtual or is_full else [usual[-1]]
     if max(options.loss) > MAX_LOSS:
         raise TestbedError(
-            f"--loss {max(options.loss):g}: expected at most {MAX_LOSS}; with more, missing "
-            "reports are detected only after the end of losses"
+            f"--loss {max(options.loss):g}: expected at most {MAX_LOSS}; with more loss, missing "
+            "reports are detected only after the losses have ended"
         )
     options.reports = options.reports or (10_000 if is_virtual else 2000) // (1 if is_full else 5)
     modes = [*MODES] if is_virtual or is_full else REAL_QUICK
     keys = flows(options.reports + AFTER, options.seed)
     rate_pps = VIRTUAL_PPS if is_virtual else REAL_PPS
+    if run.target == "bmv2":
+        rate_pps = (await find_capacity(run, REAL_PPS, options.program)).rate(REAL_PPS)
     cases = [*product(modes, options.loss)]
     settings = [(case, keys, rate_pps, options) for case in cases]
     found = dict(zip(cases, await sweep(measured, settings, run), strict=True))
@@ -118,7 +120,7 @@ async def measured(
 
 
 def make_checks(name: str, found: Found) -> list[Check]:
-    """Check the fate of each report in memory against captures, and the switches' counters."""
+    """Compare the reports in memory with captures, and check the counters of the switches."""
     where, mode, count = f"{name}, {found.probability:g}", MODES[name], len(found.arrived)
     arrived = int(np.count_nonzero(found.arrived))
     again = int(found.transmissions.sum()) - count
@@ -141,12 +143,12 @@ def make_checks(name: str, found: Found) -> list[Check]:
 
 
 def differ(some: NDArray[np.bool_], others: NDArray[np.bool_]) -> int:
-    """How many elements are not the same."""
+    """Count elements that differ."""
     return int(np.count_nonzero(some != others))
 
 
 def chances(found: Mapping[tuple[str, float], Found]) -> list[float]:
-    """Return p-values of independent losses: a report is lost with p, or twice in a row."""
+    """Return p-values of the numbers of reports that are lost once and twice in a row."""
     theory = {"not sent again": 1, "sent again": 2, "UC": 1}
     return [
         binomial_p_value(each.lost, each.lossy, loss ** theory[name])
@@ -155,11 +157,12 @@ def chances(found: Mapping[tuple[str, float], Found]) -> list[float]:
 
 
 def resync_theory(loss: NDArray[np.float64], rate_pps: float) -> NDArray[np.float64]:
-    """Return the loss ratio with resync: a lost request, and all that follow until its NAK arrives.
+    """Return the loss ratio with resync, by theory.
 
-    The NAK is sent when the next request arrives, and takes the link delay. If the first request
-    with the PSN of the NAK is lost again, there is no other NAK: then twice the number of requests
-    until a probe is lost.
+    A lost request also loses all requests that are sent until its NAK arrives. The collector sends
+    the NAK when the next request arrives, and the NAK takes the link delay. If the first request
+    with the PSN of the NAK is lost as well, there is no second NAK. Then twice the number of
+    requests that trigger a probe are lost.
     """
     with_it = 1 / (1 - loss) + DELAY_US * rate_pps / 1e6 + loss * 2 * PATIENCE
     return loss * (1 + with_it) / (1 + loss * with_it)
@@ -184,7 +187,7 @@ def summary_table(found: Mapping[tuple[str, float], Found]) -> Table:
 
 
 def draw(found: Mapping[tuple[str, float], Found], rate_pps: float) -> Figure:
-    """Draw loss ratios between reporter and translator, and behind the translator."""
+    """Draw the loss ratios before and behind the translator."""
     figure, (left, right) = plots.figure(2)
     losses = np.geomspace(0.0005, 0.2, 60)
     left.plot(losses, losses, "k-", marker="", label="theory: p")
@@ -202,7 +205,7 @@ def draw(found: Mapping[tuple[str, float], Found], rate_pps: float) -> Figure:
 
 
 def draw_modes(axes: Axes, found: Mapping[tuple[str, float], Found], modes: Sequence[str]) -> None:
-    """Draw a marker for each run; without losses, at the lower border."""
+    """Draw a marker for each run; a run without losses is at the lower border."""
     for mode in modes:
         losses = [loss for name, loss in found if name == mode]
         those = [found[mode, loss] for loss in losses]
@@ -219,8 +222,9 @@ def caption(options: argparse.Namespace, rate_pps: float) -> str:
         f"Report loss ratio, for {options.reports:,} reports at {rate_pps:,}/s over lossy links of "
         f"{DELAY_US} us; {plots.runs(1, options.time)}. (a) Losses between reporter and "
         "translator: with retransmission, only reports lost twice are lost. (b) Losses between "
-        "translator and collector: a reliable connection accepts only the expected PSN; without "
-        f"resync it accepts nothing after a loss.{slower} A marker at the border: no loss."
+        "translator and collector: a reliable connection accepts only the expected PSN, so "
+        f"without resync it accepts no request after a loss.{slower} A marker at the border means "
+        "no loss."
     )
 
 

@@ -1,16 +1,16 @@
-"""DTA Postcarding: how many paths does the translator's cache complete, and at what cost?
+"""DTA Postcarding: how many paths does the cache of the translator complete, and at what cost?
 
-Many flows are active at the same time: each reports its five hops, but between two hops of a flow
-all others report one, too. The translator's cache has a row per flow, chosen by a hash. A flow
-alone in its row costs one write of five hops; flows that share a row evict each other, hop by hop.
-The success rate is the probability of being alone, (1 - 1/r)^(f - 1) with r rows and f flows; all
-points are compared with it in one test. Which flows succeed, and what is written, is known exactly.
-For comparison, the same hops are written to memory by Key-Write.
+Many flows are active at the same time. Each flow reports its five hops, and between two hops of a
+flow, all other flows report one hop. A hash chooses the row of a flow in the cache of the
+translator. A flow that is alone in its row takes one memory write for five hops. Flows that share a
+row evict each other at each hop. The success rate is the probability of being alone, (1 - 1/r)^(f -
+1) with r rows and f flows. One test compares all points with it. The successful flows and the
+content of memory are known exactly. For comparison, Key-Write writes the same hops to memory.
 
-Published: DTA's translator (jonlanglet/DTA): a cache of 32,768 rows, and chunks of five hops.
+Published: the DTA translator (jonlanglet/DTA) has a cache of 32,768 rows and chunks of five hops.
 
-Claim: Exactly the flows alone in their rows are found, as many as theory predicts; each costs one
-write.
+Claim: Queries find exactly the paths of flows that are alone in their rows, as many as theory
+predicts. Each of these paths takes one write.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -35,7 +35,6 @@ from collectors.roce.region import Region
 from controllers.dta.batching import PostcardStore, flush_rows
 from controllers.dta.manager.fabric import Area
 from controllers.dta.stores import KeyWriteStore
-from controllers.roce.running import require_minip4
 from experiments.shared.dta.reports import filled
 from experiments.shared.dta.translator_setup import PROGRAM, Running, checks, translating
 from telemark.results import plots
@@ -46,7 +45,7 @@ from telemark.session.run import Run
 from telemark.sweep.runs import sweep
 
 CACHES = (64, 256, 1024)  # rows
-LOADS = (0.1, 0.25, 0.5, 1.0, 2.0)  # concurrent flows per row
+LOADS = (0.1, 0.25, 0.5, 1.0, 2.0)  # number of concurrent flows per row
 SLOTS = 1 << 16
 SWITCHES = np.arange(1, 101)  # switch ids that hops report
 FILE = "paths"
@@ -69,9 +68,10 @@ class Point:
     cache: int  # rows
     flows: int  # concurrent
     rounds: int
-    found: int  # complete and correct paths
-    wrong: int  # flows with wrong memory: expected all hops if alone, else the last hop
-    alone: int  # flows alone in their rows, by the hash
+    found: int  # number of complete and correct paths
+    # number of flows with wrong memory; correct are all hops if alone, otherwise the last hop
+    wrong: int
+    alone: int  # number of flows that are alone in their rows, according to the hash
     requests: int
 
     @property
@@ -80,18 +80,17 @@ class Point:
 
     @property
     def expected(self) -> float:
-        """Fraction of paths found, by theory."""
+        """Return the fraction of paths that queries find, by theory."""
         return alone_probability(self.flows, self.cache)
 
     @property
     def chance(self) -> float:
-        """P-value of the count, by normal approximation for many flows."""
+        """Return the p-value of the count, by normal approximation for many flows."""
         deviation = alone_flows_deviation(self.flows, self.cache) * math.sqrt(self.rounds)
         return math.erfc(abs(self.found - self.paths * self.expected) / deviation / math.sqrt(2))
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    require_minip4(run)
     is_small = options.quick or options.time == "real"
     options.flows = options.flows or (150 if is_small else 1000)
     rng = np.random.default_rng(run.seed)
@@ -112,7 +111,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 class Hops(NamedTuple):
-    """Reported data: keys (n, 4), and the switches of each path, (n, hops)."""
+    """Reported data, namely keys (n, 4) and the switches of each path (n, hops)."""
 
     keys: Words
     switches: Words
@@ -126,7 +125,7 @@ class Load(NamedTuple):
 
 
 def drawn(cache: int, load: float, at_least: int, rng: np.random.Generator) -> Load:
-    """Return `load` flows per row of the cache, in as many rounds as necessary."""
+    """Return rounds with `load` flows per row of the cache."""
     flows = max(round(load * cache), 2)
     return Load(flows, some_hops(math.ceil(at_least / flows) * flows, HOPS, rng))
 
@@ -172,7 +171,7 @@ def _store(cache: int, sessions: range) -> PostcardStore:
 
 
 class Cache(NamedTuple):
-    """A translator with a cache of `rows` rows, and the collector's memory."""
+    """Translator with a cache of `rows` rows, and memory of the collector."""
 
     running: Running
     store: Postcards
@@ -180,7 +179,7 @@ class Cache(NamedTuple):
 
 
 async def paths(cache: Cache, load: Load, rate_pps: float) -> Point:
-    """Run several rounds of concurrent flows sequentially."""
+    """Run several rounds of concurrent flows one after the other."""
     running, flows, (keys, reported) = cache.running, load.flows, load.hops
     before = await running.requests()
     is_alone = np.empty(len(keys), bool)
@@ -204,14 +203,14 @@ async def paths(cache: Cache, load: Load, rate_pps: float) -> Point:
 
 
 def some_keys(count: int, rng: np.random.Generator) -> Words:
-    """Return random keys, (n, 4), all in different slots, to exclude losses in memory."""
+    """Return random keys (n, 4) in different slots, so that memory loses no path."""
     keys = rng.integers(1 << 32, size=(2 * count + 16, 4), dtype=np.uint32)
     first = np.unique(slots(keys, 1, SLOTS)[0], return_index=True)[1]
     return keys[np.sort(first)[:count]]
 
 
 def postcards(keys: Words, reported: NDArray[np.uint32]) -> list[bytes]:
-    """Return reports: hop 0 of all flows, hop 1 of all flows, and so on."""
+    """Return reports in the order hop 0 of all flows, hop 1 of all flows, and so on."""
     found = []
     for hop in range(HOPS):
         head = 1 << 24 | hop << 16  # redundancy 1
@@ -222,7 +221,7 @@ def postcards(keys: Words, reported: NDArray[np.uint32]) -> list[bytes]:
 async def by_key_write(
     hops: Hops, options: argparse.Namespace, run: Run
 ) -> tuple[float, list[Check]]:
-    """Return requests per path if each hop is a key of its own."""
+    """Return the requests per path if each hop is a separate key of Key-Write."""
     area = Area(slot(1), SLOTS, lambda sessions: KeyWriteStore(1, SLOTS, sessions=sessions))
     async with translating(run, "key-write", [area], options.program) as running:
         words = [*hops.keys.T, hops.switches[:, 0]]
@@ -242,7 +241,7 @@ def make_sample(point: Point) -> dict[str, object]:
 
 
 def draw(points: Sequence[Point], key_write: float) -> Figure:
-    """Draw paths found and writes per path, by concurrent flows."""
+    """Draw the fraction of found paths and the writes per path over concurrent flows."""
     figure, (left, right) = plots.figure(2)
     loads = np.linspace(0.01, 2.1, 100)
     share = np.exp(-loads)
@@ -270,10 +269,10 @@ def _finish(axes: Axes) -> None:
 def caption(options: argparse.Namespace) -> str:
     """Return the caption of the figure."""
     return (
-        f"Paths of five hops, at least {options.flows:,} per point, whose flows report hop by "
-        "hop in turn, in the cache of a P4 translator, without redundancy; "
-        f"{plots.runs(1, options.time)}; theory for many rows. (a) Complete paths in the "
-        "collector's memory. (b) Requests that the collector executed."
+        f"Paths of five hops, at least {options.flows:,} per point, in the cache of a P4 "
+        "translator without redundancy; flows report hop by hop in turn; "
+        f"{plots.runs(1, options.time)}. Theory is for many rows. (a) Fraction of complete paths "
+        "in the memory of the collector. (b) Requests per path that the collector executed."
     )
 
 

@@ -1,18 +1,19 @@
 """DTA Sketch-Merge: does the merged sketch equal that of all traffic, with the errors of theory?
 
-Reporters count flows of unequal size, each with its own part of the packets, in count-min sketches
-of four rows, and send these column by column. A translator adds up the columns of the same number,
-and writes eight of them at a time after all reporters have sent them. The collector's memory must
-contain the sketch of all packets, counter by counter. Its estimates are never below ground truth,
-and exceed it by more than e / w of all packets with a probability of at most e^-4, with w columns
-(Cormode and Muthukrishnan 2005). The number of errors above half of 1 / w is known for a given
-sketch if the hash functions of its rows are independent: all points are compared with it in one
-test.
+Reporters count flows of different sizes in count-min sketches of four rows. Each reporter counts
+its own part of the packets and sends its sketch column by column. A translator adds the columns
+with the same number. It writes eight columns at a time, after all reporters have sent them. The
+memory of the collector must contain the sketch of all packets, counter by counter. Estimates are
+never below ground truth. With w columns, they exceed it by more than e / w of all packets with a
+probability of at most e^-4 (Cormode and Muthukrishnan 2005). If the hash functions of the rows are
+independent, theory predicts the number of errors above half of 1 / w for a given sketch. One test
+compares all points with this number.
 
 Published: Cormode and Muthukrishnan (2005): an estimate exceeds the true value by more than eps N
 with probability at most delta.
 
-Claim: Memory contains the sum of all sketches; errors agree with the theory of count-min sketches.
+Claim: The memory contains the sum of all sketches, and errors agree with the theory of count-min
+sketches.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -33,7 +34,6 @@ from collectors.dta.packets import SketchMerge
 from collectors.dta.sketch_merge import COLUMN, ROWS, estimate, read
 from controllers.dta.batching import NEIGHBOURS, SketchStore
 from controllers.dta.manager.fabric import Area
-from controllers.roce.running import require_minip4
 from experiments.shared.dta.reports import filled
 from experiments.shared.dta.translator_setup import PROGRAM, checks, translating
 from telemark.results import plots
@@ -46,10 +46,10 @@ from telemark.sweep.runs import sweep
 WIDTHS = (16, 32, 64, 128, 256)
 REPORTERS = (1, 2, 4, 8)
 FLOWS = 2000
-PACKETS = 20_000  # of the largest flow; by Zipf's law, flow n has 1 / n of them
-ABSENT = 4000  # keys that were never counted: the estimate is the error
+PACKETS = 20_000  # packets of the largest flow; flow n has 1 / n of them (Zipf's law)
+ABSENT = 4000  # number of keys that were never counted, so that the estimate is the error
 BOUND = math.exp(-ROWS)
-SOME = 0.5  # error of many keys, relative to 1 / w of all packets
+SOME = 0.5  # error that many keys exceed, normalized to 1 / w of all packets
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -63,24 +63,23 @@ class Found:
 
     width: int
     reporters: int
-    wrong: int  # wrong counters of the merged sketch
+    wrong: int  # number of wrong counters of the merged sketch
     requests: int
     total: int  # packets
     errors: NDArray[np.int64]  # of flows
     absent: NDArray[np.int64]
-    counters: NDArray[np.uint32]  # of the merged sketch: (rows, columns)
+    counters: NDArray[np.uint32]  # counters of the merged sketch, (rows, columns)
 
     def beyond(self, part: float) -> int:
-        """Return the absent keys with an error above part / w of all packets."""
+        """Return the number of absent keys with an error above part / w of all packets."""
         return int((self.absent > part * self.total / self.width).sum())
 
     def expected_beyond(self, part: float) -> float:
-        """Return the expected fraction, for independent hash functions."""
+        """Return the expected fraction of such keys for independent hash functions."""
         return float(np.prod((self.counters > part * self.total / self.width).mean(axis=1)))
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    require_minip4(run)
     is_small = options.quick or options.time == "real"
     rng = np.random.default_rng(run.seed)
     cases = [(width, 4) for width in (WIDTHS[:3] if is_small else WIDTHS)]
@@ -100,14 +99,14 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 class Counted(NamedTuple):
-    """Keys of flows, then absent keys, (n, 4); packets by flow and reporter."""
+    """Keys (n, 4) of flows and then of absent flows; packets by flow and reporter."""
 
     keys: Words
     shares: NDArray[np.int64]
 
 
 def counted(reporters: int, rng: np.random.Generator) -> Counted:
-    """Return random keys, and random parts of the packets for each reporter."""
+    """Return random keys, and split the packets of each flow at random among reporters."""
     keys = rng.integers(1 << 32, size=(FLOWS + ABSENT, 4), dtype=np.uint32)
     sizes = np.ceil(PACKETS / np.arange(1, FLOWS + 1)).astype(np.int64)
     shares = [rng.multinomial(size, [1 / reporters] * reporters) for size in sizes]
@@ -117,7 +116,7 @@ def counted(reporters: int, rng: np.random.Generator) -> Counted:
 async def measure(
     width: int, given: Counted, options: argparse.Namespace, run: Run
 ) -> tuple[Found, list[Check]]:
-    """Count, send reports, and query the merged sketch."""
+    """Count packets, send reports, and query the merged sketch."""
     keys, sizes, reporters = given.keys, given.shares.sum(axis=1), given.shares.shape[1]
     name = f"{width}-columns-of-{reporters}"
     sketches = np.stack([count_min(keys[:FLOWS], of_one, width) for of_one in given.shares.T])
@@ -148,7 +147,7 @@ def _store(width: int, reporters: int, sessions: range) -> SketchStore:
 
 
 def count_min(keys: Words, counts: NDArray[np.int64], width: int) -> NDArray[np.uint32]:
-    """Return the sketch, (rows, columns), of keys (n, 4) with these counts."""
+    """Return the sketch (rows, columns) of keys (n, 4) with these counts."""
     counters = np.zeros((ROWS, width), np.uint32)
     for row, places in zip(counters, slots(keys, ROWS, width), strict=True):
         np.add.at(row, places, counts.astype(np.uint32))
@@ -156,7 +155,7 @@ def count_min(keys: Words, counts: NDArray[np.int64], width: int) -> NDArray[np.
 
 
 def columns(sketches: NDArray[np.uint32]) -> list[bytes]:
-    """Return reports of sketches (reporters, rows, columns), column by column."""
+    """Return the reports, column by column, of sketches (reporters, rows, columns)."""
     reporters, _, width = sketches.shape
     column, reporter = (each.ravel() for each in np.indices((width, reporters)))
     rows = sketches.transpose(2, 0, 1).reshape(-1, ROWS)
@@ -175,7 +174,7 @@ def make_sample(found: Found) -> dict[str, object]:
 
 
 def draw(found: Sequence[Found]) -> Figure:
-    """Draw errors by sketch width, and writes per report by reporters."""
+    """Draw errors over the sketch width, and writes per report over the number of reporters."""
     figure, (left, right) = plots.figure(2)
     by_width = sorted((each for each in found if each.reporters == 4), key=lambda e: e.width)
     widths = np.array([each.width for each in by_width])

@@ -1,18 +1,19 @@
 """DTA primitives: how many memory operations and how much CPU time does each report cost?
 
-The same number of reports is translated as Key-Write and Key-Increment with 1 to 8 copies, Append
-in batches of 1 to 16, and Postcarding of paths with five hops. The cost of a report for the
-collector is the number of requests that its responder executes, each one memory operation: N copies
-cost N, a batch of B costs 1/B per report, and a path of five hops 1/5, exactly.
+A translator processes the same number of reports as Key-Write and Key-Increment with 1 to 8 copies,
+as Append in batches of 1 to 16, and as Postcarding of paths with five hops. The responder of the
+collector executes one memory operation per request. The cost of a report is N operations with N
+copies, 1/B operations in batches of B, and 1/5 operations for paths of five hops, exactly. In real
+time, CPU collectors receive the same reports from the same sender, one collector after the other.
+One inserts them into a hash table. Another appends them to a log with an index. Both read from a
+UDP socket or from the ring of a packet socket. Their CPU time per report is compared with the CPU
+time of the software responder of Telemark, which replaces a NIC that needs no CPU for this work.
+Kernel time is included on both sides. Ratios are computed within a round, and the median over
+rounds is checked.
 
-In real time, CPU collectors take the same reports in turn from the same sender: one inserts them
-into a hash table, one appends them to a log and indexes it, from a UDP socket or from the ring of a
-packet socket. Their CPU time per report is compared with that of Telemark's responder, which
-replaces the NIC that would do this work without a CPU. Kernel time is included on both sides;
-ratios are taken within a round, and the median of rounds is checked.
-
-Claim: A report costs N memory operations, 1/B in batches, and 1/5 in paths of five hops, exactly;
-even with the NIC's work done in software, it takes less CPU time than a hash table insert.
+Claim: A report takes exactly N memory operations with N copies, 1/B in batches of B, and 1/5 in
+paths of five hops. Even if software does the work of the NIC, a report takes less CPU time than a
+hash table insert.
 
 Published: nothing
 """
@@ -40,7 +41,6 @@ from controllers.dta.batching import ListStore, PostcardStore
 from controllers.dta.manager.fabric import Area
 from controllers.dta.stores import CounterStore, KeyWriteStore
 from controllers.dta.translator import CounterSession
-from controllers.roce.running import require_minip4
 from experiments.shared.dta.costs import (
     Costs,
     costs_tables,
@@ -60,7 +60,8 @@ from telemark.sweep.runs import sweep
 SLOTS = 1 << 12
 MAX_BATCH = 16  # entries
 COPIES, BATCHES = (1, 2, 4, 8), (1, 2, 4, 8, 16)
-SHARE = MAX_BATCH * HOPS  # reports are a multiple of it, so that all batches and paths are complete
+# the number of reports is a multiple of this, so that all batches and paths are complete
+SHARE = MAX_BATCH * HOPS
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -75,13 +76,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """A primitive with its size: copies, entries per batch, or hops per path."""
+    """Primitive and its size (copies, entries per batch, or hops per path)."""
 
     primitive: str
     size: int
     area: Area
     report: Packet
-    expected: float  # operations per report
+    expected: float  # memory operations per report
 
     @property
     def name(self) -> str:
@@ -89,7 +90,7 @@ class Case:
         return f"{self.primitive} {self.size}"
 
     def frames(self, words: NDArray[np.uint32]) -> list[bytes]:
-        """Return a report for each column of seven words."""
+        """Return one report for each column of seven words."""
         count = words.shape[1]
         if self.primitive == "Append":
             return filled(self.report, [np.zeros(count, np.uint32), words[0]])
@@ -99,19 +100,19 @@ class Case:
 
 
 def postcard_words(words: NDArray[np.uint32], count: int) -> list[NDArray[np.uint32]]:
-    """Return the words of postcards, with the five of a path in sequence."""
+    """Return the words of postcards; the five postcards of a path are consecutive."""
     path, hop = np.divmod(np.arange(count), HOPS)
     first = (1 << 24 | hop << 16 | HOPS << 8).astype(np.uint32)  # redundancy, hop, hops
     return [first, *(words[:4, path]), words[4]]
 
 
 def _list_store(entries: int, sessions: range) -> ListStore:
-    """Return the store of a list that is written `entries` at a time."""
+    """Return the store of a list to which `entries` entries are written at a time."""
     return ListStore(entries, SLOTS, 1, sessions[0])
 
 
 def cases() -> list[Case]:
-    """Return the cases: each primitive with all sizes."""
+    """Return all cases, namely each primitive with all its sizes."""
     found = []
     for copies in COPIES:
         key_write = Area(slot(1), SLOTS, lambda over: KeyWriteStore(1, SLOTS, sessions=over))
@@ -130,7 +131,6 @@ def cases() -> list[Case]:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    require_minip4(run)
     if options.time == "real":
         require_two_cores()
     asked = options.reports or (320 if options.quick else 1600)
@@ -151,7 +151,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 async def translated(
     number: int, words: NDArray[np.uint32], options: argparse.Namespace, run: Run
 ) -> tuple[dict[str, object], list[Check]]:
-    """Measure the cost of one case's reports for the collector; `number`: index in cases()."""
+    """Measure the memory operations per report of one case; `number` is its index in cases()."""
     case, count = cases()[number], words.shape[1]
     name = case.name.replace(" ", "-")
     async with translating(run, name, [case.area], options.program) as running:
@@ -172,7 +172,7 @@ def with_costs(
     samples: Sequence[dict[str, object]], held: Sequence[Check], costs: Costs,
     options: argparse.Namespace,
 ) -> Report:  # fmt: skip
-    """Return the report in real time. The run is inconclusive if the machine was too loaded."""
+    """Return the report in real time; inconclusive if the machine was too loaded."""
     figure, panels = plots.figure(2)
     draw(panels[0], samples)
     draw_cpu(panels[1], costs)
@@ -183,7 +183,7 @@ def with_costs(
 
 
 def draw(axes: Axes, samples: Sequence[dict[str, Any]]) -> None:
-    """Draw operations per report by size."""
+    """Draw operations per report over the size of the primitive."""
     for number, primitive in enumerate(dict.fromkeys(str(each["primitive"]) for each in samples)):
         draw_primitive(axes, [each for each in samples if each["primitive"] == primitive], number)
     axes.set_xscale("log", base=2)

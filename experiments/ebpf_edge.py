@@ -1,22 +1,22 @@
 """eBPF host edges: do they and the switches measure one flow consistently with ground truth?
 
-A flow goes from h1 to h2 over three switches. Programs at tc on both hosts work like switches: h1's
-marks the flow in blocks (AM-PM), h2's removes the marks, both count, and both send a postcard for
-each packet (INT-XD). So do the switches; the same controller and the same collector read all five.
-One link between switches loses packets, and so does the link to h2, behind which there is no
-switch; two links lose none. Ground truth are the link logs: in each block, the counters of
-neighbours must differ by the logged losses, and postcards must be missing of exactly the lost
-packets. Timestamps of edges are compared with independent clock readings: h1's edge and then s1
-timestamp a packet during its sender's send call; h2's edge timestamps it after s3 has delivered it
-and h2's kernel has received it (which happens before tc), and before s3 has received the postcard
-with this timestamp. Pulses must have the timestamps of their postcards: exactly at switches, within
-the same bounds at edges.
+A flow goes from h1 to h2 over three switches. A tc program on each host (the edge) works like a
+switch. The program on h1 marks the flow in blocks (AM-PM), and the program on h2 removes the marks.
+Both count packets and send a postcard for each packet (INT-XD). The switches do the same, and one
+controller and one collector read all five. One link between switches and the link from s3 to h2
+lose packets. The other two links lose none. The link logs are ground truth. In each block, the
+counters of two neighbours must differ by the logged losses. Postcards must be missing for exactly
+the lost packets. The timestamps of edges are compared with independent clock readings. The edge of
+h1 and then s1 timestamp a packet during the send call of the sender. The edge of h2 timestamps the
+packet after s3 has delivered it and the kernel of h2 has received it (reception comes before tc).
+It does so before s3 receives the postcard with this timestamp. The timestamp of a pulse must agree
+with the timestamp in its postcard: exactly at switches, within the same bounds at edges.
 
-Claim: Edges count the same packets as their neighbours, links lose the packets in their logs, and
-no timestamp is out of its bounds.
+Claim: Edges count the same packets as their neighbours, counters and postcards show exactly the
+logged losses, and all timestamps are within their bounds.
 
-Published: intel/host-int (archived 2023): programs at tc and XDP add INT to packets and remove it,
-from host to host, with sequence numbers to detect loss. It has no figure for comparison.
+Published: intel/host-int (archived 2023): tc and XDP programs add INT to packets on one host and
+remove it on another, with sequence numbers to detect loss. It has no figure for comparison.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -54,8 +54,8 @@ from telemark.session.run import Run
 from telemark.sweep.runs import sweep
 from telemark.traffic.flows import Flow
 
-MIN_LEFT = 20  # mean packets per block at h2, so that no block is empty by chance
-COMPLETE = slice(1, -2)  # without a half block before, and a half and an empty block after
+MIN_LEFT = 20  # min mean number of packets per block at h2, so that no block is empty by chance
+COMPLETE = slice(1, -2)  # omits a half block at the start, and a half and an empty block at the end
 STYLES: dict[str, dict[str, Any]] = {
     "reported": {"color": plots.COLOURS[0], "linewidth": 2.5},
     "low": {"color": plots.COLOURS[1], "linestyle": "--"},
@@ -66,12 +66,12 @@ STYLES: dict[str, dict[str, Any]] = {
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--loss", type=cli.percentage, nargs="+", metavar="PERCENT",
-        help="loss of two of the links, one network each (default: 0 1 5)",
+        help="loss ratio of the two lossy links in percent; one network per ratio (default: 0 1 5)",
     )  # fmt: skip
     cli.add_rate_option(parser, 1000, "the flow")
     parser.add_argument(
         "--blocks", type=cli.positive_int, metavar="N",
-        help="complete blocks of alternate marking, of 0.26 s, per loss (default: 12)",
+        help="complete blocks of alternate marking (0.26 s each) per loss ratio (default: 12)",
     )  # fmt: skip
     cli.add_program_option(parser, PROGRAM)
 
@@ -81,12 +81,13 @@ class Found:
     """Results at one configured loss ratio."""
 
     loss_percent: float
-    counted: dict[str, NDArray[np.int64]]  # by PLACES: packets of each block
-    lost: dict[tuple[str, str], NDArray[np.int64]]  # by LINKS: in each block, from their logs
+    counted: dict[str, NDArray[np.int64]]  # packets counted in each block, by PLACES
+    # packets lost in each block according to link logs, by LINKS
+    lost: dict[tuple[str, str], NDArray[np.int64]]
     delays: dict[tuple[str, str], Enclosed]  # by LINKS
 
     def difference(self, link: tuple[str, str]) -> NDArray[np.int64]:
-        """Return the loss of a link in each block, from the counters of its two ends."""
+        """Return the loss of a link in each block, from the counters at both ends of the link."""
         near, far = link
         return self.counted[near] - self.counted[far]
 
@@ -114,24 +115,24 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 def make_flow(options: argparse.Namespace) -> Flow:
-    """Return the flow: complete blocks, and half a block before and after.
+    """Return a flow that lasts for all complete blocks plus half a block before and after.
 
-    Raises TestbedError for a rate or a loss that leaves nothing to compare.
+    Raises TestbedError if the rate or the loss ratio leaves nothing to compare.
     """
     reject_rare(options.rate)
     block_s = SCHEDULE.block_us / 1e6
     count = round(options.rate * (options.blocks + 1) * block_s)
     if count > MAX_PACKETS:
         raise TestbedError(
-            f"--rate {options.rate}: {count:,} packets, but only {MAX_PACKETS:,} have different "
-            "identifications; use a lower rate, or fewer --blocks"
+            f"--rate {options.rate}: the flow has {count:,} packets, but identifications differ "
+            f"only for {MAX_PACKETS:,}; use a lower rate or fewer --blocks"
         )
     for percent in options.loss:
         left = options.rate * block_s * (1 - percent / 100) ** len(LOSSY)
         if left < MIN_LEFT:
             raise TestbedError(
                 f"--loss {percent:g}: only {left:.0f} packets per block arrive on average; use a "
-                "higher --rate, or less loss"
+                "higher --rate or a lower loss ratio"
             )
     return Flow(1, "h1", "h2", options.rate, count, size=100)
 
@@ -156,7 +157,7 @@ def collect_results(outcome: Outcome, percent: float) -> Found:
 
 
 def make_checks(at: str, outcome: Outcome, found: Found) -> list[Check]:
-    """Check each block at each place and link, each postcard, and each timestamp."""
+    """Check the counts of each block at each place and link, each postcard and each timestamp."""
     places = [Point(place, name) for place in PLACES for name in ("arrivals", "departures")]
     true = {place: outcome.by_block(outcome.is_at(place)) for place in PLACES}
     apart = [outcome.counted(point) - true[point.switch] for point in places]
@@ -187,7 +188,7 @@ def make_checks(at: str, outcome: Outcome, found: Found) -> list[Check]:
 
 
 def make_rows(found: Found) -> list[dict[str, object]]:
-    """Return a row for each block and link."""
+    """Return a row of samples.csv for each block and link."""
     return [
         {"loss_percent": found.loss_percent, "block": block, "near": near, "far": far,
          "near_packets": int(found.counted[near][block]),
@@ -198,7 +199,7 @@ def make_rows(found: Found) -> list[dict[str, object]]:
 
 
 def make_metrics(found: Found) -> dict[str, object]:
-    """Return percentiles of the delays, and of their bounds."""
+    """Return percentiles of the measured delays and of their bounds."""
     return {
         f"{near} to {far} (us)": {
             what: statistics.percentiles(getattr(delays, what)) for what in STYLES
@@ -208,35 +209,35 @@ def make_metrics(found: Found) -> dict[str, object]:
 
 
 def loss_table(found: Sequence[Found]) -> Table:
-    """Return a table with a row per loss ratio: counted and logged losses of each link."""
+    """Return a table of counted and logged losses per link, with a row per loss ratio."""
     columns = ("loss", "sent", *(f"{near} - {far}: counted, log" for near, far in LINKS))
     rows = [
         (f"{each.loss_percent:g} %", int(each.counted["h1"].sum()),
          *(f"{each.difference(link).sum()}, {each.lost[link].sum()}" for link in LINKS))
         for each in found
     ]  # fmt: skip
-    return table("Lost packets between neighbours", columns, rows)
+    return table("Packets lost between neighbours (counted, logged)", columns, rows)
 
 
 def delay_table(found: Sequence[Found]) -> Table:
-    """Return a table with a row per link, of all losses: median delays and bounds."""
+    """Return a table of median delays and bounds over all loss ratios, with a row per link."""
     rows = []
     for near, far in LINKS:
         values = [all_delays(found, (near, far), what) for what in STYLES]
         medians = [statistics.percentiles(each).get("p50", math.nan) for each in values]
         rows.append((f"{near} - {far}", len(values[0]), *medians))
     columns = ("", "packets", "measured", "ground truth: min", "max")
-    return table("Delays by postcards (median, us)", columns, rows)
+    return table("Median delay measured by postcards (us)", columns, rows)
 
 
 def all_delays(found: Sequence[Found], link: tuple[str, str], what: str) -> NDArray[np.int64]:
-    """Return delays, or their bounds, of all loss ratios."""
+    """Return delays (or one of their bounds) over all loss ratios."""
     values: NDArray[np.int64] = np.concatenate([getattr(f.delays[link], what) for f in found])
     return values
 
 
 def draw(found: Sequence[Found]) -> Figure:
-    """Draw losses by counters and by logs, and the delays at both hosts."""
+    """Draw counted and logged losses, and the delays at both hosts."""
     figure, (losses, first, last) = plots.figure(3)
     draw_losses(losses, found)
     draw_delays(
@@ -254,7 +255,7 @@ def draw(found: Sequence[Found]) -> Figure:
 
 
 def draw_losses(axes: Axes, found: Sequence[Found]) -> None:
-    """Draw mean and standard deviation of complete blocks; rings: mean of logs."""
+    """Draw mean and standard deviation of counted losses per block, and logged losses as rings."""
     for number, each in enumerate(found):
         x = np.arange(len(LINKS)) + 0.22 * (number - (len(found) - 1) / 2)
         blocks = [each.difference(link)[COMPLETE] for link in LINKS]
@@ -266,7 +267,7 @@ def draw_losses(axes: Axes, found: Sequence[Found]) -> None:
         plots.ring(axes, x, true, label="ground truth" if each is found[-1] else "")
     names = [f"{near}, {far}" + "\nlossy" * ((near, far) in LOSSY) for near, far in LINKS]
     axes.set_xticks(range(len(LINKS)), names)
-    axes.set_xlabel("Neighbours on the path")
+    axes.set_xlabel("Link (neighbours on the path)")
     axes.set_ylabel("Lost packets per block")
     axes.set_ylim(bottom=-0.5)
     plots.legend(axes, 2)
@@ -289,13 +290,14 @@ def caption(options: argparse.Namespace) -> str:
     """Return the caption of the figure."""
     losses = ", ".join(f"{percent:g}" for percent in options.loss)
     return (
-        f"One flow of {options.rate:,} packets/s through three switches, with edges at both hosts, "
-        f"{plots.runs(1, options.time)} per loss ratio. (a) Losses from counters of neighbours, if "
-        f"two links lose {losses} %: mean and standard deviation of "
-        f"{options.blocks} blocks of {SCHEDULE.block_us / 1e6:.2f} s; rings: ground truth from "
-        "link logs. (b) Delay from h1's edge to s1, by postcards; upper bound: the sender's send "
-        "call. (c) Delay from s3 to h2's edge; bounds: reception by h2's kernel, and reception of "
-        "the postcard by s3."
+        f"One flow of {options.rate:,} packets/s through three switches, with edges on both hosts, "
+        f"{plots.runs(1, options.time)} per loss ratio. (a) Loss per block and link, from counters "
+        f"of neighbours, if two links lose {losses} %: mean and standard deviation over "
+        f"{options.blocks} blocks of {SCHEDULE.block_us / 1e6:.2f} s. Rings show ground truth from "
+        "link logs. (b) Delay from the edge of h1 to s1, measured by postcards; the end of the "
+        "send call is the upper bound. (c) Delay from s3 to the edge of h2; the lower bound is "
+        "the time at which the kernel of h2 received the packet, the upper bound the time at "
+        "which s3 received the postcard."
     )
 
 

@@ -1,23 +1,23 @@
 """Streaming statistics in eBPF: do errors agree with theory, and what is the CPU time per packet?
 
-Packets of many flows pass through one program, which keeps all statistics at the same time, in two
-windows. Sums and variance must be exact, and the bounds of quantiles and k-medians must hold, in
-every run. The distributions of the others are known: registers of HyperLogLog, hypergeometric
-counts of rarity, similarity and samples, an unbiased count sketch. Each run has new random flows,
-hashes and random numbers; the means of all runs are compared with theory in one test of all points.
-Frames come from BPF_PROG_TEST_RUN: CPU times include no NIC and no driver.
+Packets of many flows pass through one program that computes all statistics simultaneously, in two
+windows. In every run, sums and variance must be exact, and quantiles and k-medians must stay within
+their bounds. Other statistics have random errors of a known distribution: HyperLogLog has known
+register values, rarity, similarity and samples have hypergeometric counts, and the count sketch is
+unbiased. Each run has new random flows, hashes and random numbers. One test compares the means over
+all runs with theory. BPF_PROG_TEST_RUN generates the frames, so CPU times include no NIC and no
+driver.
 
-Claim: Exact statistics are exact, all bounds hold, and all errors agree with theory.
+Claim: Sums and variance are exact, all bounds hold, and all random errors agree with theory.
 
-Published: HyperLogLog's standard error 1.04 / sqrt(m) (Flajolet et al. 2007); variance of F2's
-estimates 2 (F2^2 - F4) / w (Alon, Matias, Szegedy 1996).
+Published: the standard error of HyperLogLog is 1.04 / sqrt(m) (Flajolet et al. 2007). The variance
+of estimates of F2 is 2 (F2^2 - F4) / w (Alon, Matias, Szegedy 1996).
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
 
 import argparse
 import math
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -28,8 +28,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from ebpf.statistics import distinct, exact, norms, quantiles
-from ebpf.statistics.offer import offering
-from ebpf.statistics.program import Kept, Setting, Window, counting
+from ebpf.statistics.offer import load_stream, pin_to_core
+from ebpf.statistics.program import Kept, Setting, Window, load_statistics
 from ebpf.statistics.samples import SAMPLE, mean_distance, medians, wasserstein
 from experiments.shared.xdp.settings import require_real_time
 from experiments.shared.xdp.streams import Stream, random_flows, zipf
@@ -50,7 +50,8 @@ COSTS = {"packets, bytes, variance": Kept(0), "quantiles": Kept.QUANTILES,
          "sample": Kept.SAMPLES, "distinct": Kept.DISTINCT, "rarity, similarity": Kept.MINIMA,
          "norms": Kept.NORMS, "all": KEPT, "TopK: HeavyKeeper": Kept.HEAVY_KEEPER,
          "TopK: FREQUENT": Kept.COUNTERS}  # fmt: skip
-CHEBYSHEV = 3  # standard deviations, exceeded with a probability of at most 1 / 9
+# number of standard deviations; an error exceeds it with a probability of at most 1 / 9
+CHEBYSHEV = 3
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -66,22 +67,23 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class Measured:
-    """One run: violations, which should be 0, and errors with their standard deviations."""
+    """Results of one run: numbers of violations (expected: 0), and errors with deviations."""
 
-    inexact: int  # wrong sums or variances
-    beyond: int  # quantiles and medians beyond their bounds
-    far: int  # rows of sketches beyond CHEBYSHEV deviations
-    errors: Mapping[str, tuple[float, float]]  # error, standard deviation by theory (NaN: unknown)
+    inexact: int  # number of wrong sums and variances
+    beyond: int  # number of quantiles and medians out of their bounds
+    far: int  # number of sketch rows with an error above CHEBYSHEV standard deviations
+    # (error, standard deviation by theory or NaN if unknown) of each statistic
+    errors: Mapping[str, tuple[float, float]]
 
 
 class Point(NamedTuple):
-    """One statistic over all runs."""
+    """Errors of one statistic over all runs."""
 
     statistic: str
     mean_error: float
     error: float  # rms
     expected_error: float
-    chance: float  # p-value of the mean
+    chance: float  # p-value of the mean error
 
 
 def experiment(options: argparse.Namespace, run: Run) -> Report:
@@ -111,12 +113,12 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
 def once(
     number: int, options: argparse.Namespace, seed: int, rng: np.random.Generator
 ) -> Measured:  # fmt: skip
-    """Run one stream through the program, in two windows."""
+    """Run one stream through the program in two windows, and return its results."""
     stream = zipf(options.packets, FLOWS, rng)
     stream = Stream(stream.numbers, random_flows(FLOWS, rng), quartered(options.packets, rng))
     half = options.packets // 2
     setting = Setting(KEPT, seed=seed * 1000 + number)
-    with offering(stream.rows) as offer, counting(setting) as statistics:
+    with load_stream(stream.rows) as offer, load_statistics(setting) as statistics:
         windows = []
         for start, packets in ((0, half), (half, options.packets - half)):
             offer.through(statistics.at_xdp, packets, start)
@@ -134,7 +136,7 @@ def once(
 
 
 def quartered(packets: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return lengths that encode the quarter of the stream, modulo 4."""
+    """Return random packet lengths; length modulo 4 is the quarter of the stream."""
     lengths = 4 * rng.integers(16, 378, size=packets) + np.arange(packets) * QUARTERS // packets
     return lengths.astype(np.int64)
 
@@ -157,7 +159,7 @@ def beyond(whole: Window, lengths: NDArray[np.int64]) -> int:
 def of_sets(
     windows: Sequence[Window], stream: Stream, half: int
 ) -> dict[str, tuple[float, float]]:  # fmt: skip
-    """Return errors of statistics of the set of flows."""
+    """Return the errors of all statistics that describe the set of flows."""
     whole = windows[0] + windows[1]
     registers, minima, sketch = whole.registers, whole.minima, whole.sketch
     first, second = (window.minima for window in windows)
@@ -192,20 +194,20 @@ def deviation(drawn: int, share: float, of: int) -> float:
 
 
 def variance_of_f2(stream: Stream) -> float:
-    """Return the variance of a row's estimate: 2 (F2^2 - F4) / columns."""
+    """Return the variance of the F2 estimate of one row, 2 (F2^2 - F4) / columns."""
     f2, f4 = (exact.moment(stream.numbers, power) for power in (2, 4))
     return 2 * (f2**2 - f4) / norms.COLUMNS
 
 
 def far_rows(whole: Window, stream: Stream) -> int:
-    """Count rows with an error beyond CHEBYSHEV standard deviations."""
+    """Count rows with an error above CHEBYSHEV standard deviations."""
     assert whole.sketch is not None
     distances = np.abs(whole.sketch.of_rows - exact.moment(stream.numbers, 2))
     return int((distances > CHEBYSHEV * math.sqrt(variance_of_f2(stream))).sum())
 
 
 def of_sample(whole: Window, stream: Stream) -> dict[str, tuple[float, float]]:
-    """Return errors of the fraction of each quarter of the stream in the sample."""
+    """Return errors of the fraction of sampled packets from each quarter of the stream."""
     assert whole.sample is not None
     sampled = whole.sample.lengths
     spread = deviation(SAMPLE, 1 / QUARTERS, len(stream.numbers))
@@ -218,7 +220,7 @@ def of_sample(whole: Window, stream: Stream) -> dict[str, tuple[float, float]]:
 
 
 def make_point(name: str, measured: Sequence[Measured]) -> Point:
-    """Return a statistic's errors over all runs, and the p-value of their mean."""
+    """Return the errors of a statistic over all runs, and the p-value of the mean error."""
     errors, deviations = np.array([each.errors[name] for each in measured]).T
     return Point(name, float(errors.mean()), float(np.sqrt((errors**2).mean())),
                  float(np.sqrt((deviations**2).mean())), t_test_p_value(errors, 0))  # fmt: skip
@@ -227,30 +229,25 @@ def make_point(name: str, measured: Sequence[Measured]) -> Point:
 def cost(
     options: argparse.Namespace, seed: int, rng: np.random.Generator
 ) -> dict[str, NDArray[np.float64]]:  # fmt: skip
-    """Return ns per packet, (rounds,), of each statistic, relative to an empty program."""
+    """Return CPU time per packet above an empty program, in ns, per statistic: (rounds,)."""
     stream = zipf(options.packets, FLOWS, rng)
     rows = stream.rows
     rows["length"] = 64
     found: dict[str, list[float]] = {name: [] for name in COSTS}
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {max(before)})
-    try:
-        with ExitStack() as stack:
-            offer = stack.enter_context(offering(rows))
-            programs = {name: stack.enter_context(counting(Setting(kept, seed=seed)))
-                    for name, kept in COSTS.items()}  # fmt: skip
-            for _ in range(options.rounds):
-                empty = offer.through(None, len(rows))
-                for name, statistics in programs.items():
-                    found[name].append(offer.through(statistics.at_xdp, len(rows)) - empty)
-                    statistics.flip()
-    finally:
-        os.sched_setaffinity(0, before)
+    with pin_to_core(), ExitStack() as stack:
+        offer = stack.enter_context(load_stream(rows))
+        programs = {name: stack.enter_context(load_statistics(Setting(kept, seed=seed)))
+                for name, kept in COSTS.items()}  # fmt: skip
+        for _ in range(options.rounds):
+            empty = offer.through(None, len(rows))
+            for name, statistics in programs.items():
+                found[name].append(offer.through(statistics.at_xdp, len(rows)) - empty)
+                statistics.flip()
     return {name: np.array(each) for name, each in found.items()}
 
 
 def draw(points: Sequence[Point], costs: Mapping[str, NDArray[np.float64]]) -> Figure:
-    """Draw errors, measured and theory, and CPU times."""
+    """Draw measured and theoretical errors, and CPU times."""
     figure, (left, right) = plots.figure(2)
     shown = [each for each in points if not math.isnan(each.expected_error)]
     places = np.arange(len(shown))
@@ -264,7 +261,7 @@ def draw(points: Sequence[Point], costs: Mapping[str, NDArray[np.float64]]) -> F
     left.invert_yaxis()
     right.barh([*costs], [np.median(each) for each in costs.values()],
                xerr=[np.std(each) for each in costs.values()], color=plots.COLOURS[0])  # fmt: skip
-    right.set(xlabel="CPU time per packet (ns),\nabove an empty program")
+    right.set(xlabel="CPU time per packet above\nan empty program (ns)")
     right.invert_yaxis()
     plots.legend(left, 2)
     return figure
@@ -273,11 +270,12 @@ def draw(points: Sequence[Point], costs: Mapping[str, NDArray[np.float64]]) -> F
 def caption(options: argparse.Namespace) -> str:
     """Return the caption of the figure."""
     return (
-        f"{options.packets:,} packets of {FLOWS:,} flows with Zipf sizes, through eBPF programs by "
-        f"BPF_PROG_TEST_RUN. (a) Errors over {options.runs} runs: relative for norms (F2) and "
-        "distinct flows, else of fractions. F2 of a row has a large error in a run in which the "
-        f"two largest flows share one of its {norms.COLUMNS} columns. (b) CPU times, medians and "
-        f"standard deviations of {options.rounds} interleaved rounds on one core; without driver."
+        f"BPF_PROG_TEST_RUN passes {options.packets:,} packets of {FLOWS:,} flows with Zipf sizes "
+        f"to eBPF programs. (a) RMS errors over {options.runs} runs: relative errors for norms "
+        "(F2) and distinct flows, absolute errors of fractions for all others. The F2 estimate of "
+        f"one row has a large error if the two largest flows share one of its {norms.COLUMNS} "
+        f"columns. (b) CPU times: medians and standard deviations over {options.rounds} "
+        "interleaved rounds on one core, without a driver."
     )
 
 

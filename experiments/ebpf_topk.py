@@ -1,24 +1,25 @@
 """Top-k flows in eBPF: what are recall, memory and CPU time per packet of two algorithms?
 
-Packets of many flows with Zipf sizes, or of a capture (--pcap), pass through the program that hosts
-attach to their devices. HeavyKeeper returns the top flows from fixed memory, and must never
-overestimate a count. FREQUENT counts basic windows exactly and keeps the first k flows of each: in
-the sliding window, every flow with more than twice its delta must be reported, and none with less
-than delta. The CPU times of both are measured in rounds interleaved with an empty program and with
-counting in the kernel's own hash map. Frames come from BPF_PROG_TEST_RUN: CPU times include no NIC
-and no driver.
+Packets of many flows with Zipf sizes, or of a capture (--pcap), pass through the same program that
+hosts attach to their devices. HeavyKeeper finds the top flows in a fixed amount of memory and must
+never overestimate a count. FREQUENT counts the packets of each basic window exactly and retains the
+k largest flows of the window. For the sliding window it computes a bound delta. It must report
+every flow with more than 2 delta packets and no flow with fewer than delta. The CPU times of both
+algorithms are compared with those of an empty program and of a hash map of the kernel in
+interleaved rounds. BPF_PROG_TEST_RUN generates the frames, so CPU times include no NIC and no
+driver.
 
-Claim: In 64 KB, 99 % of the top 20 are found; FREQUENT keeps its guarantee for every flow; both
-take at most 0.6 of the CPU time of a hash map, each relative to an empty program.
+Claim: HeavyKeeper finds 99 % of the top 20 flows in 64 KB. FREQUENT keeps its guarantee for every
+flow. Both need at most 0.6 times the CPU time of a hash map (each minus the CPU time of an empty
+program).
 
-Published: Golab et al. (IMC 2003): frequent items over sliding windows, without missing those above
-twice a known error. Yang et al. (USENIX ATC 2018): HeavyKeeper, in small memory.
+Published: Golab et al. (IMC 2003): finds frequent items over sliding windows and misses none above
+twice a known error. Yang et al. (USENIX ATC 2018): HeavyKeeper needs little memory.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
 
 import argparse
-import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -34,10 +35,10 @@ from ebpf.statistics import hashes
 from ebpf.statistics.flows import Flows
 from ebpf.statistics.frequent import Frequent
 from ebpf.statistics.heavykeeper import columns_in
-from ebpf.statistics.offer import offering
-from ebpf.statistics.program import HEAVY_BYTES, Kept, Setting, counting
+from ebpf.statistics.offer import load_stream, pin_to_core
+from ebpf.statistics.program import HEAVY_BYTES, Kept, Setting, load_statistics
 from experiments.shared.xdp.settings import require_real_time
-from experiments.shared.xdp.streams import EXPONENT, Stream, captured, zipf
+from experiments.shared.xdp.streams import EXPONENT, Stream, read_stream, zipf
 from telemark.errors import note_invalid
 from telemark.results import plots
 from telemark.results.report import Check, Report, table
@@ -47,12 +48,12 @@ from telemark.session.run import Run
 HASH_MAP = "ebpf/statistics/hash_map.bpf.c"
 FLOWS = 100_000
 TOP = 20
-MAX_COST = 0.6  # CPU times relative to an empty program
+MAX_COST = 0.6  # max ratio of CPU times, each minus the CPU time of an empty program
 COST = f"CPU time per packet (normalized to a hash map), at most {MAX_COST:g}"
 MEMORY_KB = (4, 8, 16, 32, 64, 128)
 HEAVY_KB = HEAVY_BYTES >> 10
 LISTED = (5, 10, 20, 50, 100, 200)
-BASIC_WINDOWS = (40, 20, 10)  # per sliding window
+BASIC_WINDOWS = (40, 20, 10)  # numbers of basic windows per sliding window
 WHICH = {"empty": "nothing", "totals": "packets, bytes", "heavy": "HeavyKeeper",
          "exact": "FREQUENT", "hash": "hash map"}  # fmt: skip
 
@@ -65,16 +66,16 @@ class Found(NamedTuple):
     listed: int
     windows: int
     run: int
-    recall: float  # of the top flows, or of flows above delta
+    recall: float  # fraction of the top flows, or of flows above delta, that are found
     precision: float
     error: float  # mean relative error of the counts of found flows
-    delta: float  # fraction of all packets
-    wrong: int  # overestimates, and violated guarantees
+    delta: float  # guarantee of FREQUENT, as a fraction of all packets
+    wrong: int  # number of overestimates and violated guarantees
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--pcap", type=Path, metavar="FILE", help="capture to use instead of Zipf's law"
+        "--pcap", type=Path, metavar="FILE", help="capture to use instead of flows with Zipf sizes"
     )
     parser.add_argument(
         "--runs", type=cli.positive_int, metavar="N", help="runs of HeavyKeeper (default: 50)"
@@ -94,7 +95,7 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
     options.packets = options.packets or (50_000 if options.quick else 200_000)
     options.rounds = max(options.rounds or (5 if options.quick else 11), 5)
     rng = np.random.default_rng(run.seed)
-    whole = captured(options.pcap, 2 * options.packets) if options.pcap else None
+    whole = read_stream(options.pcap, 2 * options.packets) if options.pcap else None
     found = [
         kept_heavy(memory, number, streamed(whole, options.packets, rng), run.seed)
         for memory in MEMORY_KB
@@ -105,10 +106,10 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
     named = "HeavyKeeper", HEAVY_KB
     standard = [each for each in found if (each.method, each.memory_kb) == named]
     over = {name: costs[name] - costs["empty"] for name in WHICH}
-    beside = {name: beside_hash_map(name, over) for name in ("heavy", "exact")}
+    beside = {name: compare_with_hash_map(name, over) for name in ("heavy", "exact")}
     return Report(
         samples=[each._asdict() for each in found],
-        checks=checks(found, standard, beside, bool(options.pcap)),
+        checks=make_checks(found, standard, beside, bool(options.pcap)),
         metrics={f"{name}_ns_per_packet": float(np.median(each)) for name, each in costs.items()},
         figure=draw(found, costs),
         caption=caption(options, len(costs["empty"])),
@@ -117,18 +118,18 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 def streamed(whole: Stream | None, packets: int, rng: np.random.Generator) -> Stream:
-    """Return a new stream by Zipf's law, or the first packets of the capture."""
+    """Return a new stream with Zipf sizes, or the first packets of the capture."""
     if whole is None:
         return zipf(packets, FLOWS, rng)
     return Stream(whole.numbers[:packets], whole.flows, whole.lengths[:packets])
 
 
 def kept_heavy(memory_kb: int, number: int, stream: Stream, seed: int) -> Found:
-    """Run one window of HeavyKeeper, with hashes and random numbers of this run."""
+    """Run HeavyKeeper over one window, with its own hashes and random numbers in each run."""
     setting = Setting(
         Kept.HEAVY_KEEPER, columns=columns_in(memory_kb << 10), seed=seed * 1000 + number
     )
-    with offering(stream.rows) as offer, counting(setting) as statistics:
+    with load_stream(stream.rows) as offer, load_statistics(setting) as statistics:
         offer.through(statistics.at_xdp, len(stream.numbers))
         heavy = statistics.flip().heavy
     assert heavy is not None
@@ -145,11 +146,14 @@ def kept_heavy(memory_kb: int, number: int, stream: Stream, seed: int) -> Found:
 
 
 def frequent(stream: Stream, seed: int) -> list[Found]:
-    """Run FREQUENT over the last half of a stream, for several list and window sizes."""
+    """Run FREQUENT over the last half of a stream, for several list lengths and window sizes."""
     total = len(stream.numbers)
     parts = np.array_split(np.arange(total), 2 * max(BASIC_WINDOWS))
     kept: list[tuple[Flows, int]] = []
-    with offering(stream.rows) as offer, counting(Setting(Kept.COUNTERS, seed=seed)) as statistics:
+    with (
+        load_stream(stream.rows) as offer,
+        load_statistics(Setting(Kept.COUNTERS, seed=seed)) as statistics,
+    ):
         for part in parts:
             offer.through(statistics.at_xdp, len(part), start=int(part[0]))
             window = statistics.flip()
@@ -158,16 +162,16 @@ def frequent(stream: Stream, seed: int) -> list[Found]:
     within = stream.numbers[parts[max(BASIC_WINDOWS)][0] :]
     counts = np.bincount(within, minlength=len(stream.flows)).astype(np.int64)
     return [
-        summarised(kept, listed, windows, stream.by_key(counts))
+        summarise(kept, listed, windows, stream.by_key(counts))
         for windows in BASIC_WINDOWS
         for listed in LISTED
     ]
 
 
-def summarised(
+def summarise(
     kept: Sequence[tuple[Flows, int]], listed: int, windows: int, true: dict[bytes, int]
 ) -> Found:
-    """Return FREQUENT's final result, with basic windows merged from the kernel's windows."""
+    """Return the final result of FREQUENT, whose basic windows are merged from kernel windows."""
     algorithm = Frequent(listed, windows)
     each = max(BASIC_WINDOWS) // windows
     for first in range(0, len(kept), each):
@@ -180,55 +184,50 @@ def summarised(
                  for key, count in true.items())  # fmt: skip
     wrong += sum(true.get(key, 0) <= delta for key in reported)
     errors = [1 - count / true[key] for key, count in reported.items()]
-    memory_kb = algorithm.pairs * 48 / 1024  # a key and a count
+    memory_kb = algorithm.pairs * 48 / 1024  # 48 bytes for a key and a count
     return Found("FREQUENT", round(memory_kb, 2), listed, windows, 0,
                  len(reported) / max(len(above), 1), 1.0 if reported else 0.0,
                  float(np.mean(errors or [0])), delta / sum(true.values()), wrong)  # fmt: skip
 
 
 def measure(stream: Stream, options: argparse.Namespace, seed: int) -> dict[str, Any]:
-    """Return ns per packet, (rounds,), of each program, interleaved on one core."""
+    """Return CPU time per packet in ns, measured in interleaved rounds on one core: (rounds,)."""
     rows = stream.rows
     rows["length"] = 64
     costs: dict[str, list[float]] = {name: [] for name in WHICH}
     kinds = {"totals": Kept(0), "heavy": Kept.HEAVY_KEEPER, "exact": Kept.COUNTERS}
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {max(before)})
-    try:
-        with ExitStack() as stack:
-            offer = stack.enter_context(offering(rows))
-            programs = {name: stack.enter_context(counting(Setting(kept, seed=seed)))
-                    for name, kept in kinds.items()}  # fmt: skip
-            for _ in range(options.rounds):
-                costs["empty"].append(offer.through(None, len(rows)))
-                for name, statistics in programs.items():
-                    costs[name].append(offer.through(statistics.at_xdp, len(rows)))
-                    statistics.flip()
-                constants = {"hash_factors": hashes.factors(seed)}
-                with load(HASH_MAP, constants, {"flows": FLOWS}) as whole:
-                    costs["hash"].append(offer.through(whole.programs["by_hash_map"], len(rows)))
-    finally:
-        os.sched_setaffinity(0, before)
+    with pin_to_core(), ExitStack() as stack:
+        offer = stack.enter_context(load_stream(rows))
+        programs = {name: stack.enter_context(load_statistics(Setting(kept, seed=seed)))
+                for name, kept in kinds.items()}  # fmt: skip
+        for _ in range(options.rounds):
+            costs["empty"].append(offer.through(None, len(rows)))
+            for name, statistics in programs.items():
+                costs[name].append(offer.through(statistics.at_xdp, len(rows)))
+                statistics.flip()
+            constants = {"hash_factors": hashes.draw_factors(seed)}
+            with load(HASH_MAP, constants, {"flows": FLOWS}) as whole:
+                costs["hash"].append(offer.through(whole.programs["by_hash_map"], len(rows)))
     return {name: np.array(each) for name, each in costs.items()}
 
 
-def beside_hash_map(name: str, over: dict[str, Any]) -> float:
-    """Return the median CPU time normalized to a hash map. Inconclusive if rounds differ."""
+def compare_with_hash_map(name: str, over: dict[str, Any]) -> float:
+    """Return the median CPU time normalized to a hash map; inconclusive if rounds differ."""
     if over["hash"].min() <= 0:
-        note_invalid("in one round, the hash map took no more CPU time than an empty program")
+        note_invalid("the hash map took no more CPU time than an empty program in one round")
     ratios = over[name] / over["hash"]
     if ratios.min() <= MAX_COST < np.median(ratios):
         note_invalid(
-            f"rounds differ: {WHICH[name]} takes {ratios.min():.2g} to {ratios.max():.2g} of the "
-            f"CPU time of a hash map; the limit is {MAX_COST:g}"
+            f"rounds differ: {WHICH[name]} needs {ratios.min():.2g} to {ratios.max():.2g} times "
+            f"the CPU time of a hash map; the limit is {MAX_COST:g}"
         )
     return float(np.median(ratios))
 
 
-def checks(
+def make_checks(
     found: Sequence[Found], standard: Sequence[Found], beside: dict[str, float], is_pcap: bool
 ) -> list[Check]:
-    """Check the claims; for a capture, only those that hold for any traffic."""
+    """Check the claims; for a capture, check only the claims that hold for any traffic."""
     recall = float(np.mean([each.recall for each in standard]))
     by = {name: [each for each in found if each.method == name]
           for name in ("HeavyKeeper", "FREQUENT")}  # fmt: skip
@@ -258,21 +257,21 @@ def cost_table(costs: dict[str, Any], over: dict[str, Any]) -> Table:
 
 
 def draw(found: Sequence[Found], costs: dict[str, Any]) -> Figure:
-    """Draw recall by memory, delta by list length, and CPU times."""
+    """Draw recall over memory, delta over list length, and CPU times."""
     figure, (left, middle, right) = plots.figure(3)
     heavy = [each for each in found if each.method == "HeavyKeeper"]
     for what, label in (("recall", "recall"), ("error", "relative error")):
         means = [np.mean([getattr(e, what) for e in heavy if e.memory_kb == memory])
                  for memory in MEMORY_KB]  # fmt: skip
         left.plot(MEMORY_KB, means, label=label)
-    left.set(xlabel="HeavyKeeper's memory (KB)", ylabel=f"Ratio (top {TOP} flows)", xscale="log")
+    left.set(xlabel="Memory of HeavyKeeper (KB)", ylabel=f"Ratio (top {TOP} flows)", xscale="log")
     left.set_xticks(MEMORY_KB, [*map(str, MEMORY_KB)])
     left.minorticks_off()
     for windows in BASIC_WINDOWS:
         each = [e for e in found if e.method == "FREQUENT" and e.windows == windows]
         middle.plot([e.listed for e in each], [2 * e.delta for e in each],
                     label=f"{windows} basic windows")  # fmt: skip
-    middle.set(xlabel="Flows per summary, k", ylabel="Reporting guarantee: 2δ / N",
+    middle.set(xlabel="Flows per basic window, k", ylabel="Guaranteed flow size 2δ / N",
                xscale="log", yscale="log")  # fmt: skip
     middle.set_xticks(LISTED, [*map(str, LISTED)])
     middle.minorticks_off()
@@ -288,7 +287,7 @@ def draw_costs(axes: Axes, costs: dict[str, Any]) -> None:
     over = [costs[name] - costs["empty"] for name in names]
     axes.barh([WHICH[name] for name in names], [np.median(each) for each in over],
               xerr=[np.std(each) for each in over], color=plots.COLOURS[0])  # fmt: skip
-    axes.set(xlabel="CPU time per packet (ns),\nabove an empty program")
+    axes.set(xlabel="CPU time per packet above\nan empty program (ns)")
     axes.invert_yaxis()
 
 
@@ -299,11 +298,11 @@ def caption(options: argparse.Namespace, rounds: int) -> str:
         else f"packets of {FLOWS:,} flows with Zipf sizes (exponent {EXPONENT})"
     )  # fmt: skip
     return (
-        f"{options.packets:,} {stream} per window, through eBPF programs by BPF_PROG_TEST_RUN. (a) "
-        f"HeavyKeeper: means of {options.runs} runs at 64 KB and of a fifth of them elsewhere. (b) "
-        "FREQUENT: fraction of all packets from which a flow is guaranteed to be reported. (c) CPU "
-        f"times, medians and standard deviations of {rounds} interleaved rounds on one core; "
-        "without driver."
+        f"BPF_PROG_TEST_RUN passes {options.packets:,} {stream} per window to eBPF programs. (a) "
+        f"HeavyKeeper: means over {options.runs} runs at 64 KB, and over a fifth of the runs at "
+        "other sizes. (b) FREQUENT: min size of a flow, as a fraction of all packets, for which a "
+        f"report is guaranteed. (c) CPU times: medians and standard deviations over {rounds} "
+        "interleaved rounds on one core, without a driver."
     )
 
 

@@ -1,17 +1,18 @@
 """INT collector: what is the CPU time per report, and at what rate are reports lost?
 
-A program on another host replays INT-MD Telemetry Reports over a veth pair. The collector, a
-process on a core of its own, receives, decodes and indexes them by flow, or also stores them. The
-rate increases until datagrams are lost. A rate is free of loss if all datagrams arrived and the
-collector needed less than a second of CPU time per second, so that no backlog grew in its socket.
-Then the number of flows and the path length vary at a constant rate. The collector must detect all
-missing datagrams as gaps in sequence numbers, and the kernel must have dropped exactly these.
+A program on another host replays INT-MD Telemetry Reports over a veth pair. The collector is a
+process on its own core. It receives and decodes reports, indexes them by flow, and in some runs
+stores them. The rate increases until datagrams are lost. A rate is free of loss if all datagrams
+arrived and the collector needed less than a second of CPU time per second, so that no backlog grew
+in its socket. Then the number of flows and the path length vary at a constant rate. The collector
+must detect all missing datagrams as gaps in sequence numbers. The kernel must have dropped exactly
+these datagrams.
 
-Claim: Each missing report shows as a gap in the sequence numbers, and the kernel dropped exactly
-these.
+Claim: The collector detects each missing report as a gap in the sequence numbers, and the kernel
+dropped exactly these reports.
 
-Published: INTCollector (CNSM 2018, abstract): 1.2 million reports/s at 8 % of a CPU, in XDP.
-Telemark's collector is a process with a socket: compare the shape of the curves, not numbers.
+Published: INTCollector (CNSM 2018, abstract): 1.2 million reports/s at 8 % of a CPU, in XDP. The
+collector of Telemark is a process with a socket, so only the shape of the curves is comparable.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -52,7 +53,7 @@ class Peer(NamedTuple):
 
     name: str
     reports_per_s: float
-    busy_percent: float  # of a core
+    busy_percent: float  # CPU utilization in percent of a core
 
 
 PEERS = (
@@ -78,7 +79,7 @@ class Turn:
 
     @property
     def is_free_of_loss(self) -> bool:
-        """Whether all datagrams arrived and no backlog grew."""
+        """Whether all datagrams arrived and no backlog grew in the socket."""
         return not self.taken.lost and self.taken.busy < 1
 
     @property
@@ -121,7 +122,7 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 def offered_rates(shape: Shape, options: argparse.Namespace) -> Sequence[float]:
-    """Return the offered loads to try, in reports/s."""
+    """Return the offered loads to test, in reports/s."""
     rates = STORED_RATES if shape.is_stored else RATES[shape.reports]
     return rates[1:2] if options.quick else rates
 
@@ -204,7 +205,7 @@ def summary_table(turns: Sequence[Turn]) -> Table:
 
 
 def draw(turns: Sequence[Turn]) -> Figure:
-    """Draw utilization by rate, with published results, and CPU time by flows and by hops."""
+    """Draw utilization over rate with published results, and CPU time over flows and hops."""
     figure, (rates, flows, hops) = plots.figure(3)
     draw_rates(rates, [turn for turn in turns if turn.question == "rate"])
     for axes, what, text in ((flows, "flows", "Flows"), (hops, "hops", "Hops per path")):
@@ -240,7 +241,7 @@ def draw_rates(axes: Axes, turns: Sequence[Turn]) -> None:
         axes.annotate(peer.name.partition(" ")[0], place, (5, 0), textcoords="offset points",
                       va="center", fontsize="small")  # fmt: skip
     axes.set_xscale("log")
-    axes.set_xticks([0.1, 1, 10], ["0.1", "1", "10"])  # leaves space for the names
+    axes.set_xticks([0.1, 1, 10], ["0.1", "1", "10"])  # leave space for the names
     axes.set_ylim(0, 140)
     axes.set_xlabel("Report rate (million/s)")
     axes.set_ylabel("CPU utilization (%)")

@@ -1,21 +1,22 @@
 """INT drop reports and alternate marking: how much of the packet loss does each method detect?
 
-All packets of a flow cross five switches. Some are lost on the first link. Others are dropped by an
-access list, for lack of a route, because their TTL expires, or because a burst fills a queue, each
-at a switch of its own. The switches report the packets that they drop (INT drop reports), and mark
-and count all packets by blocks of time (AM-PM). Losses on a link cannot be reported. The same link
-also loses some of the reports: gaps in their sequence numbers show how many, but not of which
-packets. Ground truth are captures: packets that entered a switch but did not leave it, or left one
-switch but did not reach the next. Alternate marking must find exactly these in each block; drop
-reports, with detected gaps, must find all packets that switches drop. On bmv2, rates are lower by a
-factor of 32, and blocks are longer. bmv2 does not show its program packets dropped by full queues:
-alternate marking must find them, and drop reports must not.
+All packets of a flow cross five switches. The first link loses some packets. Each switch drops
+others for its own reason: an access list, a missing route, an expired TTL, or a queue that a burst
+has filled. The switches report the packets that they drop (INT drop reports). They also mark and
+count all packets in blocks of time (AM-PM). No switch can report losses on a link. The same link
+also loses some of the reports. Gaps in their sequence numbers show how many reports are missing,
+but not for which packets. Captures are ground truth: they show packets that entered a switch but
+did not leave it, and packets that left a switch but did not reach the next one. Alternate marking
+must find exactly these packets in each block. Drop reports and detected gaps together must find all
+packets that switches drop. On bmv2, a capacity probe determines the lower rates, and blocks are
+longer. A program on bmv2 does not see packets that full queues drop, so alternate marking must find
+these packets and drop reports must not.
 
-Claim: Alternate marking finds each lost packet; drop reports find all packets that switches drop,
-and none that links lose.
+Claim: Alternate marking finds each lost packet. Drop reports find all packets that switches drop
+and no packets that links lose.
 
-Published: Telemetry Report 2.0 (P4.org, 2020): a switch reports which packet it drops and why;
-reports have 22-bit sequence numbers, so that lost reports can be detected.
+Published: Telemetry Report 2.0 (P4.org, 2020): a switch reports each dropped packet and the reason.
+Reports have 22-bit sequence numbers, so that lost reports can be detected.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -38,6 +39,7 @@ from experiments.shared.int.loss import (
     Cause,
     Outcome,
     Reported,
+    find_slowdown,
     make_flows,
     marked_losses,
     measure,
@@ -45,7 +47,6 @@ from experiments.shared.int.loss import (
     true_losses,
 )
 from experiments.shared.int.marking import reject_rare, schedule_on
-from experiments.shared.int.on_bmv2 import MANY_REPORTS_SLOWER
 from telemark.results import plots
 from telemark.results.report import Check, Report, table
 from telemark.session import cli
@@ -64,32 +65,32 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     cli.add_rate_option(parser, 2000, "the flow")
     parser.add_argument(
         "--blocks", type=cli.positive_int, metavar="N",
-        help="complete blocks of alternate marking, of 0.26 s, per loss ratio (default: 12)",
+        help="complete blocks of alternate marking (0.26 s each) per loss ratio (default: 12)",
     )  # fmt: skip
     cli.add_program_option(parser, PROGRAM)
 
 
 @dataclass(frozen=True)
 class Found:
-    """Lost packets per block, and reports, for one cause at one configured loss ratio."""
+    """Lost packets per block and reports, for one cause at one configured loss ratio."""
 
     loss_percent: float
     cause: Cause
-    sent: int  # packets of the flow
+    sent: int  # number of packets of the flow
     true: NDArray[np.int64]
     marked: NDArray[np.int64]
     reported: Reported
 
     @property
     def answers(self) -> tuple[int, int, int]:
-        """Lost packets according to each of METHODS."""
+        """Number of lost packets according to each of METHODS."""
         arrived = self.reported.arrived
         return int(self.marked.sum()), arrived, arrived + self.reported.in_gaps
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
     reject_rare(options.rate)
-    options.slower = MANY_REPORTS_SLOWER if run.target == "bmv2" else 1
+    options.slower = await find_slowdown(options.rate, options.program, run)
     options.loss = options.loss or ([5] if options.quick else [0, 0.1, 1, 5, 10])
     options.blocks = options.blocks or (4 if options.quick else 12)
     runs = await sweep(measured, [(percent, options) for percent in options.loss], run)
@@ -200,7 +201,7 @@ def draw(found: Sequence[Found], options: argparse.Namespace) -> Figure:
 
 
 def draw_losses(axes: Axes, found: Sequence[Found], losses: Sequence[float]) -> None:
-    """Draw the detected loss of all given causes together, by configured loss."""
+    """Draw the total detected loss of some causes over the configured loss."""
     places = np.arange(len(losses))
     here = [[each for each in found if each.loss_percent == percent] for percent in losses]
     sent = np.array([causes[0].sent for causes in here])
@@ -220,7 +221,7 @@ def draw_losses(axes: Axes, found: Sequence[Found], losses: Sequence[float]) -> 
 
 
 def draw_shares(axes: Axes, found: Sequence[Found]) -> None:
-    """Draw the percentage of lost packets detected, by cause."""
+    """Draw the percentage of lost packets that each method detects, by cause."""
     places = np.arange(len(found))
     for number in range(len(METHODS)):
         percent = [100 * each.answers[number] / max(each.true.sum(), 1) for each in found]

@@ -1,20 +1,20 @@
 """INT modes and alternate marking: what overhead does each have, and what does it measure?
 
 A flow crosses five switches, and the third link loses some of its packets. With INT-MD, packets
-carry the metadata of all switches, and the last switch reports. With INT-MX, packets carry the
-instructions, and every switch reports. With INT-XD, packets carry nothing, and every switch sends a
-report per packet or for several packets (grouped). Alternate marking (AM-PM) uses two bits of the
-packet, and a controller reads counters. Bytes are counted in captures, and must agree with the
-formats of the specification. Loss, delay and queue measurements of each method are compared with
-the drops of links and with captures. On bmv2, rates are lower by a factor of 32, and its own queues
-have a rate in packets/s, so that they fill: reported latencies and queues must not exceed the
-bounds from captures at both sides of each switch.
+carry the metadata of all switches, and the last switch reports. With INT-MX, packets carry only
+instructions, and every switch reports. With INT-XD, packets carry no INT data, and every switch
+sends one report per packet or per group of packets (grouped). Alternate marking (AM-PM) uses two
+bits of each packet, and a controller reads counters. Captures give the number of bytes, which must
+agree with the formats of the specification. Loss, delay and queue measurements of each method are
+compared with link logs and captures. On bmv2, a capacity probe determines the lower rates, and the
+queues of bmv2 have a rate in packets/s so that they fill. Reported latencies and queues must not
+exceed the bounds from captures on both sides of each switch.
 
-Claim: The packets of each mode have the length that the format defines, and each mode measures as
-much loss, delay and queueing as it can.
+Claim: The packets of each mode have the length that the format defines. Each mode measures all
+loss, delay and queueing that its reports can show.
 
-Published: INT v2.1 (P4.org, 2020): INT-MD adds 16 bytes and the metadata of each hop, INT-MX 16
-bytes for any number of hops, INT-XD none.
+Published: INT v2.1 (P4.org, 2020): INT-MD adds 16 bytes plus the metadata of each hop, INT-MX adds
+16 bytes for any number of hops, INT-XD adds none.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -29,15 +29,24 @@ from matplotlib.figure import Figure
 from rich.table import Table
 
 from experiments.shared.int.marking import reject_rare
-from experiments.shared.int.modes import AMPM, GROUPED, GROUPING, MODES, PATH, Found, measure
+from experiments.shared.int.modes import (
+    AMPM,
+    GROUPED,
+    GROUPING,
+    MODES,
+    PATH,
+    Found,
+    find_slowdown,
+    measure,
+)
 from telemark.results import plots
 from telemark.results.report import Check, Report, table
 from telemark.session import cli
 from telemark.session.run import Run
 from telemark.sweep.runs import sweep
 
-HOP_WORDS = 8  # Hop ML of WANTED
-INT_BYTES = 16  # shim and INT header
+HOP_WORDS = 8  # Hop ML field for WANTED
+INT_BYTES = 16  # bytes of shim and INT header
 # Per report packet: Ethernet, IPv4, UDP and group headers. Per report: its header, WANTED without
 # the node id, and the IPv4 and UDP headers of the reported packet, with payload if the packet has
 # no identification and would otherwise be ambiguous (docs/reference/int.md).
@@ -48,7 +57,7 @@ PAYLOAD_BYTES = 16
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--loss", type=cli.percentage, default=1, metavar="PERCENT",
-        help="loss of the link from s3 to s4 (default: %(default)s)",
+        help="loss ratio of the link from s3 to s4 in percent (default: %(default)s)",
     )  # fmt: skip
     cli.add_rate_option(parser, 500, "the flow")
     parser.add_argument(
@@ -61,6 +70,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
     reject_rare(options.rate)
     options.blocks = options.blocks or (4 if options.quick else 20)
+    options.slower = await find_slowdown(options, run)
     found = await sweep(measured, [(mode, options) for mode in (*MODES, AMPM)], run)
     return Report(
         samples=[make_row(each) for each in found],
@@ -72,14 +82,14 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 async def measured(mode: str, options: argparse.Namespace, run: Run) -> Found:
-    """Run one mode. Network names are equal, for the same seeds; therefore use separate folders."""
+    """Run one mode in its own folder, since equal network names give all modes the same seeds."""
     folder = run.folder / mode
     folder.mkdir()
     return await measure(mode, options, replace(run, folder=folder))
 
 
 def added_by_theory(mode: str, hop: int) -> int:
-    """Return the bytes added to a packet on the link behind the given hop."""
+    """Return the number of bytes that INT adds to a packet on the link behind a hop."""
     if mode not in ("MD", "MX") or hop == len(PATH) - 1:  # the last switch removes INT
         return 0
     return INT_BYTES + (4 * HOP_WORDS * (hop + 1) if mode == "MD" else 0)
@@ -88,7 +98,7 @@ def added_by_theory(mode: str, hop: int) -> int:
 def report_bytes_by_theory(found: Found) -> int:
     """Return the bytes of all reports, from the last switch (whole stack) or from all switches.
 
-    The number of reports per packet also depends on timing: the measured number is used.
+    The number of reports per packet also depends on timing, so the measured number is used.
     """
     if found.mode == AMPM:
         return 0
@@ -103,7 +113,7 @@ def report_bytes_by_theory(found: Found) -> int:
 
 
 def make_checks(found: Found, options: argparse.Namespace) -> list[Check]:
-    """Check that overhead follows from formats, and that measurements equal ground truth."""
+    """Check that overhead follows from the formats and that measurements equal ground truth."""
     mode, packets = found.mode, found.packets
     added = [added_by_theory(mode, hop) * int(count) for hop, count in enumerate(packets)]
     checks = [
@@ -135,7 +145,7 @@ def check_queues(found: Found) -> list[Check]:
         truth = found.truth[place]
         passed = truth.passed
         if hop["latency_ns"]["count"] != np.count_nonzero(passed):
-            continue  # INT-MD does not report packets that are lost later
+            continue  # INT-MD does not report packets that are lost on a later link
         if found.inside is not None:
             inside_us, ahead = found.inside[place]
             wrong_queues += not 0 < hop["occupancy"]["max"] <= ahead.max()
@@ -231,7 +241,7 @@ def draw(found: Sequence[Found]) -> Figure:
 
 
 def draw_shares(axes: Axes, found: Sequence[Found]) -> None:
-    """Draw the percentages of detected losses and of measured latencies."""
+    """Draw the percentages of detected losses and of measured hop latencies."""
     places = np.arange(len(found))
     shares = {
         "losses detected": [100 * each.losses_detected / max(each.lost, 1) for each in found],

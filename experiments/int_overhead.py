@@ -1,19 +1,20 @@
 """INT overhead: how much goodput and switch CPU time does it cost, by hops and metadata?
 
-Flows of small and of large packets fill a narrow link, the last of a path whose switches write up
-to 48 bytes of metadata each into every packet (INT-MD). The goodput must be the link rate times the
-fraction of payload in a frame of INT's format: to the nanosecond according to departure times to
-the link, and also according to the receiver's clock, which in real time may differ by the delay
-with which the last switch delivered packets. TCP must reach the same goodput, exactly in virtual
-time and within 2 % in real time, without damaged segments. The CPU time of INT per switch is
-measured separately, in virtual time, and compared with the same program without INT. Not on bmv2:
-departure times must be exact to the nanosecond, and the links behind a bmv2 are those of its panel,
-a minip4 switch.
+Flows of small and of large packets fill a narrow link at the end of a path. Each switch on the path
+writes up to 48 bytes of metadata into every packet (INT-MD). The goodput must be the link rate
+times the fraction of payload in a frame with INT. This must hold to the nanosecond for departure
+times to the link. It must also hold for the clock of the receiver; in real time this clock may
+differ by the delay with which the last switch delivered packets. TCP must reach the same goodput
+without damaged segments, exactly in virtual time and within 2 % in real time. The CPU time of INT
+per switch is measured separately, in virtual time, and compared with the same program without INT.
+This experiment does not run on bmv2, because departure times must be exact to the nanosecond and
+the links of bmv2 belong to its panel switch (minip4, between bmv2 and the links).
 
 Claim: Goodput is the link rate times the fraction of payload in a frame with INT.
 
-Published: INT v2.1 (P4.org, 2020): 16 bytes, and 4 for each word of metadata at each hop: at five
-hops and 16 bytes each, 5.9 % of a frame of 1,538 bytes and 36.6 % of one of 166, by arithmetic.
+Published: INT v2.1 (P4.org, 2020): INT adds 16 bytes, and 4 bytes for each word of metadata at each
+hop. By arithmetic, five hops of 16 bytes are 5.9 % of a frame of 1,538 bytes and 36.6 % of a frame
+of 166 bytes.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -76,8 +77,8 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     options.hops = sorted({*(options.hops or ([1, 5] if options.quick else range(1, 9)))})
     if max(options.hops) > MAX_PUSHING_HOPS:
         raise TestbedError(
-            f"--hops {max(options.hops)}: expected 1 to "
-            f"{MAX_PUSHING_HOPS}; the collector stores no longer path"
+            f"--hops {max(options.hops)}: expected 1 to {MAX_PUSHING_HOPS}, because the collector "
+            "stores no longer path"
         )
     options.metadata = [0, 16, 48] if options.quick else [*METADATA]
     outcome = await measure(options, run)
@@ -94,7 +95,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 def reject_idle(outcome: Outcome) -> None:
-    """Make the run inconclusive if the link was idle half of the time: the flow did not fill it."""
+    """Make the run inconclusive if the flow left the link idle for half of the time."""
     for sent in outcome.sent:
         filled_ns = sent.received * sent.case.wire_ns
         if sent.idle_ns > filled_ns:
@@ -129,7 +130,7 @@ def make_checks(outcome: Outcome, tolerance: float) -> list[Check]:
 
 
 def paths_reported(outcome: Outcome) -> int:
-    """Count flows whose path the collector knows: the switches that pushed, and the last one."""
+    """Count flows for which the collector knows the path (with the last switch)."""
     cases = {case.flow.port: case for case in outcome.watched}
     right = 0
     for flow in outcome.findings.flows:
@@ -190,7 +191,7 @@ def make_metrics(outcome: Outcome, costs: Costs | None) -> dict[str, object]:
 
 
 def summary_table(outcome: Outcome) -> Table:
-    """Return a table of goodput relative to that without INT, with a row per hops and size."""
+    """Return a table of goodput normalized to no INT, with a row per number of hops and size."""
     found = {(each.case.hops, each.case.size, each.case.metadata): each for each in outcome.sent}
     metadata = sorted({key[2] for key in found})
     rows = []
@@ -214,7 +215,7 @@ def make_costs_table(costs: Costs) -> Table:
 
 
 def draw(outcome: Outcome, costs: Costs | None) -> Figure:
-    """Draw goodput by hops for small and large packets, and CPU time per packet."""
+    """Draw goodput over hops for small and large packets, and CPU time per packet."""
     figure, (small, large, *rest) = plots.figure(3 if costs else 2)
     for axes, size in zip((small, large), SIZES, strict=True):
         draw_goodput(axes, [each for each in outcome.sent if each.case.size == size])
@@ -244,7 +245,7 @@ def draw_goodput(axes: Axes, sent: Sequence[Sent]) -> None:
 
 
 def draw_costs(axes: Axes, costs: Costs) -> None:
-    """Draw CPU time per packet, annotated with the ratio to that without INT."""
+    """Draw CPU time per packet, annotated with the ratio to the CPU time without INT."""
     places = range(len(costs.metadata))
     axes.bar(places, costs.min_ns, 0.6, color=plots.COLOURS[: len(costs.metadata)])
     for place, ns, ratio in zip(places, costs.min_ns, costs.ratios, strict=True):

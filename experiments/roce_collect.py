@@ -1,19 +1,21 @@
-"""RDMA collection: does the collector's file contain the record of each packet, once and in order?
+"""RDMA collection: does the file of the collector have each record once and in order?
 
-TCP segments, made by scapy with random addresses, ports, numbers, options and payload, cross a
-switch. It writes a record of each into a file at the collector, which is mapped into memory and
-registered for RDMA. Cases: RoCEv1 and RoCEv2, a reliable and an unreliable connection, records with
-hop metadata (ports, times and queue), and a ring smaller than the number of records. The
-collector's responder checks iCRC, sequence number, key and bounds of each packet. In real time, if
-there is a virtual machine for it (./setup.sh --rdma), Linux's rdma_rxe takes records, too. The file
-must agree with the segments, byte by byte; times are compared with captures; and the segments
-themselves must be forwarded unchanged.
+TCP segments cross a switch. scapy makes them with random addresses, ports, sequence numbers,
+options and payload. The switch writes a record of each segment into a file on the collector, which
+is mapped into memory and registered for RDMA. Cases: RoCEv1 and RoCEv2, a reliable and an
+unreliable connection, records with hop metadata (ports, times and queue), and a ring smaller than
+the number of records. The collector's responder checks iCRC, sequence number, key and bounds of
+each packet. In real time, rdma_rxe of Linux also receives records, if it has a virtual machine
+(./setup.sh --rdma). The file must agree with the segments byte by byte. Times are compared with
+captures. The switch must forward the segments unchanged. On bmv2, a capacity probe determines the
+rate of segments, and times and queues must only be possible given the captures on both sides of the
+switch.
 
-Claim: The collector's file contains each record, once and in order, byte by byte, with RoCEv1 and
-RoCEv2.
+Claim: The file of the collector contains each record once, in order and byte by byte, with RoCEv1
+and RoCEv2.
 
 Published: "Collecting telemetry data using P4 and RDMA" (Beltman and Knossen, INDIS 2020),
-abstract: a switch writes some 20 million packets/s into a server's memory without loss, on a
+abstract: a switch writes about 20 million packets/s into the memory of a server without loss, on a
 lossless network.
 """
 
@@ -23,6 +25,7 @@ import argparse
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from ipaddress import IPv4Address
 
 import numpy as np
@@ -34,21 +37,28 @@ from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 
 from collectors.roce.endpoint import Transport, gid
-from controllers.roce.running import events, require_minip4
+from controllers.readout import CLOCK_BITS, RESOLUTION_US
+from controllers.roce.running import events
 from controllers.roce.session import Content
+from experiments.shared.int.on_bmv2 import find_clocks
 from experiments.shared.roce import rxe
 from experiments.shared.roce.reporting import (
     DELAY_US,
     PROGRAM,
     RECORDS,
+    SWITCH,
     Collection,
     Running,
     Taken,
+    find_capacity,
+    reject_bmv2_drops,
     reporting,
+    settle,
 )
 from telemark.accounting import pcap
 from telemark.accounting.packet_accounting import PacketAccounting
-from telemark.errors import TestbedError
+from telemark.errors import InvalidRunError, TestbedError
+from telemark.network import Network
 from telemark.results import plots, statistics
 from telemark.results.report import Check, Report, table
 from telemark.session import cli
@@ -56,8 +66,9 @@ from telemark.session.run import Run
 from telemark.sweep.runs import sweep
 
 RATE_BPS = 10_000_000  # of the link to the collector: records are queued
-GAP_US = 150  # mean interval of segments, a Poisson process
+GAP_US = 150  # mean interval of segments, a Poisson process; longer on bmv2
 EMULATED_GAP_US = 2000  # the same for rxe in an emulated machine
+TIMES = ("latency_us", "waiting", "ingress_us", "egress_us")  # fields that only bounds are known of
 SETTLE_NS = 100_000_000  # until all packets in flight have arrived
 HOST_MACS = ("00:00:00:00:00:01", "00:00:00:00:00:03")  # of h1 and h3
 PAYLOADS = (0, 1, 7, 100, 536, 1400)
@@ -83,10 +94,9 @@ class Case:
     laps: float = 1.0
     is_rxe: bool = False  # rdma_rxe takes the records instead of Telemark's responder
 
-    @property
-    def gap_us(self) -> int:
-        """Mean interval of segments."""
-        return EMULATED_GAP_US if self.is_rxe else GAP_US
+    def gap_us(self, options: argparse.Namespace) -> float:
+        """Return the mean interval of segments."""
+        return max(EMULATED_GAP_US if self.is_rxe else 0, options.gap_us)
 
     def collection(self, packets: int) -> Collection:
         """Return the collection, with its own file; without probes, since no link loses packets."""
@@ -110,6 +120,31 @@ QUICK = ("v1", "v2, with hop", "v2, small ring")
 
 
 @dataclass(frozen=True)
+class Inside:
+    """Times of the segments in the panel, before and behind bmv2, and the clock of bmv2."""
+
+    into_ns: NDArray[np.int64]
+    out_ns: NDArray[np.int64]
+    offset_us: int  # of bmv2's clock
+    error_us: float
+
+    def misses(self, hops: NDArray[np.void]) -> int:
+        """Count hops with a time or a queue that bmv2 cannot have had between the captures."""
+        start_us, end_us = (
+            (time_ns // 1000 - self.offset_us) % (1 << CLOCK_BITS)
+            for time_ns in (self.into_ns, self.out_ns)
+        )
+        came_us, left_us = hops["ingress_us"].astype(np.int64), hops["egress_us"].astype(np.int64)
+        ahead = np.arange(len(hops)) - np.searchsorted(self.out_ns, self.into_ns, "right")
+        waiting = hops["waiting"].astype(np.int64) @ (1 << 16, 1 << 8, 1)
+        is_right = (start_us - self.error_us <= came_us) & (came_us <= left_us)
+        is_right &= left_us <= end_us + self.error_us
+        is_right &= hops["latency_us"] <= end_us - start_us + RESOLUTION_US
+        is_right &= waiting <= np.maximum(ahead, 0)
+        return int(np.count_nonzero(~is_right))
+
+
+@dataclass(frozen=True)
 class Found:
     """Result of one case."""
 
@@ -124,6 +159,7 @@ class Found:
     written_ns: NDArray[np.int64]  # requests, at the collector's port
     frame_bytes: int  # of a request
     accounting: PacketAccounting
+    inside: Inside | None  # on bmv2
 
     @property
     def slots(self) -> int:
@@ -137,7 +173,6 @@ class Found:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    require_minip4(run)
     options.packets = options.packets or (200 if options.quick else 2000)
     if options.packets > MAX_PACKETS:
         raise TestbedError(
@@ -148,6 +183,12 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         name: CASES[name] for name in (QUICK if options.quick else CASES)
         if not (CASES[name].is_rxe and lacking)
     }  # fmt: skip
+    options.gap_us = GAP_US
+    if run.target == "bmv2":
+        slowest = CASES["v2, with hop"].collection(options.packets)
+        rate_pps = round(1_000_000 / GAP_US)
+        capacity = await find_capacity(run, slowest, rate_pps, options.program)
+        options.gap_us = 1_000_000 / capacity.rate(rate_pps)
     settings = [(name, case, options) for name, case in cases.items()]
     found = dict(zip(cases, await sweep(measure, settings, run), strict=True))
     return Report(
@@ -169,11 +210,16 @@ async def measure(name: str, case: Case, options: argparse.Namespace, run: Run) 
     async with writing_to(case, run, folder, options) as (running, taken):
         net = running.net
         start_ns = run.clock.now_ns() + SETTLE_NS
-        gaps_ns = rng.exponential(1000 * case.gap_us, len(segments))
+        gaps_ns = rng.exponential(1000 * case.gap_us(options), len(segments))
         times = (start_ns + np.cumsum(gaps_ns).astype(np.int64)).tolist()
+        clocks = {}
+        if run.target == "bmv2":
+            clocks = await find_clocks({SWITCH: running.switch}, run.clock)
         net.send_frames("h1", times, segments)
-        await run.clock.sleep_until(times[-1] + SETTLE_NS)
+        await run.clock.sleep_until(times[-1])
+        await settle(run, SETTLE_NS, partial(events, running.switch, running.session))
         counts = await events(running.switch, running.session)
+    reject_bmv2_drops(net, counts)
     arrived, left = net.capture("s1", "h1", "in"), net.capture("s1", "h3", "out")
     requests = pcap.read(net.capture("s2", "h2", "out"))
     return Found(
@@ -182,7 +228,20 @@ async def measure(name: str, case: Case, options: argparse.Namespace, run: Run) 
         pcap.read(arrived).time_ns.astype(np.int64), pcap.read(left).time_ns.astype(np.int64),
         requests.time_ns.astype(np.int64), int(requests.length[0]),
         PacketAccounting.from_network(net, {}),
+        read_inside(net, len(segments), *clocks[SWITCH]) if clocks else None,
     )  # fmt: skip
+
+
+def read_inside(net: Network, segments: int, offset_us: int, error_us: float) -> Inside:
+    """Return when segments were in bmv2, from captures. Raises InvalidRunError if it lost one."""
+    into_ns, out_ns = (
+        pcap.read(net.capture(SWITCH, host, what, inner=True)).time_ns.astype(np.int64)
+        for host, what in (("h1", "out"), ("h3", "in"))
+    )
+    if len(into_ns) != segments or len(out_ns) != segments:
+        raise InvalidRunError(f"{net.name}: bmv2 received {len(into_ns)} of {segments} segments, "
+                              f"and sent {len(out_ns)}")  # fmt: skip
+    return Inside(into_ns, out_ns, offset_us, error_us)
 
 
 @asynccontextmanager
@@ -237,7 +296,13 @@ def expected(found: Found) -> NDArray[np.void]:
 
 
 def make_hop(found: Found, number: int) -> tuple[object, ...]:
-    """Return the hop metadata of a segment from captures; the queue is empty."""
+    """Return the hop metadata of a segment from captures; the queue is empty.
+
+    On bmv2, times and the queue are those in the file: Inside.misses() checks them.
+    """
+    if found.inside is not None:
+        hop = np.frombuffer(found.taken.file, RECORDS[Content.FLOWS_AND_HOPS])["hop"][number]
+        return (1, *found.ports, hop["latency_us"], 0, *(hop[name] for name in TIMES[1:]))
     came_us, left_us = (int(times[number]) // 1000 for times in (found.arrived_ns, found.left_ns))
     return (1, *found.ports, left_us - came_us, 0, (0, 0, 0), came_us, left_us)
 
@@ -249,7 +314,13 @@ def make_checks(name: str, found: Found) -> list[Check]:
     count = len(found.segments)
     accepted = found.taken.counts.accepted.total()
     altered = sum(a != b for a, b in zip(found.segments, found.left, strict=False))
+    bounded = []
+    if found.inside is not None and found.case.content is Content.FLOWS_AND_HOPS:
+        hops = np.frombuffer(got, RECORDS[Content.FLOWS_AND_HOPS])["hop"]
+        outside = found.inside.misses(hops)
+        bounded = [Check(f"{name}: times and queues outside of captures", outside, 0)]
     return [
+        *bounded,
         Check(f"{name}: wrong bytes of the file", wrong, 0),
         Check(f"{name}: records written", accepted, count),
         Check(f"{name}: rejected packets", found.taken.counts.refused.total(), 0),
@@ -319,7 +390,8 @@ def frame_parts(found: Found) -> Sequence[int]:
 def caption(options: argparse.Namespace, lacking: str) -> str:
     """Return the caption of the figure, with the reason if rdma_rxe is missing."""
     return (
-        f"Records of {options.packets:,} TCP segments with a mean interval of {GAP_US} us, written "
+        f"Records of {options.packets:,} TCP segments with a mean interval of {options.gap_us:.0f} "
+        "us, written "
         f"by RDMA over a link of {RATE_BPS / 1e6:g} Mbit/s and {DELAY_US} us, "
         f"{plots.runs(1, options.time)}. (a) Components of the frame that writes a record. (b) "
         "Delay from a segment's arrival at the switch to its record at the collector."

@@ -1,17 +1,18 @@
-"""RoCE headers: does each field of the switch's packets have the value of a real RoCE session?
+"""RoCE headers: does each field of packets of the switch have the value of a real RoCE session?
 
-Linux's RoCE stack (rdma_rxe) executes each operation that a switch supports: WRITE ONLY, with and
-without an immediate value, and FETCH ADD, over a reliable and an unreliable connection. Its packets
-are compared with the switch's, field by field. A field has either the same value, or the value
-that follows from the session, which is computed independently, or it is one of three fields that a
-sender may choose. In real time, rdma_rxe runs in a virtual machine, if there is one (./setup.sh
---rdma), and sends to Telemark's responder. Otherwise, and with --quick, its packets are a capture
-of 2026-11-22, which tests/collectors/roce/test_roce_rxe.py compares with a live session.
+The RoCE stack of Linux (rdma_rxe) executes each operation that the switch supports: WRITE ONLY,
+with and without an immediate value, and FETCH ADD, over a reliable and an unreliable connection.
+Packets of rdma_rxe are compared with packets of the switch, field by field. Each field must have
+either the same value or the value that follows from the session, which is computed independently.
+The exceptions are three fields that a sender may choose. In real time, rdma_rxe runs in a virtual
+machine, if it is installed (./setup.sh --rdma), and sends to the responder of Telemark. Otherwise,
+and with --quick, packets of rdma_rxe come from a capture of 2026-11-22, which
+tests/collectors/roce/test_roce_rxe.py compares with a live session.
 
-Claim: Each header field of the switch's packets has the value that a real RDMA session gives it.
+Claim: Each header field of packets of the switch has the value that a real RDMA session gives it.
 
-Published: "Collecting telemetry data using P4 and RDMA" (Beltman and Knossen, INDIS 2020): a switch
-can keep an RDMA session's state in P4, and compute the iCRC; 44 bytes per record.
+Published: "Collecting telemetry data using P4 and RDMA" (Beltman and Knossen, INDIS 2020): a P4
+switch can maintain the state of an RDMA session and compute the iCRC. A record has 44 bytes.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -31,7 +32,6 @@ from scapy.layers.l2 import Ether
 
 from collectors.roce.endpoint import Transport
 from collectors.roce.packets import icrc
-from controllers.roce.running import require_minip4
 from controllers.roce.session import Content, Session
 from controllers.roce.watch import RecordAction, RecordedFlow
 from experiments.shared.roce import rxe
@@ -97,7 +97,6 @@ class Row:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    require_minip4(run)
     lacking = rxe.lacking(options)
     reference = captured() if lacking else await rxe.live(run, RATE_BPS, options.program)
     origin = f"from a capture: {lacking}" if lacking else "live"

@@ -1,15 +1,16 @@
 """RoCE packet loss: how many records does one lost packet cost with each recovery mode?
 
-A switch writes records into a collector's memory by RDMA, and the link between them loses one. A
-reliable connection accepts only the expected packet sequence number (PSN). The first published
-switch ignores responses: 2^24 records are lost until its PSNs wrap around (most of them are skipped
-here). DTA's translator takes the PSN from the collector's NAK, and then drops 100,000 reports. The
-resync mode of Telemark continues immediately: only the record and those in flight are lost. If the
-NAK is lost, too, the switch sends a probe. An unreliable connection loses only the one record.
-Captures, the collector's memory and the switch's counters must agree.
+A switch writes records into the memory of a collector by RDMA, and the link between them loses one
+record. A reliable connection accepts only the expected packet sequence number (PSN). The first
+published switch ignores responses, so 2^24 records are lost until its PSNs wrap around (this
+experiment skips most of them). The DTA translator uses the PSN in the NAK of the collector and then
+drops 100,000 reports. The resync mode of Telemark continues immediately, so only the lost record
+and the records in flight are lost. If the NAK is lost as well, the switch sends a probe. An
+unreliable connection loses only the one record. Captures, the memory of the collector and the
+counters of the switch must agree. On bmv2, a capacity probe determines the rates.
 
-Claim: For one lost packet, resync loses the records in flight, an unreliable connection one record,
-and no resync 2^24.
+Claim: After one lost packet, resync loses the lost record and the records in flight, an unreliable
+connection loses one record, and a reliable connection without resync loses 2^24 records.
 
 Published: Beltman and Knossen (INDIS 2020), abstract: after one drop, the NIC ignores 16 million
 packets. The published code of Direct Telemetry Access (SIGCOMM 2023) drops 100,000 reports after a
@@ -21,6 +22,7 @@ import _venv  # noqa: F401  isort: skip  runs this script in the project's own e
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -30,14 +32,17 @@ from rich.table import Table
 
 from collectors.roce.application import Outcome
 from collectors.roce.endpoint import Transport
-from controllers.roce.running import events, require_minip4, set_psn, state
+from controllers.roce.running import events, set_psn, state
 from experiments.shared.roce.reporting import (
     DELAY_US,
     PEER,
     PROGRAM,
     Collection,
     Running,
+    find_capacity,
+    reject_bmv2_drops,
     reporting,
+    settle,
 )
 from telemark.accounting import pcap
 from telemark.accounting.packet_accounting import PacketAccounting
@@ -57,16 +62,18 @@ STALLED = 10_000
 RATE_BPS = 10_000_000_000
 RATES_PPS = (1000, 5000, 20_000, 50_000)
 REAL_RATES_PPS = (1000, 2000)
-FAST_PPS = 1_000_000  # for modes that lose very many records
+FAST_PPS = 1_000_000  # rate for modes that lose very many records
 PATIENCE, ACK_EVERY = 64, 16
 MAX_PPS = PATIENCE * 1_000_000 // (2 * DELAY_US)
-REAL_LOSS_NS = 20_000_000
-BEFORE_S = 0.02  # of records before the loss
-AFTER = 2000  # records after the recovery
+# time and number of records for which the link loses all packets
+REAL_LOSS_NS, MIN_LOST = 20_000_000, 4
+SETTLE_NS = 300_000_000  # time until bmv2 has sent all records
+BEFORE_S = 0.02  # time for which records are sent before the loss
+AFTER, BMV2_AFTER = 2000, 500  # number of records after the recovery
 SLOTS = 1 << 16
 HELD_US = 1000  # by the collector, to handle very many records in batches
 ACK, NAK_SEQUENCE = 0x11, 0x60
-BTH, PSN, AETH, LENGTH = 42, 51, 54, 66  # offsets in a frame of RoCEv2
+BTH, PSN, AETH, LENGTH = 42, 51, 54, 66  # offsets of fields in a frame of RoCEv2
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -79,13 +86,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class RecoveryMode:
-    """A recovery mode after a loss."""
+    """Recovery mode after a loss."""
 
     program: str | None = None  # None: --program
     transport: Transport = Transport.RC
     listens: bool = True
     nak_is_lost: bool = False
-    costs: int = 0  # records that it loses in addition to those in flight
+    costs: int = 0  # number of lost records in addition to records in flight
 
 
 MODES = {
@@ -99,7 +106,7 @@ MODES = {
 without resync is shortened: after the collector has rejected STALLED records as too early, the
 switch's PSNs are advanced to STALLED before the expected one; it would reject all in between."""
 REAL = ("resync", "UC")
-"""In real time, it is not possible to select the lost record, or to lose its NAK."""
+"""In real time, the experiment cannot select the lost record or lose its NAK."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +120,7 @@ class SentRecords:
 
 @dataclass(frozen=True)
 class Found:
-    """Fate of a flow's records."""
+    """Counts of the records of a flow by outcome."""
 
     mode: str
     rate_pps: float
@@ -128,17 +135,17 @@ class Found:
 
     @property
     def written(self) -> int:
-        """Return the records in memory."""
+        """Return the number of records in memory."""
         return self.responder.counts.accepted.total()
 
     @property
     def lost(self) -> int:
-        """Packets without a record, including skipped ones."""
+        """Number of packets without a record, including skipped records."""
         return self.packets - self.written + self.skipped
 
     @property
     def records_lost_per_drop(self) -> int:
-        """Lost records per drop: consecutive drops of the link count as one."""
+        """Number of lost records per drop; consecutive drops of the link count as one."""
         return self.lost - self.lost_by_link + min(self.lost_by_link, 1)
 
     @property
@@ -148,7 +155,6 @@ class Found:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    require_minip4(run)
     is_virtual = options.time == "virtual"
     usual = RATES_PPS if is_virtual else REAL_RATES_PPS
     for rate in options.rate or ():
@@ -158,6 +164,11 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
                 f"({PATIENCE}), so old answers would reset PSNs again; use at most {MAX_PPS}"
             )
     options.rate = options.rate or ([2000, 10_000] if options.quick and is_virtual else [*usual])
+    if run.target == "bmv2":
+        session = (("ack_every", ACK_EVERY), ("patience", PATIENCE))
+        collection = Collection(SLOTS, session=session)
+        capacity = await find_capacity(run, collection, max(options.rate), options.program)
+        options.rate = [capacity.rate(rate) for rate in options.rate]
     cases = [
         (mode, rate) for rate in options.rate for mode in ([*MODES][:3] if is_virtual else REAL)
     ]
@@ -175,10 +186,11 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 async def measure(name: str, rate_pps: int, options: argparse.Namespace, run: Run) -> Found:
-    """Lose one record, and wait until the session has recovered."""
+    """Lose one record and wait until the session has recovered."""
     mode, gap_ns = MODES[name], 1_000_000_000 / rate_pps
     lost_at = round(BEFORE_S * rate_pps) + PATIENCE
-    count = lost_at + mode.costs + 4 * PATIENCE + round(8 * DELAY_US * rate_pps / 1e6) + AFTER
+    after = BMV2_AFTER if run.target == "bmv2" else AFTER
+    count = lost_at + mode.costs + 4 * PATIENCE + round(8 * DELAY_US * rate_pps / 1e6) + after
     collection = Collection(
         SLOTS,
         transport=mode.transport,
@@ -198,12 +210,16 @@ async def measure(name: str, rate_pps: int, options: argparse.Namespace, run: Ru
             await switch.delete(running.session.entries(net.host("h2").MAC())[-1:])
         async with Traffic(net, [flow]) as traffic:
             lost_ns = traffic.start_ns + round((lost_at - 0.5) * gap_ns)
-            lasts_ns = gap_ns if options.time == "virtual" else REAL_LOSS_NS
+            is_virtual = options.time == "virtual"
+            lasts_ns = gap_ns if is_virtual else max(REAL_LOSS_NS, MIN_LOST * gap_ns)
             await lose(running, run, lost_ns, lasts_ns, mode)
             skipped = 0 if mode.listens else await skip(running, run, lost_ns, lost_at, gap_ns)
             records = await traffic.finish()
+        if run.target == "bmv2":
+            await settle(run, SETTLE_NS, partial(events, switch, running.session))
         counts = await events(switch, running.session)
         place = await state(switch, running.session)
+    reject_bmv2_drops(net, counts)
     accounting = PacketAccounting.from_network(net, records)
     sent = read_sent_records(net) if sets_back else None
     return Found(
@@ -294,7 +310,7 @@ def make_checks(found: Found, *, is_virtual: bool) -> list[Check]:
 
 
 def round_trip(rate_pps: float) -> float:
-    """Return the records per round trip, without the collector's processing time."""
+    """Return the number of records per RTT, without the processing time of the collector."""
     return 2 * DELAY_US * rate_pps / 1e6
 
 
@@ -354,7 +370,8 @@ def caption(options: argparse.Namespace) -> str:
     row = ""
     if options.time == "real":
         row = (
-            f" The link loses all records of {REAL_LOSS_NS // 1_000_000} ms, which count as one. "
+            f" The link loses all records of {REAL_LOSS_NS // 1_000_000} ms, or {MIN_LOST}, which "
+            "count as one. "
             "The collector is a process, so more records are in flight until its NAK arrives."
         )
     return (

@@ -1,19 +1,19 @@
 """RoCE throughput: how many records per second does a core receive, compared with UDP?
 
-A sender offers the same records of TCP packets (44 bytes) over a veth pair, on its own core, to one
-collector at a time: the RoCE responder in software, which checks each iCRC and writes the record to
-the address in the packet; collectors in C that store and index records, from a blocking UDP socket,
-from a UDP socket polled with sleeps like the responder, and from the ring of a packet socket; one
-in Python; and one that returns frames unread, a lower bound for collectors with such a ring. The
-measured quantity is the CPU time per record of sender and collector, including the kernel's
-softirq, minus that of a sender whose frames are not received. Ratios are taken within a round, and
-their median is checked.
+A sender on its own core sends the same records of TCP packets (44 bytes) over a veth pair to one
+collector at a time. The RoCE responder in software checks each iCRC and writes the record to the
+address in the packet. Collectors in C store and index records from a blocking UDP socket, from a
+UDP socket that is polled with sleeps like the responder, or from the ring of a packet socket. One
+collector is in Python. Another returns frames unread, which is a lower bound for collectors with a
+packet socket ring. The experiment measures the CPU time per record of sender and collector,
+including softirqs of the kernel. It subtracts the CPU time of a sender whose frames are not
+received. Ratios are computed within a round, and their median is checked.
 
-Claim: At the max rate, a record over RoCE takes at most half the CPU time of a record over UDP that
-is indexed in C.
+Claim: At max rate, a record over RoCE takes at most half the CPU time of a record over UDP that is
+indexed in C.
 
-Published: Beltman and Knossen (INDIS 2020), abstract: some 20 million packets/s without loss, by a
-NIC that writes them to memory. Telemark's responder is software: compare it with software.
+Published: Beltman and Knossen (INDIS 2020), abstract: a NIC writes about 20 million packets/s to
+memory without loss. The responder of Telemark is software and comparable only with software.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -72,9 +72,11 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
         raise TestbedError(
             "--time virtual: CPU time is measured in real time only; use --time real"
         )
+    if options.target == "bmv2":
+        raise TestbedError("--target bmv2: this experiment has no switch; remove the option")
     if (os.cpu_count() or 1) <= COLLECTOR_CORE:
         raise TestbedError(
-            "roce_throughput: sender and collector need a core each; use a machine with 2 cores"
+            "roce_throughput: sender and collector need one core each; use a machine with 2 cores"
         )
     options.seconds = options.seconds or (0.2 if options.quick else 1.0)
     options.rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
@@ -83,7 +85,7 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
         kinds = [BASELINE, *COLLECTORS]
         turns = []
         for load, text in LOADS.items():
-            for kind in kinds[:: 1 if number % 2 else -1]:  # alternate the order
+            for kind in kinds[:: 1 if number % 2 else -1]:  # alternate the order of collectors
                 run.progress.update(f"round {number + 1}: {kind.name}, {text}")
                 turns.append(turn(run.folder, kind, load, options.seconds))
         rounds.append(Round(turns, BASELINE))
@@ -120,7 +122,7 @@ def report(rounds: Sequence[Round], alone_ns: float, options: argparse.Namespace
 def check_claims(rounds: Sequence[Round]) -> list[Check]:
     """Check ratios, each a median of all rounds, at the max rate.
 
-    There is no claim at a constant rate, where the cost of wake-ups dominates.
+    There is no claim at a constant rate, because wake-ups dominate the CPU time there.
     """
     return [
         Check(f"CPU time per record over RoCE (normalized to {text}), {LOADS[AS_FAST]}, at most "
@@ -164,7 +166,7 @@ def ratios_table(rounds: Sequence[Round]) -> Table:
 
 
 def draw(rounds: Sequence[Round]) -> Figure:
-    """Draw CPU time per record by collector, at each load."""
+    """Draw the CPU time per record of each collector at each load."""
     figure, panels = plots.figure(len(LOADS))
     for axes, load in zip(panels, LOADS, strict=True):
         draw_costs(axes, rounds, COLLECTORS, load)
@@ -177,10 +179,10 @@ def draw(rounds: Sequence[Round]) -> Figure:
 def caption(options: argparse.Namespace) -> str:
     """Return the caption of the figure."""
     return (
-        f"CPU time per record of 44 bytes, by collector, including kernel time up to its socket: "
+        "CPU time per record of 44 bytes, by collector, including kernel time up to its socket: "
         f"medians of {options.rounds} rounds of {options.seconds:g} s, whiskers from min to max. "
         f"Offered load: (a) max rate of one sending core, (b) {PACED_PER_S:,} records/s in bursts "
-        f"of 64. RoCE is Telemark's responder on a packet socket, which checks each iCRC; "
+        "of 64. RoCE is Telemark's responder on a packet socket, which checks each iCRC; "
         f'collectors marked "naps" sleep for {NAP_US} us after records arrived, as it does.'
     )
 

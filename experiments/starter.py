@@ -1,12 +1,13 @@
 """Count-min sketch: how large are its errors, and do they stay within the theoretical bound?
 
 This is a template: copy this script, p4src/count_min/ and controllers/count_min.py, and edit the
-copies. Hosts send flows of unequal size over a leaf-spine fabric, whose switches count each flow's
-packets in sketches. The sketches of all spines together have counted all N packets. Theory (Cormode
-and Muthukrishnan 2005): with e / eps counters per row and ln(1 / delta) rows, no estimate is below
-the true value, and each exceeds it by more than eps N with probability at most delta.
+copies. Hosts send flows of different sizes over a leaf-spine fabric. The switches count the packets
+of each flow in sketches. The sum of the sketches of all spines counts all N packets. Theory
+(Cormode and Muthukrishnan 2005): a sketch has e / eps counters per row and ln(1 / delta) rows. No
+estimate is below the true value, and an estimate exceeds it by more than eps N with a probability
+of at most delta.
 
-Claim: No estimate is below ground truth, and large errors are as rare as theory says.
+Claim: No estimate is below ground truth, and errors above eps N are as rare as theory says.
 
 Published: Cormode and Muthukrishnan on count-min sketches (2005): an estimate exceeds the true
 value by more than eps N with a probability of at most delta = e^-rows.
@@ -49,7 +50,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    if run.target == "bmv2":  # its capacity is limited
+    if run.target == "bmv2":  # bmv2 has a limited capacity
         async with network(0.1, "probe", run) as (net, _, _):
             capacity = await probe(net, make_flows(net.topo, options, run.seed), run)
         options.rate = capacity.rate(options.rate)
@@ -60,7 +61,8 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     ):
         errors = np.array([sample["estimate"] - sample["packets"] for sample in found])
         above = np.mean(errors > eps * sum(sample["packets"] for sample in found))
-        # At most DELTA of all flows, and up to five standard deviations more by chance.
+        # Theory allows a fraction DELTA of all flows; chance may add up to five standard
+        # deviations.
         limit = DELTA + 5 * math.sqrt(DELTA * (1 - DELTA) / len(found))
         checks += [
             Check(f"eps {eps:g}: estimates below ground truth", int((errors < 0).sum()), 0),
@@ -76,7 +78,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 async def network(
     eps: float, name: str, run: Run
 ) -> AsyncIterator[tuple[Network, Mapping[str, fy.Switch], CountMin]]:
-    """Build a network; yield it with connections to its switches and their sketch."""
+    """Build a network; yield the network, connections to its switches, and their sketch."""
     topo = LeafSpine(leaves=4, spines=2)
     sketch = CountMin(math.ceil(math.e / eps), run.seed)
     with Network(
@@ -94,7 +96,7 @@ async def network(
 async def measure(
     eps: float, options: argparse.Namespace, run: Run
 ) -> tuple[list[dict[str, Any]], PacketAccounting]:
-    """Run one network; return a sample per flow, and the packet accounting."""
+    """Run one network; return a sample per flow and the packet accounting."""
     async with network(eps, f"eps-{eps:g}", run) as (net, switches, sketch):
         spines = [name for name, place in net.topo.places.items() if place.tier == "spine"]
         flows = make_flows(net.topo, options, run.seed)
@@ -114,7 +116,7 @@ async def measure(
 
 
 def make_flows(topo: LeafSpine, options: argparse.Namespace, seed: int) -> list[Flow]:
-    """Return flows between random hosts, with sizes by Zipf's law: flow n has 1 / n of the packets.
+    """Return flows between random hosts; flow n has 1 / n times as many packets as the first flow.
 
     The first flow lasts two seconds.
     """
@@ -128,7 +130,7 @@ def make_flows(topo: LeafSpine, options: argparse.Namespace, seed: int) -> list[
 
 
 def draw(samples: Sequence[dict[str, Any]]) -> Figure:
-    """Draw the error by sketch width, and the bound of theory."""
+    """Draw the error over the sketch width, and the bound by theory."""
     figure, (axes,) = plots.figure()
     widths = sorted({sample["width"] for sample in samples})
     errors = [[s["estimate"] - s["packets"] for s in samples if s["width"] == w] for w in widths]

@@ -1,11 +1,15 @@
-"""minip4 and bmv2: do both targets count and lose the same packets, and how fast are they?
+"""minip4 and bmv2: do both targets make the same counts, reports, frames and memory?
 
-A flow with double marking crosses s1, s2 and s3 over lossy links. Program, controller, rate and the
-seeds of the links are the same on both targets. So the same packets must be lost, every switch must
-count the same packets and bytes, and the loss and delay of each block must equal ground truth. Only
-the delay of packets may differ.
+Each system gets the same packets on both targets, with the same programs, controllers and seeds. A
+flow with double marking (AM-PM) crosses three switches over lossy links: the same packets must be
+lost, and every switch must count the same packets and bytes. All INT modes report packets that
+cross three switches: reports must be equal, except for values that depend on time. A switch writes
+records of TCP segments over RoCEv1 and RoCEv2: frames, with their iCRC, and memory must be equal. A
+DTA reporter and a translator fill the stores of all five primitives: their memory must be equal.
+Ground truth are captures, link logs and models of the memory. Only the delay of packets may differ.
 
-Claim: On minip4 and bmv2, the same packets are lost, and all counts are equal.
+Claim: With the same packets, counts, INT reports, RoCE frames and DTA memory are equal on minip4
+and bmv2, byte by byte.
 
 Published: nothing: bmv2 is the reference implementation of v1model, and its results are ground
 truth here.
@@ -14,6 +18,7 @@ truth here.
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
 
 import argparse
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -38,6 +43,8 @@ from experiments.shared.ampm.measurement import (
     measure,
     shortest_schedule,
 )
+from experiments.shared.both_targets import dta_memory, int_reports, outputs, roce_frames
+from experiments.shared.both_targets.outputs import Outputs
 from telemark.errors import note_invalid
 from telemark.results import plots, statistics
 from telemark.results.report import Check, Report, table
@@ -56,6 +63,9 @@ LINKS = {
 WHOLE = (POINTS[0], POINTS[-1])
 LINK_DELAY_US = 1000
 MACHINE_US = 60_000  # delay that a loaded machine may add to a minip4 path
+PACKETS, QUICK_PACKETS = 400, 80  # per system other than AM-PM
+ROCE, QUICK_ROCE = (1, 2), (2,)  # versions
+ICRCS = 25  # RoCE frames in the figure
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -79,6 +89,7 @@ class TargetRun:
     seed: int
     outcome: Outcome
     flow: Flow
+    outputs: Sequence[Outputs] = ()  # of the other systems
 
     @property
     def counts(self) -> dict[Point, tuple[int, int]]:
@@ -110,6 +121,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     options.target = " and ".join(TARGETS)
     options.blocks = options.blocks or (5 if options.quick else 20)
     options.seeds = options.seeds or 1
+    packets, roce = (QUICK_PACKETS, QUICK_ROCE) if options.quick else (PACKETS, ROCE)
     anyhow = make_setting(options, Schedule(MIN_BLOCK_US), Bounds())
     machine = await machine_for(Workload.of(anyhow), MACHINE_US, options, on_bmv2)
     bounds = machine.bounds(len(LINKS) * LINK_DELAY_US)
@@ -124,16 +136,28 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
             seeded = replace(run, target=target, folder=folder, seed=seed)
             outcome = await measure(setting, seeded)
             reject_unread(target, outcome)
-            found.append(TargetRun(target, seed, outcome, flow))
+            others = await measure_others(packets, roce, seeded)
+            found.append(TargetRun(target, seed, outcome, flow, others))
+        for ours, theirs in zip(found[-2].outputs, found[-1].outputs, strict=True):
+            outputs.reject_drops(ours, theirs)
     return Report(
         samples=[row for each in found for row in make_rows(each)],
         checks=[*compare_targets(found), *(c for each in found for c in make_checks(each))],
         metrics={"block_us": setting.schedule.block_us, **make_metrics(found)},
         figure=draw(found),
-        caption=caption(setting, options),
+        caption=caption(setting, options, packets),
         machine_columns=("measured_delay_us", "min_delay_us", "max_delay_us"),
-        tables=[summary_table(found)],
+        tables=[summary_table(found), outputs_table(found)],
     )
+
+
+async def measure_others(packets: int, roce: Sequence[int], run: Run) -> list[Outputs]:
+    """Return the outputs of INT, of these RoCE versions, and of DTA."""
+    return [
+        await int_reports.measure(packets, run),
+        *[await roce_frames.measure(version, packets, run) for version in roce],
+        await dta_memory.measure(packets, run),
+    ]
 
 
 def reject_unread(target: str, outcome: Outcome) -> None:
@@ -187,7 +211,7 @@ def make_rows(found: TargetRun) -> list[dict[str, object]]:
 
 
 def compare_targets(found: Sequence[TargetRun]) -> list[Check]:
-    """Check that both targets have the same lost packets and the same counts."""
+    """Check that both targets have the same lost packets, counts and outputs."""
     checks = []
     for ours, theirs in zip(found[::2], found[1::2], strict=True):
         at = f"seed {ours.seed}"
@@ -198,6 +222,8 @@ def compare_targets(found: Sequence[TargetRun]) -> list[Check]:
         differ = [point for point in POINTS if ours.counts[point] != theirs.counts[point]]
         what = f"{at}: points with different counts on both targets"
         checks.append(Check(what, len(differ), 0))
+        for each in zip(ours.outputs, theirs.outputs, strict=True):
+            checks += outputs.compare(at, *each)
     return checks
 
 
@@ -211,6 +237,7 @@ def make_checks(found: TargetRun) -> list[Check]:
         Check(f"{at}: blocks with wrong delay", count_delay_mismatches(rows), 0),
         Check(f"{at}: packets counted at the first point", counted, found.flow.count),
         *found.outcome.checks(at),
+        *(check for each in found.outputs for check in outputs.check(at, each)),
     ]
 
 
@@ -231,12 +258,12 @@ def count_delay_mismatches(rows: Sequence[Mapping[str, Any]]) -> int:
 
 def make_metrics(found: Sequence[TargetRun]) -> dict[str, object]:
     """Return percentiles of the delays on each target, in us."""
-    return {target: statistics.percentiles(all_delays_us(found, target)) for target in TARGETS}
-
-
-def all_delays_us(found: Sequence[TargetRun], target: str) -> NDArray[np.float64]:
-    """Return the host-to-host delays on a target, in all runs."""
-    return np.concatenate([each.delays_us for each in found if each.target == target])
+    return {
+        target: statistics.percentiles(
+            np.concatenate([each.delays_us for each in found if each.target == target])
+        )
+        for target in TARGETS
+    }
 
 
 def summary_table(found: Sequence[TargetRun]) -> Table:
@@ -253,47 +280,72 @@ def summary_table(found: Sequence[TargetRun]) -> Table:
                  rows)  # fmt: skip
 
 
+def outputs_table(found: Sequence[TargetRun]) -> Table:
+    """Return a table with a row per part of the outputs, and the CRC-32 of its bytes."""
+    parts: dict[tuple[str, str], list[bytes]] = {}
+    for each in found:
+        for output in each.outputs:
+            for name, part in output.parts.items():
+                parts.setdefault((output.system, name), []).append(b"".join(part.measured))
+    columns = ("system", "output", *(f"{what}, {each.target} (seed {each.seed})"
+               for each in found for what in ("bytes", "CRC-32")))  # fmt: skip
+    rows = [
+        (*key, *(cell for each in contents for cell in (len(each), f"{zlib.crc32(each):08x}")))
+        for key, contents in parts.items()
+    ]
+    return table("Outputs without times", columns, rows)
+
+
 def draw(found: Sequence[TargetRun]) -> Figure:
-    """Draw the counts of every point (left) and the CDF of delays (right)."""
-    figure, (left, right) = plots.figure(2)
+    """Draw a panel per system, with minip4's values as points, and bmv2's as rings."""
+    figure, (ampm, int_, roce, dta) = plots.figure(4)
     for number, target in enumerate(TARGETS):
         first = next(each for each in found if each.target == target)
-        draw_counts(left, first, number)
-        waited_ms = np.sort(all_delays_us(found, target) - len(LINKS) * LINK_DELAY_US) / 1000
-        right.plot(
-            waited_ms,
-            np.linspace(0, 1, len(waited_ms)),
-            marker="",
-            color=plots.COLOURS[number],
-            label=target,
-        )
-    left.set_xticks(range(len(POINTS)), [f"{p.switch}\n{p.name[:3]}." for p in POINTS])
-    left.set_ylabel("Packets counted")
-    right.set_xscale("log")
-    right.set_xlabel("Host-to-host delay without link delay (ms)")
-    right.set_ylabel("CDF")
-    for axes in (left, right):
-        plots.legend(axes, 3)
+        draw_values(ampm, [first.counts[point][0] for point in POINTS], number)
+        reports, *records, stores = first.outputs
+        of_modes = {name.partition(", ")[2]: part for name, part in reports.parts.items()
+                    if name.startswith("reports")}  # fmt: skip
+        draw_values(int_, [sum(map(len, part.measured)) for part in of_modes.values()], number)
+        int_.set_xticks(range(len(of_modes)), list(of_modes))
+        for colour, each in enumerate(records):
+            frames = each.parts["frames"].measured[:ICRCS]
+            icrcs = [int.from_bytes(frame[-4:], "little") / 2**32 for frame in frames]
+            draw_values(roce, icrcs, number, colour, f"{each.system[4:]}, {target}")
+        memory = [b"".join(stores.parts[name].measured) for name in dta_memory.STORES]
+        draw_values(dta, [len(each) - each.count(0) for each in memory], number)
+    ampm.set_xticks(range(len(POINTS)), [f"{p.switch}\n{p.name[:3]}." for p in POINTS])
+    ampm.set_ylabel("AM-PM counts (packets)")
+    int_.set_ylabel("INT reports (bytes)")
+    roce.set_xlabel("Frame")
+    roce.set_ylabel("iCRC of RoCE frame (of $2^{32}$)")
+    dta.set_xticks(range(len(dta_memory.STORES)), dta_memory.STORES, rotation=40, ha="right")
+    dta.set_ylabel("DTA memory (bytes)")
+    for axes in (ampm, int_, roce, dta):
+        plots.legend(axes, 2)
     return figure
 
 
-def draw_counts(axes: Axes, found: TargetRun, number: int) -> None:
-    """Draw bmv2's counts as rings around minip4's."""
-    counts = [found.counts[point][0] for point in POINTS]
-    if number:
-        plots.ring(axes, range(len(counts)), counts, label=found.target)
+def draw_values(
+    axes: Axes, values: Sequence[float], target: int, colour: int = 0, label: str = ""
+) -> None:
+    """Draw bmv2's values as rings around minip4's."""
+    if target:
+        plots.ring(axes, range(len(values)), values, label=label or TARGETS[target])
     else:
-        axes.plot(counts, linestyle="", marker=plots.MARKERS[0], color=plots.COLOURS[0],
-                  label=found.target)  # fmt: skip
+        axes.plot(values, linestyle="", marker=plots.MARKERS[colour], color=plots.COLOURS[colour],
+                  label=label or TARGETS[target])  # fmt: skip
 
 
-def caption(setting: Setting, options: argparse.Namespace) -> str:
+def caption(setting: Setting, options: argparse.Namespace, packets: int) -> str:
     """Return the caption of the figure."""
     return (
-        f"The same flow of {options.rate:,} packets/s over three switches of each target, with "
-        f"{options.loss:g} % loss per link, {plots.runs(options.seeds, 'real')}. (a) Packets "
-        "counted at every point of the path. (b) Host-to-host delay without link delay; blocks of "
-        f"{setting.schedule.block_us / 1e6:.3g} s."
+        f"The same packets on minip4 (points) and bmv2 (rings), {plots.runs(options.seeds, 'real')}"
+        f". (a) Packets of a flow of {options.rate:,} packets/s counted at each point of three "
+        f"switches, with {options.loss:g} % loss per link and blocks of "
+        f"{setting.schedule.block_us / 1e6:.3g} s. (b) Reports of {packets} packets, by INT mode. "
+        f"(c) iCRC, which depends on all bytes, of the first {ICRCS} RoCE frames. (d) Bytes that "
+        f"are not zero in the memory of each DTA store, after {packets} packets. All bytes are "
+        "compared, except times and queue lengths in INT reports."
     )
 
 

@@ -1,20 +1,21 @@
 """TCP and ECN in P4: do marks, queues and link probes agree with ground truth and theory?
 
-One flow at a time fills a link of 10 Mbit/s, whose switch marks packets that find ten others in the
-queue (p4src/congestion/ecn.p4): Reno without ECN, whose signal is loss at a full queue, Reno with
-ECN, and DCTCP. Then the load of the link changes, while probes collect the bytes sent by its port
-(link_monitor.p4). Both programs are exercises of p4lang/tutorials: those run as well, unmodified
-(--ecn-program, --monitor-program), with the same threshold and topology, but other rates. Ground
-truth are captures of the switch ports: the queue length before each packet, and the bytes sent
-between two probes; both programs must be right for each packet. In virtual time, queues are also
-compared with theory.
+One flow at a time fills a link of 10 Mbit/s. The switch marks each packet that finds ten other
+packets in the queue (p4src/congestion/ecn.p4). The first flow uses Reno without ECN, so its
+congestion signal is loss at a full queue. The other flows use Reno with ECN, and DCTCP. Then the
+load of the link changes, while probes collect the number of bytes that the port has sent
+(link_monitor.p4). Both programs implement exercises of p4lang/tutorials. The tutorials' own
+programs also run unmodified (--ecn-program, --monitor-program), with the same threshold and
+topology but other rates. Captures of the switch ports are ground truth for the queue length before
+each packet and for the bytes sent between two probes. Both programs must be right for each packet.
+In virtual time, queues are also compared with theory.
 
-Claim: Exactly the packets that met ten others are marked; DCTCP keeps the queue at this length and
-the link full; probes measure the bytes sent exactly.
+Claim: The switch marks exactly the packets that meet ten others in the queue. DCTCP keeps the queue
+at this length and the link busy. Probes measure the sent bytes exactly.
 
-Published: DCTCP (SIGCOMM 2010), 3.3: with N flows and a threshold of K packets, a queue of at most
-K + N, with an amplitude of sqrt(2 N (C RTT + K)) / 2. On Mininet with bmv2, links are shaped behind
-the switch, so its programs see empty queues and mark nothing.
+Published: DCTCP (SIGCOMM 2010), 3.3: with N flows and a threshold of K packets, the queue has at
+most K + N packets, and its amplitude is sqrt(2 N (C RTT + K)) / 2. On Mininet with bmv2, links are
+shaped behind the switch, so programs see empty queues and mark no packets.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -49,8 +50,8 @@ from telemark.results.report import Check, Report, table
 from telemark.session import cli
 from telemark.session.run import Run
 
-THRESHOLD = 10  # packets; a constant of the program
-BURST = 2  # segments released by one delayed acknowledgement
+THRESHOLD = 10  # marking threshold in packets, a constant of the P4 program
+BURST = 2  # number of segments that one delayed acknowledgement releases
 SHOWN_S = 1.0
 MIN_S = SETTLED_S + SHOWN_S
 
@@ -72,10 +73,10 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     options.duration = options.duration or (6.0 if options.quick else 30.0)
     if options.duration < MIN_S:
         raise TestbedError(
-            f"--duration {options.duration:g}: slow start takes up to {SETTLED_S:g} s, and "
-            f"{SHOWN_S:g} s are drawn; use at least {MIN_S:g}"
+            f"--duration {options.duration:g}: slow start takes up to {SETTLED_S:g} s, and the "
+            f"figure shows {SHOWN_S:g} s after it; use at least {MIN_S:g}"
         )
-    # Report a missing file now, not after the run of the other program.
+    # Report a missing file now, not after the first program has run.
     programs.sources(("ecn", "monitor"), {"ecn": options.ecn_program,
                                           "monitor": options.monitor_program}, {})  # fmt: skip
     outcomes = {}
@@ -99,17 +100,17 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 def reject_idle(name: str, outcome: Outcome) -> None:
-    """Make the run inconclusive if the queue never reached the examined length."""
+    """Make the run inconclusive if the queue never reached the marking threshold."""
     longest = int(outcome.settled.min_queued.max(initial=0))
     if longest < THRESHOLD:
         note_invalid(
-            f"{name}: no segment met more than {longest} packets in the queue after slow start, "
-            f"{SETTLED_S:g} s; the flow did not fill the link"
+            f"{name}: no segment met more than {longest} packets in the queue after slow start "
+            f"({SETTLED_S:g} s); the flow did not fill the link"
         )
 
 
 def check_queue(name: str, outcome: Outcome, options: argparse.Namespace) -> list[Check]:
-    """Check marks; in virtual time, also queue and link utilization against theory."""
+    """Check marks; in virtual time, also compare queue and link utilization with theory."""
     checks = [*outcome.accounting.checks(name)]
     if options.target == "minip4":
         wrong = outcome.trace.wrong_marks(THRESHOLD)
@@ -118,7 +119,7 @@ def check_queue(name: str, outcome: Outcome, options: argparse.Namespace) -> lis
         return checks
     waiting, product = outcome.settled.min_queued, product_packets()
     if name == "drops":
-        trough = (QUEUE + product) / 2 - product  # half of the window is left
+        trough = (QUEUE + product) / 2 - product  # Reno halves its window
         checks += [
             Check(f"{name}: max queue met by a segment (packets)", waiting.max(), QUEUE - 1),
             Check(f"{name}: min queue (packets)", waiting.min(), trough, BURST),
@@ -128,18 +129,18 @@ def check_queue(name: str, outcome: Outcome, options: argparse.Namespace) -> lis
     if name == "DCTCP":
         mean = THRESHOLD + 1 - swing_packets() / 2
         checks.append(Check(f"{name}: mean queue (packets)", waiting.mean(), mean, BURST))
-    if name != "ECN":  # with ECN, half of the window is less than the link needs
+    if name != "ECN":  # With ECN, half of the window is too small to fill the link.
         checks.append(Check(f"{name}: link utilization", outcome.share(), 1, 0.001))
     return checks
 
 
 def swing_packets() -> float:
-    """Return the amplitude of the queue of one DCTCP flow, by theory."""
+    """Return the amplitude of the queue length with one DCTCP flow, by theory."""
     return sqrt(2 * (product_packets() + THRESHOLD)) / 2
 
 
 def check_probes(monitored: Monitored, options: argparse.Namespace) -> list[Check]:
-    """Check that probes agree with captures."""
+    """Check that the values in probes agree with captures."""
     reported, sent = monitored.reported, monitored.sent
     checks = [
         Check("probes received by the first switch", sent.arrived, monitored.probes),
@@ -152,7 +153,7 @@ def check_probes(monitored: Monitored, options: argparse.Namespace) -> list[Chec
         Check("probes with wrong port", np.sum((names != monitored.link).any(axis=1)), 0),
         Check("probes with wrong byte count", np.sum(reported["byte_cnt"] != sent.bytes), 0),
     ]
-    if options.target == "minip4":  # bmv2 uses its own clock
+    if options.target == "minip4":  # the clock of bmv2 differs from the clock of the hosts
         us = reported["cur_time"] - reported["last_time"]
         wrong = (us < sent.min_us - 1) | (us > sent.max_us + 1)
         checks.append(Check("probes with wrong interval", np.sum(wrong), 0))
@@ -160,7 +161,7 @@ def check_probes(monitored: Monitored, options: argparse.Namespace) -> list[Chec
 
 
 def make_samples(outcomes: Mapping[str, Outcome], monitored: Monitored) -> list[dict[str, object]]:
-    """Return a row for each drawn segment, and for each probe."""
+    """Return a row of samples.csv for each drawn segment and for each probe."""
     rows: list[dict[str, object]] = []
     for name, outcome in outcomes.items():
         shown = shown_part(outcome)
@@ -185,13 +186,13 @@ def make_samples(outcomes: Mapping[str, Outcome], monitored: Monitored) -> list[
 
 
 def shown_part(outcome: Outcome) -> QueueTrace:
-    """Return the drawn part of a queue."""
+    """Return the part of the queue trace that the figure shows."""
     begins_ns = outcome.start_ns + 1e9 * SETTLED_S
     return outcome.trace.between(begins_ns, begins_ns + 1e9 * SHOWN_S)
 
 
 def make_metrics(outcomes: Mapping[str, Outcome], monitored: Monitored) -> dict[str, object]:
-    """Return queue, marks, drops and link utilization for each congestion signal."""
+    """Return mean queue, marks, drops and link utilization for each congestion signal."""
     return {
         "queues": {
             name: {
@@ -217,7 +218,7 @@ def make_queues_table(outcomes: Mapping[str, Outcome]) -> Table:
             outcome.dropped, outcome.share(),
         ))  # fmt: skip
     names = ("signal", "min", "mean", "max", "marked", "dropped", "link utilization")
-    return table("Queue met by segments after slow start (packets)", names, rows)
+    return table("Queue length met by segments after slow start (packets)", names, rows)
 
 
 def draw(outcomes: Mapping[str, Outcome], monitored: Monitored) -> Figure:
@@ -241,7 +242,7 @@ def draw(outcomes: Mapping[str, Outcome], monitored: Monitored) -> Figure:
 
 
 def draw_theory(axes: Axes, outcomes: Mapping[str, Outcome]) -> None:
-    """Draw the range of the queue by theory, if any."""
+    """Draw the range of the queue length for the signals that have a theory."""
     product = product_packets()
     ranges = {
         "drops": ((QUEUE + product) / 2 - product, QUEUE - 1),
@@ -254,7 +255,7 @@ def draw_theory(axes: Axes, outcomes: Mapping[str, Outcome]) -> None:
 
 
 def draw_probes(axes: Axes, monitored: Monitored) -> None:
-    """Draw the rate by probes and by captures."""
+    """Draw the port rate over time, as measured by probes and by captures."""
     us = monitored.reported["cur_time"] - monitored.reported["last_time"]
     count = min(len(us), len(monitored.since_s))
     since_s = monitored.since_s[:count]
@@ -272,11 +273,12 @@ def caption(options: argparse.Namespace, outcomes: Mapping[str, Outcome]) -> str
     """Return the caption of the figure."""
     return (
         f"TCP over a link of {RATE_BPS / 1e6:g} Mbit/s with a queue of {QUEUE} packets of "
-        f"{FRAME_BYTES} bytes, whose switch marks packets that find {THRESHOLD} there "
-        f"({plots.runs(1, options.time)}, on {options.target}); congestion signals: "
-        f"{', '.join(outcomes)}. (a) Queue met by each segment after slow start, from captures. "
-        "(b) CDF of the queue length; shaded: range by theory. (c) Rate of the link, by probes "
-        f"every {1000 * PROBED_S:g} ms: UDP at a constant rate, and TCP in the second third."
+        f"{FRAME_BYTES} bytes. The switch marks packets that find {THRESHOLD} others in the queue "
+        f"({plots.runs(1, options.time)}, on {options.target}). Congestion signals: "
+        f"{', '.join(outcomes)}. (a) Queue length met by each segment after slow start, from "
+        "captures. (b) CDF of the queue length; shaded: range by theory. (c) Rate of the port, "
+        f"measured by probes every {1000 * PROBED_S:g} ms. The load is UDP at a constant rate; a "
+        "TCP flow is added in the second third."
     )
 
 

@@ -1,18 +1,19 @@
 """Threat detection and mitigation: how fast are attacks detected and blocked, and at what cost?
 
-Packets cross a veth pair to a detector and a DDoS filter, both at XDP. Clean traffic consists of
-hosts that open connections and send DNS queries. At a random step of a window, an attack starts: a
-heavy hitter, a superspreader, a port scan, a SYN flood, or an amplification attack. Windows are
-read while the packets of the next one arrive, and alerts become rules of the filter. Senders label
-each packet, and counters on departure, on arrival and behind the filter count by label: a run with
-packets lost in between is invalid. Checks count packets and windows, which are independent of the
-load of the machine; the milliseconds depend on the machine.
+Packets cross a veth pair and then pass a detector and a DDoS filter, both at XDP. Clean traffic
+comes from hosts that open connections and send DNS queries. An attack starts at a random step of a
+window: a heavy hitter, a superspreader, a port scan, a SYN flood, or an amplification attack. The
+statistics of a window are read while packets of the next window arrive, and each alert becomes a
+rule of the filter. Senders label each packet. Packets are counted per label on departure, on
+arrival and behind the filter. A run in which packets are lost on the veth pair is invalid. Checks
+count packets and windows, which do not depend on the load of the machine. Times in milliseconds
+depend on the machine.
 
-Claim: Each of five threats is detected by the end of the window after the one in which it started,
-there are no false alarms, and no attack packet passes once the rules are in force.
+Claim: Each of five threats is detected no later than one window after the window in which it
+starts. There are no false alarms, and no attack packet passes when the rules are in force.
 
-Published: no comparable figures: "Network Telemetry at the SmartNIC" proposes programs that flag
-threats, without measurements.
+Published: no comparable figures. "Network Telemetry at the SmartNIC" proposes programs that detect
+threats, but has no measurements.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -47,7 +48,7 @@ from telemark.session.run import Run
 
 RUNS, QUICK_RUNS = 10, 2
 CLEAN_WINDOWS, QUICK_CLEAN_WINDOWS = 200, 30
-WINDOWS = 8  # per run; the attack starts in the third one
+WINDOWS = 8  # windows per run; the attack starts in the third window
 WINDOW_S = 0.1
 NAMES = {kind: kind.value.replace("_", " ") for kind in Kind}
 Row = dict[str, Any]
@@ -80,7 +81,7 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
 def streamed(
     clean: Sequence[bytes], mixed: Sequence[bytes], windows: int, onset: int, seed: int
 ) -> StreamResult:
-    """Run a stream at its own device. The run is inconclusive if packets are lost."""
+    """Run a stream on a new veth pair; the run is inconclusive if packets are lost."""
     veth = VethPair()
     try:
         with veth.entered(), ExitStack() as stack:
@@ -88,7 +89,7 @@ def streamed(
     finally:
         veth.close()
     if lost(detected.before[-1]):
-        note_invalid(f"{lost(detected.before[-1])} packets were lost on the veth pair")
+        note_invalid(f"the veth pair lost {lost(detected.before[-1])} packets")
     return detected
 
 
@@ -98,7 +99,7 @@ def report(
     detected: dict[Kind, StreamResult],
     options: argparse.Namespace,
 ) -> Report:
-    """Return the report; `detected`: last run of each threat, `quiet`: run of clean traffic."""
+    """Return the report; `detected` is the last run of each threat, `quiet` has clean traffic."""
     alarms = sum(len(each.alerts) for each in quiet.acted)
     total = {name: sum(row[name] for row in rows)
              for name in ("through_after_rules", "clean_stopped", "false_alarms")}  # fmt: skip
@@ -128,7 +129,7 @@ def report(
 
 
 def of(rows: Sequence[Row], kind: Kind, name: str) -> list[Any]:
-    """Return the known values of a column for one threat."""
+    """Return all known values of column `name` for one threat."""
     return [row[name] for row in rows if row["kind"] == kind.value and row[name] is not None]
 
 
@@ -145,11 +146,11 @@ def kinds_table(rows: Sequence[Row]) -> Table:
             f"{np.median(rules):.1f}" if rules else "never", f"{100 * through:.0f} %", stopped,
         ))  # fmt: skip
     columns = ("threat", "windows", "ms to alert", "ms to rules", "passed", "connection attempts")
-    return table("Detection, mitigation, and blocked connection attempts", columns, lines)
+    return table("Detection, mitigation and blocked connection attempts", columns, lines)
 
 
 def draw(rows: Sequence[Row], detected: dict[Kind, StreamResult]) -> Figure:
-    """Draw the detection time of each threat, and its passed fraction by window."""
+    """Draw the detection time of each threat, and the fraction of attack packets that passed."""
     figure, (soon, through) = plots.figure(2)
     places = np.arange(len(Kind))
     for place, kind in zip(places, Kind, strict=True):
@@ -161,14 +162,16 @@ def draw(rows: Sequence[Row], detected: dict[Kind, StreamResult]) -> Figure:
     soon.invert_yaxis()
     soon.set_xlim(left=0)
     soon.set_xlabel("Detection time (ms)")
-    # Shifted horizontally: most threats are blocked in the same window.
+    # Shift the curves horizontally, because most threats are blocked in the same window.
     for number, (kind, each) in enumerate(detected.items()):
         counts = np.diff(np.array(each.before), axis=0)[:, :, Label.ATTACK]
         began = int(np.argmax(counts[:, 1] > 0))
         share = counts[began:, 2] / counts[began:, 1]
         beside = np.arange(len(share)) + 0.06 * (number - (len(detected) - 1) / 2)
         through.plot(beside, share, linestyle=":", label=NAMES[kind])
-    through.set(xlabel="Windows since start of attack", ylabel="Passed fraction of attack packets")
+    through.set(
+        xlabel="Windows since start of attack", ylabel="Fraction of attack packets that passed"
+    )
     plots.legend(through, 2)
     return figure
 
@@ -176,11 +179,12 @@ def draw(rows: Sequence[Row], detected: dict[Kind, StreamResult]) -> Figure:
 def caption(options: argparse.Namespace, windows: int) -> str:
     """Return the caption of the figure."""
     return (
-        f"{options.runs} runs of each threat, which starts at a random time in a window of "
-        f"{WINDOW:,} packets and {1e3 * WINDOW_S:g} ms, and has a quarter of the packets (heavy "
-        "hitter: three fifths). (a) Detection time; dotted: one and two windows. (b) Fraction of "
-        "attack packets that passed the filter, in one run of each. Packets are live frames of the "
-        f"kernel's own test run, sent through a veth pair. {windows} windows of clean traffic."
+        f"{options.runs} runs of each threat. The attack starts at a random time in a window of "
+        f"{WINDOW:,} packets and {1e3 * WINDOW_S:g} ms. A quarter of the packets are attack "
+        "packets (heavy hitter: three fifths). (a) Detection time; dotted: one and two windows. "
+        "(b) Fraction of attack packets that passed the filter, in one run of each threat. The "
+        "kernel generates the packets (BPF_PROG_TEST_RUN with live frames) and sends them through "
+        f"a veth pair. Clean traffic lasted {windows} windows."
     )
 
 

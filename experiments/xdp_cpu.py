@@ -1,15 +1,15 @@
 """XDP CPU utilization: how does it depend on the load, compared with the kernel's network stack?
 
-Packets are offered at different rates to programs that drop them: XDP, iptables in its table raw,
-connection tracking, and a process with an AF_XDP socket, which sleeps until packets arrive, or
-polls, like DPDK drivers. Packets are live frames of the kernel's own test run: frames that are not
-due are dropped immediately, and their time is the idle time of the core. So the ingress path of a
-packet, which replaces NIC and driver, is part of each measurement. A run with a missing packet, or
-with other processes on the cores, is invalid.
+Packets arrive at different rates at programs that drop them: XDP, the raw table of iptables,
+connection tracking, and a process with an AF_XDP socket. This process either sleeps until packets
+arrive or polls, as DPDK drivers do. The kernel generates the packets (BPF_PROG_TEST_RUN with live
+frames). It drops frames that are not due immediately; the time for this is the idle time of the
+core. Each measurement therefore includes the ingress path of a packet, which replaces NIC and
+driver. A run with a missing packet or with other processes on the cores is invalid.
 
-Claim: With XDP, CPU time grows with the load, from at most a fifth of that of a polling process,
-which uses its whole core at any load. At each load that iptables raw sustains, XDP needs at most
-half the CPU time.
+Claim: With XDP, the CPU time grows with the load. At the lowest load, XDP needs at most a fifth of
+the CPU time of a polling process, which uses a whole core at any load. At each load that iptables
+raw sustains, XDP needs at most half the CPU time of iptables raw.
 
 Published: Hoiland-Jorgensen et al. (CoNEXT 2018), figure 4, one core: XDP 7 % at 0.25 million
 packets/s and 35 % at 3 million, Linux (raw) 21 and 71 %, and DPDK 100 % at any load.
@@ -42,14 +42,14 @@ LOADS_PPS = (250_000, 500_000, 750_000, 1_000_000, 1_500_000, 2_000_000, 3_000_0
 QUICK_LOADS_PPS = (250_000, 500_000, 1_000_000, 2_000_000)
 SECONDS, QUICK_SECONDS = 0.25, 0.08
 ROUNDS, QUICK_ROUNDS = 7, 5
-# The paper's data of figure 4: million packets/s, and percent of a core.
+# Data of figure 4 of the paper: million packets/s and percent of a core.
 PUBLISHED = {
     PORTS: ((0.25, 0.5, 1, 2, 3, 5, 10, 15, 20, 24.8),
             (7.0, 11.7, 19.6, 28.9, 35.2, 47.3, 62.4, 74.7, 91.8, 100)),
     RAW: ((0.25, 0.5, 1, 2, 3, 5), (21.0, 30.2, 42.6, 59.6, 70.8, 100)),
 }  # fmt: skip
 PART_OF_POLLING, PART_OF_RAW, FULL = 0.2, 0.5, 0.1
-CARRIED = 0.98  # min fraction of the load, for candidates that sustain it
+CARRIED = 0.98  # min delivered fraction of the load for a candidate that sustains this load
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -64,16 +64,17 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
     cores = settings.cores()
     if len(cores) < 2:
         raise TestbedError(
-            "this machine has one core; a polling process needs one, and packet arrivals another"
+            "this machine has one core; the polling process and the packet source need one core "
+            "each"
         )
     options.rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
     offered, seconds = (QUICK_LOADS_PPS, QUICK_SECONDS) if options.quick else (LOADS_PPS, SECONDS)
     plan = Plan(flows(), offered, seconds, options.rounds, cores[-2:])
-    return report([*loads.under_loads(plan, run.progress.update)], plan)
+    return report([*loads.measure_loads(plan, run.progress.update)], plan)
 
 
 class Curves:
-    """Results of candidates at each load."""
+    """Results of each candidate at each load."""
 
     def __init__(self, measured: Sequence[Loaded]) -> None:
         self._of = {(each.candidate, each.offered_pps, each.round): each for each in measured}
@@ -81,18 +82,18 @@ class Curves:
         self.loads_pps = self.offered_loads(PORTS)
 
     def offered_loads(self, candidate: Candidate) -> list[int]:
-        """Return the offered loads of a candidate, without the run at max rate."""
+        """Return all offered loads of a candidate except the run at max rate."""
         return sorted({pps for name, pps, _ in self._of if name == candidate.name and pps})
 
     def all(self, candidate: Candidate, pps: int) -> list[Loaded]:
-        """Return the results of all rounds, in order."""
+        """Return the results of a candidate at one load, in the order of rounds."""
         return [self._of[candidate.name, pps, number] for number in self._rounds]
 
     def median(self, candidate: Candidate, pps: int, of: Callable[[Loaded], float]) -> float:
         return statistics.median(map(of, self.all(candidate, pps)))
 
     def busy(self, candidate: Candidate) -> list[float]:
-        """Return the median of busy cores at each offered load."""
+        """Return the median number of busy cores at each offered load."""
         loads_pps = self.offered_loads(candidate)
         return [self.median(candidate, pps, lambda each: each.busy) for pps in loads_pps]
 
@@ -104,10 +105,10 @@ class Curves:
         return self.median(candidate, pps, lambda each: each.carried_pps) >= CARRIED * pps
 
     def ratio(self, own: Candidate, own_pps: int, to: Candidate, pps: int, limit: float) -> float:
-        """Return the median ratio of busy cores of two candidates in the same round.
+        """Return the ratio of busy cores of two candidates in the same round (median over rounds).
 
-        The run is inconclusive if it exceeds `limit`, but not in all rounds: other load of the
-        machine changes the cost of a packet, and so makes rounds differ.
+        The run is inconclusive if the ratio exceeds `limit`, but not in all rounds. Rounds differ
+        because other load on the machine changes the CPU time per packet.
         """
         pairs = zip(self.all(own, own_pps), self.all(to, pps), strict=True)
         found = [each.busy / other.busy for each, other in pairs]
@@ -120,7 +121,7 @@ class Curves:
 
 
 def report(measured: Sequence[Loaded], plan: Plan) -> Report:
-    """Return the report; ratios are medians of ratios within rounds."""
+    """Return the report; each ratio is the median over rounds of the ratio within a round."""
     curves = Curves(measured)
     min_load, steps = curves.loads_pps[0], [*pairwise(curves.loads_pps)]
     carried = [pps for pps in curves.loads_pps if curves.carries(RAW, pps)]
@@ -152,7 +153,7 @@ def report(measured: Sequence[Loaded], plan: Plan) -> Report:
 
 
 def busy_table(curves: Curves) -> Table:
-    """Return a table with a row per candidate and a column per load."""
+    """Return a table of CPU utilization, with a row per candidate and a column per load."""
     empty = [""] * len(curves.loads_pps)
     rows = [
         [each.name, *(100 * busy for busy in curves.busy(each)), *empty][: len(empty) + 1]
@@ -163,7 +164,7 @@ def busy_table(curves: Curves) -> Table:
 
 
 def draw(curves: Curves) -> Figure:
-    """Draw utilization by load, and by load normalized to capacity, with published results."""
+    """Draw utilization over load, and over load normalized to capacity with published results."""
     figure, (absolute, relative) = plots.figure(2, height_in=2.9)
     for each in CANDIDATES:
         mpps = np.array(curves.offered_loads(each)) / 1e6
@@ -181,7 +182,7 @@ def draw(curves: Curves) -> Figure:
 
 
 def draw_beside_the_paper(axes: Axes, curves: Curves) -> None:
-    """Draw utilization by load normalized to the capacity of a core."""
+    """Draw utilization over load, with load normalized to the capacity of a core."""
     for each, colour in zip(PUBLISHED, plots.COLOURS, strict=False):
         limit = curves.max_pps(each)
         carried = [at for at, pps in enumerate(curves.loads_pps) if pps <= limit]
@@ -200,13 +201,13 @@ def draw_beside_the_paper(axes: Axes, curves: Curves) -> None:
 def caption(curves: Curves, plan: Plan) -> str:
     """Return the caption of the figure."""
     return (
-        "CPU utilization (a) by offered load, (b) by load normalized to the capacity of a core, "
-        f"with published results: medians of {plan.rounds} rounds of {plan.seconds:g} s, bars from "
-        f"min to max ({LENGTH} bytes, {FLOWS:,} flows). Packets are live frames of the kernel's "
-        "own test run, whose cost replaces that of NIC and driver. There are no interrupts, which "
-        "bend the published curves at low rates. DPDK, which uses a core at any load, is replaced "
-        "by a process that polls an AF_XDP socket on its own core. Published: figure 4 of the "
-        "paper."
+        "CPU utilization (a) over offered load, (b) over load normalized to the capacity of a "
+        f"core, with published results: medians of {plan.rounds} rounds of {plan.seconds:g} s, "
+        f"error bars from min to max ({LENGTH} bytes, {FLOWS:,} flows). The kernel generates the "
+        "packets (BPF_PROG_TEST_RUN with live frames); the CPU time for this replaces the CPU "
+        "time of NIC and driver. There are no interrupts, which bend the published curves at low "
+        "rates. A process that polls an AF_XDP socket on its own core replaces DPDK, which uses a "
+        "core at any load. Published: figure 4 of the paper."
     )
 
 

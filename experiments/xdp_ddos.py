@@ -1,19 +1,20 @@
 """XDP DDoS filter: how many TCP transactions does a server sustain under a flood, with and without?
 
-A client requests one byte after another from a server over a persistent connection (like netperf's
-TCP_RR), while a UDP flood arrives at the server's device at different rates: with a rule of the
-DDoS filter that drops it at XDP, without a filter, and with a program that drops its frames unread
-on arrival. As in the paper, one core receives all packets to the server, and the server runs on
-another. Flood and client share the ring of the emulated NIC, and packets that find it full are
-lost. Frames of the flood are live frames of the kernel's own test run, which costs more CPU time
-than a NIC; the third server shows how much. A run with unaccounted frames is invalid.
+A client requests one byte after another from a server over a persistent connection (like TCP_RR of
+netperf), while a UDP flood arrives at the device of the server at different rates. Three servers
+are compared. The first drops the flood at XDP by a rule of the DDoS filter. The second has no
+filter. The third has a program that drops flood frames on arrival without reading them. As in the
+paper, one core receives all packets to the server, and the server runs on another core. Flood and
+client share the ring of the emulated NIC. Packets that arrive at a full ring are lost. The kernel
+generates the flood (BPF_PROG_TEST_RUN with live frames), which takes more CPU time than a NIC
+would; the third server shows how much. A run with unaccounted frames is invalid.
 
 Claim: At twice the flood rate that stops a server without a filter, the server with the filter
-keeps at least 80 % of its transactions.
+still completes at least 80 % of the transactions that it completes without a flood.
 
 Published: Hoiland-Jorgensen et al. (CoNEXT 2018), the figure of DDoS performance: without XDP, a
-server has no transactions from a flood of 3.5 million packets/s on, and with it 83 % at up to 19.5
-million.
+flood of 3.5 million packets/s stops all transactions. With XDP, a server completes 83 % of them at
+up to 19.5 million packets/s.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -35,13 +36,16 @@ from telemark.session import cli
 from telemark.session.run import Run
 
 STEP_PPS = (
-    200_000  # resolution of the stopping rate; for each candidate rate, twice the rate is offered
+    # resolution of the stopping rate; for each candidate rate, the flood also runs at twice the
+    # rate
+    200_000
 )
 FLOODS_PPS = tuple(STEP_PPS * each for each in (*range(11), 12, 14, 16, 18, 20, 25, 30, 40))
 QUICK_FLOODS_PPS = tuple(STEP_PPS * each for each in (0, 3, 4, 5, 6, 8, 10, 12))
 SECONDS, QUICK_SECONDS = 0.3, 0.1
 ROUNDS, QUICK_ROUNDS = 5, 3
-STOPPED, KEPT = 0.1, 0.8  # relative to transactions without a flood: max if stopped, min if kept
+# ratio to transactions without a flood: max if the flood stops a server, min if it does not
+STOPPED, KEPT = 0.1, 0.8
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -56,16 +60,16 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
     cores = settings.cores()
     if len(cores) < 2:
         raise TestbedError(
-            "this machine has one core; client and server need another one than the flood"
+            "this machine has one core; the flood needs one core, client and server need another"
         )
     options.rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
     floods, seconds = (QUICK_FLOODS_PPS, QUICK_SECONDS) if options.quick else (FLOODS_PPS, SECONDS)
     plan = Plan(floods, seconds, options.rounds, cores[-2:])
-    return report([*flooded_server.under_floods(plan, run.progress.update)], plan)
+    return report([*flooded_server.measure_floods(plan, run.progress.update)], plan)
 
 
 class Curves:
-    """Transactions of servers by flood rate; ratios are taken within rounds."""
+    """Transactions of servers at each flood rate; ratios are computed within a round."""
 
     def __init__(self, measured: Sequence[FloodResult]) -> None:
         self._of = {(each.server, each.offered_pps, each.round): each for each in measured}
@@ -73,36 +77,36 @@ class Curves:
         self.floods_pps = sorted({each.offered_pps for each in measured})
 
     def per_s(self, server: str, pps: int) -> list[float]:
-        """Return transactions/s, in the order of rounds."""
+        """Return the transactions/s of a server, in the order of rounds."""
         return [self._of[server, pps, number].transactions_per_s for number in self._rounds]
 
     def ratios(self, server: str, pps: int) -> list[float]:
-        """Return transactions normalized to those without a flood, in each round."""
+        """Return transactions normalized to no flood, in the order of rounds."""
         pairs = zip(self.per_s(server, pps), self.per_s(server, 0), strict=True)
         return [under / alone if alone else 0.0 for under, alone in pairs]
 
     def kept(self, server: str, pps: int) -> float:
-        """Return the median of ratios()."""
+        """Return the median over rounds of ratios()."""
         return statistics.median(self.ratios(server, pps))
 
     def decided(self, pps: int) -> float:
-        """Return kept() of the server with the filter, at most 1; inconclusive if rounds differ."""
+        """Return kept() with the filter, limited to 1; inconclusive if rounds differ."""
         found = self.ratios(FILTERED, pps)
         if statistics.median(found) < KEPT <= max(found):
             note_invalid(
-                f"rounds differ: the filter keeps {min(found):.0%} to {max(found):.0%}; the limit "
-                f"is {KEPT:.0%}"
+                f"rounds differ: with the filter, the server completes {min(found):.0%} to "
+                f"{max(found):.0%} of its transactions; the limit is {KEPT:.0%}"
             )
         return min(statistics.median(found), 1)
 
     def stops_pps(self, server: str) -> int | None:
-        """Return the min offered flood rate that stops a server."""
+        """Return the lowest offered flood rate that stops a server."""
         stopped = [pps for pps in self.floods_pps if self.kept(server, pps) <= STOPPED]
         return min(stopped, default=None)
 
 
 def report(measured: Sequence[FloodResult], plan: Plan) -> Report:
-    """Return the report; inconclusive if no flood (with twice its rate) stops the plain server."""
+    """Return the report; inconclusive if no flood rate stops the server without a filter."""
     lost = sum(each.missing for each in measured)
     if lost:
         note_invalid(f"{lost} frames of the flood are unaccounted for")
@@ -143,11 +147,11 @@ def kept_table(curves: Curves) -> Table:
         for pps in curves.floods_pps
     ]  # fmt: skip
     columns = ("flood (Mpackets/s)", *(word for each in SERVERS for word in (each, "kept")))
-    return table("Transactions/s, and normalized to no flood", columns, rows)
+    return table("Transactions/s per server (kept: normalized to no flood)", columns, rows)
 
 
 def draw(curves: Curves) -> Figure:
-    """Draw transactions by flood rate."""
+    """Draw transactions over the flood rate."""
     figure, (axes,) = plots.figure(1)
     mpps = np.array(curves.floods_pps) / 1e6
     for server in SERVERS:
@@ -165,13 +169,13 @@ def draw(curves: Curves) -> Figure:
 def caption(plan: Plan) -> str:
     """Return the caption of the figure."""
     return (
-        "TCP transactions over a persistent connection, under a UDP flood that arrives at "
-        f"the server's device: medians of {plan.rounds} rounds of {plan.seconds:g} s, bars from "
-        "min to max. One core receives all packets to the server, client and server run on "
-        "another. Frames of the flood are live frames of the kernel's own test run, which costs "
-        "more CPU time than a NIC: the server with unread drops shows how much. Published, for a "
-        "100 Gbit/s NIC: without XDP, no transactions from 3.5 million packets/s on; with XDP, "
-        "83 % at up to 19.5 million."
+        "TCP transactions over a persistent connection, during a UDP flood that arrives at the "
+        f"device of the server: medians of {plan.rounds} rounds of {plan.seconds:g} s, error bars "
+        "from min to max. One core receives all packets to the server; client and server run on "
+        "another core. The kernel generates the flood (BPF_PROG_TEST_RUN with live frames), which "
+        "takes more CPU time than a NIC would; the server with unread drops shows how much. "
+        "Published for a 100 Gbit/s NIC: without XDP, no transactions at 3.5 million packets/s or "
+        "more; with XDP, 83 % at up to 19.5 million packets/s."
     )
 
 

@@ -1,14 +1,15 @@
 """XDP drop rate: how many packets can a core drop at XDP, and at each later hook of the kernel?
 
-The same frames (60 bytes of UDP, of 4,096 flows) arrive at a device, from one core and from two,
-and are dropped at XDP, at tc, by nftables at ingress, by iptables before and after routing, by
-iptables behind connection tracking, or received by a process from an AF_XDP socket. Packets are
-live frames of the kernel's own test run: there is no sender on another core, no socket and no
-driver. Each candidate has its own namespace and counts its drops: a run whose count differs from
-the sent packets is invalid. The measured quantity is CPU time per packet, including the source.
+The same frames (60-byte UDP packets of 4,096 flows) arrive at a device, first on one core and then
+on two. They are dropped at XDP, at tc, by nftables at ingress, by iptables before routing, after
+routing or behind connection tracking, or by a process that receives them from an AF_XDP socket. The
+kernel generates the packets (BPF_PROG_TEST_RUN with live frames), so there is no sender on another
+core, no socket and no driver. Each candidate has its own namespace and counts its drops. A run in
+which this count differs from the number of sent packets is invalid. The experiment measures CPU
+time per packet, including the packet source.
 
-Claim: A core drops at least 3.5 times as many packets at XDP as with iptables in its table raw, and
-8 times as many as behind connection tracking.
+Claim: A core drops at least 3.5 times as many packets/s at XDP as with iptables in the raw table,
+and at least 8 times as many as behind connection tracking.
 
 Published: Hoiland-Jorgensen et al. (CoNEXT 2018), figure 3, one core: XDP 24 million packets/s, 4.7
 times the rate of iptables raw and 13.1 times that of conntrack, with a 100 Gbit/s NIC.
@@ -37,13 +38,13 @@ from telemark.session import cli
 from telemark.session.run import Run
 
 PACKETS, QUICK_PACKETS = 1_000_000, 150_000
-# The paper's data of figure 3: million packets/s on one and on two cores.
+# Data of figure 3 of the paper: million packets/s on one core and on two cores.
 PUBLISHED_MPPS = {ALL: (23.86, 45.51), RAW: (5.05, 10.23), FILTER: (3.32, 6.71),
                   CONNTRACK: (1.82, 3.27)}  # fmt: skip
 REACH = (
     (RAW, 3.5),
     (CONNTRACK, 8.0),
-)  # min ratio of the drop rates of XDP and candidate, for the same rule
+)  # min ratio between the drop rates of XDP and of the candidate, for the same rule
 
 
 def experiment(options: argparse.Namespace, run: Run) -> Report:
@@ -61,7 +62,7 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
 def report(
     measured: Sequence[Turn], alone_ns: Mapping[str, int], options: argparse.Namespace
 ) -> Report:
-    """Return the report; `alone_ns`: CPU time of programs alone, with the frame generator."""
+    """Return the report; `alone_ns` is the CPU time of programs with only the frame generator."""
     rounds = Rounds(measured)
     return Report(
         samples=[turn._asdict() for turn in measured],
@@ -101,11 +102,11 @@ def costs_table(rounds: Rounds) -> Table:
         ))  # fmt: skip
     columns = ("dropped at", "ns", "Mpackets/s", "vs iptables raw", "min", "max", "published",
                "two cores", "published")  # fmt: skip
-    return table("CPU time per packet, and drop rate per core", columns, rows)
+    return table("CPU time per packet and drop rate per core", columns, rows)
 
 
 def draw(rounds: Rounds) -> Figure:
-    """Draw drop rates per core normalized to iptables raw, and the speedup on two cores."""
+    """Draw the drop rate per core (normalized to iptables raw) and the speedup on two cores."""
     figure, (ratios, scaling) = plots.figure(2)
     published = {each: one / PUBLISHED_MPPS[RAW][0] for each, (one, _) in PUBLISHED_MPPS.items()}
     draw_ratios(ratios, rounds, CANDIDATES, RAW, published)
@@ -121,13 +122,14 @@ def draw(rounds: Rounds) -> Figure:
 def caption(alone_ns: Mapping[str, int], options: argparse.Namespace) -> str:
     """Return the caption of the figure."""
     return (
-        f"Drop rate, from CPU time, (a) per core, normalized to iptables raw, (b) of two cores, "
-        f"normalized to one: medians of {options.rounds} rounds of {options.packets:,} packets per "
-        f"core ({LENGTH} bytes, {FLOWS:,} flows), whiskers from min to max. Packets are live "
-        "frames of the kernel's own test run, whose cost is part of all bars: with XDP, the "
-        f"program by port and the frame generator take {alone_ns['drop_ports']} ns, the source the "
-        "rest. There is no NIC and no driver, and so no DPDK. AF_XDP has its socket and its "
-        "process on the same core, and copies. Published: figure 3 of the paper."
+        "Drop rate, computed from CPU time: (a) per core, normalized to iptables raw, (b) on two "
+        f"cores, normalized to one core. Bars are medians of {options.rounds} rounds of "
+        f"{options.packets:,} packets per core ({LENGTH} bytes, {FLOWS:,} flows), whiskers range "
+        "from min to max. The kernel generates the packets (BPF_PROG_TEST_RUN with live frames), "
+        "and all bars include the CPU time for this. For XDP by UDP port, the program and the "
+        f"frame generator take {alone_ns['drop_ports']} ns, the packet source the rest. There is "
+        "no NIC and no driver, hence no DPDK. AF_XDP runs in copy mode, with the process on the "
+        "same core. Published: figure 3 of the paper."
     )
 
 

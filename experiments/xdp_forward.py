@@ -1,13 +1,13 @@
 """XDP forwarding: what is the CPU time per packet, compared with tc, bridging and routing?
 
-The same frames (60 bytes of UDP, of 4,096 flows) arrive at a device and leave by another, or, with
-XDP_TX, by the same. XDP and tc exchange both MAC addresses, the bridge selects the device by MAC
-address, routing by IP address; minip4 receives frames from packet sockets and routes them with a P4
-program, in a thread on the same core. All frames are counted at the far end of the outgoing veth
-pair, and dropped there at the lowest cost; a run with a missing frame is invalid. The measured
-quantity is CPU time per packet, from arrival to drop.
+The same frames (60-byte UDP packets of 4,096 flows) arrive at a device and leave by another, or by
+the same device with XDP_TX. XDP and tc exchange the two MAC addresses. The bridge selects the
+outgoing device by MAC address, routing selects it by IP address. minip4 receives frames from packet
+sockets and routes them with a P4 program, in a thread on the same core. A program at the far end of
+the outgoing veth pair counts and drops all frames at the lowest cost. A run with a missing frame is
+invalid. The experiment measures CPU time per packet, from arrival to drop.
 
-Claim: A core forwards at least 3 times as many packets with XDP_REDIRECT as with Linux routing.
+Claim: A core forwards at least 3 times as many packets/s with XDP_REDIRECT as with Linux routing.
 
 Published: Hoiland-Jorgensen et al. (CoNEXT 2018), figures 5 and 7, one core: XDP_TX 16.9 million
 packets/s, XDP_REDIRECT 8.6 million, Linux routing 1.7 million with a single route.
@@ -43,7 +43,7 @@ from telemark.session.run import Run
 PACKETS, QUICK_PACKETS = 1_000_000, 150_000
 CANDIDATES = (*BY_KERNEL, MINIP4)
 PUBLISHED_MPPS = {TX: 16.90, REDIRECT: 8.64, ROUTING: 1.740}  # one core
-TIMES = 3.0  # min ratio of the rates of XDP_REDIRECT and routing
+TIMES = 3.0  # min ratio between the rates of XDP_REDIRECT and of Linux routing
 
 
 def experiment(options: argparse.Namespace, run: Run) -> Report:
@@ -81,11 +81,11 @@ def costs_table(rounds: Rounds) -> Table:
         rows.append((each.name, ns, 1e3 / ns, statistics.median(ratios), min(ratios), max(ratios),
                      paper))  # fmt: skip
     columns = ("forwarded by", "ns", "Mpackets/s", "vs routing", "min", "max", "published")
-    return table("CPU time per packet, and forwarding rate per core", columns, rows)
+    return table("CPU time per packet and forwarding rate per core", columns, rows)
 
 
 def draw(rounds: Rounds) -> Figure:
-    """Draw forwarding rates per core normalized to Linux routing."""
+    """Draw the forwarding rate per core, normalized to Linux routing."""
     figure, (axes,) = plots.figure(1)
     published = {each: mpps / PUBLISHED_MPPS[ROUTING] for each, mpps in PUBLISHED_MPPS.items()}
     draw_ratios(axes, rounds, CANDIDATES, ROUTING, published)
@@ -96,13 +96,14 @@ def draw(rounds: Rounds) -> Figure:
 def caption(options: argparse.Namespace) -> str:
     """Return the caption of the figure."""
     return (
-        f"Forwarding rate per core, from CPU time, normalized to Linux routing: medians of "
-        f"{options.rounds} rounds of {options.packets:,} packets ({LENGTH} bytes, {FLOWS:,} "
-        "flows), whiskers from min to max. Packets are live frames of the kernel's own test run, "
-        "and are dropped behind a veth pair; both are part of all bars. With live frames, XDP_TX "
-        "is a redirect, too; a NIC driver has a shorter path (published: figures 5 and 7 of the "
-        "paper). There is no NIC and no driver, and so no DPDK. minip4 uses packet sockets: the "
-        "kernel handles each packet on both sides."
+        "Forwarding rate per core, computed from CPU time and normalized to Linux routing: "
+        f"medians of {options.rounds} rounds of {options.packets:,} packets ({LENGTH} bytes, "
+        f"{FLOWS:,} flows), whiskers from min to max. The kernel generates the packets "
+        "(BPF_PROG_TEST_RUN with live frames), and a program behind a veth pair drops them; all "
+        "bars include both. With live frames, XDP_TX is also a redirect, whereas a NIC driver has "
+        "a shorter path (published: figures 5 and 7 of the paper). There is no NIC and no driver, "
+        "hence no DPDK. minip4 uses packet sockets, so the kernel handles each packet on both "
+        "sides."
     )
 
 

@@ -1,16 +1,16 @@
 """XDP forwarding latency: how long does it take, compared with the kernel and with minip4?
 
-The same frames (60 bytes of UDP, of 4,096 flows) are timestamped on arrival at a device, and again
-with the same clock behind the outgoing veth pair: single packets at an interval of a millisecond,
-as at a low rate, and bursts of 64, as a driver receives them under load. A run with a missing frame
-is invalid. There is no NIC, and so no interrupt latency.
+The same frames (60-byte UDP packets of 4,096 flows) are timestamped on arrival at a device, and
+again behind the outgoing veth pair with the same clock. Single packets at intervals of a
+millisecond represent a low rate. Bursts of 64 represent packets that a driver receives under load.
+A run with a missing frame is invalid. There is no NIC, so there is no interrupt latency.
 
 Claim: XDP_REDIRECT takes at most half as long as a Linux bridge for single packets, and at most a
 third for bursts of 64.
 
-Published: Hoiland-Jorgensen et al. (CoNEXT 2018), the table of latencies: XDP 82 us on average at
-100 packets/s, mostly interrupt latency, and 7 us at a million; a Linux bridge, in the notes of
-their data, 89 and 20 us.
+Published: Hoiland-Jorgensen et al. (CoNEXT 2018), the table of latencies: XDP takes 82 us on
+average at 100 packets/s, mostly interrupt latency, and 7 us at a million packets/s. According to
+the notes of the authors' data, a Linux bridge takes 89 us and 20 us.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -39,7 +39,7 @@ from telemark.session.run import Run
 CANDIDATES = (TX, REDIRECT, TC, BRIDGE, ROUTING, MINIP4)
 TIMES, QUICK_TIMES = 500, 100
 ROUNDS, QUICK_ROUNDS = 7, 5
-MAX_RATIO = {ALONE: 1 / 2, BATCHES: 1 / 3}  # normalized to the bridge
+MAX_RATIO = {ALONE: 1 / 2, BATCHES: 1 / 3}  # max median latency, normalized to the bridge
 PUBLISHED_US = {ALONE: {REDIRECT: 82, BRIDGE: 89}, BATCHES: {REDIRECT: 7, BRIDGE: 20}}
 
 
@@ -59,35 +59,35 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 class Rounds:
-    """Results of all rounds; ratios are taken within rounds."""
+    """Results of all rounds; ratios are computed within a round."""
 
     def __init__(self, measured: Sequence[Delay]) -> None:
         self._of = {(each.candidate, each.arrived, each.round): each for each in measured}
         self._numbers = sorted({each.round for each in measured})
 
     def medians_us(self, candidate: Candidate, arrived: str) -> list[float]:
-        """Return median latencies, in the order of rounds."""
+        """Return the median latencies of a candidate, in the order of rounds."""
         return [
             self._of[candidate.name, arrived, number].median_ns / 1e3 for number in self._numbers
         ]
 
     def p99_us(self, candidate: Candidate, arrived: str) -> float:
-        """Return the median of the rounds' p99 latencies."""
+        """Return the p99 latency of a candidate, as the median over rounds."""
         found = (self._of[candidate.name, arrived, number].p99_ns for number in self._numbers)
         return statistics.median(found) / 1e3
 
     def ratios(self, candidate: Candidate, to: Candidate, arrived: str) -> list[float]:
-        """Return ratios of the median latencies of two candidates, in each round."""
+        """Return the ratio of the median latencies of two candidates, in the order of rounds."""
         pairs = zip(self.medians_us(candidate, arrived), self.medians_us(to, arrived), strict=True)
         return [own / other for own, other in pairs]
 
     def decided(self, arrived: str) -> float:
-        """Return the claimed ratio. Inconclusive if only some rounds exceed the limit."""
+        """Return the median ratio of XDP to bridge; inconclusive if rounds differ."""
         found = self.ratios(REDIRECT, BRIDGE, arrived)
         if min(found) <= MAX_RATIO[arrived] < statistics.median(found):
             note_invalid(
-                f"rounds differ: packets {arrived} take {min(found):.2g} to {max(found):.2g} of "
-                f"the bridge's time; the limit is {MAX_RATIO[arrived]:.2g}"
+                f"rounds differ: packets {arrived} take {min(found):.2g} to {max(found):.2g} times "
+                f"as long as with a bridge; the limit is {MAX_RATIO[arrived]:.2g}"
             )
         return statistics.median(found)
 
@@ -127,7 +127,7 @@ def delays_table(rounds: Rounds, arrived: str) -> Table:
 
 
 def draw(rounds: Rounds) -> Figure:
-    """Draw latencies of packets alone, and in batches."""
+    """Draw the latencies of single packets and of bursts."""
     figure, both = plots.figure(2, height_in=2.6)
     for axes, arrived in zip(both, MAX_RATIO, strict=True):
         _draw(axes, rounds, arrived)
@@ -154,12 +154,12 @@ def caption(plan: Plan) -> str:
     """Return the caption of the figure."""
     return (
         f"Forwarding latency of packets ({LENGTH} bytes, {FLOWS:,} flows), from a timestamp on "
-        "arrival to one behind the outgoing veth pair: (a) packets at intervals of a millisecond, "
-        f"(b) bursts of {BATCH}. Medians of {plan.rounds} rounds, bars from min to max, of "
-        f"{plan.times} packets and as many bursts each; p99 is the median of rounds. Packets are "
-        "live frames of the kernel's own test run; there is no NIC and no interrupt, which causes "
-        "most of the published 82 us (XDP) at a low rate, and no DPDK, which needs a NIC. minip4 "
-        "is a process, and has to wake up."
+        "arrival to a timestamp behind the outgoing veth pair: (a) packets at intervals of a "
+        f"millisecond, (b) bursts of {BATCH}. Points are medians of {plan.rounds} rounds, error "
+        f"bars range from min to max; each round has {plan.times} packets and as many bursts. p99 "
+        "is the median over rounds. The kernel generates the packets (BPF_PROG_TEST_RUN with live "
+        "frames). There are no interrupts, which cause most of the published 82 us (XDP) at a low "
+        "rate, and no DPDK, which needs a NIC. minip4 is a process and has to wake up."
     )
 
 

@@ -1,14 +1,14 @@
 """XDP load balancing: how many packets can a core balance, compared with the kernel's NAT?
 
-The same frames, of 4,096 connections to one virtual IP address, arrive at a device and are balanced
-across 100 backends: by Maglev hashing at XDP, where each connection stays with its backend; by the
-NAT of nftables and of iptables, which track connections; by a stateless nftables rule that writes
-the address of a backend by hash; and by IPVS, if the kernel has it. Packets are live frames of the
-kernel's own test run, and a program at their destination counts and drops them: a run with a
-missing frame is invalid. The measured quantity is CPU time per packet, including source and
-destination.
+The same frames of 4,096 connections to one virtual IP address arrive at a device and are balanced
+across 100 backends. Candidates are Maglev hashing at XDP, where each connection stays with its
+backend; the NAT of nftables and of iptables, which track connections; a stateless nftables rule
+that writes the address of a backend by hash; and IPVS, if the kernel has it. The kernel generates
+the packets (BPF_PROG_TEST_RUN with live frames), and a program at their destination counts and
+drops them. A run with a missing frame is invalid. The experiment measures CPU time per packet,
+including source and destination.
 
-Claim: A core balances at least 4 times as many packets at XDP as with nftables NAT.
+Claim: A core balances at least 4 times as many packets/s at XDP as with nftables NAT.
 
 Published: Hoiland-Jorgensen et al. (CoNEXT 2018), table 3, one core: Katran at XDP 5.2 million
 packets/s, 4.2 times the rate of IPVS, both with encapsulation.
@@ -43,7 +43,7 @@ from telemark.session import cli
 from telemark.session.run import Run
 
 PACKETS, QUICK_PACKETS = 1_000_000, 100_000
-PUBLISHED = {XDP: 5.16 / 1.24}  # the paper's table 3: normalized to IPVS, not to NAT
+PUBLISHED = {XDP: 5.16 / 1.24}  # table 3 of the paper; normalized to IPVS, not to NAT
 TIMES = 4.0
 
 
@@ -60,7 +60,7 @@ def report(
     measured: Sequence[Turn], candidates: Sequence[Candidate], missing: str | None,
     options: argparse.Namespace,
 ) -> Report:  # fmt: skip
-    """Return the report; ratios are medians of ratios within rounds. `missing`: why IPVS is."""
+    """Return the report; `missing` is the reason why IPVS is missing, if it is."""
     rounds = Rounds(measured)
     return Report(
         samples=[turn._asdict() for turn in measured],
@@ -92,11 +92,11 @@ def costs_table(rounds: Rounds, candidates: Sequence[Candidate]) -> Table:
         ))  # fmt: skip
     columns = ("balanced by", "ns", "Mpackets/s", f"vs {NAT.name}", "min", "max",
                "published (vs IPVS)")  # fmt: skip
-    return table("CPU time per packet, and rate per core", columns, rows)
+    return table("CPU time per packet and rate per core", columns, rows)
 
 
 def draw(rounds: Rounds, candidates: Sequence[Candidate]) -> Figure:
-    """Draw rates per core normalized to nftables NAT."""
+    """Draw the rate per core, normalized to nftables NAT."""
     figure, panels = plots.figure(1)
     draw_ratios(panels[0], rounds, candidates, NAT, PUBLISHED)
     panels[0].set_xlabel(f"Rate per core\n(normalized to {NAT.name})")
@@ -109,10 +109,11 @@ def caption(options: argparse.Namespace, missing: str | None) -> str:
     return (
         f"Rate per core at which packets of {FLOWS:,} connections are balanced across {BACKENDS} "
         f"backends, normalized to nftables NAT: medians of {options.rounds} rounds of "
-        f"{options.packets:,} packets, whiskers from min to max. Packets are live frames of the "
-        "kernel's own test run, dropped behind a veth pair: both are part of all bars. There is no "
-        "NIC and no driver, and so no DPDK. Published: Katran normalized to IPVS, both with "
-        "encapsulation (table 3 of the paper). The balancer at XDP writes MAC addresses (direct "
+        f"{options.packets:,} packets, whiskers from min to max. The kernel generates the packets "
+        "(BPF_PROG_TEST_RUN with live frames), and a program behind a veth pair drops them; all "
+        "bars include both. There is no NIC and no driver, hence no DPDK. Published: Katran "
+        "normalized to IPVS, both with encapsulation (table 3 of the paper). The balancer at XDP "
+        "writes MAC addresses (direct "
         "server return). " + ipvs
     )
 

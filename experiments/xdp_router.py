@@ -1,18 +1,18 @@
 """XDP routing: how many packets can a core route, compared with the kernel's own routing?
 
-The same frames arrive at a device and leave by another: through the kernel's stack, which routes
-them, and at XDP, with a program that uses the kernel's tables (bpf_fib_lookup), decrements the TTL
-and writes the next hop's MAC address. There is either one route, or a large table with random
-prefixes of the same lengths as in the Internet's table, and 4,000 destination addresses in both
-cases. Packets are live frames of the kernel's own test run, and a program at their destination
-counts and drops them: a run with a missing frame is invalid. The measured quantity is CPU time per
-packet, including source and destination.
+The same frames arrive at a device and leave by another. Either the network stack of the kernel
+routes them, or a program at XDP does: it looks up the tables of the kernel (bpf_fib_lookup),
+decrements the TTL and writes the MAC address of the next hop. The table has either one route or
+many random prefixes with the same lengths as in the table of the Internet. There are 4,000
+destination addresses in both cases. The kernel generates the packets (BPF_PROG_TEST_RUN with live
+frames), and a program at their destination counts and drops them. A run with a missing frame is
+invalid. The experiment measures CPU time per packet, including source and destination.
 
-Claim: A core routes at least 3 times as many packets at XDP as the kernel with one route, and at
-least 2 times as many with 500,000.
+Claim: A core routes at least 3 times as many packets/s at XDP as in the network stack with one
+route, and at least 2 times as many with 500,000 routes.
 
-Published: Hoiland-Jorgensen et al. (CoNEXT 2018), figure 7, one core: XDP 3.1 times as many packets
-as Linux with one route, and 2.5 times with the Internet's 752,138.
+Published: Hoiland-Jorgensen et al. (CoNEXT 2018), figure 7, one core: XDP routes 3.1 times as many
+packets/s as Linux with one route, and 2.5 times as many with the 752,138 routes of the Internet.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -35,11 +35,11 @@ from telemark.session.run import Run
 PACKETS, QUICK_PACKETS = 1_000_000, 100_000
 ROUTES, QUICK_ROUTES = 500_000, 20_000
 DESTINATIONS = 4000
-# The paper's data of figure 7: million packets/s per core, kernel and XDP.
-PUBLISHED_MPPS = ((1.740, 5.356), (1.374, 3.446))  # with one route, and with many
-REACH = (3.0, 2.0)  # min ratio of the rates of XDP and kernel
+# Data of figure 7 of the paper: million packets/s per core with kernel and XDP.
+PUBLISHED_MPPS = ((1.740, 5.356), (1.374, 3.446))  # one route, many routes
+REACH = (3.0, 2.0)  # min ratio between the rates of XDP and kernel, with one route and with many
 
-Pairs = Sequence[tuple[Candidate, Candidate]]  # kernel and XDP: with one route, and with many
+Pairs = Sequence[tuple[Candidate, Candidate]]  # (kernel, XDP) for one route and for many routes
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +53,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def experiment(options: argparse.Namespace, run: Run) -> Report:
     cores = settings.prepare(options, PACKETS, QUICK_PACKETS)
     options.routes = max(2, options.routes or (QUICK_ROUTES if options.quick else ROUTES))
-    run.progress.update(f"adding {options.routes:,} routes to the kernel's table")
+    run.progress.update(f"adding {options.routes:,} routes to the table of the kernel")
     pairs = [
         routing.candidates(routes, run.folder)
         for routes in (["0.0.0.0/0"], routing.prefixes(options.routes, options.seed))
@@ -66,7 +66,7 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 def report(measured: Sequence[Turn], pairs: Pairs, options: argparse.Namespace) -> Report:
-    """Return the report; ratios are medians of ratios within rounds."""
+    """Return the report; each ratio is the median over rounds of the ratio within a round."""
     rounds = Rounds(measured)
     return Report(
         samples=[turn._asdict() for turn in measured],
@@ -98,11 +98,11 @@ def costs_table(rounds: Rounds, pairs: Pairs) -> Table:
                 published / paper[0],
             ))  # fmt: skip
     columns = ("routed by", "ns", "Mpackets/s", "vs kernel", "min", "max", "published")
-    return table("CPU time per packet, and routing rate per core", columns, rows)
+    return table("CPU time per packet and routing rate per core", columns, rows)
 
 
 def draw(rounds: Rounds, pairs: Pairs) -> Figure:
-    """Draw CPU time per packet, and the routing rate of XDP normalized to the kernel."""
+    """Draw CPU time per packet, and the routing rate at XDP normalized to the kernel."""
     figure, (costs, ratios) = plots.figure(2)
     all_candidates = [each for pair in pairs for each in pair]
     cpu_ns = [[turn.ns_per_packet for turn in rounds.of(each)] for each in all_candidates]
@@ -122,12 +122,13 @@ def draw(rounds: Rounds, pairs: Pairs) -> Figure:
 def caption(options: argparse.Namespace) -> str:
     """Return the caption of the figure."""
     return (
-        f"(a) CPU time per routed packet, (b) routing rate per core at XDP, normalized to "
-        f"the kernel's own routing: medians of {options.rounds} rounds of {options.packets:,} "
-        f"packets to {DESTINATIONS:,} destinations, whiskers from min to max. Packets are live "
-        "frames of the kernel's own test run, dropped behind a veth pair: both are part of all "
-        f"bars. There is no NIC and no driver, and so no DPDK. The table of {options.routes:,} "
-        "routes is random; published: the Internet's 752,138 routes (figure 7 of the paper)."
+        "(a) CPU time per routed packet, (b) routing rate per core at XDP, normalized to routing "
+        f"by the kernel: medians of {options.rounds} rounds of {options.packets:,} packets to "
+        f"{DESTINATIONS:,} destinations, whiskers from min to max. The kernel generates the "
+        "packets (BPF_PROG_TEST_RUN with live frames), and a program behind a veth pair drops "
+        "them; all bars include both. There is no NIC and no driver, hence no DPDK. The table of "
+        f"{options.routes:,} routes is random; published results are for the 752,138 routes of the "
+        "Internet (figure 7 of the paper)."
     )
 
 

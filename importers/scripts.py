@@ -4,7 +4,6 @@ import subprocess
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from telemark.backends.real.p4utils.environment import environment, interpreter
@@ -49,12 +48,7 @@ class Scripts:
     def __enter__(self) -> "Scripts":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         for name, log, process in self._started:
             if (status := process.poll()) and status not in TIMED_OUT:
                 lines = log.read_text(errors="replace").strip().splitlines() or ["no output"]

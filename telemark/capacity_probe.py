@@ -5,7 +5,7 @@ packets. Therefore a run on bmv2 first sends its flows for one second, and halve
 bmv2 sustains them. Then the run uses these rates.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ SHARES = tuple(2.0**-n for n in range(7))  # tried fractions of the requested ra
 MAX_QUEUEING_DELAY_US = 100_000.0  # above this, queues grow without bound
 DRAIN_S = 0.5
 # interval and maximum number of polls of the number of frames inside the switches
-POLL_NS, MAX_POLLS = 200_000_000, 25
+POLL_NS, MAX_POLLS = 200_000_000, 150
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,12 @@ class ProbeResult:
 
     dropped: int
     queueing_delay_us: float  # largest difference between delays of a flow's packets
+    max_queueing_delay_us: float = MAX_QUEUEING_DELAY_US
 
     @property
     def is_good(self) -> bool:
         """Whether no packet was lost and no queue kept growing."""
-        return not self.dropped and self.queueing_delay_us < MAX_QUEUEING_DELAY_US
+        return not self.dropped and self.queueing_delay_us < self.max_queueing_delay_us
 
 
 @dataclass(frozen=True)
@@ -67,14 +68,65 @@ async def probe(net: "Network", flows: Sequence[Flow], run: "Run") -> CapacityEs
     not sustain the smallest fraction.
     """
     net.expected_drops = [*net.expected_drops, "bmv2"]
+
+    async def attempt(factor: float) -> ProbeResult:
+        return await _send(net, [probe_flow(flow, factor) for flow in flows], run.clock)
+
+    return await _find_share(net.name, attempt, run)
+
+
+async def probe_flows(
+    net: "Network", flows: Sequence[Flow], run: "Run", max_delay_us: float
+) -> CapacityEstimate:
+    """Like probe(), for a network whose programs add frames, such as reports.
+
+    Lost packets of flows are drops, so links must not lose any. `max_delay_us`: longest queueing
+    delay at a sustained rate.
+    """
+    net.expected_drops = [*net.expected_drops, "bmv2"]
+
+    async def attempt(factor: float) -> ProbeResult:
+        sent = [probe_flow(flow, factor) for flow in flows]
+        received, delay_us = await _send_flows(net, sent)
+        await _wait_until_drained(net, run.clock)
+        lost = sum(flow.count for flow in sent) - received
+        return ProbeResult(lost, delay_us, max_delay_us)
+
+    return await _find_share(net.name, attempt, run)
+
+
+async def probe_program(
+    net: "Network", flow: Flow, count: Callable[[], Awaitable[int]], run: "Run"
+) -> CapacityEstimate:
+    """Like probe(), for a network whose programs add and consume frames.
+
+    `count` returns how many packets of the flow the programs have handled so far.
+    """
+
+    async def attempt(factor: float) -> ProbeResult:
+        sent, before = probe_flow(flow, factor), await count()
+        received, delay_us = await _send_flows(net, [sent])
+        await _wait_until_drained(net, run.clock)
+        return ProbeResult(sent.count - min(received, await count() - before), delay_us)
+
+    return await _find_share(net.name, attempt, run)
+
+
+async def _find_share(
+    name: str, attempt: Callable[[float], Awaitable[ProbeResult]], run: "Run"
+) -> CapacityEstimate:
+    """Find the highest share whose attempt succeeds, and report it; `name`: of the network.
+
+    `attempt` sends traffic at a multiple of the requested rates, for at most PROBE_S. Raises
+    TestbedError below the lowest share.
+    """
     for share in SHARES:
-        run.progress.update(f"{net.name}: probing 1/{1 / share:.0f} of the requested rates")
-        probe_flows = [probe_flow(flow, share * HEADROOM) for flow in flows]
-        result = await _send(net, probe_flows, run.clock)
+        run.progress.update(f"{name}: probing 1/{1 / share:.0f} of the requested rates")
+        result = await attempt(share * HEADROOM)
         if result.is_good:
             capacity = CapacityEstimate(share, result.queueing_delay_us)
             run.capacities.append(capacity)
-            run.progress.say(f"{net.name}: {capacity}")
+            run.progress.say(f"{name}: {capacity}")
             return capacity
     raise TestbedError(
         f"bmv2 cannot sustain 1/{1 / share:.0f} of the requested rates: it dropped "
@@ -98,15 +150,20 @@ def probe_flow(flow: Flow, factor: float) -> Flow:
 
 async def _send(net: "Network", flows: Sequence[Flow], clock: Clock) -> ProbeResult:
     before = _frames_inside(net)
+    _, delay_us = await _send_flows(net, flows)
+    return ProbeResult(await _wait_until_drained(net, clock) - before, delay_us)
+
+
+async def _send_flows(net: "Network", flows: Sequence[Flow]) -> tuple[int, float]:
+    """Send the flows of a probe; return the packets received, and the queueing delay in us."""
     try:
         async with Traffic(net, flows) as traffic:
             with take_notes(None):  # an unsustainable rate does not make the run inconclusive
-                records = await traffic.finish(DRAIN_S)
+                found = await traffic.finish(DRAIN_S)
     except RateError:
-        delay_us = MAX_QUEUEING_DELAY_US  # the rate is too high
-    else:
-        delay_us = max_queueing_delay_us(r for r in records.values() if isinstance(r, FlowRecord))
-    return ProbeResult(await _wait_until_drained(net, clock) - before, delay_us)
+        return 0, MAX_QUEUEING_DELAY_US  # the rate is too high
+    records = [record for record in found.values() if isinstance(record, FlowRecord)]
+    return sum(len(each.received) for each in records), max_queueing_delay_us(records)
 
 
 async def _wait_until_drained(net: "Network", clock: Clock) -> int:

@@ -18,11 +18,11 @@ from telemark.run_all.catalogue import experiments
 from telemark.session.cli import Parser
 
 ROOT = Path(__file__).resolve().parent.parent
-COMMON = "common options"  # the title of their group in each experiment
+COMMON = "common options"  # title of the group in the help text of each experiment
 
 
 class _ParserFound(Exception):
-    """Carries the parser of a command that was about to parse its arguments."""
+    """Exception that contains the parser of a command; raised when it parses its arguments."""
 
     def __init__(self, parser: argparse.ArgumentParser) -> None:
         super().__init__()
@@ -46,11 +46,12 @@ def _parser_of(command: Callable[[], Any]) -> argparse.ArgumentParser:
 @contextmanager
 def _without_venv_hook() -> Iterator[None]:
     """Let experiments be loaded without `_venv`, which would set a signal handler."""
-    with (
-        mock.patch.dict(sys.modules, {"_venv": ModuleType("_venv")}),
-        mock.patch.object(sys, "path", [str(ROOT / "experiments"), *sys.path]),
-    ):
-        yield
+    sys.modules["_venv"] = ModuleType("_venv")
+    try:
+        with mock.patch.object(sys, "path", [str(ROOT / "experiments"), *sys.path]):
+            yield
+    finally:
+        del sys.modules["_venv"]  # mock.patch.dict would also forget numpy, which loads slowly
 
 
 def _experiment_parser(script: Path) -> argparse.ArgumentParser:

@@ -8,7 +8,7 @@ from telemark.results.reference import REAL, REFERENCE
 from telemark.run_all.catalogue import Experiment, experiments
 
 ROOT = Path(__file__).resolve().parent.parent
-SYSTEMS = {"ampm": "AM-PM", "roce": "RoCE"}  # all others in capitals
+SYSTEMS = {"ampm": "AM-PM", "roce": "RoCE"}  # names of other systems are in capitals
 
 
 def _minutes(experiment: Experiment, kind: str) -> str:

@@ -1,7 +1,8 @@
 """Draw the figures of docs/reference/alternate-marking.md: the packets and records of each method.
 
-The figures show a simulation in virtual time: a few packets cross a link between two switches,
-which delays all and loses some. They are drawn from its captures and the switches' records.
+The figures show a simulation in virtual time. A few packets cross a link between two switches,
+which delays all packets and loses some. The figures are drawn from the captures of the link and
+the records of the switches.
 
     .venv/bin/python tools/figures.py [folder]      (default: docs/figures)
 """
@@ -47,11 +48,11 @@ DELAY_US = L // 10
 LOSS = 0.12
 UDP = 17
 
-SAMPLING = 0x3  # one packet in four: few are sent here
+SAMPLING = 0x3  # one packet in four is a sample, because few packets are sent
 
 
 class Drawing(NamedTuple):
-    """A figure's method; the seed is one of which the figure shows much."""
+    """Marking method of a figure, and a seed with which the figure shows losses and pulses."""
 
     methods: Method
     seed: int = 1
@@ -68,7 +69,7 @@ DRAWINGS = {
 
 @dataclass(frozen=True)
 class Wire:
-    """Packets in the order in which s1 sent them, in blocks since the first: (n,); NaN: lost."""
+    """Packets in sending order: times in blocks since the first one, (n,); NaN if lost."""
 
     sent: np.ndarray
     received: np.ndarray
@@ -80,7 +81,7 @@ class Wire:
 
 def main(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
-    mpl.rcParams["svg.fonttype"] = "none"  # text as text: small files
+    mpl.rcParams["svg.fonttype"] = "none"  # store text as text, not as paths: smaller files
     programs: dict[Source, CompiledProgram] = {}  # one, compiled for the first figure
     for name, drawing in DRAWINGS.items():
         with tempfile.TemporaryDirectory() as scratch, Progress() as progress:
@@ -96,7 +97,7 @@ def main(folder: Path) -> None:
 
 
 async def transfer(run: Run, methods: Method) -> Wire:
-    """Send the packets of three blocks, and half a block more before and after."""
+    """Send packets for about three blocks, from a quarter of a block before the first one on."""
     topo = Line(switches=2, loss_probability=LOSS, delay_us=DELAY_US)
     with Network(topo, run, program="p4src/ampm/ampm.p4", switch_options=cpu_ports(topo)) as net:
         hops = [Hop(connection(net, name), forwarding_entries(net, name)) for name in PATH]
@@ -120,7 +121,7 @@ async def transfer(run: Run, methods: Method) -> Wire:
 
 
 def seen(net: Network, flow: Flow, methods: Method, first: int, reports: list[BlockReport]) -> Wire:
-    """What was captured on the link."""
+    """Return the packets of the flow in the captures of both ends of the link."""
     out = pcap.read_flow(net.capture("s1", "s2", "out"), flow)
     come = pcap.read_flow(net.capture("s2", "s1", "in"), flow)
     received_us = np.full(flow.count, np.nan)
@@ -142,7 +143,7 @@ def seen(net: Network, flow: Flow, methods: Method, first: int, reports: list[Bl
 
 
 def draw(methods: Method, wire: Wire) -> Figure:
-    """Time runs to the right, packets go from s1, above, to s2, below."""
+    """Draw time to the right, and packets as lines from s1 (top) to s2 (bottom)."""
     figure = Figure(figsize=(plots.TWO_COLUMNS_IN, 2.4))
     axes = figure.subplots()
     draw_windows(axes, methods)
@@ -180,7 +181,7 @@ def draw(methods: Method, wire: Wire) -> Figure:
 
 
 def draw_windows(axes: Axes, methods: Method) -> None:
-    """When a pulse may be sent, and, of multiplexed marking, when it may be received."""
+    """Shade the times at which a pulse may be sent or, for multiplexed marking, be received."""
     for block in range(BLOCKS):
         if Method.PULSE in methods:
             axes.fill_between((block + 0.25, block + 0.75), 0.82, 1.18, color="0.88")
@@ -190,7 +191,7 @@ def draw_windows(axes: Axes, methods: Method) -> None:
 
 
 def known(methods: Method, report: BlockReport) -> str:
-    """What follows from the two switches' records of a block."""
+    """Return the results that the records of both switches give for a block, as text."""
     sent, received = (report.records[1][point] for point in (SENT, RECEIVED))
     assert sent is not None
     assert received is not None

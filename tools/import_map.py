@@ -12,7 +12,7 @@ SCRIPTS = ("experiments", "benchmarks")
 
 
 def modules() -> dict[str, Path]:
-    """Return the project's modules and scripts by dotted name; __init__.py has its package's."""
+    """Return the modules and scripts of the project by dotted name; __init__.py by its package."""
     found = {}
     for top in (*OURS, *SCRIPTS):
         for path in sorted((ROOT / top).rglob("*.py")):
@@ -28,7 +28,7 @@ def _imports_of(path: Path) -> list[ast.AST]:
 
 
 def imports(path: Path, known: Collection[str]) -> Iterator[str]:
-    """Yield the dotted names of the project's modules that a module imports, at any place."""
+    """Yield the dotted names of project modules that a module imports, also within functions."""
     for node in _imports_of(path):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]

@@ -1,7 +1,7 @@
 """Hooks of mkdocs: README as the first page, and links to files outside of docs/.
 
 In the repository, a page links to other files by their relative paths. In the site, docs/ is the
-root, and files from elsewhere lie below it by their paths in the repository.
+root, and files from other folders are below it, with their paths in the repository.
 """
 
 import os
@@ -27,7 +27,7 @@ def site_path(path: Path) -> Path:
 
 
 def for_site(markdown: str, page: Path) -> str:
-    """Return the text of a page with links as in the site, and without file names at fences."""
+    """Return the text of a page with the links of the site and without file names after fences."""
     folder = site_path(page).parent
 
     def moved(match: re.Match[str]) -> str:

@@ -17,7 +17,7 @@ SECTIONS = {
     "Accounting and results": [
         "telemark/accounting/packet_accounting.py", "telemark/accounting/pcap.py",
         "telemark/results/report.py", "telemark/results/plots.py",
-        "telemark/results/statistics.py", "telemark/results/goodness_of_fit.py",
+        "telemark/results/goodness_of_fit.py", "telemark/results/goodness_of_fit.py",
         "telemark/sweep/runs.py",
     ],
     "Topologies": ["topologies/*.py"],

@@ -1,9 +1,9 @@
 """How many of p4c's test programs does the compiler handle correctly?
 
 CORPUS_DIR is a p4c checkout (git clone https://github.com/p4lang/p4c); it is only read. Every
-program is compiled from P4 to machine code. v1model programs with an STF script run it. P4Info is
-compared with p4c's. Programs that p4c rejects must be rejected with a source location. No program
-may end in a traceback, hang, or produce C that does not compile.
+program is compiled from P4 to machine code. v1model programs that have an STF script run the
+script. P4Info is compared with the P4Info of p4c. Programs that p4c rejects must be rejected with a
+source location. No program may end in a traceback, hang, or produce C that does not compile.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -39,13 +39,13 @@ NAME = "benchmark_conformance"
 
 @dataclass(frozen=True)
 class Question:
-    """A question about some of the programs; `needed` is the required share of good answers, %."""
+    """Question about some of the programs; `needed` is the required percentage of good answers."""
 
     text: str
     is_asked: Callable[[Result], object]
     is_good: Callable[[Result], bool]
     needed: float | None = None
-    why: Callable[[Result], str] | None = None  # the reason of a failure, for the list of failures
+    why: Callable[[Result], str] | None = None  # reason of a failure, for the list of failures
 
 
 QUESTIONS = (
@@ -114,7 +114,7 @@ def main() -> int:
     work = select(options)
     make_folder(options.out)
     started, origin = time.monotonic(), Origin("How many of p4c's test programs compile and run?")
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # _venv had replaced it
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # _venv had replaced the command
     try:
         results = measured(work, options)
     except KeyboardInterrupt:
@@ -201,7 +201,7 @@ def report(results: Sequence[Result], corpus: Path, seconds: float) -> Report:
         percent = 100 * good / len(asked)
         rows.append((question.text, good, len(asked), f"{percent:.1f}"))
         if question.needed is not None:
-            # A Check has a symmetric tolerance: from `needed` to 100 %.
+            # A Check has a symmetric tolerance, so the range is from `needed` to 100 %.
             middle, half = (100 + question.needed) / 2, (100 - question.needed) / 2
             checks.append(Check(f"{question.text.strip()}, %", percent, middle, half))
         if question.why is not None:

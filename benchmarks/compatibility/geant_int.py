@@ -1,7 +1,8 @@
-"""Do reports of GEANT's INT 1.0 program decode, and say where each packet was?
+"""GEANT INT 1.0 program: does the collector decode its reports and find the path of each packet?
 
-Runs p4src/int_v1.0 of a clone of GEANT-DataPlaneProgramming/int-platforms, with one cast added, in
-the clone's topology, with its own commands of simple_switch_CLI: h1 sends to h2 by s1, s3 and s2.
+The script runs p4src/int_v1.0 of a clone of GEANT-DataPlaneProgramming/int-platforms, with one cast
+added. It uses the topology of the clone and the commands for simple_switch_CLI from the clone. h1
+sends to h2 over s1, s3 and s2.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -33,8 +34,8 @@ from telemark.traffic.received import Frames
 
 PACKETS, GAP_NS = 300, 1_000_000
 ENCODING = Encoding(dscp=0x20, dscp_mask=0x3F, latency_unit_ns=1000, int1_long_times=True)
-PORT = 6000  # of reports: as the clone's commands say
-# What minip4 and p4c refuse, in include/int_source.p4: bit<48> becomes bit<64>.
+PORT = 6000  # UDP port of reports, as in the commands of the clone
+# Line of include/int_source.p4 that minip4 and p4c refuse; a cast makes bit<48> bit<64>.
 ASSIGNED = "ingress_tstamp = standard_metadata.ingress_global_timestamp;"
 CAST = "ingress_tstamp = (bit<64>)standard_metadata.ingress_global_timestamp;"
 PATH = [(1, 1, 3), (3, 2, 3), (2, 3, 4)]  # node, ingress and egress port: 4 is the report's
@@ -44,11 +45,11 @@ PATH = [(1, 1, 3), (3, 2, 3), (2, 3, 4)]  # node, ingress and egress port: 4 is 
 class Sample:
     sequence: int
     nodes: str
-    ingress_ns: int  # at the first node
+    ingress_ns: int  # length at the first node
 
 
 class Triangle(Topo):
-    """The clone's topo.txt, and at s2 the collector of its collection network."""
+    """Topology of topo.txt in the clone, plus a collector at s2."""
 
     def build(self) -> None:
         for number in (1, 2, 3):
@@ -62,20 +63,20 @@ class Triangle(Topo):
 
 
 class KeepingCollector(Collector):
-    """Keeps all that it decoded; its result has that too."""
+    """Collector whose result also contains all decoded reports."""
 
     def start(self, host: Host) -> None:
-        """Listen."""
+        """Start to listen."""
         self._parts: list[Decoded] = []
         super().start(host)
 
     def take(self, part: Decoded) -> None:
-        """Keep a part."""
+        """Store the decoded reports of one batch."""
         self._parts.append(part)
         super().take(part)
 
     def result(self) -> Any:
-        """Findings, and of each report its sequence number and its hops."""
+        """Return findings, and the sequence number and hops of each report."""
         reports = [
             (int(part.groups["sequence"][report["group"]]),
              part.hops[report["first_hop"] :][: report["hops"]])
@@ -85,23 +86,23 @@ class KeepingCollector(Collector):
 
 
 class FrameCounter(Application):
-    """Counts frames, and lengths that they have beyond what their IP header says.
+    """Counter of frames, and of bytes in each frame beyond the length in its IP header.
 
-    The program's sink removes its own metadata alone: what the nodes before pushed stays.
+    The sink of the program removes only its own metadata; metadata of earlier nodes stays.
     """
 
     def start(self, host: Host) -> None:
-        """Take all frames."""
+        """Start to receive all frames."""
         self._extra: list[int] = []
         host.frames(self.on_frames)
 
     def on_frames(self, frames: Frames) -> None:
-        """Count them."""
+        """Count frames and their excess bytes."""
         for each in frames:
             self._extra.append(len(each.frame) - 14 - IP(each.frame[14:]).len)
 
     def result(self) -> list[int]:
-        """Bytes beyond the IP packet, of each frame."""
+        """Return the bytes beyond the IP packet in each frame."""
         return self._extra
 
 
@@ -157,15 +158,17 @@ def with_cast(clone: Path, folder: Path) -> Path:
         shutil.copytree(source, folder)
         text = changed.read_text()
     except OSError as error:
-        raise TestbedError(f"{source}: {error.strerror}; use --clone DIR") from None
+        raise TestbedError(
+            f"{source}: cannot read the clone: {error.strerror}; use --clone DIR"
+        ) from None
     if text.count(ASSIGNED) != 1:
-        raise TestbedError(f"{source}: expected one `{ASSIGNED}`; use commit 737e84e")
+        raise TestbedError(f"{source}: expected `{ASSIGNED}` exactly once; use commit 737e84e")
     changed.write_text(text.replace(ASSIGNED, CAST))
     return folder / "int.p4"
 
 
 def frame(net: Network, number: int) -> bytes:
-    """One of those that the clone's h1_h2_udp_flow.py sends."""
+    """Return a frame as h1_h2_udp_flow.py of the clone sends it."""
     source, target = net.host("h1"), net.host("h2")
     head = Ether(src=source.MAC(), dst=target.MAC()) / IP(src=source.IP(), dst=target.IP())
     return bytes(head / UDP(sport=0x11FF, dport=0x22FF) / number.to_bytes(6, "big"))
@@ -176,7 +179,7 @@ def places(hops: NDArray[np.void]) -> list[tuple[int, int, int]]:
 
 
 def fits(hops: NDArray[np.void], came_ns: int) -> bool:
-    """Whether times rise along the path, from when the packet came to the first switch."""
+    """Return whether times rise along the path, starting at the arrival at the first switch."""
     times = [int(hop[name]) for hop in hops for name in ("ingress_ns", "egress_ns")]
     return abs(times[0] - came_ns) < 2000 and times == sorted(times)
 

@@ -2,9 +2,9 @@
 
     sudo python benchmarks/compatibility/p4_learning.py CLONE [--target bmv2] [--time virtual]
 
-CLONE is a clone of p4-learning. Each network is run by `telemark run` with a script of the commands
-of its README; in virtual time, with pings only. On bmv2, simple_switch_CLI
-reads the registers. Exit status 1 if the output of a network is not what its README describes.
+CLONE is a clone of p4-learning. `telemark run` runs each network with a script of commands from its
+README (only pings in virtual time). On bmv2, simple_switch_CLI reads the registers. The exit status
+is 1 if the output of a network differs from the description in its README.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -23,27 +23,27 @@ from benchmarks.compatibility.shared.telemark_run import (
     ALL_ANSWERED,
     PINGALL,
     Expected,
-    connected_runs,
-    receiving,
-    until,
+    find_connected_runs,
+    start_receiver,
+    wait_for_text,
 )
 
 FRAMES = f"python3 {Path(__file__).parent / 'shared' / 'print_frames.py'}"
-REGISTER_READ = {  # of switch s1
+REGISTER_READ = {  # Thrift port of switch s1
     "minip4": r"sh minip4 tables \1",
     "bmv2": r"sh echo register_read \1 | simple_switch_CLI --thrift-port 9091",
 }
-ETHERTYPE, IP_TOS, IP_PROTOCOL = slice(12, 14), 15, 23  # offsets in a frame
-MARK = bytes.fromhex("1234")  # the EtherType of broadcasts
+ETHERTYPE, IP_TOS, IP_PROTOCOL = slice(12, 14), 15, 23  # offsets of fields in a frame
+MARK = bytes.fromhex("1234")  # EtherType of broadcasts
 IPV4 = bytes.fromhex("0800")
 TCP, UDP = 6, 17
 HOSTS = ("h1", "h2", "h3", "h4")
-LINKS = [f"s1-eth{port}" for port in (2, 3, 4, 5)]  # of equal cost
+LINKS = [f"s1-eth{port}" for port in (2, 3, 4, 5)]  # number of links of equal cost
 
 
 @dataclass(frozen=True)
 class Network:
-    """One run of a network: its commands and the expected output.
+    """One run of a network, with commands and expected output.
 
     _commands() replaces `register_read NAME` (of switch s1) and {frames}.
     """
@@ -54,7 +54,7 @@ class Network:
 
     @property
     def is_virtual(self) -> bool:
-        """Whether the run is useful without programs at hosts."""
+        """Whether the run is useful without programs on hosts."""
         return PINGALL in self.commands.splitlines()
 
 
@@ -63,18 +63,18 @@ class Network:
 SENT = """sh awk '/s[0-9]-eth/ {print "sent", $1, $11}' /proc/net/dev"""
 
 
-def listening(*hosts: str) -> str:
+def record_frames(*hosts: str) -> str:
     """Return the commands that record the frames received by these hosts."""
     begin = [f"{host} {{frames}} {host}-eth0 > $TMPDIR/{host} &" for host in hosts]
-    return "\n".join([*begin, *(until("listening", host) for host in hosts)])
+    return "\n".join([*begin, *(wait_for_text("listening", host) for host in hosts)])
 
 
-def shown(*hosts: str) -> str:
-    """Return the command that prints the recorded frames, each after its host's name."""
+def show_frames(*hosts: str) -> str:
+    """Return the command that prints the recorded frames, each after the name of its host."""
     return f"sh sleep 1; cd $TMPDIR; grep . /dev/null {' '.join(hosts)}"
 
 
-def scapy(host: str, frame: str, count: int = 1, interval_s: float = 0) -> str:
+def send_frames(host: str, frame: str, count: int = 1, interval_s: float = 0) -> str:
     """Return the command that sends frames from a host."""
     send = f"sendp({frame}, iface='{host}-eth0', count={count}, inter={interval_s}, verbose=0)"
     return f'{host} python3 -c "from scapy.all import *; {send}"'
@@ -83,24 +83,24 @@ def scapy(host: str, frame: str, count: int = 1, interval_s: float = 0) -> str:
 # --- checks ----------------------------------------------------------------------------------
 
 
-def frames(output: str, host: str) -> list[bytes]:
+def parse_frames(output: str, host: str) -> list[bytes]:
     """Return the frames received by a host."""
     return [bytes.fromhex(line) for line in re.findall(rf"^{host}:([0-9a-f]+)$", output, re.M)]
 
 
-def packets(output: str, host: str, protocol: int) -> list[bytes]:
+def select_packets(output: str, host: str, protocol: int) -> list[bytes]:
     """Return the received IPv4 packets with this protocol number."""
-    return [frame for frame in frames(output, host)
+    return [frame for frame in parse_frames(output, host)
             if frame[ETHERTYPE] == IPV4 and frame[IP_PROTOCOL] == protocol]  # fmt: skip
 
 
-def sent(output: str, interface: str) -> list[int]:
-    """Return the frames sent by a switch interface between consecutive readings."""
+def count_sent(output: str, interface: str) -> list[int]:
+    """Return the numbers of frames that an interface sent between consecutive readings."""
     counts = [int(count) for count in re.findall(rf"^sent {interface}: (\d+)$", output, re.M)]
     return [after - before for before, after in pairwise(counts)]
 
 
-def cells(output: str) -> dict[int, int]:
+def parse_cells(output: str) -> dict[int, int]:
     """Return the nonzero cells of a register, printed by minip4 or by simple_switch_CLI."""
     listed = re.search(r"^RuntimeCmd: \S+= (\d+(?:, \d+)*)$", output, re.M)
     if listed:
@@ -109,99 +109,103 @@ def cells(output: str) -> dict[int, int]:
     return {int(index): int(value) for index, value in found}
 
 
-def same(found: object, expected: object, what: str) -> str | None:
+def compare(found: object, expected: object, what: str) -> str | None:
     return None if found == expected else f"{what}: {found}"
 
 
-def received(protocol: int, expected: int, output: str) -> str | None:
+def check_received(protocol: int, expected: int, output: str) -> str | None:
     """Check the number of packets received by h2."""
-    return same(len(packets(output, "h2", protocol)), expected, f"h2's of protocol {protocol}")
+    return compare(
+        len(select_packets(output, "h2", protocol)), expected, f"h2's of protocol {protocol}"
+    )
 
 
-def written(expected: Callable[[int], int], output: str) -> str | None:
-    """Check that exactly the cells of all recirculations are written."""
-    return same(cells(output), {i: expected(i) for i in range(201)}, "cells")
+def check_recirculations(expected: Callable[[int], int], output: str) -> str | None:
+    """Check that all recirculations wrote their cells and that no other cells are written."""
+    return compare(parse_cells(output), {i: expected(i) for i in range(201)}, "cells")
 
 
-def read_back(output: str) -> str | None:
-    """Check the cells of the packet's ToS and of h2's ICMP error, which Linux derives from it."""
+def check_tos_cells(output: str) -> str | None:
+    """Check the cells for the ToS of the packet and of the ICMP error that Linux on h2 derives."""
     answer = 50 & 0x1E | 0xC0  # icmp_send: IPTOS_TOS_MASK, IPTOS_PREC_INTERNETCONTROL
-    return same(cells(output), {tos: tos for tos in (50, answer)}, "cells")
+    return compare(parse_cells(output), {tos: tos for tos in (50, answer)}, "cells")
 
 
-def reflected(output: str) -> str | None:
+def check_reflection(output: str) -> str | None:
     """Check that all frames came back with swapped MAC addresses."""
     own = re.search(r"^h1-eth0@?\S* +\S+ +([0-9a-f:]{17})", output, re.M)
     came = re.findall(r"Info: (\S+) -> (\S+)", output)
     mac = own[1] if own else None
-    return same({*came}, {("00:01:02:03:04:05", mac)}, f"to {mac} came")
+    return compare({*came}, {("00:01:02:03:04:05", mac)}, f"to {mac} came")
 
 
-def broadcasts(output: str) -> list[int]:
+def count_broadcasts(output: str) -> list[int]:
     """Return the number of broadcasts received by each host."""
-    return [sum(frame[ETHERTYPE] == MARK for frame in frames(output, host)) for host in HOSTS]
+    return [sum(frame[ETHERTYPE] == MARK for frame in parse_frames(output, host)) for host in HOSTS]
 
 
-def flooded(expected: list[int], output: str) -> str | None:
-    return same(broadcasts(output), expected, "h1 to h4 received")
+def check_flooding(expected: list[int], output: str) -> str | None:
+    return compare(count_broadcasts(output), expected, "h1 to h4 received")
 
 
-def flooded_alike(output: str) -> str | None:
+def check_multicast(output: str) -> str | None:
     """Check that all hosts received all of several broadcasts."""
-    counts = broadcasts(output)
+    counts = count_broadcasts(output)
     return None if counts[0] > 1 and len({*counts}) == 1 else f"h1 to h4 received: {counts}"
 
 
-def spread(output: str) -> str | None:
+def check_balance(output: str) -> str | None:
     """Check that all 200 packets were delivered, at least a tenth over each link."""
-    counts = [sent(output, link)[-1] for link in LINKS]
+    counts = [count_sent(output, link)[-1] for link in LINKS]
     ok = sum(counts) == 200 and min(counts) >= 20
     return None if ok else f"packets per link: {counts}"
 
 
-def in_flowlets(output: str) -> str | None:
-    """Check that most packets take one link without gaps, and all links are used with gaps."""
-    dense, sparse = zip(*(sent(output, link) for link in LINKS), strict=True)
+def check_flowlets(output: str) -> str | None:
+    """Check that most packets without gaps use one link, and packets with gaps use all links."""
+    dense, sparse = zip(*(count_sent(output, link) for link in LINKS), strict=True)
     ok = sum(dense) == sum(sparse) == 60 and max(dense) > 30 and min(sparse) > 0
-    return None if ok else f"packets per link: {dense}, then {sparse}"
+    return None if ok else f"packets per link: {dense} without gaps, {sparse} with gaps"
 
 
-def filtered(output: str) -> str | None:
+def check_meter(output: str) -> str | None:
     """Check that about half of ten packets were received, and then all five."""
-    count = len(packets(output, "h2", UDP))
+    count = len(select_packets(output, "h2", UDP))
     return None if 9 <= count <= 11 else f"h2 received {count}"
 
 
-def routed(output: str) -> str | None:
-    """Check that the first packet took s2, the second s3, and h2 received both."""
-    counts = [sent(output, interface) for interface in ("s2-eth2", "s3-eth2")]
-    wrong = same(counts, [[1, 0], [0, 1]], "packets from s2 and s3")
-    return wrong or received(UDP, 2, output)
+def check_routes(output: str) -> str | None:
+    """Check that the first packet took s2, the second took s3, and h2 received both."""
+    counts = [count_sent(output, interface) for interface in ("s2-eth2", "s3-eth2")]
+    wrong = compare(counts, [[1, 0], [0, 1]], "packets from s2 and s3")
+    return wrong or check_received(UDP, 2, output)
 
 
-def traced(output: str) -> str | None:
+def check_trace(output: str) -> str | None:
     """Check that both switches added themselves to the IP option, the last switch first."""
     hops = re.findall(r"swid *= (\d+)[^=]*= \d+[^=]*portid *= (\d+)", output)
     counted = re.findall(r"count *= (\d+)", output)
-    return same((counted, hops), (["2"], [("2", "1"), ("1", "2")]), "count, and switches and ports")
+    return compare(
+        (counted, hops), (["2"], [("2", "1"), ("1", "2")]), "count, and switches and ports"
+    )
 
 
-def marked(output: str) -> str | None:
-    """Check ECN: 1 before the queue builds up, then 3."""
-    seen = [frame[IP_TOS] & 3 for frame in packets(output, "h3", UDP)]
+def check_ecn(output: str) -> str | None:
+    """Check that ECN is 1 before the queue builds up and then 3."""
+    seen = [frame[IP_TOS] & 3 for frame in select_packets(output, "h3", UDP)]
     turns = [a for a, b in zip(seen, [None, *seen], strict=False) if a != b]
-    return same(turns, [1, 3], "ECN of what h3 received")
+    return compare(turns, [1, 3], "ECN of what h3 received")
 
 
-def walled(output: str) -> str | None:
+def check_firewall(output: str) -> str | None:
     """Check that TCP connects from inside to outside, but not from outside to inside."""
-    return same(connected_runs(output), (True, False), "iperf connected")
+    return compare(find_connected_runs(output), (True, False), "iperf connected")
 
 
 # --- the networks ----------------------------------------------------------------------------
 
 
-def reaching(file: str, commands: str = "", *expected: Expected) -> Network:
+def make_network(file: str, commands: str = "", *expected: Expected) -> Network:
     """Return a network whose hosts ping each other before further commands."""
     return Network(file, f"{PINGALL}\n{commands}", (ALL_ANSWERED, *expected))
 
@@ -209,31 +213,32 @@ def reaching(file: str, commands: str = "", *expected: Expected) -> Network:
 def reflector(file: str, script: str) -> Network:
     typed = "(for i in 1 2 3 4 5; do sleep 1; echo; done)"
     commands = f"h1 ip -br link show h1-eth0\nh1 {typed} | python3 -u {script} 2> /dev/null"
-    return Network(file, commands, (reflected,))
+    return Network(file, commands, (check_reflection,))
 
 
 def flooding(file: str, expected: list[int]) -> Network:
-    broadcast = scapy("h1", "Ether(src=get_if_hwaddr('h1-eth0'), dst='ff:ff:ff:ff:ff:ff', "
+    broadcast = send_frames("h1", "Ether(src=get_if_hwaddr('h1-eth0'), dst='ff:ff:ff:ff:ff:ff', "
                             "type=0x1234) / ('x' * 50)")  # fmt: skip
-    commands = f"{listening(*HOSTS)}\n{broadcast}\n{shown(*HOSTS)}"
-    return reaching(file, commands, partial(flooded, expected))
+    commands = f"{record_frames(*HOSTS)}\n{broadcast}\n{show_frames(*HOSTS)}"
+    return make_network(file, commands, partial(check_flooding, expected))
 
 
 def several_links(file: str, sender: str) -> Network:
     send = f"h1 python3 {sender} 10.0.6.2 200 > /dev/null"
-    return reaching(file, f"{SENT}\n{send}\nsh sleep 1\n{SENT}", spread)
+    return make_network(file, f"{SENT}\n{send}\nsh sleep 1\n{SENT}", check_balance)
 
 
 def flowlets(file: str, sender: str) -> Network:
-    """Return a network that gets packets without gaps, then with gaps above 100 and 200 ms."""
+    """Return a network with packets without gaps, then with gaps above 100 and 200 ms."""
     send = [f"h1 python3 {sender} 10.0.6.2 60 {gap_s} > /dev/null" for gap_s in (0, 0.25)]
     commands = "\n".join([SENT, send[0], "sh sleep 1", SENT, send[1], "sh sleep 1", SENT])
-    return reaching(file, commands, in_flowlets)
+    return make_network(file, commands, check_flowlets)
 
 
 def heavy_hitter(file: str) -> Network:
-    commands = f"{listening('h2')}\nh1 python3 send.py 10.0.2.2 1500 > /dev/null\n{shown('h2')}"
-    return reaching(file, commands, partial(received, TCP, 1000))
+    send = "h1 python3 send.py 10.0.2.2 1500 > /dev/null"
+    commands = "\n".join([record_frames("h2"), send, show_frames("h2")])
+    return make_network(file, commands, partial(check_received, TCP, 1000))
 
 
 def counters(file: str, counted: str) -> Network:
@@ -243,33 +248,33 @@ def counters(file: str, counted: str) -> Network:
 
 
 def meters(file: str) -> Network:
-    """P4Runtime rates are integers, so the rate of 0.5 packets/s and the intervals are doubled."""
+    """Return a network with meters; rates and intervals are doubled, since rates are integers."""
     frame = "Ether(src='aa:aa:aa:aa:aa:aa', dst='00:00:0a:00:00:02') / IP(dst='10.0.1.2') / UDP()"
-    commands = [listening("h2"), scapy("h1", frame, 10, 0.5), "sh sleep 2",
-                scapy("h1", frame, 5, 1.2), shown("h2")]  # fmt: skip
-    return Network(file, "\n".join(commands), (" rounded from 0.5 to 1 per second:", filtered))
+    commands = [record_frames("h2"), send_frames("h1", frame, 10, 0.5), "sh sleep 2",
+                send_frames("h1", frame, 5, 1.2), show_frames("h2")]  # fmt: skip
+    return Network(file, "\n".join(commands), (" rounded from 0.5 to 1 per second:", check_meter))
 
 
 CHECKSUMS = f"""
-{listening("h2")}
+{record_frames("h2")}
 h1 python3 send.py 10.0.1.2 valid > /dev/null
 h1 python3 send.py 10.0.1.2 invalid > /dev/null
 h1 python3 send.py 10.0.1.2 invalid > /dev/null
-{shown("h2")}
+{show_frames("h2")}
 """
 BROADCAST = f"""
-{listening(*HOSTS)}
+{record_frames(*HOSTS)}
 h1 timeout 7 python3 send.py
-{shown(*HOSTS)}
+{show_frames(*HOSTS)}
 """
 TRACED = f"""
-{receiving("h2")}
+{start_receiver("h2")}
 h1 python3 send.py 10.0.2.2 test 1 > /dev/null
-{until("swid", "h2")}
+{wait_for_text("swid", "h2")}
 sh sleep 1; cat $TMPDIR/h2
 """
 ROUTED = f"""
-{listening("h2")}
+{record_frames("h2")}
 {SENT}
 h1 printf '2 4\\nq\\n' | python3 send.py 10.0.4.2 > /dev/null
 sh sleep 1
@@ -277,37 +282,37 @@ sh sleep 1
 h1 printf '3 4\\nq\\n' | python3 send.py 10.0.4.2 > /dev/null
 sh sleep 1
 {SENT}
-{shown("h2")}
+{show_frames("h2")}
 """
 FLOW = """import socket, time; s = socket.socket(type=socket.SOCK_DGRAM); s.setsockopt(0, 1, 1); \
 [(s.sendto(bytes(1400), ('10.1.3.2', 5051)), time.sleep(0.002)) for _ in range(400)]"""
 CONGESTED = f"""
-{listening("h3")}
+{record_frames("h3")}
 h1 python3 -c "{FLOW}"
 sh sleep 4
-{shown("h3")}
+{show_frames("h3")}
 """
 AROUND = "h1 python3 send.py 10.0.1.2 200 > /dev/null\nsh sleep 2\nregister_read"
 PASSING = f"""
-{listening("h2")}
-{scapy("h1", "Ether(dst='00:00:0a:00:00:02') / IP(dst='10.0.0.2') / UDP() / ('x' * 40)", 2)}
-{shown("h2")}
+{record_frames("h2")}
+{send_frames("h1", "Ether(dst='00:00:0a:00:00:02') / IP(dst='10.0.0.2') / UDP() / ('x' * 40)", 2)}
+{show_frames("h2")}
 """
 NETWORKS = [
     reflector("examples/reflector/p4app.json", "send_receive.py"),
     reflector("exercises/01-Reflector/solution/p4app.json", "../send_receive.py"),
-    reaching("examples/repeater/p4app.json"),
-    reaching("exercises/02-Repeater/thrift/solution/p4app.json"),
-    reaching("exercises/02-Repeater/thrift/solution/p4app_table.json"),
-    reaching("examples/ip_forwarding/p4app.json"),
-    reaching("examples/ip_forwarding_two_tables/p4app.json"),
-    reaching("examples/ternary_match/p4app.json"),
-    reaching("examples/debugging_table/p4app.json"),
-    reaching("exercises/03-L2_Basic_forwarding/thrift/solution/p4app.json"),
+    make_network("examples/repeater/p4app.json"),
+    make_network("exercises/02-Repeater/thrift/solution/p4app.json"),
+    make_network("exercises/02-Repeater/thrift/solution/p4app_table.json"),
+    make_network("examples/ip_forwarding/p4app.json"),
+    make_network("examples/ip_forwarding_two_tables/p4app.json"),
+    make_network("examples/ternary_match/p4app.json"),
+    make_network("examples/debugging_table/p4app.json"),
+    make_network("exercises/03-L2_Basic_forwarding/thrift/solution/p4app.json"),
     flooding("exercises/03-L2_Flooding/thrift/solution/p4app-all-ports.json", [1, 1, 1, 1]),
     flooding("exercises/03-L2_Flooding/thrift/solution/p4app-other-ports.json", [0, 1, 1, 1]),
-    reaching("exercises/04-MPLS/thrift/mpls_basics/solution/p4app.json"),
-    reaching("exercises/04-MPLS/thrift/mpls_stacked/solution/p4app.json"),
+    make_network("exercises/04-MPLS/thrift/mpls_basics/solution/p4app.json"),
+    make_network("exercises/04-MPLS/thrift/mpls_stacked/solution/p4app.json"),
     several_links("examples/ecmp/p4app.json", "send.py"),
     several_links("exercises/05-ECMP/solution/p4app.json", "../send.py"),
     flowlets("examples/flowlet_switching/p4app.json", "send.py"),
@@ -318,33 +323,34 @@ NETWORKS = [
     counters("examples/counter/p4app_indirect.json", r"\[1\]"),
     meters("examples/meter/p4app_direct.json"),
     meters("examples/meter/p4app_indirect.json"),
-    Network("examples/verify_checksum/p4app.json", CHECKSUMS, (partial(received, 1, 1),)),
-    reaching("examples/multicast/p4app.json", BROADCAST, flooded_alike),
-    Network("examples/simple_int/p4app.json", TRACED, (traced,)),
-    Network("examples/source_routing/p4app.json", ROUTED, (routed,)),
-    reaching("examples/ecn/p4app.json", CONGESTED, marked),
-    Network("examples/stateful_firewall/p4app.json", "iperf h1 h2\niperf h2 h1", (walled,)),
+    Network("examples/verify_checksum/p4app.json", CHECKSUMS, (partial(check_received, 1, 1),)),
+    make_network("examples/multicast/p4app.json", BROADCAST, check_multicast),
+    Network("examples/simple_int/p4app.json", TRACED, (check_trace,)),
+    Network("examples/source_routing/p4app.json", ROUTED, (check_routes,)),
+    make_network("examples/ecn/p4app.json", CONGESTED, check_ecn),
+    Network("examples/stateful_firewall/p4app.json", "iperf h1 h2\niperf h2 h1", (check_firewall,)),
     Network("examples/resubmit_recirculate/resubmitApp.json", f"{AROUND} resubmit_register",
-            (partial(written, lambda _: 255),)),
+            (partial(check_recirculations, lambda _: 255),)),
     Network("examples/resubmit_recirculate/recirculateApp.json", f"{AROUND} recirculate_register",
-            (partial(written, lambda index: 255 - index),)),
-    Network("examples/recirculate/p4app.json", PASSING, (partial(received, UDP, 2),)),
+            (partial(check_recirculations, lambda index: 255 - index),)),
+    Network("examples/recirculate/p4app.json", PASSING, (partial(check_received, UDP, 2),)),
     Network("examples/read_write_registers_cli/p4app.json",
             "h1 python3 send.py 10.0.1.2 50 > /dev/null\nsh sleep 2\nregister_read tos_register",
-            (read_back,)),
+            (check_tos_cells,)),
 ]  # fmt: skip
 
 
 def main() -> int:
-    options = telemark_run.parser(__doc__, "p4-learning").parse_args()
+    options = telemark_run.make_parser(__doc__, "p4-learning").parse_args()
     chosen = [
         network for network in NETWORKS
         if options.only in (None, network.file) and (network.is_virtual or options.time == "real")
     ]  # fmt: skip
     missing = [network.file for network in chosen if not (options.clone / network.file).is_file()]
     if missing or not chosen:
-        telemark_run.parser(__doc__, "").error(
-            f"{options.clone}: has no {', '.join(missing[:1]) or 'such network'}; pass a clone"
+        telemark_run.make_parser(__doc__, "").error(
+            f"{options.clone}: the folder has no {', '.join(missing[:1]) or 'such network'}; pass "
+            "a clone"
         )
     verdicts = []
     for network in chosen:
@@ -356,9 +362,9 @@ def main() -> int:
 def _verdict(network: Network, options: argparse.Namespace) -> str:
     file = options.clone / network.file
     if options.time == "virtual":
-        return telemark_run.verdict(file, PINGALL, [ALL_ANSWERED], options)
+        return telemark_run.run_and_check(file, PINGALL, [ALL_ANSWERED], options)
     commands = _commands(network.commands, options.target)
-    return telemark_run.verdict(file, commands, network.expected, options)
+    return telemark_run.run_and_check(file, commands, network.expected, options)
 
 
 def _commands(commands: str, target: str) -> str:

@@ -3,10 +3,10 @@
     sudo python benchmarks/compatibility/tutorials.py CLONE --python PYTHON [--target bmv2]
     python benchmarks/compatibility/tutorials.py CLONE --time virtual
 
-CLONE is a clone of p4lang/tutorials; PYTHON is an interpreter with the modules that its controllers
-import (p4runtime-shell 0.0.6, and p4.tmp.p4config_pb2 of p4lang/PI). Each exercise is run by
-`telemark run` with a script of the commands of its README. Exit status 1 if
-the output of an exercise is not what its README describes.
+CLONE is a clone of p4lang/tutorials. PYTHON is an interpreter with the modules that its controllers
+import (p4runtime-shell 0.0.6, and p4.tmp.p4config_pb2 of p4lang/PI). `telemark run` runs each
+exercise with a script of commands from its README. The exit status is 1 if the output of an
+exercise differs from the description in its README.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -21,61 +21,61 @@ from benchmarks.compatibility.shared.telemark_run import (
     ALL_ANSWERED,
     PINGALL,
     Expected,
-    connected_runs,
-    receiving,
-    until,
+    find_connected_runs,
+    start_receiver,
+    wait_for_text,
 )
 
 POD = "pod-topo/topology.json"
-NOTHING = "- (needs programs at hosts, or a controller with sockets)"  # a verdict
+NOTHING = "- (needs programs on hosts, or a controller with sockets)"  # a verdict
 
 
 @dataclass(frozen=True)
 class Exercise:
-    """One run of an exercise: its commands and the expected output.
+    """One run of an exercise, with commands and expected output.
 
-    `virtual` are the commands in virtual time, if it is useful without programs at hosts;
+    `virtual` has the commands in virtual time, if the exercise is useful without programs on hosts.
     `virtually` is their expected output.
     """
 
-    name: str  # its folder; after a comma, its topology
+    name: str  # folder of the exercise; after a comma, its topology
     commands: str
     expected: tuple[Expected, ...]
     topology: str = "topology.json"
-    program: str | None = None  # in solution/; None: the program of the exercise
+    program: str | None = None  # file in solution/; None means the program of the exercise
     virtual: str | None = PINGALL
     virtually: str = ALL_ANSWERED
 
 
-def tunnelled(output: str) -> str | None:
-    """Check that h2 receives the message to it and the one to h3's address through its tunnel."""
+def check_tunnels(output: str) -> str | None:
+    """Check that h2 receives its own message and, through its tunnel, the message to h3."""
     received = re.findall(r"dst_id *= (\d+)|dst *= (10\.0\.[23]\.\d)", output)
     seen = [tunnel or address for tunnel, address in received]
     expected = ["10.0.2.2", "2", "10.0.2.2", "2", "10.0.3.3"]
     return None if seen == expected else f"h2 received {seen}"
 
 
-def calculated(output: str) -> str | None:
+def check_answers(output: str) -> str | None:
     answers = re.findall(r"^(\d+)\r?$", output, re.MULTILINE)
     return None if answers == ["2", "4", "1", "7", "6"] else f"answers {answers}"
 
 
-def marked(output: str) -> str | None:
-    """Check ECN: 1 before the queue builds up, 3 while it is long, then 1 again."""
+def check_ecn(output: str) -> str | None:
+    """Check that ECN is 1 before the queue builds up, 3 while it is long, and then 1 again."""
     seen = re.findall(r"tos *= (0x\d+)", output)
     turns = [a for a, b in zip(seen, [None, *seen], strict=False) if a != b]
     return None if turns == ["0x1", "0x3", "0x1"] else f"tos {turns}"
 
 
-def queued(output: str) -> str | None:
-    """Check that the queue of switch 1 was long and that of switch 2 never was."""
+def check_queues(output: str) -> str | None:
+    """Check that the queue of switch 1 was long and the queue of switch 2 was never long."""
     traces = re.findall(r"swid *= (\d+)\s*\|\s*\|\s*qdepth *= (\d+)", output)
     longest = {swid: max(int(d) for s, d in traces if s == swid) for swid, _ in traces}
     ok = longest.keys() == {"1", "2"} and longest["1"] > 10 and longest["2"] < 3
     return None if ok else f"longest queues {longest}"
 
 
-def utilised(output: str) -> str | None:
+def check_utilisation(output: str) -> str | None:
     """Check that probes and iperf agree on the rate of the link from switch 1."""
     rates = [float(rate) for rate in re.findall(r"Switch 1 - Port \d: ([\d.e+-]+) Mbps", output)]
     found = re.search(r"([\d.]+) ([MG])bits/sec", output)
@@ -83,18 +83,18 @@ def utilised(output: str) -> str | None:
         return "no probes" if not rates else "no iperf"
     iperf = float(found[1]) * (1000 if found[2] == "G" else 1)
     ok = 0.8 < max(rates) / iperf < 1.25
-    return None if ok else f"probes say {max(rates):.1f} Mbit/s, iperf {iperf:g}"
+    return None if ok else f"probes report {max(rates):.1f} Mbit/s, iperf reports {iperf:g}"
 
 
-def balanced(output: str) -> str | None:
+def check_balance(output: str) -> str | None:
     counts = [int(count) for count in re.findall(r"^(\d+)\r?$", output, re.MULTILINE)]
     ok = len(counts) == 2 and sum(counts) == 8 and min(counts) > 0
     return None if ok else f"h2 and h3 received {counts}"
 
 
-def walled(output: str) -> str | None:
+def check_firewall(output: str) -> str | None:
     """Check that TCP connects from inside to outside, but not from outside to inside."""
-    connected = connected_runs(output)
+    connected = find_connected_runs(output)
     return None if connected == (True, True, False) else f"iperf connected: {connected}"
 
 
@@ -103,16 +103,16 @@ QUIET = "> $TMPDIR/sent 2>&1"
 CONTROLLER = "sh PYTHONPATH=../../utils {python} -u solution/mycontroller.py > $TMPDIR/said 2>&1 &"
 BOTTLENECK = f"""
 h22 iperf -s -u > $TMPDIR/h22 &
-{receiving("h2")}
+{start_receiver("h2")}
 h1 {SEND} 30 {QUIET} &
-{until("tos", "h2")}
+{wait_for_text("tos", "h2")}
 sh sleep 2
 h11 iperf -c 10.0.2.22 -t 15 -u
 h1 wait
 sh cat $TMPDIR/h2
 """
 TUNNELS = f"""
-{receiving("h2")}
+{start_receiver("h2")}
 h1 {SEND} {QUIET}
 h1 {SEND} --dst_id 2 {QUIET}
 h1 ./send.py 10.0.3.3 "P4 is cool" --dst_id 2 {QUIET}
@@ -121,36 +121,36 @@ sh egrep "dst_id|dst .*10[.]" $TMPDIR/h2
 """
 P4RUNTIME = f"""
 {CONTROLLER}
-{until("Reading tunnel", "said")}
+{wait_for_text("Reading tunnel", "said")}
 h1 ping -c 5 h2
 sh sleep 3
 sh tail -n 12 $TMPDIR/said
 """
 PROBES = f"""
 h4 iperf -s > $TMPDIR/h4 &
-{receiving("h1")}
+{start_receiver("h1")}
 h1 ./send.py {QUIET} &
-{until("Switch", "h1")}
+{wait_for_text("Switch", "h1")}
 h1 iperf -c 10.0.4.4 -t 8 -b 4M
 sh sleep 3
 sh cat $TMPDIR/h1
 """
 ROUTED = f"""
-{receiving("h2")}
+{start_receiver("h2")}
 h1 printf '2 3 2 2 1\\nq\\n' | ./send.py 10.0.2.2 {QUIET}
 sh sleep 1
 sh cat $TMPDIR/h2
 """
 CALCULATED = r"h1 printf '1+1\n7-3\n5&3\n5|3\n5^3\nquit\n' | python3 calc.py"
 BALANCED = f"""
-{receiving("h2")}
-{receiving("h3")}
+{start_receiver("h2")}
+{start_receiver("h3")}
 h1 for i in 1 2 3 4 5 6 7 8; do ./send.py 10.0.0.1 "P4 is cool" {QUIET}; done
 sh sleep 1
 sh grep -c "got a packet" $TMPDIR/h2; grep -c "got a packet" $TMPDIR/h3
 """
 PRIORITIES = f"""
-{receiving("h2")}
+{start_receiver("h2")}
 h1 ./send.py --p=UDP --des=10.0.2.2 --m="P4 is cool" --dur=2 {QUIET}
 h1 ./send.py --p=TCP --des=10.0.2.2 --m="P4 is cool" --dur=2 {QUIET}
 sh sleep 1
@@ -158,7 +158,7 @@ sh grep tos $TMPDIR/h2
 """
 FLOWS = f"""
 {CONTROLLER}
-{until("on s3", "said")}
+{wait_for_text("on s3", "said")}
 sh sleep 1
 h1 ping -c 8 h2
 sh tail -n 30 $TMPDIR/said
@@ -176,17 +176,18 @@ EXERCISES = [
     Exercise("basic", PINGALL, (ALL_ANSWERED,), POD, "basic.p4"),
     Exercise("basic, triangle", PINGALL, (ALL_ANSWERED,), "triangle-topo/topology.json",
              "basic.p4"),
-    Exercise("basic_tunnel", TUNNELS, (tunnelled,), program="basic_tunnel.p4"),
+    Exercise("basic_tunnel", TUNNELS, (check_tunnels,), program="basic_tunnel.p4"),
     Exercise("p4runtime", P4RUNTIME, (" 5 received", *COUNTED), virtual=None),
-    Exercise("ecn", BOTTLENECK, (marked,), program="ecn.p4"),
-    Exercise("mri", BOTTLENECK, (queued,), program="mri.p4"),
-    Exercise("link_monitor", PROBES, (utilised,), POD, "link_monitor.p4"),
+    Exercise("ecn", BOTTLENECK, (check_ecn,), program="ecn.p4"),
+    Exercise("mri", BOTTLENECK, (check_queues,), program="mri.p4"),
+    Exercise("link_monitor", PROBES, (check_utilisation,), POD, "link_monitor.p4"),
     Exercise("source_routing", ROUTED, ("got a packet", "ttl *= 59"),
              program="source_routing.p4", virtual=None),
-    Exercise("calc", CALCULATED, (calculated,), program="calc.p4", virtual=None),
-    Exercise("load_balance", BALANCED, (balanced,), program="load_balance.p4", virtual=None),
+    Exercise("calc", CALCULATED, (check_answers,), program="calc.p4", virtual=None),
+    Exercise("load_balance", BALANCED, (check_balance,), program="load_balance.p4", virtual=None),
     Exercise("qos", PRIORITIES, ("tos *= 0xb9", "tos *= 0xb1"), program="qos.p4"),
-    Exercise("firewall", "iperf h1 h2\niperf h1 h3\niperf h3 h1", (walled,), POD, "firewall.p4"),
+    Exercise("firewall", "iperf h1 h2\niperf h1 h3\niperf h3 h1", (check_firewall,), POD,
+             "firewall.p4"),
     Exercise("multicast", PINGALL, ("h1 -> h2 h3 X", "h2 -> h1 h3 X", "h3 -> h1 h2 X"),
              "sig-topo/topology.json", "multicast.p4", virtually="25% dropped"),
     Exercise("flowcache", FLOWS, ("icmp_seq=8 ttl=62",), program="flowcache.p4", virtual=None),
@@ -194,12 +195,12 @@ EXERCISES = [
 
 
 def main() -> int:
-    parser = telemark_run.parser(__doc__, "p4lang/tutorials")
+    parser = telemark_run.make_parser(__doc__, "p4lang/tutorials")
     parser.add_argument("--python", default="python3", help="interpreter of the controllers")
     options = parser.parse_args()
     chosen = [each for each in EXERCISES if options.only in (None, each.name)]
     if not (options.clone / "exercises").is_dir() or not chosen:
-        parser.error(f"{options.clone}, {options.only}: no such clone or exercise")
+        parser.error(f"{options.clone}, {options.only}: clone or exercise not found")
     verdicts = []
     for exercise in chosen:
         verdict = _verdict(exercise, options)
@@ -216,7 +217,7 @@ def _verdict(exercise: Exercise, options: argparse.Namespace) -> str:
             return NOTHING
         commands, expected = exercise.virtual, (exercise.virtually,)
     folder = options.clone / "exercises" / exercise.name.partition(",")[0]
-    return telemark_run.verdict(
+    return telemark_run.run_and_check(
         folder / exercise.topology,
         commands.replace("{python}", options.python),
         expected,

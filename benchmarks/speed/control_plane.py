@@ -1,9 +1,10 @@
-"""How long does the control plane delay packets? The longest time that it holds the shared lock.
+"""How long does the control plane delay packets by holding the shared lock?
 
 First, each operation runs in this process on tables of 1,000, 10,000 and 100,000 entries of each
 match kind. Then a switch forwards 100,000 packets/s while 100,000 entries are written, read and
-aged. Interrupts of a virtual machine count as CPU time of the interrupted thread and only add to
-it. Therefore a table with a long hold is measured up to three times and the shortest hold counts.
+aged. In a virtual machine, interrupts count as CPU time of the interrupted thread, so they only add
+to the measured time. Therefore a table with a long hold is measured up to three times and the
+shortest hold counts.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -32,26 +33,26 @@ KINDS = ("exact", "lpm", "ternary")
 SIZES, QUICK_SIZES = (1_000, 10_000, 100_000), (1_000, 5_000)
 TABLE, ACTION, CELLS = "ControlIngress.entries", "ControlIngress.note", "ControlIngress.cells"
 PACKETS_PER_S = 100_000
-RING_FRAMES = 16_384  # of a port's receive ring: 4 MB in slots of 256 bytes
-SECONDS = 2.0  # duration of one run of the generator, which is restarted until the end
-RING_US = RING_FRAMES / PACKETS_PER_S * 1e6  # how long the ring can buffer unread packets
-SHARE = 0.01  # the part of RING_US that a hold may take
+RING_FRAMES = 16_384  # frames in the receive ring of a port (4 MB in slots of 256 bytes)
+SECONDS = 2.0  # duration of one run of the generator, which is restarted until the measurement ends
+RING_US = RING_FRAMES / PACKETS_PER_S * 1e6  # time for which the ring can buffer unread packets
+SHARE = 0.01  # max ratio of a hold to RING_US
 MAX_TRIES = 3
 
 
 class Longest(NamedTuple):
-    """The longest hold of the lock by an operation."""
+    """Longest hold of the lock by an operation."""
 
     operation: str
     table: str
     entries: int
     us: float  # wall clock
-    cpu_us: float  # largest CPU time of a hold
-    words: int  # largest number of memory words that a hold was for
+    cpu_us: float  # max CPU time of a hold
+    words: int  # max number of memory words that one hold read or wrote
 
 
 class HoldMeasurement:
-    """The longest hold of each operation on one table."""
+    """Longest hold of each operation on one table."""
 
     def __init__(self, kind: str, count: int, seed: int) -> None:
         self.kind, self.count = kind, count
@@ -60,7 +61,7 @@ class HoldMeasurement:
         self._keys = [key for key, _ in keys(kind, count, random.Random(seed))]
 
     def measure(self) -> None:
-        """Run each operation once."""
+        """Run each operation once and return its longest hold."""
         count = self.count
         self._note("insert, one by one", self._insert)
         self._note("read", lambda: self._engine.table_entries(TABLE))
@@ -107,8 +108,8 @@ class HoldMeasurement:
         return batch
 
 
-def holds_of(kind: str, count: int, seed: int) -> list[Longest]:
-    """Return the holds of each operation: the shortest of up to MAX_TRIES measurements."""
+def measure_holds(kind: str, count: int, seed: int) -> list[Longest]:
+    """Return the longest hold of each operation, as the min of up to MAX_TRIES measurements."""
     rows: list[Longest] = []
     for _ in range(MAX_TRIES):
         held = HoldMeasurement(kind, count, seed)
@@ -121,7 +122,7 @@ def holds_of(kind: str, count: int, seed: int) -> list[Longest]:
 
 
 class Load:
-    """A thread that sends packets until the `with` block ends."""
+    """Thread that sends packets until the `with` block ends."""
 
     def __init__(self, processes: Processes) -> None:
         self.sent, self.error = 0, None
@@ -147,7 +148,7 @@ class Load:
 def measure_under_load(run: Run, entries: int) -> tuple[int, int, dict[str, Any]]:
     """Run all controller operations under load.
 
-    Returns the packets sent, the packets lost and the counters of the switch.
+    Returns the numbers of sent and lost packets, and the counters of the switch.
     """
     with Processes(run.folder) as processes:
         switch, before = Switch(processes, run.folder), received("t")
@@ -157,7 +158,7 @@ def measure_under_load(run: Run, entries: int) -> tuple[int, int, dict[str, Any]
                 act()
         counters = switch.stop()
         if switch.aged < entries:
-            raise AssertionError(f"{switch.aged} of {entries} entries were reported as idle")
+            raise AssertionError(f"the switch reported {switch.aged} of {entries} entries as idle")
         return load.sent, load.sent - (received("t") - before), counters
 
 
@@ -166,7 +167,7 @@ def steps(switch: Switch, entries: int) -> list[tuple[str, Callable[[], object]]
 
     def read() -> None:
         if (found := switch.read()) != entries:
-            raise AssertionError(f"read {found} of {entries} entries")
+            raise AssertionError(f"the controller read only {found} of {entries} entries")
 
     insert, change, delete = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
     return [
@@ -189,14 +190,14 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
     for kind in KINDS:
         for count in sizes:
             run.progress.update(f"{count:,} entries, {kind}")
-            rows += holds_of(kind, count, options.seed)
+            rows += measure_holds(kind, count, options.seed)
     sent, lost, counters = measure_under_load(run, sizes[-1])
     return report(rows, sent, lost, counters["control_plane"], sizes[-1])
 
 
 def report(rows: list[Longest], sent: int, lost: int, control_plane: dict[str, Any],
            entries: int) -> Report:  # fmt: skip
-    """Compare the holds with the capacity of the receive ring."""
+    """Compare the holds with the time that the receive ring can buffer."""
     waited_us = control_plane["packets_waited_longest_ns"] / 1e3
     work = [Longest(what, "at work", entries, hold["longest_ns"] / 1e3,
                     hold["longest_cpu_ns"] / 1e3, hold["max_words"])
@@ -204,10 +205,9 @@ def report(rows: list[Longest], sent: int, lost: int, control_plane: dict[str, A
     max_cpu_us = max(row.cpu_us for row in [*rows, *work])
     if lost and max_cpu_us < RING_US:
         problem = (
-            f"{lost} of {sent} packets lost; the receive ring buffers "
-            f"{RING_US:.0f} us, no hold took more than {max_cpu_us:.0f} us of CPU time, but the "
-            f"longest lasted {max(row.us for row in work):.0f} us and packets waited "
-            f"{waited_us:.0f} us"
+            f"{lost} of {sent} packets were lost; the receive ring buffers {RING_US:.0f} us and no "
+            f"hold took more than {max_cpu_us:.0f} us of CPU time, but the longest hold lasted "
+            f"{max(row.us for row in work):.0f} us and packets waited {waited_us:.0f} us"
         )
         note_invalid(BusyMachineError(problem))
     claims = [

@@ -1,8 +1,9 @@
-"""Ten million reports with random keys through a P4 translator: is every answer correct or empty?
+"""DTA with ten million random keys in a P4 translator: is every query result correct or empty?
 
 In virtual time, a P4 translator converts each report to RDMA requests; the responder checks the
-iCRC of each request and executes it. The memory must then equal a model byte for byte. All keys are
-queried, and as many keys that were not reported, and the answers are compared with theory.
+iCRC of each request and executes it. The memory must then equal a model byte for byte. The
+benchmark queries all keys and the same number of keys that were not reported. It compares the
+results with theory.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -20,7 +21,7 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
-from benchmarks.speed.dta_stores import BITS, Filled, asked, report, slots_for
+from benchmarks.speed.dta_stores import BITS, Filled, query_all, report, slots_for
 from collectors.dta.hashes import Words
 from collectors.dta.key_write import Store, slot
 from collectors.dta.load import Load, Reports
@@ -38,7 +39,7 @@ from telemark.session import cli
 from telemark.session.run import Run
 
 REPORTS, QUICK_REPORTS = 10_000_000, 50_000
-SHARE = 50_000  # reports sent between two progress messages
+SHARE = 50_000  # number of reports between two progress messages
 COPIES = 2
 INTERVAL_NS = 1000
 LEAD_NS, SETTLE_NS = 1_000_000, 10_000_000
@@ -47,7 +48,7 @@ FILE = "store"
 
 
 class Translated(NamedTuple):
-    """The reports in the order of sending, and the counters of the responder."""
+    """Reports in the order of sending, and counters of the responder."""
 
     keys: Words  # (n, 4)
     data: Words  # (n, 1)
@@ -55,16 +56,16 @@ class Translated(NamedTuple):
     reports_per_s: float
 
 
-def frames_of(reports: Reports) -> list[bytes]:
-    """Return the frames from h1 to h2. All have one length, so their headers are equal."""
+def make_frames(reports: Reports) -> list[bytes]:
+    """Return the frames from h1 to h2; their headers are equal, because all have one length."""
     ends = Ether(src="00:00:00:00:00:01", dst="00:00:00:00:00:02")
     ip = IP(src="10.0.0.1", dst="10.0.0.2") / UDP(sport=PORT, dport=PORT, chksum=0)
     head = bytes(ends / ip / Raw(reports.payloads[0]))[:HEADERS_BYTES]
     return [head + payload for payload in reports.payloads]
 
 
-async def translated(count: int, run: Run) -> Translated:
-    """Send `count` reports, in shares; each key is written twice to the store."""
+async def translate_reports(count: int, run: Run) -> Translated:
+    """Send `count` reports in batches; the translator writes each key twice to the store."""
     slots = slots_for(count)
     area = Area(slot(1), slots, partial(KeyWriteStore, 1, slots, BITS), file=FILE)
     there = collector("h2", "10.0.0.2", [area], run.folder)
@@ -78,7 +79,7 @@ async def translated(count: int, run: Run) -> Translated:
         async with connections(net) as switches:
             await configure(net, switches, {"s1": Translator(there.sessions, [there.service])})
             for first in range(0, count, SHARE):
-                run.progress.update(f"translating {count:,} reports, from {first:,} on")
+                run.progress.update(f"translating {count:,} reports, starting at {first:,}")
                 part = slice(first, min(first + SHARE, count))
                 load = Load(part.stop - first, redundancy=COPIES, seed=run.seed + first)
                 reports = load.reports()
@@ -86,7 +87,7 @@ async def translated(count: int, run: Run) -> Translated:
                 keys[part], data[part] = reports.fields.key, reports.fields.words[:, :1]
                 start_ns = run.clock.now_ns() + LEAD_NS
                 times = [start_ns + n * INTERVAL_NS for n in range(load.count)]
-                net.send_frames("h1", times, frames_of(reports))
+                net.send_frames("h1", times, make_frames(reports))
                 await run.clock.sleep_until(times[-1] + SETTLE_NS)
     taken_s = time.perf_counter() - begun
     counts = net.applications[0].result.counts
@@ -95,20 +96,20 @@ async def translated(count: int, run: Run) -> Translated:
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
     if options.time == "real":
-        raise TestbedError("--time real: would lose some of the reports; use --time virtual")
+        raise TestbedError("--time real: some of the reports would be lost; use --time virtual")
     count = QUICK_REPORTS if options.quick else REPORTS
-    return reported(await translated(count, run), run)
+    return make_report(await translate_reports(count, run), run)
 
 
-def reported(found: Translated, run: Run) -> Report:
-    """Compare the memory with the model and the answers with theory."""
+def make_report(found: Translated, run: Run) -> Report:
+    """Compare the memory with the model and the query results with theory."""
     count, slots = len(found.keys), slots_for(len(found.keys))
     memory, model = Region(slot(1), slots, run.folder / FILE), Region(slot(1), slots)
     Store(model.records, BITS).write(found.keys, found.data, COPIES)
-    rng = np.random.default_rng([run.seed, count])  # differs from the one of the reports
+    rng = np.random.default_rng([run.seed, count])  # differs from the seed of the reports
     others = rng.integers(1 << 32, size=(count, 4), dtype=np.uint32)
     made = Filled(Store(memory.records, BITS), found.keys, found.data, others, COPIES)
-    answers = report([asked(made, which) for which in ("written", "absent")])
+    answers = report([query_all(made, which) for which in ("written", "absent")])
     carried_out, refused = found.counts.accepted.total(), found.counts.refused.total()
     columns = ("reports", "requests", "refused", "reports/s of this machine")
     shown = [(count, carried_out, refused, found.reports_per_s)]

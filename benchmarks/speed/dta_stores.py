@@ -1,9 +1,9 @@
-"""Ten million random keys in a Key-Write store: is every answer correct or empty, as in theory?
+"""Key-Write store with ten million random keys: is every query result correct or empty?
 
 The store is filled as by a translator (Store.write, which experiments/dta_keywrite.py compares with
-the P4 translator). Then all keys are queried, and as many keys that were not written. With a
-checksum of 31 bits, theory expects about one wrong answer. The benchmark also reports the rate of
-queries per core.
+the P4 translator). Then all keys and the same number of keys that were not written are queried.
+With a checksum of 31 bits, theory predicts about one wrong result. The benchmark also reports the
+rate of queries per core.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -26,17 +26,17 @@ from telemark.session import cli
 from telemark.session.run import Run
 
 KEYS, QUICK_KEYS = 10_000_000, 1_000_000
-LOAD = 0.6  # approximate: the number of slots is a power of two
+LOAD = 0.6  # approximate load, because the number of slots is a power of two
 BITS = 31
 COPIES = (1, 2, 4)
-SHARE = 100_000  # keys per query
+SHARE = 100_000  # number of keys per query
 
 
 class Asked(NamedTuple):
-    """Results of queries."""
+    """Results of all queries."""
 
     copies: int
-    keys: str  # written or absent
+    keys: str  # kind of keys: written or absent
     queries: int
     right: int
     wrong: int
@@ -44,7 +44,7 @@ class Asked(NamedTuple):
 
 
 class Filled(NamedTuple):
-    """A store, the entries written to it, and keys that were not written."""
+    """Store, entries written to it, and keys that were not written."""
 
     store: Store
     keys: Words
@@ -54,12 +54,12 @@ class Filled(NamedTuple):
 
 
 def slots_for(count: int) -> int:
-    """Return the slots of a store with a load of about LOAD for `count` keys."""
+    """Return the number of slots of a store for `count` keys with a load of about LOAD."""
     return 1 << round(np.log2(count / LOAD))
 
 
-def filled(count: int, copies: int, rng: np.random.Generator) -> Filled:
-    """Fill a store with `count` random keys, at LOAD."""
+def fill_store(count: int, copies: int, rng: np.random.Generator) -> Filled:
+    """Fill a store with `count` random keys, up to a load of about LOAD."""
     words = rng.integers(1 << 32, size=(count, 9), dtype=np.uint32)
     keys, others, data = (np.ascontiguousarray(words[:, a:b]) for a, b in ((0, 4), (4, 8), (8, 9)))
     store = Store(Region(slot(1), slots_for(count)).records, BITS)
@@ -67,8 +67,8 @@ def filled(count: int, copies: int, rng: np.random.Generator) -> Filled:
     return Filled(store, keys, data, others, copies)
 
 
-def counted(made: Filled, which: str, first: int) -> tuple[int, int]:
-    """Return the right and the wrong answers for a share of the keys."""
+def count_answers(made: Filled, which: str, first: int) -> tuple[int, int]:
+    """Return the numbers of correct and wrong results for one batch of keys."""
     part = slice(first, first + SHARE)
     keys = (made.keys if which == "written" else made.others)[part]
     found, data = made.store.query(keys, made.copies, Policy.PLURALITY)
@@ -76,10 +76,10 @@ def counted(made: Filled, which: str, first: int) -> tuple[int, int]:
     return int(is_right.sum()), int((found & ~is_right).sum())
 
 
-def asked(made: Filled, which: str) -> Asked:
-    """Query all keys, one share at a time."""
+def query_all(made: Filled, which: str) -> Asked:
+    """Query all keys, one batch at a time."""
     begun = time.perf_counter()
-    answers = [counted(made, which, first) for first in range(0, len(made.keys), SHARE)]
+    answers = [count_answers(made, which, first) for first in range(0, len(made.keys), SHARE)]
     taken_s = time.perf_counter() - begun
     right, wrong = (sum(each) for each in zip(*answers, strict=True))
     return Asked(made.copies, which, len(made.keys), right, wrong, len(made.keys) / taken_s)
@@ -90,13 +90,13 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
     rng = np.random.default_rng(run.seed)
     rows = []
     for copies in COPIES:
-        made = filled(count, copies, rng)
-        rows += [asked(made, which) for which in ("written", "absent")]
+        made = fill_store(count, copies, rng)
+        rows += [query_all(made, which) for which in ("written", "absent")]
     return report(rows)
 
 
 def report(rows: Sequence[Asked]) -> Report:
-    """Compare all counts with theory."""
+    """Compare the counts of all query results with theory."""
     chances = []
     for row in rows:
         load = row.queries / slots_for(row.queries)

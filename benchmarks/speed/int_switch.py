@@ -1,4 +1,4 @@
-"""What does INT cost a switch? CPU time per packet in each role, and of a router and AM-PM.
+"""CPU time of INT in a switch: how much per packet in each role, compared with a router and AM-PM?
 
 The same packets of 242 bytes pass p4src/int/int.p4, p4src/routing/router.p4 and
 p4src/ampm/ampm.p4, in one process on one core. Only ratios within the run are checked.
@@ -29,15 +29,15 @@ P4SRC = Path(__file__).parents[2] / "p4src"
 IN, OUT, TO_COLLECTOR = 1, 2, 3
 HOST, NODE = 0x020000000002, 1
 FRAMES = 1024
-INSTRUCTIONS = 0xF000  # node, ports, latency, queue: 4 words
-HOPS = (1, 2, 5)  # on the INT stack of packets in transit
+INSTRUCTIONS = 0xF000  # instruction bits of node, ports, latency and queue (4 words)
+HOPS = (1, 2, 5)  # numbers of earlier hops on the INT stack of packets in transit
 SESSION = 500
 ROUNDS, QUICK_ROUNDS = 7, 1
 ANY = Ternary(0, 0)
 ARRIVAL, DEPARTURE = "IntIngress.arrival", "IntEgress.departure"
-ROUTER, AMPM = "a router", "AM-PM's switch"
+ROUTER, AMPM = "router", "AM-PM switch"
 UNWATCHED, SOURCE, SINK, REPORTING = (
-    "INT, of no watched flow", "INT, source", "INT, sink", "INT, sink with a report of each packet"
+    "INT, unwatched flow", "INT, source", "INT, sink", "INT, sink with a report per packet"
 )  # fmt: skip
 
 Repeat = Callable[[int], object]
@@ -51,12 +51,12 @@ class Sample:
 
 
 def transit(hops: int) -> str:
-    """Return the name of the measurement with `hops` earlier hops on the stack."""
+    """Return the name of the measurement of packets with `hops` earlier hops on the stack."""
     return f"INT, transit, {hops} hop{'s' * (hops > 1)} before"
 
 
 class IntSwitch:
-    """An engine with the INT program that forwards from port 1 to port 2."""
+    """Engine with the INT program, which forwards from port 1 to port 2."""
 
     def __init__(self, engine: Engine, *, inside: bool) -> None:
         self.engine = engine
@@ -75,27 +75,27 @@ class IntSwitch:
         self.engine.table_add(name, key, action, values, priority)
 
     def watch(self, dst_port: int) -> "IntSwitch":
-        """Make the switch the INT-MD source of packets to this UDP port."""
+        """Make the switch the INT-MD source for packets to this UDP port."""
         watch = f"{ARRIVAL}.watch"
         self.add(f"{watch}.int_list", [*[ANY] * 4, Ternary(dst_port, 0xFFFF)],
                  f"{watch}.embed_data", [INSTRUCTIONS, 255, 0, 0xFFFFFFFF], 1)  # fmt: skip
         return self
 
     def report(self) -> "IntSwitch":
-        """Report each packet with INT."""
+        """Send a report for each packet with INT."""
         reports = f"{DEPARTURE}.packet.flow_reports"
         self.engine.table_set_default(f"{reports}.flow_reports", f"{reports}.report_all", [])
         self.engine.mirror_set(SESSION, [(TO_COLLECTOR, 0)])
         return self
 
     def passed(self, frames: Sequence[bytes]) -> list[bytes]:
-        """Return the forwarded frames."""
+        """Return the frames that the switch forwards."""
         return [out for frame in frames for port, out in self.engine.process(IN, frame, 0)
                 if port == OUT]  # fmt: skip
 
 
 def int_roles(frames: list[bytes]) -> dict[str, Repeat]:
-    """Return the INT switch in each role."""
+    """Return the INT switches, one per role."""
     engine = Engine(compile_p4(P4SRC / "int" / "int.p4").bmv2_json)
 
     def switch(*, inside: bool = True) -> IntSwitch:
@@ -118,7 +118,7 @@ def int_roles(frames: list[bytes]) -> dict[str, Repeat]:
 
 
 def others(frames: list[bytes]) -> dict[str, Repeat]:
-    """What forwards the same packets without INT."""
+    """Return switches that forward the same packets without INT."""
     router = Engine(compile_p4(P4SRC / "routing" / "router.p4").bmv2_json)
     router.table_add("RouterIngress.routing.routes", [Lpm(0x0A000000, 8)],
                      "RouterIngress.routing.send", [HOST, OUT])  # fmt: skip
@@ -130,17 +130,17 @@ def others(frames: list[bytes]) -> dict[str, Repeat]:
 
 
 def repeat(engine: Engine, frames: list[bytes], expected_bytes: int) -> Repeat:
-    """Has an engine process frames, which leave it so long. Raises TestbedError else."""
+    """Return a function that processes frames; it raises TestbedError on unexpected lengths."""
     for frame in frames[:100]:
         lengths = [len(out) for port, out in engine.process(IN, frame, 0) if port == OUT]
         if lengths != [expected_bytes]:
-            raise TestbedError(f"frames of {lengths} bytes left, in place of {expected_bytes}")
+            raise TestbedError(f"output frames have {lengths} bytes instead of {expected_bytes}")
     return lambda rounds: engine.repeat(IN, frames, rounds, 0)
 
 
 def experiment(options: argparse.Namespace, run: Run) -> Report:
     if options.target == "bmv2":
-        raise TestbedError("this benchmark is of minip4")
+        raise TestbedError("this benchmark measures minip4; remove --target bmv2")
     frames = [
         bytes(Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")
               / IP(src="10.0.0.1", dst="10.0.0.2", id=number)
@@ -159,7 +159,7 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 def report(samples: list[Sample]) -> Report:
-    """Compare rounds."""
+    """Return the report; ratios are compared within rounds."""
     grouped: dict[str, list[float]] = {}
     for sample in samples:
         grouped.setdefault(sample.measure, []).append(sample.ns)
@@ -167,7 +167,9 @@ def report(samples: list[Sample]) -> Report:
     rows = [(name, medians[name], min(values), max(values)) for name, values in grouped.items()]
     claims = [
         AtMost.of_rounds(
-            f"{name}: times a router, at most", ratios(grouped[name], grouped[ROUTER]), limit
+            f"{name}: normalized to the router, at most",
+            ratios(grouped[name], grouped[ROUTER]),
+            limit,
         )
         for name, limit in LIMITS.items()
     ]
@@ -176,7 +178,8 @@ def report(samples: list[Sample]) -> Report:
         checks=list(claims),
         metrics=medians,
         tables=[
-            table("ns of CPU time a packet of 242 bytes", ("", "median", "least", "most"), rows),
+            table("CPU time per packet of 242 bytes (ns)", ("switch", "median", "min", "max"),
+                  rows),
             claims_table(claims),
         ],
     )  # fmt: skip

@@ -1,8 +1,9 @@
-"""Virtual time compared with ns-3: the same fabrics, flows and packets.
+"""Virtual time compared with ns-3 for the same fabrics, flows and packets.
 
-Leaf-spine fabrics of IPv4 routers as in virtual.py. ns-3 gets the same nodes, links, routes and
-flows; both must deliver every packet over the same number of routers. Rates are per CPU time of the
-simulation. The benchmark needs ns-3: Debian's package, or better your own optimised build.
+The fabrics are leaf-spine fabrics of IPv4 routers as in virtual.py. ns-3 gets the same nodes,
+links, routes and flows. Both simulators must deliver every packet over the same number of routers.
+Rates are per CPU time of the simulation. The benchmark needs ns-3: either the Debian package or,
+better, your own optimised build.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -16,7 +17,17 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from benchmarks.speed.shared.ns3 import Ns3
-from benchmarks.speed.virtual import FABRICS, LINK, RATE_PPS, Sample, add_options, flows_of, measure
+from benchmarks.speed.virtual import (
+    FABRICS,
+    LINK,
+    RATE_PPS,
+    Sample,
+    add_options,
+    draw_rounds,
+    make_flows,
+    measure,
+    scale_by_switches,
+)
 from telemark.errors import TestbedError
 from telemark.results import plots
 from telemark.results.report import Check, Report, Table, table
@@ -27,24 +38,25 @@ from topologies.leaf_spine import LeafSpine
 
 SOURCE = Path(__file__).parent / "cpp" / "fabric.cc"
 LIBRARIES = ("ns3-core", "ns3-network", "ns3-internet", "ns3-point-to-point")
-HOST_LINK = (10**11, 0)  # bit/s and ns; in virtual time, host links have no rate
+# link rate in bit/s and link delay in ns; in virtual time, host links have no rate
+HOST_LINK = (10**11, 0)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Results of ns-3 for one fabric."""
+    """Results of one run of ns-3 for one fabric."""
 
     received: int
     hops: int
     set_up_s: float
     took_s: float
     memory_mb: float
-    has_log: int  # 1 if logging was compiled in, else 0
+    has_log: int  # 1 if ns-3 was compiled with logging, else 0
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One run of one fabric in both simulators. Rates are per CPU time of one core."""
+    """One run of one fabric in both simulators; rates are per CPU time of one core."""
 
     round: int
     switches: int
@@ -59,8 +71,8 @@ class Pair:
     ns3_set_up_s: float
 
 
-def outcome_of(output: str) -> Outcome:
-    """Parse the output of the scenario: a name and a number per line. Raises TestbedError."""
+def parse_outcome(output: str) -> Outcome:
+    """Parse the scenario output, a name and a number per line. Raises TestbedError."""
     try:
         values = {name: float(value) for name, value in map(str.split, output.splitlines())}
         whole = {name: int(values.pop(name)) for name in ("received", "hops", "has_log")}
@@ -110,8 +122,8 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
             ours, accounting = await measure(number, switches, options, run)
             run.progress.update(f"{switches} switches in ns-3")
             topo = LeafSpine(**FABRICS[switches], **LINK)
-            theirs = outcome_of(
-                ns3.run("\n".join(describe(topo, flows_of(topo, options, run.seed))))
+            theirs = parse_outcome(
+                ns3.run("\n".join(describe(topo, make_flows(topo, options, run.seed))))
             )
             name = f"{switches} switches, round {number + 1}"
             checks += [
@@ -126,7 +138,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         checks=checks,
         metrics={
             "ns-3": f"{ns3.version}, {kind}",
-            "times ns-3": {n: statistics.median(of(pairs, n, "times")) for n in sizes},
+            "times ns-3": {n: statistics.median(select(pairs, n, "times")) for n in sizes},
         },
         figure=draw(pairs),
         caption=f"{options.flows:,} flows over a leaf-spine fabric, in minip4 and ns-3 "
@@ -145,26 +157,27 @@ def pair(ours: Sample, theirs: Outcome) -> Pair:
     )  # fmt: skip
 
 
-def of(pairs: list[Pair], switches: int, what: str) -> list[float]:
-    """Return the values of one column for one size."""
+def select(pairs: list[Pair], switches: int, what: str) -> list[float]:
+    """Return the values of one column for one fabric size."""
     return [getattr(each, what) for each in pairs if each.switches == switches]
 
 
 def summary(pairs: list[Pair], title: str) -> Table:
-    """Return a table of medians; memory is the minimum, before larger fabrics ran."""
+    """Return a table of medians; memory is the min over rounds, before larger fabrics ran."""
     columns = ("switches", "million hops", "minip4, hops/s", "ns-3, hops/s", "times",
                "min - max", "minip4, MB", "ns-3, MB", "set-up, s", "ns-3, s")  # fmt: skip
     rows = []
     for size in sorted({each.switches for each in pairs}):
-        middle = {what: statistics.median(of(pairs, size, what)) for what in
+        middle = {what: statistics.median(select(pairs, size, what)) for what in
                   ("minip4_hops_per_s", "ns3_hops_per_s", "times", "minip4_set_up_s",
                    "ns3_set_up_s", "hops")}  # fmt: skip
-        times = of(pairs, size, "times")
+        times = select(pairs, size, "times")
         rows.append((
             size, middle["hops"] / 1e6, round(middle["minip4_hops_per_s"]),
             round(middle["ns3_hops_per_s"]), middle["times"],
-            f"{min(times):.1f} - {max(times):.1f}", round(min(of(pairs, size, "minip4_memory_mb"))),
-            round(min(of(pairs, size, "ns3_memory_mb"))), middle["minip4_set_up_s"],
+            f"{min(times):.1f} - {max(times):.1f}",
+            round(min(select(pairs, size, "minip4_memory_mb"))),
+            round(min(select(pairs, size, "ns3_memory_mb"))), middle["minip4_set_up_s"],
             middle["ns3_set_up_s"],
         ))  # fmt: skip
     return table(f"{title}: per CPU time of one core, medians of the rounds", columns, rows)
@@ -175,16 +188,10 @@ def draw(pairs: list[Pair]) -> Figure:
     figure, (axes,) = plots.figure()
     sizes = sorted({each.switches for each in pairs})
     for what, label in (("minip4_hops_per_s", "minip4"), ("ns3_hops_per_s", "ns-3")):
-        rates = [[rate / 1e6 for rate in of(pairs, size, what)] for size in sizes]
-        middle = [statistics.median(each) for each in rates]
-        low = [m - min(each) for m, each in zip(middle, rates, strict=True)]
-        high = [max(each) - m for m, each in zip(middle, rates, strict=True)]
-        axes.errorbar(sizes, middle, yerr=[low, high], label=label)
-    axes.set_xscale("log")
-    axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
-    axes.minorticks_off()
+        rates = [[rate / 1e6 for rate in select(pairs, size, what)] for size in sizes]
+        draw_rounds(axes, sizes, rates, label)
+    scale_by_switches(axes, sizes)
     axes.set_yscale("log")
-    axes.set_xlabel("Switches")
     axes.set_ylabel("Switch-hop rate (millions/s)")
     plots.legend(axes, 2)
     return figure

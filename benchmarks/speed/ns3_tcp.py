@@ -1,8 +1,8 @@
-"""TCP in virtual time compared with ns-3's TCP: same bottleneck, flows and loss probability.
+"""TCP in virtual time compared with TCP in ns-3: same bottleneck, flows and loss probability.
 
-A link with a queue of 0.25 to 2 BDP, ten flows on one link, and random losses. With a queue, the
-goodput of both must agree; with random losses, it is only reported, since it depends on the model.
-The benchmark needs ns-3: apt install libns3-dev.
+There are links with a queue of 0.25 to 2 BDP, a link with ten flows, and links with random losses.
+With a queue, the goodput of both simulators must agree. With random losses, goodput depends on the
+model, so it is only reported. The benchmark needs ns-3 (apt install libns3-dev).
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -33,16 +33,18 @@ from telemark.traffic.tcp import TcpFlow, TcpRecord
 SOURCE = Path(__file__).parent / "cpp" / "bottleneck.cc"
 LIBRARIES = ("ns3-core", "ns3-network", "ns3-internet", "ns3-point-to-point", "ns3-applications")
 ROUTER = "p4src/routing/router.p4"
-VARIANTS = {"reno": "TcpLinuxReno", "cubic": "TcpCubic"}  # ns-3 classes that count as Linux does
-SEGMENT_BYTES, FRAME_BYTES, NS3_FRAME_BYTES = 1448, 1514, 1502  # with Ethernet or PPP header
+# ns-3 classes whose congestion control corresponds to Linux
+VARIANTS = {"reno": "TcpLinuxReno", "cubic": "TcpCubic"}
+# frame length with Ethernet or PPP header
+SEGMENT_BYTES, FRAME_BYTES, NS3_FRAME_BYTES = 1448, 1514, 1502
 SETTLED_S, BETWEEN_S = 10.0, 0.1  # start of the measurement; interval between starts of flows
-RATE_BPS, DELAY_US = 20_000_000, 15_000  # of the bottleneck with a queue; one-way delay
+RATE_BPS, DELAY_US = 20_000_000, 15_000  # rate of the bottleneck with a queue; one-way delay
 WITHIN, FAIR = 0.02, 0.95
 
 
 @dataclass(frozen=True)
 class Link:
-    """A bottleneck and the number of flows that share it."""
+    """Bottleneck link, and number of flows that share it."""
 
     name: str
     rate_bps: int
@@ -53,11 +55,11 @@ class Link:
 
     @property
     def goodput_bps(self) -> float:
-        """Goodput of a fully used link."""
+        """Goodput of a fully used link in bit/s."""
         return self.rate_bps * SEGMENT_BYTES / FRAME_BYTES
 
 
-PRODUCT = RATE_BPS * 2 * DELAY_US / 1e6 / 8 / FRAME_BYTES  # delay x rate, in frames
+PRODUCT = RATE_BPS * 2 * DELAY_US / 1e6 / 8 / FRAME_BYTES  # product of delay and rate, in frames
 QUEUES = [Link(f"queue {share:g}", RATE_BPS, DELAY_US, round(share * PRODUCT))
           for share in (0.25, 0.5, 1, 2)]  # fmt: skip
 SHARED = Link("ten flows", 10**8, 5000, 80, flows=10)
@@ -67,7 +69,7 @@ LOSSES = [Link(f"{100 * loss:g} % lost", 10**8, 10_000, 1000, loss)
 
 @dataclass(frozen=True)
 class Sample:
-    """Share of one link's capacity used in both simulators, and Jain's fairness index."""
+    """Link utilization and Jain's fairness index in both simulators."""
 
     link: str
     congestion: str
@@ -75,7 +77,7 @@ class Sample:
     ns3: float
     minip4_fairness: float
     ns3_fairness: float
-    minip4_constant: float  # segments per RTT (without queue) * sqrt(loss probability)
+    minip4_constant: float  # segments per RTT (without queueing) times sqrt(loss probability)
     ns3_constant: float
 
 
@@ -115,9 +117,9 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         checks=checks(samples),
         metrics={"ns-3": ns3.version},
         figure=draw(samples),
-        caption=f"{seconds:g} s of TCP in minip4's virtual time and in ns-3 {ns3.version}. "
-        "(a) Share of the link capacity, with queues in units of the BDP. (b) Segments per RTT "
-        "times the square root of the loss probability.",
+        caption=f"{seconds:g} s of TCP in virtual time (minip4) and in ns-3 {ns3.version}. (a) "
+        "Link utilization for different queue lengths (in BDP). (b) Segments per RTT times the "
+        "square root of the loss probability.",
         tables=[summary(samples, ns3.version)],
     )
 
@@ -150,7 +152,7 @@ async def measure(link: Link, kind: str, seconds: float, run: Run) -> list[float
 def describe(link: Link, kind: str, seconds: float, seed: int) -> Iterator[str]:
     """Yield the input lines of cpp/bottleneck.cc.
 
-    The rate is scaled so that ns-3's shorter frames have the same transmission time.
+    The rate is scaled so that the shorter frames of ns-3 have the same transmission time.
     """
     rate_bps = round(link.rate_bps * NS3_FRAME_BYTES / FRAME_BYTES)
     yield (
@@ -163,7 +165,7 @@ def describe(link: Link, kind: str, seconds: float, seed: int) -> Iterator[str]:
 
 
 def parse_goodputs(output: str, seconds: float) -> list[float]:
-    """Return the goodput of each flow in bit/s from the scenario's output. Raises TestbedError."""
+    """Return the goodput of each flow in bit/s from the scenario output. Raises TestbedError."""
     try:
         return [8 * int(line.split()[1]) / seconds for line in output.splitlines()]
     except (IndexError, ValueError):
@@ -181,12 +183,12 @@ def sample(link: Link, kind: str, ours: list[float], theirs: list[float]) -> Sam
 
 
 def fairness(rates: list[float]) -> float:
-    """Jain's index."""
+    """Return Jain's fairness index."""
     return sum(rates) ** 2 / (len(rates) * sum(rate * rate for rate in rates))
 
 
 def checks(samples: list[Sample]) -> list[Check]:
-    """Check that both agree on links with a queue and that ten flows share a link fairly."""
+    """Check that both simulators agree on links with a queue and that ten flows are fair."""
     names = [link.name for link in (*QUEUES, SHARED)]
     alike = [Check(f"{s.link}, {s.congestion}: share of the link, minip4 / ns-3",
                    s.minip4 / s.ns3, 1, WITHIN) for s in samples if s.link in names]  # fmt: skip
@@ -201,11 +203,11 @@ def summary(samples: list[Sample], version: str) -> Table:
                "constant", "constant, ns-3")  # fmt: skip
     rows = [(s.link, s.congestion, s.minip4, s.ns3, s.minip4 / s.ns3, s.minip4_fairness,
              s.ns3_fairness, s.minip4_constant, s.ns3_constant) for s in samples]  # fmt: skip
-    return table(f"Share of the link capacity: minip4 and ns-3 {version}", columns, rows)
+    return table(f"Link utilization in minip4 and ns-3 {version}", columns, rows)
 
 
 def draw(samples: list[Sample]) -> Figure:
-    """Draw the share of the link by queue (left) and the square-root-law constant (right)."""
+    """Draw the link utilization over the queue length (left) and segments per RTT (right)."""
     figure, (left, right) = plots.figure(2)
     for kind in VARIANTS:
         ours = [s for s in samples if s.congestion == kind]

@@ -1,7 +1,8 @@
-"""What does one switch cost in virtual time? The same number of packets as in P4sim's artifact.
+"""CPU time of one switch in virtual time, for the same number of packets as in the P4sim artifact.
 
-One switch connects two hosts over links of 10 Gbit/s. The cost is CPU time, including source and
-receiver. P4sim (bmv2 inside ns-3) published 1,743 s for its debug build: compare with care.
+One switch connects two hosts over links of 10 Gbit/s. The CPU time includes source and receiver.
+P4sim (bmv2 inside ns-3) published 1,743 s for a debug build, so the two are not directly
+comparable.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment

@@ -1,9 +1,9 @@
-"""Ten million records over RoCE at full speed: does memory hold exactly the delivered records?
+"""Ten million records over RoCE at full rate: does memory have exactly the delivered records?
 
-A sender writes numbered records over a veth pair to the software RoCE responder (UC), each to its
-own slot. One in a thousand has a bit error, which the iCRC must detect. Then the whole region is
-compared: each record that was neither refused by the responder nor dropped by the kernel must be in
-its slot byte for byte, and all other slots must be empty.
+A sender writes numbered records over a veth pair to the software RoCE responder (UC), each record
+to its own slot. One record in a thousand has a bit error, which the iCRC must detect. Then the
+whole region is compared. Each record that the responder did not refuse and the kernel did not drop
+must be in its slot byte for byte. All other slots must be empty.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -37,26 +37,27 @@ from telemark.session import cli
 from telemark.session.run import Run
 
 RECORDS, QUICK_RECORDS = 10_000_000, 100_000
-SHARE = 1_000_000  # records sent, or compared, between two progress messages
+SHARE = 1_000_000  # number of records between two progress messages
 SPOILED_EVERY = 1000
 COLLECTOR, WRITER = "10.66.0.2", Peer("10.66.0.1", qpn=0x100, psn=0)
 MACS = {"collector": "02:00:00:00:00:02", "sender": "02:00:00:00:00:01"}
-FACTORS = np.arange(1, TCP.itemsize // 2, 2, dtype=np.uint32)  # of a record's words, see number.c
-IDLE_TIMEOUT_S = 2.0  # without a further frame: the missing records are lost
+# increments of the words of a record, see number.c
+FACTORS = np.arange(1, TCP.itemsize // 2, 2, dtype=np.uint32)
+IDLE_TIMEOUT_S = 2.0  # time without a new frame after which missing records are lost
 MAX_DROPPED = 0.9
 NO_IPV6 = Path("/proc/sys/net/ipv6/conf/default/disable_ipv6")
 
 
 class SlotCounts(NamedTuple):
-    """The number of slots by content."""
+    """Number of slots by content."""
 
-    right: int  # their own record, byte for byte
+    right: int  # slots with their own record, byte for byte
     empty: int
     wrong: int  # anything else
 
     @classmethod
     def of_slots(cls, slots: NDArray[Any], first: int) -> "SlotCounts":
-        """Count slots, an array of TCP of shape (n,), of record `first` and those after it."""
+        """Count the slots (array of TCP) of record `first` and the records after it."""
         words = slots.view(">u4").reshape(len(slots), -1)
         numbers = np.arange(first, first + len(slots), dtype=np.uint32)
         is_empty = ~words.any(axis=1)
@@ -66,14 +67,14 @@ class SlotCounts(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The number of records by outcome."""
+    """Number of records by outcome."""
 
     sent: int
-    spoiled: int  # sent with a bit error
-    accepted: int  # counted by the responder, as the next two
+    spoiled: int  # number of records sent with a bit error
+    accepted: int  # counted by the responder, like the next two fields
     refused: int  # wrong iCRC
     refused_else: int
-    dropped: int  # by the kernel: ring of the packet socket or queue of the veth was full
+    dropped: int  # dropped by the kernel, because a packet socket ring or a veth queue was full
     right: int
     empty: int
     wrong: int
@@ -81,7 +82,7 @@ class Outcome(NamedTuple):
 
 
 class Sender:
-    """The process that sends records."""
+    """Process that sends records."""
 
     def __init__(self, template: Path) -> None:
         path = program([FOLDER / "c" / "number.c", C_FOLDER / "crc.c"], include=[C_FOLDER])
@@ -99,7 +100,7 @@ class Sender:
         self._process.communicate()
 
     def send(self, first: int, count: int) -> None:
-        """Send `count` records from `first` on and wait for the last. Raises TestbedError."""
+        """Send `count` records, starting at `first`, and wait for the last. Raises TestbedError."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{first} {count}\n")
         self._process.stdin.flush()
@@ -136,8 +137,8 @@ def veth() -> Iterator[None]:
         run("ip link delete collector")
 
 
-def counted(nic: SoftNic, card: RawSocketNic) -> tuple[int, int, int, int]:
-    """Return the records accepted, refused by iCRC, refused otherwise and dropped so far."""
+def count_records(nic: SoftNic, card: RawSocketNic) -> tuple[int, int, int, int]:
+    """Return the numbers of accepted records, iCRC errors, other refusals and drops."""
     counts = nic.counts()
     refused = counts.refused["ICRC"]
     between = json.loads(run("ip -j -s link show sender"))[0]["stats64"]["tx"]["dropped"]
@@ -146,9 +147,12 @@ def counted(nic: SoftNic, card: RawSocketNic) -> tuple[int, int, int, int]:
 
 
 def await_all(nic: SoftNic, card: RawSocketNic, sent: int) -> tuple[int, int, int, int]:
-    """Return counted() when all sent records are counted, or no more arrive."""
+    """Return counted() when all sent records are counted or when no more records arrive."""
     before, changed_s = (-1, -1, -1, -1), time.monotonic()
-    while sum(now := counted(nic, card)) != sent and time.monotonic() < changed_s + IDLE_TIMEOUT_S:
+    while (
+        sum(now := count_records(nic, card)) != sent
+        and time.monotonic() < changed_s + IDLE_TIMEOUT_S
+    ):
         if now != before:
             before, changed_s = now, time.monotonic()
         time.sleep(0.01)
@@ -165,14 +169,14 @@ def send_records(count: int, run: Run) -> Outcome:
         card = RawSocketNic(nic, "collector")
         begun_s = time.monotonic()
         for first in range(0, count, SHARE):
-            run.progress.update(f"sending {count:,} records, from {first:,} on")
+            run.progress.update(f"sending {count:,} records, starting at {first:,}")
             sender.send(first, min(SHARE, count - first))
         taken_s = time.monotonic() - begun_s
         counts = await_all(nic, card, count)
         card.close()
     held = []
     for first in range(0, count, SHARE):
-        run.progress.update(f"comparing {count:,} slots, from {first:,} on")
+        run.progress.update(f"comparing {count:,} slots, starting at {first:,}")
         held.append(SlotCounts.of_slots(region.records[first : first + SHARE], first))
     right, empty, wrong = (sum(each) for each in zip(*held, strict=True))
     return Outcome(count, len(range(0, count, SPOILED_EVERY)), *counts, right, empty, wrong,
@@ -186,7 +190,7 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 def report(found: Outcome) -> Report:
-    """Compare the region with the counters. Inconclusive if most records were dropped."""
+    """Compare the region with the counters; inconclusive if most records were dropped."""
     if found.dropped > MAX_DROPPED * found.sent:
         share = found.dropped / found.sent
         note_invalid(BusyMachineError(f"the kernel dropped {share:.0%} of the records"))

@@ -1,9 +1,9 @@
-"""How fast is a router with the structure of SAI and full tables?
+"""Router with the structure of SAI and full tables: how fast is it?
 
 A P4Runtime controller writes 10,000 routes and 500 ternary entries. Every packet passes two ACLs,
 the LPM table, a group of 16 next hops (or none), and the tables of next hops, router interfaces and
-neighbors. `p4/sai_router.p4` has this structure; with --program, a copy of SAI's own program is
-measured (sonic-pins, sai_p4/instantiations/google/middleblock.p4), with its P4Info.
+neighbors. `p4/sai_router.p4` has this structure. With --program, the benchmark measures a copy of
+the original SAI program (sonic-pins, sai_p4/instantiations/google/middleblock.p4) with its P4Info.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -46,8 +46,7 @@ from benchmarks.speed.shared.switch_chain import (
 from minip4.compiler import compile_p4
 from minip4.engine.engine import Engine
 from minip4.engine.keys import Lpm
-from minip4.runtime.service.pipeline import Pipeline
-from minip4.runtime.service.turns import Turns
+from minip4.runtime.service.pipeline import Pipeline, Turns
 from minip4.runtime.status import StatusError
 from minip4.runtime.switch import control
 from telemark.errors import BusyMachineError, TestbedError, note_invalid
@@ -65,7 +64,8 @@ WRITE_CHUNK = 1000
 
 Repeat = Callable[[int], object]
 
-logging.getLogger("finsy").setLevel(logging.ERROR)  # hides its warning that gNMI is missing
+# hides the warning of finsy that gNMI is missing
+logging.getLogger("finsy").setLevel(logging.ERROR)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -75,7 +75,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--p4info", type=Path, metavar="FILE",
-        help="its P4Info as text (default: compiled by minip4)",
+        help="P4Info of the program as text (default: compiled by minip4)",
     )  # fmt: skip
 
 
@@ -89,7 +89,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Flow:
-    """Frames of a paced sender, and the counters of the switch."""
+    """Frames of a paced sender, and counters of the switch."""
 
     sent: int
     arrived: int
@@ -97,7 +97,7 @@ class Flow:
 
 
 class Benchmark:
-    """Takes the samples."""
+    """Measurement of all pipelines and rates."""
 
     def __init__(self, options: argparse.Namespace, run: Run) -> None:
         self.run = run
@@ -114,7 +114,7 @@ class Benchmark:
         self._control = run.folder / "sai.sock"
 
     def take(self) -> None:
-        """Measure everything."""
+        """Run all measurements."""
         compile_router(self.run.folder)
         tool("generate")  # compile before the measurement
         pipelines = {f"SAI, to {leads}": self._pipeline(leads) for leads in LEADS}
@@ -136,7 +136,7 @@ class Benchmark:
                     self._saturate(f"SAI, to {leads}", chain, number)
 
     def _pipeline(self, leads: str) -> Repeat:
-        """Return a function that forwards FRAMES frames with an engine with full tables."""
+        """Return a function that forwards FRAMES frames in an engine with full tables."""
         engine = Engine(self._program)
         schema = fy.P4Schema(self._p4info)
         try:
@@ -145,14 +145,16 @@ class Benchmark:
             turns = Turns(has_pauses=False)
             for error in filter(None, asyncio.run(pipeline.write(updates, 0, turns))):
                 raise error
-        except (StatusError, ValueError) as error:  # finsy: unknown names
-            raise TestbedError(f"the program does not have SAI's structure: {error}") from error
+        except (StatusError, ValueError) as error:  # finsy raises this for unknown names
+            raise TestbedError(
+                f"the program does not have the structure of SAI: {error}"
+            ) from error
         rng = random.Random(self._seed)
         frames = [frame(NETWORK | rng.getrandbits(32 - NETWORK_LENGTH)) for _ in range(FRAMES)]
         return repeat_forwarded(engine, frames)
 
     def _router(self) -> Repeat:
-        """Return the baseline: benchmarks/speed/p4/ipv4_lpm.p4 with the same number of routes."""
+        """Return the baseline, benchmarks/speed/p4/ipv4_lpm.p4 with the same number of routes."""
         engine = Engine(compile_p4(OWN.parent / f"{ROUTER}.p4").bmv2_json)
         rng = random.Random(self._seed)
         routes = keys("lpm", 10_000, rng)
@@ -186,7 +188,7 @@ class Benchmark:
             self.samples.append(Sample(f"64 B, {kind}, {measure}", "kpps", kpps, number))
 
     def _pace(self, chain: Chain) -> float:
-        """Send 100 kpps without loss; return the received kpps."""
+        """Send 100 kpps without loss; return the received rate in kpps."""
         before = received_and_sent(control.call(self._control, "counters"))
         sent, arrived, duration_ns = chain.deliver(LOSSLESS_PPS, self._seconds, 1)
         counters = control.call(self._control, "counters")
@@ -216,18 +218,20 @@ def repeat_forwarded(engine: Engine, frames: list[bytes]) -> Repeat:
     """Return a function that processes the frames n times. Raises TestbedError on a drop."""
     for each in frames[:100]:
         if [port for port, _ in engine.process(1, each, 0)] != [OUT_PORT]:
-            raise TestbedError("the program does not have SAI's structure: it does not forward")
+            raise TestbedError(
+                "the program does not have the structure of SAI: it does not forward"
+            )
     return lambda rounds: engine.repeat(1, frames, rounds, 0)
 
 
 def received_and_sent(counters: dict[str, Any]) -> tuple[int, int]:
-    """Return the frames received by port 1 and sent by port 2."""
+    """Return the numbers of frames received by port 1 and sent by port 2."""
     ports = counters["ports"]
     return ports["1"]["received_packets"], ports["2"]["transmitted_packets"]
 
 
 def accounting_mismatch(counters: dict[str, Any]) -> int:
-    """Return the number of packets that the switch's counters do not account for."""
+    """Return the number of packets that the counters of the switch do not account for."""
     engine = dict(counters["engine"])
     taken_in = engine.pop("received") + engine.pop("replicas")
     return taken_in - sum(engine.values())
@@ -238,7 +242,9 @@ def read_p4info(path: Path) -> p4i.P4Info:
     try:
         p4info: p4i.P4Info = text_format.Parse(path.read_text(), p4i.P4Info())
     except (OSError, UnicodeDecodeError, text_format.ParseError) as error:
-        raise TestbedError(f"--p4info {path}: expected P4Info as text: {error}") from error
+        raise TestbedError(
+            f"--p4info {path}: the file is not P4Info in text format: {error}"
+        ) from error
     return p4info
 
 
@@ -251,7 +257,7 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 def report(program: str, samples: list[Sample], flows: list[Flow]) -> Report:
-    """Compare the pipelines within rounds, and received with sent packets."""
+    """Compare pipelines within rounds, and received packets with sent packets."""
     grouped: dict[tuple[str, str], list[float]] = {}
     for sample in samples:
         grouped.setdefault((sample.measure, sample.unit), []).append(sample.value)
@@ -271,7 +277,7 @@ def report(program: str, samples: list[Sample], flows: list[Flow]) -> Report:
 
 
 def checks(found: dict[str, list[float]], flows: list[Flow]) -> list[Check]:
-    """Return the claims: no loss, and ratios within each round."""
+    """Return the claims that no packet is lost and that ratios within rounds are in limits."""
     claims: list[Check] = []
     for leads in LEADS:
         claims += [

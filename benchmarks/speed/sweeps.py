@@ -1,10 +1,10 @@
-"""How much faster is an experiment with many seeds if its runs are parallel?
+"""Parallel sweeps: how much faster is an experiment with many seeds on several cores?
 
-Experiments in virtual time are started as users start them, alternately with one process and with
-one per core; their samples must be the same bytes. The wall time of the whole command counts, so
-the machine must be idle. Cores share caches and memory, and only the runs are parallel. Therefore
-the best possible time is measured, too: with that number of independent commands in parallel, and
-with a command whose runs are all cached.
+The benchmark starts experiments in virtual time as users start them, alternately with one process
+and with one process per core. The samples of both must be identical. It measures the wall time of
+the whole command, so the machine must be idle. Cores share caches and memory, and only the runs are
+parallel. Therefore the benchmark also measures the best possible time, with the same number of
+independent commands in parallel and with a command whose runs are all cached.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -31,10 +31,11 @@ from telemark.session import cli
 from telemark.session.run import Run
 from telemark.sweep import options as sweeps
 
-EXPERIMENTS = ("ampm_loss", "ampm_delay", "ampm_reordering")  # with ten seeds each
+EXPERIMENTS = ("ampm_loss", "ampm_delay", "ampm_reordering")  # experiments, each with ten seeds
 FOLDER = REPOSITORY / "experiments"
 CLAIMED = 2  # processes
-OVERHEAD = 0.05  # of the time of one process: for scheduling, and for a last run on one core
+# tolerance for scheduling and for a last run on one core, as a fraction of the time of one process
+OVERHEAD = 0.05
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +45,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--rounds", type=cli.positive_int, default=3, metavar="N",
-        help="runs of each experiment (default: %(default)s)",
+        help="measurement rounds per experiment (default: %(default)s)",
     )  # fmt: skip
 
 
@@ -56,9 +57,10 @@ class Sample:
     round: int
     jobs: int
     wall_s: float
-    digest: str  # of its samples
-    at_once: int = 1  # independent commands in parallel
-    is_kept: bool = False  # all runs were cached: the command loads modules, checks and draws
+    digest: str  # digest of the samples
+    at_once: int = 1  # number of independent commands in parallel
+    # all runs were cached, so that the command only loads modules, checks and draws
+    is_kept: bool = False
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
@@ -66,7 +68,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         raise TestbedError("this benchmark measures virtual time: add --time virtual")
     jobs = sweeps.jobs(options)
     if jobs == 1:
-        raise TestbedError("one process has no parallel runs; use --jobs 2 or more")
+        raise TestbedError("--jobs 1: one process has no parallel runs; use --jobs 2 or more")
     rounds = 1 if options.quick else options.rounds
     names = options.only[:1] if options.quick else options.only
     samples = [
@@ -96,7 +98,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 def measure(
     name: str, number: int, jobs: int, folder: Path, *, quick: bool, is_kept: bool = False
 ) -> Sample:
-    """Run an experiment without cached runs, or with all runs cached (`is_kept`)."""
+    """Run an experiment either without cached runs or with all runs cached (`is_kept`)."""
     out = folder / name
     command = [sys.executable, str(FOLDER / f"{name}.py"), "--time=virtual", f"--jobs={jobs}",
                f"--out={out}"]  # fmt: skip
@@ -112,7 +114,7 @@ def measure(
 
 
 def apart(name: str, number: int, count: int, folder: Path, *, quick: bool) -> Sample:
-    """Run `count` independent commands in parallel, each with one process, until the last ends."""
+    """Run `count` independent commands with one process each in parallel, until all end."""
 
     def one(of: int) -> Sample:
         return measure(name, number, 1, folder / f"apart-{of}", quick=quick)
@@ -124,7 +126,7 @@ def apart(name: str, number: int, count: int, folder: Path, *, quick: bool) -> S
 
 
 def walls_s(samples: list[Sample], name: str, *, alone: bool) -> list[float]:
-    """Return the wall time in each round, with one process (`alone`) or with all."""
+    """Return the wall time in each round with one process (`alone`) or with all processes."""
     return [
         s.wall_s
         for s in samples
@@ -133,9 +135,10 @@ def walls_s(samples: list[Sample], name: str, *, alone: bool) -> list[float]:
 
 
 def min_shares(samples: list[Sample], name: str) -> list[float]:
-    """Return the smallest possible share of the time in each round (Amdahl's law).
+    """Return the smallest possible fraction of the sequential time in each round (Amdahl's law).
 
-    Runs take the share that independent commands take per core; the rest stays on one core.
+    The time of runs shrinks as for independent commands on several cores. All other time is spent
+    on one core.
     """
     several = [s for s in samples if s.experiment == name and s.at_once > 1]
     kept = [s.wall_s for s in samples if s.experiment == name and s.is_kept]
@@ -147,7 +150,7 @@ def min_shares(samples: list[Sample], name: str) -> list[float]:
 
 
 def shares(samples: list[Sample], name: str) -> list[float]:
-    """Return the time of parallel runs divided by that of sequential runs, in each round."""
+    """Return the time of parallel runs divided by the time of sequential runs, per round."""
     pairs = zip(
         walls_s(samples, name, alone=False), walls_s(samples, name, alone=True), strict=True
     )
@@ -155,7 +158,7 @@ def shares(samples: list[Sample], name: str) -> list[float]:
 
 
 def claims(samples: list[Sample], names: list[str]) -> list[Check]:
-    """Compare each experiment's share with the smallest possible one, per round."""
+    """Compare the time fraction of each experiment with the smallest possible one, per round."""
     return [
         AtMost.of_rounds(
             f"{name}: share of the time with {CLAIMED} processes, above the minimum, at most",
@@ -165,7 +168,7 @@ def claims(samples: list[Sample], names: list[str]) -> list[Check]:
 
 
 def excess_shares(samples: list[Sample], name: str) -> list[float]:
-    """Return the share of the time above the smallest possible one, in each round."""
+    """Return the excess over the smallest possible time fraction, in each round."""
     pairs = zip(shares(samples, name), min_shares(samples, name), strict=True)
     return [share - least for share, least in pairs]
 
@@ -185,7 +188,7 @@ def summary(samples: list[Sample], names: list[str]) -> Table:
 
 
 def draw(samples: list[Sample], names: list[str], jobs: int) -> Figure:
-    """Draw two bars per experiment."""
+    """Draw two bars per experiment, for one process and for several."""
     figure, (axes,) = plots.figure()
     places = np.arange(len(names))
     for number, (alone, label) in enumerate(((True, "1 process"), (False, f"{jobs} processes"))):

@@ -1,7 +1,7 @@
-"""How fast is minip4? The same packets through minip4, a plain forwarder, bmv2, and no switch.
+"""Speed of minip4 compared with a plain forwarder, with bmv2 and with no switch.
 
-One IPv4 program, compiled once, runs on minip4 and, if installed, on bmv2's simple_switch and
-simple_switch_grpc. Each round measures each switch once. Only ratios within rounds are checked.
+One IPv4 program, compiled once, runs on minip4 and on simple_switch and simple_switch_grpc of bmv2,
+if they are installed. Each round measures each switch once. Only ratios within rounds are checked.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -46,27 +46,27 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ANY_PACE = 0
-# An unpaced sender starves bmv2, so the best of several paces counts. Other switches need none.
+# An unpaced sender starves bmv2, so the best of several paces counts. Other switches need no pace.
 PACES = {BMV2[0]: (60_000, 80_000, 100_000, 130_000), BMV2[1]: (60_000, 80_000, 100_000, 130_000)}
 CHAIN_PACES = {BMV2[0]: (25_000, 35_000, 50_000, 70_000), BMV2[1]: (25_000, 35_000, 50_000),
                MINIP4: (ANY_PACE, 250_000, 350_000, 450_000, 550_000)}  # fmt: skip
 LATENCY_PACE = 80_000
-SATURATED = "64 B, saturated"  # in trains, as flows send
-COMPARED = (SATURATED, "64 B, chain of three", "TCP, one stream")  # measured for all switches
+SATURATED = "64 B, saturated"  # sent in trains, as in real flows
+COMPARED = (SATURATED, "64 B, chain of three", "TCP, one stream")  # measures for all switches
 SINGLES = "64 B, saturated, no two in a row alike"
 LATENCY = "latency at 80 kpps"
-OWN_LATENCY = "latency at 80 kpps, real-time priority"  # without waiting for a core
+OWN_LATENCY = "latency at 80 kpps, real-time priority"  # excludes time spent waiting for a core
 COLD, WARM = "source to first packet, cold", "source to first packet, warm"
 PYTHON = "Python and gRPC alone"
 ROUNDS, QUICK_ROUNDS = 5, 1
 
-Add = Callable[[str, str, str, float], None]  # measure, unit, switch, value
+Add = Callable[[str, str, str, float], None]  # (measure, unit, switch, value)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--simple-switch", metavar="PATH",
-        help="bmv2's simple_switch (default: the one on PATH, if any)",
+        help="simple_switch of bmv2 (default: simple_switch on PATH, if installed)",
     )  # fmt: skip
 
 
@@ -80,7 +80,7 @@ class Sample:
 
 
 class Benchmark:
-    """Takes the samples."""
+    """Measurement of all switches."""
 
     def __init__(self, options: argparse.Namespace, run: Run) -> None:
         self.run = run
@@ -91,7 +91,7 @@ class Benchmark:
         self._seconds = 0.1 if options.quick else 1.0
 
     def take(self) -> None:
-        """Measure everything."""
+        """Run all measurements."""
         compile_router(self.run.folder)
         for name in ("generate", "forward", "latency", "tcp"):
             tool(name)  # compile before the measurement
@@ -151,7 +151,7 @@ class Benchmark:
                 add(measure, "s", MINIP4, took_s)
 
     def _best(self, chain: Chain, paces: Mapping[str, tuple[int, ...]], train: int) -> float:
-        """Return the delivered kpps at the best pace for this switch."""
+        """Return the delivered rate in kpps at the best pace for this switch."""
         return max(
             chain.delivered_pps(pace, self._seconds, train) / 1e3
             for pace in paces.get(chain.kind, (ANY_PACE,))
@@ -168,7 +168,7 @@ class Benchmark:
 
 
 def latency_us(chain: Chain, seconds: float) -> tuple[float, float, float]:
-    """Return one-way delays: median, 99th percentile, maximum."""
+    """Return the median, 99th percentile and maximum of one-way delays."""
     command = [tool("latency"), "g", "t", LATENCY_PACE, seconds, FRAME_BYTES, GENERATOR_CORE]
     probe = chain.processes.start([str(word) for word in command])
     _sent, _received, p50, p99, largest = chain.processes.finish(probe)
@@ -205,11 +205,11 @@ def report(samples: list[Sample], bmv2: tuple[str, ...]) -> Report:
         metrics={f"{measure}: {switch}": statistics.median(values)
                  for (measure, switch), values in found.items()},
         figure=figure(grouped),
-        caption="minip4 and other switches with the same packets; median, minimum and maximum of "
+        caption="minip4 and other switches with the same packets: median, minimum and maximum of "
         f"{plots.count(rounds, 'round')}. (a) {COMPARED[0]}. (b) {COMPARED[1]}. (c) {COMPARED[2]}.",
         tables=[
-            table("64 B with Ethernet header; queues of bmv2: 64 packets; of minip4: empty, since"
-                  " its ports have no rate", columns, rows),
+            table("64 B with Ethernet header. bmv2 has queues of 64 packets. Queues of minip4 are "
+                "empty, because its ports have no rate.", columns, rows),
             table(f"{SATURATED}: minip4 / the better of bmv2's two rows",
                   ("switch", "ratio", "min - max of the rounds"), times_bmv2(samples, bmv2)),
         ],
@@ -265,10 +265,10 @@ def checks(found: Found, bmv2: tuple[str, ...]) -> list[Check]:
 
 
 def times_bmv2(samples: list[Sample], bmv2: tuple[str, ...]) -> list[tuple[str, float, str]]:
-    """Return the saturated rate of minip4 divided by the better of the two rates of each bmv2.
+    """Return the saturated rate of minip4 divided by the higher of the two rates of each bmv2.
 
-    Ratio of the medians, and the range of the rounds. It is reported, not checked: bmv2 has several
-    threads, so the ratio depends on other load more than any other value.
+    The result is the ratio of medians, and its range over rounds. It is reported but not checked:
+    bmv2 has several threads, so this ratio depends more on other load than any other value.
     """
 
     def rates(measure: str, kind: str) -> list[float]:
@@ -285,7 +285,7 @@ def times_bmv2(samples: list[Sample], bmv2: tuple[str, ...]) -> list[tuple[str, 
 
 
 def figure(grouped: dict[tuple[str, str, str], list[float]]) -> "Figure":
-    """Draw bars of the medians of each compared measure, with minimum and maximum."""
+    """Draw the median of each compared measure as a bar, with minimum and maximum."""
     drawn, panels = plots.figure(len(COMPARED), height_in=1.9)
     for measure, axes in zip(COMPARED, panels, strict=True):
         taken = [(k[1], k[2], values) for k, values in grouped.items() if k[0] == measure]

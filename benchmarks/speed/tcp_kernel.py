@@ -1,11 +1,11 @@
-"""TCP in virtual time compared with the kernel's TCP: same network, same losses packet by packet.
+"""TCP in virtual time compared with TCP in the kernel: same network, same lost packets.
 
 Each flow has its own two hosts and links. Links either lose segments at random or have a short
-queue. Flows run first in real time with the kernel's TCP, then in virtual time. The benchmark
-compares goodput, and segments per round trip: goodput times the measured round-trip time, which a
-loaded machine increases. If a machine stalls, delayed packets leave as a burst that overflows a
-short queue. Therefore all processes have real-time priority in real time, and probe datagrams
-measure how many packets are late; with too many late probes the run is invalid.
+queue. Flows run first in real time with TCP of the kernel, then in virtual time. The benchmark
+compares goodput and segments per RTT, which is goodput times the measured RTT. A loaded machine
+increases the RTT. If a machine stalls, delayed packets leave as a burst that overflows a short
+queue. Therefore all processes have real-time priority in real-time mode. Probe datagrams measure
+how many packets are late. With too many late probes the run is invalid.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -36,17 +36,18 @@ from telemark.traffic.tcp import TcpFlow, TcpRecord
 ROUTER = "p4src/routing/router.p4"
 KINDS = ("reno", "cubic")
 SEGMENT_BYTES = 1448
-SETTLED_S = 2.0  # slow start is over
-WITHIN = 0.05  # tolerance of the ratio 1
-LATE = 0.06  # if real round trips are longer by more, goodput depends on the machine
+SETTLED_S = 2.0  # time at which slow start has ended
+WITHIN = 0.05  # tolerance of a ratio of 1
+LATE = 0.06  # max excess of real RTTs; above it, goodput depends on the machine
 PROBES_PPS, PROBES_DELAY_US = 1000, 15_000
-LATE_PROBE_NS = 1_000_000  # delay above the link's: 1.5 segment times of the slower links
-MAX_LATE = 0.01  # share of the probes; with 0.07, the goodput over a short queue was 1/7 lower
+LATE_PROBE_NS = 1_000_000  # delay above the link delay; 1.5 segment times of the slower links
+# max fraction of late probes; with 0.07, the goodput over a short queue was 1/7 lower
+MAX_LATE = 0.01
 
 
 @dataclass(frozen=True)
 class PathProfile:
-    """The properties of a path: rate, delay, queue and loss of data; delay of acknowledgements."""
+    """Properties of a path: rate, delay, queue and loss for data; delay for acknowledgements."""
 
     name: str
     rate_bps: int
@@ -65,7 +66,7 @@ PATHS = (
 
 @dataclass(frozen=True)
 class Case:
-    """A path and a congestion control algorithm."""
+    """Path and congestion control algorithm."""
 
     path: PathProfile
     congestion: str
@@ -81,7 +82,7 @@ class FlowGoodput:
 
     @property
     def window(self) -> float:
-        """Segments per round trip."""
+        """Number of segments per RTT."""
         return self.goodput_bps * self.rtt_ms / 8000 / SEGMENT_BYTES
 
 
@@ -93,14 +94,14 @@ class Sample:
     congestion: str
     real_bps: float
     virtual_bps: float
-    goodput: float  # virtual / real, as in the following fields
+    goodput: float  # virtual time / real time, as in the following fields
     window: float
     rtt: float
     retransmitted: float
 
 
 class Star(Topo):
-    """One switch: a0 to b0, a1 to b1, ..., p to q; links have loss and queues towards hosts."""
+    """One switch with paths a0 to b0, a1 to b1, ..., p to q; links have loss and queues."""
 
     def build(self, cases: Sequence[Case]) -> None:
         switch = self.addSwitch("s1")
@@ -128,18 +129,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def experiment(options: argparse.Namespace, run: Run) -> Report:
     if options.time != "real":
-        raise TestbedError("this benchmark measures the kernel's TCP: use --time real, as root")
+        raise TestbedError("this benchmark measures TCP of the kernel: use --time real, as root")
     seconds = options.seconds or (12.0 if options.quick else 60.0)
     if seconds <= SETTLED_S:
         raise TestbedError(
-            f"--seconds {seconds:g}: must exceed {SETTLED_S:g}, the time of slow start"
+            f"--seconds {seconds:g}: the duration must exceed {SETTLED_S:g} s, the time of slow "
+            "start"
         )
     folder = run.folder / "virtual"
     folder.mkdir()
     samples = []
     late = {}
-    for number, path in enumerate(PATHS):  # sequentially: all would overload a core
-        name = f"way{number}"  # part of the seed of losses
+    # sequential runs, because all flows together would overload a core
+    for number, path in enumerate(PATHS):
+        name = f"way{number}"  # the name is part of the seed of losses
         cases = [Case(path, kind) for kind in KINDS for _ in range(options.flows)]
         with realtime_priority():
             real, probes = run.clock.run(transfer(name, run, cases, seconds))
@@ -154,8 +157,8 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
         checks=checks(samples),
         figure=draw(samples),
         metrics={"late probes": late},
-        caption=f"Virtual time / real time, {seconds:g} s of {options.flows} flows each: mean, "
-        "minimum and maximum.",
+        caption=f"Ratio of virtual time to real time for {seconds:g} s of {options.flows} flows "
+        "per case: mean, minimum and maximum.",
         tables=[summary(samples)],
     )
 
@@ -169,7 +172,9 @@ def realtime_priority() -> Iterator[None]:
     try:
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
     except PermissionError as error:
-        raise TestbedError("this machine allows no real-time priority, even to root") from error
+        raise TestbedError(
+            "this machine does not allow real-time priority, not even for root"
+        ) from error
     try:
         yield
     finally:
@@ -196,14 +201,14 @@ async def transfer(
 
 
 def late_share(probes: FlowRecord) -> float:
-    """Return the share of probes that were late or lost."""
+    """Return the fraction of probes that were late or lost."""
     took_ns = probes.received["received_ns"] - probes.received["sent_ns"]
     in_time = took_ns <= 1000 * PROBES_DELAY_US + LATE_PROBE_NS
     return 1 - float(np.count_nonzero(in_time)) / len(probes.sent)
 
 
 def goodput_of(record: TcpRecord, seconds: float) -> FlowGoodput:
-    """Evaluate a flow between the end of slow start and the end of sending."""
+    """Return the goodput of a flow between the end of slow start and the end of sending."""
 
     def since_s(times_ns: np.ndarray) -> np.ndarray:
         return (times_ns.astype(np.int64) - record.began_ns) / 1e9
@@ -226,19 +231,19 @@ def sample(case: Case, real: FlowGoodput, virtual: FlowGoodput) -> Sample:
 
 
 def reject_if_late(samples: list[Sample], late: Mapping[str, float]) -> None:
-    """Make the run inconclusive if the machine delayed round trips or stalled too often.
+    """Make the run inconclusive if the machine increased RTTs or stalled too often.
 
-    `late` is the share of late probes on each path.
+    `late` is the fraction of late probes on each path.
     """
     if max(late.values()) > MAX_LATE:
         share, late_ms = max(late.values()), LATE_PROBE_NS / 1e6
-        problem = f"{share:.1%} of the probes were late by over {late_ms:g} ms"
+        problem = f"{share:.1%} of the probes were late by more than {late_ms:g} ms"
         note_invalid(BusyMachineError(problem))
     worst = min(samples, key=lambda each: each.rtt)
     if worst.rtt < 1 - LATE:
         problem = (
-            f"{worst.path}, {worst.congestion}: round trips took "
-            f"{1 / worst.rtt - 1:.0%} longer in real time than in virtual time"
+            f"{worst.path}, {worst.congestion}: the RTT was {1 / worst.rtt - 1:.0%} longer in real "
+            "time than in virtual time"
         )
         note_invalid(BusyMachineError(problem))
 
@@ -252,7 +257,7 @@ def group_by_case(samples: list[Sample]) -> dict[tuple[str, str], list[Sample]]:
 
 
 def checks(samples: list[Sample]) -> list[Check]:
-    """Check segments per round trip: goodput also depends on the load of the machine.
+    """Check segments per RTT, because goodput also depends on the load of the machine.
 
     The run is inconclusive if the flows of a case differ too much.
     """
@@ -264,14 +269,14 @@ def checks(samples: list[Sample]) -> list[Check]:
 
 
 def check_mean(name: str, found: Sequence[float]) -> Check:
-    """Check the mean; it fails only if each flow is out of tolerance on the same side.
+    """Check the mean; the check fails only if all flows are out of tolerance on the same side.
 
-    Raises TestbedError if the mean is out of tolerance and the flows disagree.
+    The run is inconclusive if the mean is out of tolerance and the flows disagree.
     """
     check = Check(name, statistics.mean(found), 1, WITHIN)
     if not check.passed and min(found) <= 1 + WITHIN and max(found) >= 1 - WITHIN:
         problem = (
-            f"{name}: {min(found):.3f} to {max(found):.3f} in flows of one case, mean "
+            f"{name}: flows of one case have {min(found):.3f} to {max(found):.3f}, and the mean is "
             "out of tolerance"
         )
         note_invalid(BusyMachineError(problem, f"{IDLE_MACHINE}, or increase --seconds"))
@@ -293,11 +298,11 @@ def summary(samples: list[Sample]) -> Table:
             f"{min(ratios):.3f} - {max(ratios):.3f}", mean["window"], mean["rtt"],
             mean["retransmitted"],
         ))  # fmt: skip
-    return table("TCP in virtual time / the kernel's TCP: ratios within flows", columns, rows)
+    return table("TCP in virtual time / TCP in the kernel: ratios within flows", columns, rows)
 
 
 def draw(samples: list[Sample]) -> Figure:
-    """Draw the ratios of goodput and of segments per round trip, for each path."""
+    """Draw the ratios of goodput and of segments per RTT, for each path."""
     figure, axes = plots.figure(2)
     names = [path.name for path in PATHS]
     for plot, what, label in zip(

@@ -1,8 +1,8 @@
-"""How much faster is one network in virtual time on several threads, and what limits it?
+"""Speed-up of one network in virtual time on several threads, and the limits of the speed-up.
 
-Flows cross leaf-spine fabrics of IPv4 routers, alternately on one thread and on several; the
-records must be the same bytes. Rates are per wall time, so the machine must be idle. Cores share
-caches and memory: independent one-thread runs in parallel show the largest possible speed-up.
+Flows cross leaf-spine fabrics of IPv4 routers, alternately on one thread and on several threads.
+The records must be identical. Rates are per wall time, so the machine must be idle. Cores share
+caches and memory, so independent one-thread runs in parallel show the largest possible speed-up.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -22,11 +22,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from benchmarks.speed.shared.claims import AtLeast, AtMost, claims_table
-from benchmarks.speed.virtual import FABRICS, RATE_PPS, ROUTER, flows_of, resident_mb
+from benchmarks.speed.virtual import (
+    FABRICS,
+    RATE_PPS,
+    ROUTER,
+    draw_rounds,
+    make_flows,
+    resident_mb,
+    scale_by_switches,
+)
 from controllers.connection import connection
 from controllers.routing import routing_entries
 from minip4.simulator.virtual import Partition
@@ -43,12 +50,13 @@ from topologies.leaf_spine import LeafSpine
 
 SIZES = {**FABRICS, 10_000: {"pods": 100, "leaves": 93, "spines": 5, "cores": 40}}
 RATE_BPS, DELAY_US, DELAYS_US = 10**11, 10.0, (1.0, 3.0, 10.0, 30.0, 100.0)
-CLAIMED = 1000  # switches, with links of DELAY_US
+CLAIMED = 1000  # number of switches, with links of DELAY_US
 MIN_SPEED_UP = 1.7
-HAD_CORES = 0.95  # of the time: threads wait for each other, so a wait for a core delays all
-WORKER = "minip4-virtual"  # the name of the simulator's threads
+# min fraction of time with a core; threads wait for each other, so one wait delays all
+HAD_CORES = 0.95
+WORKER = "minip4-virtual"  # name of the threads of the simulator
 MEMORY_MB = 8000
-MAX_FLOWS = 50_000  # per batch: flow ids and ports have 16 bits
+MAX_FLOWS = 50_000  # max flows per batch, because flow ids and ports have 16 bits
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -73,13 +81,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 @dataclass(frozen=True)
 class Case:
     switches: int
-    delay_us: float  # of links between switches
+    delay_us: float  # delay of links between switches
     threads: int
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One run of one fabric."""
+    """Results of one run of one fabric."""
 
     round: int
     switches: int
@@ -87,16 +95,16 @@ class Sample:
     threads: int
     events: int
     wall_s: float
-    cpu_s: float  # of all threads
-    waited: float  # share of the threads' time spent waiting for each other
-    busiest: float  # events of the busiest partition / mean
+    cpu_s: float  # CPU time of all threads
+    waited: float  # fraction of time that threads spent waiting for each other
+    busiest: float  # events of the busiest partition / mean events per partition
     crossed: float  # frames between partitions per event
-    at_once: float  # share of events processed while all threads ran
-    memory_mb: float  # of the whole process, so far
-    digest: str  # of all records and counters
-    apart: int = 1  # independent runs in parallel
-    core_share: float = 1.0  # running time / (running + run-queue wait), of the worst thread
-    preemptions: int = 0  # involuntary context switches of all threads
+    at_once: float  # fraction of events processed while all threads ran
+    memory_mb: float  # memory of the whole process up to now
+    digest: str  # digest of all records and counters
+    apart: int = 1  # number of independent runs in parallel
+    core_share: float = 1.0  # running time / (running time + run-queue wait) of the worst thread
+    preemptions: int = 0  # number of involuntary context switches of all threads
 
     @property
     def events_per_s(self) -> float:
@@ -193,18 +201,18 @@ async def measure(number: int, case: Case, options: argparse.Namespace, run: Run
 
 @dataclass(frozen=True)
 class Scheduling:
-    """The kernel's counters of a thread: proc(5), schedstat and status."""
+    """Kernel counters of a thread, from schedstat and status in proc(5)."""
 
     running_ns: int
-    waiting_ns: int  # runnable, but another thread has the core
+    waiting_ns: int  # time in which the thread was runnable, but another thread had the core
     preemptions: int
 
 
 def scheduling() -> dict[int, Scheduling]:
-    """Return the counts of this thread and of the simulator's threads, by thread id."""
+    """Return the counters of this thread and of the threads of the simulator, by thread id."""
     found = {}
     for task in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the thread has exited
             if (task / "comm").read_text().strip() != WORKER and int(task.name) != os.getpid():
                 continue
             running_ns, waiting_ns, _ = map(int, (task / "schedstat").read_text().split())
@@ -236,7 +244,7 @@ def batches(topo: LeafSpine, options: argparse.Namespace, seed: int) -> Iterator
     for first in range(0, options.flows, MAX_FLOWS):
         count = min(MAX_FLOWS, options.flows - first)
         some = argparse.Namespace(flows=count, packets=options.packets)
-        flows = flows_of(topo, some, seed + first)
+        flows = make_flows(topo, some, seed + first)
         for number, flow in enumerate(flows):
             ports[flow.destination] += 1
             flows[number] = replace(flow, port=FIRST_PORT + ports[flow.destination])
@@ -263,14 +271,14 @@ def select(samples: Iterable[Sample], *, apart: int = 1, **what: float) -> list[
 
 
 def speed_ups(samples: list[Sample], switches: int, delay_us: float) -> list[float]:
-    """Return the speed-up in each round: a disturbance of a round affects both runs."""
+    """Return the speed-up in each round, because a disturbance affects both runs of a round."""
     ours = select(samples, switches=switches, delay_us=delay_us)
     pairs = zip(select(ours, threads=1), [s for s in ours if s.threads > 1], strict=True)
     return [one.wall_s / several.wall_s for one, several in pairs]
 
 
 def max_times(samples: list[Sample], switches: int, delay_us: float, apart: int) -> list[float]:
-    """Return the largest possible speed-up in each round: that of `apart` independent runs."""
+    """Return the largest possible speed-up in each round, from `apart` independent runs."""
     where: dict[str, Any] = {"switches": switches, "delay_us": delay_us, "threads": 1}
     return [
         apart * one.wall_s
@@ -294,10 +302,11 @@ def claims(samples: list[Sample]) -> list[Check]:
 
 
 def reject_if_shared(samples: list[Sample], times: list[float]) -> None:
-    """Make the run inconclusive if threads are too slow and the machine explains it.
+    """Make the run inconclusive if threads are too slow because of the machine.
 
-    Either runs of one thread did not have a core each, or a thread of the parallel runs waited for
-    its core. The scheduler's counters show the latter: one-thread runs do not use that core.
+    There are two possible causes: a one-thread run did not have a core of its own, or a thread of
+    the parallel runs waited for its core. Scheduler counters show the second cause, because
+    one-thread runs do not use that core.
     """
     if statistics.median(times) >= MIN_SPEED_UP:
         return
@@ -317,8 +326,8 @@ def reject_if_shared(samples: list[Sample], times: list[float]) -> None:
     had = statistics.median(s.cpu_s / s.wall_s for s in samples if s.threads == 1)
     if had < HAD_CORES:
         problem = (
-            f"{statistics.median(times):.2f} times as fast as one thread, but one "
-            f"thread had a core for {had:.0%} of its time"
+            f"{statistics.median(times):.2f} times as fast as one thread, but the one-thread run "
+            f"had a core for only {had:.0%} of its time"
         )
         note_invalid(BusyMachineError(problem))
 
@@ -347,33 +356,30 @@ def summary(samples: list[Sample]) -> Table:
               for what in ("waited", "busiest", "crossed", "at_once", "core_share")),
             round(max(s.memory_mb for s in ours)),
         ))  # fmt: skip
-    return table("Virtual time on several threads: medians of the rounds", columns, rows)
+    return table("Virtual time on several threads: medians over rounds", columns, rows)
 
 
 def draw(samples: list[Sample], threads: int) -> Figure:
-    """Draw the event rate against switches (left), speed-up and waiting against delay (right)."""
+    """Draw the event rate over switches (left), and speed-up and waiting over delay (right)."""
     figure, (left, right) = plots.figure(2)
     sizes = sorted({sample.switches for sample in samples})
     for count in (1, threads):
         of_sizes = [[s.events_per_s / 1e6 for s in
                      select(samples, switches=size, delay_us=DELAY_US, threads=count)]
                     for size in sizes]  # fmt: skip
-        spread(left, sizes, of_sizes, label=plots.count(count, "thread"))
-    left.set_xscale("log")
-    left.set_xticks(sizes, [f"{size:,}" for size in sizes])
-    left.minorticks_off()
-    left.set_xlabel("Switches")
+        draw_rounds(left, sizes, of_sizes, plots.count(count, "thread"))
+    scale_by_switches(left, sizes)
     left.set_ylabel("Event rate (millions/s)")
     left.set_ylim(bottom=0)
     plots.legend(left, 2)
     shown = CLAIMED if CLAIMED in sizes else sizes[-1]
     delays = sorted({sample.delay_us for sample in select(samples, switches=shown)})
-    spread(right, delays, [speed_ups(samples, shown, delay) for delay in delays],
-           label=f"speed-up, {shown:,} switches")  # fmt: skip
+    draw_rounds(right, delays, [speed_ups(samples, shown, delay) for delay in delays],
+                f"speed-up, {shown:,} switches")  # fmt: skip
     waits = [[s.waited for s in
               select(samples, switches=shown, delay_us=delay, threads=threads)]
              for delay in delays]  # fmt: skip
-    spread(right, delays, waits, label="share of time spent waiting")
+    draw_rounds(right, delays, waits, "fraction of time spent waiting")
     right.set_xscale("log")
     right.set_xticks(delays, [f"{delay:g}" for delay in delays])
     right.minorticks_off()
@@ -381,14 +387,6 @@ def draw(samples: list[Sample], threads: int) -> Figure:
     right.set_ylim(bottom=0)
     plots.legend(right, 1)
     return figure
-
-
-def spread(axes: Axes, xs: list[int] | list[float], of_each: list[list[float]], label: str) -> None:
-    """Draw medians with minimum and maximum."""
-    middle = [statistics.median(values) for values in of_each]
-    low = [m - min(values) for m, values in zip(middle, of_each, strict=True)]
-    high = [max(values) - m for m, values in zip(middle, of_each, strict=True)]
-    axes.errorbar(xs, middle, yerr=[low, high], label=label)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""How fast is virtual time, and how large can a network be? Leaf-spine fabrics of IPv4 routers.
+"""Speed of virtual time and memory of networks, for leaf-spine fabrics of IPv4 routers.
 
-The same 10,000 flows cross three-tier fabrics of 10 to 1,000 switches, whose controller fills the
-tables over P4Runtime. A switch-hop is one packet through one switch: parsed, routed, queued, and
-sent over a link to the next node. Sizes alternate in each round; medians of the rounds count. Rates
-are per CPU time; other load on the machine still competes for cache and memory.
+The same 10,000 flows cross three-tier fabrics of 10 to 1,000 switches. A controller fills the
+tables over P4Runtime. A switch-hop is one packet through one switch, which parses, routes and
+queues it and sends it over a link to the next node. All sizes run in each round, and results are
+medians over rounds. Rates are per CPU time, but other load on the machine still competes for cache
+and memory.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -17,6 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from mininet.topo import Topo
 
@@ -39,7 +41,7 @@ from telemark.traffic.flows import Flow, Traffic
 from telemark.traffic.patterns import Poisson
 from topologies.leaf_spine import LeafSpine
 
-# Switches -> fabric: pods x (leaves + spines) + spines x cores.
+# Number of switches -> fabric with pods x (leaves + spines) + spines x cores switches.
 FABRICS = {
     10: {"pods": 2, "leaves": 2, "spines": 2, "cores": 1},
     30: {"pods": 3, "leaves": 6, "spines": 3, "cores": 1},
@@ -51,7 +53,7 @@ ROUTER = "p4src/routing/router.p4"
 LINK = {"rate_bps": 10**11, "delay_us": 5}
 RATE_PPS = 100  # per flow
 ROUNDS, QUICK_ROUNDS = 5, 1
-LOAD, FRAME_BYTES, LINE_BPS = 0.5, 1000, 10**9  # of the queue that is compared with theory
+LOAD, FRAME_BYTES, LINE_BPS = 0.5, 1000, 10**9  # load of the queue that is compared with theory
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -74,17 +76,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class Sample:
-    """One run of one fabric. Rates and costs are per CPU time of one core."""
+    """Results of one run of one fabric; rates and costs are per CPU time of one core."""
 
     round: int
     switches: int
-    set_up_s: float  # of the network and its tables
+    set_up_s: float  # set-up time of the network and its tables
     packets: int  # received
     hops: int
     hops_per_s: float
     events_per_s: float
     ns_per_hop: float
-    memory_mb: float  # of the whole process
+    memory_mb: float  # memory of the whole process
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
@@ -92,7 +94,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         raise TestbedError("this benchmark measures virtual time: add --time virtual")
     sizes = sorted(options.switches or ([10, 100] if options.quick else FABRICS))
     options.packets = options.packets or (30 if options.quick else 100)
-    alone, alone_ns = router_alone(), []
+    alone, alone_ns = make_pipeline(), []
     samples: list[Sample] = []
     checks: list[Check] = []
     rounds = QUICK_ROUNDS if options.quick else options.rounds
@@ -114,9 +116,9 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
             "median ns per packet, pipeline alone": statistics.median(alone_ns),
         },
         figure=draw(samples),
-        caption=f"Virtual time: {options.flows:,} flows over a leaf-spine fabric, on one core; "
-        f"median, minimum and maximum of {plots.count(rounds, 'round')}. (a) Rate of events and "
-        "switch-hops. (b) Memory.",
+        caption=f"Virtual time: {options.flows:,} flows over a leaf-spine fabric on one core; "
+        f"median, minimum and maximum of {plots.count(rounds, 'round')}. (a) Rates of events and "
+        "of switch-hops per CPU time. (b) Memory.",
         tables=[summary(samples), claims_table(promised)],
     )
 
@@ -135,7 +137,7 @@ async def measure(
                 entries = routing_entries(net, switch, topo.routes(switch))
                 await controller.write([+entry for entry in entries])
         set_up_s = time.process_time() - began_s
-        flows, start_ns = flows_of(topo, options, run.seed), run.clock.now_ns()
+        flows, start_ns = make_flows(topo, options, run.seed), run.clock.now_ns()
         async with Traffic(net, flows, start_ns) as traffic:
             began_s, before = time.process_time(), net.backend.events
             await run.clock.sleep_until(start_ns + round(1e9 * options.packets / RATE_PPS) + 10**8)
@@ -162,7 +164,7 @@ class Line(Topo):
 async def queueing(options: argparse.Namespace, run: Run) -> Check:
     """Compare the mean waiting time with M/D/1 (Pollaczek-Khinchine).
 
-    It is load / (2 (1 - load)) service times.
+    By theory it is load / (2 (1 - load)) service times.
     """
     count, service_ns = (10**5 if options.quick else 10**6), FRAME_BYTES * 8 * 1e9 / LINE_BPS
     with Network(Line(), run, program=ROUTER, name="queue", capture=False) as net:
@@ -173,7 +175,7 @@ async def queueing(options: argparse.Namespace, run: Run) -> Check:
         async with Traffic(net, [flow], run.clock.now_ns()) as traffic:
             received = (await traffic.finish())[1].received
     if len(received) < count:
-        raise TestbedError(f"M/D/1 queue: lost {count - len(received)} packets")
+        raise TestbedError(f"the M/D/1 queue lost {count - len(received)} packets")
     wait_ns = np.mean(received["received_ns"] - received["sent_ns"]) - service_ns
     expected_ns = LOAD / (2 * (1 - LOAD)) * service_ns
     off = 100 * abs(wait_ns / expected_ns - 1)
@@ -181,7 +183,7 @@ async def queueing(options: argparse.Namespace, run: Run) -> Check:
     return AtMost("mean M/D/1 waiting time: error, %, at most", off, 3 if options.quick else 1)
 
 
-def flows_of(topo: LeafSpine, options: argparse.Namespace, seed: int) -> list[Flow]:
+def make_flows(topo: LeafSpine, options: argparse.Namespace, seed: int) -> list[Flow]:
     """Return flows between random pairs of hosts, with random starts within one packet interval."""
     rng = np.random.default_rng(seed)
     hosts = topo.hosts()
@@ -194,7 +196,7 @@ def flows_of(topo: LeafSpine, options: argparse.Namespace, seed: int) -> list[Fl
 
 
 def resident_mb() -> float:
-    """Return the memory of this process in MB (10^6 bytes): /proc/self/statm, see proc(5)."""
+    """Return the memory of this process in MB (10^6 bytes), from statm in proc(5)."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
@@ -204,12 +206,12 @@ def median(samples: list[Sample], switches: int, what: str) -> float:
 
 
 def memory_mb(samples: list[Sample], switches: int) -> float:
-    """Return the minimum: later rounds still hold the memory of larger fabrics."""
+    """Return the min memory over rounds, since later rounds still hold larger fabrics."""
     return min(sample.memory_mb for sample in samples if sample.switches == switches)
 
 
-def router_alone() -> Callable[[int], object]:
-    """Return a function that has the router's pipeline process FRAMES packets n times."""
+def make_pipeline() -> Callable[[int], object]:
+    """Return a function that runs FRAMES packets through the router pipeline n times."""
     engine = Engine(compile_p4(ROUTER).bmv2_json)
     routing = "RouterIngress.routing"
     engine.table_add(f"{routing}.routes", [Lpm(0x0A000000, 8)], f"{routing}.send", [2, 2])
@@ -219,9 +221,10 @@ def router_alone() -> Callable[[int], object]:
 
 
 def claims(samples: list[Sample], alone_ns: Sequence[float]) -> list[Check]:
-    """Return the claims. Costs are compared within rounds, which a disturbance affects equally.
+    """Return the claims; costs are compared within rounds.
 
-    `alone_ns` is the cost of the pipeline alone per packet in each round.
+    A disturbance affects all costs of a round equally. `alone_ns` is the CPU time per packet of the
+    pipeline without I/O in each round.
     """
     sizes = sorted({sample.switches for sample in samples})
     smallest, largest = sizes[0], sizes[-1]
@@ -254,19 +257,16 @@ def summary(samples: list[Sample]) -> Table:
             events_per_s, statistics.median(costs), f"{min(costs):.0f} - {max(costs):.0f}",
             round(memory_mb(samples, size)),
         ))  # fmt: skip
-    return table("Virtual time, one core: medians of the rounds", columns, rows)
+    return table("Virtual time on one core: medians over rounds", columns, rows)
 
 
 def draw(samples: list[Sample]) -> Figure:
-    """Draw the rate of events (left) and the memory (right) against the number of switches."""
+    """Draw the event rate (left) and the memory (right) over the number of switches."""
     figure, (left, right) = plots.figure(2)
     switches = sorted({sample.switches for sample in samples})
     for what, label in (("events_per_s", "events"), ("hops_per_s", "switch-hops")):
         of_sizes = [[getattr(s, what) / 1e6 for s in samples if s.switches == n] for n in switches]
-        middle = [statistics.median(values) for values in of_sizes]
-        low = [m - min(values) for m, values in zip(middle, of_sizes, strict=True)]
-        high = [max(values) - m for m, values in zip(middle, of_sizes, strict=True)]
-        left.errorbar(switches, middle, yerr=[low, high], label=label)
+        draw_rounds(left, switches, of_sizes, label)
     left.set_ylabel("Rate (millions/s)")
     left.set_ylim(bottom=0)
     plots.legend(left, 2)
@@ -274,11 +274,26 @@ def draw(samples: list[Sample]) -> Figure:
     right.set_ylabel("Memory of the process (MB)")
     right.set_ylim(bottom=0)
     for axes in (left, right):
-        axes.set_xscale("log")
-        axes.set_xticks(switches, [f"{number:,}" for number in switches])
-        axes.minorticks_off()
-        axes.set_xlabel("Switches")
+        scale_by_switches(axes, switches)
     return figure
+
+
+def draw_rounds(
+    axes: Axes, xs: Sequence[float], values: Sequence[Sequence[float]], label: str
+) -> None:
+    """Draw the median over rounds at each x, with minimum and maximum."""
+    middle = [statistics.median(rounds) for rounds in values]
+    low = [m - min(rounds) for m, rounds in zip(middle, values, strict=True)]
+    high = [max(rounds) - m for m, rounds in zip(middle, values, strict=True)]
+    axes.errorbar(xs, middle, yerr=[low, high], label=label)
+
+
+def scale_by_switches(axes: Axes, sizes: Sequence[int]) -> None:
+    """Set a logarithmic x axis for fabrics of these sizes."""
+    axes.set_xscale("log")
+    axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
+    axes.minorticks_off()
+    axes.set_xlabel("Switches")
 
 
 if __name__ == "__main__":

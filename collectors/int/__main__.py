@@ -17,7 +17,7 @@ from typing import Any
 
 from collectors.int.application import PORT, Collector, Encoding, Findings
 from collectors.int.export.prometheus import Endpoint
-from collectors.int.keys import endpoints
+from collectors.int.index import endpoints
 from telemark.apps.application import Host, HostInfo
 from telemark.backends.real.application_host import ProcessHost
 from telemark.backends.real.applications import Task

@@ -8,6 +8,8 @@ import weakref
 from collections import deque
 from ctypes import byref
 from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +28,23 @@ from collectors.int.native import (
 from telemark.errors import TestbedError
 
 EVENTS_AT_ONCE = 4096  # maximum number of gaps and path changes per decoded part
+
+
+def address(octets: bytes, ip_version: int) -> str:
+    """Return an address of a KEY as text."""
+    return str(IPv4Address(octets[:4]) if ip_version == 4 else IPv6Address(octets))
+
+
+def endpoints(key: Any) -> dict[str, str | int]:
+    """Return the fields of a KEY as labels for exporters."""
+    version = int(key["ip_version"])
+    return {
+        "source": address(key["source"].tobytes(), version),
+        "destination": address(key["destination"].tobytes(), version),
+        "protocol": int(key["protocol"]),
+        "source_port": int(key["source_port"]),
+        "destination_port": int(key["destination_port"]),
+    }
 
 
 @dataclass(frozen=True)

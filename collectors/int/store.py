@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collectors.int.decoder import Decoded
-from collectors.int.keys import address
+from collectors.int.index import address
 from collectors.int.native import Bit, Flag, IntFlag
 from telemark.errors import TestbedError
 from telemark.results.files import give_to_caller, make_folder

@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
-from types import TracebackType
 from typing import TypeVar
 
 from controllers.ampm.records import (
@@ -147,10 +146,7 @@ class Collector:
             self._open = opening.pop_all()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    async def __aexit__(self, *_error: object) -> None:
         await self._open.aclose()
 
     async def watch(self) -> None:

@@ -284,16 +284,6 @@ def _pulse_slot(times: ClockRange) -> fy.P4TableEntry:
     )
 
 
-def watch_entries(path: Sequence[Hop], flow: WatchedFlow) -> list[fy.P4TableEntry]:
-    """Return the watch list entry of each switch of a path (first switch first) for a flow.
-
-    Write the first one last, so that nothing is marked until all switches are ready to count and
-    clear marks. Raises TestbedError for an invalid path or a flow number beyond a switch's
-    capacity.
-    """
-    return [watch_entry(hop, watch_at(path, hop.name, flow)) for hop in path]
-
-
 def watch_at(path: Sequence[Named], name: str, flow: WatchedFlow) -> Watch:
     """Return a flow at the place of that name. Raises TestbedError for a path of one place."""
     if len(path) < 2:

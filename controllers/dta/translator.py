@@ -29,6 +29,8 @@ EVENTS = {
     "restarted": 11,
 }  # fmt: skip
 """Counters per reporter: kinds of p4src/dta/plan.p4."""
+OUTCOMES = [*EVENTS][:8]
+"""Events of which each report causes exactly one."""
 
 REPORTERS = 256
 _KINDS = 16  # counters per reporter

@@ -9,12 +9,13 @@ from controllers.readout import Readouts
 from controllers.roce.queue_pair import QueuePair
 from telemark.errors import TestbedError
 from telemark.network import Network
-from telemark.session.run import Run
 from telemark.topology.routes import next_hops
 
 EVENTS = ("sent", "acked", "naked", "not ready", "refused", "resumed", "probed", "damaged",
           "out of region")  # fmt: skip
 """Event counters of a session, in the order of p4src/roce/session.p4."""
+ANSWERS = ("acked", "naked", "not ready", "refused", "damaged")
+"""Events of which each answer causes exactly one."""
 
 _KINDS = 16  # counters per session
 # Readout records of p4src/roce/session.p4.
@@ -32,14 +33,6 @@ class State:
     slot: int
     lost: int
     unanswered: int = field(compare=False, default=0)
-
-
-def require_minip4(run: Run) -> None:
-    """Raise TestbedError on bmv2, where no RoCE or DTA experiment has been run so far."""
-    if run.target == "bmv2":
-        raise TestbedError(
-            "--target bmv2: not supported by RoCE and DTA experiments; use --target minip4"
-        )
 
 
 async def begin(net: Network, switch: fy.Switch, sessions: Sequence[QueuePair]) -> None:
@@ -60,13 +53,7 @@ async def replace(
     switch: fy.Switch, entry: fy.P4CloneSessionEntry | fy.P4MulticastGroupEntry
 ) -> None:
     """Insert an entry, replacing an entry of an earlier controller."""
-    old: fy.P4CloneSessionEntry | fy.P4MulticastGroupEntry
-    if isinstance(entry, fy.P4CloneSessionEntry):
-        old = fy.P4CloneSessionEntry(entry.session_id)
-    else:
-        old = fy.P4MulticastGroupEntry(entry.multicast_group_id)
-    async for found in switch.read([old]):  # type: ignore[attr-defined]
-        await switch.delete([found])
+    await switch.delete([entry], strict=False)
     await switch.insert([entry])
 
 

@@ -1,7 +1,7 @@
 """TCP: does the loss per block and direction equal the packets that the links dropped?
 
 A connection is two flows over the same switches, one with the reversed path. Retransmissions and
-acknowledgements are packets like all others. Runs in real and virtual time.
+acknowledgements are counted like all other packets. Runs in real and virtual time.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -72,8 +72,8 @@ async def experiment(options, run):
                 Check(f"{near}-{far}: max loss error per block (packets)", max(map(abs, errors)), 0)
             )
     rtt_ms = record.progress["rtt_us"].max() / 1000
-    if rtt_ms > 50 and not all(check.passed for check in checks):  # beyond L / 2
-        raise InvalidRunError(f"mean round trip of {rtt_ms:.0f} ms: too long for blocks of 1 s")
+    if rtt_ms > 50 and not all(check.passed for check in checks):  # single RTTs may exceed L / 2
+        raise InvalidRunError(f"mean RTT of {rtt_ms:.0f} ms is too long for blocks of 1 s")
     return Report(samples, checks)
 
 

@@ -1,4 +1,4 @@
-"""A collector of reports at a host: the same class in real and virtual time.
+"""A collector of reports on a host, by the same class in real and virtual time.
 
     python docs/examples/collector.py --time virtual
     sudo python docs/examples/collector.py

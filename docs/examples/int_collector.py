@@ -20,7 +20,7 @@ from telemark.session import cli
 from telemark.traffic.flows import Flow, Traffic
 from topologies.basic import ParkingLot
 
-# How Telemark's switches mark packets, and their units of time.
+# Marks of packets with INT, and units of time, of Telemark's switches.
 ENCODING = Encoding(
     port=32767, dscp=0x04, dscp_mask=0x3C, timestamp_unit_ns=1000, latency_unit_ns=1000
 )

@@ -1,11 +1,12 @@
-/* The program of docs/controllers.md: it forwards, counts what comes in by each port, keeps when the
- * last of it came, and tells the controller of sources that it does not know. */
+/* The program of docs/how-to/controllers.md. It forwards packets, counts the received packets of
+ * each port, stores the time of the last packet of each port, and sends a digest to the controller
+ * for packets from an unknown source address. */
 #include "../../p4src/include/forwarding.p4"
 #include "../../p4src/include/readout.p4"
 
 #define PORTS 512
 
-const bit<16> READOUT_LAST = 1;  // index: a port; value 0: when its last packet came
+const bit<16> READOUT_LAST = 1;  // index: port; value 0: arrival time of its last packet
 
 struct metadata_t {
     readout_values_t readout;
@@ -13,7 +14,7 @@ struct metadata_t {
 
 #include "../../p4src/include/switch.p4"
 
-struct source_t {  // what the controller is told
+struct source_t {  // digest to the controller: an unknown source address and its port
     bit<48> mac_addr;
     bit<9> port;
 }

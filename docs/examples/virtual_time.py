@@ -3,7 +3,7 @@
     python docs/examples/virtual_time.py --time virtual
 
 The script stops the network, reads counters and changes the link. With --time real (as root) the
-times are those of the machine, and not exact to the nanosecond.
+machine determines the times, so they are not exact to the nanosecond.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -43,7 +43,7 @@ async def experiment(options, run):
         ping = Ether(src=net.host("h1").MAC(), dst=net.host("h2").MAC()) / IP(
             src=net.host("h1").IP(), dst=net.host("h2").IP()
         )
-        # The reply to number 0 of identifier 0 is all zeros: its checksum is then ambiguous.
+        # With identifier 0 and sequence 0, the reply would be all zeros and its checksum ambiguous.
         net.send_frames("h1", [start_ns], [bytes(ping / ICMP(id=1))])
         async with Traffic(net, flows, start_ns) as traffic:
             await run.clock.sleep_until(start_ns + 1 * SECOND)

@@ -1,7 +1,9 @@
-/* A card that a flood arrives at, at a pace, and whose ring has room for so many frames.
+/* A model of a network card that receives a flood at a given rate. Its ring has room for a limited
+ * number of frames.
  *
- * Live frames come at the maximum rate: frames that are due arrive, others are dropped immediately. Due
- * frames wait in the ring; frames of the flood and of other senders are lost if it is full. */
+ * Live frames arrive at the maximum rate. Those that are due at the given rate are received; others
+ * are dropped immediately. Due frames wait in the ring. If it is full, frames of the flood and of
+ * other senders are lost. */
 #include "chain.h"
 
 #include <linux/pkt_cls.h>
@@ -9,12 +11,12 @@
 enum { PS_A_NS = 1000 };
 
 const volatile __u32 ring = 4096; /* frames */
-const volatile __u32 nowhere;     /* a device whose frames are discarded */
+const volatile __u32 nowhere;     /* device whose frames are discarded */
 
-volatile __u64 interval_ps; /* between frames of the flood */
-volatile __u64 length_ns;   /* after which none is due */
-volatile __u64 began_ns;    /* 0: with the next frame */
-volatile __u64 due_ps;      /* the first frame that waits is due */
+volatile __u64 interval_ps; /* time between frames of the flood */
+volatile __u64 length_ns;   /* after this time no frame is due */
+volatile __u64 began_ns;    /* start of the flood; 0: starts with the next frame */
+volatile __u64 due_ps;      /* due time of the first frame in the ring */
 volatile __u64 arrived, lost, others_lost;
 volatile __u32 has_ended;
 
@@ -43,7 +45,8 @@ int arrives(struct xdp_md *packet)
     return pass_on(packet);
 }
 
-/* Frames of other senders to the card. Drops are silent: a notified sender would retransmit immediately. */
+/* Receives frames of other senders. Drops are silent, because a sender that is notified would
+ * retransmit immediately. */
 SEC("tc")
 int is_sent(struct __sk_buff *packet)
 {

@@ -1,5 +1,6 @@
-// DDoS filter: drops, or lets through, what rules match, or has openings of TCP repeated; each rule
-// counts its packets and bytes. The most specific kind decides: tuples, prefixes of the source, ports.
+// DDoS filter. Packets that match a rule are dropped, or pass, or pass only if their TCP SYN is
+// repeated. Each rule counts its packets and bytes. The most specific kind decides: tuples,
+// prefixes of the source, ports.
 
 #include <linux/bpf.h>
 #include <linux/in.h>
@@ -11,13 +12,13 @@
 #include "openings.h"
 #include "packet.h"
 
-// Python's (ddos_filter.py) are the same.
+// same values as in ddos_filter.py
 #define MAX_RULES 65536
 #define MAX_MASKS 16
 #define BANKS 2
 
-// What a rule may look at. A mask has ones where it does; `mask` is its index, so that tuples of
-// different masks are different keys.
+// The fields that a rule compares. A mask has ones in the compared bits. `mask` is the index of the
+// mask, so that tuples with different masks are different keys.
 struct tuple {
     __u32 source[4]; // as in struct packet
     __u32 destination[4];
@@ -29,21 +30,22 @@ struct tuple {
 };
 #define TUPLE_WORDS (sizeof(struct tuple) / sizeof(__u32))
 
-// A rule as maps have it: its number << 2, and below XDP_DROP, XDP_PASS or REPEAT; 0: none.
+// A rule in maps: its number << 2 | XDP_DROP, XDP_PASS or REPEAT. 0 means no rule.
 typedef __u32 rule_t;
-enum { REPEAT = 3 }; // openings of TCP pass when they are repeated, all else does
+enum { REPEAT = 3 }; // TCP SYNs pass only when they are repeated; all other packets pass
 
 struct prefix {
     __u32 length; // bits
     __u32 source[4];
 };
 
-struct port_rules { // of UDP, and of TCP
+struct port_rules { // for UDP and for TCP
     rule_t source[2];
     rule_t destination[2];
 };
 
-// Each map is there twice, once for each bank: packets use one, and the next rules come into the other.
+// Each map exists twice, once per bank. Packets use one bank, while the next rules are written to
+// the other one.
 struct masks {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(max_entries, MAX_MASKS);
@@ -87,7 +89,7 @@ BANKS_OF(tuples);
 BANKS_OF(prefixes);
 BANKS_OF(ports);
 
-// Kinds of rules that a bank has none of are not looked for.
+// Kinds of rules that the bank has; other kinds are not looked up.
 volatile struct used {
     __u32 masks;
     __u32 prefixes;
@@ -100,7 +102,7 @@ struct traffic {
     __u64 bytes;
 };
 
-struct { // by the numbers of rules: those of two whole sets, while one takes the other's place
+struct { // by rule number; has room for two whole sets, while one replaces the other
     __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
     __uint(max_entries, 2 * MAX_RULES);
     __type(key, __u32);
@@ -111,9 +113,9 @@ struct counts {
     __u64 dropped; // by rules
     __u64 allowed; // by rules
     __u64 unmatched;
-    __u64 malformed; // dropped: the kernel would do so later
+    __u64 malformed; // dropped, as the kernel would do later
     __u64 not_ip;
-    __u64 forgotten; // openings whose place another one took before they could be repeated
+    __u64 forgotten; // SYNs whose slot another one took before they were repeated
 };
 
 struct {
@@ -123,7 +125,8 @@ struct {
     __type(value, struct counts);
 } counts SEC(".maps");
 
-// Tuple space search (Srinivasan et al., SIGCOMM 1999): one look-up for each mask in use.
+// Find a rule by tuple space search (Srinivasan et al., SIGCOMM 1999), with one lookup per mask in
+// use.
 static __always_inline rule_t by_tuple(__u32 in, __u32 used_masks, const struct packet *packet)
 {
     void *masks_in = bpf_map_lookup_elem(&masks, &in);
@@ -142,7 +145,9 @@ static __always_inline rule_t by_tuple(__u32 in, __u32 used_masks, const struct 
     whole.tuple.protocol = packet->protocol;
     whole.tuple.is_fragment = packet->is_fragment;
     for (__u64 i = 0; i < MAX_MASKS && i < used_masks; i++) {
-        __u32 index = i; // what has an address lies in memory, where Linux 6.1 sees no counter grow
+        // a variable with an address is in memory, where the verifier of Linux 6.1 does not track a
+        // counter
+        __u32 index = i;
         const __u32 *mask = bpf_map_lookup_elem(masks_in, &index);
         rule_t *rule;
 
@@ -240,7 +245,7 @@ static __always_inline int filtered(struct xdp_md *context)
     rule_t rule;
 
     if (!count)
-        return XDP_ABORTED; // never: an array has its first entry
+        return XDP_ABORTED; // impossible: an array always has its first entry
     if (!parse(start, end, &packet)) {
         if (packet.version) {
             count->malformed++;

@@ -1,8 +1,8 @@
 """The DDoS filter: writes its rules to maps and reads their counters.
 
-The most specific rule matches a packet: tuples with more mask bits come first, then the longest
-source prefix, then the destination port, then the source port. If a map is full, existing rules
-stay and further rules are rejected and counted.
+Of several rules, the most specific one applies. Tuples come first, those with most mask bits before
+others; then the longest source prefix, the destination port, and the source port. If a map is full,
+existing rules stay, and further rules are rejected and counted.
 """
 
 import secrets
@@ -19,11 +19,11 @@ SOURCE = "ebpf/datapath/ddos_filter.bpf.c"
 
 
 class FilterFull(LoadError):
-    """A rule that does not fit into a map."""
+    """An error: a rule does not fit into a map."""
 
 
 class Filter:
-    """The rules of a loaded filter. No other Filter may write to the same program's maps."""
+    """The rules of a loaded filter. No other Filter may write to the maps of the same program."""
 
     def __init__(self, loaded: ProgramObject) -> None:
         self.program = loaded.programs["ddos_filter"]
@@ -34,11 +34,12 @@ class Filter:
         self._banks = [_Bank(loaded.maps, number) for number in range(BANKS)]
         self._current = 0
         self._numbers: dict[Rule, int] = {}
-        self._free = [*range(2 * MAX_RULES - 1, -1, -1)]  # of two sets while one follows the other
+        # room for two sets, while one replaces the other
+        self._free = [*range(2 * MAX_RULES - 1, -1, -1)]
 
     @property
     def rules(self) -> list[Rule]:
-        """The rules in force."""
+        """Return the rules in effect."""
         return [*self._numbers]
 
     def add(self, rule: Rule) -> None:
@@ -47,7 +48,7 @@ class Filter:
         if rule in self._numbers:
             raise ValueError(f"a rule with the same match as {rule} exists")
         if rule.kind is Kind.TUPLE and rule.mask not in bank.masks:
-            self.replace([*self._numbers, rule])  # its mask has a place between others
+            self.replace([*self._numbers, rule])  # the position of its mask is between others
             return
         self._check_room(len(self._numbers) + 1, len(bank.masks))
         self._numbers[rule] = self._free.pop()
@@ -55,7 +56,7 @@ class Filter:
         self._tell(self._current, self._numbers)
 
     def remove(self, rule: Rule) -> None:
-        """Remove a rule and its counters. Raises KeyError if there is none."""
+        """Remove a rule and its counters. Raises KeyError if there is no such rule."""
         number = self._numbers.pop(rule)
         self._banks[self._current].take_out([rule])
         self._tell(self._current, self._numbers)
@@ -63,7 +64,7 @@ class Filter:
         self._release([number])
 
     def replace(self, rules: Iterable[Rule]) -> None:
-        """Replace all rules: each packet sees either the old or the new set.
+        """Replace all rules. Each packet sees either the old or the new set.
 
         Rules in both sets keep their counters. Raises FilterFull without any change.
         """
@@ -86,7 +87,7 @@ class Filter:
         self._release(gone)
 
     def hits(self) -> dict[Rule, tuple[int, int]]:
-        """Return packets and bytes matched by each rule."""
+        """Return the packets and bytes that each rule has matched."""
         hits = self._maps["hits"].read()
         packets, size = hits["packets"].sum(axis=1), hits["bytes"].sum(axis=1)
         return {rule: (int(packets[at]), int(size[at])) for rule, at in self._numbers.items()}
@@ -105,17 +106,20 @@ class Filter:
             )
 
     def _tell(self, bank: int, rules: Iterable[Rule]) -> None:
-        """Set the kinds of rules of a bank in the program."""
+        """Tell the program which kinds of rules a bank has."""
         kinds = {rule.kind for rule in rules}
         masks = len(self._banks[bank].masks)
         self._shared["used"][bank] = (masks, Kind.PREFIX in kinds, Kind.PORT in kinds)
 
     def _wait_for_packets(self) -> None:
-        """Wait until no packet uses removed rules: a change of a map of maps waits for it."""
+        """Wait until no packet uses removed rules.
+
+        A change of a map of maps returns only then.
+        """
         self._maps["masks"][self._current] = self._maps[f"masks_{self._current}"].fd
 
     def _release(self, numbers: Sequence[int]) -> None:
-        """Release numbers of rules that no packet counts any more."""
+        """Release the numbers of rules for which no packet is counted any more."""
         hits = self._maps["hits"]
         for number in numbers:
             hits[number] = np.zeros_like(hits[number])
@@ -123,7 +127,10 @@ class Filter:
 
 
 class _Bank:
-    """One of the two sets of maps; `masks` are those of its tuples, in order."""
+    """One of the two sets of maps.
+
+    `masks` are the masks of its tuples, in order.
+    """
 
     def __init__(self, maps: Mapping[str, Map], number: int) -> None:
         self.masks: list[bytes] = []
@@ -141,7 +148,10 @@ class _Bank:
             self._masks[index] = np.frombuffer(mask, self._masks.value)[0]
 
     def put(self, numbers: Mapping[Rule, int]) -> None:
-        """Add rules by number; the masks of their tuples must exist."""
+        """Add rules by number.
+
+        The masks of their tuples must exist.
+        """
         for kind, into in self._keyed.items():
             of = {rule: number for rule, number in numbers.items() if rule.kind is kind}
             entries = np.zeros(len(of), [("key", into.key), ("value", into.value)])
@@ -176,6 +186,6 @@ class _Bank:
 
 
 def _masks(rules: Iterable[Rule]) -> list[bytes]:
-    """Return the masks of all tuples, most bits first, since the first match decides."""
+    """Return the masks of all tuples, most bits first, because the first match applies."""
     masks = {rule.mask for rule in rules if rule.kind is Kind.TUPLE}
     return sorted(masks, key=lambda mask: (-int.from_bytes(mask, "big").bit_count(), mask))

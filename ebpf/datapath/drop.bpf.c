@@ -1,4 +1,5 @@
-/* Programs that drop packets, all or those of some UDP ports, and those that leave it to the kernel. */
+/* Programs that drop packets (all, or those of some UDP ports), and programs that leave the drop to
+ * the kernel. */
 #include "chain.h"
 
 #include <linux/if_ether.h>
@@ -9,7 +10,8 @@
 
 #include <bpf/bpf_endian.h>
 
-const volatile __u16 first_port = 9, last_port = 19; /* of UDP, to be dropped */
+/* range of UDP ports whose packets are dropped */
+const volatile __u16 first_port = 9, last_port = 19;
 
 struct {
     __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -27,7 +29,8 @@ static __always_inline void count(void)
         (*packets)++;
 }
 
-/* IPv4 with neither VLAN tags nor options: what a rule of iptables would match, said as shortly. */
+/* Whether an IPv4 packet without VLAN tags and options is to be dropped; as short as a rule of
+ * iptables. */
 static __always_inline int is_unwanted(void *data, void *data_end)
 {
     const struct ethhdr *ethernet = data;

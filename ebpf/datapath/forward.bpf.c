@@ -1,19 +1,20 @@
-/* Programs that send packets on: back where they came from, or out of another device. */
+/* Programs that forward packets, either back to the device where they arrived or to another
+ * device. */
 #include "chain.h"
 
 #include <linux/if_ether.h>
 #include <linux/pkt_cls.h>
 
-const volatile __u32 out; /* the device, by its number: for tc */
+const volatile __u32 out; /* index of the output device, for tc */
 
 struct {
     __uint(type, BPF_MAP_TYPE_DEVMAP);
     __uint(max_entries, 1);
     __type(key, __u32);
     __type(value, __u32);
-} devices SEC(".maps"); /* the same, for XDP */
+} devices SEC(".maps"); /* the output device, for XDP */
 
-/* False where there are no addresses to exchange. */
+/* Exchange the MAC addresses. Returns false if the frame has none. */
 static __always_inline int exchange_addresses(void *data, void *data_end)
 {
     struct ethhdr *ethernet = data;

@@ -1,9 +1,10 @@
-/* How long packets take: a stamp in each, and where they end, the time since. */
+/* Measures the delay of packets: one program writes a timestamp into each packet, another one
+ * computes the time since then. */
 #include "chain.h"
 
 #include <linux/pkt_cls.h>
 
-enum { STAMP_AT = 42 }; /* after Ethernet's header, IPv4's without options, and UDP's */
+enum { STAMP_AT = 42 }; /* after the headers of Ethernet, IPv4 without options, and UDP */
 
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
@@ -11,9 +12,9 @@ struct {
     __uint(max_entries, 1);
     __type(key, __u32);
     __type(value, __u64);
-} took_ns SEC(".maps"); /* in the order in which they ended; no more than it has room for */
+} took_ns SEC(".maps"); /* delays in order of arrival, as many as the map has room for */
 
-__u32 ended; /* on one CPU */
+__u32 ended; /* number of packets that have arrived; all on one CPU */
 
 SEC("xdp")
 int stamp(struct xdp_md *packet)

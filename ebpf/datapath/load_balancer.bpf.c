@@ -1,6 +1,7 @@
-// Load balancer of layer 4: packets to a service's address go to one of its reals, by Maglev's table,
-// and stay with it while the connection lasts. A real is reached by its MAC address alone (direct
-// server return): the packet stays as it is, and the answer does not come back this way.
+// Layer 4 load balancer. Packets to a service's address go to one of its reals, selected by
+// Maglev's table, and all packets of a connection go to the same real. Only the destination MAC
+// address is changed (direct server return). So the packet is otherwise unchanged, and the response
+// does not pass this host.
 
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -16,7 +17,7 @@
 #define MAX_SERVICES 64
 #define MAX_REALS 4096
 #define MAX_FLOWS 262144
-#define PLACES 65537 // of maglev.py
+#define PLACES 65537 // of load_balancer.py
 #define TCP_SYN 0x02
 #define TCP_ACK 0x10
 
@@ -29,7 +30,7 @@ struct service {
     __u8 zero;
 };
 
-struct { // to the index of its table
+struct { // key: service; value: index of its table
     __uint(type, BPF_MAP_TYPE_HASH);
     __uint(max_entries, MAX_SERVICES);
     __type(key, struct service);
@@ -43,7 +44,7 @@ struct places {
     __type(value, __u32); // which real
 };
 
-struct { // a table is replaced whole: a packet sees the old one, or the new one
+struct { // a table is replaced as a whole, so each packet sees either the old or the new one
     __uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
     __uint(max_entries, MAX_SERVICES);
     __type(key, __u32);
@@ -51,7 +52,8 @@ struct { // a table is replaced whole: a packet sees the old one, or the new one
 } tables SEC(".maps");
 
 struct real {
-    __u32 id; // each has its own for ever, though another may come to its place; 0: there is none
+    // id of the real, never used for another one, even if that gets the same slot; 0: no real
+    __u32 id;
     __u8 mac[ETH_ALEN];
     __u16 zero;
 };
@@ -88,7 +90,7 @@ struct choice {
     __u32 id;
 };
 
-struct { // when full, it forgets the connection that was idle for longest
+struct { // if full, the connection that was idle for longest is evicted
     __uint(type, BPF_MAP_TYPE_LRU_HASH);
     __uint(max_entries, MAX_FLOWS);
     __type(key, struct flow);
@@ -96,13 +98,14 @@ struct { // when full, it forgets the connection that was idle for longest
 } flows SEC(".maps");
 
 struct counts {
-    __u64 by_connection; // sent where the connection's packets before went
-    __u64 by_table;      // sent by Maglev's table: the first of a connection, or one forgotten
-    __u64 moved;         // of these: the real before is gone
-    __u64 remembered;    // of these: connections that were not known before
-    __u64 unplaced;      // dropped: the service has no real
-    __u64 errors;        // ICMP's, sent to the real of the connection that they are about
-    __u64 malformed;     // this and all below: to the kernel
+    __u64 by_connection; // sent to the same real as earlier packets of the connection
+    // sent by Maglev's table: first packets of a connection, or of an evicted one
+    __u64 by_table;
+    __u64 moved;         // of these: the previous real was removed
+    __u64 remembered;    // of these: the connection was new
+    __u64 unplaced;      // dropped because the service has no real
+    __u64 errors;        // ICMP errors, sent to the real of the connection that they are about
+    __u64 malformed;     // these, and all below, are passed to the kernel
     __u64 fragments;
     __u64 not_served;
 };
@@ -123,7 +126,7 @@ static __always_inline _Bool is_addressed(const struct ethhdr *ethernet)
     return !differ;
 }
 
-// The real of a place of a service's table, if there is one.
+// Return the real that a service's table selects, or NULL.
 static __always_inline struct real *by_table(__u32 table, const struct flow *flow, __u32 *number)
 {
     __u32 hash = murmur3((const __u32 *)flow, sizeof(*flow) / sizeof(__u32));
@@ -137,7 +140,8 @@ static __always_inline struct real *by_table(__u32 table, const struct flow *flo
     return bpf_map_lookup_elem(&reals, owner);
 }
 
-// The real of a connection's packets. A SYN starts a new connection, so earlier state is ignored.
+// Return the real for a packet of a connection. A SYN starts a new connection, so the earlier state
+// is ignored.
 static __always_inline struct real *chosen(struct counts *count, __u32 table,
                                            const struct flow *flow, __u8 tcp_flags, __u32 *number)
 {
@@ -167,7 +171,8 @@ static __always_inline struct real *chosen(struct counts *count, __u32 table,
     return real;
 }
 
-// Where an error about a connection goes. Nothing is remembered of it: anybody may send one.
+// Return the real for an ICMP error about a connection. The connection is not stored, because
+// anyone can send such an error.
 static __always_inline struct real *concerned(__u32 table, const struct flow *flow, __u32 *number)
 {
     struct choice *before = bpf_map_lookup_elem(&flows, flow);
@@ -220,7 +225,8 @@ static __always_inline int balance(struct counts *count, struct ethhdr *ethernet
     return real ? send(real, number, ethernet, length) : XDP_DROP;
 }
 
-// An ICMP error about what a real has sent, whose sender is the service: XDP_PASS where it is none.
+// Handle an ICMP error that is about a packet of a real, which has the address of the service as
+// its source. Returns XDP_PASS if the packet is not such an error.
 static __always_inline int return_error(struct counts *count, struct ethhdr *ethernet, void *end,
                                         const struct packet *packet)
 {
@@ -257,14 +263,15 @@ static __always_inline int balanced(struct xdp_md *context)
     struct packet packet;
 
     if (!count)
-        return XDP_ABORTED; // never: an array has its first entry
+        return XDP_ABORTED; // impossible: an array always has its first entry
     if ((void *)(ethernet + 1) > end || !is_addressed(ethernet))
         return XDP_PASS;
     if (!parse(ethernet, end, &packet)) {
         count->malformed++;
         return XDP_PASS;
     }
-    if (packet.is_fragment) { // those after the first have no ports, and all are to stay together
+    // fragments after the first have no ports, and all fragments must go to the same real
+    if (packet.is_fragment) {
         count->fragments++;
         return XDP_PASS;
     }

@@ -1,18 +1,54 @@
-"""The load balancer: services, their reals and Maglev tables, which can change under traffic."""
+"""The load balancer: services with their reals and Maglev tables, which can change under traffic.
 
+Eisenbud et al., "Maglev: A Fast and Reliable Software Network Load Balancer" (NSDI 2016), 3.4: each
+real has a permutation of all slots as its preference list. The reals take turns, and each takes its
+first free slot.
+"""
+
+import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ebpf.datapath import maglev
 from ebpf.datapath.rules import MAPPED
 from ebpf.loader import LoadError, Map, ProgramObject
 
 SOURCE = "ebpf/datapath/load_balancer.bpf.c"
 MAX_SERVICES, MAX_REALS = 64, 4096  # as in load_balancer.bpf.c
+PLACES = 65537  # the smaller size in the paper; a prime, so that each skip reaches every slot
+
+
+def maglev_table(names: Sequence[str], places: int = PLACES) -> NDArray[np.int64]:
+    """Return the index of the real for each slot.
+
+    All reals have the same number of slots, to within one.
+
+    The preference list of a real starts at its offset and proceeds in steps of its skip. Both are
+    derived from its name. So most slots retain their real when another one is added or removed.
+    `places` is the number of slots, a prime larger than len(names).
+    """
+    offsets, skips = zip(*(_order(name, places) for name in names), strict=True)
+    owners = [-1] * places
+    at, left = list(offsets), places
+    while True:
+        for real, skip in enumerate(skips):
+            place = at[real]
+            while owners[place] >= 0:
+                place = (place + skip) % places
+            owners[place], at[real] = real, place
+            left -= 1
+            if not left:
+                return np.array(owners)
+
+
+def _order(name: str, places: int) -> tuple[int, int]:
+    digest = hashlib.sha256(name.encode()).digest()
+    offset, skip = int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:16], "big")
+    return offset % places, skip % (places - 1) + 1
 
 
 @dataclass(frozen=True)
@@ -25,7 +61,7 @@ class Service:
 
     @property
     def key(self) -> bytes:
-        """Return the key in the program's maps."""
+        """Return the key of the service in the program's maps."""
         mapped = MAPPED if self.address.version == 4 else 0
         return (
             (int(self.address) | mapped).to_bytes(16, "big")
@@ -36,7 +72,7 @@ class Service:
 class LoadBalancer:
     """The services of a loaded balancer. No other LoadBalancer may write to the same maps.
 
-    Load the program with the constant `balancer_mac`, the address of its device.
+    Load the program with the constant `balancer_mac`, the MAC address of its device.
     """
 
     def __init__(self, loaded: ProgramObject) -> None:
@@ -44,22 +80,22 @@ class LoadBalancer:
         self._maps = loaded.maps
         self._tables: dict[Service, Map] = {}
         self._numbers: dict[Service, int] = {}
-        self._reals: dict[Service, dict[str, int]] = {}  # by name the place among `reals`
+        self._reals: dict[Service, dict[str, int]] = {}  # per service: index in `reals` by name
         self._leaving: dict[Service, dict[str, int]] = {}
         self._free = [*range(MAX_REALS - 1, -1, -1)]
         self._next_id = 1
 
     def serve(self, service: Service, reals: Mapping[str, bytes]) -> None:
-        """Set the reals of a service, MAC addresses by name.
+        """Set the reals of a service, given as MAC addresses by name.
 
-        Previous reals that are not among them get no new connections and keep existing ones until
-        remove(). A packet sees either the old or the new table. Raises LoadError if there is no
-        room.
+        A previous real that is not among them gets no new connections, and retains its connections
+        until remove(). A packet sees either the old or the new table. Raises LoadError if there is
+        no room.
         """
         before = self._reals.get(service, {})
         coming = [name for name in reals if name not in before]
         if service not in self._numbers and len(self._numbers) == MAX_SERVICES:
-            raise LoadError(f"no room for another service: expected {MAX_SERVICES} at most")
+            raise LoadError(f"no room for another service; at most {MAX_SERVICES} are supported")
         if not reals or len(coming) > len(self._free):
             raise LoadError(f"{len(reals)} reals: expected 1 to {len(self._free) + len(before)}")
         now = {name: before[name] if name in before else self._added(reals[name]) for name in reals}
@@ -69,15 +105,19 @@ class LoadBalancer:
         self._reals[service] = now
 
     def remove(self, service: Service, name: str) -> None:
-        """Remove a real that serve() has left out; its connections move. Raises KeyError."""
+        """Remove a real that is no longer in serve().
+
+        Its connections move to other reals. Raises KeyError.
+        """
         place = self._leaving[service].pop(name)
         self._maps["reals"][place] = np.zeros_like(self._maps["reals"][place])
-        self._maps["tables"][self._numbers[service]] = self._tables[service].fd  # the kernel waits
+        # waits until no packet uses the old table
+        self._maps["tables"][self._numbers[service]] = self._tables[service].fd
         self._maps["sent"][place] = np.zeros_like(self._maps["sent"][place])
         self._free.append(place)
 
     def sent(self, service: Service) -> dict[str, tuple[int, int]]:
-        """Return packets and bytes sent to each real, including removed ones."""
+        """Return the packets and bytes sent to each real, including removed ones."""
         sent = self._maps["sent"].read()
         packets, size = sent["packets"].sum(axis=1), sent["bytes"].sum(axis=1)
         there = {**self._leaving[service], **self._reals[service]}
@@ -103,7 +143,7 @@ class LoadBalancer:
     def _write_table(self, service: Service, reals: Mapping[str, int]) -> None:
         number = self._numbers.setdefault(service, len(self._numbers))
         before = self._tables.get(service)
-        places = np.array([*reals.values()])[maglev.table([*reals])]
+        places = np.array([*reals.values()])[maglev_table([*reals])]
         self._tables[service] = self._maps["tables"].put_new(number, places)
         if before is None:
             services = self._maps["services"]

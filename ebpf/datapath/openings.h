@@ -1,22 +1,23 @@
-// Openings of TCP that must be repeated: who made its address up does not send the same one again.
+// TCP SYNs that must be repeated, since a sender with a forged address does not repeat a SYN.
 //
-// A host whose SYN was lost sends it again after a second (RFC 6298, 2.1), and then connects. So the
-// first SYN of a connection is dropped and remembered, and one that comes `repeated_after_ns` after
-// the last of its kind passes. Who repeats faster than that never comes through.
+// A host whose SYN was lost sends it again after a second (RFC 6298, 2.1), and then connects. So
+// the first SYN of a connection is dropped and stored. A SYN passes if it arrives at least
+// `repeated_after_ns` after the last one of the same connection. A sender that repeats faster than
+// this never passes.
 #pragma once
 #include <bpf/bpf_helpers.h>
 
 #include "hash.h"
 #include "packet.h"
 
-#define OPENINGS (1 << 20) // places, each for the opening that came last: 16 MB, whatever the flood
+#define OPENINGS (1 << 20) // slots, each with its latest SYN: 16 MB, regardless of the flood
 
 enum { SYN = 2, ACK = 16 };
 const volatile __u64 repeated_after_ns = 500000000;
-volatile __u32 opening_seed; // drawn by user space, so that senders cannot choose places
+volatile __u32 opening_seed; // random number from user space, so that senders cannot choose slots
 
 struct opening {
-    __u64 seen_ns; // the kernel's monotonic clock; 0: free
+    __u64 seen_ns; // time by the kernel's monotonic clock; 0: free slot
     __u32 mark;    // distinguishes openings in the same slot
     __u32 zero;
 };
@@ -28,14 +29,15 @@ struct {
     __type(value, struct opening);
 } openings SEC(".maps");
 
-// What is cut off before its flags (RFC 1858, 3) may be one, and is never repeated in that form.
+// A packet that is truncated before its flags (RFC 1858, 3) may be a SYN, but a sender never
+// repeats it in this form.
 static __always_inline bool opens(const struct packet *packet)
 {
     return packet->protocol == IPPROTO_TCP &&
            (!packet->tcp_flags || (packet->tcp_flags & (SYN | ACK)) == SYN);
 }
 
-// Whether an opening may pass; it is remembered. `forgotten` counts those whose place it took.
+// Whether a SYN may pass; the SYN is stored. `forgotten` counts SYNs whose slot it took.
 static __always_inline bool is_repeated(const struct packet *packet, __u64 *forgotten)
 {
     __u32 words[10] = {opening_seed};

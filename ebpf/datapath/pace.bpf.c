@@ -1,19 +1,22 @@
-/* Packets at a pace: live frames come as fast as they can, and those that are due are handed on.
+/* Passes packets to the network stack at a given rate. Live frames arrive as fast as possible, and
+ * those that are due are passed.
  *
- * Others are dropped at once. The time between two frames belongs to the first of them, and is used if
- * that was handed on; so is the end of a batch in which one was, when the kernel's stack gets them. */
+ * Others are dropped immediately. The time between two frames counts for the first one, as used
+ * time if that frame was passed. The time at the end of a batch also counts as used if a frame of
+ * it was passed, because the kernel's stack processes these frames then. */
 #include "chain.h"
 
-enum { PS_A_NS = 1000, GAP_NS = 200000 }; /* longer than a batch takes: the core was another's */
+/* GAP_NS: longer than a batch needs, so another process used the core */
+enum { PS_A_NS = 1000, GAP_NS = 200000 };
 
 const volatile __u32 batch = 64;
 
-__u64 interval_ps; /* between packets; 0: all are due */
-__u64 length_ns;   /* after which none is */
+__u64 interval_ps; /* time between packets; 0: all are due */
+__u64 length_ns;   /* after this time no packet is due */
 __u64 began_ns, passed_ns, due_ps;
-__u64 lost_ns, used_ns; /* of the time that passed */
-__u64 frames, offered;  /* within that time */
-__u64 last_offered;     /* as many frames had come; 0: none was */
+__u64 lost_ns, used_ns; /* lost_ns: time of other processes; used_ns: time for passed frames */
+__u64 frames, offered;  /* passed and received frames */
+__u64 last_offered;     /* value of `offered` at the last passed frame; 0: none was passed */
 
 static __always_inline int is_used(void)
 {

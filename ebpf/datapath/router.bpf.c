@@ -1,5 +1,5 @@
-// Router: forwards IPv4 and IPv6 by the kernel's own tables; what asks for an answer, or for more than
-// a table, goes to the kernel, which does what RFC 1812 and RFC 8200 ask for.
+// Router. Forwards IPv4 and IPv6 with the kernel's own tables. Packets that need a response, or
+// more than a table lookup, are passed to the kernel, which follows RFC 1812 and RFC 8200.
 
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -18,7 +18,7 @@
 
 struct device {
     __u8 mac[ETH_ALEN];
-    __u8 is_port; // the router's: it takes frames there, and sends them
+    __u8 is_port; // the device belongs to the router, which receives and sends frames there
 };
 
 struct { // by ifindex
@@ -28,20 +28,22 @@ struct { // by ifindex
     __type(value, struct device);
 } devices SEC(".maps");
 
-// Packets by outcome: the first two end here, all others are passed to the kernel.
+// Packets by outcome. The first two end here; all others are passed to the kernel.
 struct counts {
     __u64 forwarded;
     __u64 blackholed;
-    __u64 not_addressed; // to another MAC address, a group, or on a device that is no port
-    __u64 not_ip;        // VLAN tags too: the kernel knows the devices of VLANs
+    // for another MAC address or a group, or received on a device that is not a port
+    __u64 not_addressed;
+    // includes frames with VLAN tags, because the kernel knows its VLAN devices
+    __u64 not_ip;
     __u64 malformed;
-    __u64 options; // of IPv4, or hop-by-hop options of IPv6
-    __u64 special; // addresses that no router may forward
+    __u64 options; // IPv4 options, or IPv6 hop-by-hop options
+    __u64 special; // addresses that a router must not forward
     __u64 expired;
     __u64 too_big;
-    __u64 no_neighbour; // its MAC address is to be asked for
-    __u64 no_route;     // to the router itself, too
-    __u64 no_port;      // the route leaves by a device that is not the router's
+    __u64 no_neighbour; // the MAC address of the next hop is unknown
+    __u64 no_route;     // includes packets to the router itself
+    __u64 no_port;      // the route uses a device that is not a port of the router
 };
 
 struct {
@@ -65,7 +67,7 @@ static __always_inline __u16 folded(__u64 sum)
     return (sum & 0xffff) + (sum >> 16);
 }
 
-// A header of 20 bytes whose sum is not all ones was damaged on its way (RFC 791, 3.1).
+// Whether the sum of a 20-byte header is all ones; otherwise, it was damaged (RFC 791, 3.1).
 static __always_inline _Bool is_intact(const struct iphdr *ip)
 {
     const __u32 *words = (const __u32 *)ip;
@@ -73,7 +75,7 @@ static __always_inline _Bool is_intact(const struct iphdr *ip)
     return folded((__u64)words[0] + words[1] + words[2] + words[3] + words[4]) == 0xffff;
 }
 
-// RFC 1624, equation 3: HC' = ~(~HC + ~m + m'), m being the 16 bits that change.
+// RFC 1624, equation 3: HC' = ~(~HC + ~m + m'), where m is the 16 bits that change.
 static __always_inline void decrease_ttl(struct iphdr *ip)
 {
     __u16 before = bpf_htons(ip->ttl << 8 | ip->protocol);
@@ -83,7 +85,7 @@ static __always_inline void decrease_ttl(struct iphdr *ip)
     ip->check = ~folded((__u64)(__u16)~ip->check + (__u16)~before + after);
 }
 
-// RFC 1812, 5.3.7: "this" network, loopback, groups and class E, at either end.
+// RFC 1812, 5.3.7: "this" network, loopback, groups and class E, as source or destination.
 static __always_inline _Bool is_special_ip(__be32 address)
 {
     __u8 first = bpf_ntohl(address) >> 24;
@@ -91,7 +93,8 @@ static __always_inline _Bool is_special_ip(__be32 address)
     return first == 0 || first == 127 || first >= 224;
 }
 
-// RFC 4291, 2.5: unspecified and loopback addresses (and all else of ::/32), link-local ones, groups.
+// RFC 4291, 2.5: unspecified and loopback addresses (and all others of ::/32), link-local
+// addresses, groups.
 static __always_inline _Bool is_special_ip6(const struct in6_addr *address)
 {
     __u32 first = bpf_ntohl(address->in6_u.u6_addr32[0]);
@@ -99,8 +102,9 @@ static __always_inline _Bool is_special_ip6(const struct in6_addr *address)
     return first == 0 || first >> 22 == 0xfe80 >> 6 || first >> 24 == 0xff;
 }
 
-// The place of the count of what keeps an IPv4 packet from being looked up; NULL: nothing does. Lengths
-// are compared, not places: Linux 6.1 knows no bounds of what bpf_ntohs gives, to add it to a pointer.
+// Return the counter of the reason why an IPv4 packet is not looked up. Returns NULL if there is no
+// reason. Lengths are compared instead of pointers, because the verifier of Linux 6.1 has no bounds
+// for the result of bpf_ntohs.
 static __always_inline __u64 *ip_refused(struct counts *count, const struct iphdr *ip, void *end)
 {
     if ((void *)(ip + 1) > end || ip->version != 4 || ip->ihl < 5)
@@ -129,7 +133,7 @@ static __always_inline __u64 *ip6_refused(struct counts *count, const struct ipv
     return ip->hop_limit <= 1 ? &count->expired : 0;
 }
 
-// What the kernel's tables say, put into the frame, or a verdict that it gives instead.
+// Look up the packet in the kernel's tables, and write the result to the frame. Returns a verdict.
 static __always_inline int looked_up(struct xdp_md *context, struct counts *count,
                                      struct bpf_fib_lookup *fib, struct ethhdr *ethernet)
 {
@@ -166,7 +170,7 @@ static __always_inline int route_ip(struct xdp_md *context, struct counts *count
     __u64 *refused = ip_refused(count, ip, end);
     int verdict;
 
-    if (refused || (void *)(ip + 1) > end) // the second for the verifier alone
+    if (refused || (void *)(ip + 1) > end) // the second condition is only for the verifier
         return leave(refused ?: &count->malformed, XDP_PASS);
     fib.tos = ip->tos;
     fib.l4_protocol = ip->protocol;
@@ -219,7 +223,7 @@ static __always_inline int routed(struct xdp_md *context)
     struct counts *count = bpf_map_lookup_elem(&counts, &first);
 
     if (!count)
-        return XDP_ABORTED; // never: an array has its first entry
+        return XDP_ABORTED; // impossible: an array always has its first entry
     if ((void *)(ethernet + 1) > end)
         return leave(&count->malformed, XDP_PASS);
     if (!is_addressed(ethernet, context->ingress_ifindex))

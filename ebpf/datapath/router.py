@@ -1,4 +1,6 @@
-"""The router: configures its ports. Routes and neighbours are those of the kernel."""
+"""The router, with the configuration of its ports.
+
+It uses the routes and neighbours of the kernel."""
 
 import fcntl
 import socket
@@ -15,7 +17,7 @@ SIOCGIFHWADDR = 0x8927
 
 
 class Router:
-    """A loaded router between devices of this network namespace with IP forwarding enabled."""
+    """A loaded router between devices of this network namespace, which has IP forwarding."""
 
     def __init__(self, loaded: ProgramObject, ports: Sequence[str]) -> None:
         self.program = loaded.programs["router"]
@@ -30,7 +32,7 @@ class Router:
                 raise LoadError(f"interface {port} has index {index}: expected {MAX_DEVICES - 1} "
                                 "at most")  # fmt: skip
             device = np.zeros(1, devices.value)
-            device["mac"], device["is_port"] = np.frombuffer(mac_of(port), np.uint8), 1
+            device["mac"], device["is_port"] = np.frombuffer(read_mac(port), np.uint8), 1
             devices[index] = device[0]
 
     def counts(self) -> dict[str, int]:
@@ -39,7 +41,7 @@ class Router:
         return {name: int(counts[name].sum()) for name in counts.dtype.names}
 
 
-def mac_of(device: str) -> bytes:
+def read_mac(device: str) -> bytes:
     """Return the MAC address of a device of this network namespace."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         request = struct.pack("16s16x", device.encode())

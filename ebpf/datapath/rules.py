@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 TCP, UDP = socket.IPPROTO_TCP, socket.IPPROTO_UDP
-MAPPED = 0xFFFF << 32  # ::ffff:0:0/96, where IPv4 addresses are among those of IPv6
+MAPPED = 0xFFFF << 32  # ::ffff:0:0/96, the range of IPv4 addresses in IPv6
 TUPLE = np.dtype(
     [("source", "u1", 16), ("destination", "u1", 16), ("source_port", ">u2"),
      ("destination_port", ">u2"), ("protocol", "u1"), ("is_fragment", "u1"), ("mask", "u2")]
@@ -24,11 +24,11 @@ class Action(Enum):
 
     DROP = 1
     PASS = 2
-    REPEAT = 3  # openings of TCP pass when they are sent again (openings.h), and all else does
+    REPEAT = 3  # TCP SYNs pass only when they are repeated (openings.h); all other packets pass
 
 
 class Kind(Enum):
-    """The kinds of rules, in the order in which the filter looks them up."""
+    """The kinds of rules, in the order of lookup."""
 
     TUPLE = "tuple"
     PREFIX = "prefix"
@@ -37,10 +37,10 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Rule:
-    """A match, where None matches anything; rules with the same match are equal.
+    """The match fields of a rule. None matches any value. Rules with the same match are equal.
 
-    Ports are those of TCP, UDP etc.; only the first fragment of a packet has them. Raises
-    ValueError if all packets, or none, would match.
+    Ports are those of TCP, UDP and the like. Only the first fragment of a packet has ports. Raises
+    ValueError if the rule would match all packets or none.
     """
 
     source: Network | None = None
@@ -67,7 +67,7 @@ class Rule:
 
     @cached_property
     def kind(self) -> Kind:
-        """The kind of the rule: source only, one port of TCP or UDP only, or other."""
+        """Return the kind of the rule: source only, one port of TCP or UDP only, or other."""
         of = {each.name for each in fields(self)
               if each.name != "action" and getattr(self, each.name) is not None}  # fmt: skip
         if of == {"source"}:
@@ -80,7 +80,7 @@ class Rule:
 
     @cached_property
     def mask(self) -> bytes:
-        """The tuple mask in the filter's maps, with ones in all matched bits."""
+        """Return the tuple mask in the filter's maps, with ones in all matched bits."""
         ones = np.zeros(1, TUPLE)
         for name in ("source", "destination"):
             ones[name] = _bytes(_bits(length_of(getattr(self, name))))
@@ -90,7 +90,7 @@ class Rule:
         return ones.tobytes()
 
     def tuple_under(self, mask: int) -> bytes:
-        """Return the lookup tuple, given the number of its mask."""
+        """Return the tuple to look up, for the number of its mask."""
         wanted = np.zeros(1, TUPLE)
         for name in ("source", "destination"):
             wanted[name] = _bytes(address_of(getattr(self, name)))

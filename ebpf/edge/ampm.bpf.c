@@ -1,5 +1,6 @@
-// Alternate marking at a host's edge (RFC 9341), with the rules, marks and records of p4src/ampm/: what
-// leaves by this device is marked and counted, what arrives is counted, and its marks are taken off.
+// Alternate marking at a host edge (RFC 9341), with the rules, marks and records of p4src/ampm/.
+// Packets that leave the device are marked and counted. Packets that arrive are counted, and their
+// marks are removed.
 
 #include <linux/bpf.h>
 #include <linux/pkt_cls.h>
@@ -11,25 +12,25 @@ struct watched {
     __u32 flow; // its number
     __u32 priority;
     __u8 methods;
-    __u8 dscp; // outside, in the bits that marks take inside
-    __u8 is_first; // what leaves is marked; else what arrives is cleared
+    __u8 dscp; // DSCP outside of the domain, in the bits that marks use inside
+    __u8 is_first; // 1: packets that leave are marked; 0: arriving ones are cleared
     __u8 unused;
 };
 
 #include "records.h"
 #include "watch_list.h"
 
-enum { STEP = 1, PULSE = 2, MULTIPLEXED = 4, HASHED = 8 }; // methods, of watch.p4
-enum { COLOUR_BIT = 1, PULSE_BIT = 2 }; // of the DSCP: allocation.p4
+enum { STEP = 1, PULSE = 2, MULTIPLEXED = 4, HASHED = 8 }; // methods, as in watch.p4
+enum { COLOUR_BIT = 1, PULSE_BIT = 2 }; // bits of the DSCP, as in allocation.p4
 enum { DSCP_SHIFT = 2, ALTMARK_COLOUR = 8, ALTMARK_PULSE = 4 };
 
 volatile struct setting {
-    __u64 offset_us; // common clock - this host's
-    __u32 block_shift; // blocks are 2^block_shift us
-    __u32 sampling_mask; // bits of a hash that are 0 in samples
+    __u64 offset_us; // common clock minus this host's clock
+    __u32 block_shift; // the length of a block is 2^block_shift us
+    __u32 sampling_mask; // bits of a packet's hash that must be 0 for a sample
 } setting;
 
-// Of fields that no switch changes: HashedChoice of hashed.p4.
+// Return a hash of fields that no switch changes, as HashedChoice in hashed.p4.
 static __always_inline __u32 hash_of(const struct headers *headers)
 {
     struct {
@@ -55,7 +56,7 @@ static __always_inline __u32 hash_of(const struct headers *headers)
     __builtin_memcpy(whole.addresses, &headers->ip6.saddr, 32);
     whole.protocol = headers->altmark.next_header;
     __builtin_memcpy(whole.fields, &headers->ip6.payload_len, 2);
-    // The flow label, and four bits of zeros.
+    // flow label and four zero bits
     whole.fields[2] = headers->ip6.flow_lbl[0] << 4 | headers->ip6.flow_lbl[1] >> 4;
     whole.fields[3] = headers->ip6.flow_lbl[1] << 4 | headers->ip6.flow_lbl[2] >> 4;
     whole.fields[4] = headers->ip6.flow_lbl[2] << 4;
@@ -63,7 +64,7 @@ static __always_inline __u32 hash_of(const struct headers *headers)
     return crc32(0, &whole, sizeof(whole));
 }
 
-// To the nearest block of this colour: NearestBlock of watch.p4.
+// Attribute the packet to the nearest block of this colour, as NearestBlock in watch.p4.
 static __always_inline void attribute(struct watch *watch, __u8 colour, __u32 shift)
 {
     __u64 length_us = 1ULL << shift;
@@ -76,8 +77,8 @@ static __always_inline void attribute(struct watch *watch, __u8 colour, __u32 sh
     watch->block_us &= CLOCK_MASK;
 }
 
-// A pulse is sent in the middle half of a block, or, with one bit for both, in the first 1/32 of its
-// second half: schedule.py.
+// Whether a pulse may be sent now: in the middle half of a block or, if one bit has both marks, in
+// the first 1/32 of its second half (schedule.py).
 static __always_inline bool in_middle_half(const struct watch *watch, __u32 shift)
 {
     __u32 quarter = watch->now_us >> (shift - 2) & 3;
@@ -87,14 +88,16 @@ static __always_inline bool in_middle_half(const struct watch *watch, __u32 shif
 
 static __always_inline bool in_window(const struct watch *watch, __u32 shift)
 {
-    if (watch->packets > 1) // what the kernel cuts up later would be as many pulses
+    // the kernel will split it into several packets, which would all be pulses
+    if (watch->packets > 1)
         return false;
     if (watch->methods & MULTIPLEXED)
         return (watch->now_us >> (shift - 5) & 31) == 16;
     return watch->methods & PULSE && in_middle_half(watch, shift);
 }
 
-// Block and pulse of a packet, from its bits: Methods of methods.p4, at all points but the first.
+// Get block and pulse of a packet from its bits, as Methods in methods.p4, at all points but the
+// first.
 static __always_inline void observe(struct watch *watch, __u8 marks, __u32 shift)
 {
     __u8 colour = marks & COLOUR_BIT;
@@ -117,7 +120,7 @@ static __always_inline __u8 marks_of(const struct headers *headers)
            (headers->altmark.flags & ALTMARK_PULSE ? PULSE_BIT : 0);
 }
 
-// LeaveDomain of watch.p4: `marks` in the bits that the flow's methods take.
+// Write `marks` to the bits that the flow's methods use, as LeaveDomain in watch.p4.
 static __always_inline bool write_marks(struct __sk_buff *packet, const struct headers *headers,
                                         const struct watch *watch, __u8 marks)
 {
@@ -148,7 +151,8 @@ static __always_inline bool write_marks(struct __sk_buff *packet, const struct h
                                0) == 0;
 }
 
-// Of what the kernel has in one (GSO, GRO), each packet on the wire has the headers.
+// Set the size. If the kernel has several packets in one (GSO, GRO), each packet on the wire has
+// its own headers.
 static __always_inline void set_size(struct __sk_buff *packet, const struct headers *headers,
                                      struct watch *watch)
 {
@@ -173,7 +177,7 @@ static __always_inline enum kind measured(struct __sk_buff *packet, struct heade
     __u8 marks = watched->dscp;
 
     if (!flow)
-        return UNWATCHED; // never: watch_list.py knows the map's size
+        return UNWATCHED; // impossible: watch_list.py knows the size of the map
     set_size(packet, headers, &watch);
     watch.now_us = (bpf_ktime_get_ns() / 1000 + setting.offset_us) & CLOCK_MASK;
     watch.block_us = watch.now_us >> shift << shift;
@@ -199,7 +203,7 @@ static __always_inline int passed(struct __sk_buff *packet, bool is_leaving)
     struct headers headers;
     enum kind kind = read_headers(packet, &headers);
 
-    // Where a host puts no AltMark option in, there is nowhere to mark.
+    // An IPv6 packet can only be marked if the host has inserted an AltMark option.
     if (kind == UNWATCHED && (headers.version == 4 || headers.has_altmark)) {
         const struct watched *watched = watched_by(&headers);
 

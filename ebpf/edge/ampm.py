@@ -1,11 +1,13 @@
-"""Alternate marking at a host edge: ampm.bpf.c marks and counts the packets of one device."""
+"""Alternate marking at a host edge.
+
+ampm.bpf.c marks and counts the packets of one device.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from ebpf.edge.ends import Ends
@@ -16,10 +18,11 @@ SOURCE = Path(__file__).parent / "ampm.bpf.c"
 
 
 class MarkingEdge:
-    """Marks packets that leave a device and counts those in both directions.
+    """Marks the packets that leave a device, and counts packets in both directions.
 
-    Until close() or the end of this process. `namespace`: that of the device, as
-    `/proc/PID/ns/net`; None: this thread's. Its clock is CLOCK_MONOTONIC. Raises LoadError.
+    It runs until close(), or until this process ends. `namespace` is the network namespace of the
+    device, as `/proc/PID/ns/net`; None means that of this thread. It uses CLOCK_MONOTONIC. Raises
+    LoadError.
     """
 
     def __init__(self, device: str, namespace: str | None = None, *, order: int = 0) -> None:
@@ -36,10 +39,7 @@ class MarkingEdge:
     def __enter__(self) -> MarkingEdge:
         return self
 
-    def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -47,7 +47,7 @@ class MarkingEdge:
         self._open.close()
 
     def set_schedule(self, offset_us: int, block_shift: int, sampling_shift: int) -> None:
-        """Set blocks of 2^block_shift us (5 or more) of the common clock.
+        """Set the length of blocks to 2^block_shift us (5 or more) of the common clock.
 
         The common clock is CLOCK_MONOTONIC + `offset_us`; hashed marking samples one packet in
         2^sampling_shift (0..29).
@@ -60,15 +60,18 @@ class MarkingEdge:
     def watch(self, flows: Mapping[Key, Mapping[str, int]]) -> None:
         """Watch exactly these flows.
 
-        `flow` (its number), `priority`, `methods`, `dscp` and `is_first` of each are as in
+        The fields `flow` (its number), `priority`, `methods`, `dscp` and `is_first` are as in
         ampm.bpf.c. Raises LoadError.
         """
         self._list.put(flows)
 
     def read(self, flow: int) -> Any:
-        """Return a flow's `struct flow_records`, consistent between two packets."""
+        """Return the `struct flow_records` of a flow, read between two packets."""
         return self._records.locked(flow)
 
     def kinds(self) -> dict[str, int]:
-        """Return the packets in both directions by kind (watch_list.py); each has one kind."""
+        """Return the packets in both directions by kind (watch_list.py).
+
+        Each packet has one kind.
+        """
         return self._list.kinds()

@@ -5,14 +5,14 @@ import socket
 from contextlib import ExitStack
 
 from ebpf.loader import Program, attach_tc
-from ebpf.loader.namespace import OWN, entered
+from ebpf.loader.links import OWN, enter_namespace
 
 
 class Ends:
-    """Programs in both directions of a device, until close() or the end of this process.
+    """Programs in both directions of a device. They run until close(), or until this process ends.
 
-    `namespace`: that of the device, as `/proc/PID/ns/net`; None: this thread's. Raises LoadError,
-    and OSError if the namespace does not exist.
+    `namespace` is the network namespace of the device, as `/proc/PID/ns/net`; None means that of
+    this thread. Raises LoadError, and OSError if the namespace does not exist.
     """
 
     def __init__(
@@ -21,7 +21,7 @@ class Ends:
         self._namespace = os.open(namespace or OWN, os.O_RDONLY)
         with ExitStack() as opening:
             opening.callback(os.close, self._namespace)
-            with ExitStack() as attaching, entered(self._namespace):
+            with ExitStack() as attaching, enter_namespace(self._namespace):
                 for program, point in ((outgoing, "egress"), (incoming, "ingress")):
                     attaching.enter_context(attach_tc(program, device, point, order=order))
                 self._links = attaching.pop_all()
@@ -29,16 +29,16 @@ class Ends:
             self._open = opening.pop_all()
 
     def udp(self) -> socket.socket:
-        """Return a UDP socket in the device's namespace."""
-        with entered(self._namespace):
+        """Return a UDP socket in the namespace of the device."""
+        with enter_namespace(self._namespace):
             return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 
     def detach(self) -> None:
         """Detach the programs.
 
-        In the namespace, since tc before Linux 6.6 needs the device's name.
+        This is done in the namespace, because tc before Linux 6.6 needs the name of the device.
         """
-        with entered(self._namespace):
+        with enter_namespace(self._namespace):
             self._links.close()
 
     def close(self) -> None:

@@ -1,6 +1,7 @@
-/* What the switches' parser sees of a frame (p4src/include/parser.p4): where a host and a switch are to
- * count the same packets, a frame has to be the same to both. So this takes less for an IP packet's
- * headers than packet.h does (no VLAN tags, no chains of IPv6), and believes what lies about lengths. */
+/* Parses a frame as the parser of switches does (p4src/include/parser.p4). A host and a switch
+ * count the same packets only if both parse frames in the same way. So this parser accepts fewer
+ * headers than packet.h (no VLAN tags, no chains of IPv6 headers), and it does not check
+ * lengths. */
 #ifndef HEADERS_H
 #define HEADERS_H
 
@@ -16,27 +17,27 @@
 
 enum { MOST_FRAGMENT_OFFSET = 0x1fff };
 
-struct ports { /* what both UDP and TCP begin with */
+struct ports { /* The common start of UDP and TCP headers. */
     __be16 source;
     __be16 destination;
     __be32 word;
 };
 
-struct altmark { /* a hop-by-hop header with the AltMark option and nothing else: RFC 9343 */
+struct altmark { /* A hop-by-hop header with only the AltMark option (RFC 9343). */
     __u8 next_header;
     __u8 alone[3];
     __u8 flow_mon_id[2];
-    __u8 flags; /* four bits of the FlowMonID, L, D */
+    __u8 flags; /* four bits of the FlowMonID, then L and D */
     __u8 reserved;
 };
 
 enum kind {
     WATCHED,
     UNWATCHED,
-    TAGGED, /* with VLAN tags: of no flow, as for the switches */
+    TAGGED, /* has VLAN tags; in no flow, as in the switches */
     NOT_IP,
-    MALFORMED, /* the IP header is cut off, or of another version, or too short */
-    UNWRITTEN, /* of a watched flow, but the kernel had no memory to write marks */
+    MALFORMED, /* the IP header is truncated, has another version, or is too short */
+    UNWRITTEN, /* in a watched flow, but the kernel had no memory to write marks */
     KINDS,
 };
 
@@ -46,7 +47,7 @@ struct headers {
         struct ipv6hdr ip6;
     };
     struct altmark altmark;
-    struct ports ports; /* zeros where there are none */
+    struct ports ports; /* zeros if the packet has no ports */
     __u32 transport_offset;
     __u8 version; /* 4 or 6 */
     __u8 protocol;
@@ -54,7 +55,7 @@ struct headers {
     bool has_ports;
 };
 
-/* Of a packet that need not lie in one piece. */
+/* Copy bytes of a packet whose data need not be contiguous. */
 static __always_inline bool take(struct __sk_buff *packet, __u32 offset, void *to, __u32 size)
 {
     return bpf_skb_load_bytes(packet, offset, to, size) == 0;
@@ -86,7 +87,8 @@ static __always_inline bool read_ip4(struct __sk_buff *packet, struct headers *h
     return true;
 }
 
-/* Behind the option may be another IPv6 packet: then ports are that one's. */
+/* Read an AltMark option. After it, there may be another IPv6 packet; then the ports of that packet
+ * count. */
 static __always_inline void read_altmark(struct __sk_buff *packet, struct headers *headers)
 {
     struct altmark *mark = &headers->altmark;
@@ -122,7 +124,8 @@ static __always_inline bool read_ip6(struct __sk_buff *packet, struct headers *h
     return true;
 }
 
-/* UNWATCHED: it is IP, and the watch list has to say whether it is WATCHED. */
+/* Parse the headers. UNWATCHED means that it is an IP packet; the watch list decides whether it is
+ * WATCHED. */
 static __always_inline enum kind read_headers(struct __sk_buff *packet, struct headers *headers)
 {
     __be16 type;

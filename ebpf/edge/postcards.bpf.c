@@ -1,5 +1,6 @@
-// INT-XD at a host edge: for each packet of a watched flow that leaves or arrives at this device, the INT
-// metadata go to user space, which writes the report (postcards.py). Packets are not modified.
+// INT-XD at a host edge. For each packet of a watched flow that leaves or arrives at this device,
+// the INT metadata go to user space, which writes the report (postcards.py). Packets are not
+// modified.
 
 #include <linux/bpf.h>
 #include <linux/pkt_cls.h>
@@ -9,24 +10,25 @@
 
 struct watched {
     __u32 priority;
-    __u32 share; // of 2^32 - 1: which of a hash's values are chosen
+    __u32 share; // fraction of selected hash values, of 2^32 - 1
     __u32 instructions;
 };
 
 #include "watch_list.h"
 
-enum { PAYLOAD_BYTES = 16 }; // of UDP packets without an identification: report.p4
-enum { MOST_INNER_BYTES = 136 }; // IPv4 and TCP, both with all options, and some more
+enum { PAYLOAD_BYTES = 16 }; // for UDP packets without an identification, as in report.p4
+enum { MOST_INNER_BYTES = 136 }; // enough for IPv4 and TCP with all options
 enum { LEAVING, ARRIVING, DIRECTIONS };
 
 volatile struct setting {
-    __u64 offset_us; // common clock - this host's
-    __u32 collector; // network order: no reports about reports
+    __u64 offset_us; // common clock minus this host's clock
+    __u32 collector; // in network byte order; packets to the collector are not reported
     __be16 port;
     __u16 unused;
 } setting;
 
-volatile __u64 sequences[DIRECTIONS]; // of reports, with those for which there was no room
+// number of reports, including those without room in the buffer
+volatile __u64 sequences[DIRECTIONS];
 volatile __u64 without_room;
 
 struct postcard {
@@ -38,16 +40,16 @@ struct postcard {
     __u32 inner_bytes;
     __u8 version;
     __u8 unused[7];
-    __u8 inner[MOST_INNER_BYTES]; // from the IP header on
+    __u8 inner[MOST_INNER_BYTES]; // starting with the IP header
 };
 
 struct {
     __uint(type, BPF_MAP_TYPE_RINGBUF);
-    __uint(max_entries, 1 << 22); // bytes: some 20,000 postcards
+    __uint(max_entries, 1 << 22); // in bytes; room for about 20,000 postcards
 } postcards SEC(".maps");
 
-// Both ends and all switches choose the same packets: sample() of p4src/int/watch.p4, where headers that a
-// packet has not are left out.
+// Select packets in the same way at both edges and in all switches, as sample() in
+// p4src/int/watch.p4. Headers that a packet lacks are omitted.
 static __always_inline bool is_chosen(const struct headers *headers, __u32 share)
 {
     __u32 crc = 0;
@@ -65,8 +67,8 @@ static __always_inline bool is_chosen(const struct headers *headers, __u32 share
     return crc <= share;
 }
 
-// The bytes that a report has of the packet, as WriteReport of report.p4; 0: the switches do not take it
-// for a whole packet, since options of IP or TCP are cut off.
+// Return the number of bytes of the packet that a report contains, as WriteReport in report.p4.
+// Returns 0 if options of IP or TCP are truncated, because switches do not accept such packets.
 static __always_inline __u32 inner_bytes(struct __sk_buff *packet, const struct headers *headers)
 {
     __u32 ip_bytes = headers->transport_offset - ETH_HLEN, bytes = ip_bytes, length;
@@ -97,17 +99,20 @@ static __always_inline bool is_report(const struct headers *headers)
            headers->ip4.daddr == setting.collector && headers->ports.destination == setting.port;
 }
 
-// A report that finds no room leaves a gap in the numbers, which its collector sees.
+// Report a packet. If there is no room, a gap remains in the sequence numbers, which the collector
+// detects.
 static __always_inline void report(struct __sk_buff *packet, const struct headers *headers,
                                    __u32 instructions, __u32 bytes, __u32 direction)
 {
     struct postcard *postcard;
     __u64 sequence = __sync_fetch_and_add(&sequences[direction], 1);
 
-    asm volatile("" : "+r"(bytes)); // its bounds are checked where it is used
+    // forces the compiler to check the bounds where the value is used
+    asm volatile("" : "+r"(bytes));
     if (bytes > MOST_INNER_BYTES)
         return;
-    asm volatile("" : "+r"(bytes)); // each by itself: Linux 6.1 does not follow both in one
+    // separate values, because the verifier of Linux 6.1 does not track both in one
+    asm volatile("" : "+r"(bytes));
     if (bytes < sizeof(struct iphdr))
         return;
     postcard = bpf_ringbuf_reserve(&postcards, sizeof(*postcard), 0);
@@ -123,7 +128,7 @@ static __always_inline void report(struct __sk_buff *packet, const struct header
     postcard->version = headers->version;
     postcard->inner_bytes = bytes;
     if (bpf_skb_load_bytes(packet, ETH_HLEN, postcard->inner, bytes)) {
-        bpf_ringbuf_discard(postcard, 0); // never: inner_bytes() knows the length
+        bpf_ringbuf_discard(postcard, 0); // impossible: inner_bytes() has checked the length
         return;
     }
     bpf_ringbuf_submit(postcard, 0);

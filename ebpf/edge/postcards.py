@@ -1,8 +1,8 @@
-"""INT-XD at a host edge: Telemetry Reports v2.0 of packets that leave or arrive at a device.
+"""INT-XD at a host edge: sends Telemetry Reports v2.0 of packets that leave or arrive at a device.
 
-The kernel program (postcards.bpf.c) records packets; a thread of this process writes the reports
-and sends them from the device's network namespace. Each datagram has one report, numbered by the
-kernel: the collector detects every lost report as a gap.
+The kernel program (postcards.bpf.c) records packets. A thread of this process writes the reports
+and sends them from the network namespace of the device. Each datagram has one report with a
+sequence number from the kernel. So the collector detects every lost report as a gap.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple
 
 from ebpf.edge.ends import Ends
@@ -24,25 +23,27 @@ from ebpf.loader.ring import Ring
 SOURCE = Path(__file__).parent / "postcards.bpf.c"
 POSTCARD = struct.Struct("=QQIIIIB7x")  # struct postcard of postcards.bpf.c, up to `inner`
 LEAVING, ARRIVING = range(2)
-VERSION, INT, TRACKED = 2, 1, 0x20  # of reports: version, RepType, the F bit
-INNER_TYPES = {4: 4, 6: 5}  # InType by the version of IP
-FIXED_WORDS = 2  # of an individual report, behind its first one
+VERSION, INT, TRACKED = 2, 1, 0x20  # fields of reports: version, RepType, the F bit
+INNER_TYPES = {4: 4, 6: 5}  # InType by IP version
+FIXED_WORDS = 2  # words of an individual report after the first one
 POLL_MS = 50
 INTERFACES, INGRESS_TIME, EGRESS_TIME = 0x4000, 0x0800, 0x0400
-"""Of INT's instructions what an edge knows: which device, and when; of both times the same, since
-it is one point."""
+"""The INT instructions that an edge supports: device and times.
+
+Ingress and egress time are the same, because an edge has only one point of measurement.
+"""
 
 
 class Postcard(NamedTuple):
-    """The kernel's record of a packet."""
+    """A packet record of the kernel."""
 
     sequence: int
     time_us: int
     direction: int  # LEAVING or ARRIVING
     instructions: int
-    device: int  # its number
-    version: int  # of IP
-    inner: bytes  # the packet from the IP header on, as far as it is reported
+    device: int  # number of the device
+    version: int  # IP version
+    inner: bytes  # the packet from the IP header on, up to the reported length
 
     @classmethod
     def of(cls, record: bytes) -> Postcard:
@@ -54,9 +55,9 @@ class Postcard(NamedTuple):
         return cls(sequence, time_us, direction, instructions, device, version, inner)
 
     def report(self, node: int) -> bytes:
-        """Return the datagram: group header and individual report (specification, 3.2 and 3.3).
+        """Return a datagram with group header and individual report (specification, 3.2 and 3.3).
 
-        The interface 0 is the host itself.
+        Interface 0 is the host itself.
         """
         time_us = self.time_us % (1 << 48)
         ends = (0, self.device) if self.direction == LEAVING else (self.device, 0)
@@ -88,7 +89,7 @@ class PostcardEdge:
         self, device: str, node: int, collector: tuple[str, int], namespace: str | None = None, *,
         order: int = 0,
     ) -> None:  # fmt: skip
-        self.unsent = 0  # that the kernel did not take from this process
+        self.unsent = 0  # reports that the kernel did not accept for sending
         self._node = node
         self._closing = threading.Event()
         self._failed: BaseException | None = None
@@ -115,10 +116,7 @@ class PostcardEdge:
     def __enter__(self) -> PostcardEdge:
         return self
 
-    def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -128,18 +126,21 @@ class PostcardEdge:
     def watch(self, flows: Mapping[Key, Mapping[str, int]]) -> None:
         """Report exactly these flows.
 
-        `priority`, `share` (of 2^32 - 1) and `instructions` of each are as in postcards.bpf.c.
+        The fields `priority`, `share` (of 2^32 - 1) and `instructions` are as in postcards.bpf.c.
         Raises LoadError.
         """
         self._list.put(flows)
 
     def kinds(self) -> dict[str, int]:
-        """Return the packets in both directions by kind (watch_list.py); each has one kind."""
+        """Return the packets in both directions by kind (watch_list.py).
+
+        Each packet has one kind.
+        """
         return self._list.kinds()
 
     @property
     def without_room(self) -> int:
-        """Return the packets not reported because the ring buffer was full."""
+        """Return the number of packets not reported because the ring buffer was full."""
         return int(self._shared["without_room"])
 
     def _send(self, record: bytes) -> None:
@@ -152,7 +153,7 @@ class PostcardEdge:
         try:
             while not self._closing.is_set():
                 self._ring.poll(POLL_MS)
-        except BaseException as error:  # close() raises it
+        except BaseException as error:  # raised again by close()
             self._failed = error
 
     def _stop(self, ends: Ends) -> None:

@@ -1,17 +1,18 @@
-/* What a host's edge knows of flows, block by block: the registers and counters of p4src/ampm/, whose
- * values are the same. A flow's are written and read below its lock, so what is read belongs together. */
+/* The records of flows at a host edge, per block. They correspond to the registers and counters of
+ * p4src/ampm/ and have the same values. The records of a flow are written and read with its lock
+ * held, so a reader sees consistent values. */
 #ifndef RECORDS_H
 #define RECORDS_H
 
 #include "watch_list.h"
 
-#define SAMPLES 8 /* places for them in a block */
+#define SAMPLES 8 /* number of samples that a block has room for */
 #define CLOCK_MASK ((1ULL << 48) - 1)
 
 struct block_record {
     __u64 block_us;
     __u64 packets;
-    __u64 sum_us; /* signed: a clock may be behind the block's beginning */
+    __u64 sum_us; /* signed, because a clock may be behind the start of the block */
     __u64 first_us;
 };
 
@@ -19,7 +20,7 @@ struct pulse_record {
     __u64 block_us;
     __u64 pulses;
     __u64 pulse_us;
-    __u64 packets; /* of the flow, when the first pulse came, itself included */
+    __u64 packets; /* packets of the flow up to the first pulse, including the pulse */
 };
 
 struct sample_record {
@@ -29,7 +30,7 @@ struct sample_record {
     __u64 hash;
 };
 
-struct cell { /* of one colour */
+struct cell { /* Records of the blocks of one colour. */
     __u64 packets;
     __u64 bytes;
     struct block_record block;
@@ -39,8 +40,8 @@ struct cell { /* of one colour */
 
 struct flow_records {
     struct bpf_spin_lock lock;
-    __u64 latch;   /* beginning of the block of the latest pulse, plus 1 */
-    __u64 running; /* packets of the flow, whatever their block */
+    __u64 latch;   /* start of the block of the latest pulse, plus 1 */
+    __u64 running; /* packets of the flow in all blocks */
     struct cell cells[2];
 };
 
@@ -54,7 +55,7 @@ struct {
 struct watch { /* as in p4src/ampm/watch.p4 */
     __u64 now_us;
     __u64 block_us;
-    __u32 packets; /* that the kernel has in one: as many as will be on the wire, or were */
+    __u32 packets; /* number of packets on the wire that the kernel handles as one (GSO, GRO) */
     __u32 bytes;
     __u32 hash;
     __u8 methods;
@@ -102,8 +103,8 @@ static __always_inline void count_sample(struct sample_record *record, const str
     }
 }
 
-/* Counts a packet; at the first point also decides whether it is the pulse: exactly one packet per block,
- * since the spin lock is held. */
+/* Count a packet. The first point also decides whether the packet is the pulse; exactly one packet
+ * per block is, because the spin lock is held. */
 static __always_inline void count(struct flow_records *flow, struct watch *watch)
 {
     struct cell *cell = &flow->cells[watch->colour & 1];
@@ -111,7 +112,7 @@ static __always_inline void count(struct flow_records *flow, struct watch *watch
     bpf_spin_lock(&flow->lock);
     if (watch->in_window) {
         watch->is_pulse = flow->latch != watch->block_us + 1;
-        flow->latch = watch->block_us + 1; /* never 0, the value of unused memory */
+        flow->latch = watch->block_us + 1; /* plus 1, because 0 is the value of unused memory */
     }
     cell->packets += watch->packets;
     cell->bytes += watch->bytes;

@@ -1,24 +1,25 @@
-/* The watch list of a host's edge: which flow a packet is of, by masked keys (watch_list.py fills it). */
+/* The watch list of a host edge, which finds the flow of a packet by masked keys (watch_list.py
+ * fills it). */
 #ifndef WATCH_LIST_H
 #define WATCH_LIST_H
 
 #include "headers.h"
 
-/* Python's (watch_list.py) are the same. */
+/* same values as in watch_list.py */
 #define MAX_FLOWS 1024
 #define MAX_MASKS 16
 
-/* What a flow's packets have in common. A mask has ones where that counts; `mask` is its index, so that
- * keys below different masks differ. */
+/* The fields that the packets of a flow have in common. A mask has ones in the bits that are
+ * compared. `mask` is the index of the mask, so that keys with different masks differ. */
 struct flow_key {
-    __u32 source[4]; /* network order; IPv4's as ::ffff:a.b.c.d */
+    __u32 source[4]; /* network byte order; IPv4 addresses as ::ffff:a.b.c.d */
     __u32 destination[4];
     __be16 source_port;
     __be16 destination_port;
     __u8 version;
     __u8 protocol;
     __u16 mask;
-    __u32 flow_mon_id; /* of the AltMark option */
+    __u32 flow_mon_id; /* from the AltMark option */
 };
 #define KEY_WORDS (sizeof(struct flow_key) / sizeof(__u32))
 
@@ -29,15 +30,16 @@ struct {
     __type(value, struct flow_key);
 } masks SEC(".maps");
 
-struct { /* what is done with a flow's packets: each program's own */
+struct { /* what to do with the packets of a flow; each program defines its own structure */
     __uint(type, BPF_MAP_TYPE_HASH);
     __uint(max_entries, MAX_FLOWS);
-    __uint(map_flags, BPF_F_NO_PREALLOC); /* who reads a value keeps it while another takes its place */
+    /* a reader retains a value while another one replaces it */
+    __uint(map_flags, BPF_F_NO_PREALLOC);
     __type(key, struct flow_key);
     __type(value, struct watched);
 } watched_flows SEC(".maps");
 
-struct { /* packets by their kind */
+struct { /* number of packets by kind */
     __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
     __uint(max_entries, KINDS);
     __type(key, __u32);
@@ -74,8 +76,9 @@ static __always_inline void key_of(const struct headers *headers, struct flow_ke
                            headers->altmark.flow_mon_id[1] << 4 | headers->altmark.flags >> 4;
 }
 
-/* Tuple space search (Srinivasan et al., SIGCOMM 1999): one look-up for each mask in use. Of all that
- * match, the one of the highest priority, as in a switch's ternary table. */
+/* Find the watched flow by tuple space search (Srinivasan et al., SIGCOMM 1999), with one lookup
+ * per mask in use. Of all matches, the one with the highest priority wins, as in a switch's ternary
+ * table. */
 static __always_inline struct watched *watched_by(const struct headers *headers)
 {
     union {
@@ -86,7 +89,9 @@ static __always_inline struct watched *watched_by(const struct headers *headers)
 
     key_of(headers, &whole.key);
     for (__u64 i = 0; i < MAX_MASKS && i < masks_used; i++) {
-        __u32 index = i; /* what has an address lies in memory, where Linux 6.1 sees no counter grow */
+        /* a variable with an address is in memory, where the verifier of Linux 6.1 does not
+         * track a counter */
+        __u32 index = i;
         const __u32 *mask = bpf_map_lookup_elem(&masks, &index);
         struct watched *found;
 

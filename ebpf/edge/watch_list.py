@@ -1,4 +1,4 @@
-"""The watch list of a host edge: flow keys that packets are compared with (watch_list.h)."""
+"""The watch list of a host edge: the flow keys to which packets are compared (watch_list.h)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from ebpf.datapath.rules import address_of, length_of
 from ebpf.loader import LoadError, ProgramObject
 
 MAX_FLOWS, MAX_MASKS = 1024, 16  # as in watch_list.h
-KINDS = ("watched", "unwatched", "tagged", "not_ip", "malformed", "unwritten")  # of headers.h
+KINDS = ("watched", "unwatched", "tagged", "not_ip", "malformed", "unwritten")  # as in headers.h
 ALL_BITS = (1 << 128) - 1
 
 Network = IPv4Network | IPv6Network
@@ -19,9 +19,9 @@ Network = IPv4Network | IPv6Network
 
 @dataclass(frozen=True)
 class Key:
-    """The match fields of a flow; None matches anything.
+    """The match fields of a flow. None matches any value.
 
-    Both networks have one IP version, and `flow_mon_id` is that of the AltMark option.
+    Both networks have the same IP version. `flow_mon_id` is the FlowMonID in the AltMark option.
     """
 
     source: Network
@@ -44,7 +44,7 @@ class Key:
         return ones.tobytes()
 
     def packed(self, kind: np.dtype[Any], mask: int) -> Any:
-        """Return a `struct flow_key` for the mask of this number."""
+        """Return the `struct flow_key` for the mask with this number."""
         key = np.zeros(1, kind)
         for name in ("source", "destination"):
             _put_address(key, name, address_of(getattr(self, name)))
@@ -62,7 +62,7 @@ class WatchList:
         self._masks, self._flows = loaded.maps["masks"], loaded.maps["watched_flows"]
         self._kinds = loaded.maps["kinds"]
         self._shared = loaded.maps[".bss"].mapped()[0]
-        self._masks_there: list[bytes] = []  # b"": nothing is below it
+        self._masks_there: list[bytes] = []  # b"" means that no key uses the mask
 
     def put(self, flows: Mapping[Key, Mapping[str, int]]) -> None:
         """Watch exactly these flows; values are fields of the program's `struct watched`.
@@ -78,8 +78,8 @@ class WatchList:
                 slots[free : free + 1] = [mask]
         if len(flows) > MAX_FLOWS or len(slots) > MAX_MASKS:
             raise LoadError(
-                f"no room at a host's edge for {len(flows)} flows, with {len(slots)} kinds of open "
-                f"parts: expected {MAX_FLOWS} and {MAX_MASKS} at most"
+                f"no room at a host edge for {len(flows)} flows with {len(slots)} "
+                f"masks; at most {MAX_FLOWS} flows and {MAX_MASKS} masks are supported"
             )
         packed = {key: key.packed(kind, slots.index(mask)) for key, mask in masks.items()}
         wanted = {key.tobytes() for key in packed.values()}
@@ -98,7 +98,10 @@ class WatchList:
             self._flows[packed[key]] = value[0]
 
     def kinds(self) -> dict[str, int]:
-        """Return the packets by kind; each has one kind."""
+        """Return the number of packets by kind.
+
+        Each packet has one kind.
+        """
         counts = self._kinds.read().sum(axis=1)
         return dict(zip(KINDS, map(int, counts), strict=True))
 

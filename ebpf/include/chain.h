@@ -1,7 +1,8 @@
 /* Several XDP programs on one device: each passes its packets to the next program.
  *
- * The loader fills `next_program`, by the order that programs are attached in. Nothing is in it after the
- * last one: then the call of it fails, which costs nothing, as it is a jump that the kernel patches. */
+ * The loader sets `next_program` according to the order in which programs are attached. It is empty
+ * after the last program. Then the tail call fails, which costs nothing, because it is a jump that
+ * the kernel patches. */
 #ifndef CHAIN_H
 #define CHAIN_H
 
@@ -16,7 +17,7 @@ struct {
     __type(value, __u32);
 } next_program SEC(".maps");
 
-/* As XDP_PASS: `return pass_on(packet);` */
+/* Pass the packet on, instead of XDP_PASS: `return pass_on(packet);` */
 static __always_inline int pass_on(struct xdp_md *packet)
 {
     bpf_tail_call(packet, &next_program, 0);

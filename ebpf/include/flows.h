@@ -1,12 +1,13 @@
-// TopK's kernel halves: exact counters of a window (for FREQUENT), and HeavyKeeper.
+// Kernel part of TopK: exact counters of a window (for FREQUENT), and HeavyKeeper.
 #pragma once
 #include "key.h"
 #include "totals.h"
 
-// Exact counters: a hash table with groups of WAYS places. A flow has one in its first group, or,
-// where that was full when it came, in its second one. Where both are full it is not counted, and
-// its packets are: so the reader knows how much a flow may have beside its count. What is looked
-// at for each packet lies in two cache lines, and keys behind it.
+// Exact counters: a hash table with groups of WAYS slots. A flow has a slot in its first group or,
+// if this group was full when the flow started, in its second one. If both are full, the flow is
+// not counted, but the number of its packets is added to a common counter. So the reader knows how
+// many packets a flow may have beyond its count. The data read for each packet are in two cache
+// lines, and the keys follow them.
 #define WAYS 8
 struct group {
     __u64 hashes[WAYS];
@@ -15,7 +16,7 @@ struct group {
     struct key keys[WAYS];
 };
 BUFFERS(counters, struct group);
-const volatile __u32 groups = 1; // of a buffer; a power of two
+const volatile __u32 groups = 1; // number of groups per buffer; a power of two
 
 static __always_inline bool count_in(struct group *group, const struct key *key, __u64 hash)
 {
@@ -44,9 +45,9 @@ static __always_inline void count_flow(
     totals->uncounted++;
 }
 
-// HeavyKeeper (Yang et al., USENIX ATC 2018, section 3): in each row a flow has one place. Whose
-// place it is counts up; others take a count away with the chance DECAY^-count, and who takes the
-// last one has the place.
+// HeavyKeeper (Yang et al., USENIX ATC 2018, section 3). A flow has one slot per row. Packets of
+// the flow that holds the slot increment its count. Packets of other flows decrement it with
+// probability DECAY^-count, and the flow that decrements it to 0 takes the slot.
 #define ROWS 2
 struct flow {
     __u64 hash;
@@ -55,9 +56,10 @@ struct flow {
     __u32 unused;
 };
 BUFFERS(buckets, struct flow);
-const volatile __u32 columns = 1; // of a row
+const volatile __u32 columns = 1; // number of columns per row
 #define DECAYS 256
-const volatile __u32 decay[DECAYS] = {0}; // the chance by the count, of 2^32; beyond them it is 0
+// probability by count, in units of 2^-32; 0 for larger counts
+const volatile __u32 decay[DECAYS] = {0};
 
 static __always_inline void keep_heavy(
     __u32 buffer, const struct key *key, __u64 hash, __u64 thrown)

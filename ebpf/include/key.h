@@ -1,19 +1,22 @@
-// Which packets belong together: a key of the packet's fields, and a 64-bit hash of it.
+// The key that packets of one flow share, which consists of fields of the packet, and a 64-bit hash
+// of the key.
 #pragma once
 #include "packet.h"
 
-// IPv4 addresses are mapped into IPv6's, so that one key serves both. All in network order.
+// IPv4 addresses are mapped into IPv6, so that one kind of key has both. All fields are in network
+// byte order.
 struct key {
     __u32 source[4], destination[4];
     __be16 source_port, destination_port;
     __u8 protocol, zero[3];
 };
 
-// Of which fields keys are made (the reader's FIELDS); the verifier drops the code of the others.
+// The fields that keys consist of (FIELDS in the reader). The verifier removes the code for all
+// others.
 enum { SOURCE = 1, DESTINATION = 2, SOURCE_PORT = 4, DESTINATION_PORT = 8, PROTOCOL = 16 };
 const volatile __u32 key_fields = 31;
 
-// Odd random numbers set by the loader: otherwise senders could choose keys that collide.
+// Odd random numbers set by the loader. Without them, senders could choose keys that collide.
 const volatile __u64 hash_factors[5] = {1, 3, 5, 7, 9};
 
 static __always_inline void key_of(const struct packet *packet, struct key *key)
@@ -31,7 +34,7 @@ static __always_inline void key_of(const struct packet *packet, struct key *key)
         key->protocol = packet->protocol;
 }
 
-// The finaliser of MurmurHash3 (64 bits): every bit of the result depends on every bit given.
+// Apply the finaliser of MurmurHash3 (64 bits): every bit of the result depends on every input bit.
 static __always_inline __u64 mixed(__u64 word)
 {
     word = (word ^ word >> 33) * 0xff51afd7ed558ccdULL;
@@ -39,8 +42,8 @@ static __always_inline __u64 mixed(__u64 word)
     return word ^ word >> 33;
 }
 
-// Multilinear hashing: words are folded first, since IPv4 addresses lie in their upper halves,
-// where products modulo 2^64 would keep little of them.
+// Return a multilinear hash. Words are folded first, because IPv4 addresses are in their upper
+// halves, which products modulo 2^64 would mostly lose.
 static __always_inline __u64 hash_of(const struct key *key)
 {
     __u64 words[5], sum = 0;
@@ -50,7 +53,7 @@ static __always_inline __u64 hash_of(const struct key *key)
     return mixed(sum);
 }
 
-// The position of the highest bit that is set; 0 of 0.
+// Return the position of the highest bit that is set, or 0 for 0.
 static __always_inline __u32 highest_bit(__u64 word)
 {
     __u32 position = 0;

@@ -1,4 +1,4 @@
-/* What programs want to know of a frame: VLAN tags, IPv4, IPv6 with its extension headers, ports. */
+/* Parser of frames: VLAN tags, IPv4, IPv6 with its extension headers, and ports. */
 #ifndef PACKET_H
 #define PACKET_H
 
@@ -13,36 +13,40 @@
 #include <bpf/bpf_helpers.h>
 
 enum {
-    MOST_VLANS = 4,      /* tags; what has more counts as not IP */
-    MOST_EXTENSIONS = 8, /* headers of IPv6; behind more, nothing is looked for */
-    MOST_HEADERS = 256, /* bytes, that are wanted in a packet's head */
-    LAST_OFFSET = 0x3fff, /* in a frame: what lies behind it is not looked for */
+    MOST_VLANS = 4,      /* maximum number of tags; frames with more count as not IP */
+    MOST_EXTENSIONS = 8, /* maximum number of IPv6 extension headers that are parsed */
+    MOST_HEADERS = 256, /* maximum length of a packet's headers in bytes */
+    LAST_OFFSET = 0x3fff, /* maximum offset in a frame that is parsed */
 };
 
 struct packet {
-    __u32 source[4]; /* network order; IPv4's as ::ffff:a.b.c.d, so that one kind of key serves both */
+    /* network byte order; IPv4 addresses as ::ffff:a.b.c.d, so that one kind of key has both */
+    __u32 source[4];
     __u32 destination[4];
-    __be16 source_port; /* 0 where there are none: truncated, a later fragment, no TCP, UDP or such */
+    /* 0 if there are none: truncated, a later fragment, or a protocol without ports */
+    __be16 source_port;
     __be16 destination_port;
     __u16 ether_type; /* after the VLAN tags */
     __u16 network_offset;
-    __u16 transport_offset; /* 0: no transport header is known */
+    __u16 transport_offset; /* 0: no known transport header */
     __u8 version;           /* 4 or 6; 0: not IP */
     __u8 vlans;
-    __u8 protocol; /* of IPv6: what follows the extension headers, or the one that is cut off */
+    /* IPv6: the protocol after the extension headers, or that of the truncated header */
+    __u8 protocol;
     __u8 tcp_flags;
-    bool is_fragment; /* any: the first one, too */
+    bool is_fragment; /* true for any fragment, also the first one */
 };
 
-/* A frame while it is read: the program's own bounds, and where the frame or its IP packet ends (an offset). */
+/* State while a frame is read: the bounds of the data, and the offset at which the frame or its IP
+ * packet ends. */
 struct reading {
     void *data;
     void *data_end;
     __u32 packet_end;
 };
 
-/* An offset of which the verifier is to remember this bound alone: what it knows beside differs from path
- * to path, and it would follow each one to its end. */
+/* Limits an offset, so that the verifier remembers only this bound. Other knowledge differs between
+ * paths, and the verifier would follow each path to its end. */
 #define BOUNDED(offset, most)                                                                      \
     ({                                                                                             \
         __u32 _offset = (offset);                                                                  \
@@ -50,8 +54,9 @@ struct reading {
         _offset & (most);                                                                          \
     })
 
-/* The place of `size` bytes, NULL where the packet or the frame ends before. Compilers must not see how
- * places differ: clang 19 would check one and read by another, which the verifier does not follow. */
+/* Return a pointer to `size` bytes, or NULL if the packet or the frame ends before. Compilers must
+ * not see the relation between pointers: clang 19 would check one pointer and read by another one,
+ * which the verifier does not support. */
 static __always_inline void *read_at(const struct reading *reading, __u32 offset, __u32 size)
 {
     void *at;
@@ -62,7 +67,7 @@ static __always_inline void *read_at(const struct reading *reading, __u32 offset
     return at + size > reading->data_end ? 0 : at;
 }
 
-/* Protocols whose header begins with two ports. */
+/* Whether the header of a protocol starts with two ports. */
 static __always_inline bool has_ports(__u8 protocol)
 {
     return protocol == IPPROTO_TCP || protocol == IPPROTO_UDP || protocol == IPPROTO_SCTP ||
@@ -83,11 +88,11 @@ static __always_inline void parse_transport(const struct reading *reading, __u32
     packet->destination_port = ports[1];
     flags = packet->protocol == IPPROTO_TCP ? read_at(reading, offset + 13, 1) : 0;
     if (flags)
-        packet->tcp_flags = *flags; /* RFC 9293, 3.1 */
+        packet->tcp_flags = *flags; /* flags as in RFC 9293, 3.1 */
 }
 
-/* Where an IP packet ends, which may be before the frame does. False where it would be behind that: only
- * of a packet that is quoted the rest may be cut off. */
+/* Set the end of an IP packet, which may be before the end of the frame. Returns false if it is
+ * after the end of the frame, which is valid only for a quoted packet. */
 static __always_inline bool ends_at(struct reading *reading, __u32 end, bool is_quoted)
 {
     if (end > reading->packet_end)
@@ -112,14 +117,16 @@ static __always_inline bool parse_ip(struct reading *reading, struct packet *pac
     packet->destination[3] = ip->daddr;
     packet->protocol = ip->protocol;
     fragment = bpf_ntohs(ip->frag_off);
-    packet->is_fragment = fragment & 0x3fff; /* an offset, or more to come (RFC 791, 3.1) */
+    /* not 0: an offset, or more fragments follow (RFC 791, 3.1) */
+    packet->is_fragment = fragment & 0x3fff;
     if (!(fragment & 0x1fff))
         parse_transport(reading, packet->network_offset + header, packet);
     return true;
 }
 
-/* Extension headers by their numbers (RFC 8200, 4; AH: RFC 4302, 2.2): they are `fixed` bytes, and `more`
- * for each unit of their second byte. A table, since of branches the verifier would follow all. */
+/* Extension headers by number (RFC 8200, 4; AH: RFC 4302, 2.2). Their length is `fixed` bytes, plus
+ * `more` bytes for each unit of their second byte. This is a table, because the verifier would
+ * follow all branches. */
 static const struct {
     __u8 fixed;
     __u8 more;
@@ -144,7 +151,8 @@ static __always_inline void parse_extensions(const struct reading *reading, __u3
         if (!header)
             return;
         packet->protocol = header[0];
-        if (kind == IPPROTO_FRAGMENT) { /* RFC 8200, 4.5: 13 bits of offset, 2 reserved, "more" */
+        /* RFC 8200, 4.5: 13 bits of offset, 2 reserved bits, 1 bit "more fragments" */
+        if (kind == IPPROTO_FRAGMENT) {
             __u16 fragment = header[2] << 8 | header[3];
 
             packet->is_fragment |= (fragment & 0xfff9) != 0;
@@ -172,9 +180,9 @@ static __always_inline bool parse_ip6(struct reading *reading, struct packet *pa
     return true;
 }
 
-/* Read a frame of `length` bytes, the first of which are there to be read. False where it is no IP (then
- * `version` is 0), or its IP header is cut off or lies about lengths: then only the fields before it
- * count. */
+/* Parse a frame of `length` bytes, of which the first ones are accessible. Returns false if it is
+ * not IP (then `version` is 0), or if its IP header is truncated or has wrong lengths. Then only
+ * the fields before this header are valid. */
 static __always_inline bool parse_head(void *data, void *data_end, __u32 length,
                                        struct packet *packet)
 {
@@ -203,16 +211,18 @@ static __always_inline bool parse_head(void *data, void *data_end, __u32 length,
     return false;
 }
 
-/* The same of a frame that is there as a whole, as at XDP. */
+/* Parse a frame that is accessible as a whole, as at XDP. */
 static __always_inline bool parse(void *data, void *data_end, struct packet *packet)
 {
     return parse_head(data, data_end, data_end - data, packet);
 }
 
-enum { UNREACHABLE = 3, TIME_EXCEEDED = 11, PARAMETER_PROBLEM = 12 }; /* RFC 792 */
+/* types of ICMP errors (RFC 792) */
+enum { UNREACHABLE = 3, TIME_EXCEEDED = 11, PARAMETER_PROBLEM = 12 };
 
-/* Read what an ICMP error is about, of a frame that parse() has read: it quotes a packet's beginning, behind
- * 8 bytes of its own (RFC 792; RFC 4443, 2.1). False where it is no error, or quotes no IP header. */
+/* Parse the packet that an ICMP error quotes, in a frame that parse() has parsed. The quoted packet
+ * starts after 8 bytes (RFC 792; RFC 4443, 2.1). Returns false if the packet is not an ICMP error,
+ * or quotes no IP header. */
 static __always_inline bool parse_quoted(void *data, void *data_end, const struct packet *error,
                                          struct packet *quoted)
 {
@@ -231,8 +241,8 @@ static __always_inline bool parse_quoted(void *data, void *data_end, const struc
     return false;
 }
 
-/* At tc a packet may have only a few bytes in its linear part: pull its headers into that part. Pointers
- * into the packet must be reloaded afterwards. */
+/* Make the headers of a packet accessible. At tc, only a few bytes may be in the linear part of the
+ * packet. Pointers into the packet must be reloaded afterwards. */
 static __always_inline void pull_headers(struct __sk_buff *skb)
 {
     if (skb->data_end - skb->data < MOST_HEADERS && skb->data_end - skb->data < skb->len)

@@ -1,4 +1,7 @@
-"""Loader of eBPF programs: compiles C, attaches it to a device, maps as numpy arrays (libbpf)."""
+"""Loader of eBPF programs (libbpf): compiles C, attaches programs, and gives access to maps.
+
+Maps are numpy arrays.
+"""
 
 from ebpf.loader.errors import LoadError
 from ebpf.loader.frames import Sent, Tried, live, run, run_live

@@ -15,11 +15,11 @@ MAGIC = 0xEB9F
 INT, PTR, ARRAY, STRUCT, UNION, ENUM, FWD, TYPEDEF, VOLATILE, CONST, RESTRICT = range(1, 12)
 FUNC, FUNC_PROTO, VAR, DATASEC, FLOAT, DECL_TAG, TYPE_TAG, ENUM64 = range(12, 20)
 NAMES_ONLY = (TYPEDEF, VOLATILE, CONST, RESTRICT, TYPE_TAG, VAR)
-# After the 12 bytes of each type: bytes of its own, and bytes for each of its members.
+# Bytes after the 12 bytes of each type: those of the type itself, and those of each member.
 OWN_BYTES = {INT: 4, ARRAY: 12, VAR: 4, DECL_TAG: 4}
 MEMBER_BYTES = {STRUCT: 12, UNION: 12, ENUM: 8, FUNC_PROTO: 8, DATASEC: 12, ENUM64: 12}
-SIGNED, BOOL = 1, 4  # of an INT
-# What the kernel's headers call numbers in the network's order of bytes.
+SIGNED, BOOL = 1, 4  # flags of an INT
+# Names in kernel headers of numbers in network byte order.
 NETWORK_ORDER = {"__be16": ">u2", "__be32": ">u4", "__be64": ">u8"}
 POINTER = np.dtype("u8")
 
@@ -28,21 +28,21 @@ POINTER = np.dtype("u8")
 class _Type:
     kind: int
     name: str
-    size: int  # in bytes; of PTR, TYPEDEF and their like the number of another type
-    is_flagged: bool  # of STRUCT and UNION: members have bit fields
+    size: int  # size in bytes; for PTR, TYPEDEF and similar kinds, the number of another type
+    is_flagged: bool  # for STRUCT and UNION: members may be bit fields
     own: tuple[int, ...]
     members: tuple[tuple[int, int, int], ...]
 
 
 class Types:
-    """All types of an object file by number."""
+    """All types of an object file, by number."""
 
     def __init__(self, raw: bytes) -> None:
         magic, _, _, length, types_at, types_size, names_at, names_size = struct.unpack_from(
             "<HBBIIIII", raw
         )
         if magic != MAGIC:
-            raise LoadError("BTF is of another machine's order of bytes")
+            raise LoadError("BTF has the byte order of another machine")
         self._names = raw[length + names_at :][:names_size]
         self._types = [_Type(0, "", 0, False, (), ())]  # void
         at, end = length + types_at, length + types_at + types_size
@@ -50,9 +50,11 @@ class Types:
             at = self._read(raw, at)
 
     def dtype(self, number: int) -> np.dtype[Any]:
-        """Return a type as a numpy dtype: structures by field, typedefs __be16.. in network order.
+        """Return a type as a numpy dtype.
 
-        Raises LoadError for types that numpy lacks: bit fields.
+        Structures have named fields, and the typedefs __be16 etc. have network byte order.
+
+        Raises LoadError for types that numpy lacks, namely bit fields.
         """
         kind = self._types[number]
         if kind.kind in NAMES_ONLY:
@@ -84,15 +86,15 @@ class Types:
     def _fields(self, kind: _Type) -> list[tuple[str, np.dtype[Any], int]]:
         fields = []
         for first, second, third in kind.members:
-            if kind.kind == DATASEC:  # type, byte, size
+            if kind.kind == DATASEC:  # each has type, byte offset and size
                 name, number, at = self._types[first].name, first, second
-            else:  # name, type, bit
+            else:  # each has name, type and bit offset
                 name, number, at = self._name(first), second, (third & 0xFFFFFF) // 8
                 if kind.is_flagged and third >> 24:
                     raise LoadError(f"BTF: struct {kind.name}: {name} is a bit field")
             if name:
                 fields.append((name, self.dtype(number), at))
-            else:  # an anonymous struct or union: its fields count as the outer one's
+            else:  # an anonymous struct or union, whose fields become fields of the outer one
                 inner = self._fields(self._types[number])
                 fields += [(each, form, at + offset) for each, form, offset in inner]
         return fields
@@ -117,7 +119,10 @@ class Types:
 
 
 def _enumeration(kind: _Type) -> np.dtype[Any]:
-    """Return the type of an enumeration; clang 14 sets no sign flag, so the values decide."""
+    """Return the dtype of an enumeration.
+
+    clang 14 sets no sign flag, so the values decide.
+    """
     negative = kind.kind == ENUM and any(value >> 31 for _, value, _ in kind.members)
     return np.dtype(f"{'i' if kind.is_flagged or negative else 'u'}{kind.size}")
 

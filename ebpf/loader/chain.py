@@ -1,6 +1,6 @@
 """Chains of XDP programs: the next program of each program (chain.h).
 
-The kernel has a list with one element per program; each change is atomic between two packets.
+The kernel has a list with one element per program. Each change happens between two packets.
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ from ebpf.loader.errors import LoadError
 from ebpf.loader.objects import Program, ProgramObject
 
 NEXT = "next_program"
-_uses: Counter[ProgramObject] = Counter()  # places that an object's programs are in
-_kept: dict[ProgramObject, int] = {}  # of those with another after them: or the kernel empties it
+# number of chain positions in which the programs of an object are
+_uses: Counter[ProgramObject] = Counter()
+# number of positions followed by another program; while not 0, the loader holds the list so that
+# the kernel does not empty it
+_kept: dict[ProgramObject, int] = {}
 
 
 def enter(program: Program, following: Program | None) -> None:
-    """Begin to use a program, followed by another one or none. Raises LoadError."""
+    """Begin to use a program, with or without a program after it. Raises LoadError."""
     if program.whole in _kept or (following and _uses[program.whole]):
         raise LoadError(
             f"program {program.name}: attached to several devices and followed by another "
@@ -37,7 +40,7 @@ def leave(program: Program) -> None:
 
 
 def set_next(program: Program, following: Program | None) -> None:
-    """Set the program that gets the passed packets; None: the kernel's network stack.
+    """Set the program that gets the passed packets; None means the kernel's network stack.
 
     Raises LoadError.
     """

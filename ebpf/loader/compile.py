@@ -1,4 +1,4 @@
-"""Compile C to BPF with clang, once per content."""
+"""Compiles C to BPF with clang, once per content."""
 
 import hashlib
 import os
@@ -18,17 +18,17 @@ from minip4.native.cache import folder, held
 from telemark.results.provenance import BpfSource, bpf_sources
 
 OLDEST_CLANG = 14
-# Version 3 of the instructions has atomics that return a value; -g makes BTF, the types of maps;
-# and each program has the kernel's parameter, used or not.
+# Version 3 of the instruction set has atomics that return a value. -g creates BTF, the types of
+# maps. Each program has the kernel's parameter, whether it is used or not.
 FLAGS = ("-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Wextra", "-Werror",
          "-Wno-unused-parameter")  # fmt: skip
-HEADERS = f"/usr/include/{platform.machine()}-linux-gnu"  # of Debian, where <asm/types.h> lies
+HEADERS = f"/usr/include/{platform.machine()}-linux-gnu"  # folder of <asm/types.h> on Debian
 ROOT = INCLUDE_FOLDER.parent.parent
 
 
-def found(source: str | Path) -> Path:
+def find_source(source: str | Path) -> Path:
     """Return the path of a program, relative to the working directory or the repository's root."""
-    tried = dict.fromkeys((Path(source).absolute(), ROOT / source))  # which may be the same
+    tried = dict.fromkeys((Path(source).absolute(), ROOT / source))  # both may be the same path
     for path in tried:
         if path.is_file():
             return path
@@ -36,13 +36,13 @@ def found(source: str | Path) -> Path:
 
 
 @contextmanager
-def compiled(source: Path) -> Iterator[Path]:
+def compile_program(source: Path) -> Iterator[Path]:
     """Compile a program; the object file exists within the `with` block.
 
-    Headers are searched in ebpf/include and beside the program. Raises LoadError.
+    Headers are searched in ebpf/include and in the folder of the program. Raises LoadError.
     """
     compiler, version = clang()
-    bpf_sources.add(source_of(source))
+    bpf_sources.add(hash_source(source))
     command = [compiler, *FLAGS, f"-I{INCLUDE_FOLDER}", f"-idirafter{HEADERS}", "-c", str(source)]
 
     def make(built: Path) -> None:
@@ -50,7 +50,7 @@ def compiled(source: Path) -> Iterator[Path]:
             [*command, "-o", str(built)], capture_output=True, text=True, check=False
         )
         if run.returncode:
-            raise LoadError(_refused(source, run.stderr))
+            raise LoadError(_describe_failure(source, run.stderr))
 
     digest = hashlib.sha256("\0".join((version, *FLAGS)).encode())
     headers = sorted({*INCLUDE_FOLDER.glob("*.h"), *source.parent.glob("*.h")})
@@ -63,15 +63,15 @@ def compiled(source: Path) -> Iterator[Path]:
         raise LoadError(str(error)) from None
 
 
-def source_of(source: Path) -> BpfSource:
+def hash_source(source: Path) -> BpfSource:
     """Return the source of a program, for provenance."""
     digest = hashlib.sha256()
-    for path in sorted(_included(source), key=lambda path: (path != source, path.name)):
+    for path in sorted(_find_headers(source), key=lambda path: (path != source, path.name)):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return BpfSource(source.resolve(), digest.hexdigest())
 
 
-def _included(source: Path) -> set[Path]:
+def _find_headers(source: Path) -> set[Path]:
     """Return a file and the project's headers that it includes, recursively: `#include "NAME"`."""
     found, todo = set[Path](), [source]
     while todo:
@@ -83,7 +83,7 @@ def _included(source: Path) -> set[Path]:
     return found
 
 
-def _refused(source: Path, errors: str) -> str:
+def _describe_failure(source: Path, errors: str) -> str:
     lines = [line for line in errors.splitlines() if "error:" in line]
     if "bpf_helpers.h' file not found" in errors:
         return "no bpf/bpf_helpers.h found: run ./setup.sh (package libbpf-dev)"

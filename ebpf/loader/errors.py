@@ -1,21 +1,24 @@
-"""The error of the loader, with explanations of the kernel's error codes."""
+"""The error class of the loader, and explanations of the kernel's error codes."""
 
 import errno
 import os
 
 from telemark.errors import TestbedError
 
-ENOTSUPP = 524  # the kernel's own, which has no name outside
+ENOTSUPP = 524  # internal error code of the kernel, which has no name in user space
 
 
 class LoadError(TestbedError):
-    """A program that cannot be compiled, loaded, attached or run: the reason in one line."""
+    """A program cannot be compiled, loaded, attached or run.
+
+    The message is one line.
+    """
 
 
-def refusal(number: int) -> str:
+def explain_errno(number: int) -> str:
     """Explain an errno of the bpf() system call."""
     if number in (errno.EPERM, errno.EACCES):
-        return "not permitted: root is needed (use sudo; a container needs --privileged)"
+        return "not permitted; run as root (use sudo; a container needs --privileged)"
     if number in (errno.EOPNOTSUPP, ENOTSUPP):
-        return f"Linux {os.uname().release} cannot do that"
+        return f"Linux {os.uname().release} does not support this"
     return os.strerror(number)

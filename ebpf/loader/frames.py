@@ -1,4 +1,4 @@
-"""Run programs on packets without a sender: BPF_PROG_TEST_RUN, plain and with live frames."""
+"""Runs programs on packets without a sender, by BPF_PROG_TEST_RUN, with or without live frames."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from ebpf.loader import chain
-from ebpf.loader.errors import LoadError, refusal
+from ebpf.loader.errors import LoadError, explain_errno
 from ebpf.loader.hooks import MODES, XDP_HOOK
 from ebpf.loader.kernel import create_link
 from ebpf.loader.libbpf import TestRun, library
@@ -23,31 +23,31 @@ from ebpf.loader.objects import XDP, Program, load
 
 TABLE = Path(__file__).parent / "table.bpf.c"
 WORD_BYTES, MOST_WORDS = 8, 16  # as in table.bpf.c
-LIVE_FRAMES = 2  # BPF_F_TEST_XDP_LIVE_FRAMES: verdicts really happen
+LIVE_FRAMES = 2  # BPF_F_TEST_XDP_LIVE_FRAMES: verdicts take effect
 LARGEST_BATCH = 256
-LONGEST_FRAME = 3520  # what a page holds beside the kernel's own
+LONGEST_FRAME = 3520  # bytes of a page that the kernel does not need itself
 
 
 @dataclass(frozen=True)
 class Tried:
-    """The result of running a program on a packet: the last one of several."""
+    """The result of running a program on a packet, or on the last one of several."""
 
     verdict: int
     frame: bytes
-    ns_per_packet: int  # the mean, as the kernel measured it
+    ns_per_packet: int  # mean, as measured by the kernel
 
 
 @dataclass(frozen=True)
 class Sent:
-    """Live frames that a program was run on."""
+    """Live frames on which a program was run."""
 
     packets: int
     wall_ns: int
-    cpu_ns: int  # of this thread, with what the kernel did on its behalf
+    cpu_ns: int  # CPU time of this thread, including the kernel's work for it
 
     @property
     def ns_per_packet(self) -> float:
-        """Wall time per packet; meaningful if this thread has a core for itself."""
+        """Return the wall time per packet; only meaningful if this thread has its own core."""
         return self.wall_ns / self.packets
 
 
@@ -58,9 +58,9 @@ def run(
     *,
     ingress: str | None = None,
 ) -> Tried:
-    """Run a program `repeat` times, with a frame, or with many in turns (see run_live).
+    """Run a program `repeat` times, with one frame or with many frames in turn (see run_live).
 
-    The verdict has no effect; it is returned. An XDP program sees packets from the device
+    The verdict is returned, but has no effect. An XDP program receives packets from the device
     `ingress`, or from the loopback device. Raises LoadError.
     """
     one, many = _split(frames)
@@ -91,17 +91,18 @@ def live(
 ) -> Iterator[Callable[[int], Sent]]:  # fmt: skip
     """Return a function that injects packets at the device `ingress`, for an XDP program.
 
-    The program runs instead of the device's own, and its verdict has effect: passed packets go to
-    the kernel's stack, as from that device and its receive queue. That device needs an XDP program,
-    or GRO. With many frames, all of one length, each packet is the next frame: a program before
-    this one writes the differing part, and at least the first `restored` bytes, for a program that
-    modifies packets. A program that is not attached must be registered with the kernel in each run,
-    which takes some 20 ms; this is avoided if `held_at` names a device without a program, to which
-    this one is attached meanwhile. Raises LoadError.
+    The program runs instead of the device's own program, and its verdict takes effect. Passed
+    packets go to the kernel's stack, as packets of that device and its receive queue. The device
+    needs an XDP program, or GRO. If there are many frames, all have one length, and each packet is
+    the next frame. A program before this one writes the part that differs, and at least the first
+    `restored` bytes, for programs that modify packets. A program that is not attached must be
+    registered with the kernel in each run, which takes about 20 ms. To avoid this, `held_at` can
+    name a device without a program, to which this program is attached in the meantime. Raises
+    LoadError.
     """
     one, many = _split(frames)
     if not 0 < batch <= LARGEST_BATCH:
-        raise LoadError(f"batch of {batch} frames: expected 1 to {LARGEST_BATCH}")
+        raise LoadError(f"batch of {batch} frames; expected 1 to {LARGEST_BATCH}")
     context = _context(one, ingress, queue)
     with (
         _with_table(program, many or ([one] if restored else []), restored) as ready,
@@ -127,7 +128,7 @@ def _held(program: Program, device: str) -> Iterator[None]:
     try:
         link = create_link(program.fd, index, XDP_HOOK, MODES["native"])
     except OSError as error:
-        raise LoadError(f"interface {device}: {refusal(error.errno or 0)}") from None
+        raise LoadError(f"interface {device}: {explain_errno(error.errno or 0)}") from None
     try:
         yield
     finally:
@@ -148,12 +149,12 @@ def _index(device: str) -> int:
 
 def _test_run(program: Program, options: TestRun) -> None:
     if library().bpf_prog_test_run_opts(program.fd, ctypes.byref(options)) < 0:
-        why = refusal(ctypes.get_errno())
+        why = explain_errno(ctypes.get_errno())
         raise LoadError(f"program {program.name} cannot be run with a packet: {why}")
 
 
 def _split(frames: bytes | Sequence[bytes]) -> tuple[bytes, Sequence[bytes]]:
-    """Return the first frame, and the frames of the packets, if there are many."""
+    """Return the first frame, and all frames if there are several."""
     many = [] if isinstance(frames, bytes) else frames
     one = frames if isinstance(frames, bytes) else next(iter(frames), b"")
     lengths = {len(one), *map(len, many)}
@@ -167,7 +168,10 @@ def _split(frames: bytes | Sequence[bytes]) -> tuple[bytes, Sequence[bytes]]:
 
 @contextmanager
 def _with_table(program: Program, frames: Sequence[bytes], restored: int = 0) -> Iterator[Program]:
-    """Yield the program, preceded by one that rewrites each packet if there are frames to write."""
+    """Yield the program.
+
+    If there are frames to write, another program before it writes them to the packets.
+    """
     if not frames:
         yield program
         return
@@ -188,7 +192,7 @@ def _with_table(program: Program, frames: Sequence[bytes], restored: int = 0) ->
 
 
 def _part(frames: Sequence[bytes], restored: int) -> tuple[int, int]:
-    """Return the part to write: its first byte and the number of words."""
+    """Return the part to write: the index of its first byte, and the number of words."""
     rows = np.frombuffer(b"".join(frames), np.uint8).reshape(len(frames), -1)
     differing = np.flatnonzero((rows != rows[0]).any(axis=0))
     first = 0 if restored or not len(differing) else int(differing[0])

@@ -1,7 +1,7 @@
 """The hooks of a device where programs are attached: XDP, tc ingress and tc egress.
 
-Each hook has an ordered list of programs. BPF links hold them and end with the process; clsact, for
-kernels before 6.6, has no links.
+Each hook has an ordered list of programs. Programs are attached by BPF links, which end with the
+process. Only clsact, on kernels before 6.6, has no links.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
 from ebpf.loader import chain
-from ebpf.loader.errors import LoadError, refusal
+from ebpf.loader.errors import LoadError, explain_errno
 from ebpf.loader.kernel import create_link, update_link, wait_for_packets
 from ebpf.loader.libbpf import TcHook, TcOptions, library
 from ebpf.loader.objects import Program
@@ -24,18 +24,22 @@ MODES = {"native": 4, "generic": 2}  # XDP_FLAGS_DRV_MODE, XDP_FLAGS_SKB_MODE
 BEFORE_LINK = 1 << 3 | 1 << 13  # BPF_F_BEFORE, BPF_F_LINK
 CLSACT_POINTS = {"ingress": 1, "egress": 2}  # enum bpf_tc_attach_point
 CLSACT_REPLACE = 1  # BPF_TC_F_REPLACE
-EQUAL_ORDERS = 64  # programs of one order that find a priority of their own at clsact
-LAST_ORDER = 1022  # clsact's priorities are 16 bits, and begin at 1
+# maximum number of programs of the same order, which need different priorities in clsact
+EQUAL_ORDERS = 64
+LAST_ORDER = 1022  # priorities of clsact have 16 bits and start at 1
 
 
 @dataclass(eq=False)
 class Place:
-    """A program at a hook; programs with a small `order` run first."""
+    """A program attached to a hook.
+
+    Programs with a small `order` run first.
+    """
 
     program: Program
     order: int
-    link: int = -1  # a descriptor; at clsact the filter's handle
-    priority: int = 0  # at clsact
+    link: int = -1  # file descriptor of the link; for clsact, the handle of the filter
+    priority: int = 0  # used for clsact only
 
 
 class Hook(Protocol):
@@ -47,14 +51,20 @@ class Hook(Protocol):
         """Add a program. Raises LoadError."""
 
     def replace(self, place: Place, program: Program) -> None:
-        """Replace the program in a place; each packet gets one of the two. Raises LoadError."""
+        """Replace a program.
+
+        Each packet is processed by one of the two. Raises LoadError.
+        """
 
     def remove(self, place: Place) -> None:
         """Remove a program."""
 
 
 class Xdp:
-    """XDP of a device: the kernel runs one program, which passes packets to the next."""
+    """XDP of a device.
+
+    The kernel runs one program, which passes packets to the next one.
+    """
 
     def __init__(self, device: str, index: int, mode: str) -> None:
         self.places: list[Place] = []
@@ -86,7 +96,7 @@ class Xdp:
         return self.places[at].program if at < len(self.places) else None
 
     def _enter(self, at: int, program: Program, following: Program | None) -> None:
-        """Start a program that is followed by others. Raises LoadError."""
+        """Start to use a program that other programs follow. Raises LoadError."""
         chain.enter(program, following)
         try:
             self._lead(at, program)
@@ -95,12 +105,15 @@ class Xdp:
             raise
 
     def _leave(self, program: Program) -> None:
-        """Release a program that gets no more packets; packets in it continue."""
+        """Release a program that gets no more packets.
+
+        Packets that are in it continue.
+        """
         wait_for_packets()
         chain.leave(program)
 
     def _lead(self, at: int, program: Program | None) -> None:
-        """Send packets to a program at index `at`, atomically. Raises LoadError."""
+        """Send packets to the program at index `at` from now on, atomically. Raises LoadError."""
         if at:
             chain.set_next(self.places[at - 1].program, program)
         elif program is None:
@@ -119,16 +132,16 @@ class Xdp:
         if number in (errno.EBUSY, errno.EEXIST):
             return "another process has an XDP program there, or one in the other mode"
         if number == errno.EOPNOTSUPP:
-            return f'its driver knows no {self.mode} XDP: attach with mode="generic"'
+            return f'its driver does not support {self.mode} XDP; attach with mode="generic"'
         if number == errno.ERANGE:
             return "its peer's MTU is too large for XDP"
         if number == errno.ENOSPC:
             return "it has fewer receive queues than its peer has transmit queues"
-        return refusal(number)
+        return explain_errno(number)
 
 
 class Tcx:
-    """tc of a device, since Linux 6.6: the kernel keeps the order."""
+    """tc of a device with tcx (since Linux 6.6), where the kernel maintains the order."""
 
     def __init__(self, device: str, index: int, point: str) -> None:
         self.places: list[Place] = []
@@ -147,7 +160,9 @@ class Tcx:
         try:
             update_link(place.link, program.fd)
         except OSError as error:
-            raise LoadError(f"interface {self._device}: {refusal(error.errno or 0)}") from None
+            raise LoadError(
+                f"interface {self._device}: {explain_errno(error.errno or 0)}"
+            ) from None
         place.program = program
 
     def remove(self, place: Place) -> None:
@@ -157,7 +172,7 @@ class Tcx:
 
 
 class Clsact:
-    """tc of a device in any kernel: filters of a qdisc, which stay after this process ends."""
+    """tc of a device on any kernel, by filters of a qdisc, which stay after this process ends."""
 
     def __init__(self, device: str, index: int, point: str) -> None:
         self.places: list[Place] = []
@@ -171,15 +186,16 @@ class Clsact:
     def add(self, place: Place) -> None:
         """See Hook.
 
-        Filters have different priorities, since the kernel runs equal ones newest first.
+        Filters have different priorities, because the kernel runs filters of the same priority
+        newest first.
         """
         first = 1 + place.order * EQUAL_ORDERS
         equal = [each.priority for each in self.places if each.order == place.order]
         place.priority = max(equal, default=first - 1) + 1
         if place.priority == first + EQUAL_ORDERS:
             raise LoadError(
-                f"interface {self._device}: tc: no place behind others of order {place.order}: "
-                "expected another order"
+                f"interface {self._device}: tc: no free priority after others of "
+                f"order {place.order}; use another order"
             )
         place.link = self._attach(place, TcOptions(program=place.program.fd))
         self.places.append(place)
@@ -203,4 +219,4 @@ class Clsact:
         return int(options.handle)
 
     def _fail(self, number: int) -> NoReturn:
-        raise LoadError(f"interface {self._device}: tc: {refusal(number)}")
+        raise LoadError(f"interface {self._device}: tc: {explain_errno(number)}")

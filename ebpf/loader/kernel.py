@@ -1,4 +1,4 @@
-"""System calls that Debian 12's libbpf lacks: tcx links and the RCU grace period."""
+"""System calls that libbpf of Debian 12 lacks: tcx links and the RCU grace period."""
 
 import ctypes
 import errno
@@ -6,7 +6,7 @@ import platform
 
 from ebpf.loader.errors import LoadError
 
-_NUMBERS = {"x86_64": (321, 324), "aarch64": (280, 283)}  # of bpf and of membarrier
+_NUMBERS = {"x86_64": (321, 324), "aarch64": (280, 283)}  # numbers of bpf and membarrier
 _LINK_CREATE, _LINK_UPDATE = 28, 29  # enum bpf_cmd
 _GLOBAL = 1  # MEMBARRIER_CMD_GLOBAL
 
@@ -35,7 +35,7 @@ def create_link(program_fd: int, target: int, hook: int, flags: int = 0, beside:
 
 
 def update_link(link: int, program_fd: int) -> None:
-    """Replace the program of a link, between two packets. Raises OSError."""
+    """Replace the program of a link between two packets. Raises OSError."""
     attributes = _LinkUpdate(link, program_fd)
     bpf, _ = _numbers()
     _call(bpf, _LINK_UPDATE, ctypes.byref(attributes), ctypes.sizeof(attributes))

@@ -11,12 +11,12 @@ from ebpf.loader.errors import LoadError
 from minip4.native.library import Signatures, declare
 
 NAME = "libbpf.so.1"
-DEBUG = 2  # LIBBPF_DEBUG, the level of what is said beside warnings
-LONGEST_LOG = 17 << 20  # libbpf asks the verifier for 16 MB, and the reason stands at the end
+DEBUG = 2  # LIBBPF_DEBUG, the level of messages other than warnings
+LONGEST_LOG = 17 << 20  # libbpf asks the verifier for 16 MB; the reason is at the end of the log
 
 
 class _Options(ctypes.Structure):
-    """Options of libbpf, whose first field is their size."""
+    """Base class of libbpf's option structures, whose first field is their size."""
 
     def __init__(self, *arguments: Any, **fields: Any) -> None:
         super().__init__(*arguments, size=ctypes.sizeof(self), **fields)
@@ -25,7 +25,7 @@ class _Options(ctypes.Structure):
 class TestRun(_Options):
     """struct bpf_test_run_opts."""
 
-    __test__ = False  # or pytest takes the name for a test class
+    __test__ = False  # otherwise, pytest would treat it as a test class
     _fields_ = [
         ("size", c_size_t),
         ("data_in", handle), ("data_out", handle),
@@ -59,7 +59,7 @@ class MapCreate(_Options):
 
 
 PRINT = ctypes.CFUNCTYPE(c_int, c_int, c_char_p, handle)  # level, format, va_list
-SAMPLE = ctypes.CFUNCTYPE(c_int, handle, handle, c_size_t)  # context, bytes, how many
+SAMPLE = ctypes.CFUNCTYPE(c_int, handle, handle, c_size_t)  # context, data, number of bytes
 
 _FUNCTIONS: Signatures = {
     "libbpf_set_print": (handle, [PRINT]),
@@ -104,12 +104,15 @@ _FUNCTIONS: Signatures = {
     "bpf_tc_detach": (c_int, [POINTER(TcHook), POINTER(TcOptions)]),
 }  # fmt: skip
 
-said: list[str] = []  # what libbpf said since the list was cleared: on failure the verifier's log
+# messages of libbpf since the list was cleared; on failure, the verifier's log
+said: list[str] = []
 
 
 @cache
 def library() -> ctypes.CDLL:
-    """Return libbpf with typed functions; its messages go to `said`. Raises LoadError."""
+    """Return libbpf with declared functions.
+
+    Its messages are appended to `said`. Raises LoadError."""
     try:
         loaded = ctypes.CDLL(NAME)
         declare(loaded, loaded, _FUNCTIONS, errno=True)
@@ -133,7 +136,7 @@ def _print(level: int, form: bytes, arguments: int) -> int:
 
 
 def each(following: Any, whole: int) -> Sequence[int]:
-    """Yield all programs, or maps, of an object, with the function that returns the next one."""
+    """Yield all programs or maps of an object; `next_one` returns the next one."""
     listed = []
     at = following(whole, None)
     while at:

@@ -1,17 +1,42 @@
-"""Attach programs to devices, in order, until close() or until this process ends."""
+"""Attaches programs to devices, in order, until close() or until this process ends."""
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import socket
-from types import TracebackType
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from ebpf.loader.errors import LoadError, refusal
+from ebpf.loader.errors import LoadError, explain_errno
 from ebpf.loader.hooks import LAST_ORDER, MODES, TCX_HOOKS, Clsact, Hook, Place, Tcx, Xdp
 from ebpf.loader.objects import TC, XDP, Program
+from telemark.backends.real.isolation import CLONE_NEWNET
 
-_hooks: dict[tuple[int, int, str], Hook] = {}  # in use: by network namespace, device and point
+OWN = "/proc/thread-self/ns/net"
+# hooks in use, by network namespace, device and point
+_hooks: dict[tuple[int, int, str], Hook] = {}
+
+
+@contextmanager
+def enter_namespace(namespace: int) -> Iterator[None]:
+    """Enter a network namespace in this thread, given by a file descriptor. Raises LoadError."""
+    before = os.open(OWN, os.O_RDONLY)
+    try:
+        _enter(namespace)
+        try:
+            yield
+        finally:
+            _enter(before)
+    finally:
+        os.close(before)
+
+
+def _enter(namespace: int) -> None:
+    if ctypes.CDLL(None, use_errno=True).setns(namespace, CLONE_NEWNET):
+        why = os.strerror(ctypes.get_errno())
+        raise LoadError(f"no network namespace can be entered ({why}): run as root")
 
 
 class Link:
@@ -27,7 +52,7 @@ class Link:
         return self._place.program
 
     def replace(self, program: Program) -> None:
-        """Replace the attached program; each packet gets one of the two.
+        """Replace the attached program. Each packet is processed by one of the two.
 
         Raises LoadError.
         """
@@ -46,18 +71,15 @@ class Link:
     def __enter__(self) -> Link:
         return self
 
-    def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
 
 def attach_xdp(program: Program, device: str, *, mode: str = "native", order: int = 0) -> Link:
     """Attach to XDP of a device of this network namespace; `mode` is "native" or "generic".
 
-    Several programs run by increasing `order`; packets that one passes (XDP_PASS) go to the next.
-    Raises LoadError.
+    Several programs run in ascending `order`. Packets that one program passes (XDP_PASS) go to the
+    next one. Raises LoadError.
     """
     _check_kind(program, XDP)
     if mode not in MODES:
@@ -66,14 +88,14 @@ def attach_xdp(program: Program, device: str, *, mode: str = "native", order: in
     hook = _hooks.get(key) or Xdp(device, key[1], mode)
     if isinstance(hook, Xdp) and hook.mode != mode:
         raise LoadError(f"interface {device} has XDP programs in mode {hook.mode} already")
-    return _attached(key, hook, program, order)
+    return _attach(key, hook, program, order)
 
 
 def attach_tc(program: Program, device: str, point: str = "ingress", *, order: int = 0) -> Link:
     """Attach to tc of a device of this network namespace; `point` is "ingress" or "egress".
 
-    Several programs run by increasing `order`; packets with the verdict TC_ACT_UNSPEC go to the
-    next. Before Linux 6.6, a program stays attached when this process is killed, until the device
+    Several programs run in ascending `order`. Packets with the verdict TC_ACT_UNSPEC go to the next
+    program. Before Linux 6.6, a program stays attached if this process is killed, until the device
     is deleted. Raises LoadError.
     """
     _check_kind(program, TC)
@@ -82,14 +104,14 @@ def attach_tc(program: Program, device: str, point: str = "ingress", *, order: i
     key = _key(device, point)
     hook = _hooks.get(key) or Tcx(device, key[1], point)
     try:
-        return _attached(key, hook, program, order)
+        return _attach(key, hook, program, order)
     except OSError as error:
         if error.errno != errno.EINVAL:
-            raise LoadError(f"interface {device}: tc: {refusal(error.errno or 0)}") from None
-        return _attached(key, Clsact(device, key[1], point), program, order)
+            raise LoadError(f"interface {device}: tc: {explain_errno(error.errno or 0)}") from None
+        return _attach(key, Clsact(device, key[1], point), program, order)
 
 
-def _attached(key: tuple[int, int, str], hook: Hook, program: Program, order: int) -> Link:
+def _attach(key: tuple[int, int, str], hook: Hook, program: Program, order: int) -> Link:
     if not 0 <= order <= LAST_ORDER:
         raise LoadError(f"order {order}: expected 0 to {LAST_ORDER}")
     place = Place(program, order)

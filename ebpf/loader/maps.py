@@ -1,4 +1,4 @@
-"""Maps of a loaded program, read and written as numpy arrays with its C types."""
+"""Maps of a loaded program, which are read and written as numpy arrays with the C types."""
 
 from __future__ import annotations
 
@@ -13,24 +13,25 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from ebpf.loader.errors import ENOTSUPP, LoadError, refusal
+from ebpf.loader.errors import ENOTSUPP, LoadError, explain_errno
 from ebpf.loader.libbpf import MapCreate, library
 
 # enum bpf_map_type
 ARRAY, PERCPU_HASH, PERCPU_ARRAY, LRU_PERCPU_HASH, PERCPU_CGROUP_STORAGE = 2, 5, 6, 10, 21
 PER_CPU = (PERCPU_HASH, PERCPU_ARRAY, LRU_PERCPU_HASH, PERCPU_CGROUP_STORAGE)
 ARRAYS = (ARRAY, PERCPU_ARRAY)
-LONGEST_NAME = 15  # of what the kernel keeps
+LONGEST_NAME = 15  # length of a name in the kernel
 MMAPABLE = 1 << 10  # BPF_F_MMAPABLE
 LOCKED = 4  # BPF_F_LOCK
-NO_BATCH = (errno.EINVAL, errno.EOPNOTSUPP, ENOTSUPP)  # this kind of map has none in this kernel
+# error codes of kernels without batch operations for this kind of map
+NO_BATCH = (errno.EINVAL, errno.EOPNOTSUPP, ENOTSUPP)
 
 
 @dataclass(frozen=True)
 class Map:
-    """A map; `key` and `value` are the dtypes of its C types, `value` for one CPU.
+    """A map. `key` and `value` are the dtypes of its C types; `value` is that for one CPU.
 
-    If an entry has a value per CPU, values have one more axis, of all possible CPUs.
+    If an entry has a value per CPU, values have one more axis, for all possible CPUs.
     """
 
     name: str
@@ -40,13 +41,13 @@ class Map:
     value: np.dtype[Any]
     max_entries: int
     flags: int
-    inner: Map | None = None  # in a map of maps: what each of those is like
+    inner: Map | None = None  # for a map of maps: a model of the inner maps
 
     def read(self) -> npt.NDArray[Any]:
-        """Return the whole content.
+        """Return the whole content of the map.
 
-        Of an array the values: (max_entries,) or (max_entries, CPUs). Of other maps an array of
-        records with "key" and "value", in no order.
+        For an array, these are the values: (max_entries,) or (max_entries, CPUs). For other maps,
+        it is an array of records with "key" and "value", in no particular order.
         """
         entries = self._read()
         if self.kind not in ARRAYS:
@@ -55,7 +56,7 @@ class Map:
         return values
 
     def write(self, values: npt.ArrayLike) -> None:
-        """Write the result of read(): all values of an array, or these entries of another map.
+        """Write the result of read(): all values of an array, or the given entries of another map.
 
         Raises LoadError if they do not fit.
         """
@@ -63,14 +64,16 @@ class Map:
         entries = np.zeros(len(values), self._entry)
         if self.kind in ARRAYS:
             if len(values) != self.max_entries:
-                raise LoadError(f"map {self.name} has {self.max_entries} values, not {len(values)}")
+                raise LoadError(
+                    f"map {self.name} has {self.max_entries} values, but {len(values)} were given"
+                )
             entries["key"], entries["value"] = np.arange(self.max_entries), values
         else:
             entries["key"], entries["value"] = values["key"], values["value"]
         self._write(entries)
 
     def __getitem__(self, key: Any) -> Any:
-        """Return the value of a key: a number, a record, or an array of them. Raises KeyError."""
+        """Return the value of a key: a number, a record, or an array. Raises KeyError."""
         return self._looked_up(key, 0)
 
     def locked(self, key: Any) -> Any:
@@ -87,7 +90,7 @@ class Map:
 
     def __delitem__(self, key: Any) -> None:
         """Delete a key. Raises KeyError."""
-        packed = self._packed(key)  # a name keeps its memory until the call is over
+        packed = self._packed(key)  # the variable keeps the memory alive until the call returns
         if library().bpf_map_delete_elem(self.fd, packed.ctypes.data) < 0:
             number = ctypes.get_errno()
             if number == errno.ENOENT:
@@ -95,15 +98,15 @@ class Map:
             self._fail(number)
 
     def items(self) -> Iterator[tuple[Any, Any]]:
-        """Yield keys and values, as of the start of the iteration."""
+        """Yield keys and values, with the keys that exist at the start of the iteration."""
         entries = self._read()
         yield from zip(entries["key"], entries["value"], strict=True)
 
     def put_new(self, key: Any, values: npt.ArrayLike | None = None) -> Map:
         """Store a new map with these values (see write()) at a key of a map of maps.
 
-        When this returns, no packet is in a program that saw the previous map: the kernel waits for
-        them. The caller must close the new map's `fd`. Raises LoadError.
+        When this method returns, no packet is in a program that saw the previous map, because the
+        kernel waits for them. The caller must close the new map's `fd`. Raises LoadError.
         """
         if self.inner is None:
             raise LoadError(f"map {self.name} is not a map of maps of its C code")
@@ -125,12 +128,14 @@ class Map:
         return new
 
     def mapped(self) -> npt.NDArray[Any]:
-        """Return the memory of an array with BPF_F_MMAPABLE or of global variables.
+        """Return the memory of an array with BPF_F_MMAPABLE, or of global variables.
 
-        Shape (max_entries,). Programs see writes immediately, and vice versa.
+        The array has shape (max_entries,). Programs see writes immediately, and vice versa.
         """
         if not self.flags & MMAPABLE:
-            raise LoadError(f"map {self.name} cannot be mapped: it lacks BPF_F_MMAPABLE")
+            raise LoadError(
+                f"map {self.name} cannot be mapped to memory, because it lacks BPF_F_MMAPABLE"
+            )
         entry = self._wrapped(_rounded(self.value.itemsize, 8))
         try:
             memory = mmap.mmap(self.fd, _rounded(entry.itemsize * self.max_entries, mmap.PAGESIZE))
@@ -149,11 +154,14 @@ class Map:
 
     @property
     def _stored(self) -> np.dtype[Any]:
-        """Return an entry in the kernel's format: values per CPU have multiples of 8 bytes."""
+        """Return an entry in the kernel's format.
+
+        Values per CPU are padded to multiples of 8 bytes.
+        """
         return self._wrapped(_rounded(self.value.itemsize, 8) if self._cpus else 0)
 
     def _wrapped(self, size: int) -> np.dtype[Any]:
-        """Return a value in at most `size` bytes; as a field of any shape."""
+        """Return a value of at most `size` bytes as a field of any shape."""
         size = max(size, self.value.itemsize)
         form: Any = {"names": ["_"], "formats": [self.value], "offsets": [0], "itemsize": size}
         return np.dtype([("_", np.dtype(form), self._cpus)])
@@ -176,7 +184,8 @@ class Map:
         return found["_"]["_"][0]
 
     def _read(self) -> npt.NDArray[Any]:
-        room = self.max_entries + (os.cpu_count() or 1)  # a hash lends each CPU one more
+        # a hash map may have one additional entry per CPU
+        room = self.max_entries + (os.cpu_count() or 1)
         keys, values = np.zeros(room, [("_", self.key)]), np.zeros(room, self._stored)
         here = ctypes.create_string_buffer(max(self.key.itemsize, 8))
         count, done, first = ctypes.c_uint32(), 0, True
@@ -233,7 +242,7 @@ class Map:
             self[key] = value
 
     def _fail(self, number: int) -> NoReturn:
-        text = "it is full" if number == errno.E2BIG else refusal(number)
+        text = "it is full" if number == errno.E2BIG else explain_errno(number)
         raise LoadError(f"map {self.name} ({self.max_entries} entries): {text}")
 
 

@@ -7,15 +7,14 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from ebpf.loader import verifier
 from ebpf.loader.btf import Types
-from ebpf.loader.compile import compiled, found
-from ebpf.loader.errors import LoadError, refusal
+from ebpf.loader.compile import compile_program, find_source
+from ebpf.loader.errors import LoadError, explain_errno
 from ebpf.loader.libbpf import each, library, said
 from ebpf.loader.maps import Map
 from telemark.backends.real.isolation import uninterrupted
@@ -31,13 +30,13 @@ class Program:
     name: str
     fd: int
     kind: int
-    whole: ProgramObject  # that it was loaded with
+    whole: ProgramObject  # the object with which it was loaded
 
 
 class ProgramObject:
-    """The result of load(): `programs` and `maps` by name; close() releases them.
+    """The result of load(), with `programs` and `maps` by name; close() releases them.
 
-    Global variables are maps, too: ".bss" and ".data", each of one record.
+    Global variables are maps, too: ".bss" and ".data" have one record each.
     """
 
     def __init__(
@@ -45,8 +44,8 @@ class ProgramObject:
     ) -> None:
         self.source = source
         self._handle = 0
-        with compiled(source) as path:
-            self._handle = _opened(path, source)
+        with compile_program(source) as path:
+            self._handle = _open_object(path, source)
         try:
             self._types = _types(self._handle, source)
             self._set_constants(constants)
@@ -59,20 +58,19 @@ class ProgramObject:
         self.programs = {program.name: program for program in self._programs()}
         self.maps = {
             name: self._map(name, at, inner.get(name))
-            for name, at in _maps_of(self._handle).items()
+            for name, at in _find_maps(self._handle).items()
         }
 
     def __enter__(self) -> ProgramObject:
         return self
 
-    def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Release programs and maps. Attached programs stay: the kernel's links hold them."""
+        """Release programs and maps.
+
+        Attached programs stay, because the kernel's links hold them."""
         if self._handle:
             library().bpf_object__close(self._handle)
             self._handle = 0
@@ -80,18 +78,19 @@ class ProgramObject:
     def _set_constants(self, constants: Mapping[str, Any]) -> None:
         if not constants:
             return
-        at = _maps_of(self._handle).get(READ_ONLY)
+        at = _find_maps(self._handle).get(READ_ONLY)
         record = None if at is None else self._initial(at)
         names = () if record is None else record.dtype.names or ()
         for name, value in constants.items():
             if record is None or name not in names:
                 raise LoadError(
-                    f"{self.source}: no constant {name}: it has {', '.join(names) or 'none'}"
+                    f"{self.source}: no constant {name}; expected one of: "
+                    f"{', '.join(names) or 'none'}"
                 )
             _set(record, name, value, self.source)
 
     def _initial(self, at: int) -> np.void:
-        """Return the record of constants, which libbpf keeps until loading."""
+        """Return the record of constants, which libbpf stores until loading."""
         size = ctypes.c_size_t()
         start = library().bpf_map__initial_value(at, ctypes.byref(size))
         kind = self._types.dtype(library().bpf_map__btf_value_type_id(at))
@@ -100,19 +99,21 @@ class ProgramObject:
         return record
 
     def _set_sizes(self, sizes: Mapping[str, int]) -> None:
-        there = _maps_of(self._handle)
+        there = _find_maps(self._handle)
         for name, entries in sizes.items():
             if name not in there:
-                raise LoadError(f"{self.source}: no map {name}: it has {', '.join(there)}")
+                raise LoadError(
+                    f"{self.source}: no map {name}; expected one of: {', '.join(there)}"
+                )
             if library().bpf_map__set_max_entries(there[name], entries):
                 raise LoadError(f"{self.source}: map {name} cannot have {entries} entries")
 
     def _load(self) -> None:
         said.clear()
-        with uninterrupted():  # what is raised while libbpf says something is lost
+        with uninterrupted():  # an exception raised in a callback of libbpf would be lost
             status = library().bpf_object__load(self._handle)
         if status < 0:
-            why = verifier.reason("".join(said), os.uname().release) or refusal(-status)
+            why = verifier.find_reason("".join(said), os.uname().release) or explain_errno(-status)
             raise LoadError(f"{self.source}: {why}")
 
     def _programs(self) -> list[Program]:
@@ -126,7 +127,7 @@ class ProgramObject:
     def _inner_maps(self) -> dict[str, Map]:
         """Return the inner types of maps of maps, which libbpf forgets after loading."""
         inner_of = library().bpf_map__inner_map
-        there = {name: inner_of(at) for name, at in _maps_of(self._handle).items()}
+        there = {name: inner_of(at) for name, at in _find_maps(self._handle).items()}
         return {name: self._map(name, at) for name, at in there.items() if at}
 
     def _map(self, name: str, at: int, inner: Map | None = None) -> Map:
@@ -137,7 +138,7 @@ class ProgramObject:
                    lib.bpf_map__max_entries(at), lib.bpf_map__map_flags(at), inner)  # fmt: skip
 
     def _dtype(self, number: int, size: int) -> np.dtype[Any]:
-        """Return the dtype of a type's number; 0: the C code gives only its size."""
+        """Return the dtype of a type by number; 0 means that the C code only states the size."""
         if number:
             return self._types.dtype(number)
         return np.dtype({4: "u4", 8: "u8"}.get(size, f"V{size}"))
@@ -154,11 +155,11 @@ def load(
     values of its `const volatile` globals, `sizes` the max_entries of maps by name. Raises
     LoadError.
     """
-    return ProgramObject(found(source), constants or {}, sizes or {})
+    return ProgramObject(find_source(source), constants or {}, sizes or {})
 
 
-def _opened(path: Path, source: Path) -> int:
-    """Return libbpf's handle of an object file that is opened, but not loaded."""
+def _open_object(path: Path, source: Path) -> int:
+    """Return libbpf's handle of an object file that is open, but not loaded."""
     said.clear()
     with uninterrupted():
         handle: int | None = library().bpf_object__open_file(str(path).encode(), None)
@@ -168,8 +169,8 @@ def _opened(path: Path, source: Path) -> int:
     return handle
 
 
-def _maps_of(handle: int) -> dict[str, int]:
-    """Return libbpf's handles of an object's maps; without the file name for global variables."""
+def _find_maps(handle: int) -> dict[str, int]:
+    """Return libbpf's handles of maps by name; global variables without the file name."""
     lib = library()
     named = {lib.bpf_map__name(at).decode(): at for at in each(lib.bpf_object__next_map, handle)}
     return {name[max(name.find("."), 0) :]: at for name, at in named.items()}

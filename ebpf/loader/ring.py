@@ -1,37 +1,37 @@
-"""Ring buffers: records from programs to user space."""
+"""Ring buffers, which transfer records from programs to user space."""
 
 import ctypes
 from collections.abc import Callable
 
-from ebpf.loader.errors import LoadError, refusal
+from ebpf.loader.errors import LoadError, explain_errno
 from ebpf.loader.libbpf import SAMPLE, library
 from ebpf.loader.maps import Map
 from telemark.backends.real.isolation import uninterrupted
 
 
 class Ring:
-    """A map of type RINGBUF; `take` is called with each record, in the order of reservation.
+    """A map of type RINGBUF. `take` is called with each record, in the order of reservation.
 
-    Exceptions of `take` are raised by poll() and drain() after they have taken all records. Raises
+    poll() and drain() raise the exceptions of `take` after they have processed all records. Raises
     LoadError.
     """
 
     def __init__(self, buffer: Map, take: Callable[[bytes], None]) -> None:
         self._take = take
         self._error: BaseException | None = None
-        self._callback = SAMPLE(self._taken)  # C has its address, so that it must not go
+        self._callback = SAMPLE(self._taken)  # the C code has its address, so it must stay alive
         self._handle = library().ring_buffer__new(buffer.fd, self._callback, None, None)
         if not self._handle:
-            raise LoadError(f"map {buffer.name}: {refusal(ctypes.get_errno())}")
+            raise LoadError(f"map {buffer.name}: {explain_errno(ctypes.get_errno())}")
 
     def poll(self, timeout_ms: int) -> None:
-        """Take waiting records, and those that arrive within the given time."""
-        with uninterrupted():  # what is raised before _taken() can catch it is lost
+        """Process the waiting records, and those that arrive within the given time."""
+        with uninterrupted():  # an exception raised before _taken() can catch it would be lost
             library().ring_buffer__poll(self._handle, timeout_ms)
         self._raise()
 
     def drain(self) -> None:
-        """Take waiting records."""
+        """Process the waiting records."""
         with uninterrupted():
             library().ring_buffer__consume(self._handle)
         self._raise()
@@ -43,7 +43,7 @@ class Ring:
     def _taken(self, _context: int | None, at: int, size: int) -> int:
         try:
             self._take(ctypes.string_at(at, size))
-        except BaseException as error:  # nothing can be raised through C
+        except BaseException as error:  # exceptions cannot pass through C code
             self._error = error
         return 0
 

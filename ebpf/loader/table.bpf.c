@@ -1,15 +1,15 @@
-/* Packets of many kinds where the kernel repeats one: each gets the next frame of a table.
+/* Writes a different frame of a table to each packet, where the kernel repeats one packet.
  *
- * It comes before a program that is run by BPF_PROG_TEST_RUN, and writes only the part in which frames
- * differ, or which that program changes: the kernel does not restore it. */
+ * It runs before a program that BPF_PROG_TEST_RUN runs. It only writes the part in which frames
+ * differ or which that program changes, because the kernel does not restore this part. */
 #include "chain.h"
 
 
 enum { MOST_WORDS = 16 };
 
-const volatile __u32 count;      /* of frames */
-const volatile __u32 first_byte; /* of the part */
-const volatile __u32 words;      /* in the part, of 8 bytes each */
+const volatile __u32 count;      /* number of frames */
+const volatile __u32 first_byte; /* first byte of the part that is written */
+const volatile __u32 words;      /* number of 8-byte words of that part */
 
 struct part {
     __u64 words[MOST_WORDS];
@@ -23,7 +23,7 @@ struct {
     __type(value, struct part);
 } parts SEC(".maps");
 
-__u32 next; /* one CPU runs one copy of this program */
+__u32 next; /* only one CPU runs this copy of the program */
 
 SEC("xdp")
 int table(struct xdp_md *packet)

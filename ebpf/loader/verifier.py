@@ -1,8 +1,8 @@
-"""Shorten the verifier's log to its reason and the line of C code."""
+"""Shortens the verifier's log to the reason and the line of C code."""
 
 import re
 
-# "12: (71) r0 = *(u8 *)(r1 +100)", with or without the state of registers after it.
+# Matches "12: (71) r0 = *(u8 *)(r1 +100)", with or without the state of registers after it.
 _INSTRUCTION = re.compile(r"\d+: ?(\([0-9a-f]{2}\)|R\d|$)")
 _SOURCE = re.compile(r"; (?P<text>.*?)(?: @ (?P<place>\S+:\d+))?$")
 _OTHER = re.compile(
@@ -14,20 +14,20 @@ _PROGRAM = re.compile(r"libbpf: prog '(?P<name>\w+)': BPF program load failed")
 _FUNCTION = re.compile(r"(unknown func|invalid func|helper call is not allowed)")
 
 
-def reason(said: str, release: str) -> str | None:
-    """Return why an object was rejected, from libbpf's messages; None if unknown."""
+def find_reason(said: str, release: str) -> str | None:
+    """Return from libbpf's messages why an object was rejected, or None if unknown."""
     if failed := re.search(r"libbpf: map '(\S+)': failed to create: ?(.*?)\(-?\d+\)", said):
         return f"map {failed[1]} cannot be made: {failed[2]}"
     log = re.search(r"-- BEGIN PROG LOAD LOG --\n(.*?)-- END PROG LOAD LOG --", said, re.DOTALL)
     program = _PROGRAM.search(said)
     if log is None or program is None:
         return None
-    text = f"program {program['name']}: {shortened(log[1])}"
+    text = f"program {program['name']}: {shorten_log(log[1])}"
     return f"{text} (Linux {release} lacks it)" if _FUNCTION.search(text) else text
 
 
-def shortened(log: str) -> str:
-    """Return the last reason of a log, and the line of C that it refers to."""
+def shorten_log(log: str) -> str:
+    """Return the last reason in a log, and the line of C code to which it refers."""
     source = place = ""
     why: list[str] = []
     for line in log.splitlines():

@@ -1,1 +1,1 @@
-"""Streaming statistics of packets: kept by eBPF in one pass, read and merged window by window"""
+"""Streaming statistics of packets, which eBPF computes in one pass and readers merge per window."""

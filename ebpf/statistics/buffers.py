@@ -1,4 +1,4 @@
-"""Double buffers of eBPF programs (include/windows.h): read and cleared without packet loss."""
+"""Double buffers of eBPF programs (include/windows.h), read and cleared without losses."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,11 +15,15 @@ POSSIBLE = Path("/sys/devices/system/cpu/possible")
 class Buffers:
     """All maps with two buffers per processor.
 
-    `maps`: by name, (processors, 2, entries); `states`: the generator state of each processor.
+    `maps` has their arrays by name, (processors, 2, entries); `states` has the state of each
+    processor's generator.
     """
 
     def __init__(self, loaded: ProgramObject, names: Mapping[str, int], seed: int) -> None:
-        """`names` are the maps with buffers, and "rng_states"; `seed` initializes these."""
+        """Map the buffers.
+
+        `names` are the maps with buffers and "rng_states", which `seed` initializes.
+        """
         processors = possible_processors()
         self.maps: dict[str, NDArray[Any]] = {
             name: loaded.maps[name].mapped().reshape(processors, 2, -1)
@@ -33,15 +37,15 @@ class Buffers:
         self._grace = loaded.maps["grace"]
 
     def flip(self) -> dict[str, NDArray[Any]]:
-        """Return and clear the data since the last call, by map, (processors, entries).
+        """Return and clear the data since the last call, by map, as (processors, entries).
 
-        Each packet since then is included exactly once. Takes the kernel's grace period, some
-        milliseconds.
+        Each packet since then is included exactly once. This takes a grace period of the kernel,
+        some milliseconds.
         """
         number = self._active.mapped()
         old = int(number[0])
         number[0] = 1 - old
-        self._grace[0] = self._active.fd  # returns when no program runs that saw the old number
+        self._grace[0] = self._active.fd  # returns when no running program has read the old number
         kept = {name: each[:, old].copy() for name, each in self.maps.items()}
         for each in self.maps.values():
             each[:, old] = np.zeros((), each.dtype)
@@ -49,5 +53,5 @@ class Buffers:
 
 
 def possible_processors() -> int:
-    """Return the largest possible processor number of this machine plus one."""
+    """Return the largest possible processor number on this machine, plus one."""
     return int(POSSIBLE.read_text().replace("-", ",").split(",")[-1]) + 1

@@ -1,9 +1,12 @@
-"""How many distinct flows there were: HyperLogLog (Flajolet, Fusy, Gandouet, Meunier, AofA 2007).
+"""Number of distinct flows by HyperLogLog.
+
+Flajolet, Fusy, Gandouet, Meunier, AofA 2007.
 
 With m registers the standard error is 1.04 / sqrt(m). The estimator is Ertl's ("New cardinality
-estimation algorithms for HyperLogLog sketches", 2017, section 4), which has no bias where the
-original one passes from counting empty registers to their harmonic mean. What is in a register is
-known exactly: after n distinct flows it is at most k with the probability (1 - 2^-k / m)^n.
+estimation algorithms for HyperLogLog sketches", 2017, section 4). The original estimator has a bias
+where it changes from counting empty registers to their harmonic mean; Ertl's has none. The
+distribution of a register is known exactly: after n distinct flows, it is at most k with
+probability (1 - 2^-k / m)^n.
 """
 
 from __future__ import annotations
@@ -15,24 +18,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ebpf.statistics.hashes import Words
-
 PRECISION = 12  # sets.h
 REGISTERS = 1 << PRECISION
-RANKS = 64 - PRECISION  # of which one more stands for no bit at all
+RANKS = 64 - PRECISION  # RANKS + 1 means that the rest of the hash has no bit set
 STANDARD_ERROR = 1.04 / math.sqrt(REGISTERS)
 _LIMIT = 1 / (2 * math.log(2))  # Ertl's alpha for many registers
 
 
 @dataclass(frozen=True)
 class Registers:
-    """The largest rank of the hashes of each register, (REGISTERS,); 0: no flow."""
+    """The largest rank of the hashes per register, (REGISTERS,); 0 means no flow."""
 
     ranks: NDArray[np.uint8]
 
     @classmethod
     def of(cls, records: NDArray[Any]) -> Registers:
-        """Merge the registers of processors, (processors,) of struct registers."""
+        """Merge the registers of all processors, (processors,) of struct registers."""
         return cls(records["ranks"].max(axis=0))
 
     def __add__(self, other: Registers) -> Registers:
@@ -40,9 +41,9 @@ class Registers:
 
     @property
     def estimate(self) -> float:
-        """The estimated number of distinct flows."""
+        """Return the estimated number of distinct flows."""
         counts = np.bincount(self.ranks, minlength=RANKS + 2) / REGISTERS
-        whole = 0.0  # what Ertl adds for registers at their limit is nothing below 2^60 flows
+        whole = 0.0  # Ertl's term for registers at their limit is negligible below 2^60 flows
         for count in counts[RANKS:0:-1]:
             whole = (whole + count) / 2
         whole += _sigma(counts[0])
@@ -55,17 +56,8 @@ def at_most(rank: int, flows: int) -> float:
     return (1 - least / REGISTERS) ** flows
 
 
-def registers_of(hashes: Words) -> Registers:
-    """Return the kernel's registers for flows with these hashes (n,)."""
-    rest = (hashes >> np.uint64(PRECISION)).astype(np.float64)  # below 2^52: exact
-    ranks = np.where(rest > 0, RANKS - np.frexp(rest)[1] + 1, RANKS + 1).astype(np.uint8)
-    registers = np.zeros(REGISTERS, np.uint8)
-    np.maximum.at(registers, (hashes & np.uint64(REGISTERS - 1)).astype(np.intp), ranks)
-    return Registers(registers)
-
-
 def _sigma(empty: float) -> float:
-    """The sum over k of empty^(2^k) 2^(k - 1): Ertl's correction for empty registers."""
+    """Return Ertl's correction for empty registers: the sum over k of empty^(2^k) 2^(k - 1)."""
     if empty == 1:
         return math.inf
     total, power, weight = empty, empty, 1.0

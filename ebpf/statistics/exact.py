@@ -1,4 +1,4 @@
-"""Exact statistics of all packets, with unlimited memory: the reference for the estimates.
+"""Exact statistics of all packets with unlimited memory, as reference for the estimates.
 
 Flows are numbers, one per packet; values are numbers, such as lengths.
 """
@@ -10,39 +10,42 @@ from numpy.typing import ArrayLike, NDArray
 
 
 def counts(flows: ArrayLike) -> NDArray[np.int64]:
-    """Packets of each distinct flow, in the order of the flows' numbers."""
+    """Return the packet count of each distinct flow, ordered by flow number."""
     return np.unique(np.asarray(flows), return_counts=True)[1].astype(np.int64)
 
 
 def top(flows: ArrayLike, number: int) -> list[tuple[int, int]]:
-    """The flows with the most packets, and how many; of equal ones the lesser number first."""
+    """Return the flows with most packets, and their counts.
+
+    Flows with equal counts are ordered by number.
+    """
     each, packets = np.unique(np.asarray(flows), return_counts=True)
     order = np.lexsort((each, -packets))[:number]
     return list(zip(each[order].tolist(), packets[order].tolist(), strict=True))
 
 
 def variance(values: Sequence[int]) -> float:
-    """Of all values, by their distances from the mean."""
+    """Return the variance of all values."""
     return float(np.var(np.asarray(values, np.longdouble)))
 
 
 def quantile(values: ArrayLike, part: float) -> int:
-    """The least value that at least this part of all values does not exceed."""
+    """Return the smallest value that at least a fraction `part` of all values do not exceed."""
     ordered = np.sort(np.asarray(values))
     return int(ordered[max(int(np.ceil(part * len(ordered))), 1) - 1])
 
 
 def rarity(flows: ArrayLike, times: int) -> float:
-    """The share of distinct flows that have exactly so many packets."""
+    """Return the fraction of distinct flows that have exactly `times` packets."""
     return float((counts(flows) == times).mean())
 
 
 def similarity(flows: ArrayLike, others: ArrayLike) -> float:
-    """Jaccard's: distinct flows in both, of those in one or both."""
+    """Return Jaccard's similarity of two sets of flows."""
     one, other = np.unique(np.asarray(flows)), np.unique(np.asarray(others))
     return len(np.intersect1d(one, other)) / len(np.union1d(one, other))
 
 
 def moment(flows: ArrayLike, power: int) -> int:
-    """F_power: the sum of that power of all flows' packets."""
+    """Return the frequency moment F_power, the sum of the flows' packet counts to this power."""
     return sum(int(each) ** power for each in counts(flows))

@@ -1,8 +1,7 @@
-"""Flows: keys of 40 bytes (struct key of include/key.h) and their packet counts."""
+"""Flows: keys of 40 bytes (struct key of include/key.h), and their packet counts."""
 
 from __future__ import annotations
 
-import socket
 from dataclasses import dataclass
 from enum import IntFlag
 from ipaddress import IPv6Address
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-WORDS = 5  # of 64 bits, in a key
+WORDS = 5  # words of 64 bits in a key
 KEY = np.dtype([
     ("source", "V16"), ("destination", "V16"), ("source_port", ">u2"),
     ("destination_port", ">u2"), ("protocol", "u1"), ("zero", "u1", 3),
@@ -19,7 +18,7 @@ KEY = np.dtype([
 
 
 class Fields(IntFlag):
-    """The fields of a packet of which its key is made; the others are 0 in it."""
+    """The fields of a packet that its key contains; all others are 0."""
 
     SOURCE = 1
     DESTINATION = 2
@@ -31,18 +30,18 @@ class Fields(IntFlag):
 
 @dataclass(frozen=True)
 class Flows:
-    """Keys, (n, 5) uint64, each once; and their counts, (n,) int64, in packets."""
+    """Distinct keys, (n, 5) uint64, and their packet counts, (n,) int64."""
 
     keys: NDArray[np.uint64]
     counts: NDArray[np.int64]
 
     @classmethod
     def summed(cls, keys: NDArray[np.uint64], counts: ArrayLike) -> Flows:
-        """Of keys that may come several times, whose counts add up."""
+        """Add up the counts of equal keys."""
         numbers = np.asarray(counts, np.int64)
         if not len(keys):
             return cls(np.zeros((0, WORDS), np.uint64), np.zeros(0, np.int64))
-        each, places = np.unique(packed(keys), return_inverse=True)
+        each, places = np.unique(pack_keys(keys), return_inverse=True)
         totals = np.zeros(len(each), np.int64)
         np.add.at(totals, places.ravel(), numbers)
         return cls(each.view(np.uint64).reshape(-1, WORDS), totals)
@@ -55,47 +54,26 @@ class Flows:
         return len(self.counts)
 
     def top(self, number: int) -> Flows:
-        """The flows with the most packets, first the largest; of equal ones the lesser key."""
+        """Return the flows with most packets, largest first, and equal ones by key."""
         order = np.lexsort((*self.keys.T, -self.counts))[:number]
         return Flows(self.keys[order], self.counts[order])
 
     def as_dict(self) -> dict[bytes, int]:
-        """Counts by the bytes of keys."""
-        return dict(zip(map(bytes, packed(self.keys)), self.counts.tolist(), strict=True))
+        """Return the counts by key, where keys are bytes."""
+        return dict(zip(map(bytes, pack_keys(self.keys)), self.counts.tolist(), strict=True))
 
 
-def packed(keys: NDArray[np.uint64]) -> NDArray[np.void]:
-    """Keys (n, 5) as 40 bytes each, (n,)."""
+def pack_keys(keys: NDArray[np.uint64]) -> NDArray[np.void]:
+    """Return keys (n, 5) as 40 bytes each, (n,)."""
     return np.ascontiguousarray(keys).view(f"V{8 * WORDS}").ravel()
 
 
-def records(keys: NDArray[np.uint64]) -> NDArray[Any]:
-    """Keys (n, 5) with their fields, (n,) of KEY."""
+def unpack_keys(keys: NDArray[np.uint64]) -> NDArray[Any]:
+    """Return keys (n, 5) as records of KEY, (n,)."""
     return np.ascontiguousarray(keys).view(KEY).ravel()
 
 
-def key_of(
-    source: str = "", destination: str = "", source_port: int = 0, destination_port: int = 0,
-    protocol: int = 0,
-) -> NDArray[np.uint64]:  # fmt: skip
-    """The key, (5,), of fields; those left out are not in it."""
-    key = np.zeros(1, KEY)
-    key["source"], key["destination"] = _address(source), _address(destination)
-    key["source_port"], key["destination_port"] = source_port, destination_port
-    key["protocol"] = protocol
-    return key.view(np.uint64)
-
-
-def _address(text: str) -> np.void:
-    """16 bytes: IPv4's mapped into IPv6's, as the kernel's sockets have it."""
-    if not text:
-        return np.void(bytes(16))
-    if ":" in text:
-        return np.void(socket.inet_pton(socket.AF_INET6, text))
-    return np.void(bytes(10) + b"\xff\xff" + socket.inet_aton(text))
-
-
-def address_text(packed_address: bytes) -> str:
-    """An address of 16 bytes, as one reads it: IPv4's in four numbers."""
+def format_address(packed_address: bytes) -> str:
+    """Format an address of 16 bytes; mapped IPv4 addresses are in dotted decimal."""
     address = IPv6Address(packed_address)
     return str(address.ipv4_mapped or address)

@@ -1,11 +1,14 @@
-"""FREQUENT: the frequent flows of a sliding window (Golab et al., IMC 2003, section 3).
+"""FREQUENT: the frequent flows of a sliding window.
 
-The window consists of basic windows. In each, the kernel counts every flow; user space keeps a
-summary of the flows with the most packets. A flow that is not in a summary had at most as many
-packets in that basic window as the smallest listed flow; delta is the sum of these bounds over the
-window. So for a flow with f packets in the window, of which `reported` are in summaries,
+Golab et al., IMC 2003, section 3.
 
-    f - delta <= reported <= f,
+The window consists of basic windows. In each basic window, the kernel counts every flow, and user
+space stores a summary of the flows with most packets. A flow that is not in a summary had at most
+as many packets in that basic window as the smallest flow in the summary. delta is the sum of these
+bounds over the window. So for a flow with f packets in the window, of which `reported` are in
+summaries,
+
+f - delta <= reported <= f,
 
 a reported flow (above delta) has more than delta packets, and every flow with more than 2 delta
 packets is reported.
@@ -23,14 +26,17 @@ from ebpf.statistics.flows import Flows
 
 @dataclass(frozen=True)
 class Summary:
-    """The flows of a basic window with the most packets; `bound`: what others had at most."""
+    """The largest flows of a basic window.
+
+    `bound` is the maximum number of packets of any other flow.
+    """
 
     counts: dict[bytes, int]
     bound: int
 
 
 class Frequent:
-    """The summaries of the last `windows` basic windows, of `listed` flows each."""
+    """The summaries of the last `windows` basic windows, with `listed` flows each."""
 
     def __init__(self, listed: int, windows: int) -> None:
         self._listed = listed
@@ -40,7 +46,10 @@ class Frequent:
         self._counts: Counter[bytes] = Counter()
 
     def add(self, flows: Flows, uncounted: int = 0) -> None:
-        """A basic window: its flows, and packets of flows for which there was no place."""
+        """Add a basic window.
+
+        `uncounted` is the number of packets of flows that did not fit in the kernel's table.
+        """
         top = flows.top(self._listed)
         least = int(top.counts[-1]) if len(flows) > len(top) else 0
         self._put(Summary(top.as_dict(), least + uncounted))
@@ -55,18 +64,18 @@ class Frequent:
     def _drop(self, summary: Summary) -> None:
         self.delta -= summary.bound
         self._counts.subtract(summary.counts)
-        self._counts = +self._counts  # of those that are 0 nothing is known any more
+        self._counts = +self._counts  # removes flows with a count of 0
 
     def reported(self) -> dict[bytes, int]:
-        """Flows (the 40 bytes of their keys) with more than delta packets, and what is sure."""
+        """Return the flows (keys as bytes) with more than delta packets, with lower bounds."""
         return {flow: count for flow, count in self._counts.items() if count > self.delta}
 
     def at_most(self, flow: bytes) -> int:
-        """How many packets a flow may have had: closer than delta, where summaries list it."""
+        """Return an upper bound of a flow's packets, which is tighter if summaries list it."""
         missing = (each.bound for each in self._summaries if flow not in each.counts)
         return self._counts[flow] + sum(missing)
 
     @property
     def pairs(self) -> int:
-        """Flows with a count that are kept: in summaries, and over the whole window."""
+        """Return the number of stored counts, in summaries and for the whole window."""
         return sum(len(each.counts) for each in self._summaries) + len(self._counts)

@@ -1,4 +1,4 @@
-// Counts each flow in the kernel's hash map: the baseline of the statistics' cost.
+// Counts each flow in a hash map of the kernel, as the baseline for the cost of the statistics.
 //
 // The map has a key and a counter per processor. If it is full, new flows are not counted.
 #include "chain.h"
@@ -8,7 +8,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 struct {
     __uint(type, BPF_MAP_TYPE_PERCPU_HASH);
-    __uint(max_entries, 1); // set by who loads it
+    __uint(max_entries, 1); // set by the loader
     __type(key, struct key);
     __type(value, __u64);
 } flows SEC(".maps");

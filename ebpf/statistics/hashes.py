@@ -5,26 +5,29 @@ from numpy.typing import NDArray
 
 Words = NDArray[np.uint64]
 
-FACTORS = 5  # one for each word of a key
+FACTORS = 5  # one factor per word of a key
 _FOLD, _SHIFT = np.uint64(29), np.uint64(33)
 _FIRST, _SECOND = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
 
 
-def factors(seed: int) -> Words:
-    """The factors of a multilinear hash, (5,): odd, so that no word's bits get lost."""
+def draw_factors(seed: int) -> Words:
+    """Draw the factors of a multilinear hash, (5,).
+
+    They are odd, so that all bits of each word matter.
+    """
     rng = np.random.default_rng([seed, FACTORS])
     drawn: Words = rng.integers(1 << 63, size=FACTORS, dtype=np.uint64)
     return drawn * np.uint64(2) + np.uint64(1)
 
 
-def mixed(words: Words) -> Words:
-    """MurmurHash3's finaliser, 64 bits: a permutation of all words."""
+def mix(words: Words) -> Words:
+    """Apply the 64-bit finaliser of MurmurHash3, a permutation of all words."""
     words = (words ^ words >> _SHIFT) * _FIRST
     words = (words ^ words >> _SHIFT) * _SECOND
     return words ^ words >> _SHIFT
 
 
-def hashes(keys: Words, by: Words) -> Words:
-    """The hashes, (n,), of keys (n, 5) by factors (5,)."""
+def hash_keys(keys: Words, by: Words) -> Words:
+    """Return the hashes (n,) of keys (n, 5) with factors (5,)."""
     summed: Words = ((keys ^ keys >> _FOLD) * by).sum(axis=1, dtype=np.uint64)
-    return mixed(summed)
+    return mix(summed)

@@ -1,10 +1,13 @@
-"""HeavyKeeper: the largest flows, in fixed memory (Yang et al., USENIX ATC 2018, section 3).
+"""HeavyKeeper: the largest flows in fixed memory.
 
-Small flows do not stay in a bucket; a large flow decays the count of a bucket to 0, takes it and
-keeps it, since the probability of a decay falls as DECAY^-count. A count starts at 1 with the first
-packet of the flow in the bucket and grows only with its packets, so it never exceeds the true
-count. (The paper keeps the keys of a heap of flows and fingerprints of others; here each bucket has
-its flow's key, which the kernel compares by a 64-bit hash. User space sorts instead of a heap.)
+Yang et al., USENIX ATC 2018, section 3.
+
+Small flows do not stay in a bucket. A large flow decays the count in a bucket to 0 and takes the
+bucket. It then retains the bucket, because the probability of a decay is DECAY^-count. A count
+starts at 1 with the first packet of the flow in the bucket, and grows only with packets of the
+flow. So it never exceeds the true count. The paper has a heap with the keys of flows, and
+fingerprints of other flows. Here, each bucket has the key of its flow, which the kernel compares by
+a 64-bit hash. User space sorts the flows instead of using a heap.
 """
 
 from typing import Any
@@ -12,47 +15,47 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ebpf.statistics.flows import WORDS, Flows, packed
+from ebpf.statistics.flows import WORDS, Flows, pack_keys
 
 ROWS = 2  # include/flows.h
 BUCKET_BYTES = 56
 DECAY = 1.08
-DECAYS = 256  # counts beyond which nothing decays: the chance is below 3e-9
+DECAYS = 256  # larger counts never decay, since the probability is below 3e-9
 
 
 def columns_in(memory_bytes: int) -> int:
-    """How many columns of buckets so much memory holds."""
+    """Return the number of columns of buckets that fit in this memory, given in bytes."""
     return memory_bytes // (ROWS * BUCKET_BYTES)
 
 
 def decay_table() -> NDArray[np.uint32]:
-    """The chance that a count falls, of 2^32, by the count, (DECAYS,)."""
+    """Return the probability of a decay, times 2^32, by count, (DECAYS,)."""
     chances = 2.0**32 * DECAY ** -np.arange(DECAYS)
     return np.minimum(chances, 2**32 - 1).astype(np.uint32)
 
 
 def heavy_flows(buckets: NDArray[Any]) -> Flows:
-    """All flows in buckets, (processors, ROWS * columns) of struct flow.
+    """Return all flows in buckets, given as (processors, ROWS * columns) of struct flow.
 
-    A flow's count is the greatest of its rows; those of processors add up.
+    The count of a flow is the maximum over its rows; counts of several processors are added.
     """
     whole = Flows.summed(np.zeros((0, WORDS), np.uint64), [])
     for of_one in buckets:
         used = of_one[of_one["count"] > 0]
-        order = np.argsort(used["count"])[::-1]  # so that of equal keys the greatest comes first
+        order = np.argsort(used["count"])[::-1]  # the largest count of a key comes first
         keys = words_of(used["key"][order])
-        _, first = np.unique(packed(keys), return_index=True)
+        _, first = np.unique(pack_keys(keys), return_index=True)
         whole += Flows.summed(keys[first], used["count"][order][first])
     return whole
 
 
 def counted_flows(groups: NDArray[Any]) -> Flows:
-    """All flows in exact counters, (processors, groups) of struct group."""
+    """Return all flows in exact counters, given as (processors, groups) of struct group."""
     counts = groups["counts"]
     used = counts > 0
     return Flows.summed(words_of(groups["keys"][used]), counts[used])
 
 
 def words_of(keys: NDArray[Any]) -> NDArray[np.uint64]:
-    """Records of struct key, (n,), as (n, 5)."""
+    """Return records of struct key, (n,), as words, (n, 5)."""
     return np.frombuffer(keys.tobytes(), np.uint64).reshape(-1, WORDS)

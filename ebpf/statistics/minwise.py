@@ -1,12 +1,12 @@
-"""Rarity and similarity of flows: min-wise hashing with one permutation.
+"""Rarity and similarity of flows by min-wise hashing with one permutation.
 
-A part of the hash selects a flow's bucket; each bucket keeps the flow with the smallest hash, and
-its packet count. These flows are a uniform sample of all distinct flows without replacement. So
-among b nonempty buckets, the number of flows with exactly alpha packets has a hypergeometric
-distribution, and its share is an unbiased estimate of the alpha-rarity (Datar and Muthukrishnan,
-ESA 2002, with one permutation per bucket). Likewise, the share of buckets with the same flow in two
-windows or on two links estimates Jaccard's similarity (Broder 1997; Li, Owen and Zhang, NIPS 2012,
-for one permutation).
+Some bits of the hash select the bucket of a flow. Each bucket stores the flow with the smallest
+hash, and its packet count. These flows are a uniform sample of all distinct flows without
+replacement. So among b nonempty buckets, the number of flows with exactly alpha packets has a
+hypergeometric distribution. Its fraction of b is an unbiased estimate of the alpha-rarity (Datar
+and Muthukrishnan, ESA 2002, with one permutation per bucket). Likewise, the fraction of buckets
+with the same flow in two windows or on two links estimates Jaccard's similarity (Broder 1997; Li,
+Owen and Zhang, NIPS 2012, for one permutation).
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ BUCKETS = 1 << BUCKET_BITS
 
 @dataclass(frozen=True)
 class Minima:
-    """The least hash of each bucket, and its flow's packets: (BUCKETS,); of 0 packets: none."""
+    """The smallest hash per bucket and the packets of its flow, (BUCKETS,).
+
+    0 packets means that the bucket is empty.
+    """
 
     hashes: Words
     counts: NDArray[np.int64]
 
     @classmethod
     def of(cls, records: NDArray[Any]) -> Minima:
-        """Of what processors found, (processors,) of struct minima."""
+        """Merge the minima of all processors, (processors,) of struct minima."""
         each = [
             cls(one["buckets"]["hash"].copy(), one["buckets"]["count"].astype(np.int64))
             for one in records
@@ -40,7 +43,7 @@ class Minima:
         return sum(each[1:], start=each[0])
 
     def __add__(self, other: Minima) -> Minima:
-        """Of both: where the flow is the same, its packets add up."""
+        """Merge two results; the packet counts of the same flow are added."""
         none, no_other = self.counts == 0, other.counts == 0
         same = ~none & ~no_other & (self.hashes == other.hashes)
         theirs = none | (~no_other & (other.hashes < self.hashes))
@@ -50,31 +53,22 @@ class Minima:
 
     @property
     def used(self) -> int:
-        """Buckets that are not empty: the size of the sample."""
+        """Return the number of nonempty buckets, which is the size of the sample."""
         return int((self.counts > 0).sum())
 
     def seen(self, times: int) -> int:
-        """Flows of the sample that had so many packets."""
+        """Return the number of sampled flows with exactly `times` packets."""
         return int((self.counts == times).sum()) if times else 0
 
     def rarity(self, times: int) -> float:
-        """The share of distinct flows that had exactly so many packets. Of none it is 0."""
+        """Return the fraction of distinct flows with exactly `times` packets; 0 without flows."""
         return self.seen(times) / max(self.used, 1)
 
     def common(self, other: Minima) -> int:
-        """Buckets in which the least flow of both together is in both."""
+        """Return the number of buckets that have the same flow in both."""
         both = (self.counts > 0) & (other.counts > 0)
         return int((both & (self.hashes == other.hashes)).sum())
 
     def similarity(self, other: Minima) -> float:
-        """Of the sets of flows: how many are in both, of those in one or both. Of none it is 0."""
+        """Return Jaccard's similarity of the two sets of flows; 0 if both are empty."""
         return self.common(other) / max((self + other).used, 1)
-
-
-def minima_of(hashes: Words, counts: NDArray[np.int64]) -> Minima:
-    """What the kernel keeps of distinct flows with such hashes and packets, (n,) each."""
-    order = np.argsort(hashes)[::-1]  # of a bucket the least comes last, and stays
-    places = (hashes & np.uint64(BUCKETS - 1)).astype(np.intp)[order]
-    least, packets = np.zeros(BUCKETS, np.uint64), np.zeros(BUCKETS, np.int64)
-    least[places], packets[places] = hashes[order], counts[order]
-    return Minima(least, packets)

@@ -1,21 +1,20 @@
-"""Norms of the vector of packets per flow: a count sketch (Charikar, Chen, Farach-Colton 2002).
+"""Norms of the vector of packets per flow, by a count sketch.
 
-In each row every flow has a counter and a sign with which its packets are added. The sum of a row's
-squares is an unbiased estimate of F2, the squared Euclidean norm, with the variance
-2 (F2^2 - F4) / columns (Alon, Matias, Szegedy 1996; Thorup and Zhang, SODA 2004). L1 is the number
-of packets, exactly; the greatest norm, of one flow, is TopK's.
+Charikar, Chen, Farach-Colton 2002.
+
+In each row, every flow has a counter and a sign, with which its packets are added to the counter.
+The sum of squares of a row is an unbiased estimate of F2, the squared Euclidean norm. Its variance
+is 2 (F2^2 - F4) / columns (Alon, Matias, Szegedy 1996; Thorup and Zhang, SODA 2004). L1 is the
+exact number of packets. TopK has the maximum norm, which is the count of one flow.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from ebpf.statistics.hashes import Words
 
 ROWS, COLUMN_BITS = 5, 9  # sets.h
 COLUMNS = 1 << COLUMN_BITS
@@ -23,13 +22,13 @@ COLUMNS = 1 << COLUMN_BITS
 
 @dataclass(frozen=True)
 class Sketch:
-    """Sums of signed packets, (ROWS, COLUMNS)."""
+    """The sums of signed packets, (ROWS, COLUMNS)."""
 
     counters: NDArray[np.int64]
 
     @classmethod
     def of(cls, records: NDArray[Any]) -> Sketch:
-        """Of what processors added, (processors,) of struct sketch."""
+        """Merge the sketches of all processors, (processors,) of struct sketch."""
         return cls(records["counters"].sum(axis=0).astype(np.int64))
 
     def __add__(self, other: Sketch) -> Sketch:
@@ -37,26 +36,11 @@ class Sketch:
 
     @property
     def of_rows(self) -> NDArray[np.int64]:
-        """An estimate of F2 by each row, (ROWS,)."""
+        """Return the estimate of F2 from each row, (ROWS,)."""
         squares: NDArray[np.int64] = (self.counters**2).sum(axis=1)
         return squares
 
     @property
     def f2(self) -> float:
-        """The median of the rows' estimates."""
+        """Return the median of the rows' estimates of F2."""
         return float(np.median(self.of_rows))
-
-    @property
-    def l2(self) -> float:
-        """The Euclidean norm."""
-        return math.sqrt(self.f2)
-
-
-def sketch_of(hashes: Words, counts: NDArray[np.int64]) -> Sketch:
-    """What the kernel keeps of distinct flows with such hashes and packets, (n,) each."""
-    counters = np.zeros((ROWS, COLUMNS), np.int64)
-    for row, sums in enumerate(counters):
-        bits = (hashes >> np.uint64(row * (COLUMN_BITS + 1))).astype(np.int64)
-        signs = np.where(bits >> COLUMN_BITS & 1, 1, -1)
-        np.add.at(sums, bits & (COLUMNS - 1), signs * counts)
-    return Sketch(counters)

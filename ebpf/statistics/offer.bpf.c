@@ -1,7 +1,8 @@
-// Offers a stream of packets to another XDP program: each run takes the next row, writes it into
-// the frame (Ethernet, IPv4, UDP or TCP), and goes on with that program, by a tail call.
+// Offers a stream of packets to another XDP program. Each run writes the next row to the frame
+// (Ethernet, IPv4, UDP or TCP), and continues with that program by a tail call.
 //
-// So one call of BPF_PROG_TEST_RUN is a whole stream, and the program is the one that devices run.
+// So one call of BPF_PROG_TEST_RUN processes a whole stream, and the program under test is the one
+// that devices run.
 #include <linux/if_ether.h>
 #include <linux/ip.h>
 #include <linux/tcp.h>
@@ -14,20 +15,20 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 struct row {
     __be32 source, destination;
     __be16 source_port, destination_port;
-    __u16 length; // of the frame, in bytes
+    __u16 length; // length of the frame in bytes
     __u8 protocol, flags; // TCP's
 };
 
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(map_flags, BPF_F_MMAPABLE);
-    __uint(max_entries, 1); // as many as the stream has
+    __uint(max_entries, 1); // set to the number of rows of the stream
     __type(key, __u32);
     __type(value, struct row);
 } rows SEC(".maps");
 
 const volatile __u32 count = 1; // rows
-__u32 next; // row: one processor at a time runs this
+__u32 next; // next row; only one processor at a time runs this program
 
 SEC("xdp")
 int offer(struct xdp_md *ctx)
@@ -42,7 +43,7 @@ int offer(struct xdp_md *ctx)
         return XDP_ABORTED;
     struct ethhdr *ethernet = (void *)(long)ctx->data;
     struct iphdr *ip = (void *)(ethernet + 1);
-    struct tcphdr *tcp = (void *)(ip + 1); // whose ports are where UDP's are
+    struct tcphdr *tcp = (void *)(ip + 1); // its ports are at the same offset as those of UDP
     if ((void *)tcp + 14 > (void *)(long)ctx->data_end)
         return XDP_ABORTED;
     ethernet->h_proto = bpf_htons(ETH_P_IP);
@@ -64,7 +65,7 @@ int offer(struct xdp_md *ctx)
     return XDP_ABORTED;
 }
 
-// What the stream itself costs: the programs under test are measured against it.
+// Measures the cost of the stream itself, to which programs under test are compared.
 SEC("xdp")
 int empty(struct xdp_md *ctx __attribute__((unused)))
 {

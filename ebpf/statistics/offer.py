@@ -1,7 +1,8 @@
-"""Send streams of packets through a program by BPF_PROG_TEST_RUN: many packets per call."""
+"""Sends streams of packets through a program by BPF_PROG_TEST_RUN, many packets per call."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,13 +21,13 @@ ROW = np.dtype([
     ("source", ">u4"), ("destination", ">u4"), ("source_port", ">u2"),
     ("destination_port", ">u2"), ("length", "u2"), ("protocol", "u1"), ("flags", "u1"),
 ])  # fmt: skip
-LEAST_BYTES, MOST_BYTES = 60, 3400  # of a frame: Ethernet's least, and what fits in a page
+MIN_BYTES, MAX_BYTES = 60, 3400  # of a frame: minimum for Ethernet, and space in a page
 UDP, TCP = 17, 6
 XDP_PASS = 2
 
 
-def keys_of(rows: NDArray[Any]) -> Words:
-    """The keys, (n, 5), of the packets of rows, with all fields."""
+def make_keys(rows: NDArray[Any]) -> Words:
+    """Return the keys, (n, 5), of the packets in rows, with all fields."""
     keys = np.zeros(len(rows), KEY)
     for side in ("source", "destination"):
         mapped = np.zeros((len(rows), 16), np.uint8)
@@ -39,7 +40,7 @@ def keys_of(rows: NDArray[Any]) -> Words:
 
 
 class Offer:
-    """A stream: rows (n,) of ROW, which go through programs in order, again and again."""
+    """A stream of rows, (n,) of ROW, that is repeatedly offered to programs in order."""
 
     def __init__(self, loaded: ProgramObject, rows: NDArray[Any]) -> None:
         self._loaded = loaded
@@ -48,9 +49,9 @@ class Offer:
         mapped[:] = rows.astype(mapped.dtype)
 
     def through(self, program: Program | None, packets: int, start: int = 0) -> float:
-        """Offer so many packets to an XDP program, from row `start` on; what each took, in ns.
+        """Offer packets to an XDP program, from row `start` on; return ns of CPU time per packet.
 
-        That is this thread's time. None: a program that does nothing. Raises LoadError.
+        None means an empty program. Raises LoadError.
         """
         self._loaded.maps[".bss"].mapped()["next"] = start
         self._loaded.maps["next_program"][0] = (program or self._loaded.programs["empty"]).fd
@@ -65,7 +66,18 @@ class Offer:
 
 
 @contextmanager
-def offering(rows: NDArray[Any]) -> Iterator[Offer]:
-    """Rows of ROW, of lengths from LEAST_BYTES to MOST_BYTES. Raises LoadError."""
+def pin_to_core(core: int | None = None) -> Iterator[None]:
+    """Run this thread, and threads that it starts, on one core; by default, on the last one."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(before) if core is None else core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+@contextmanager
+def load_stream(rows: NDArray[Any]) -> Iterator[Offer]:
+    """Load rows of ROW with lengths from MIN_BYTES to MAX_BYTES. Raises LoadError."""
     with load(SOURCE, {"count": len(rows)}, {"rows": len(rows)}) as loaded:
         yield Offer(loaded, rows)

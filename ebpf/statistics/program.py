@@ -1,4 +1,4 @@
-"""The statistics program: loaded with the selected statistics, read window by window."""
+"""The statistics program: loads the selected statistics and reads them per window."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HEAVY_BYTES = 64 << 10
 
 
 class Kept(IntFlag):
-    """What is kept of each packet, beside totals; as statistics.bpf.c numbers it."""
+    """The statistics besides totals, numbered as in statistics.bpf.c."""
 
     COUNTERS = 1
     HEAVY_KEEPER = 2
@@ -42,16 +42,16 @@ class Kept(IntFlag):
 
 @dataclass(frozen=True)
 class Setting:
-    """What to keep, of which flows, in how much memory (of a processor's buffer: it has two)."""
+    """Selected statistics, definition of a flow, and memory per buffer (two per processor)."""
 
     kept: Kept
     fields: Fields = Fields.ALL
-    groups: int = 4096  # of eight exact counters each, 448 bytes; a power of two
+    groups: int = 4096  # groups of eight exact counters, 448 bytes each; a power of two
     columns: int = heavykeeper.columns_in(HEAVY_BYTES)
     seed: int = 0
 
     def sizes(self, processors: int) -> dict[str, int]:
-        """Entries of each map; of one that is not kept there is one for each buffer."""
+        """Return the number of entries of each map; an unused map has one entry per buffer."""
         groups = self.groups if self.kept & Kept.COUNTERS else 1
         buckets = heavykeeper.ROWS * self.columns if self.kept & Kept.HEAVY_KEEPER else 1
         maps = dict.fromkeys(("totals", "lengths", "sample", "ranks", "leasts", "sketches"), 1)
@@ -59,20 +59,20 @@ class Setting:
         return {"rng_states": processors, **{name: 2 * processors * n for name, n in each.items()}}
 
     def constants(self) -> dict[str, Any]:
-        """The program's."""
+        """Return the constants of the program."""
         return {
             "selected": int(self.kept), "key_fields": int(self.fields), "groups": self.groups,
-            "columns": self.columns, "hash_factors": hashes.factors(self.seed),
+            "columns": self.columns, "hash_factors": hashes.draw_factors(self.seed),
             "decay": heavykeeper.decay_table(),
         }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Window:
-    """What was kept of the packets of a window, by all processors; None: not kept.
+    """Statistics of the packets of a window on all processors; None means not selected.
 
-    Windows that follow each other, or of several links, add up: a sliding window is the sum of the
-    last few.
+    Consecutive windows, or windows of several links, can be added. A sliding window is the sum of
+    the last ones.
     """
 
     totals: Totals
@@ -94,17 +94,17 @@ class Window:
 
 
 class Statistics:
-    """The programs at_xdp and at_tc, which count into the same windows; and what they counted."""
+    """The programs at_xdp and at_tc, which count in the same windows, and their results."""
 
     def __init__(self, setting: Setting, loaded: ProgramObject) -> None:
         self.setting = setting
         self.at_xdp: Program = loaded.programs["at_xdp"]
         self.at_tc: Program = loaded.programs["at_tc"]
         self.buffers = Buffers(loaded, setting.sizes(possible_processors()), setting.seed)
-        self._dice = np.random.default_rng([setting.seed, 1])  # of samples that are merged
+        self._rng = np.random.default_rng([setting.seed, 1])  # generator for merging samples
 
     def flip(self) -> Window:
-        """What was kept since the last time: see Buffers.flip()."""
+        """Return the statistics since the last call, see Buffers.flip()."""
         return self._window(self.buffers.flip())
 
     def _window(self, raw: dict[str, NDArray[Any]]) -> Window:
@@ -115,7 +115,7 @@ class Statistics:
             heavykeeper.counted_flows(raw["counters"]) if kept & Kept.COUNTERS else None,
             heavykeeper.heavy_flows(raw["buckets"]) if kept & Kept.HEAVY_KEEPER else None,
             Histogram.of(single["lengths"]) if kept & Kept.QUANTILES else None,
-            Sample.of(single["sample"], self._dice) if kept & Kept.SAMPLES else None,
+            Sample.of(single["sample"], self._rng) if kept & Kept.SAMPLES else None,
             Registers.of(single["ranks"]) if kept & Kept.DISTINCT else None,
             Minima.of(single["leasts"]) if kept & Kept.MINIMA else None,
             Sketch.of(single["sketches"]) if kept & Kept.NORMS else None,
@@ -123,8 +123,8 @@ class Statistics:
 
 
 @contextmanager
-def counting(setting: Setting) -> Iterator[Statistics]:
-    """The statistics, loaded; attach at_xdp or at_tc within the `with`. Raises LoadError."""
+def load_statistics(setting: Setting) -> Iterator[Statistics]:
+    """Load the statistics program; attach at_xdp or at_tc in the `with` block. Raises LoadError."""
     processors = possible_processors()
     with load(SOURCE, setting.constants(), setting.sizes(processors)) as loaded:
         yield Statistics(setting, loaded)

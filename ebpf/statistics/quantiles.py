@@ -1,8 +1,8 @@
-"""Quantiles of packet lengths: a log-linear histogram (as in HdrHistogram and DDSketch).
+"""Quantiles of packet lengths from a log-linear histogram, as in HdrHistogram and DDSketch.
 
-The relative width of a class is at most 2^-LINEAR: the estimate of a quantile is the middle of its
+The relative width of a class is at most 2^-LINEAR. The estimate of a quantile is the middle of its
 class, with a relative error of at most 2^-(LINEAR + 1). DDSketch (Masson, Rim and Lee, VLDB 2019)
-has the same guarantee with logarithmic classes, which need a logarithm.
+has the same guarantee, but its logarithmic classes need the computation of a logarithm.
 """
 
 from __future__ import annotations
@@ -18,15 +18,8 @@ CLASSES = (LENGTH_BITS - LINEAR + 1) << LINEAR
 RELATIVE_ERROR = 2.0 ** -(LINEAR + 1)
 
 
-def class_of(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The classes of values below 2^LENGTH_BITS."""
-    powers = np.maximum(np.frexp(values)[1] - 1 - LINEAR, 0)
-    found: NDArray[np.int64] = (powers << LINEAR) + (values >> powers)
-    return found
-
-
 def _bounds() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The least and the greatest value of each class."""
+    """Return the smallest and the largest value of each class."""
     numbers = np.arange(CLASSES)
     powers = np.maximum((numbers >> LINEAR) - 1, 0)
     least = (numbers - (powers << LINEAR)) << powers
@@ -38,22 +31,22 @@ LEAST, GREATEST = _bounds()
 
 @dataclass(frozen=True)
 class Histogram:
-    """How many packets had a length of each class, (CLASSES,)."""
+    """The number of packets per class of length, (CLASSES,)."""
 
     counts: NDArray[np.int64]
 
     @classmethod
     def of(cls, records: NDArray[Any]) -> Histogram:
-        """Of what processors counted, (processors,) of struct histogram."""
+        """Merge the histograms of all processors, (processors,) of struct histogram."""
         return cls(records["counts"].sum(axis=0).astype(np.int64))
 
     def __add__(self, other: Histogram) -> Histogram:
         return Histogram(self.counts + other.counts)
 
     def quantile(self, part: float) -> float:
-        """The estimate of the least length that `part` of all packets do not exceed.
+        """Return the estimated length that a fraction `part` of all packets does not exceed.
 
-        Raises ValueError where there were no packets.
+        Raises ValueError if there were no packets.
         """
         total = int(self.counts.sum())
         if not total:

@@ -1,12 +1,13 @@
-"""K-medians of packets' lengths: the kernel samples, user space clusters the sample.
+"""K-medians of packet lengths: the kernel takes a sample, and user space clusters it.
 
-A sample is uniform, without replacement: algorithm R (Vitter 1985) in each window and processor,
-of which two merge by drawing how many come from each (hypergeometric). In one dimension k-medians
-has an exact solution (Wang and Song, The R Journal 2011, by dynamic programming), so the error is
-that of the sample alone. The distance to the nearest centre changes no faster than the length
-itself; so by Kantorovich and Rubinstein the mean distances in sample and stream differ by at most
-Wasserstein's W1 of the two, and the sample's best centres are no worse than the stream's best ones
-by more than 2 W1. Always; W1 itself is that of a uniform sample.
+A sample is uniform and without replacement: algorithm R (Vitter 1985) per window and processor. Two
+samples are merged by drawing how many elements come from each (hypergeometric distribution). In one
+dimension, k-medians has an exact solution by dynamic programming (Wang and Song, The R Journal
+2011). So the only error is that of the sample. The distance to the nearest centre changes at most
+as fast as the length. So by Kantorovich and Rubinstein, the mean distances in sample and stream
+differ by at most their Wasserstein distance W1. Therefore, the mean distance of the sample's best
+centres exceeds that of the stream's best centres by at most 2 W1. W1 here is the one between stream
+and a uniform sample.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ SAMPLE = 512  # values.h
 
 @dataclass(frozen=True)
 class Sample:
-    """A uniform sample, (at most SAMPLE,), of so many packets' lengths in bytes."""
+    """A uniform sample, (at most SAMPLE,), of the lengths in bytes of `seen` packets."""
 
     seen: int
     lengths: NDArray[np.int64]
@@ -30,7 +31,7 @@ class Sample:
 
     @classmethod
     def of(cls, records: NDArray[Any], rng: np.random.Generator) -> Sample:
-        """Of what processors sampled, (processors,) of struct sample."""
+        """Merge the samples of all processors, (processors,) of struct sample."""
         each = [
             cls(int(one["seen"]), one["lengths"][: int(one["seen"])].astype(np.int64), rng)
             for one in records
@@ -38,7 +39,7 @@ class Sample:
         return sum(each[1:], start=each[0])
 
     def __add__(self, other: Sample) -> Sample:
-        """Of the packets of both: how many come from each is what a draw from all would give."""
+        """Merge two samples; the number of elements drawn from each is hypergeometric."""
         size = min(SAMPLE, self.seen + other.seen)
         own = int(self.rng.hypergeometric(self.seen, other.seen, size)) if size else 0
         drawn = [self.rng.choice(self.lengths, own, replace=False),
@@ -47,15 +48,15 @@ class Sample:
 
 
 def medians(values: ArrayLike, clusters: int) -> NDArray[np.int64]:
-    """The centres, ascending, to which the values' distances add up to the least there can be.
+    """Return the centres, ascending, that minimise the sum of distances of the values to them.
 
-    Fewer than `clusters` where there are fewer distinct values. Takes time and memory with the
-    square of the distinct values.
+    There are fewer than `clusters` if there are fewer distinct values. Time and memory grow with
+    the square of the number of distinct values.
     """
     points, weights = np.unique(np.asarray(values, np.int64), return_counts=True)
     clusters = min(clusters, len(points))
     costs, middles = _segments(points, weights)
-    best = costs[0]  # by the last point: with one cluster
+    best = costs[0]  # cost by last point, with one cluster
     splits = []
     for _ in range(clusters - 1):
         sums = np.concatenate([[np.inf], best[:-1]])[:, None] + costs
@@ -73,7 +74,7 @@ def medians(values: ArrayLike, clusters: int) -> NDArray[np.int64]:
 def _segments(
     points: NDArray[np.int64], weights: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Of the points from i to j: the distances to their median added up, and where that is."""
+    """Return the sum of distances of points i to j to their median, and the index of the median."""
     number = len(points)
     heavy = np.concatenate([[0], np.cumsum(weights)])
     sums = np.concatenate([[0], np.cumsum(weights * points)])
@@ -87,14 +88,14 @@ def _segments(
 
 
 def mean_distance(values: ArrayLike, centres: ArrayLike) -> float:
-    """Of values, to the nearest of the centres."""
+    """Return the mean distance of values to the nearest centre."""
     points, weights = np.unique(np.asarray(values, np.int64), return_counts=True)
     distances = np.abs(points[:, None] - np.asarray(centres)).min(axis=1)
     return float((distances * weights).sum() / weights.sum())
 
 
 def wasserstein(values: ArrayLike, others: ArrayLike) -> float:
-    """W1 of two sets of values: the area between their distribution functions."""
+    """Return Wasserstein's W1: the area between the distribution functions of two sets."""
     one, other = np.sort(np.asarray(values)), np.sort(np.asarray(others))
     points = np.unique(np.concatenate([one, other]))
     shares = [np.searchsorted(each, points[:-1], "right") / len(each) for each in (one, other)]

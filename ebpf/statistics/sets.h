@@ -1,9 +1,10 @@
-// Statistics of the set of flows, of one hash each: distinct ones, rarity, similarity, norms.
+// Statistics of the set of flows, from one hash per flow: number of distinct flows, rarity,
+// similarity, norms.
 #pragma once
 #include "key.h"
 #include "windows.h"
 
-// HyperLogLog (Flajolet et al., AofA 2007): the greatest rank of the hashes of each register.
+// HyperLogLog (Flajolet et al., AofA 2007): per register, the maximum rank of the hashes.
 #define PRECISION 12
 struct registers {
     __u8 ranks[1 << PRECISION];
@@ -15,18 +16,20 @@ static __always_inline void count_distinct(__u32 buffer, __u64 hash)
     struct registers *registers = bpf_map_lookup_elem(&ranks, &buffer);
     if (!registers)
         return;
-    __u64 rest = hash >> PRECISION; // 64 - PRECISION bits: its leading zeros, and one, are the rank
+    // 64 - PRECISION bits; the rank is the number of their leading zeros, plus one
+    __u64 rest = hash >> PRECISION;
     __u8 rank = rest ? 64 - PRECISION - highest_bit(rest) : 64 - PRECISION + 1;
     __u8 *greatest = &registers->ranks[hash & ((1 << PRECISION) - 1)];
     if (*greatest < rank)
         *greatest = rank;
 }
 
-// Min-wise hashing, of one permutation: of each bucket's flows the one with the least hash, and
-// how many packets it had. It was there since its first one: a least hash is never undone.
+// Min-wise hashing with one permutation: per bucket, the flow with the smallest hash and its packet
+// count. The count is complete, because the smallest hash of a flow is in the bucket from the
+// flow's first packet on.
 #define BUCKET_BITS 10
 struct least {
-    __u64 hash, count; // 0, 0: no flow yet
+    __u64 hash, count; // both 0: no flow yet
 };
 struct minima {
     struct least buckets[1 << BUCKET_BITS];
@@ -45,10 +48,10 @@ static __always_inline void keep_least(__u32 buffer, __u64 hash)
     least->hash = hash;
 }
 
-// Count sketch (Charikar, Chen, Farach-Colton, ICALP 2002): in each row a flow adds its sign to
-// one counter. A row's sum of squares estimates F2 (Alon, Matias, Szegedy, STOC 1996).
+// Count sketch (Charikar, Chen, Farach-Colton, ICALP 2002): in each row, a flow adds its sign to
+// one counter. The sum of squares of a row estimates F2 (Alon, Matias, Szegedy, STOC 1996).
 #define SKETCH_ROWS 5
-#define SKETCH_BITS 9 // of a column; with the sign 50 bits of the hash in all
+#define SKETCH_BITS 9 // bits of a column index; together with the signs, 50 bits of the hash
 struct sketch {
     __s64 counters[SKETCH_ROWS][1 << SKETCH_BITS];
 };

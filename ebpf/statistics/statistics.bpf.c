@@ -1,7 +1,7 @@
-// Streaming statistics of packets: those that were selected, in one pass, at XDP and at tc.
+// Streaming statistics of packets: computes the selected ones in one pass, at XDP and at tc.
 //
-// The packet goes on as if nothing had looked at it. Constants say what is counted, of which
-// flows (key.h): the verifier leaves out the rest.
+// The packet then continues as without this program. Constants select the statistics and the
+// definition of flows (key.h). The verifier removes the code for all others.
 #include "chain.h"
 #include "flows.h"
 #include "sets.h"
@@ -64,5 +64,5 @@ int at_tc(struct __sk_buff *skb)
 {
     pull_headers(skb);
     observe((void *)(long)skb->data, (void *)(long)skb->data_end, skb->len);
-    return -1; // TC_ACT_UNSPEC: whatever would have happened without
+    return -1; // TC_ACT_UNSPEC: the packet continues as without this program
 }

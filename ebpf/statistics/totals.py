@@ -1,9 +1,9 @@
-"""Sum and variance of packet lengths: exact, from three sums.
+"""Exact sum and variance of packet lengths, from three sums.
 
-Each processor adds up n, the lengths x and their squares, and so do windows: the variance of what
-they hold together is that of all its packets, E[x^2] - E[x]^2, in whole numbers until the last
-division. (Babcock et al., PODS 2003, keep variance over a sliding window of the last n items in
-less memory, with an error; here a window is made of whole basic windows, and has none.)
+Each processor adds up the number of packets, their lengths x and the squares of x. Sums of several
+windows can be added. The variance is E[x^2] - E[x]^2, computed in integers until the last division.
+Babcock et al., PODS 2003, approximate the variance of the last n items in less memory. Here, a
+window consists of whole basic windows, and the variance is exact.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Totals:
-    """Of packets' lengths in bytes; squares are the sum of their squares."""
+    """The number of packets, and sums of their lengths in bytes and of the squares."""
 
     packets: int
     bytes: int
     squares: int
-    ignored: int  # frames without an IP header, or with part of one
-    uncounted: int  # packets of flows for which exact counters had no place
+    ignored: int  # frames without a complete IP header
+    uncounted: int  # packets of flows that did not fit in the exact counters
 
     @classmethod
     def of(cls, records: NDArray[Any]) -> Totals:
-        """Of what processors counted, (processors,) of struct totals."""
+        """Merge the totals of all processors, (processors,) of struct totals."""
         return cls(*(int(records[name].sum()) for name in cls.__dataclass_fields__))
 
     def __add__(self, other: Totals) -> Totals:
@@ -36,10 +36,10 @@ class Totals:
 
     @property
     def mean(self) -> Fraction:
-        """Raises ZeroDivisionError where there were no packets."""
+        """Return the mean length. Raises ZeroDivisionError if there were no packets."""
         return Fraction(self.bytes, self.packets)
 
     @property
     def variance(self) -> Fraction:
-        """That of the packets (not an estimate of some larger set's)."""
+        """Return the variance of these packets, not an estimate for a larger population."""
         return Fraction(self.squares, self.packets) - self.mean**2

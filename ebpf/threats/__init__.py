@@ -1,1 +1,1 @@
-"""Threat detection from eBPF packet statistics: alerts with their evidence"""
+"""Threat detection from eBPF packet statistics: alerts with their evidence."""

@@ -1,13 +1,13 @@
-"""Alerts: the detected threat, its evidence and its time."""
+"""Alerts, which have the detected threat, its evidence and its time."""
 
 from dataclasses import dataclass
 from enum import Enum
 
-from ebpf.statistics.flows import address_text
+from ebpf.statistics.flows import format_address
 
 
 class Kind(Enum):
-    """What an alert is of."""
+    """The kind of threat."""
 
     HEAVY_HITTER = "heavy_hitter"
     SUPERSPREADER = "superspreader"
@@ -18,27 +18,27 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was counted in a window, of the hosts that it is about.
+    """The counts of a window, and the hosts that an alert is about.
 
-    Addresses have 16 bytes, IPv4's mapped into IPv6's; those that an alert is not about are zero,
-    and so are its ports and protocol.
+    Addresses have 16 bytes; IPv4 addresses are mapped into IPv6. Addresses, ports and protocol that
+    an alert is not about are zero.
     """
 
     source: bytes
     destination: bytes
-    source_port: int  # of services that amplify
+    source_port: int  # port of an amplifying service
     destination_port: int
     protocol: int
     packets: int
     bytes: int
-    distinct: float  # destinations, ports or sources, estimated
-    returned: int  # packets that went on with handshakes, or bytes of questions
-    share: float  # of all packets of the window
+    distinct: float  # estimated number of distinct destinations, ports or sources
+    returned: int  # packets that continue handshakes, or bytes of requests
+    share: float  # fraction of all packets in the window
 
 
 @dataclass(frozen=True)
 class Alert:
-    """A threat, of a window that ended at `when_ns` (CLOCK_MONOTONIC)."""
+    """A threat, detected in a window that ended at `when_ns` (CLOCK_MONOTONIC)."""
 
     kind: Kind
     evidence: Evidence
@@ -46,8 +46,8 @@ class Alert:
 
     def __str__(self) -> str:
         seen = self.evidence
-        source = address_text(seen.source) if any(seen.source) else "many"
-        destination = address_text(seen.destination) if any(seen.destination) else "many"
+        source = format_address(seen.source) if any(seen.source) else "many"
+        destination = format_address(seen.destination) if any(seen.destination) else "many"
         source += f" port {seen.source_port}" if seen.source_port else ""
         destination += f" port {seen.destination_port}" if seen.destination_port else ""
         return (

@@ -1,4 +1,4 @@
-"""Detect threats, window by window, from the statistics of threats.bpf.c."""
+"""Detection of threats per window, from the statistics of threats.bpf.c."""
 
 from __future__ import annotations
 
@@ -21,29 +21,31 @@ from ebpf.statistics.totals import Totals
 from ebpf.threats.alerts import Alert, Evidence, Kind
 
 SOURCE = Path(__file__).parent / "threats.bpf.c"
-SPREADER, SCANNER, FLOODED, ANSWERED = range(1, 5)  # enum kind
-BITS = 512  # of a suspect's bitmap
-# UDP services whose answers are longer than their questions: DNS, NTP, SNMP, LDAP, SSDP, memcached,
+SPREADER, SCANNER, FLOODED, ANSWERED = range(1, 5)  # values of enum kind
+BITS = 512  # bits in a suspect's bitmap
+# UDP services whose responses are longer than the requests: DNS, NTP, SNMP, LDAP, SSDP, memcached,
 # chargen, QOTD, RIP, portmapper (CISA, alert TA14-017A).
 AMPLIFYING = (53, 123, 161, 389, 1900, 11211, 19, 17, 520, 111)
 
 
 @dataclass(frozen=True)
 class Limits:
-    """From which numbers, in one window, there is an alert."""
+    """The limits in one window above which there is an alert."""
 
-    share: float = 0.3  # of all packets, between two hosts
-    min_packets: int = 1000  # of a window, for shares to mean anything
-    destinations: int = 100  # that a host opens connections to
-    ports: int = 100  # of one host, that another opens connections to
-    openings: int = 1000  # of connections to a service, of which less than half go on
-    answers: int = 100_000  # bytes of services that amplify, five times the questions
-    reflectors: int = 10  # hosts that they come from
+    share: float = 0.3  # fraction of all packets that two hosts exchange
+    min_packets: int = 1000  # minimum packets of a window for fractions to be meaningful
+    destinations: int = 100  # hosts to which one host opens connections
+    ports: int = 100  # ports of one host to which another host opens connections
+    openings: int = 1000  # new connections to a service, of which less than half continue
+    answers: int = (
+        100_000  # bytes of responses of amplifying services, and five times the bytes of requests
+    )
+    reflectors: int = 10  # hosts from which the responses come
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Limits, and memory: groups of four suspects, of a processor's buffer (a power of two)."""
+    """Limits, and memory in groups of four suspects per buffer of a processor (a power of two)."""
 
     limits: Limits = field(default_factory=Limits)
     places: int = 4096
@@ -52,34 +54,35 @@ class Setting:
     amplifying: Sequence[int] = AMPLIFYING
 
     def sizes(self, processors: int) -> dict[str, int]:
-        """Entries of maps."""
+        """Return the number of entries per map."""
         each = {"totals": 1, "losses": 1, "suspects": self.places, "counters": 1,
                 "buckets": heavykeeper.ROWS * self.columns}  # fmt: skip
         return {"rng_states": processors, **{name: 2 * processors * n for name, n in each.items()}}
 
     def constants(self) -> dict[str, Any]:
-        """The program's."""
+        """Return the constants of the program."""
         ports = np.zeros(16, np.uint16)
         ports[: len(self.amplifying)] = self.amplifying
         return {
             "places": self.places, "columns": self.columns, "amplifying": ports,
-            "hash_factors": hashes.factors(self.seed), "decay": heavykeeper.decay_table(),
+            "hash_factors": hashes.draw_factors(self.seed), "decay": heavykeeper.decay_table(),
         }  # fmt: skip
 
 
 class Detector:
-    """The programs at_xdp and at_tc, and what they have seen since the last poll()."""
+    """The programs at_xdp and at_tc, and their observations since the last poll()."""
 
     def __init__(self, setting: Setting, loaded: ProgramObject) -> None:
         self.limits = setting.limits
         self.at_xdp, self.at_tc = loaded.programs["at_xdp"], loaded.programs["at_tc"]
         processors = possible_processors()
         self._buffers = Buffers(loaded, setting.sizes(processors), setting.seed)
-        self.totals = Totals(0, 0, 0, 0, 0)  # of the last window
-        self.refused = self.replaced = 0  # suspects without a place, or who lost it, since ever
+        self.totals = Totals(0, 0, 0, 0, 0)  # totals of the last window
+        # suspects that found no slot, and suspects that lost it, since the start
+        self.refused = self.replaced = 0
 
     def poll(self) -> list[Alert]:
-        """End a window: what was alarming in it, first the most packets."""
+        """End a window and return its alerts, those with most packets first."""
         raw = self._buffers.flip()
         when_ns = time.monotonic_ns()
         self.totals = Totals.of(raw["totals"][:, 0])
@@ -116,7 +119,7 @@ class Detector:
                 yield kind, evidence
 
     def _least_packets(self) -> float:
-        """Below it, on each processor, no suspect can be over a limit."""
+        """Return the packet count per processor below which no suspect can exceed a limit."""
         limits = self.limits
         least = min(limits.destinations, limits.ports, limits.openings, limits.reflectors)
         return least / 2 / possible_processors()
@@ -146,10 +149,12 @@ def _evidence(
 
 
 def estimate(seen: NDArray[np.uint64]) -> float:
-    """How many were marked in a bitmap: linear counting (Whang et al., ACM TODS 1990).
+    """Return the estimated number of elements marked in a bitmap, by linear counting.
 
-    With m bits and n marked the standard error is sqrt(m (e^(n/m) - n/m - 1)) / n; a full bitmap
-    stands for m ln(m), and more.
+    Whang et al., ACM TODS 1990.
+
+    With m bits and n elements, the standard error is sqrt(m (e^(n/m) - n/m - 1)) / n. A full bitmap
+    means m ln(m) or more.
     """
     empty = BITS - int(np.unpackbits(seen.view(np.uint8)).sum())
     return -BITS * math.log(max(empty, 1) / BITS)
@@ -157,7 +162,7 @@ def estimate(seen: NDArray[np.uint64]) -> float:
 
 @contextmanager
 def detecting(setting: Setting) -> Iterator[Detector]:
-    """A detector; attach at_xdp or at_tc within the `with`. Raises LoadError."""
+    """Load a detector; attach at_xdp or at_tc within the `with` block. Raises LoadError."""
     processors = possible_processors()
     with load(SOURCE, setting.constants(), setting.sizes(processors)) as loaded:
         yield Detector(setting, loaded)

@@ -1,7 +1,7 @@
-"""Convert alerts to rules of the DDoS filter with a duration.
+"""Converts alerts to rules of the DDoS filter that have a limited duration.
 
-The detector runs before the filter (a smaller `order`), so it sees packets that the filter drops: a
-continuing attack raises further alerts, which renew its rules.
+The detector runs before the filter (it has a smaller `order`), so it also sees packets that the
+filter drops. A continuing attack causes further alerts, which extend the rules.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ HOLD_S = 60.0
 def rules_for(alert: Alert) -> tuple[Rule, ...]:
     """Return the most specific rules that stop a threat.
 
-    Heavy hitter: this pair of hosts. Superspreader: packets of the source with its protocol. Port
-    scan: the same, but only to the scanned host. SYN flood: no source, since sources are forged,
-    and closing the port would complete the attack; clients must open their connections twice.
-    Amplification: packets to the victim from the amplifying service, and UDP fragments, since only
-    the first fragment has ports.
+    For a heavy hitter: this pair of hosts. For a superspreader: packets of the source with its
+    protocol. For a port scan: the same, but only to the scanned host. For a SYN flood: no source,
+    because sources are forged. Closing the port would complete the attack, so clients must send
+    their SYN twice. For amplification: packets to the victim from the amplifying service, and UDP
+    fragments, because only the first fragment has ports.
     """
     seen = alert.evidence
     source, destination = _host(seen.source), _host(seen.destination)
@@ -48,9 +48,9 @@ def rules_for(alert: Alert) -> tuple[Rule, ...]:
 
 
 class Mitigation:
-    """Has a filter block what alerts are about, until `hold_s` after the last alert about it.
+    """Makes a filter block the traffic of alerts, until `hold_s` after the last such alert.
 
-    Only of the kinds asked for. Rules that the filter had before stay as they are.
+    Only alerts of the given kinds count. Rules that the filter had before stay unchanged.
     """
 
     def __init__(
@@ -64,13 +64,13 @@ class Mitigation:
 
     @property
     def rules(self) -> list[Rule]:
-        """Those that alerts have in force now."""
+        """Return the rules that are in effect because of alerts."""
         return [*self._until_s]
 
     def act(self, alerts: Iterable[Alert], now_s: float | None = None) -> list[Rule]:
-        """Put rules in force for alerts, and take out those that had none for long; the new ones.
+        """Add rules for alerts and remove outdated ones; return the new rules.
 
-        `now_s` is CLOCK_MONOTONIC's time, if not now's.
+        `now_s` is the time by CLOCK_MONOTONIC; the default is now.
         """
         now_s = time.monotonic() if now_s is None else now_s
         wanted = [
@@ -99,7 +99,7 @@ class Mitigation:
 
 
 def _host(address: bytes) -> Network:
-    """A network of one, of an address of 16 bytes, IPv4's mapped."""
+    """Return a network with one address, given as 16 bytes (IPv4 mapped into IPv6)."""
     found = IPv6Address(address)
     mapped = found.ipv4_mapped
     return ip_network(found) if mapped is None else IPv4Network(mapped)

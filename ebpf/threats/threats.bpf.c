@@ -1,7 +1,8 @@
-/* Statistics for threat detection, once per packet, at XDP and tc: the connections that hosts open.
+/* Statistics for threat detection, counted once per packet, at XDP and tc.
  *
- * HeavyKeeper finds heavy pairs of hosts. Suspects are hosts and pairs that open connections or get
- * answers of amplifying services: each has a packet count and a bitmap of its peers. */
+ * HeavyKeeper finds heavy pairs of hosts. Suspects are hosts, and pairs of hosts, that open
+ * connections or get responses of amplifying services. Each has a packet count and a bitmap of its
+ * peers. */
 #include "chain.h"
 #include "flows.h"
 
@@ -11,10 +12,11 @@ enum kind { SPREADER = 1, SCANNER, FLOODED, ANSWERED };
 enum { SYN = 2, ACK = 16, WORDS = 8, SUSPECTS = 4 };
 
 struct suspect {
-    __u64 hash;          /* 0: free */
+    __u64 hash;          /* 0: free slot */
     __u64 packets, bytes;
-    __u64 returned;      /* FLOODED: packets that go on a handshake; ANSWERED: bytes of questions */
-    __u64 seen[WORDS];   /* a bit for each destination, port or source, by its hash */
+    /* FLOODED: packets that continue a handshake; ANSWERED: bytes of requests */
+    __u64 returned;
+    __u64 seen[WORDS];   /* one bit per destination, port or source, selected by its hash */
     struct key key;
     __u32 kind;
 };
@@ -25,12 +27,13 @@ struct suspects {
 BUFFERS(suspects, struct suspects);
 
 struct losses {
-    __u64 refused, replaced; /* suspects for which there was no place, or whose place was taken */
+    __u64 refused, replaced; /* suspects that found no slot, and suspects that lost it */
 };
 BUFFERS(losses, struct losses);
 
-const volatile __u32 places = 1;      /* groups of suspects; a power of two */
-const volatile __u16 amplifying[16] = {}; /* UDP ports of services with long answers; 0: no more */
+const volatile __u32 places = 1;      /* number of groups of suspects; a power of two */
+/* UDP ports of services with long responses; 0 ends the list */
+const volatile __u16 amplifying[16] = {};
 
 static __always_inline __u64 hash_of_kind(enum kind kind, const struct key *key)
 {
@@ -45,7 +48,7 @@ static __always_inline void forget(struct suspect *suspect, enum kind kind, cons
     *suspect = (struct suspect){.hash = hash, .key = *key, .kind = kind};
 }
 
-/* The suspect of a key, where there is one; NULL: none. */
+/* Return the suspect with a key, or NULL. */
 static __always_inline struct suspect *known(struct suspects *group, __u64 hash)
 {
     for (int i = 0; i < SUSPECTS; i++)
@@ -54,8 +57,9 @@ static __always_inline struct suspect *known(struct suspects *group, __u64 hash)
     return 0;
 }
 
-/* A place for a new one: that is free, or is taken from another with a chance that falls with its
- * packets, as HeavyKeeper's; so who makes up many hosts does not drive out who sends much. */
+/* Return a slot for a new suspect. It is free, or taken from another suspect with a probability
+ * that decreases with the packets of that suspect, as in HeavyKeeper. So a sender that forges many
+ * hosts does not displace one that sends much. */
 static __always_inline struct suspect *place_for(struct suspects *group, __u32 buffer)
 {
     struct losses *lost = bpf_map_lookup_elem(&losses, &buffer);
@@ -82,7 +86,7 @@ static __always_inline struct suspects *group_of(__u32 buffer, __u64 hash)
     return bpf_map_lookup_elem(&suspects, &place);
 }
 
-/* A packet that a suspect is blamed for; `whom` hashes what it concerns. */
+/* Count a packet against a suspect; `whom` is the hash of its peer. */
 static __always_inline void blame(__u32 buffer, enum kind kind, const struct key *key, __u64 whom,
                                   __u64 length)
 {
@@ -104,7 +108,7 @@ static __always_inline void blame(__u32 buffer, enum kind kind, const struct key
     suspect->seen[whom >> 61] |= 1ULL << (whom & 63);
 }
 
-/* A packet that speaks for a suspect, if there is one. */
+/* Count a packet in favour of a suspect, if there is one. */
 static __always_inline void defend(__u32 buffer, enum kind kind, const struct key *key, __u64 much)
 {
     __u64 hash = hash_of_kind(kind, key);
@@ -123,7 +127,7 @@ static __always_inline bool amplifies(__be16 port)
     return false;
 }
 
-/* A key of some fields of another. */
+/* Return a key with some of the fields of another key. */
 static __always_inline struct key part_of(const struct key *whole, __u32 fields)
 {
     struct key key = {.protocol = whole->protocol};
@@ -139,7 +143,7 @@ static __always_inline struct key part_of(const struct key *whole, __u32 fields)
     return key;
 }
 
-/* Who opens connections: to many hosts, or to many ports of one. */
+/* Count new connections of a host, to many hosts or to many ports of one host. */
 static __always_inline void count_opening(__u32 buffer, const struct key *whole, __u64 length)
 {
     struct key destination = part_of(whole, DESTINATION);
@@ -174,7 +178,7 @@ static __always_inline void count_udp(__u32 buffer, const struct key *whole, __u
         return;
     }
     if (amplifies(whole->destination_port)) {
-        __builtin_memcpy(victim.destination, whole->source, 16); /* who asks, and which service */
+        __builtin_memcpy(victim.destination, whole->source, 16); /* requesting host and service */
         victim.source_port = whole->destination_port;
         defend(buffer, ANSWERED, &victim, length);
     }
@@ -219,5 +223,5 @@ int at_tc(struct __sk_buff *skb)
 {
     pull_headers(skb);
     observe((void *)(long)skb->data, (void *)(long)skb->data_end, skb->len);
-    return -1; /* TC_ACT_UNSPEC: whatever would have happened without */
+    return -1; /* TC_ACT_UNSPEC: the packet continues as without this program */
 }

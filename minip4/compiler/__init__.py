@@ -1,4 +1,4 @@
-"""The P4-16 compiler: v1model programs to BMv2 JSON and P4Info."""
+"""The P4-16 compiler: converts v1model programs to BMv2 JSON and P4Info."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from minip4.compiler.warnings import P4Warning
 
 @dataclass(frozen=True)
 class CompiledProgram:
-    """The program for a switch and the P4Info for its controller.
+    """The program for a switch, and the P4Info for its controller.
 
-    `warnings` are ordered by source location; `str()` of one is the text for the user.
+    `warnings` are in the order of their source location; `str()` of a warning is the text for the
+    user.
     """
 
     bmv2_json: dict[str, Any]
@@ -35,8 +36,8 @@ def compile_p4(
 ) -> CompiledProgram:
     """Compile a v1model program.
 
-    `defines` are as for -D: "NAME" or "NAME=value". Raises minip4.compiler.errors.P4Error for
-    errors in the program and for features that this compiler does not support.
+    `defines` are macros as for -D: "NAME" or "NAME=value". Raises minip4.compiler.errors.P4Error
+    for errors in the program and for features that this compiler does not support.
     """
     program = parse_and_check(path, include_dirs, defines)
     with deep_recursion(path):

@@ -1,4 +1,4 @@
-"""`minip4 compile`: compile a P4 program to BMv2 JSON and P4Info."""
+"""`minip4 compile`: compiles a P4 program to BMv2 JSON and P4Info."""
 
 from __future__ import annotations
 
@@ -6,10 +6,38 @@ import argparse
 import json
 from pathlib import Path
 
-from minip4.compiler.options import add_compiler_arguments, compile_with_warnings
+from minip4.compiler import CompiledProgram, compile_p4
 from minip4.compiler.p4info.text import check_suffix, write_p4info
 from minip4.compiler.recursion import deep_recursion
+from minip4.compiler.warnings import ALL, KINDS, print_warnings
 from minip4.errors import Minip4Error
+
+
+def add_compiler_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare -I, -D and --Wdisable, as in p4c."""
+    add = parser.add_argument
+    add("-I", dest="include_dirs", action="append", default=[], metavar="DIR", type=Path,
+        help="folder to search for included files")  # fmt: skip
+    add("-D", dest="defines", action="append", default=[], metavar="NAME[=VALUE]",
+        help="define a preprocessor macro")  # fmt: skip
+    add("--Wdisable", dest="disabled", action="append", default=[], nargs="?", const=ALL,
+        metavar="KIND", type=_kind, help=
+"disable all warnings or, with =KIND, those of this kind")  # fmt: skip
+
+
+def _kind(text: str) -> str:
+    if text not in (ALL, *KINDS):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a kind of warning; available: {', '.join(KINDS)}"
+        )
+    return text
+
+
+def compile_with_warnings(args: argparse.Namespace) -> CompiledProgram:
+    """Compile `args.program` with the options, and print enabled warnings to stderr."""
+    compiled = compile_p4(args.program, args.include_dirs, args.defines)
+    print_warnings(compiled.warnings, args.disabled)
+    return compiled
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

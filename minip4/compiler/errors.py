@@ -18,7 +18,8 @@ WIDEST_LINE = 200
 class P4Error(Minip4Error):
     """An error in a P4 program, or a construct that this compiler does not support.
 
-    `str()` is `file:line:col: error: message`, the source line, a caret, and `expected` if given.
+    `str()` is `file:line:col: error: message`, then the source line, a caret, and `expected` if
+    given.
     """
 
     has_place = True
@@ -31,11 +32,14 @@ class P4Error(Minip4Error):
 
 
 def located(kind: str, message: str, source: Source, expected: str = "") -> str:
-    """Format a message with its source location, as in P4Error; `kind` is "error" or "warning"."""
+    """Format a message with its source location, as in P4Error.
+
+    `kind` is "error" or "warning".
+    """
     lines = [f"{source}: {kind}: {message}"]
     text = source.file.line(source.line)
     if text.strip():
-        left = max(0, source.column - 1 - WIDEST_LINE // 2)  # cut lines that are too long
+        left = max(0, source.column - 1 - WIDEST_LINE // 2)  # cut long lines around the error
         shown = text[left : left + WIDEST_LINE]
         indent = "".join(c if c == "\t" else " " for c in text[left : source.column - 1])
         end = source.end_column if source.end_line == source.line else len(text) + 1

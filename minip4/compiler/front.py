@@ -31,7 +31,7 @@ def parse_and_check(
         raise Minip4Error(f"{path}: cannot be read: {problem}") from problem
     with deep_recursion(path):
         program = parse(tokens, str(path))
-        program.warnings = warnings  # those of the checks join them
+        program.warnings = warnings  # warnings of the checks are appended
         check(program)
         warn_of_mistakes(program)
     return program

@@ -1,4 +1,4 @@
-"""Source files, and ranges of them that tokens, tree nodes and errors refer to."""
+"""Source files, and ranges in them for tokens, tree nodes and errors."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 
 @dataclass(eq=False)
 class SourceFile:
-    """A file as read. `path` is shown in error messages and BMv2's `source_info`."""
+    """The content of a source file. `path` is shown in error messages and BMv2's `source_info`."""
 
     path: str
     text: str
-    is_system: bool = False  # core.p4 or v1model.p4: declares what is built in
+    is_system: bool = False  # core.p4 or v1model.p4, whose declarations are built in
     includes: list[SourceFile] = field(default_factory=list, repr=False)  # directly
     _lines: list[str] = field(default_factory=list, repr=False)
 
     def line(self, number: int) -> str:
-        """Return the text of line `number` (from 1), or "" past the end of the file."""
+        """Return the text of line `number` (counted from 1), or "" after the end of the file."""
         if not self._lines:
             self._lines = self.text.split("\n")
         return self._lines[number - 1].rstrip("\r") if number <= len(self._lines) else ""
@@ -24,7 +24,10 @@ class SourceFile:
 
 @dataclass(slots=True, frozen=True, eq=False)
 class Source:
-    """A range of one file; lines and columns count from 1, the end column is exclusive."""
+    """A range in one file.
+
+    Lines and columns count from 1, and the end column is exclusive.
+    """
 
     file: SourceFile
     line: int
@@ -40,7 +43,7 @@ class Source:
 
     @property
     def text(self) -> str:
-        """The text as written, possibly over several lines."""
+        """Return the text as written, which may span several lines."""
         if self.line == self.end_line:
             return self.file.line(self.line)[self.column - 1 : self.end_column - 1]
         inner = [self.file.line(number) for number in range(self.line + 1, self.end_line)]

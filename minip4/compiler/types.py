@@ -1,7 +1,7 @@
-"""Types of P4-16 after checking: typedefs resolved, type arguments substituted (spec section 7).
+"""Types of P4-16 after checking: typedefs resolved, type arguments substituted (spec 7).
 
-Structural types (`Bits`, `Tuple`, ...) compare by content. Types that a declaration names compare
-by that declaration and its type arguments, so `==` is the type equality of the language.
+Structural types (`Bits`, `Tuple`, ...) are compared by content. Types with a declaration are
+compared by that declaration and the type arguments, so `==` is the type equality of P4.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Type:
-    """Any type. `str()` writes it as P4 does."""
+    """Base class of types. `str()` is the type in P4 syntax."""
 
     __slots__ = ()
 
@@ -41,9 +41,9 @@ STRING = _Simple("string")
 VOID = _Simple("void")
 ERROR = _Simple("error")
 MATCH_KIND = _Simple("match_kind")
-INTEGER = _Simple("int")  # integers of unlimited precision: compile-time only
+INTEGER = _Simple("int")  # integers of unlimited precision, which exist only at compile time
 STATE = _Simple("state")
-DONT_CARE = _Simple("_")  # of `_`, `default` and `...`
+DONT_CARE = _Simple("_")  # type of `_`, `default` and `...`
 INVALID_HEADER = _Simple("{#}")
 UNCHECKED = _Simple("(not checked yet)")
 
@@ -61,7 +61,7 @@ class Bits(Type):
 
 @dataclass(slots=True, frozen=True)
 class Varbit(Type):
-    """`varbit<width>`: at most `width` bits."""
+    """`varbit<width>`, which has at most `width` bits."""
 
     width: int
 
@@ -92,7 +92,7 @@ class Tuple(Type):
 
 @dataclass(slots=True, frozen=True)
 class List(Type):
-    """`list<element>`: compile-time only, for constructor arguments."""
+    """`list<element>`, which exists only at compile time, for constructor arguments."""
 
     element: Type
 
@@ -136,7 +136,7 @@ class Variable(Type):
 
 @dataclass(slots=True, frozen=True)
 class Named(Type):
-    """A type with a declaration; `arguments` fill the declaration's type parameters."""
+    """A type with a declaration; `arguments` are the values of its type parameters."""
 
     declaration: syntax.Declaration
     arguments: tuple[Type, ...] = ()
@@ -153,7 +153,7 @@ class Named(Type):
 
 @dataclass(slots=True, frozen=True)
 class StructLike(Named):
-    """A struct, header or header union: `fields` maps names to types, in declaration order."""
+    """A struct, header or header union; `fields` maps names to types, in order of declaration."""
 
     declaration: syntax.StructDeclaration
 
@@ -187,7 +187,7 @@ class Enum(Named):
 
 @dataclass(slots=True, frozen=True)
 class SerializableEnum(Named):
-    """`enum bit<8> E {...}`; `underlying` is the Bits (each member's `.number` is its value)."""
+    """`enum bit<8> E {...}`; `underlying` is the Bits type, a member's `.number` its value."""
 
     declaration: syntax.EnumDeclaration
 
@@ -200,7 +200,7 @@ class SerializableEnum(Named):
 
 @dataclass(slots=True, frozen=True)
 class NewType(Named):
-    """`type bit<9> PortId_t;`: like `underlying`, but not convertible without a cast."""
+    """`type bit<9> PortId_t;`, which is like `underlying` but needs a cast for conversion."""
 
     declaration: syntax.TypedefDeclaration
 
@@ -211,21 +211,21 @@ class NewType(Named):
 
 @dataclass(slots=True, frozen=True)
 class Extern(Named):
-    """An extern object: `register<bit<32>>` has `.arguments == (Bits(32),)`."""
+    """An extern object; for `register<bit<32>>`, `.arguments == (Bits(32),)`."""
 
     declaration: syntax.ExternDeclaration
 
 
 @dataclass(slots=True, frozen=True)
 class Parser(Named):
-    """A parser type (`parser P(...);`) or a parser itself."""
+    """A parser type (`parser P(...);`) or a parser."""
 
     declaration: syntax.ParserTypeDeclaration | syntax.ParserDeclaration
 
 
 @dataclass(slots=True, frozen=True)
 class Control(Named):
-    """A control type (`control C(...);`) or a control itself."""
+    """A control type (`control C(...);`) or a control."""
 
     declaration: syntax.ControlTypeDeclaration | syntax.ControlDeclaration
 
@@ -247,7 +247,7 @@ class Function(Type):
 
 @dataclass(slots=True, frozen=True)
 class TableType(Type):
-    """A table's name used as a value; it has only `.apply()`."""
+    """The type of a table's name used as a value, which has only the member `.apply()`."""
 
     table: syntax.Table
 
@@ -257,7 +257,7 @@ class TableType(Type):
 
 @dataclass(slots=True, frozen=True)
 class ApplyResult(Type):
-    """The result of `t.apply()`: members hit, miss (bool) and action_run."""
+    """The type of `t.apply()`, which has the members hit, miss (bool) and action_run."""
 
     table: syntax.Table
 
@@ -267,7 +267,7 @@ class ApplyResult(Type):
 
 @dataclass(slots=True, frozen=True)
 class ActionRun(Type):
-    """`t.apply().action_run`, which only a switch can use."""
+    """The type of `t.apply().action_run`, which only a switch can use."""
 
     table: syntax.Table
 
@@ -313,14 +313,17 @@ def transform(of: Type, replace: Callable[[Variable], Type]) -> Type:
 
 
 def strip_newtypes(of: Type) -> Type:
-    """Return `of` without newtypes (serializable enums stay)."""
+    """Return `of` without newtypes; serializable enums stay."""
     while isinstance(of, NewType):
         of = of.underlying
     return of
 
 
 def width_in_bits(of: Type) -> int | None:
-    """Return the bits of a value in a packet or key; the maximum for varbit; None if undefined."""
+    """Return the bits of a value in a packet or key.
+
+    For a varbit, this is the maximum. Returns None if the width is undefined.
+    """
     of = strip_newtypes(of)
     if isinstance(of, SerializableEnum):
         return of.underlying.width

@@ -1,4 +1,4 @@
-"""Warnings about valid but probably unintended P4 code."""
+"""Warnings about valid P4 code that is probably unintended."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ from typing import Literal, get_args
 from minip4.compiler.errors import located
 from minip4.compiler.source import Source
 
-# Kinds of warnings, with the names of p4c (--help: --Wdisable); "cpp" is #warning.
+# Kinds of warnings, with p4c's names (p4c --help: --Wdisable); "cpp" is for #warning.
 Kind = Literal[
     "cpp", "deprecated", "ignore-prop", "invalid", "invalid-header", "keys", "mismatch",
     "ordering", "overflow", "parser-transition", "shadow", "uninitialized-out-param",
     "uninitialized-use", "unreachable", "unused",
 ]  # fmt: skip
 KINDS: tuple[Kind, ...] = get_args(Kind)
-ALL = ""  # --Wdisable without a kind disables all
+ALL = ""  # --Wdisable without a kind disables all kinds
 
 
 @dataclass(frozen=True)
 class P4Warning:
-    """One warning; `str()` has the layout of a P4Error and the option that disables it."""
+    """One warning.
+
+    `str()` has the format of a P4Error, and the option that disables the warning.
+    """
 
     kind: Kind
     message: str
@@ -35,8 +38,9 @@ class P4Warning:
 
 
 class Warnings:
-    """The warnings of one program, one per place and kind: copies of generic code would repeat
-    them.
+    """The warnings of one program.
+
+    There is one per location and kind, because copies of generic code would repeat them.
     """
 
     def __init__(self) -> None:
@@ -49,12 +53,12 @@ class Warnings:
             self._by_place.setdefault(place, P4Warning(kind, message, source, expected))
 
     def __iter__(self) -> Iterator[P4Warning]:
-        """Iterate by file, line and column."""
+        """Iterate in the order of file, line and column."""
         return (self._by_place[place] for place in sorted(self._by_place))
 
 
 def print_warnings(warnings: Iterable[P4Warning], disabled: Collection[str] = ()) -> None:
-    """Print warnings to stderr, except `disabled` kinds (or ALL)."""
+    """Print warnings to stderr, except those of `disabled` kinds (or ALL)."""
     for warning in warnings:
         if ALL not in disabled and warning.kind not in disabled:
             print(warning, file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The engine: BMv2 JSON to C, and the switch that runs it."""
+"""The engine: generates C from BMv2 JSON and runs it as a switch."""
 
 from pathlib import Path
 

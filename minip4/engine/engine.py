@@ -18,17 +18,17 @@ from minip4.engine.shared import MAX_PORTS
 from minip4.wire.shared import FRAME_ROOM
 
 MAX_INSTANTS = 10_000
-"""Limit of time steps in which process() drains an engine."""
-MAX_TRACED_INSTANTS = 200  # with trace, when each takes longer
+"""Limit of time steps after which process() stops waiting for packets to leave."""
+MAX_TRACED_INSTANTS = 200  # with trace, since each step takes longer
 
 
 class Engine(TableControl, ProfileControl, StateControl, PortControl):
     """A switch as a state machine: it has no clock and does no I/O (see engine.h).
 
-    `bmv2_json` is the parsed JSON; `seed` is that of random(). With `sanitize` the C is compiled
-    with AddressSanitizer and UBSan; with `trace` it records each packet (see Trace). Raises
-    NotSupported (missing feature), TooLarge (see limits.py), InvalidArgument (invalid BMv2 JSON)
-    and ToolchainError.
+    `bmv2_json` is the parsed JSON; `seed` is the seed of random(). With `sanitize`, the C code is
+    compiled with AddressSanitizer and UBSan. With `trace`, it records each packet (see Trace).
+    Raises NotSupported (missing feature), TooLarge (see limits.py), InvalidArgument (invalid BMv2
+    JSON) and ToolchainError.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Engine(TableControl, ProfileControl, StateControl, PortControl):
         self._create(generator, library, seed, sanitize)
 
     def another(self, seed: int = 0) -> Engine:
-        """Return a second engine of the same program with its own tables and state."""
+        """Return another engine of the same program, with its own tables and state."""
         made = Engine.__new__(Engine)
         made._create(self.generator, self.library, seed, self.sanitize)
         return made
@@ -57,24 +57,24 @@ class Engine(TableControl, ProfileControl, StateControl, PortControl):
         self.library = library
         created = self.library.engine_create(None, seed % 2**64)
         if not created:
-            raise EngineError("out of memory: the program's tables and registers do not fit")
+            raise EngineError("out of memory for the tables and registers of the program")
         self.handle = ctypes.c_void_p(created)
         self._is_open = False
         self._frame = (ctypes.c_uint8 * FRAME_ROOM)()
         self._add_const_entries()
 
     def close(self) -> None:
-        """Free the C engine; its driver must have stopped before."""
+        """Free the C engine; its driver must be stopped before."""
         if self.handle:
             self.library.engine_destroy(self.handle)
             self.handle = ctypes.c_void_p()
-            del self.library  # so that its memory is given back, as soon as none has it
+            del self.library  # its memory is freed when nothing refers to it any more
 
     def process(self, port: int, frame: bytes, time_ns: int) -> list[tuple[int, bytes]]:
-        """Receive one frame and return all (port, frame) that leave, until nothing is due.
+        """Receive one frame, and return all (port, frame) pairs that leave until nothing is due.
 
-        For tests, without a driver: all ports are up, and time advances from `time_ns` as queues
-        and links require.
+        For tests without a driver. All ports are up, and time advances from `time_ns` as queues and
+        links require.
         """
         self._open()
         data = (ctypes.c_uint8 * len(frame)).from_buffer_copy(frame) if frame else self._frame
@@ -86,7 +86,7 @@ class Engine(TableControl, ProfileControl, StateControl, PortControl):
                 due = self.library.engine_advance(self.handle, due)
                 if due == 2**64 - 1:
                     return self._taken()
-        raise EngineError(f"packets circulate in the switch endlessly (since {time_ns} ns)")
+        raise EngineError(f"packets circulate in the switch without end (start: {time_ns} ns)")
 
     def _taken(self) -> list[tuple[int, bytes]]:
         taken: list[tuple[int, bytes]] = []
@@ -103,14 +103,14 @@ class Engine(TableControl, ProfileControl, StateControl, PortControl):
         """Process frames of one length `rounds` times in the pipeline, for benchmarks."""
         self._open()
         if not frames or any(len(f) != len(frames[0]) for f in frames):
-            raise InvalidArgument("repeat() takes one or more frames of one length")
+            raise InvalidArgument("repeat() needs at least one frame, all of the same length")
         joined = b"".join(frames)
         data = (ctypes.c_uint8 * len(joined)).from_buffer_copy(joined)
         with self.locked():
             self.library.engine_repeat(
                 self.handle, port, data, len(frames[0]), len(frames), rounds, time_ns
             )
-            self._is_open = False  # the driver was replaced
+            self._is_open = False  # another driver may still have the engine's old handle
 
     def _open(self) -> None:
         if self._is_open:

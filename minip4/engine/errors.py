@@ -4,22 +4,22 @@ from minip4.errors import Minip4Error
 
 
 class EngineError(Minip4Error):
-    """A request or a program that the engine rejects."""
+    """Base class of errors: the engine rejects a request or a program."""
 
     reason: str | None = None
-    """The problem without its object, if the engine's C code reported it."""
+    """The problem without the name of the object, if the engine's C code reported it."""
 
 
 class NotFound(EngineError):
-    """No table, action, entry, counter, register, ... with this name, index or handle."""
+    """No table, action, entry, counter, register, ... has this name, index or handle."""
 
 
 class AlreadyExists(EngineError):
-    """An entry with the same key (and priority), or a group or session with the same number."""
+    """Another entry has the same key (and priority), or a group or session has the same number."""
 
 
 class InvalidArgument(EngineError):
-    """A value out of range, or a request that the program's declarations forbid."""
+    """A value is out of range, or the program's declarations forbid the request."""
 
 
 class TableFull(EngineError):
@@ -27,8 +27,8 @@ class TableFull(EngineError):
 
 
 class TooLarge(EngineError):
-    """A program that exceeds a resource limit, see limits.py."""
+    """The program exceeds a resource limit, see limits.py."""
 
 
 class NotSupported(EngineError):
-    """A feature that the engine does not have, in a program or a request."""
+    """A program or a request uses a feature that the engine does not support."""

@@ -1,4 +1,4 @@
-"""The engine's shared object: built for one program, loaded, with typed C functions."""
+"""The engine's shared object: builds it for one program, loads it, and declares its C functions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from minip4.engine.errors import (
     TableFull,
     TooLarge,
 )
-from minip4.engine.shared import CrcCustom, DigestSample, Hold, MeterRates, QueueConfig, QueueState
+from minip4.engine.shared import DigestSample, Hold, MeterRates, QueueConfig, QueueState
 from minip4.native import build, layouts
 from minip4.native.library import Library, Signatures
 from minip4.ports import shared as ports_shared
@@ -34,10 +34,12 @@ from minip4.wire import shared as wire_shared
 from minip4.wire.shared import LinkConfig
 
 NO_ERRORS = ("-Wno-error", "-Werror=incompatible-pointer-types", "-Werror=int-conversion")
-"""For a program's C, which cc takes whatever its widths: a value is of one of three types
-(codegen/expressions.py), a constant of exactly one (layout.literal), and a store says its type.
-What cc only warns of there is nothing that a P4 programmer could mend: test_widths.py has the
-warnings on."""
+"""Compiler flags for generated C.
+
+The code is correct for all widths: a value has one of three types (codegen/expressions.py), a
+constant has exactly one type (layout.literal), and a store states its type. A P4 programmer could
+not fix the remaining warnings, so they are not errors; test_widths.py enables them.
+"""
 
 SHARED = (*wire_shared.SHARED, *ports_shared.SHARED, *shared.SHARED)
 NUMBERS = {**wire_shared.NUMBERS, **ports_shared.NUMBERS, **shared.NUMBERS}
@@ -111,7 +113,6 @@ _FUNCTIONS: Signatures = {
     ),
     "engine_replicas_delete": (c_int, [handle, c_bool, c_uint32]),
     "engine_digests_take": (c_uint32, [handle, c_uint32, POINTER(DigestSample)]),
-    "engine_crc_custom": (c_int, [handle, c_uint32, POINTER(CrcCustom)]),
     "engine_collect": (None, [handle, c_uint16]),
     "engine_inject": (c_bool, [handle, c_uint16, POINTER(c_uint8), c_uint32, c_uint64]),
     "engine_take": (c_int64, [handle, POINTER(c_uint16), POINTER(c_uint8), c_uint32]),
@@ -125,10 +126,10 @@ _FUNCTIONS: Signatures = {
 def load(
     generated: str, *, is_large: bool = False, sanitize: bool, trace: bool = False
 ) -> ctypes.CDLL:
-    """Build (once per content) and load the engine of one program.
+    """Build the engine of one program (once per content) and load it.
 
-    A large text is compiled with less optimization. With `sanitize` it uses AddressSanitizer and
-    UBSan, with `trace` it has the functions of trace.h. Raises ToolchainError and TooLarge.
+    Long code is compiled with less optimization. With `sanitize`, it is built with AddressSanitizer
+    and UBSan; with `trace`, it has the functions of trace.h. Raises ToolchainError and TooLarge.
     """
     folders = (engine.C_FOLDER, ports.C_FOLDER, wire.C_FOLDER)
     sources = [source for folder in folders for source in sorted(folder.glob("*.c"))]
@@ -145,9 +146,9 @@ def load(
 
 
 _ERRORS: dict[int, tuple[type[EngineError], str]] = {
-    -1: (NotFound, "there is no such entry"),
-    -2: (AlreadyExists, "there is one with this key already"),
-    -3: (TableFull, "it is full: it holds as many entries as it was declared to"),
+    -1: (NotFound, "no such entry"),
+    -2: (AlreadyExists, "an entry with this key exists already"),
+    -3: (TableFull, "it is full; it has as many entries as its declared size"),
     -4: (EngineError, "out of memory"),
     -5: (InvalidArgument, "not valid"),
 }

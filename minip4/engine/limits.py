@@ -1,7 +1,7 @@
 """Resource limits of programs.
 
-A controller may push any program: one that exceeds a limit is rejected in one line before the C
-compiler runs, and the switch keeps its current program.
+A controller may push any program. A program that exceeds a limit is rejected with a one-line
+message before the C compiler runs, and the switch continues with its current program.
 """
 
 from __future__ import annotations
@@ -12,39 +12,39 @@ from minip4.engine import model as m
 from minip4.engine.errors import TooLarge
 from minip4.engine.words import data_words, limbs
 
-MAX_PARSED_BYTES = 64 << 10  # headers and metadata: each of 65,536 packets has them
+MAX_PARSED_BYTES = 64 << 10  # headers and metadata of a packet; there may be 65,536 packets
 MAX_STATE_BYTES = 1 << 30  # registers, counters, meters, action profiles, const entries
-MAX_HEADER_BYTES = 64 << 10  # the longest frame has 9,216
-MAX_WIDE_WORDS = 1 << 18  # of fields wider than 64 bits, wherever the program names them
-MAX_CODE_LINES = 100_000  # of C: a minute of cc
-LARGE_CODE_LINES = 10_000  # from here on cc optimises less, since its time grows with the square
+MAX_HEADER_BYTES = 64 << 10  # the longest frame has 9,216 bytes
+MAX_WIDE_WORDS = 1 << 18  # words of fields wider than 64 bits, counted for each use in the program
+MAX_CODE_LINES = 100_000  # lines of C, which cc compiles in about a minute
+LARGE_CODE_LINES = 10_000  # above this, cc optimizes less, since its time grows quadratically
 
-METER_BYTES = 152  # struct meter of program.h
-CELL_BYTES = 16  # struct cell
-ENTRY_WORDS = 8  # of an entry beside key, mask and data: its head, counters, time, index
+METER_BYTES = 152  # size of struct meter in program.h
+CELL_BYTES = 16  # size of struct cell
+ENTRY_WORDS = 8  # words of an entry besides key, mask and data: head, counters, time, index
 
 
 class WideWords:
-    """Counts the words of wide fields while a program is read: each use becomes C code."""
+    """Counts the words of wide fields while a program is read, since each use becomes C code."""
 
     def __init__(self) -> None:
         self._words = 0
 
     def spend(self, bits: int, times: int = 1) -> None:
-        """Count `times` uses of `bits` bits. Raises TooLarge."""
+        """Count `times` uses of `bits` bits each. Raises TooLarge."""
         if bits > 64:
             self._words += times * limbs(bits)
         if self._words > MAX_WIDE_WORDS:
             raise TooLarge(
-                f"the program uses fields wider than 64 bits so often that they come to more than "
-                f"{MAX_WIDE_WORDS} words, the limit"
+                f"the program uses fields wider than 64 bits too often: all uses "
+                f"together exceed the limit of {MAX_WIDE_WORDS} words"
             )
 
 
 def check_state(program: m.Program) -> None:
     """Raise TooLarge if headers exceed a frame or the state exceeds its limit.
 
-    Tables count with their const entries only: other entries take memory when they are added.
+    Tables count only with their const entries; other entries need memory when they are added.
     """
     for header in program.headers.values():
         if not header.metadata and header.type.longest_bytes > MAX_HEADER_BYTES:
@@ -60,7 +60,7 @@ def check_state(program: m.Program) -> None:
     total = sum(sizes.values())
     if total > MAX_STATE_BYTES:
         largest = max(sizes, key=lambda name: sizes[name])
-        what = f"the program's state (the most of it: {largest}, {sizes[largest]} bytes)"
+        what = f"the program's state (largest part: {largest}, {sizes[largest]} bytes)"
         _refuse(what, total, MAX_STATE_BYTES)
 
 
@@ -71,7 +71,7 @@ def check_parsed(needed: int) -> None:
 
 
 def code_lines(text: str) -> int:
-    """Return the lines of C that cc compiles, with header functions counted per call.
+    """Return the number of lines of C that cc compiles; header functions count once per call.
 
     Raises TooLarge.
     """
@@ -81,8 +81,8 @@ def code_lines(text: str) -> int:
     lines = text.count("\n") + sum(sizes.get(call[0], 0) for call in calls)
     if lines > MAX_CODE_LINES:
         raise TooLarge(
-            f"the program comes to {lines} lines of C; at most {MAX_CODE_LINES} are accepted: "
-            "fewer statements, tables, parser states, or headers with fewer fields that are used"
+            f"the program becomes {lines} lines of C, but at most {MAX_CODE_LINES} "
+            f"are accepted; use fewer statements, tables, parser states or header fields"
         )
     return lines
 
@@ -96,7 +96,7 @@ def _profile_bytes(program: m.Program, profile: m.Profile) -> int:
 def _table_bytes(table: m.Table) -> int:
     key_words = sum(limbs(k.width) for k in table.key)
     words = max((data_words(a) for a in table.actions), default=0) + 2 * key_words + ENTRY_WORDS
-    return 8 * words * (2 * len(table.entries) + 1)  # they grow by doubling
+    return 8 * words * (2 * len(table.entries) + 1)  # arrays grow by doubling
 
 
 def _refuse(what: str, needed: int, limit: int) -> None:

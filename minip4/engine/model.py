@@ -11,7 +11,10 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a header type; `width` in bits, for a varbit its maximum."""
+    """A field of a header type.
+
+    `width` is in bits; of a varbit, it is the maximum.
+    """
 
     name: str
     width: int
@@ -34,18 +37,18 @@ class HeaderType:
 
     @property
     def fixed_bytes(self) -> int:
-        """Bytes of the header without its varbit field."""
+        """Return the bytes of the header without its varbit field."""
         return sum(f.width for f in self.fields if not f.varbit) // 8
 
     @property
     def longest_bytes(self) -> int:
-        """Bytes of the header with the longest varbit."""
+        """Return the bytes of the header with the longest varbit."""
         return self.fixed_bytes + (self.varbit.width // 8 if self.varbit else 0)
 
 
 @dataclass(slots=True, eq=False)
 class Header:
-    """A header or metadata instance, single or at `position` of an array."""
+    """An instance of a header or of metadata, either single or at `position` of an array."""
 
     name: str
     type: HeaderType
@@ -57,7 +60,7 @@ class Header:
 
 @dataclass(slots=True, eq=False)
 class HeaderArray:
-    """Consecutive headers: a header stack, or one member of a stack of unions."""
+    """Consecutive headers, namely a header stack, or one member of a stack of unions."""
 
     name: str
     type: HeaderType
@@ -81,7 +84,7 @@ class UnionStack:
     name: str
     unions: list[HeaderUnion]
     columns: dict[str, HeaderArray]
-    """For each member of the union, that member of every element."""
+    """For each member of the union, the arrays of that member in all elements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +112,7 @@ class Valid:
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """An action's parameter, by position."""
+    """A parameter of an action, by position."""
 
     index: int
     width: int
@@ -164,7 +167,10 @@ class UnionStackRef:
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """An operation; `args` are left and right, and for `?` cond, left, right."""
+    """An operation.
+
+    `args` are the left and right operands; for `?`, the condition and both results.
+    """
 
     op: str
     args: tuple[Expr, ...]
@@ -175,7 +181,7 @@ class Op:
 class Named:
     """An argument that names an object outside of the packet."""
 
-    kind: str  # calculation, counter_array, meter_array, register_array, extern, string
+    kind: str  # calculation, counter_array, meter_array, register_array, extern or string
     name: str
 
 
@@ -195,7 +201,7 @@ class Primitive:
     op: str
     args: tuple[Expr, ...]
     where: str
-    """Where in the P4 source it stands, for messages; may be empty."""
+    """Location in the P4 source for messages; may be empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,14 +223,17 @@ class ParserOp:
     op: str
     args: tuple[Expr, ...]
     member: str = ""
-    """For an extract to a stack of unions: the union's member."""
+    """The member of the union, for an extract to a stack of unions."""
     primitive: Primitive | None = None
     where: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """`value` and `mask` over the concatenated, byte-padded key; both None for the default."""
+    """A transition of the parser.
+
+    `value` and `mask` cover the concatenated, byte-padded key; both are None for the default.
+    """
 
     value: int | None
     mask: int | None
@@ -248,7 +257,7 @@ class Parser:
 
 @dataclass(frozen=True, slots=True)
 class KeyField:
-    """One field of a table's key. `match_type`: exact, lpm, ternary, range or optional."""
+    """One field of the key of a table. `match_type` is exact, lpm, ternary, range or optional."""
 
     match_type: str
     name: str
@@ -259,10 +268,14 @@ class KeyField:
 
 @dataclass(frozen=True, slots=True)
 class ConstEntry:
-    """A const entry of the program; JSON priority: the smallest wins."""
+    """A const entry of the program.
+
+    It has the priority in the JSON, of which the smallest wins.
+    """
 
     key: tuple[tuple[int, int], ...]
-    """For each key field value and prefix length, mask or upper bound (exact: all ones)."""
+    """For each key field: value, and prefix length, mask or upper bound (exact: all ones).
+    """
     action: int
     params: tuple[int, ...]
     priority: int
@@ -273,7 +286,7 @@ class Table:
     name: str
     index: int
     match_type: str
-    type: str  # simple, indirect, indirect_ws
+    type: str  # simple, indirect or indirect_ws
     key: tuple[KeyField, ...]
     actions: tuple[Action, ...]
     max_size: int
@@ -295,7 +308,7 @@ class Table:
 
     @property
     def is_hidden(self) -> bool:
-        """One constant action and no key: a statement of a control's body."""
+        """Whether it has no key and one constant action: a statement of a control's body."""
         return not self.key and self.is_default_const and self.type == "simple"
 
 
@@ -333,7 +346,10 @@ class Profile:
 
 @dataclass(slots=True)
 class CalculationInput:
-    """An input; `kind`: field, hexstr, header or payload; `width` is used for hexstr only."""
+    """An input of a calculation.
+
+    `kind` is field, hexstr, header or payload; `width` is used for hexstr only.
+    """
 
     kind: str
     expr: Expr | None
@@ -364,7 +380,7 @@ class Counter:
     index: int
     size: int
     table: str | None
-    """The table of a direct counter."""
+    """The table to which a direct counter belongs."""
 
 
 @dataclass(slots=True)

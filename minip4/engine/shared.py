@@ -1,27 +1,30 @@
-"""Structures and constants shared by the C code and Python of an engine."""
+"""Structures and constants of an engine, shared by C and Python."""
 
 import ctypes
-from ctypes import c_bool, c_uint16, c_uint64
+from ctypes import c_uint16, c_uint64
 
 from minip4.native.layouts import Shared
 from minip4.wire.shared import LinkCounters
 
 MAX_PORTS = 512
-"""Ports are numbered below it; drops are counted under it for numbers that no port can have."""
+"""Port numbers are below this value.
+
+Drops at invalid port numbers are counted under this value.
+"""
 DROP_PORT = 511
 MAX_PRIORITIES = 8
 DIGEST_WORDS = 32
 COPY_HEAD = 2
-"""Words before the slot in an entry that is copied out: see table.h."""
+"""Number of words before the slot in the copy of an entry, see table.h."""
 MEMBER, GROUP = 1 << 32, 2 << 32
-"""Kinds of entries, as they stand in a slot's first word."""
+"""Kinds of entries, as in the first word of a slot."""
 COUNTER, REGISTER = range(2)
-"""enum array_kind."""
+"""Values of enum array_kind."""
 HOLD_KINDS = ("entry", "commit", "read", "state", "settings")
-"""enum hold_kind, in its order."""
+"""Values of enum hold_kind, in its order."""
 DROP_REASONS = ("ingress", "miss", "no_group", "egress", "no_port", "no_queue", "queue", "again",
                 "memory", "headers")  # fmt: skip
-"""enum drop_reason, in its order; engine.h and docs/reference/minip4.md explain each."""
+"""Values of enum drop_reason, in its order; engine.h and docs/reference/minip4.md explain them."""
 
 
 class MeterRates(ctypes.Structure):
@@ -37,19 +40,6 @@ class DigestSample(ctypes.Structure):
     """struct digest_sample."""
 
     _fields_ = [("digest", c_uint16), ("words", c_uint16), ("word", c_uint64 * DIGEST_WORDS)]
-
-
-class CrcCustom(ctypes.Structure):
-    """struct crc_custom."""
-
-    _fields_ = [
-        ("width", ctypes.c_uint),
-        ("polynomial", c_uint64),
-        ("initial", c_uint64),
-        ("final_xor", c_uint64),
-        ("data_reflected", c_bool),
-        ("remainder_reflected", c_bool),
-    ]
 
 
 class QueueConfig(ctypes.Structure):
@@ -113,7 +103,6 @@ class Hold(ctypes.Structure):
 SHARED = (
     Shared("control.h", "struct meter_rates", MeterRates),
     Shared("program.h", "struct digest_sample", DigestSample),
-    Shared("hash.h", "struct crc_custom", CrcCustom),
     Shared("engine.h", "struct queue_config", QueueConfig),
     Shared("engine.h", "struct queue_state", QueueState),
     Shared("engine.h", "struct engine_port_counters", PortCounters),

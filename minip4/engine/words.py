@@ -1,4 +1,4 @@
-"""Layout of values in 64-bit words: fields, keys and action parameters."""
+"""Layout of values in words of 64 bits: fields, keys and action parameters."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from minip4.engine import model as m
 
 
 def limbs(width: int) -> int:
-    """Return the words of a value; a value of 0 bits takes one word, always 0."""
+    """Return the words of a value; a value of 0 bits has one word, which is 0."""
     return max(1, (width + 63) // 64)
 
 
 def param_words(action: m.Action) -> list[int]:
-    """Return the first word of each parameter in an entry's data."""
+    """Return the index of the first word of each parameter in an entry's data."""
     words = []
     at = 0
     for param in action.params:
@@ -31,7 +31,7 @@ def data_words(action: m.Action) -> int:
 class KeyLayout:
     """The width, first word and bit offset of each key field.
 
-    A field of up to 64 bits is within one word; a wider one starts at a word boundary.
+    A field of up to 64 bits is within one word. A wider field starts at a word boundary.
     """
 
     widths: tuple[int, ...]
@@ -42,7 +42,7 @@ class KeyLayout:
     def pack(cls, widths: list[int], *, byte_aligned: bool = False) -> KeyLayout:
         places, word, used = [], 0, 0
         for width in widths:
-            width = max(1, width)  # a field of no bits takes one, always zero
+            width = max(1, width)  # a field of 0 bits takes one bit, which is always zero
             room = (width + 7) // 8 * 8 if byte_aligned else width
             if used and (room > 64 - used):
                 word, used = word + 1, 0
@@ -54,7 +54,7 @@ class KeyLayout:
         return cls(tuple(widths), tuple(places), word + bool(used))
 
     def words(self, values: list[int]) -> list[int]:
-        """Return the key as words; values are truncated to the field's width."""
+        """Return the words of a key; values are truncated to the width of their field."""
         result = [0] * self.count
         for value, width, (word, shift) in zip(values, self.widths, self.places, strict=True):
             value &= (1 << width) - 1
@@ -63,7 +63,7 @@ class KeyLayout:
         return result
 
     def values(self, words: Sequence[int]) -> list[int]:
-        """Return the inverse of words()."""
+        """Return the values of a key from its words."""
         result = []
         for width, (word, shift) in zip(self.widths, self.places, strict=True):
             value = 0
@@ -73,7 +73,7 @@ class KeyLayout:
         return result
 
     def c_words(self, limb_codes: list[str]) -> str:
-        """Return C initialisers of the words from the code of each field's limbs in order."""
+        """Return C initialisers of the words, from the C code of each field's limbs in order."""
         parts: list[list[str]] = [[] for _ in range(self.count)]
         codes = iter(limb_codes)
         for width, (word, shift) in zip(self.widths, self.places, strict=True):

@@ -22,14 +22,16 @@ INCLUDE = (wire.C_FOLDER, ports.C_FOLDER)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     add = parser.add_argument
-    add("interfaces", nargs=2, metavar="INTERFACE", help="ends of the link")
+    add(
+        "interfaces", nargs=2, metavar="INTERFACE", help="the two interfaces that the link connects"
+    )
     add("--rate-bps", type=_natural, default=0, metavar="N",
-        help="rate in bit/s, counting frame bytes (default: 0, unlimited)")  # fmt: skip
+        help="rate of frame bytes, in bit/s (default: 0, unlimited)")  # fmt: skip
     add("--queue-packets", type=_natural, default=64, metavar="N",
         help="queue length, in packets (default: %(default)s)")  # fmt: skip
     add("--delay-us", type=_microseconds, default=0.0, metavar="US", help="propagation delay")
     add("--jitter-us", type=_microseconds, default=0.0, metavar="US",
-        help="delay is uniform in delay +- jitter, without reordering")  # fmt: skip
+        help="delay is uniform in delay +- jitter; frames keep their order")  # fmt: skip
     add("--loss-probability", type=_probability, default=0.0, metavar="P",
         help="probability (0..1) that a frame is lost")  # fmt: skip
     add("--reorder-probability", type=_probability, default=0.0, metavar="P",
@@ -37,9 +39,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--reorder-us", type=_microseconds, default=0.0, metavar="US",
         help="additional delay of a frame that is held back")  # fmt: skip
     add("--seed", type=_natural, default=0, metavar="N",
-        help="random seed of the first direction; the other uses N + 1 (default: 0)")  # fmt: skip
+        help=
+"random seed of the first direction; the second direction uses N + 1 "
+"(default: 0)")  # fmt: skip
     add("--drop-log", type=Path, metavar="DIR",
-        help="capture lost frames in DIR as <destination interface>_lost.pcap"
+        help="write lost frames to DIR/<destination interface>_lost.pcap"
     )  # fmt: skip
 
 
@@ -68,11 +72,11 @@ def _check(args: argparse.Namespace) -> None:
             "(no frame can arrive before it was sent)"
         )
     if args.reorder_probability and not args.reorder_us:
-        raise Minip4Error("--reorder-probability: needs --reorder-us")
+        raise Minip4Error("--reorder-probability needs --reorder-us")
     if not args.queue_packets:
         raise Minip4Error("--queue-packets 0: expected at least 1")
     if os.geteuid() != 0:
-        raise Minip4Error("packet sockets: need root; run with sudo")
+        raise Minip4Error("packet sockets need root; run with sudo")
 
 
 def _natural(text: str) -> int:
@@ -95,6 +99,6 @@ def _number(text: str, high: float, what: str) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not 0 <= value <= high:  # NaN fails too
+    if not 0 <= value <= high:  # also false for NaN
         raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
     return value

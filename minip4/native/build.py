@@ -18,30 +18,31 @@ from minip4.errors import ToolchainError
 from minip4.native.cache import folder, held
 
 WARNINGS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror")
-# Fused multiply-add rounds once, not twice: meters would depend on the CPU of the compilation.
+# Fused multiply-add rounds once instead of twice, so meters would depend on the CPU that compiles.
 OPTIMISED = ("-O2", "-march=native", "-ffp-contract=off", "-fno-strict-aliasing")
 SANITIZED = ("-O1", "-g1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined",
              "-fno-sanitize-recover=undefined")  # fmt: skip
 SHARED = ("-fPIC", "-fno-semantic-interposition")
 LIBRARIES = ("-lpthread", "-lm")
 
-# cc's time and memory, and the stack that a function may ask for: generated text may be hostile.
+# Limits of cc's CPU time and memory, and of a function's stack, since generated code may be
+# hostile.
 MAX_CPU_S = 120
 MAX_MEMORY_KB = 4 << 20
-MAX_FRAME_BYTES = 1 << 20  # a thread has 8 MB, and four such functions call each other
+MAX_FRAME_BYTES = 1 << 20  # a thread has 8 MB of stack, and four such functions call each other
 LIMITED = f'ulimit -t {MAX_CPU_S} 2>&-; ulimit -v {MAX_MEMORY_KB} 2>&-; exec "$@"'
 OVER_LIMITS = ("signal terminated program", "out of memory", "memory exhausted", "frame size of")
 
-_kept = ExitStack()  # programs that this process may start at any time
+_kept = ExitStack()  # compiled programs that this process may start at any time
 
 
 class OverLimits(ToolchainError):
-    """A generated text that cc cannot compile within its limits."""
+    """An error for generated code that cc cannot compile within its limits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """Generated C: a translation unit with its own additional flags."""
+    """Generated C code: a translation unit with its own compiler flags."""
 
     text: str
     flags: Sequence[str] = ()
@@ -54,9 +55,10 @@ def shared_object(
 ) -> Iterator[Path]:  # fmt: skip
     """Compile `sources` and `generated` to a shared object; load it within the `with` block.
 
-    Headers are searched in the folders `include` and those of the sources. With `sanitize` it uses
-    AddressSanitizer and UBSan; the loading process must have libasan preloaded. Raises
-    ToolchainError, and OverLimits for a generated text.
+    Headers are searched in the folders `include` and in the folders of the sources. With
+    `sanitize`, the code is built with AddressSanitizer and UBSan; the loading process must have
+    preloaded libasan. Raises ToolchainError, or OverLimits if cc reaches a limit with generated
+    code.
     """
     all_flags = (*_mode(sanitize), *SHARED, *flags)
     frames = f"-Werror=frame-larger-than={MAX_FRAME_BYTES}"
@@ -67,7 +69,7 @@ def shared_object(
     link = (*all_flags, "-shared", "-Wl,-Bsymbolic")
 
     def make(built: Path) -> None:
-        # Only generated text differs from program to program: the rest is compiled once.
+        # Only the generated code differs between programs. All other files are compiled once.
         with ThreadPoolExecutor(os.cpu_count()) as threads, ExitStack() as used:
             objects = list(threads.map(used.enter_context, (part.held(".o") for part in parts)))
             _Call(objects, "", (), link).run(built)
@@ -82,7 +84,7 @@ def program(
     sources: Sequence[Path], text: str = "", *, include: Sequence[Path] = (),
     sanitize: bool = False,
 ) -> Path:  # fmt: skip
-    """Compile `sources` and a text to an executable that exists as long as this process.
+    """Compile `sources` and generated code to an executable that exists as long as this process.
 
     Raises ToolchainError.
     """
@@ -95,7 +97,7 @@ def _mode(sanitize: bool) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """One call of cc: for files, or for a text."""
+    """A call of cc for files or for generated code."""
 
     sources: Sequence[Path]
     text: str
@@ -106,7 +108,7 @@ class _Call:
         return held(self.place(suffix), self.run)
 
     def place(self, suffix: str) -> Path:
-        """Return the path of the result in the cache: its name is a hash of all inputs."""
+        """Return the path of the result in the cache, whose name is a hash of all inputs."""
         digest = hashlib.sha256("\0".join((*_compiler(), *self.flags, self.text)).encode())
         folders = {*self.include, *(source.parent for source in self.sources)}
         headers = [header for folder in sorted(folders) for header in sorted(folder.glob("*.h"))]
@@ -123,7 +125,7 @@ class _Call:
             inputs.append(str(text))
         folders = [f"-I{folder}" for folder in self.include]
         command = [compiler, *self.flags, *folders, *inputs, "-o", str(built), *LIBRARIES]
-        # A sanitizer that is preloaded here would take more addresses than cc is allowed.
+        # A preloaded sanitizer would need more address space than cc may use.
         environment = {name: text for name, text in os.environ.items() if name != "LD_PRELOAD"}
         run = subprocess.run(
             ["/bin/sh", "-c", LIMITED, "sh", *command],
@@ -135,26 +137,26 @@ class _Call:
     def _fail(self, built: Path, command: Sequence[str], errors: str) -> None:
         if self.text and any(sign in errors for sign in OVER_LIMITS):
             raise OverLimits(
-                f"{command[0]} cannot compile the program within {MAX_CPU_S} s of processor "
-                f"time, {MAX_MEMORY_KB} KB of memory and {MAX_FRAME_BYTES} bytes "
-                "of stack a function"
+                f"{command[0]} cannot compile the program within {MAX_CPU_S} s of "
+                f"CPU time, {MAX_MEMORY_KB} KB of memory and {MAX_FRAME_BYTES} bytes of stack "
+                "per function"
             )
         log = folder() / built.with_suffix(".log").name
         log.write_text(" ".join(command) + "\n" + errors + "\n" + self.text)
         first = next((line for line in errors.splitlines() if "error" in line), "no output")
-        raise ToolchainError(f"{command[0]} failed: {first} (whole log: {log})")
+        raise ToolchainError(f"{command[0]} failed: {first} (full log: {log})")
 
 
 @cache
 def _compiler() -> tuple[str, str]:
-    """Return the compiler's path and an identification of its output: version and CPU."""
+    """Return the path of the compiler and an id of its output: its version and the CPU."""
     path = shutil.which(os.environ.get("CC", "cc"))
     if path is None:
         raise ToolchainError(
             "no C compiler found: minip4 needs cc (Debian, Ubuntu: apt install gcc libc6-dev)"
         )
-    # -### prints the version and the instruction sets of `native` on this CPU (clang: also the
-    # folder).
+    # -### prints the version and the instruction sets that `native` means on this CPU (clang also
+    # prints the current folder).
     command = [path, "-march=native", "-###", "-E", "-x", "c", "/dev/null"]
     run = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
     return path, run.stdout + run.stderr

@@ -1,5 +1,8 @@
-"""The cache of compiled C. A file's name is the hash of its content. If the cache is too large, the
-least recently used files are deleted first, except files in use, which are locked (flock)."""
+"""Cache of compiled C code.
+
+The name of a file is the hash of its content. If the cache is too large, the least recently used
+files are deleted first. Files in use are locked (flock) and are not deleted.
+"""
 
 import fcntl
 import os
@@ -14,7 +17,7 @@ from pathlib import Path
 from minip4.errors import ToolchainError
 
 MAX_BYTES = 1 << 30
-WORKSHOP = "build-"  # a folder in which something is made; what a killed process left goes, too
+WORKSHOP = "build-"  # prefix of build folders; those of killed processes are removed, too
 WORKSHOP_IDLE_S = 60
 
 
@@ -26,10 +29,10 @@ def folder() -> Path:
 
 @contextmanager
 def held(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
-    """Yield a file of the cache, which is not deleted within the `with` block.
+    """Yield the path of a cached file, which is not deleted within the `with` block.
 
-    If it is missing, `make` writes it to the given path. Raises ToolchainError if the cache cannot
-    be used, or belongs to another user: its files are executed.
+    If the file is missing, `make` writes it to the path that it receives. Raises ToolchainError if
+    the cache cannot be used, or if another user can write to it, because cached files are executed.
     """
     is_new = False
     try:
@@ -46,7 +49,8 @@ def held(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
     try:
         if is_new:
             shrink()
-        with suppress(OSError):  # read-only, or another user's, who looks after its age
+        # the folder is read-only, or another user owns the file and updates its age
+        with suppress(OSError):
             os.utime(descriptor)
         yield path
     finally:
@@ -54,10 +58,10 @@ def held(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
 
 
 def shrink(max_bytes: int = MAX_BYTES) -> None:
-    """Delete the least recently used files until at most `max_bytes` are left."""
+    """Delete the least recently used files until the cache has at most `max_bytes`."""
     found = []
     for path in folder().iterdir():
-        with suppress(FileNotFoundError):  # another process was quicker
+        with suppress(FileNotFoundError):  # another process deleted it first
             status = path.stat()
             if path.is_file():
                 found.append((status.st_mtime, status.st_size, path))
@@ -80,7 +84,7 @@ def _check_owner(place: Path) -> None:
 
 
 def _lock(path: Path) -> int | None:
-    """Lock a file; None if it does not exist."""
+    """Lock a file; return None if it does not exist."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
@@ -89,19 +93,20 @@ def _lock(path: Path) -> int | None:
     with suppress(FileNotFoundError):
         if os.path.samestat(os.fstat(descriptor), path.stat()):
             return descriptor
-    os.close(descriptor)  # it was removed between the two
+    os.close(descriptor)  # another process removed the file between open and lock
     return None
 
 
 def _put(path: Path, make: Callable[[Path], None]) -> None:
     with _turn(path), tempfile.TemporaryDirectory(prefix=WORKSHOP, dir=path.parent) as workshop:
-        if path.exists():  # whose turn it was has made it
+        if path.exists():  # the process that had the lock before has built the file
             return
         descriptor = os.open(workshop, os.O_RDONLY)
         fcntl.flock(descriptor, fcntl.LOCK_SH)
         try:
             make(Path(workshop) / path.name)
-            with suppress(FileExistsError):  # two had the turn: the first one's is in use
+            # another process built it at the same time; its file is used
+            with suppress(FileExistsError):
                 os.link(Path(workshop) / path.name, path)
         finally:
             os.close(descriptor)
@@ -109,10 +114,12 @@ def _put(path: Path, make: Callable[[Path], None]) -> None:
 
 @contextmanager
 def _turn(path: Path) -> Iterator[None]:
-    """Wait while another process builds this file: runs of a sweep start with the same program.
+    """Wait while another process builds this file.
 
-    This only saves work: the lock file is removed while others wait for it, so two processes may
-    build.
+    Runs of a sweep start at the same time with the same program.
+
+    This only saves work: two processes may build the same file, because the lock file is removed
+    while others wait for it.
     """
     turn = path.with_name(WORKSHOP + path.name)
     descriptor = os.open(turn, os.O_RDWR | os.O_CREAT, 0o666)
@@ -136,7 +143,8 @@ def _remove(path: Path) -> bool:
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink()
-    except OSError:  # in use, gone, another user's; NFS locks no file that is open to be read
+    # in use, deleted, or of another user; NFS cannot lock files that are open for reading
+    except OSError:
         return False
     finally:
         os.close(descriptor)

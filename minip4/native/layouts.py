@@ -1,7 +1,7 @@
 """Layouts of memory shared by C and Python: structures, records, constants.
 
-checks() generates C assertions from the Python definitions. They do not compile if the two differ
-and cost nothing at run time.
+checks() generates C assertions from the Python definitions. If C and Python differ, these do not
+compile. They cost nothing at run time.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _C_TYPES: Mapping[Any, str] = {
 
 
 class Shared(NamedTuple):
-    """A structure of a C header and its Python counterpart with the same field names.
+    """A structure of a C header and its Python counterpart, which has the same field names.
 
-    The counterpart is a ctypes Structure, or the dtype of a numpy array.
+    The counterpart is a ctypes Structure or a numpy dtype.
     """
 
     header: str
-    c_type: str  # "struct link_config"
+    c_type: str  # for example "struct link_config"
     python: type[ctypes.Structure] | np.dtype[np.void]
 
 
@@ -39,13 +39,13 @@ class _Field(NamedTuple):
     name: str
     offset: int
     size: int
-    c_type: str | None  # None: a pointer, or a structure of its own
+    c_type: str | None  # None for a pointer or a nested structure
 
 
 def checks(shared: Iterable[Shared], numbers: Mapping[str, int] | None = None) -> str:
-    """Return C that compiles only if `shared` and `numbers` have the same values in C and Python.
+    """Return C code that compiles only if C and Python have the same `shared` and `numbers`.
 
-    A field is compared by name, offset, size and, if it is a number or an array of numbers, by
+    For each field, name, offset and size are compared; for numbers and arrays of numbers also the
     type. `numbers` maps C expressions to values.
     """
     shared = list(shared)

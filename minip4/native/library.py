@@ -1,4 +1,4 @@
-"""Shared objects in this process: loaded, with typed C functions, and unmapped again."""
+"""Shared objects in this process: loads them, declares C functions, and unmaps them."""
 
 import _ctypes
 import ctypes
@@ -10,21 +10,25 @@ from pathlib import Path
 from typing import Any
 
 Signatures = Mapping[str, tuple[Any, Sequence[Any]]]
-"""Of C functions, by name: what they return, and what they take."""
+"""For each C function: its return type and its parameter types."""
 
-_loading = threading.RLock()  # reentrant: finalizers may run in the thread that holds it
-_users: Counter[str] = Counter()  # Libraries of each path: they share what is mapped
+# reentrant, because finalizers may run in the thread that holds the lock
+_loading = threading.RLock()
+_users: Counter[str] = Counter()  # number of Library objects per path, which share one mapping
 
 
 class Library(ctypes.CDLL):
-    """A shared object; unmapped when nothing refers to it, after a call of its function `last`.
+    """A shared object, which is unmapped when nothing refers to it.
 
-    With `stays` it is never unmapped: AddressSanitizer resolves function names at the very end.
+    Its function `last` is called before.
+
+    With `stays`, it is never unmapped, because AddressSanitizer resolves function names when the
+    process exits.
     """
 
     def __init__(self, path: Path, functions: Signatures, *, last: str, stays: bool) -> None:
         with _loading:
-            # RTLD_LOCAL: shared objects in a process do not see each other's symbols.
+            # RTLD_LOCAL hides the symbols of a shared object from the others in this process.
             super().__init__(str(path), ctypes.RTLD_LOCAL)
             if not stays:
                 _users[self._name] += 1
@@ -46,9 +50,9 @@ def _unmap(path: str, mapped: int, last: int) -> None:
 def declare(
     to: object, library: ctypes.CDLL, functions: Signatures, *, errno: bool = False
 ) -> None:
-    """Make C functions attributes of `to`.
+    """Add C functions as attributes to the object `to`.
 
-    They do not refer to the library: keep that alive, too.
+    They do not refer to the library, so the caller must keep the library alive, too.
     """
     for name, (result, arguments) in functions.items():
         kind = ctypes.CFUNCTYPE(result, *arguments, use_errno=errno)
@@ -56,5 +60,5 @@ def declare(
 
 
 def address(library: ctypes.CDLL, name: str) -> int:
-    """Return the address of a function or an object of a library."""
-    return _ctypes.dlsym(library._handle, name)  # ctypes.cast() would refer to the library for good
+    """Return the address of a function or object in a library."""
+    return _ctypes.dlsym(library._handle, name)  # ctypes.cast() would refer to the library forever

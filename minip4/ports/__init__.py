@@ -1,4 +1,4 @@
-"""The real-time driver: frames between packet sockets and an engine."""
+"""The real-time driver: moves frames between packet sockets and an engine."""
 
 from pathlib import Path
 

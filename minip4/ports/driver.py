@@ -1,4 +1,4 @@
-"""The real-time driver: a C thread carries frames between interfaces and an engine."""
+"""The real-time driver: a C thread moves frames between interfaces and an engine."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ ERROR_ROOM = 1024
 
 
 class DriverError(Minip4Error):
-    """An interface or a capture file cannot be used."""
+    """An error for an interface or a capture file that cannot be used."""
 
 
 class EngineHandle(Protocol):
-    """The part of an engine that the driver needs: its shared object and its C engine."""
+    """The parts of an engine that the driver needs: its shared object and its C engine."""
 
     library: ctypes.CDLL
     handle: ctypes.c_void_p
@@ -31,9 +31,10 @@ class EngineHandle(Protocol):
 class Driver:
     """Drives an engine from start() to stop(), with `ports` as {port number: interface}.
 
-    Frames to `cpu_port` are returned by cpu_receive(); cpu_send() sends frames there. Captures go
-    to `capture_folder`/<interface>_{in,out}.pcap and `loss_folder`/<interface>_lost.pcap, with at
-    most `snaplen` bytes per frame; captures of processing times (ports.h), with 128 bytes, to
+    cpu_receive() returns the frames that the engine sends to `cpu_port`; cpu_send() sends frames
+    there. Captures are written to `capture_folder`/<interface>_{in,out}.pcap and
+    `loss_folder`/<interface>_lost.pcap, with at most `snaplen` bytes per frame. Captures of
+    processing times (ports.h) have at most 128 bytes per frame, in
     `stamp_folder`/<interface>_{taken,sending,sent}.pcap. Raises DriverError if an interface or a
     capture file cannot be opened.
     """
@@ -54,7 +55,8 @@ class Driver:
         self._cpu_port = cpu_port
         self._final: dict[str, object] | None = None
         self._room = ctypes.create_string_buffer(FRAME_ROOM)
-        self._first_library = engine.library  # whose code the writer of captures runs, to the end
+        # the writer of captures runs the code of this library until the end
+        self._first_library = engine.library
         self._handle: ctypes.c_void_p | None = self._create(engine)
         try:
             for number, interface in ports.items():
@@ -79,36 +81,38 @@ class Driver:
     def stop(self, drain_s: float = 1.0) -> None:
         """Stop when rings, queues and links are empty, but at the latest after `drain_s` seconds.
 
-        Closes sockets and captures; `capture_error` then describes missing frames of captures. The
-        engine stays without a driver.
+        Closes sockets and captures; then `capture_error` says which frames captures lack. The
+        engine then has no driver.
         """
         self._library.ports_stop(self._handle, int(drain_s * 1e9))
         self._final = self.counters()
         self._destroy()
 
     def swap(self, engine: EngineHandle) -> None:
-        """Drive another engine; frames wait in the rings meanwhile, so none is lost there.
+        """Drive another engine.
 
-        Frames in the old engine's queues and links are lost.
+        Frames that arrive in between wait in the rings, so none of them is lost.
+
+        Frames in the queues and links of the old engine are lost.
         """
         old_library, old, old_engine = self._library, self._handle, self._engine
         old_library.ports_stop(old, 0)
         self._handle = self._create(engine)
         self._library.ports_adopt(self._handle, old)
         old_library.ports_destroy(old, None, 0)
-        del old_engine  # its code is not run any more
+        del old_engine  # its code does not run any more
         self.start()
 
     def wake(self) -> None:
-        """Make the thread check again what is due, after settings of the engine were changed."""
+        """Make the thread check again what is due, after a change of engine settings."""
         self._library.ports_wake(self._handle)
 
     def reopen(self, port: int) -> None:
-        """Open the new interface with the name of a port's deleted interface."""
+        """Open a new interface with the name of the port's deleted interface."""
         self._library.ports_reopen(self._handle, port)
 
     def counters(self) -> dict[str, object]:
-        """Return the counters since the start as JSON; after stop() the final ones.
+        """Return the counters since the start for JSON; after stop() they are final.
 
         {"cpu_ns", "to_cpu_drops", "from_cpu_drops", "unread", "ports": {number: {"interface", and
         the fields of struct nic_counters}}}
@@ -126,11 +130,11 @@ class Driver:
 
     @property
     def cpu_fd(self) -> int:
-        """A descriptor that is readable if frames wait for the controller."""
+        """Return a descriptor that is readable if frames for the controller are queued."""
         return int(self._library.ports_cpu_fd(self._handle))
 
     def cpu_receive(self) -> list[bytes]:
-        """Take the frames that wait for the controller."""
+        """Return the queued frames for the controller."""
         self._library.ports_cpu_acknowledge(self._handle)
         frames = []
         while length := self._library.ports_cpu_read(self._handle, self._room):
@@ -138,12 +142,16 @@ class Driver:
         return frames
 
     def cpu_send(self, frame: bytes) -> bool:
-        """Receive a frame at the CPU port; False if it is too long or too many are waiting."""
+        """Send a frame to the CPU port.
+
+        Returns False if it is too long or the queue is full.
+        """
         return self._library.ports_cpu_write(self._handle, frame, len(frame)) == 0
 
     def _create(self, engine: EngineHandle) -> ctypes.c_void_p:
         self._library = _declared(engine.library)
-        self._engine = engine, engine.library  # not to be collected while it is driven
+        # prevents garbage collection while the driver uses them
+        self._engine = engine, engine.library
         cpu_port = NO_CPU_PORT if self._cpu_port is None else self._cpu_port
         handle = self._library.ports_create(engine.handle, len(self.interfaces), cpu_port)
         if not handle:

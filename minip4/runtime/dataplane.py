@@ -1,7 +1,8 @@
 """The interface between P4Runtime and a data plane; the engine implements it.
 
-Names are those of the program. Methods raise EngineError (minip4/engine/errors.py), whose
-subclasses map to P4Runtime codes. The data plane numbers handles, members and groups.
+Tables, actions and other objects have the names that the program gives them. Methods raise
+EngineError (minip4/engine/errors.py), whose subclasses map to P4Runtime codes. The data plane
+assigns the handles of entries, members and groups.
 """
 
 from __future__ import annotations
@@ -10,9 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
-from minip4.engine.keys import MatchKey
+from minip4.engine.keys import ColourCounts, Digest, Entry, MatchKey, Rates
 from minip4.engine.model import Program
-from minip4.engine.values import ColourCounts, Digest, Entry, Rates
 
 
 class TableCalls(Protocol):
@@ -20,7 +20,10 @@ class TableCalls(Protocol):
 
     def table_add(self, table: str, key: Sequence[MatchKey], action: str, params: Sequence[int],
                   priority: int = 0) -> int:  # fmt: skip
-        """Return the entry's handle; among matching entries, the largest priority wins."""
+        """Add an entry and return its handle.
+
+        If several entries match a packet, the one with the largest priority wins.
+        """
 
     def table_add_member(
         self, table: str, key: Sequence[MatchKey], member: int, priority: int = 0
@@ -41,7 +44,7 @@ class TableCalls(Protocol):
     def table_delete(self, table: str, handle: int) -> None: ...
 
     def table_entry(self, table: str, handle: int, *, time_ns: int = 0) -> Entry:
-        """Return an entry as of the given time (clock())."""
+        """Return an entry with its state at the given time (see clock())."""
 
     def table_entries(self, table: str, *, time_ns: int = 0) -> list[Entry]: ...
 
@@ -53,17 +56,17 @@ class TableCalls(Protocol):
     def table_default(self, table: str) -> tuple[str | None, tuple[int, ...]]: ...
 
     def table_set_timeout(self, table: str, handle: int, timeout_ns: int) -> None:
-        """Set the idle timeout of an entry; 0: none."""
+        """Set the idle timeout of an entry; 0 disables it."""
 
     def table_has_timeouts(self, table: str) -> bool: ...
 
     def table_idle(self, table: str, time_ns: int) -> Iterator[tuple[Entry, int]]:
-        """Yield the entries that are idle at that time and not yet reported, with timeouts."""
+        """Yield the entries, with timeouts, that are idle at that time and not yet reported."""
 
     def direct_counter_write(self, table: str, handle: int, packets: int, size: int) -> None: ...
 
     def direct_meter_set(self, table: str, handle: int, rates: Rates | None) -> None:
-        """Set the rates of an entry's meter; None: all packets are green."""
+        """Set the rates of the meter of an entry; None makes all packets green."""
 
     def direct_meter_get(self, table: str, handle: int) -> Rates | None: ...
 
@@ -86,7 +89,7 @@ class ProfileCalls(Protocol):
     def group_add(self, profile: str) -> int: ...
 
     def group_set_members(self, profile: str, group: int, members: Sequence[int]) -> None:
-        """Set the members of a group; repetitions are weights."""
+        """Set the members of a group; a member that is repeated has a larger weight."""
 
     def group_delete(self, profile: str, group: int) -> None: ...
 
@@ -97,14 +100,14 @@ class StateCalls(Protocol):
     def counter_size(self, name: str) -> int: ...
 
     def counter_read(self, name: str, index: int) -> tuple[int, int]:
-        """Return packets and bytes."""
+        """Return the packet count and the byte count of a counter cell."""
 
     def counter_read_all(self, name: str) -> list[tuple[int, int]]: ...
 
     def counter_write(
         self, name: str, index: int, packets: int, size: int, *, count: int = 1
     ) -> None:
-        """Write `count` cells from `index` on."""
+        """Write `count` cells, starting with cell `index`."""
 
     def register_read(self, name: str, index: int) -> int: ...
 
@@ -123,7 +126,7 @@ class StateCalls(Protocol):
     def value_set_set(self, name: str, values: Sequence[int]) -> None: ...
 
     def digests(self) -> list[Digest]:
-        """Take the digests since the last call."""
+        """Return the digests since the last call."""
 
 
 class ReplicationCalls(Protocol):
@@ -141,7 +144,7 @@ class ReplicationCalls(Protocol):
 
 
 class PortCalls(Protocol):
-    """Ports, which `minip4 control` changes; P4Runtime has no messages for them."""
+    """Ports, links and queues, which `minip4 control` changes because P4Runtime cannot."""
 
     def set_port(self, port: int, is_up: bool) -> None: ...
 
@@ -162,7 +165,7 @@ class PortCalls(Protocol):
     def queues(self, port: int, count: int) -> dict[str, dict[str, int]]: ...
 
     def drops(self) -> dict[str, dict[str, int]]:
-        """Return drops by port (if any) and reason (DROP_REASONS)."""
+        """Return the number of dropped packets by port (if known) and reason (DROP_REASONS)."""
 
     def counters(self) -> dict[str, Any]: ...
 
@@ -184,7 +187,7 @@ class Dataplane(TableCalls, ProfileCalls, StateCalls, ReplicationCalls, PortCall
         """Return the time of the data plane, in nanoseconds."""
 
     def batch(self) -> AbstractContextManager[None]:
-        """Apply all writes of the `with` block atomically at its end, or none."""
+        """Apply all writes of the `with` block atomically when the block ends, or none of them."""
 
     def close(self) -> None:
         """Free the data plane."""

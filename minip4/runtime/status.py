@@ -1,4 +1,4 @@
-"""Status of P4Runtime calls: canonical codes, and the errors of each update of a Write."""
+"""Status of P4Runtime calls: canonical codes, and an error per update of a Write."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from minip4.engine import errors as engine_errors
 
 Code = grpc.StatusCode
 
-# A client takes 8 to 64 KB of trailing metadata: above this, the details stay out.
+# A client accepts 8 to 64 KB of trailing metadata. Above this limit, the status has no details.
 MAX_DETAILS_BYTES = 32 * 1024
 
 
@@ -58,7 +58,7 @@ _ENGINE_CODES = (
 
 @contextmanager
 def engine_calls(what: str | Callable[[], str]) -> Iterator[None]:
-    """Convert errors of the engine to a StatusError; `what` names the operation."""
+    """Convert engine errors to a StatusError; `what` names the operation in its message."""
     try:
         yield
     except engine_errors.EngineError as error:
@@ -68,15 +68,15 @@ def engine_calls(what: str | Callable[[], str]) -> Iterator[None]:
 
 
 def details(status: rpc_status.Status) -> tuple[tuple[str, bytes], ...]:
-    """Return trailing metadata with a google.rpc.Status."""
+    """Return the trailing metadata that contains a google.rpc.Status."""
     return (("grpc-status-details-bin", status.SerializeToString()),)
 
 
 def write_status(errors: Sequence[StatusError | None]) -> rpc_status.Status:
-    """Return the google.rpc.Status of a Write: one p4.v1.Error per update (spec 12.3)."""
+    """Return the google.rpc.Status of a Write, with one p4.v1.Error per update (spec 12.3)."""
     failed = [(i, error) for i, error in enumerate(errors) if error is not None]
     first, error = failed[0]
-    message = f"{len(failed)} of {len(errors)} updates failed; first, update {first}: "
+    message = f"{len(failed)} of {len(errors)} updates failed; the first one is update {first}: "
     status = rpc_status.Status(code=Code.UNKNOWN.value[0], message=message + error.message)
     for entry in errors:
         detail = p4r.Error()

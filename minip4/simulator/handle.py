@@ -1,4 +1,4 @@
-"""The handle of a network in C, valid until it is freed."""
+"""A pointer to a network in C, valid until the network is freed."""
 
 import ctypes
 
@@ -6,26 +6,29 @@ from minip4.engine.errors import EngineError
 
 
 class Handle:
-    """The pointer to a network that C functions take; unavailable once the network is freed."""
+    """Handle of a network for calls of C functions.
+
+    It is invalid after the network was freed.
+    """
 
     def __init__(self, created: int) -> None:
         self._pointer: ctypes.c_void_p | None = ctypes.c_void_p(created)
 
     @property
     def pointer(self) -> ctypes.c_void_p:
-        """The pointer. Raises EngineError for a network that has ended."""
+        """Return the pointer. Raises EngineError if the network was closed."""
         if self._pointer is None:
-            raise EngineError("the network has ended: use it inside its `with` block")
+            raise EngineError("the network is closed; use it inside its `with` block")
         return self._pointer
 
     def take(self) -> ctypes.c_void_p | None:
-        """Take the pointer in order to free it; None if it was already taken."""
+        """Return the pointer in order to free it, or None if this was done before."""
         taken, self._pointer = self._pointer, None
         return taken
 
 
 class Caller:
-    """Base class of objects that call C functions of a network."""
+    """Base class of objects that call the C functions of a network."""
 
     def __init__(self, library: ctypes.CDLL, network: Handle) -> None:
         self._library = library

@@ -1,4 +1,4 @@
-"""Inboxes: packets received and sent by applications at hosts of a virtual network."""
+"""Inboxes: packets that applications on hosts of a virtual network receive and send."""
 
 import ctypes
 from collections.abc import Iterator
@@ -14,14 +14,14 @@ from minip4.simulator.shared import ARRIVAL, NONE
 
 
 class Inboxes(Caller):
-    """The inboxes of a Virtual, reported by run(); numbered in the order of opening."""
+    """The inboxes of a Virtual network, numbered in the order of opening; run() reports them."""
 
     def open_udp(self, host: int, port: int) -> int:
         """Open an inbox for the datagrams to a UDP port of a host."""
         return self._opened(self._library.virtual_open_udp(self._handle, host, port))
 
     def open_frames(self, host: int) -> int:
-        """Open an inbox for all frames to a host, which then answers nothing itself."""
+        """Open an inbox for all frames to a host, which then does not respond itself."""
         return self._opened(self._library.virtual_open_frames(self._handle, host))
 
     def filled(self) -> Iterator[int]:
@@ -30,7 +30,7 @@ class Inboxes(Caller):
             yield inbox
 
     def take(self, inbox: int) -> tuple[NDArray[np.void], bytes]:
-        """Empty an inbox; return its records (ARRIVAL) and their concatenated bytes."""
+        """Empty an inbox and return its records (ARRIVAL) and their concatenated bytes."""
         records, data = ctypes.c_void_p(), ctypes.c_void_p()
         count = self._library.virtual_inbox_take(self._handle, inbox, byref(records), byref(data))
         if not count:
@@ -42,7 +42,7 @@ class Inboxes(Caller):
     def send_frame(self, host: int, frame: bytes) -> None:
         """Send a frame from a host now."""
         if not self._library.virtual_send_frame(self._handle, host, frame, len(frame)):
-            raise EngineError("a frame is too long, or out of memory")
+            raise EngineError("the frame is too long, or there is no memory left")
 
     def send_datagram(
         self, host: int, port: int, to: tuple[str, str, int], payload: bytes, tos: int = 0
@@ -53,13 +53,13 @@ class Inboxes(Caller):
         """
         mac, address, to_port = to
         to_mac = bytes.fromhex(mac.replace(":", ""))
-        to_address = int.from_bytes(IPv4Address(address).packed, "little")  # as it lies in memory
+        to_address = int.from_bytes(IPv4Address(address).packed, "little")  # byte order in memory
         if not self._library.virtual_send_datagram(
             self._handle, host, to_mac, to_address, port, to_port, tos, payload, len(payload)
         ):
-            raise EngineError("a datagram is too long, or out of memory")
+            raise EngineError("the datagram is too long, or there is no memory left")
 
     def _opened(self, number: int) -> int:
         if number == NONE:
-            raise InvalidArgument("it is taken, or out of memory")
+            raise InvalidArgument("it is in use, or there is no memory left")
         return number

@@ -1,4 +1,4 @@
-"""Structures and constants shared by the C code and Python of a virtual network and its flows."""
+"""Structures and constants of a virtual network and its flows, shared by C and Python."""
 
 import ctypes
 import enum
@@ -14,34 +14,34 @@ from minip4.native.layouts import Shared
 NO_CPU_PORT = 0xFFFF
 NONE = 2**32 - 1
 MAX_THREADS = 64
-CAPTURES = ("in", "out", "lost")  # in the order of virtual_capture()
+CAPTURES = ("in", "out", "lost")  # indices are the values of `what` in virtual_capture()
 PAYLOAD = np.dtype([("flow", ">u2"), ("sequence", ">u8"), ("sent_ns", ">u8")])
-"""How the payload of each of a flow's datagrams begins; zeros follow."""
+"""The start of the payload of a flow's datagrams; zeros follow."""
 SENT = np.dtype([("sequence", "<u8"), ("sent_ns", "<u8")])
 RECEIVED = np.dtype([("sequence", "<u8"), ("sent_ns", "<u8"), ("received_ns", "<u8")])
 ARRIVAL = np.dtype(
     [("time_ns", "<u8"), ("length", "<u4"), ("address", ">u4"), ("port", ">u2"), ("tos", "u1"),
      ("none", "V5")]
 )  # fmt: skip
-"""Of a datagram or frame that came for an application, beside its bytes."""
+"""Metadata of a datagram or frame received by an application."""
 
 TCP_PROGRESS = np.dtype(
     [("time_ns", "<u8"), ("written", "<u8"), ("acknowledged", "<u8"), ("retransmitted", "<u4"),
      ("window", "<u4"), ("rtt_us", "<u4"), ("zero", "<u4")]
 )  # fmt: skip
-"""What the sender of a TCP flow knew: bytes, segments, microseconds."""
+"""Samples of the sender of a TCP flow, in bytes, segments and microseconds."""
 TCP_RECEIVED = np.dtype([("time_ns", "<u8"), ("bytes", "<u8")])
 TCP_ANSWERS = np.dtype([("asked_ns", "<u8"), ("answered_ns", "<u8")])
-"""What the receiver had got, in order, until then."""
-CONGESTION = ("reno", "cubic", "dctcp")  # in the order of enum virtual_congestion
+"""Samples of the receiver of a TCP flow: the bytes received in order up to a time."""
+CONGESTION = ("reno", "cubic", "dctcp")  # indices are the values of enum virtual_congestion
 
 CALLS = ("prefetch", "prefetch_more", "receive", "advance", "set_driver", "set_port", "lookahead",
          "move_pool")  # fmt: skip
-"""Functions engine_* that a network calls."""
+"""Names of the engine_* functions that a network calls."""
 
 
 class Stop(enum.Enum):
-    """The reason why run() returned: enum virtual_stop."""
+    """The reason why run() returned (enum virtual_stop)."""
 
     REACHED = 0
     CONTROL = 1

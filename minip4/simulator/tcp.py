@@ -22,45 +22,53 @@ from minip4.simulator.shared import TcpResult as Result
 
 @dataclass(frozen=True, slots=True)
 class TcpSpec:
-    """A connection and its data from the opener; struct virtual_tcp_config of virtual.h."""
+    """A TCP connection and its traffic (struct virtual_tcp_config of virtual.h).
+
+    The source opens the connection and sends the data.
+    """
 
     source: int
     destination: int
-    isn: tuple[int, int]  # initial sequence numbers, of the source and of the destination
+    isn: tuple[int, int]  # initial sequence numbers of the source and of the destination
     source_port: int
     destination_port: int
     tos: int  # DSCP << 2
-    congestion: str  # of CONGESTION
+    congestion: str  # name of the congestion control, one of CONGESTION
     ecn: bool
     size_bytes: int
-    duration_ns: int  # instead of a size
+    duration_ns: int  # duration of the flow, used instead of a size
     start_ns: int
-    rate_bps: float = 0.0  # 0: as fast as TCP takes it
-    on_ns: int = 0  # it is written, and not, in turns; 0: always
+    rate_bps: float = 0.0  # rate of the application; 0: as fast as TCP allows
+    on_ns: int = 0  # alternating periods with and without writes; 0: no pauses
     off_ns: int = 0
-    request_bytes: int = 0  # the size is that of requests, each after the last one's answer
+    # size of requests, each sent after the response to the previous one; 0: no requests
+    request_bytes: int = 0
     response_bytes: int = 0
     think_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class TcpResult:
-    """The result of a connection; arrays of the dtypes TCP_PROGRESS, TCP_RECEIVED, TCP_ANSWERS."""
+    """The result of a connection.
+
+    Arrays have the dtypes TCP_PROGRESS, TCP_RECEIVED and TCP_ANSWERS.
+
+    """
 
     progress: NDArray[np.void]
     received: NDArray[np.void]
     answers: NDArray[np.void]
-    retransmitted: int  # segments, by the source
-    is_acknowledged: bool  # all of it
-    has_failed: bool  # no connection, no progress for ten seconds, or reset
-    was_reset: bool  # refused or ended by a RST
+    retransmitted: int  # segments that the source retransmitted
+    is_acknowledged: bool  # all data were acknowledged
+    has_failed: bool  # no connection, ten seconds without progress, or reset
+    was_reset: bool  # a RST refused or ended the connection
 
 
 class Connections(Caller):
-    """The connections of a Virtual; numbered in the order of adding."""
+    """The TCP connections of a Virtual network, numbered in the order of adding."""
 
     def add(self, spec: TcpSpec) -> int:
-        """Add a connection that opens at its time; return its number."""
+        """Add a connection, which opens at its start time, and return its number."""
         config = TcpConfig(
             spec.source, spec.destination, spec.isn, spec.source_port, spec.destination_port,
             spec.tos, CONGESTION.index(spec.congestion), spec.ecn, spec.size_bytes,
@@ -70,8 +78,8 @@ class Connections(Caller):
         number = self._library.virtual_add_tcp(self._handle, byref(config))
         if number == NONE:
             raise InvalidArgument(
-                f"there is a connection from TCP port {spec.source_port} to "
-                f"{spec.destination_port} already, or out of memory"
+                f"a connection from TCP port {spec.source_port} to "
+                f"{spec.destination_port} exists already, or there is no memory left"
             )
         return int(number)
 

@@ -48,7 +48,7 @@ NEVER = 2**64 - 1
 
 @dataclass(frozen=True, slots=True)
 class FlowSpec:
-    """UDP datagrams from one host to another; struct virtual_flow_config of virtual.h."""
+    """A flow of UDP datagrams between two hosts (struct virtual_flow_config of virtual.h)."""
 
     source: int
     destination: int
@@ -60,13 +60,13 @@ class FlowSpec:
     count: int
     start_ns: int
     rate_pps: float
-    due_ns: NDArray[np.uint64] | None = None  # offsets to start_ns, instead of a steady rate
-    ttl: int = 64  # of IPv4
+    due_ns: NDArray[np.uint64] | None = None  # offsets to start_ns, used instead of a constant rate
+    ttl: int = 64  # time to live in the IPv4 header
 
 
 @dataclass(frozen=True, slots=True)
 class FlowResult:
-    """The packets sent and received by a flow; arrays of the dtypes SENT and RECEIVED."""
+    """The packets that a flow has sent and received, as arrays of the dtypes SENT and RECEIVED."""
 
     sent: NDArray[np.void]
     received: NDArray[np.void]
@@ -76,31 +76,33 @@ class FlowResult:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A part of a network with its own thread; struct virtual_partition of virtual.h."""
+    """A partition: the nodes of one thread (struct virtual_partition of virtual.h)."""
 
     nodes: int
-    events: int  # until now
-    sent: int  # frames to other partitions
-    waited_s: float  # for other partitions, in real time
-    lookahead_ns: int | None  # how far it may go ahead of others; None: there is nothing before it
+    events: int  # events since the start
+    sent: int  # frames sent to other partitions
+    waited_s: float  # time spent waiting for other partitions, in real time
+    lookahead_ns: int | None  # how far it may advance beyond others; None: no limit
     may_stop: bool  # has the switches with digests or a CPU port, and the hosts with applications
 
 
 class Virtual(Caller):
-    """Switches, hosts and wires; nodes are numbered in the order of adding.
+    """A network of switches, hosts and wires.
 
-    Time, in nanoseconds, starts at `now_ns` and advances only in run(), which uses up to `threads`
-    threads (1 to MAX_THREADS), with the same results. With `sanitize` the C code uses sanitizers,
-    which its engines must then use, too.
+    Nodes are numbered in the order of adding.
+
+    Time starts at `now_ns` and advances only in run(). run() uses up to `threads` threads (1 to
+    MAX_THREADS); the results do not depend on their number. With `sanitize`, the C code is built
+    with sanitizers; its engines must then be, too.
     """
 
     def __init__(self, now_ns: int, *, threads: int = 1, sanitize: bool = False) -> None:
         if not 1 <= threads <= MAX_THREADS:
-            raise InvalidArgument(f"{threads} threads: 1 to {MAX_THREADS} expected")
+            raise InvalidArgument(f"{threads} threads; expected 1 to {MAX_THREADS}")
         library = _loaded(sanitize=sanitize)
         created = library.virtual_create(now_ns, threads)
         if not created:
-            raise EngineError("out of memory or threads for a virtual network")
+            raise EngineError("not enough memory or threads for a virtual network")
         self._threads = threads
         super().__init__(library, Handle(created))
         self.inboxes = Inboxes(self._library, self._network)
@@ -126,31 +128,35 @@ class Virtual(Caller):
 
     @property
     def events(self) -> int:
-        """Frames that arrived at a node and elements that were woken, since the start."""
+        """Return the number of events since the start: arrivals of frames, and wake-ups."""
         return int(self._library.virtual_events(self._handle))
 
     @property
     def events_at_once(self) -> int:
-        """The events processed while all threads ran; one thread processes the others."""
+        """Return the number of events processed while all threads ran.
+
+        One thread processed all other events.
+        """
         return int(self._library.virtual_at_once(self._handle))
 
     @property
     def max_packets(self) -> int:
-        """Limit of packets in queues, on links and in switches."""
+        """Return the limit of packets in queues, on links and in switches."""
         return int(self._library.virtual_max_packets())
 
     @property
     def next_ns(self) -> int | None:
-        """Time of the next event; None: there is none."""
+        """Return the time of the next event, or None if there is none."""
         due = int(self._library.virtual_next(self._handle))
         return None if due == NEVER else due
 
     def run(self, until_ns: int, max_events: int = 2**62) -> Stop:
         """Process events up to and including `until_ns`, in order of time.
 
-        Returns earlier after `max_events` (on several threads, approximately), if a switch has
-        messages for its controller, or if an application has received packets. SHORT of memory ends
-        the network, for example if there are more than max_packets.
+        Returns earlier after `max_events` (approximately, on several threads), if a switch has
+        messages for its controller, or if an application has received packets. SHORT means that
+        memory is short, for example because there are more than max_packets packets; the network
+        cannot continue.
         """
         return Stop(self._library.virtual_run(self._handle, until_ns, max_events))
 
@@ -158,7 +164,7 @@ class Virtual(Caller):
 
     @property
     def partitions(self) -> list[Partition]:
-        """The work of each thread since the last run, without idle threads."""
+        """Return the partitions and their work since the last run, without idle threads."""
         state, found = PartitionState(), []
         for number in range(self._threads):
             self._library.virtual_partition(self._handle, number, byref(state))
@@ -170,7 +176,7 @@ class Virtual(Caller):
     def place(self, node: int, partition: int) -> None:
         """Assign a node, and nodes that cannot be separated from it, to a partition.
 
-        Nodes that may stop the network are always in the first one. Results do not change.
+        Nodes that may stop the network are always in the first one. This does not change results.
         """
         self._library.virtual_place(self._handle, node, partition % self._threads)
 
@@ -179,30 +185,33 @@ class Virtual(Caller):
         return self._number(self._library.virtual_add_switch(self._handle, port))
 
     def add_host(self, mac: str, address: str, mtu_bytes: int = MAX_FRAME) -> int:
-        """Add a host that receives IP packets of up to `mtu_bytes`."""
+        """Add a host that receives IP packets of at most `mtu_bytes`."""
         mac_bytes = bytes.fromhex(mac.replace(":", ""))
-        packed = int.from_bytes(IPv4Address(address).packed, "little")  # as it lies in memory
+        packed = int.from_bytes(IPv4Address(address).packed, "little")  # byte order in memory
         return self._number(
             self._library.virtual_add_host(self._handle, mac_bytes, packed, mtu_bytes)
         )
 
     def connect(self, node: int, port: int, other: int, other_port: int) -> None:
-        """Connect two ports by a wire; before the switches get their engines."""
+        """Connect two ports by a wire; must be called before the switches get their engines."""
         if not self._library.virtual_connect(self._handle, node, port, other, other_port):
-            raise EngineError("cannot connect: out of memory, or a host port other than 0")
+            raise EngineError(
+                "cannot connect: a host has a port other than 0, or there is no memory left"
+            )
         for at, number in ((node, port), (other, other_port)):
             self._ports.setdefault(at, []).append(number)
 
     def ports(self, node: int) -> list[int]:
-        """Return the ports of a node that are connected."""
+        """Return the connected ports of a node."""
         return self._ports.get(node, [])
 
     def capture(
         self, switch: int, port: int, what: str, path: Path, snaplen: int = SNAPLEN
     ) -> None:
-        """Capture a port: frames received ("in"), sent ("out"), or "lost" by its link.
+        """Capture frames that a port receives ("in") or sends ("out") or its link loses ("lost").
 
-        At most `snaplen` bytes per frame. Must be called before the switch gets its engine.
+        Each frame is captured up to `snaplen` bytes. Must be called before the switch gets its
+        engine.
         """
         number = CAPTURES.index(what)
         if self._library.virtual_capture(
@@ -211,31 +220,31 @@ class Virtual(Caller):
             raise Minip4Error(f"cannot create capture {path}: {os.strerror(ctypes.get_errno())}")
 
     def prepare(self, engine: Engine) -> Engine:
-        """Prepare an engine for install(), before its links are set."""
+        """Prepare an engine for install(); called before its links are set."""
         pool = self._library.virtual_pool(self._handle)
         engine.library.engine_share_pool(engine.handle, pool)
         return engine
 
     def install(self, switch: int, engine: Engine) -> None:
-        """Give a switch its engine; a previous one is closed."""
+        """Give a switch its engine and close a previous one."""
         calls = Calls(*(address(engine.library, f"engine_{name}") for name in CALLS))
         may_notify = bool(engine.program.digests)
         if not self._library.virtual_set_engine(
             self._handle, switch, engine.handle, byref(calls), may_notify
         ):
             engine.close()
-            raise EngineError("out of memory for a switch")
+            raise EngineError("not enough memory for a switch")
         old = self._engines.get(switch)
         self._engines[switch] = engine
         if old is not None:
             old.close()
 
     def refresh(self, switch: int) -> None:
-        """Must be called after a switch's links or queues were changed."""
+        """Recompute when a switch is due, after a change of its links or queues."""
         self._library.virtual_refresh(self._handle, switch)
 
     def flying(self, switch: int, port: int) -> tuple[int, int]:
-        """Return packets and bytes that a port has sent and that are still on its link.
+        """Return the number of packets and bytes in flight on a port's link.
 
         The engine counts them as delivered.
         """
@@ -258,14 +267,17 @@ class Virtual(Caller):
             yield switch
 
     def cpu_receive(self, switch: int) -> list[bytes]:
-        """Take the frames that wait for a switch's controller."""
+        """Return the queued frames for a switch's controller, and remove them."""
         frames = []
         while length := self._library.virtual_cpu_read(self._handle, switch, self._room):
             frames.append(self._room.raw[:length])
         return frames
 
     def cpu_send(self, switch: int, frame: bytes) -> bool:
-        """Receive a frame at the CPU port; False if it is too long or out of memory."""
+        """Send a frame to the CPU port.
+
+        Returns False if it is too long, or if there is no memory left.
+        """
         return self._library.virtual_cpu_write(self._handle, switch, frame, len(frame)) == 0
 
     # --- hosts -----------------------------------------------------------------------------
@@ -277,7 +289,7 @@ class Virtual(Caller):
         return {field[0]: getattr(counters, field[0]) for field in HostCounters._fields_}
 
     def first_malformed(self, host: int) -> tuple[int, bytes] | None:
-        """Return time (ns) and bytes of the first frame in header_errors and checksum_errors."""
+        """Return time (ns) and bytes of the first frame in header_errors or checksum_errors."""
         time_ns = u64()
         length = self._library.virtual_first_malformed(
             self._handle, host, byref(time_ns), self._room
@@ -285,7 +297,7 @@ class Virtual(Caller):
         return (time_ns.value, self._room.raw[:length]) if length else None
 
     def add_flow(self, spec: FlowSpec) -> int:
-        """Add a flow that starts at its time; return its number."""
+        """Add a flow, which starts at its start time, and return its number."""
         config = FlowConfig(
             spec.source, spec.destination, spec.id, spec.source_port, spec.destination_port,
             spec.tos, spec.ttl, spec.payload, spec.count, spec.start_ns, spec.rate_pps,
@@ -293,13 +305,13 @@ class Virtual(Caller):
         if spec.due_ns is not None:
             due = np.ascontiguousarray(spec.due_ns, np.uint64)
             if len(due) != spec.count or np.any(due[1:] < due[:-1]):
-                raise InvalidArgument(f"flow {spec.id}: {spec.count} ascending times expected")
+                raise InvalidArgument(f"flow {spec.id}: expected {spec.count} ascending times")
             config.due_ns = due.ctypes.data
         number = self._library.virtual_add_flow(self._handle, byref(config))
         if number == NONE:
             raise InvalidArgument(
-                f"flow {spec.id}: UDP port {spec.destination_port} of its destination is taken, "
-                "or out of memory"
+                f"flow {spec.id}: UDP port {spec.destination_port} of its "
+                f"destination is in use, or there is no memory left"
             )
         return int(number)
 
@@ -315,14 +327,14 @@ class Virtual(Caller):
         )
 
     def remove_flow(self, flow: int) -> None:
-        """End a flow and free its port and its records."""
+        """End a flow and free its port and records."""
         self._library.virtual_remove_flow(self._handle, flow)
 
     def send_frames(self, host: int, times_ns: Sequence[int], frames: Sequence[bytes]) -> None:
-        """Send unmodified frames from a host, each at its time, in ascending order."""
+        """Send unmodified frames from a host, each at its time; times must be ascending."""
         times = np.asarray(times_ns, np.uint64)
         if len(times) != len(frames) or np.any(times[1:] < times[:-1]):
-            raise InvalidArgument("send_frames() takes an ascending time for each frame")
+            raise InvalidArgument("send_frames() needs one time per frame, in ascending order")
         lengths = np.array([len(frame) for frame in frames], np.uint32)
         if not self._library.virtual_send_frames(
             self._handle, host, len(frames), times.ctypes.data, lengths.ctypes.data,
@@ -332,12 +344,15 @@ class Virtual(Caller):
 
     def _number(self, number: int) -> int:
         if number == NONE:
-            raise EngineError("out of memory for another node")
+            raise EngineError("not enough memory for another node")
         return int(number)
 
 
 def _loaded(*, sanitize: bool) -> ctypes.CDLL:
-    """Build (once) and load the event queue, which calls engines through their shared objects."""
+    """Build (once) and load the event queue.
+
+    It calls the engines through their shared objects.
+    """
     common = [WIRE / f"{name}.c" for name in ("memory", "packet", "capture")]
     with build.shared_object(
         [*sorted(C_FOLDER.glob("*.c")), *common],

@@ -8,7 +8,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from minip4.compiler.options import add_compiler_arguments, compile_with_warnings
+from minip4.compiler.cli import add_compiler_arguments, compile_with_warnings
 from minip4.engine.engine import Engine
 from minip4.errors import Minip4Error
 from minip4.stf.script import StfError, run_stf
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
         for failure in failures:
             print(textwrap.indent(failure, "    "))
         failed += bool(failures)
-    print(f"{len(args.scripts) - failed} of {len(args.scripts)} passed")
+    print(f"{len(args.scripts) - failed} of {len(args.scripts)} scripts passed")
     return 1 if failed else 0
 
 
@@ -50,7 +50,7 @@ def _document(args: argparse.Namespace) -> dict[str, Any]:
     try:
         document: dict[str, Any] = json.loads(args.program.read_text())
     except (OSError, ValueError, RecursionError) as error:
-        raise Minip4Error(f"{args.program}: cannot read: {error}") from error
+        raise Minip4Error(f"{args.program}: cannot read the file: {error}") from error
     if not isinstance(document, dict):
         raise Minip4Error(f"{args.program}: expected BMv2 JSON, whose root is an object")
     return document

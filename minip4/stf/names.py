@@ -1,4 +1,7 @@
-"""Names and values of STF scripts: names may be suffixes, values may have wildcards."""
+"""Names and values of STF scripts.
+
+A name may be a suffix, and a value may have wildcards.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,11 @@ from minip4.engine.keys import Exact, Lpm, MatchKey, Range, Ternary
 
 T = TypeVar("T")
 
-_TOKEN = re.compile(r'((?:"[^"]*"|[^\s"#])+)|#.*|(")')  # a word, a comment, a quote without end
+# matches a word, a comment, or an unterminated quote
+_TOKEN = re.compile(r'((?:"[^"]*"|[^\s"#])+)|#.*|(")')
 _QUOTED = re.compile(r'"[^"]*"')
-_NAMED = re.compile(r'("[^"]*"|[^":(]*)([:(])(.*)')  # a name, what it is followed by, and the rest
+# matches a name, the character after it, and the rest
+_NAMED = re.compile(r'("[^"]*"|[^":(]*)([:(])(.*)')
 _ITEM = re.compile(r'(?:"[^"]*"|[^",])+')
 
 
@@ -27,7 +32,10 @@ class Call:
 
 
 def split(line: str) -> list[str]:
-    """Split a line into words without its comment; quoted blanks and `#` are part of a name."""
+    """Split a line into words, without its comment.
+
+    Blanks and `#` in quotes belong to a name.
+    """
     tokens = _TOKEN.findall(line)
     if any(quote for _, quote in tokens):
         raise ValueError(f"{line.strip()}: unterminated quote")
@@ -35,7 +43,7 @@ def split(line: str) -> list[str]:
 
 
 def has_parenthesis(word: str) -> bool:
-    """Whether the word begins an action's parameters and has no quoted `(`."""
+    """Whether the word starts the parameters of an action, with a `(` that is not quoted."""
     return "(" in _QUOTED.sub("", word)
 
 
@@ -46,7 +54,11 @@ def find(items: Mapping[str, T], name: str, kind: str) -> T:
         return items[name]
     found = [item for full, item in items.items() if full.endswith("." + name)]
     if len(found) != 1:
-        problem = "several end with it" if found else f"there are {', '.join(items) or 'none'}"
+        problem = (
+            "several names end with it"
+            if found
+            else f"expected one of: {', '.join(items) or 'none'}"
+        )
         raise NotFound(f"{kind} {name!r}: {problem}")
     return found[0]
 
@@ -74,7 +86,10 @@ def parse_call(actions: Iterable[m.Action], text: str) -> Call:
 
 
 def parse_key(table: m.Table, words: list[str]) -> list[MatchKey]:
-    """Parse `field:value ...`; an omitted field matches anything, if its match kind allows it."""
+    """Parse `field:value ...`.
+
+    An omitted field matches any value, if its match kind allows this.
+    """
     names = {k.name: i for i, k in enumerate(table.key)}
     given: dict[int, str] = {}
     for word in words:

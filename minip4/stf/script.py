@@ -33,14 +33,14 @@ from minip4.errors import Minip4Error
 from minip4.stf.names import Call, find, has_parenthesis, parse_call, parse_key, split
 
 PACKET_INTERVAL_NS = 1_000_000
-MAX_LINES = 20  # of the trace of a packet that is never done
-"""The first number that is no port (engine.h)."""
+MAX_LINES = 20  # maximum lines of the trace of a packet that is never finished
+"""The first number that is not a port number (engine.h)."""
 
 
 class StfError(Minip4Error):
     """An invalid or failing script: file, line and problem.
 
-    `trace` is the trace of the packet so far, if the engine is traced.
+    `trace` is the trace of the packet up to the failure, if the engine is traced.
     """
 
     def __init__(self, text: str, trace: str = "") -> None:
@@ -50,7 +50,7 @@ class StfError(Minip4Error):
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A frame that left the switch, and the number of the `packet` command that caused it."""
+    """A frame that left the switch, with the number of the `packet` command that caused it."""
 
     frame: bytes
     packet: int
@@ -60,9 +60,9 @@ class Received:
 class Expected:
     line: int
     packet: int
-    """The last `packet` command before it."""
+    """The last `packet` command before this one."""
     pattern: str | None
-    """Nibbles and `*`; None: any packet."""
+    """Hexadecimal digits and `*`; None matches any packet."""
     is_whole: bool = False
 
     def matches(self, frame: bytes) -> bool:
@@ -81,7 +81,7 @@ class Expected:
 class StfRun:
     """One run of a script on a new engine; failures() returns the differences.
 
-    With a traced engine, each failure includes the trace of its packet.
+    With a traced engine, each failure includes the trace of the packet.
     """
 
     engine: Engine
@@ -118,7 +118,7 @@ class StfRun:
                 raise self._error(str(error)) from error
 
     def failures(self) -> list[str]:
-        """Return missing and unexpected frames since the last call."""
+        """Return the differences between expected and received frames since the last call."""
         for port in sorted({*self._expected, *self._got}):
             got, expected = self._got.pop(port, []), self._expected.pop(port, [])
             for came, wanted in zip(got, expected, strict=False):
@@ -129,7 +129,9 @@ class StfRun:
                 text = f"port {port}: expected {wanted}, got nothing"
                 self._fail(text, wanted.line, wanted.packet)
             for came in got[len(expected) :]:
-                self._fail(f"port {port}: unexpected {came.frame.hex()}", self._line, came.packet)
+                self._fail(
+                    f"port {port}: unexpected frame {came.frame.hex()}", self._line, came.packet
+                )
         failures, self._failures = self._failures, []
         return failures
 
@@ -143,7 +145,7 @@ class StfRun:
         return StfError(f"{self.name}:{self._line}: error: {text}", trace)
 
     def _fail(self, text: str, line: int, packet: int = 0) -> None:
-        trace = self._traces.pop(packet, "")  # once, for the first failure
+        trace = self._traces.pop(packet, "")  # each trace is printed once, with the first failure
         self._failures.append(f"{self.name}:{line}: {text}" + (f"\n{trace}" if trace else ""))
 
     # --- commands --------------------------------------------------------------------------
@@ -159,7 +161,7 @@ class StfRun:
         key = parse_key(table, rest[:at])
         if table.profile is None:
             self.engine.table_add(table.name, key, call.action, call.params, priority)
-        else:  # as an action set of one, with a member of its own
+        else:  # added as an action set with one member
             member = self.engine.member_add(table.profile, call.action, call.params)
             self.engine.table_add_member(table.name, key, member, priority)
 
@@ -188,7 +190,7 @@ class StfRun:
             self._traces[self._packets] = "\n".join(self._trace.blocks())
 
     def _beginning(self) -> str:
-        """Return the beginning of the trace of a packet that is still in the switch."""
+        """Return the start of the trace of a packet that is still in the switch."""
         if self._trace is None:
             return ""
         ended = list(self._trace.blocks())
@@ -201,13 +203,13 @@ class StfRun:
         pattern = pattern.rstrip("$")
         if re.fullmatch(r"[0-9a-f*]*", pattern) is None:
             raise ValueError(f"{pattern!r}: expected hexadecimal digits and *")
-        has_pattern = len(words) > 1  # a `$` alone: an empty packet
+        has_pattern = len(words) > 1  # a `$` alone means an empty packet
         wanted = Expected(self._line, self._packets, pattern if has_pattern else None, is_whole)
         self._expected[int(words[0])].append(wanted)
 
     def no_packet(self, words: list[str]) -> None:
         if words:
-            raise ValueError("no_packet takes nothing after it")
+            raise ValueError("no_packet has no arguments")
         failures = self.failures()
         self._failures = failures
 
@@ -224,7 +226,9 @@ class StfRun:
     def associate(self, words: list[str]) -> None:
         group, node = int(words[0]), int(words[1])
         if group not in self._groups or not 0 <= node < len(self._nodes):
-            raise ValueError(f"mc_node_associate: no group {group} or no node {node} so far")
+            raise ValueError(
+                f"mc_node_associate: group {group} or node {node} was not created before"
+            )
         rid, ports = self._nodes[node]
         self._groups[group] += [(port, rid) for port in ports]
         self._set_groups()
@@ -278,11 +282,11 @@ _COMMANDS: dict[str, Callable[[StfRun, list[str]], None]] = {
 
 
 def run_stf(engine: Engine, script: Path) -> list[str]:
-    """Run a script on a new engine; return the failures. Raises StfError."""
+    """Run a script on a new engine and return its failures. Raises StfError."""
     try:
         lines = script.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise StfError(f"{script}: cannot be read: {error}") from error
+        raise StfError(f"{script}: cannot read the file: {error}") from error
     run = StfRun(engine, script.name)
     run.run(lines)
     return run.failures()

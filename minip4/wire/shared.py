@@ -1,14 +1,14 @@
-"""Structures and constants shared by the C code and Python of frames and links."""
+"""Structures and constants of frames and links, shared by C and Python."""
 
 import ctypes
 from ctypes import c_double, c_uint64
 
 from minip4.native.layouts import Shared
 
-MAX_FRAME = 9216  # PACKET_MAX_FRAME: bytes of the longest frame that a port takes (jumbo)
-FRAME_ROOM = 1024 + MAX_FRAME  # bytes; headers may grow by PACKET_ROOM
-SNAPLEN = 128  # CAPTURE_SNAPLEN: bytes of a frame that captures have, unless more are asked for
-MAX_SNAPLEN = 65535  # CAPTURE_MAX_SNAPLEN: whole frames
+MAX_FRAME = 9216  # PACKET_MAX_FRAME: bytes of the longest frame that a port receives (jumbo frame)
+FRAME_ROOM = 1024 + MAX_FRAME  # bytes of a frame whose headers grew by PACKET_ROOM
+SNAPLEN = 128  # CAPTURE_SNAPLEN: default number of captured bytes per frame
+MAX_SNAPLEN = 65535  # CAPTURE_MAX_SNAPLEN: enough for whole frames
 
 
 class LinkConfig(ctypes.Structure):

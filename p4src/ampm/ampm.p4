@@ -28,7 +28,7 @@ control AmpmIngress(
     ReadoutRequest() readout_request;
     ReadoutArrival() readout_arrival;
 
-    // Packets and bytes of each block's colour, at index 2 * flow + colour.
+    // Packets and bytes of each flow and colour; the index is 2 * flow + colour.
     counter(AMPM_CELLS, CounterType.packets_and_bytes) arrivals;
 
     apply {

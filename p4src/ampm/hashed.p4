@@ -1,14 +1,14 @@
-/* Mixed hashed marking: several delay samples per block (RFC 9342 section 7.2.2), with no bit
- * but the colour.
+/* Mixed hashed marking: several delay samples per block (RFC 9342 section 7.2.2). It needs no bit
+ * except the colour.
  *
  *   block 0, colour 0                block 1, colour 1
  *   . . H . . . . H . . H . .        . . . H . . H . .      H: hash of the packet AND mask = 0
  *
- * Every point computes the same hash of fields that do not change on the path, so all sample the
- * same packets without marks for samples. The colour gives the block of a packet, and so
- * separates samples of different blocks. The hash also selects one of the block's eight places
- * for each sample, so that a lost sample does not move the others; the first sample keeps its
- * place. Samples of two points are of the same packet if block and hash agree. */
+ * Every point computes the same hash of fields that do not change on the path. So all points
+ * sample the same packets, without a mark for samples. The colour determines the block of a
+ * packet, so samples of different blocks are not mixed. The hash also selects one of eight slots
+ * of the block for each sample, so that a lost sample does not move the others. The first sample
+ * of a slot is stored. Two samples are of the same packet if their block and hash agree. */
 #ifndef TELEMARK_AMPM_HASHED_P4
 #define TELEMARK_AMPM_HASHED_P4
 
@@ -18,8 +18,8 @@
 
 struct sample_t {
     bit<1> chosen;
-    bit<32> hash;   // of the packet
-    bit<32> place;  // place of the sample: 8 * cell + the hash's three highest bits
+    bit<32> hash;   // hash of the packet
+    bit<32> place;  // slot of the sample: 8 * cell + three highest bits of the hash
 }
 
 control HashedChoice(in headers_t hdr, in watch_t watch, inout sample_t sample) {
@@ -66,10 +66,10 @@ control HashedChoice(in headers_t hdr, in watch_t watch, inout sample_t sample) 
     }
 }
 
-const bit<16> READOUT_SAMPLE = 3;  // index: place; values: block_us, samples, time_us, hash
+const bit<16> READOUT_SAMPLE = 3;  // index: slot; values: block_us, samples, time_us, hash
 
-/* Record of a sample at one point: the number of packets with this place, and the first one's
- * time and hash. */
+/* Record of a sample at one point: the number of packets with this slot, and the time and hash of
+ * the first one. */
 control SampleRecord(
     in watch_t watch, in sample_t sample, in bit<48> time_us, inout readout_values_t readout) {
     register<bit<48>>(AMPM_CELLS * AMPM_SAMPLES) block_us;

@@ -8,7 +8,7 @@
 #include "step.p4"
 #include "watch.p4"
 
-/* Determines a packet's block, and whether it is the pulse, by the flow's methods. */
+/* Determines the block of a packet and whether it is the pulse, by the methods of its flow. */
 control Methods(in headers_t hdr, inout watch_t watch, inout sample_t sample) {
     PulseChoice() pulse_choice;
     StepColour() step_colour;

@@ -16,8 +16,8 @@
 
 #include "watch.p4"
 
-/* The bit on the wire: written at the first switch, where the pulse was chosen before; read at
- * all others. */
+/* The bit in the packet. The first switch writes it, after it has chosen the pulse; all other
+ * switches read it. */
 control MultiplexedBit(inout watch_t watch) {
     NearestBlock() nearest_block;
     bit<1> in_pulse_slot = 0;

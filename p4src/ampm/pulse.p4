@@ -1,5 +1,5 @@
-/* Pulse marking: one marked packet per block. Its times give the delay; packet counts at its
- * passing give the loss.
+/* Pulse marking: one marked packet per block. Its times at two points give the delay. The packet
+ * counts of both points when it passes give the loss.
  *
  *          |------------ block ------------|
  *   first  |        [counting interval]    |
@@ -29,7 +29,7 @@ control PulseChoice(inout watch_t watch) {
         bit<48> latched;
         latch.read(latched, watch.flow);
         watch.pulse = latched != watch.block_us + 1 ? 1w1 : 1w0;
-        latch.write(watch.flow, watch.block_us + 1);  // never 0, the value of an unused register
+        latch.write(watch.flow, watch.block_us + 1);  // 0 is the value of an unused register
     }
 
     // When a method sends its pulse: parts of a block are ternary ranges of the clock (TimeFlip).
@@ -48,7 +48,7 @@ control PulseChoice(inout watch_t watch) {
     }
 }
 
-/* The pulse on the wire: written at the first switch, read at all others. */
+/* The pulse bit in the packet: the first switch writes it, and all others read it. */
 control PulseBit(inout watch_t watch) {
     apply {
         if (watch.first == 1) {
@@ -61,11 +61,11 @@ control PulseBit(inout watch_t watch) {
 
 const bit<16> READOUT_PULSE = 2;  // index: cell; values: block_us, pulses, time_us, packets
 
-/* Record of a block's pulse at one point: how many there were (1, or there was an error), the
- * time of the first one, and the number of packets of the flow up to and including it. */
+/* Record of the pulse of a block at one point: the number of pulses (not 1 in case of an error),
+ * the time of the first one, and the number of packets of the flow up to and including it. */
 control PulseRecord(
     in watch_t watch, in bit<48> time_us, inout readout_values_t readout) {
-    register<bit<48>>(AMPM_FLOWS) running;  // packets of the flow, in all blocks
+    register<bit<48>>(AMPM_FLOWS) running;  // packets of the flow in all blocks
     register<bit<48>>(AMPM_CELLS) block_us;
     register<bit<48>>(AMPM_CELLS) pulses;
     register<bit<48>>(AMPM_CELLS) pulse_us;

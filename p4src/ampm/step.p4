@@ -22,7 +22,7 @@
 
 #include "watch.p4"
 
-/* The colour on the wire: written at the first switch, read at all others. */
+/* The colour bit in the packet: the first switch writes it, and all others read it. */
 control StepColour(inout watch_t watch) {
     NearestBlock() nearest_block;
 

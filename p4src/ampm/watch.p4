@@ -1,4 +1,4 @@
-/* Common clock, watch list and domain edge: which packets are measured, and when.
+/* Common clock, watch list (the flows that are measured) and edge of the measurement domain.
  *
  * A block lasts 2^block_shift microseconds of the common clock; block = clock >> block_shift.
  * All times are modulo 2^48, and a block is identified by its start, so a wrapping clock makes
@@ -22,25 +22,25 @@ const bit<16> ENCAPSULATION_BYTES = 48;
 
 // Methods of a flow, as flags.
 const bit<8> METHOD_STEP = 1;
-const bit<8> METHOD_PULSE = 2;  // with METHOD_STEP: double marking
+const bit<8> METHOD_PULSE = 2;  // double marking together with METHOD_STEP
 const bit<8> METHOD_MULTIPLEXED = 4;
 const bit<8> METHOD_HASHED = 8;
 
 struct watch_t {
     bit<1> watched;  // the packet belongs to a flow on the watch list
-    bit<1> first;    // this switch is the first of the domain: it marks
-    bit<1> last;     // this switch is the last of the domain: it clears the marks
-    bit<1> tunnel_end;  // and it removes the outer IPv6 packet
-    bit<6> dscp;        // DSCP of the flow's packets outside, for the bits used inside
+    bit<1> first;    // this switch is the first of the domain; it sets the marks
+    bit<1> last;     // this switch is the last of the domain; it clears the marks
+    bit<1> tunnel_end;  // this switch also removes the outer IPv6 header
+    bit<6> dscp;        // DSCP outside of the domain; restores the bits used for marks
     bit<8> methods;
     bit<32> flow;     // flow number, assigned by the controller
-    bit<48> now_us;   // the common clock when the packet arrived
-    bit<48> offset_us;  // common clock - clock of this switch
+    bit<48> now_us;   // arrival time of the packet on the common clock
+    bit<48> offset_us;  // common clock minus clock of this switch
     bit<8> block_shift;
-    bit<48> block_us;  // the common clock at the start of the packet's block
-    bit<1> colour;     // of that block: its number modulo 2
-    bit<1> pulse;      // the packet is its block's pulse
-    bit<32> cell;      // 2 * flow + colour: cell of the block's records
+    bit<48> block_us;  // start of the packet's block on the common clock
+    bit<1> colour;     // colour of this block: its number modulo 2
+    bit<1> pulse;      // the packet is the pulse of its block
+    bit<32> cell;      // cell of the records of the block: 2 * flow + colour
     bit<1> colour_bit;  // marks on the wire: as received, or as set by the first switch
     bit<1> pulse_bit;
 }
@@ -72,7 +72,7 @@ control Watch(
         watch.methods = methods;
     }
 
-    // At the flow's first switch, the only one that sets marks.
+    // Entry at the first switch of a flow, which is the only one that sets marks.
     action mark(bit<16> flow, bit<8> methods) {
         watched(flow, methods);
         watch.first = 1;
@@ -80,19 +80,19 @@ control Watch(
         watch.pulse_bit = 0;
     }
 
-    // At every later switch.
+    // Entry at every later switch.
     action observe(bit<16> flow, bit<8> methods) {
         watched(flow, methods);
     }
 
-    // At the last switch.
+    // Entry at the last switch.
     action observe_and_clear(bit<16> flow, bit<8> methods, bit<6> dscp) {
         watched(flow, methods);
         watch.last = 1;
         watch.dscp = dscp;
     }
 
-    // At the last switch, for a flow that the first one encapsulates.
+    // Entry at the last switch, for a flow that the first switch encapsulates.
     action observe_and_decapsulate(bit<16> flow, bit<8> methods) {
         observe_and_clear(flow, methods, 0);
         watch.tunnel_end = 1;
@@ -135,7 +135,7 @@ control Watch(
         size = AMPM_FLOWS;
     }
 
-    // Packets with the AltMark option: RFC 9343 section 5.3 for the key.
+    // Flows of packets with the AltMark option; RFC 9343 section 5.3 defines the key.
     table watch_list_ipv6 {
         key = {
             hdr.altmark.flow_mon_id: exact;
@@ -147,7 +147,7 @@ control Watch(
         size = AMPM_FLOWS;
     }
 
-    // Packets without it; as for IPv4.
+    // Flows of IPv6 packets without this option; the key is as for IPv4.
     table encapsulation_list {
         key = {
             hdr.ipv6.src_addr: ternary;
@@ -167,7 +167,7 @@ control Watch(
             src_port = hdr.ports.src_port;
             dst_port = hdr.ports.dst_port;
         }
-        if (hdr.ipv4.isValid() && hdr.ipv4.ihl >= 5) {  // otherwise not a valid IPv4 header
+        if (hdr.ipv4.isValid() && hdr.ipv4.ihl >= 5) {  // a smaller IHL is invalid
             watch.colour_bit = AMPM_COLOUR(hdr.ipv4.dscp);
             watch.pulse_bit = AMPM_PULSE(hdr.ipv4.dscp);
             watch_list.apply();
@@ -183,9 +183,9 @@ control Watch(
     }
 }
 
-/* Finds the block of a packet with this colour: the nearest one (RFC 8321 section 4.3). Delay
- * carries packets into the first half of the next block, and a fast clock lets them arrive in
- * the second half of the one before. */
+/* Finds the block of a packet: the nearest block with its colour (RFC 8321 section 4.3). A delayed
+ * packet arrives in the first half of the next block. If the clock of the first switch is fast,
+ * a packet arrives in the second half of the previous block. */
 control NearestBlock(inout watch_t watch, in bit<1> colour) {
     apply {
         bit<48> length_us = 48w1 << watch.block_shift;

@@ -2,7 +2,7 @@
  * as in the exercise `ecn` of p4lang/tutorials. DCTCP needs this rule (RFC 8257, 3.1). */
 #include "switch.p4"
 
-const bit<19> ECN_THRESHOLD = 10;  // packets
+const bit<19> ECN_THRESHOLD = 10;  // in packets
 const bit<2> NOT_CAPABLE = 0;
 const bit<2> CONGESTION_EXPERIENCED = 3;
 

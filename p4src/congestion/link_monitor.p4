@@ -16,9 +16,9 @@ header probe_data_t {
     bit<1> bos;  // set for the first hop, which is the last in the data
     bit<7> swid;
     bit<8> port;
-    bit<32> byte_cnt;  // including this probe, as received
-    bit<48> last_time;  // us: departure of the last probe
-    bit<48> cur_time;  // us: departure of this probe
+    bit<32> byte_cnt;  // bytes including this probe, with its received length
+    bit<48> last_time;  // departure time of the last probe (us)
+    bit<48> cur_time;  // departure time of this probe (us)
 }
 
 header probe_fwd_t {
@@ -34,7 +34,7 @@ struct headers_t {
 }
 
 struct monitor_t {
-    bit<8> remaining;  // ports of the path up to this hop
+    bit<8> remaining;  // number of ports of the path up to this hop
     bit<8> egress_spec;
 }
 
@@ -96,7 +96,7 @@ control MonitorIngress(
             forwarding.apply(hdr.ethernet, hdr.ipv4, standard_metadata);
         } else if (
             hdr.probe.isValid() && hdr.probe.hop_cnt < (bit<8>)MOST_HOPS
-            && standard_metadata.parser_error == error.NoError) {  // it has this hop's port
+            && standard_metadata.parser_error == error.NoError) {  // hop port is present
             standard_metadata.egress_spec = (bit<9>)meta.egress_spec;
             hdr.probe.hop_cnt = hdr.probe.hop_cnt + 1;
         } else {
@@ -107,7 +107,7 @@ control MonitorIngress(
 
 control MonitorEgress(
     inout headers_t hdr, inout monitor_t meta, inout standard_metadata_t standard_metadata) {
-    register<bit<32>>(MOST_PORTS) sent_bytes;  // per port, since the last probe
+    register<bit<32>>(MOST_PORTS) sent_bytes;  // bytes per port since the last probe
     register<bit<48>>(MOST_PORTS) probed_us;
 
     action set_swid(bit<7> swid) {

@@ -11,7 +11,7 @@
 #define WIDTH 272  // counters in a row
 #endif
 
-const bit<16> READOUT_COUNTERS = 1;  // index: of a counter; values: its count in each row
+const bit<16> READOUT_COUNTERS = 1;  // index: counter; values: count in each row
 
 struct metadata_t {
     readout_values_t readout;

@@ -1,8 +1,9 @@
-/* Append: entries of a list are gathered into batches, and each batch is written after the
+/* Append: entries of a list are collected into batches. Each batch is written to memory behind the
  * previous one.
  *
- * A list is a ring of batches in memory. Each batch ends with a tail: the number of valid
- * entries, and the batch number, from 1 on over all laps (collectors/dta/append.py reads them). */
+ * A list is a ring buffer of batches in memory. Each batch ends with a tail: the number of valid
+ * entries and the batch number, which counts from 1 on and is not reset when the ring wraps
+ * (collectors/dta/append.py reads them). */
 #ifndef TELEMARK_DTA_APPEND_P4
 #define TELEMARK_DTA_APPEND_P4
 
@@ -10,20 +11,20 @@
 #include "plan.p4"
 #include "../roce/transport.p4"
 
-#define DTA_LISTS 4096  // in all services together
+#define DTA_LISTS 4096  // lists of all services together
 
 // The batch being gathered:
 register<bit<512>>(DTA_LISTS) append_entries;  // first entry in the highest bits
 register<bit<8>>(DTA_LISTS) append_count;      // number of entries
-register<bit<32>>(DTA_LISTS) append_slot;      // its slot in the ring
+register<bit<32>>(DTA_LISTS) append_slot;      // slot of the batch in the ring
 register<bit<27>>(DTA_LISTS) append_number;    // number of the previous batch
 
-const bit<27> LAST_NUMBER = 0x7FFFFFF;  // then 1 again: number 0 was never written
+const bit<27> LAST_NUMBER = 0x7FFFFFF;  // the next number is 1; 0 means that nothing was written
 
-const bit<16> LIST_STATE = 8;  // readout record number; index: the list, in the registers
+const bit<16> LIST_STATE = 8;  // readout record number; index: register index of the list
 
-/* Reads or writes a list's place in its ring: the number of the last batch, the slot of the next
- * one, and the number of gathered entries; writing it discards the gathered entries. */
+/* Reads or writes the state of a list: the number of the last batch, the slot of the next batch,
+ * and the number of entries that wait. A write discards the waiting entries. */
 control ListAccess(inout readout_values_t readout) {
     bit<32> cell = readout.index & (DTA_LISTS - 1);
 
@@ -57,8 +58,8 @@ control ListAccess(inout readout_values_t readout) {
 
 struct batch_t {
     bit<8> session;
-    bit<32> index;    // of the list, in the registers
-    bit<32> batches;  // in its ring
+    bit<32> index;    // register index of the list
+    bit<32> batches;  // number of batches in the ring of the list
     bit<8> size;      // entries per batch: 1, 2, 4, 8 or 16
     bit<512> entries;
     bit<8> count;
@@ -67,8 +68,8 @@ struct batch_t {
     bit<64> offset;   // offset in the region, in bytes
 }
 
-/* In ingress: plans the batch. It is written when it is full, or immediately if the report
- * requests an immediate, or on a request to flush (`is_flush`). */
+/* Plans the batch, in ingress. A batch is written when it is full, when a report requests an
+ * immediate, or on a request to flush (`is_flush`). */
 control PlanAppend(
     in append_t report, in bit<1> is_immediate, in bit<1> is_flush, inout plan_t plan,
     inout batch_t batch) {
@@ -126,8 +127,8 @@ control PlanAppend(
     }
 }
 
-/* In ingress, if there is no problem: updates the registers, and puts a batch to be written into
- * the packet. */
+/* Updates the registers and puts a batch to be written into the packet. Applied in ingress if the
+ * report is not rejected. */
 control CommitAppend(inout headers_t hdr, in plan_t plan, in batch_t batch) {
     action gather() {
         append_entries.write(batch.index, batch.entries);
@@ -171,7 +172,7 @@ control CommitAppend(inout headers_t hdr, in plan_t plan, in batch_t batch) {
     }
 }
 
-/* In egress. An immediate value is the list number. */
+/* Makes the request, in egress. The immediate value is the list number. */
 control AskAppend(in append_t report, in batch_t batch, inout request_t request) {
     apply {
         request.offset = batch.offset;

@@ -1,4 +1,4 @@
-/* Primitives that gather reports in the translator, and write many of them together.
+/* Primitives that collect reports in the translator and write several of them together.
  *
  * First the effect of a report is planned: whether gathered reports are written now, and the
  * cost. If there is no problem (a repeated number, the rate of a session), the registers are
@@ -12,9 +12,9 @@
 #include "sketch_merge.p4"
 
 // Record numbers. In an index the service comes first: 8 bits.
-const bit<16> FLUSH_LIST = 2;    // then the list: 24 bits
-const bit<16> FLUSH_ROW = 3;     // the row of the service's cache: 24 bits
-const bit<16> FLUSH_COLUMN = 4;  // the sketch, and the first of eight columns / 8: 12 bits each
+const bit<16> FLUSH_LIST = 2;    // the index continues with the list (24 bits)
+const bit<16> FLUSH_ROW = 3;     // the index continues with the row of the cache (24 bits)
+const bit<16> FLUSH_COLUMN = 4;  // continues with sketch and first column / 8 (12 bits each)
 
 /* `is_flush`: the packet-out is a flush request. */
 control ReadFlush(inout headers_t hdr, inout plan_t plan, inout bit<1> is_flush) {

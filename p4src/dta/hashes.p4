@@ -7,12 +7,12 @@
 #ifndef TELEMARK_DTA_HASHES_P4
 #define TELEMARK_DTA_HASHES_P4
 
-const bit<32> COPY_SEED = 0x9E3779B1;  // times the copy's number, from 1
+const bit<32> COPY_SEED = 0x9E3779B1;  // multiplied by the number of the copy, from 1
 const bit<32> CHECKSUM_SEED = 0x7FEB352D;
 const bit<32> SESSION_SEED = 0x165667B1;
 
 const bit<32> ROW_SEED = 0xD3A2646C;
-const bit<32> HOP_SEED = 0x2C1B3C6D;  // plus the hop
+const bit<32> HOP_SEED = 0x2C1B3C6D;  // the hop is added to this seed
 const bit<32> VALUE_SEED = 0x846CA68B;
 const bit<32> BLANK = 0x5BD1E995;  // code of a hop without a value
 
@@ -23,7 +23,7 @@ bit<32> murmur_block(in bit<32> state, in bit<32> word) {
     return (mixed[18:0] ++ mixed[31:19]) * 5 + 0xE6546B64;
 }
 
-/* Hash of a key's four words, the most significant first, each as a block. */
+/* Hash of the four words of a key; each word is a block, the most significant one first. */
 bit<32> murmur(in bit<128> key, in bit<32> seed) {
     bit<32> state = murmur_block(seed, key[127:96]);
     state = murmur_block(state, key[95:64]);
@@ -34,7 +34,7 @@ bit<32> murmur(in bit<128> key, in bit<32> seed) {
     return state ^ (state >> 16);
 }
 
-/* Hash before the mask of a store's slots; copies count from 0. */
+/* Hash that selects the slot of a copy, before the mask of the store; copies count from 0. */
 bit<32> copy_hash(in bit<128> key, in bit<32> copy) {
     return murmur(key, COPY_SEED * (copy + 1));
 }
@@ -44,7 +44,7 @@ bit<32> value_code(in bit<32> value) {
     return murmur((bit<128>)value, VALUE_SEED);
 }
 
-/* Session of a key among `count`, from 0. */
+/* Index of the session of a key, from 0 to `count` - 1. */
 bit<8> session_of(in bit<128> key, in bit<8> count) {
     bit<64> scaled = (bit<64>)murmur(key, SESSION_SEED) * (bit<64>)count;
     return scaled[39:32];

@@ -4,7 +4,7 @@
 
 #include "../include/headers.p4"
 
-#ifndef DTA_NACK_TRACKING  // which of its two headers the prototype's reporters were built with
+#ifndef DTA_NACK_TRACKING  // 1: header of prototype reporters with loss tracking; 0: without
 #define DTA_NACK_TRACKING 1
 #endif
 
@@ -79,8 +79,8 @@ header key_increment_t {
 
 header postcard_t {
     bit<8> redundancy;
-    bit<8> hop;   // from 0
-    bit<8> hops;  // of the path; 0: unknown
+    bit<8> hop;   // number of the hop, from 0
+    bit<8> hops;  // number of hops of the path; 0 if unknown
     bit<8> reserved;
     bit<128> key;
     bit<32> value;
@@ -95,7 +95,7 @@ header sketch_merge_t {
     bit<32> row_3;
 }
 
-header nack_t {  // after dta_t, whose sequence is the first missing one
+header nack_t {  // follows dta_t, whose sequence is the first missing number
     bit<32> count;
 }
 
@@ -113,12 +113,12 @@ header short_key_increment_t {
 
 header short_postcard_t {
     bit<32> key;
-    bit<8> hop;   // from 1
+    bit<8> hop;   // number of the hop, from 1
     bit<32> value;
 }
 
-header short_nack_t {  // without a base header
-    bit<8> sequence;  // the last one before the missing ones
+header short_nack_t {  // has no base header
+    bit<8> sequence;  // last number before the missing ones
     bit<1> nack;
     bit<7> reserved;
 }

@@ -3,16 +3,16 @@
 #ifndef TELEMARK_DTA_INT_PATHS_P4
 #define TELEMARK_DTA_INT_PATHS_P4
 
-// Only the node of each hop.
+// The stack has only the node id of each hop.
 #define PATH_INSTRUCTIONS 0x8000
 #define PATH_HOP_LOG 0
 
 #include "../int/paths.p4"
 #include "reporter_flows.p4"
 
-const bit<224> CONGESTED = 224w1 << 210;  // in a path's first word
+const bit<224> CONGESTED = 224w1 << 210;  // flag in the first word of a path
 
-/* Each flow has a cell, as in SeeFlow. */
+/* Tracks the path of each flow in a cell, as in SeeFlow. */
 control SeePath(inout dta_flow_t flow, in hop_t hop, in int_path_t path, in bit<1> congested) {
     register<bit<128>>(DTA_FLOW_CELLS) keys;
     register<bit<224>>(DTA_FLOW_CELLS) told;
@@ -40,7 +40,7 @@ control SeePath(inout dta_flow_t flow, in hop_t hop, in int_path_t path, in bit<
         flow.wanted = flow.wanted & ~(
             (is_reported ? 8w0 : WANT_DATA | WANT_POSTCARD) | (is_new ? 8w0 : WANT_START)
             | (has_moved ? 8w0 : WANT_MOVED) | WANT_RESENT | WANT_DROPPED | WANT_COUNT);
-        // A chunk of postcards cannot express that some are missing.
+        // Postcards cannot show that hops are missing.
         flow.wanted = flow.wanted & ~(path.exceeded != 0 ? WANT_POSTCARD : 8w0);
         keys.write(index, flow.key);
         told.write(index, flow.data);

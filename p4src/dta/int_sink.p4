@@ -30,7 +30,7 @@ struct metadata_t {
     dta_flow_t flow;
     dta_report_t dta_report;
     dta_resend_t resend;
-    bit<16> udp_port;  // of the destination; 0: no UDP
+    bit<16> udp_port;  // UDP destination port; 0 if not UDP
     readout_values_t readout;
 }
 
@@ -93,7 +93,7 @@ control WatchPath(
 
     apply {
         bool is_known = meta.path.is_known == 1;
-        if (meta.watch.is_int == 0) {  // otherwise it leaves where it entered, and never has INT
+        if (meta.watch.is_int == 0) {  // a packet that leaves where it entered never has INT
             is_known = meta.watch.is_chosen == 1 && meta.watch.mode == EMBED_DATA;
             meta.path.stack = ABSENT;
         }

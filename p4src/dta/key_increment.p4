@@ -5,7 +5,7 @@
 #include "plan.p4"
 #include "../roce/transport.p4"
 
-/* In ingress: chooses the counters. */
+/* Chooses the counters, in ingress. */
 control PlanKeyIncrement(
     in key_increment_t report, inout plan_t plan, inout bit<32> counter_mask) {
     PlanCopies() plan_copies;
@@ -30,7 +30,7 @@ control PlanKeyIncrement(
     }
 }
 
-/* In egress, for a copy: it has its own row of counters. */
+/* Makes the request of a copy, in egress. Each copy has its own row of counters. */
 control AskKeyIncrement(
     in key_increment_t report, in bit<32> copy, in bit<32> slot_mask, inout request_t request) {
     apply {

@@ -1,4 +1,4 @@
-/* Key-Write: the last reported data of a key, in one slot per copy. */
+/* Key-Write: stores the last reported data of a key in one slot per copy. */
 #ifndef TELEMARK_DTA_KEY_WRITE_P4
 #define TELEMARK_DTA_KEY_WRITE_P4
 
@@ -6,11 +6,11 @@
 #include "../roce/transport.p4"
 
 struct key_write_store_t {
-    bit<32> slot_mask;      // slots - 1, of a power of two
-    bit<32> checksum_mask;  // as many bits as the checksum
+    bit<32> slot_mask;      // number of slots (a power of two) minus 1
+    bit<32> checksum_mask;  // mask of the bits of the checksum
 }
 
-/* In ingress: finds the store for this number of words. */
+/* Finds the store for this number of words, in ingress. */
 control PlanKeyWrite(in key_write_t report, inout plan_t plan, inout key_write_store_t store) {
     PlanCopies() plan_copies;
 
@@ -39,8 +39,8 @@ control PlanKeyWrite(in key_write_t report, inout plan_t plan, inout key_write_s
     }
 }
 
-/* In egress, for a copy: a slot holds the checksum, which is never 0, and the data. An immediate
- * value is the slot number. */
+/* Makes the request of a copy, in egress. A slot consists of the checksum, which is never 0, and
+ * the data. The immediate value is the slot number. */
 control AskKeyWrite(
     inout headers_t hdr, in bit<32> copy, in key_write_store_t store, inout request_t request) {
     apply {

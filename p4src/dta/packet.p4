@@ -1,4 +1,4 @@
-/* Headers of a translator: reports, NACKs, answers of collectors, and requests to them. */
+/* Headers of a translator: reports, NACKs, requests to collectors and their responses. */
 #ifndef TELEMARK_DTA_PACKET_P4
 #define TELEMARK_DTA_PACKET_P4
 

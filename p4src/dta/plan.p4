@@ -10,16 +10,16 @@ const bit<8> NACK_FIELDS = 2;   // metadata of a clone that becomes a NACK
 
 // Outcomes of reports, counted per reporter. The first ones are reasons why nothing is written.
 const bit<4> NO_PROBLEM = 0;
-const bit<4> MALFORMED = 1;       // truncated, of a wrong length, or of an unknown version or opcode
-const bit<4> OUT_OF_RANGE = 2;    // redundancy, hop, ...
-const bit<4> NOT_CONFIGURED = 3;  // no region takes such reports
+const bit<4> MALFORMED = 1;       // truncated, wrong length, unknown version or opcode
+const bit<4> OUT_OF_RANGE = 2;    // a field is out of range: redundancy, hop, ...
+const bit<4> NOT_CONFIGURED = 3;  // no store for such reports
 const bit<4> DUPLICATE = 4;       // received before
-@noWarn("unused") const bit<4> OUT_OF_ORDER = 5;  // of the prototype: earlier reports are missing
-const bit<4> TOO_FAST = 6;        // its session's rate is exceeded
+@noWarn("unused") const bit<4> OUT_OF_ORDER = 5;  // earlier reports are missing; prototype only
+const bit<4> TOO_FAST = 6;        // exceeds the rate of its session
 // Additional events:
-const bit<4> COLUMN_TWICE = 7;    // a column of this reporter that is in the sum already
+const bit<4> COLUMN_TWICE = 7;    // the sum already contains this column of this reporter
 const bit<4> TRANSLATED = 8;
-const bit<4> RECOVERED = 9;       // was missing, and arrived later
+const bit<4> RECOVERED = 9;       // a missing report that arrived later
 const bit<4> NACKED = 10;         // NACKs sent
 const bit<4> BEGUN_ANEW = 11;     // sequence numbers restarted
 
@@ -34,11 +34,11 @@ const bit<8> ONE_REQUEST = 16;  // cost of a request
 
 struct plan_t {
     @field_list(PROBE_FIELDS)
-    bit<8> session;  // session to write to; NO_SESSION: none
+    bit<8> session;  // session that writes the report, or NO_SESSION
     bit<4> problem;
-    bit<8> service;  // service, by the address that it was sent to
+    bit<8> service;  // service to whose address the report was sent
     bit<4> copies;   // number of requests, 0 to 8
-    bit<8> cost;     // share of its session's rate, in sixteenths of a request
+    bit<8> cost;     // cost towards the rate of the session, in 1/16 of a request
 }
 
 /* Chooses one of `count` sessions, from `first` on, by a key. */

@@ -11,24 +11,24 @@
 #include "plan.p4"
 #include "../roce/transport.p4"
 
-#define DTA_ROWS 32768  // in all services together
+#define DTA_ROWS 32768  // rows of all services together
 const bit<8> MAX_HOPS = 5;
 
 register<bit<128>>(DTA_ROWS) postcard_key;
 register<bit<160>>(DTA_ROWS) postcard_codes;  // codes of the values, hop 0 last
-register<bit<13>>(DTA_ROWS) postcard_state;   // other fields; 0: the row is free
+register<bit<13>>(DTA_ROWS) postcard_state;   // other fields of path_t; 0 if the row is free
 
 struct path_t {
     bit<128> key;
     bit<160> codes;
-    bit<5> seen;  // hops that have reported, hop 0 last
-    bit<3> hops;  // of the path; 0: unknown
+    bit<5> seen;  // bitmap of the hops that have reported, hop 0 last
+    bit<3> hops;  // number of hops of the path; 0 if unknown
     bit<4> copies;
     bit<1> is_immediate;
 }
 
 struct cache_t {
-    bit<8> first_session;  // of the store
+    bit<8> first_session;  // first session of the store
     bit<8> sessions;
     bit<32> slot_mask;
     bit<32> row;
@@ -36,15 +36,15 @@ struct cache_t {
     path_t written;  // path to write to memory, if any
 }
 
-/* In ingress: plans the effect of the report on its row, or (`is_flush`) on the row given by its
- * key. */
+/* Plans the effect of the report on its row, in ingress. With `is_flush`, the key is the number of
+ * the row. */
 control PlanPostcard(
     in postcard_t report, in bit<1> is_immediate, in bit<1> is_flush, inout plan_t plan,
     inout cache_t cache) {
     path_t old = { 0, 0, 0, 0, 0, 0 };
     path_t path = { 0, 0, 0, 0, 0, 0 };
 
-    /* `row_mask` + 1 rows from `first_row` on, used by this service only. */
+    /* Sets the rows of this service: `row_mask` + 1 rows from `first_row` on. */
     action collect(
         bit<8> first_session, bit<8> sessions, bit<32> slot_mask, bit<32> first_row,
         bit<32> row_mask) {
@@ -85,7 +85,7 @@ control PlanPostcard(
         path.is_immediate = path.is_immediate | is_immediate;
     }
 
-    /* A complete path is written without replacing another path's row. */
+    /* Writes a complete path; it does not replace the row of another path. */
     action add_report() {
         bool is_other = old.seen != 0 && old.key != report.key;
         if (!is_other) {
@@ -127,15 +127,15 @@ control PlanPostcard(
     }
 }
 
-/* In ingress: masks one word of a path in memory. */
+/* Masks one word of a path for memory, in ingress. */
 control CoverHop(in path_t path, in bit<1> has_reported, in bit<32> hop, inout bit<32> word) {
     apply {
         word = (has_reported == 1 ? word : BLANK) ^ murmur(path.key, HOP_SEED + hop);
     }
 }
 
-/* In ingress, if there is no problem: replaces the report by the path to write, which may be
- * another flow's. */
+/* Replaces the report by the path to be written, which may belong to another flow. Applied in
+ * ingress if the report is not rejected. */
 control CommitPostcard(inout headers_t hdr, in plan_t plan, in cache_t cache) {
     CoverHop() cover_0;
     CoverHop() cover_1;
@@ -174,7 +174,7 @@ control CommitPostcard(inout headers_t hdr, in plan_t plan, in cache_t cache) {
     }
 }
 
-/* In egress, for a copy. An immediate value is the slot number. */
+/* Makes the request of a copy, in egress. The immediate value is the slot number. */
 control AskPostcard(
     in postcard_t report, in bit<32> copy, in cache_t cache, inout request_t request) {
     apply {

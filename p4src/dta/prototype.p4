@@ -1,4 +1,5 @@
-/* Converts reports of the published prototype: keys get 96 leading zero bits, hops count from 0. */
+/* Converts reports of the published prototype: adds 96 leading zero bits to keys, and counts hops
+ * from 0. */
 #ifndef TELEMARK_DTA_PROTOTYPE_P4
 #define TELEMARK_DTA_PROTOTYPE_P4
 

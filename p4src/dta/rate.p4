@@ -9,10 +9,10 @@
 #include "../roce/session.p4"
 #include "plan.p4"
 
-register<bit<64>>(ROCE_SESSIONS) dta_due_ns;  // due time of the next request, on this switch's clock
+register<bit<64>>(ROCE_SESSIONS) dta_due_ns;  // due time of the next request, by the switch's clock
 
 control LimitRate(inout plan_t plan, in bit<48> now_us) {
-    /* One request per `interval_ns`, and after a pause a burst within `burst_ns`. */
+    /* Sets the limits: one request per `interval_ns`, and after a pause a burst of `burst_ns`. */
     action limit(bit<32> interval_ns, bit<32> burst_ns) {
         bit<64> due_ns;
         dta_due_ns.read(due_ns, (bit<32>)plan.session);

@@ -23,7 +23,7 @@ struct metadata_t {
 
 const bit<32> INGRESS_CLONE = 1;  // instance_type
 const bit<32> EGRESS_CLONE = 2;
-const bit<32> DEFLECTED = 7;  // minip4 only, with --deflect-on-drop: its queue was full
+const bit<32> DEFLECTED = 7;  // packet dropped by a full queue; only minip4 with --deflect-on-drop
 const bit<9> DROPPED = 511;  // egress_spec
 
 control ReporterIngress(

@@ -1,19 +1,19 @@
-/* State of a reporter per flow, and when it is reported. */
+/* State of each flow in a reporter; it determines when the flow is reported. */
 #ifndef TELEMARK_DTA_REPORTER_FLOWS_P4
 #define TELEMARK_DTA_REPORTER_FLOWS_P4
 
 #include "reporter_packet.p4"
 
-#define DTA_FLOW_CELLS 4096  // a power of 2
+#define DTA_FLOW_CELLS 4096  // must be a power of two
 
 // Reports wanted for a flow's packets, later the reports of a packet that are still due, as flags.
 const bit<8> WANT_START = 0x01;    // Append: the flow is new, or was idle
 const bit<8> WANT_RESENT = 0x02;   // Append: a TCP retransmission
 const bit<8> WANT_DROPPED = 0x04;  // Append: this switch dropped the packet
 const bit<8> WANT_MOVED = 0x08;    // Append: the path changed; INT sinks only
-const bit<8> WANT_COUNT = 0x10;    // Key-Increment: each packet, or its bytes
-const bit<8> WANT_DATA = 0x20;     // Key-Write: changes and samples of the flow's record, or its path
-const bit<8> WANT_POSTCARD = 0x40;  // Postcarding: the flow passed here, as often as its data
+const bit<8> WANT_COUNT = 0x10;    // Key-Increment: for each packet, by 1 or by its bytes
+const bit<8> WANT_DATA = 0x20;     // Key-Write: changes and samples of the record, or path
+const bit<8> WANT_POSTCARD = 0x40;  // Postcarding: at the same times as data
 
 struct dta_flow_t {
     @field_list(DTA_FIELDS)
@@ -27,20 +27,21 @@ struct dta_flow_t {
     @field_list(DTA_FIELDS)
     bit<8> translator;
     @field_list(DTA_FIELDS)
-    bit<8> hop;  // routers passed before
+    bit<8> hop;  // number of routers that the packet has passed
     @field_list(DTA_FIELDS)
-    bit<8> hops;  // of its path; 0: unknown
+    bit<8> hops;  // number of hops of the path; 0 if unknown
     @field_list(DTA_FIELDS)
-    bit<32> node_id;  // of this switch
+    bit<32> node_id;  // node id of this switch
     bit<32> tcp_sequence;
-    bit<32> tcp_bytes;  // in the segment; SYN and FIN count as one each
+    bit<32> tcp_bytes;  // bytes in the segment; SYN and FIN count as one byte each
 }
 
-/* Each flow has a cell, which another flow replaces if their hashes collide: then the flow is
- * new when it returns. So a flow may be reported more often, never less. */
+/* Stores the state of each flow in a cell. If the hashes of two flows collide, each one replaces
+ * the other, and looks new when its next packet arrives. So a flow may be reported more often,
+ * but never less often. */
 @noWarn("unused")
 control SeeFlow(inout dta_flow_t flow, in standard_metadata_t standard_metadata) {
-    bit<48> offset_us = 0;  // common clock - clock of this switch
+    bit<48> offset_us = 0;  // common clock minus clock of this switch
 
     register<bit<128>>(DTA_FLOW_CELLS) keys;
     register<bit<48>>(DTA_FLOW_CELLS) seen_us;
@@ -72,7 +73,7 @@ control SeeFlow(inout dta_flow_t flow, in standard_metadata_t standard_metadata)
         bool is_new = key != flow.key || now_us - last_us >= idle_us;
         count = is_new ? 1 : count + 1;
         sum = is_new ? flow.packet_bytes : sum + flow.packet_bytes;
-        bit<32> ahead = flow.tcp_sequence - next;  // negative from 2^31 on
+        bit<32> ahead = flow.tcp_sequence - next;  // values from 2^31 on are negative
         bool is_again = !is_new && flow.tcp_bytes != 0 && ahead[31:31] == 1;
         next = is_new || ahead[31:31] == 0 ? flow.tcp_sequence + flow.tcp_bytes : next;
         hash(dice, HashAlgorithm.crc32, 32w0, { flow.key, count }, 64w0x100000000);

@@ -6,10 +6,10 @@
 
 // Follows the base header. A report is truncated after its data.
 header dta_detail_t {
-    bit<32> value;  // Append: the list; otherwise redundancy and fields of the opcode
+    bit<32> value;  // Append: the list; other opcodes: redundancy and further fields
 }
 
-header dta_redundancy_t {  // of the prototype
+header dta_redundancy_t {  // format of the prototype
     bit<8> value;
 }
 
@@ -21,8 +21,8 @@ header dta_short_key_t {
     bit<32> value;
 }
 
-header dta_short_hop_t {  // of the prototype's postcards
-    bit<8> value;  // from 1
+header dta_short_hop_t {  // format of postcards of the prototype
+    bit<8> value;  // number of the hop, from 1
 }
 
 header dta_data_t {

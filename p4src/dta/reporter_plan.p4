@@ -6,7 +6,7 @@
 #include "reporter_flows.p4"
 #include "reporter_ring.p4"
 
-// Each kind of event has a list.
+// Each kind of event has its own list.
 const bit<2> FLOW_STARTED = 0;
 const bit<2> SEGMENT_RESENT = 1;
 const bit<2> PACKET_DROPPED = 2;
@@ -86,7 +86,7 @@ control PlanReport(inout dta_flow_t flow, inout dta_report_t report) {
         default_action = no_report();
     }
 
-    /* Appends the flow: 32 bits of a hash of its key. */
+    /* Plans an Append report about the flow: 32 bits of a hash of its key. */
     action append(bit<8> translator, bit<32> number, bit<1> immediate, bit<1> retransmittable) {
         bit<32> name;
         hash(name, HashAlgorithm.crc32, 32w0, { flow.key }, 64w0x100000000);
@@ -107,7 +107,7 @@ control PlanReport(inout dta_flow_t flow, inout dta_report_t report) {
 
     apply {
         bit<8> before = flow.wanted;
-        flow.wanted = before & (before - 1);  // without its lowest bit
+        flow.wanted = before & (before - 1);  // clears the lowest set bit
         bit<8> kind = before ^ flow.wanted;
         report.translator = 0;
         if (kind == 0) {

@@ -1,15 +1,15 @@
-/* Numbers reports, and keeps reports that may have to be resent. */
+/* Assigns sequence numbers to reports, and stores reports that may be sent again. */
 #ifndef TELEMARK_DTA_REPORTER_RING_P4
 #define TELEMARK_DTA_REPORTER_RING_P4
 
 #include "../include/readout.p4"
 #include "reporter_packet.p4"
 
-#define DTA_TRANSLATORS 16  // numbers 1 to 15
+#define DTA_TRANSLATORS 16  // translators have numbers 1 to 15
 #ifndef DTA_RING
-#define DTA_RING 1024  // reports kept per translator, a power of 2
+#define DTA_RING 1024  // reports stored per translator, a power of two
 #endif
-#define DTA_KNOWN (8 * DTA_RING)  // number of reports for which it is known whether they were to be kept
+#define DTA_KNOWN (8 * DTA_RING)  // reports of which the flag "retransmittable" is still known
 
 #define RING_SLOT(translator, sequence) \
     ((bit<32>)translator * DTA_RING + (sequence & (DTA_RING - 1)))
@@ -17,11 +17,11 @@
     ((bit<32>)translator * DTA_KNOWN + (sequence & (DTA_KNOWN - 1)))
 
 register<bit<32>>(DTA_TRANSLATORS) dta_next;  // the sequence number of the next report
-/* Per slot: sequence number, flags, opcode, words; detail, key, data. Reports that are never
- * resent take no slot, so that many of them do not evict the few that are. */
+/* Each slot has the sequence number, flags, opcode, words, detail, key and data of a report.
+ * Reports that are not retransmittable use no slot, so they do not evict those that are. */
 register<bit<448>>(DTA_TRANSLATORS * DTA_RING) dta_ring;
 register<bit<1>>(DTA_TRANSLATORS * DTA_KNOWN) dta_was_kept;
-register<bit<32>>(DTA_TRANSLATORS) dta_left;  // reports requested by a NACK too late
+register<bit<32>>(DTA_TRANSLATORS) dta_left;  // requested reports that were overwritten
 
 /* Lookup budget: each new report allows so many lookups for NACKs, now or later. This limits the
  * work caused by forged NACKs, or by a translator that rejects the same reports again and again. */
@@ -33,8 +33,8 @@ register<bit<32>>(DTA_TRANSLATORS) dta_unpaid;  // reports requested by NACKs be
 // Counters per translator, by kind.
 const bit<4> DTA_SENT = 0;     // new reports, numbered
 const bit<4> DTA_NACKED = 1;   // NACKs received
-const bit<4> DTA_RESENT = 2;   // reports
-const bit<4> DTA_NOT_KEPT = 3;  // requested reports that were never to be kept
+const bit<4> DTA_RESENT = 2;   // reports sent again
+const bit<4> DTA_NOT_KEPT = 3;  // requested reports that are not retransmittable
 const bit<4> DTA_ABSURD = 4;   // NACKs for reports that were never sent
 @noWarn("unused") const bit<4> DTA_LATE = 5;  // redundant NACKs of the prototype
 const bit<4> DTA_UNPAID = 6;  // NACKs beyond the budget
@@ -43,7 +43,7 @@ counter(DTA_TRANSLATORS * 16, CounterType.packets) dta_events;
 
 #define DTA_EVENT(translator, kind) ((bit<32>)(translator ++ kind))
 
-const bit<16> DTA_STATE = 1;  // readout record number; index: the translator
+const bit<16> DTA_STATE = 1;  // readout record number; index: translator
 
 /* Reads the next sequence number, and the number of requested reports that were not available;
  * writing them restarts the numbering. */
@@ -77,7 +77,7 @@ control TranslatorAccess(inout readout_values_t readout) {
     }
 }
 
-/* Numbers a report before it is queued, so that a drop in a queue leaves a gap. */
+/* Assigns a number to a report before it is queued, so that a drop in a queue leaves a gap. */
 control NumberReport(inout dta_report_t report) {
     action number() {
         bit<32> index = (bit<32>)report.translator;
@@ -110,14 +110,14 @@ control NumberReport(inout dta_report_t report) {
 /* Reports to resend, one per packet: the NACK, and its clones. */
 struct dta_resend_t {
     @field_list(DTA_FIELDS)
-    bit<8> translator;  // 0: nothing is resent
+    bit<8> translator;  // 0 if no report is resent
     @field_list(DTA_FIELDS)
     bit<32> next;
     @field_list(DTA_FIELDS)
     bit<32> left;
 }
 
-/* Takes the next report to resend, if it is available. */
+/* Reads the next report to be sent again, if it is available. */
 control Resend(inout dta_resend_t resend, inout dta_report_t report) {
     bit<1> was_kept = 0;
 

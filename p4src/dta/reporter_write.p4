@@ -6,7 +6,7 @@
 #include "reporter_packet.p4"
 #include "reporter_ring.p4"
 
-/* The format is chosen at compile time: Telemark's, or with DTA_PROTOTYPE the prototype's. */
+/* Writes the report in Telemark's format, or with DTA_PROTOTYPE in that of the prototype. */
 control FillReport(inout dta_headers_t headers, in dta_report_t report, in bit<16> reporter) {
     apply {
         bool has_key = report.opcode != APPEND;
@@ -59,7 +59,7 @@ control FillReport(inout dta_headers_t headers, in dta_report_t report, in bit<1
     }
 }
 
-/* Bytes of a report after UDP. */
+/* Number of bytes of a report after the UDP header. */
 bit<16> bytes_of_report(in dta_report_t report) {
     bit<16> data = (bit<16>)report.words << 2;
 #ifdef DTA_PROTOTYPE

@@ -10,11 +10,11 @@
 const bit<32> WINDOW = DTA_WINDOW;
 
 register<bit<32>>(DTA_REPORTERS) dta_expected;  // next sequence number
-register<bit<32>>(DTA_REPORTERS) dta_missing;   // missing reports so far
+register<bit<32>>(DTA_REPORTERS) dta_missing;   // number of missing reports
 // By reporter and low bits of the number: the last received report, with IS_HERE before it, or 0.
 register<bit<33>>(DTA_REPORTERS * DTA_WINDOW) dta_here;
 #if DTA_NACK_TRACKING
-register<bit<9>>(DTA_REPORTERS) dta_last;  // for the prototype, in the same way
+register<bit<9>>(DTA_REPORTERS) dta_last;  // last number of a prototype reporter with IS_HERE, or 0
 #endif
 
 const bit<1> IS_HERE = 1;
@@ -23,8 +23,8 @@ const bit<1> IS_HERE = 1;
     (((bit<32>)(reporter) * WINDOW) | ((sequence) & (WINDOW - 1)))
 
 // Readout record numbers.
-const bit<16> REPORTER_STATE = 6;   // index: the reporter; the next number, reports missing
-const bit<16> REPORTER_WINDOW = 7;  // index: eight cells of dta_here; write only, to clear them
+const bit<16> REPORTER_STATE = 6;   // index: reporter; values: next number, missing reports
+const bit<16> REPORTER_WINDOW = 7;  // index: eight cells of dta_here; write only, clears them
 
 control ReporterAccess(inout readout_values_t readout) {
     bit<32> reporter = readout.index & (DTA_REPORTERS - 1);
@@ -67,19 +67,19 @@ control ReporterAccess(inout readout_values_t readout) {
 }
 
 struct arrival_t {
-    bit<8> reporter;  // its index; UNTRACKED: its numbers are ignored
-    bit<1> is_late;   // a later report was received before
+    bit<8> reporter;  // index of the reporter; UNTRACKED: its sequence numbers are ignored
+    bit<1> is_late;   // a later report was received before this one
     bit<1> is_anew;
     bit<1> is_nacked;
     @field_list(NACK_FIELDS)
-    bit<32> missing;  // the first missing one; for the prototype the one before
+    bit<32> missing;  // first missing number; for the prototype, the number before it
     @field_list(NACK_FIELDS)
     bit<32> count;    // number of missing reports
 }
 
 /* Identifies the reporter, and checks the sequence number without changing state. */
 control CheckSequence(in headers_t hdr, inout arrival_t arrival, inout plan_t plan) {
-    bit<16> reporter = 0;  // the prototype's reporters have no number
+    bit<16> reporter = 0;  // prototype reporters have no number
 
     action track(bit<8> index) {
         arrival.reporter = index;
@@ -95,8 +95,9 @@ control CheckSequence(in headers_t hdr, inout arrival_t arrival, inout plan_t pl
         size = DTA_REPORTERS;
     }
 
-    /* Ahead of the expected number: those in between are missing. Behind: a missing one, or a
-     * duplicate. Outside the window: the numbering has restarted. */
+    /* Checks a sequence number. If it is ahead of the expected number, the reports in between are
+     * missing. If it is behind, the report was missing or is a duplicate. If it is outside of the
+     * window, the numbering has restarted. */
     action check() {
         bit<32> expected;
         bit<33> here;

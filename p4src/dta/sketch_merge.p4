@@ -9,26 +9,26 @@
 #include "plan.p4"
 #include "../roce/transport.p4"
 
-#define DTA_COLUMNS 16384  // in all sketches of all services
+#define DTA_COLUMNS 16384  // columns of all sketches of all services
 const bit<4> NEIGHBOURS = 8;
 
 register<bit<128>>(DTA_COLUMNS) sketch_sums;  // row 0 in the highest bits
-register<bit<256>>(DTA_COLUMNS) sketch_seen;  // reporters that have sent it, by index
-register<bit<8>>(DTA_COLUMNS) sketch_count;   // number of those reporters
-register<bit<4>>(DTA_COLUMNS / 8) sketch_finished;  // for each eight columns
+register<bit<256>>(DTA_COLUMNS) sketch_seen;  // bitmap of the reporters that have sent the column
+register<bit<8>>(DTA_COLUMNS) sketch_count;   // number of these reporters
+register<bit<4>>(DTA_COLUMNS / 8) sketch_finished;  // finished columns per group of eight
 
 struct column_t {
-    bit<32> index;  // in the registers
+    bit<32> index;  // register index of the column
     bit<128> sums;
     bit<256> seen;
     bit<8> count;
-    bit<4> finished;  // among its eight
+    bit<4> finished;  // finished columns of its group of eight
     bit<64> offset;   // offset of the eight columns in the region
     bit<32> group;    // number of the eight columns in the region
 }
 
-/* In ingress: plans the effect of the report on its column. `is_flush`: the eight columns are
- * written as they are. */
+/* Plans the effect of the report on its column, in ingress. With `is_flush`, the eight columns are
+ * written even if they are not finished. */
 control PlanSketchMerge(
     in sketch_merge_t report, in bit<8> reporter, in bit<1> is_flush, inout plan_t plan,
     inout column_t column) {
@@ -109,7 +109,7 @@ control PlanSketchMerge(
     }
 }
 
-/* In ingress, if there is no problem. */
+/* Adds the column to the sum. Applied in ingress if the report is not rejected. */
 control CommitSketchMerge(
     inout headers_t hdr, in bit<1> is_flush, in plan_t plan, in column_t column) {
     action keep() {
@@ -144,7 +144,7 @@ control CommitSketchMerge(
     }
 }
 
-/* In egress. An immediate value is the number of the eight columns in the region. */
+/* Makes the request, in egress. The immediate value is the number of the group of eight columns. */
 control AskSketchMerge(in column_t column, inout request_t request) {
     apply {
         request.payload_bytes = 128;

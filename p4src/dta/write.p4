@@ -22,8 +22,8 @@ control WriteCopy(
     ToCollector() to_collector;
     queue_pair_t queue_pair = { 0, 0, 0, 0, 0, 0, 0 };
     request_t request = { 0, 0, 0, 0, 0 };
-    number_t next = { 0, 0, 0 };
-    bit<16> bytes = 0;  // from BTH to iCRC
+    number_t next = { 0, 0, 0, 0 };
+    bit<16> bytes = 0;  // length from BTH to iCRC
 
     action no_session() {
         mark_to_drop(standard_metadata);
@@ -54,7 +54,7 @@ control WriteCopy(
         size = ROCE_SESSIONS;
     }
 
-    /* Removes the headers of the report, or for a probe, of its request. */
+    /* Removes the headers of the report or, for a probe, those of the request. */
     action take_packet_off() {
         hdr.ethernet.setInvalid();
         hdr.grh.setInvalid();

@@ -24,7 +24,7 @@
 @noWarn("unused") const bit<6> INT_DSCP = 0x04;
 @noWarn("unused") const bit<6> INT_DSCP_MASK = 0x3C;
 
-#ifndef INT_UDP_PORT  // IANA has assigned none
+#ifndef INT_UDP_PORT  // IANA has not assigned this port
 #define INT_UDP_PORT 32767
 #endif
 

@@ -54,12 +54,12 @@ header ipv6_t {  // RFC 8200
 
 header altmark_t {  // a hop-by-hop header with only the AltMark option: RFC 9343
     bit<8> next_header;
-    bit<8> length;  // 0: eight bytes
+    bit<8> length;  // 0 means eight bytes
     bit<8> option_type;
     bit<8> option_length;
     bit<20> flow_mon_id;
-    bit<1> colour;  // the L flag
-    bit<1> pulse;   // the D flag
+    bit<1> colour;  // flag L
+    bit<1> pulse;   // flag D
     bit<10> reserved;
 }
 

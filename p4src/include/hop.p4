@@ -1,4 +1,4 @@
-/* Data of a switch about a packet that it forwards. */
+/* Data that a switch has about a packet that it forwards: ports, queue, times. */
 #ifndef TELEMARK_HOP_P4
 #define TELEMARK_HOP_P4
 
@@ -18,14 +18,14 @@ struct hop_t {
     @field_list(CLONE_FIELDS)
     bit<8> queue;
     @field_list(CLONE_FIELDS)
-    bit<24> waiting_packets;  // in the queue on arrival of this packet
+    bit<24> waiting_packets;  // packets in the queue when this packet arrived
     @field_list(CLONE_FIELDS)
-    bit<48> ingress_us;  // on the common clock
+    bit<48> ingress_us;  // arrival time on the common clock
     @field_list(CLONE_FIELDS)
     bit<48> egress_us;
     @field_list(CLONE_FIELDS)
-    bit<32> utilisation;  // of the egress port, in millionths of its rate
-    bit<48> offset_us;    // common clock - clock of this switch
+    bit<32> utilisation;  // utilisation of the egress port, in millionths of its rate
+    bit<48> offset_us;    // common clock minus clock of this switch
 }
 
 /* Applied at the start of egress. */

@@ -30,20 +30,21 @@ header readout_request_t {
 header readout_t {
     bit<16> record;
     bit<32> index;
-    bit<48> switch_us;  // the switch's own clock on arrival of the request
-    bit<64> arrival_0;  // registers of ingress, defined by the record
+    bit<48> switch_us;  // clock of this switch when the request arrived
+    bit<64> arrival_0;  // values of ingress registers; the record determines which
     bit<64> arrival_1;
     bit<64> arrival_2;
     bit<64> arrival_3;
-    bit<64> departure_0;  // registers of egress
+    bit<64> departure_0;  // values of egress registers
     bit<64> departure_1;
     bit<64> departure_2;
     bit<64> departure_3;
 }
 
-// Each record has a number, from 1 on. 0 means no request; in a request, it reads only the clock.
+// Each record has a number, from 1 on. 0 means that there is no request. In a request, 0 reads only
+// the clock.
 
-const bit<16> WRITE = 0x8000;  // flag in a record number: write its registers
+const bit<16> WRITE = 0x8000;  // flag in a record number: write the registers
 
 header readout_write_t {
     bit<64> value_0;
@@ -76,7 +77,7 @@ control ReadoutRequest(
     }
 }
 
-/* Removes the values to write from a request; the answer returns them. */
+/* Removes the values to be written from a request; the reply returns them. */
 @noWarn("unused")
 control ReadoutWrite(inout readout_write_t write, inout readout_values_t values) {
     apply {
@@ -90,7 +91,7 @@ control ReadoutWrite(inout readout_write_t write, inout readout_values_t values)
     }
 }
 
-/* At the end of ingress: copies its register values to the answer. */
+/* Copies the values of ingress registers to the reply. Applied at the end of ingress. */
 control ReadoutArrival(inout readout_t answer, in readout_values_t values) {
     apply {
         if (answer.isValid()) {
@@ -102,7 +103,7 @@ control ReadoutArrival(inout readout_t answer, in readout_values_t values) {
     }
 }
 
-/* At the end of egress. */
+/* Copies the values of egress registers to the reply. Applied at the end of egress. */
 @noWarn("unused")
 control ReadoutDeparture(inout readout_t answer, in readout_values_t values) {
     apply {

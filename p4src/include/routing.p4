@@ -8,9 +8,9 @@
 control Routing(
     inout ethernet_t ethernet, inout ipv4_t ipv4, in ports_t ports,
     inout standard_metadata_t standard_metadata) {
-    bit<16> group = 0;   // of next hops
-    bit<16> member = 0;  // the chosen next hop
-    bit<16> src_port = 0;  // of packets that have ports
+    bit<16> group = 0;   // group of next hops
+    bit<16> member = 0;  // number of the chosen next hop
+    bit<16> src_port = 0;  // source port; 0 for packets without ports
     bit<16> dst_port = 0;
 
     action drop() {
@@ -28,8 +28,9 @@ control Routing(
         ipv4.checksum = changed_checksum(ipv4.checksum, before, after);
     }
 
-    /* Sends to one of `count` next hops. The salt differs between switches: otherwise all would
-     * choose alike, and flows merged by one switch would never be split by the next. */
+    /* Sends to one of `count` next hops. The salt differs between switches. Otherwise all switches
+     * would make the same choice, and flows that one switch sends to the same next hop would never
+     * be distributed by the next switch. */
     action spread(bit<16> group_number, bit<16> count, bit<16> salt) {
         group = group_number;
         hash(

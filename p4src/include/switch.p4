@@ -1,7 +1,7 @@
 /* Common part of switches around ingress and egress: parser, checksums, deparser.
  *
  * A program declares its `struct metadata_t` before it includes this. Checksums are neither
- * verified nor computed; a change of a header updates its checksum by the difference
+ * verified nor computed. If a field changes, the checksum is updated incrementally
  * (changed_checksum). */
 #ifndef TELEMARK_SWITCH_P4
 #define TELEMARK_SWITCH_P4

@@ -1,5 +1,5 @@
-/* Selects packets to report: of a flow all, or those with changes; of a queue those that find it
- * full, up to a quota; and dropped packets. */
+/* Selects packets to report: all packets of a flow or those with changes, packets that arrive
+ * when a queue is full (up to a quota), and dropped packets. */
 #ifndef TELEMARK_INT_EVENTS_P4
 #define TELEMARK_INT_EVENTS_P4
 
@@ -9,8 +9,8 @@
 #define INT_FLOW_CELLS 4096
 #define INT_PORTS 512
 
-/* For watched flows. If hashes of two flows collide in a cell, there are more reports, never
- * fewer. */
+/* Selects packets of watched flows. If two flows have the same cell, because their hashes
+ * collide, there are more reports, but never fewer. */
 control FlowReports(
     in headers_t hdr, in int_watch_t watch, in hop_t hop, inout int_report_t report) {
     register<bit<32>>(INT_FLOW_CELLS) latest;
@@ -19,9 +19,10 @@ control FlowReports(
         report.flow = 1;
     }
 
-    /* A change: other ports here, another number of hops on the stack, or another time value
-     * under its mask. A mask without the highest bits makes periods: 0xFFFFFFF00000 gives a
-     * report per second. */
+    /* A packet is a change if it has other ports at this switch, another number of hops on the
+     * stack, another latency under its mask, or another time under its mask. With a time mask
+     * of the highest bits, there is one report per period: 0xFFFFFFF00000 gives one per
+     * second. */
     action report_changes(bit<32> latency_mask, bit<48> time_mask) {
         bit<32> cell;
         bit<32> now;
@@ -65,8 +66,8 @@ control FlowReports(
     }
 }
 
-/* For all packets, including unwatched ones. When fewer than `calm` packets wait, the quota is
- * reset. */
+/* Selects packets by queue occupancy, also packets of unwatched flows. If fewer than `calm`
+ * packets wait, the quota is reset. */
 control QueueReports(inout int_report_t report, in hop_t hop) {
     register<bit<32>>(INT_PORTS) told;
     bit<16> instructions = 0;
@@ -106,8 +107,8 @@ const bit<8> QUEUE_FULL = 71;
 const bit<8> DENIED = 80;
 const bit<8> NO_SUCH_MAC = 89;
 
-/* For packets of watched flows or with INT that a part of this switch drops; `known` are the
- * metadata available there. The caller clones them. */
+/* Selects dropped packets that belong to watched flows or have INT. `known` are the metadata that
+ * are available where the packet is dropped. The caller clones the packets. */
 control DropReports(in int_watch_t watch, inout int_report_t report)(bit<6> hw_id, bit<16> known) {
     Number() number;
 

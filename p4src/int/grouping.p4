@@ -1,9 +1,9 @@
 /* Several reports per packet. A report is recirculated, parsed as words, and waits in registers
  * until the group is complete, has no room for another one, or is old. The report that completes
- * a group carries the others to the collector.
+ * a group is sent to the collector together with the waiting ones.
  *
  * Switches have no timer: a packet-out (record FLUSH_GROUP, index: the hw_id) flushes waiting
- * reports. It becomes their packet, and is not answered. */
+ * reports. This packet is sent to the collector with the reports, and has no reply. */
 #ifndef TELEMARK_INT_GROUPING_P4
 #define TELEMARK_INT_GROUPING_P4
 
@@ -11,11 +11,11 @@
 #include "report.p4"
 
 const bit<32> RECIRCULATED = 4;      // instance_type
-const bit<16> FLUSH_GROUP = 0xFFFF;  // not the number of a record
+const bit<16> FLUSH_GROUP = 0xFFFF;  // different from all record numbers
 
-#define GROUP_SLOTS 8  // reports per group; the last one never waits
-#define GROUP_CELLS 32  // slots of all hw_ids
-const bit<16> LONGEST_WORDS = 63;  // maximum for a waiting report; a longer one is sent alone
+#define GROUP_SLOTS 8  // maximum reports per group; the last report never waits
+#define GROUP_CELLS 32  // slots for waiting reports of all hw_ids
+const bit<16> LONGEST_WORDS = 63;  // maximum words of a waiting report; longer ones are sent alone
 
 // Waiting reports, split into pieces of 2^n words: those in the binary form of the length.
 register<bit<1024>>(GROUP_CELLS) group_32;
@@ -81,7 +81,7 @@ control TakeOut(inout int_pieces_t pieces, in bit<32> cell) {
     }
 }
 
-/* Takes out a group of waiting reports, from this cell on. */
+/* Reads and removes a group of waiting reports, from this cell on. */
 control TakeAllOut(inout headers_t hdr, in bit<8> count, in bit<32> cell) {
     TakeOut() take_0;
     TakeOut() take_1;
@@ -116,7 +116,7 @@ control TakeAllOut(inout headers_t hdr, in bit<8> count, in bit<32> cell) {
     }
 }
 
-/* In ingress, for a recirculated report, or a packet-out that flushes a group. */
+/* Groups reports. Applied in ingress to a recirculated report or to a packet-out that flushes. */
 control Gather(
     inout headers_t hdr, inout int_report_t report, inout standard_metadata_t standard_metadata) {
     TakeIn() take_in;
@@ -135,12 +135,12 @@ control Gather(
     bit<9> to = DROPPED;
     bit<32> part = 0;
     bit<8> count = 0;     // number of waiting reports
-    bit<16> length = 0;   // their words
-    bit<48> begin = 0;    // time of the first one
-    bit<22> number = 0;   // number of the group's packet
+    bit<16> length = 0;   // number of words of the waiting reports
+    bit<48> begin = 0;    // time of the first waiting report
+    bit<22> number = 0;   // sequence number of the group's packet
 
-    /* Maximum reports per group. The group leaves through this port when another report might
-     * not fit, or when the next one arrives and the first is too old. */
+    /* Sets the maximum number of reports per group, and the port to the collector. A group is also
+     * sent if another report might not fit, or if a report arrives when the first is too old. */
     action gather(
         bit<32> node_id, bit<8> reports, bit<16> words, bit<48> wait_us, bit<9> port) {
         node = node_id;

@@ -10,9 +10,9 @@ const bit<4> INT_MX = 3;
 const bit<4> INT_VERSION = 2;
 
 // Next protocol type in the shim (INT over TCP/UDP), which defines its last 16 bits.
-const bit<2> NPT_NONE = 0;  // the original DSCP, in six bits
-const bit<2> NPT_UDP = 1;   // the original UDP destination port
-const bit<2> NPT_L4 = 2;    // another header of layer 4; the bits are its protocol
+const bit<2> NPT_NONE = 0;  // the bits are the original DSCP (6 bits)
+const bit<2> NPT_UDP = 1;   // the bits are the original UDP destination port
+const bit<2> NPT_L4 = 2;    // INT has its own UDP header; the bits are the original protocol
 const bit<2> NPT_UNDEFINED = 3;
 
 const bit<64> PROBE_MARKER = 0x54454C454D41524B;  // "TELEMARK"
@@ -33,7 +33,7 @@ header int_shim_t {
     bit<4> type;
     bit<2> npt;
     bit<2> reserved;
-    bit<8> length;  // of INT header and stack, in words of 4 bytes
+    bit<8> length;  // length of INT header and stack, in words of 4 bytes
     bit<16> original;
 }
 
@@ -52,7 +52,7 @@ header int_header_t {  // INT-MD; in INT-MX the bits after the first five are re
 }
 
 header int_stack_t {  // metadata pushed by earlier switches
-    varbit<8064> words;  // 255 words, minus those of the header
+    varbit<8064> words;  // 255 words minus the words of the header
 }
 
 header int_word_t {
@@ -79,13 +79,13 @@ struct int_metadata_t {
     int_word_t utilisation;
 }
 
-const bit<16> COMPLEMENT = 0x0001;   // in stacks
+const bit<16> COMPLEMENT = 0x0001;   // meaning of the bit in stacks
 const bit<16> UNKNOWN_TO_V1MODEL = 0x00FE;
-const bit<16> DROP_REASON = 0x0001;  // in reports
-const bit<16> KNOWN_TO_REPORTS = 0x7F00;  // the node id is in the group header; buffers are unknown
+const bit<16> DROP_REASON = 0x0001;  // meaning of the bit in reports
+const bit<16> KNOWN_TO_REPORTS = 0x7F00;  // without node id (in the group header) and buffers
 const bit<16> UTILISATION = 0x0100;
 const bit<16> KNOWN_TO_INGRESS = 0x4A00;  // ports and arrival time
-const bit<16> KNOWN_TO_QUEUES = 0x5A00;   // and the number of waiting packets
+const bit<16> KNOWN_TO_QUEUES = 0x5A00;   // the same, and the number of waiting packets
 
 header report_group_t {
     bit<4> version;
@@ -97,7 +97,7 @@ header report_group_t {
 header report_t {  // an individual report of RepType 1
     bit<4> type;
     bit<4> inner_type;
-    bit<8> length;  // in words, without the first one
+    bit<8> length;  // words of the report without the first one
     bit<8> metadata_words;
     bit<1> dropped;
     bit<1> congested;
@@ -114,7 +114,7 @@ const bit<4> REPORT_VERSION = 2;
 const bit<4> REPORT_OF_INT = 1;
 const bit<4> INNER_IPV4 = 4;
 const bit<4> INNER_IPV6 = 5;
-const bit<8> REPORT_FIXED_WORDS = 2;  // of an individual report, after its first word
+const bit<8> REPORT_FIXED_WORDS = 2;  // fixed words of an individual report after its first word
 
 /* Returns the words of metadata with these instruction bits: one each, or two for 8-byte fields. */
 bit<8> metadata_words(in bit<16> instructions) {

@@ -7,7 +7,7 @@
 
 const bit<32> UNKNOWN = 0xFFFFFFFF;
 
-/* Utilisation of a port: the bytes in its last full time window, relative to its rate. */
+/* Utilisation of a port: bytes in its last full time window relative to the rate of the port. */
 control Utilisation(
     in bit<64> parts_a_byte, inout hop_t hop, in standard_metadata_t standard_metadata) {
     // Windows of 2^16 us, numbered from 0 on the switch's clock.

@@ -28,7 +28,7 @@ bit<32> sum_of_length(in bool is_tcp, in bit<16> bytes) {
     return is_tcp ? (bit<32>)bytes : (bit<32>)bytes << 1;
 }
 
-/* Length of the IP packet. */
+/* Returns the length of the IP packet. */
 bit<32> bytes_of_ip(in ipv4_t ipv4, in ipv6_t ipv6) {
     bit<32> bytes = (bit<32>)ipv6.payload_length + 40;
     if (ipv4.isValid()) {

@@ -1,10 +1,10 @@
-/* Flow key of a packet with INT as it is outside of the domain. */
+/* Flow key of a packet with INT, from the header fields that it has outside of the domain. */
 #ifndef TELEMARK_INT_OUTSIDE_P4
 #define TELEMARK_INT_OUTSIDE_P4
 
 #include "packet.p4"
 
-/* Original protocol and ports, which INT's mark may have replaced. 0: none. */
+/* Returns the original protocol and ports, which the mark of INT may have replaced; 0 if absent. */
 control NamedOutside(
     in headers_t hdr, out bit<8> protocol, out bit<16> src_port, out bit<16> dst_port) {
     apply {

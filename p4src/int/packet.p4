@@ -15,7 +15,7 @@ struct headers_t {
     INT_MORE_HEADERS
     readout_request_t readout_request;
     readout_t readout;
-    // Around a reported packet:
+    // Headers of a report, in front of the reported packet:
     ethernet_t report_ethernet;
     ipv4_t report_ipv4;
     ports_t report_udp;
@@ -36,8 +36,8 @@ struct headers_t {
     int_marker_t marker;
     int_shim_t shim;
     int_header_t int_header;
-    int_metadata_t metadata;  // pushed by this switch
-    int_word_t unknown_1;  // of bits 8 to 14, all ones: up to seven words
+    int_metadata_t metadata;  // metadata that this switch pushes
+    int_word_t unknown_1;  // metadata of bits 8 to 14: up to seven words of all ones
     int_long_t unknown_2;
     int_four_words_t unknown_4;
     int_word_t complement;

@@ -9,21 +9,21 @@
 
 #define PATH_HOP_BITS (32 << PATH_HOP_LOG)
 
-// An absent hop is all ones.
+// An absent hop has all ones.
 const bit<(5 * PATH_HOP_BITS)> ABSENT = ~(bit<(5 * PATH_HOP_BITS)>)0;
 
 struct int_path_t {
     @field_list(CLONE_FIELDS)
     bit<1> is_known;  // the stack has the needed metadata
     @field_list(CLONE_FIELDS)
-    bit<8> hops;  // on the stack
+    bit<8> hops;  // number of hops on the stack
     @field_list(CLONE_FIELDS)
-    bit<2> exceeded;  // E and M of INT's header: hops are missing
+    bit<2> exceeded;  // flags E and M of the INT header: hops are missing
     @field_list(CLONE_FIELDS)
     bit<(5 * PATH_HOP_BITS)> stack;  // the newest five hops, newest first
 }
 
-/* Reads a stack without extracting it. `words`: the length in the shim. */
+/* Reads a stack without extracting it. `words` is the length in the shim. */
 parser SeeStack(packet_in packet, in int_shim_t shim, in int_header_t h, inout int_path_t path) {
     state start {
         bit<8> words = shim.length - INT_HEADER_WORDS;

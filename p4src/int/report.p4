@@ -10,18 +10,18 @@
 
 const bit<32> INGRESS_CLONE = 1;  // instance_type
 const bit<32> EGRESS_CLONE = 2;
-const bit<32> DEFLECTED = 7;  // minip4 only, with --deflect-on-drop: its queue was full
+const bit<32> DEFLECTED = 7;  // packet dropped by a full queue; only minip4 with --deflect-on-drop
 
 const bit<32> REPORT_SESSION = 500;  // the clone session whose port leads to the collector
 
-const bit<32> PAYLOAD_BYTES = 16;  // in reports of UDP packets without an identification
+const bit<32> PAYLOAD_BYTES = 16;  // payload in reports of UDP packets without an identification
 
 // Parts of a switch with their own report numbers.
 const bit<6> HW_EGRESS = 0;
 const bit<6> HW_INGRESS = 1;
 const bit<6> HW_QUEUES = 2;
 
-const bit<8> GATHER_FIELDS = 2;  // metadata kept when a report recirculates: grouping.p4
+const bit<8> GATHER_FIELDS = 2;  // metadata that a recirculated report retains (grouping.p4)
 
 struct int_report_t {
     @field_list(CLONE_FIELDS)
@@ -42,7 +42,7 @@ struct int_report_t {
     bit<48> reported_us;  // time of the report on the switch's clock
 }
 
-/* Numbers reports before they are queued, so that a drop leaves a gap. */
+/* Assigns sequence numbers to reports before they are queued, so that a drop leaves a gap. */
 control Number(inout int_report_t report) {
     register<bit<22>>(1) numbers;
 
@@ -103,7 +103,7 @@ control WriteReport(
     }
 
     apply {
-        bit<16> words = words_of_headers(hdr, watch.is_int);  // of the truncated packet
+        bit<16> words = words_of_headers(hdr, watch.is_int);  // words of the truncated packet
         bool is_alike = !hdr.ipv4.isValid() || hdr.ipv4.identification == 0;
         if (is_alike && hdr.ports.isValid() && !hdr.tcp.isValid() && watch.is_full == 1
             && bytes_of_ip(hdr.ipv4, hdr.ipv6) >= ((bit<32>)words << 2) + PAYLOAD_BYTES) {
@@ -141,7 +141,7 @@ control WriteGroup(inout headers_t hdr, in int_report_t report, in bit<32> node_
 
 /* Writes UDP, IP and Ethernet around a group header and `words` words of reports. */
 control WriteOuter(inout headers_t hdr, in bit<16> words) {
-    /* The switch's own addresses, and the collector's. */
+    /* Sets the addresses of the switch and of the collector. */
     action send_report(
         bit<48> src_mac, bit<48> dst_mac, bit<32> src_addr, bit<32> dst_addr, bit<16> port) {
         hdr.report_ethernet.setValid();
@@ -171,7 +171,7 @@ control WriteOuter(inout headers_t hdr, in bit<16> words) {
     }
 
     action set_lengths() {
-        bit<16> bytes = (words << 2) + 8;  // with the group header
+        bit<16> bytes = (words << 2) + 8;  // bytes with the group header
         hdr.report_udp.word = (bytes + 8) ++ 16w0;  // no checksum
         hdr.report_ipv4.total_length = bytes + 28;
         bit<32> sum = 0x4500 + 0x4000 + 0x4011

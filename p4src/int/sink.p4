@@ -4,7 +4,7 @@
 
 #include "lengths.p4"
 
-/* Keeps headers for the report, which is made after INT was removed. */
+/* Stores headers for the report, which is made after INT is removed. */
 control Keep(inout headers_t hdr) {
     apply {
         hdr.kept_ipv4 = hdr.ipv4;

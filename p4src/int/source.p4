@@ -28,7 +28,7 @@ control Mark(inout headers_t hdr, in bit<2> mark, inout bit<32> sum) {
         hdr.tcp_options.setInvalid();
         hdr.ports.src_port = hdr.inner_ports.src_port ^ hdr.inner_ports.dst_port;
         hdr.ports.dst_port = INT_UDP_PORT;
-        hdr.ports.word = bytes ++ 16w0;  // the length grows with the headers; no checksum
+        hdr.ports.word = bytes ++ 16w0;  // checksum 0 (none); the length grows with the headers
     }
 
     apply {

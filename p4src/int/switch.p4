@@ -1,7 +1,7 @@
 /* Common part of INT switches around ingress and egress: parser, checksums, deparser.
  *
  * A program declares its `struct metadata_t` before it includes this. Checksums are neither
- * verified nor computed; a change of a header updates its checksum by the difference. */
+ * verified nor computed. If a field changes, the checksum is updated incrementally. */
 #ifndef TELEMARK_INT_SWITCH_P4
 #define TELEMARK_INT_SWITCH_P4
 

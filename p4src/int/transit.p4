@@ -52,8 +52,8 @@ control PushMetadata(inout headers_t hdr, in hop_t hop, in bit<16> bytes, in bit
     }
 }
 
-/* A switch adds Hop ML words or nothing: nothing if it does not support all instructions, no hop
- * is left (E), or the packet has no room (M). */
+/* Adds Hop ML words, or nothing. A switch adds nothing if it does not support all instructions, if
+ * no hop count is left (E), or if the packet has no room (M). */
 control Transit(
     inout headers_t hdr, in hop_t hop, in bit<16> mtu, inout bit<32> event) {
     PushMetadata() push;

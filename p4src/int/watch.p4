@@ -8,24 +8,24 @@
 // Action of a watched flow's first switch; `mode`.
 const bit<2> EMBED_DATA = 1;          // INT-MD
 const bit<2> EMBED_INSTRUCTIONS = 2;  // INT-MX
-const bit<2> EXPORT_DATA = 3;         // INT-XD: applied by every switch
+const bit<2> EXPORT_DATA = 3;         // INT-XD: every switch reports
 
 // Mark of a packet with INT; `mark`.
 const bit<2> MARK_DSCP = 0;
-const bit<2> MARK_PORT = 1;     // port of the original UDP header, with NPT 1
-const bit<2> MARK_NEW_UDP = 2;  // port of a UDP header in front of the original one, with NPT 2
+const bit<2> MARK_PORT = 1;     // the port of the original UDP header is the mark, with NPT 1
+const bit<2> MARK_NEW_UDP = 2;  // port of an additional UDP header, with NPT 2
 @noWarn("unused") const bit<2> MARK_PROBE = 3;
 
 struct int_watch_t {
-    bit<1> is_whole;    // the packet is IP, and all its headers are complete, other than AltMark
+    bit<1> is_whole;    // the packet is IP, and all its headers except AltMark are complete
     @field_list(CLONE_FIELDS)
-    bit<1> is_full;     // and all its bytes are present
+    bit<1> is_full;     // the packet is complete
     @field_list(CLONE_FIELDS)
-    bit<1> is_int;      // it has valid INT
-    bit<1> is_watched;  // its flow is on the watch list
-    bit<1> is_chosen;   // and it is a sample of the flow
-    bit<1> is_report;   // it is itself a report; reports are not reported
-    bit<1> is_leaving;  // its egress port leads out of the domain
+    bit<1> is_int;      // the packet has valid INT
+    bit<1> is_watched;  // the flow of the packet is on the watch list
+    bit<1> is_chosen;   // the packet is a sample of its flow
+    bit<1> is_report;   // the packet is a report; reports are never reported
+    bit<1> is_leaving;  // the egress port leads out of the domain
     bit<2> mode;
     bit<2> mark;
     bit<16> instructions;
@@ -33,18 +33,18 @@ struct int_watch_t {
 }
 
 // Event counters of a switch.
-const bit<32> MALFORMED = 0;       // marked as INT, but lengths, type or version are wrong
-const bit<32> FOREIGN_CLEARED = 1;  // entered the domain with INT's DSCP, which was cleared
-const bit<32> FOREIGN_DROPPED = 2;  // entered the domain with INT's port or probe marker
-const bit<32> NO_ROOM = 3;         // INT's headers would not fit into the egress port's MTU
-const bit<32> NOT_POSSIBLE = 4;    // no UDP or TCP header at the source
-const bit<32> NOT_UNDERSTOOD = 5;  // instructions that contradict the metadata length
+const bit<32> MALFORMED = 0;       // packets marked as INT with wrong lengths, type or version
+const bit<32> FOREIGN_CLEARED = 1;  // packets from outside with the DSCP of INT (cleared)
+const bit<32> FOREIGN_DROPPED = 2;  // packets from outside with INT's port or probe marker
+const bit<32> NO_ROOM = 3;         // packets that would exceed the MTU of the egress port with INT
+const bit<32> NOT_POSSIBLE = 4;    // packets without UDP or TCP header at the source
+const bit<32> NOT_UNDERSTOOD = 5;  // packets with instructions that contradict the metadata length
 const bit<32> HOPS_EXCEEDED = 6;
 const bit<32> MTU_EXCEEDED = 7;
 const bit<32> INT_EVENTS = 8;
 
-/* Packets marked as INT: at the domain border the mark is removed, or they are dropped; inside,
- * INT must be valid. */
+/* Handles packets that are marked as INT. From outside of the domain, the mark is removed or the
+ * packet is dropped. Inside, INT must be valid. */
 control IntBorder(
     inout headers_t hdr, inout int_watch_t watch, out bit<1> is_stopped,
     inout standard_metadata_t standard_metadata) {
@@ -72,7 +72,7 @@ control IntBorder(
 
     apply {
         is_stopped = 0;
-        // The mark also counts if the packet ends before a shim.
+        // A packet is marked even if it ends before a shim.
         bit<6> dscp = hdr.ipv4.isValid() ? hdr.ipv4.dscp : hdr.ipv6.traffic_class[7:2];
         bool is_udp = hdr.ports.isValid() && !hdr.tcp.isValid();
         bool has_port = is_udp && hdr.ports.dst_port == INT_UDP_PORT;
@@ -112,7 +112,7 @@ control IntWatch(
     bit<32> report_addr = 0;
     bit<16> report_port = 0;
 
-    /* The switch's node id, clock offset, and destination of reports. */
+    /* Sets the node id and clock offset of the switch, and the destination of reports. */
     action set_node(bit<32> node_id, bit<48> offset_us, bit<32> collector, bit<16> port) {
         hop.node_id = node_id;
         hop.offset_us = offset_us;
@@ -148,7 +148,7 @@ control IntWatch(
         choose(EXPORT_DATA, instructions, sampling);
     }
 
-    // Reported only if it is dropped.
+    // The flow is reported only if its packets are dropped.
     action watch_drops() {
         watch.is_watched = 1;
     }
@@ -179,8 +179,8 @@ control IntWatch(
         size = 1024;
     }
 
-    /* Every switch samples the same packets of a flow: by a hash of fields that no switch
-     * changes. */
+    /* Every switch samples the same packets of a flow, because the hash is of fields that no
+     * switch changes. */
     action sample() {
         bit<32> number;
         hash(

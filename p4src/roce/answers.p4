@@ -1,4 +1,4 @@
-/* Answers of a collector, ACKs and NAKs, and recovery after lost records. */
+/* Responses of a collector (ACKs and NAKs), and recovery after lost records. */
 #ifndef TELEMARK_ROCE_ANSWERS_P4
 #define TELEMARK_ROCE_ANSWERS_P4
 
@@ -19,8 +19,8 @@ control HearAnswer(in headers_t hdr, in bit<8> session, in bit<32> slots) {
     bit<1> is_resumed = 0;
     bit<24> expected = 0;
     bit<1> is_nak = 0;
-    bit<1> is_ready = 1;  // 0: a NAK because the collector is not ready
-    bit<32> acked = 0;  // with IS_KNOWN, for an ACK that may be repeated
+    bit<1> is_ready = 1;  // 0 for an RNR NAK (collector not ready)
+    bit<32> acked = 0;  // acknowledged PSN with IS_KNOWN, for an ACK that may be repeated
 
     action hear() {
         bit<32> index = (bit<32>)session;
@@ -34,7 +34,7 @@ control HearAnswer(in headers_t hdr, in bit<8> session, in bit<32> slots) {
         roce_lost.read(lost, index);
         roce_acked.read(acked_before, index);
         roce_resumed.read(resumed, index);
-        bit<24> behind = psn - expected;  // number of records; from 2^23 on it is ahead
+        bit<24> behind = psn - expected;  // number of records; from 2^23 on, psn is ahead
         bit<32> lack = behind[23:23] == 1 ? 8w0xFF ++ behind : 8w0 ++ behind;
         bit<32> goal = IS_KNOWN ++ expected;
         bool is_late = is_nak == 1 && is_ready == 1 && resumed == goal;
@@ -89,7 +89,7 @@ control HearAnswer(in headers_t hdr, in bit<8> session, in bit<32> slots) {
     }
 }
 
-/* Answers to this switch belong to a session and end here; those to others pass. */
+/* Consumes responses to a session of this switch. Responses to other switches are forwarded. */
 control Answers(
     in headers_t hdr, inout bit<8> session, inout standard_metadata_t standard_metadata) {
     Icrc() check;

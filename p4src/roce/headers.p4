@@ -5,8 +5,8 @@
 
 #include "../include/headers.p4"
 
-const bit<16> ETHERTYPE_ROCE = 0x8915;  // v1: a GRH follows
-const bit<16> ROCE_UDP_PORT = 4791;     // v2
+const bit<16> ETHERTYPE_ROCE = 0x8915;  // RoCEv1: a GRH follows
+const bit<16> ROCE_UDP_PORT = 4791;     // RoCEv2
 const bit<8> NEXT_HEADER_BTH = 0x1B;
 
 const bit<128> IPV4_MAPPED = 0x0000_0000_0000_0000_0000_FFFF_0000_0000;  // RFC 4291, 2.5.5.2
@@ -23,7 +23,7 @@ header grh_t {  // global routing header of v1
     bit<4> version;
     bit<8> traffic_class;
     bit<20> flow_label;
-    bit<16> payload_length;  // from BTH to iCRC
+    bit<16> payload_length;  // length from BTH to iCRC
     bit<8> next_header;
     bit<8> hop_limit;
     bit<128> src_gid;
@@ -37,14 +37,14 @@ header bth_t {  // base transport header
     bit<2> pad_count;
     bit<4> version;
     bit<16> partition_key;
-    bit<8> reserved;  // in v2 FECN and BECN are two of these bits
+    bit<8> reserved;  // in RoCEv2, FECN and BECN are two of these bits
     bit<24> dst_qp;
     bit<1> ack_request;
     bit<7> reserved_too;
     bit<24> psn;
 }
 
-header reth_t {  // of WRITE
+header reth_t {  // RDMA header of WRITE requests
     bit<64> address;
     bit<32> rkey;
     bit<32> length;
@@ -61,7 +61,7 @@ header atomic_t {
     bit<64> compare;
 }
 
-header aeth_t {  // of ACK and NAK
+header aeth_t {  // header of ACK and NAK
     bit<8> syndrome;
     bit<24> msn;
 }
@@ -71,7 +71,7 @@ header atomic_ack_t {
 }
 
 header icrc_t {
-    bit<32> value;  // least significant byte first
+    bit<32> value;  // byte order: least significant byte first
 }
 
 // Bits 6 and 5 of a syndrome, and the kinds of NAKs (volume 1, 9.7.5.1).

@@ -4,10 +4,10 @@
  * drops so many reports). It is unnecessary, since packets in flight arrive before later ones. */
 #include "pipeline.p4"
 
-const bit<32> HOLD_OFF = 100000;  // records
+const bit<32> HOLD_OFF = 100000;  // number of records that are held off
 
 control HoldOff(in bit<8> session, inout bit<1> is_held) {
-    register<bit<32>>(ROCE_SESSIONS) roce_seen;  // of roce_resumed, when the last record was sent
+    register<bit<32>>(ROCE_SESSIONS) roce_seen;  // roce_resumed when the last record was sent
     register<bit<32>>(ROCE_SESSIONS) roce_held;  // remaining records to hold off
 
     action hold() {

@@ -22,7 +22,7 @@
 @noWarn("invalid-header")
 control Icrc(in headers_t hdr, inout bit<32> icrc) {
     const bit<32> AS_INITIALLY = 0x62F52692;
-    const bit<64> LOCAL_ROUTE = 0xFFFFFFFFFFFFFFFF;  // InfiniBand's header, which is absent
+    const bit<64> LOCAL_ROUTE = 0xFFFFFFFFFFFFFFFF;  // replaces the absent InfiniBand header
     CoverPayload() cover_payload;
     bit<COVERED_BITS> covered = (bit<COVERED_BITS>)AS_INITIALLY;
 

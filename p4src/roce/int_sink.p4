@@ -43,7 +43,7 @@ struct metadata_t {
     bit<8> drop_reason;
     roce_t roce;
     int_path_t path;
-    bit<16> udp_port;  // of the destination; 0: no UDP
+    bit<16> udp_port;  // UDP destination port; 0 if not UDP
     readout_values_t readout;
 }
 
@@ -59,7 +59,7 @@ control PutRecord(
         hdr.hop_record.setInvalid();
         hdr.path_record.setInvalid();
         if (content == FLOW_AND_PATH) {
-            if (hdr.inner_ports.isValid()) {  // its TCP sequence numbers are unknown
+            if (hdr.inner_ports.isValid()) {  // the TCP sequence numbers are unknown
                 fill_flow.apply(hdr.flow_record, hdr.ipv4, hdr.ipv6, hdr.inner_ports, hdr.tcp);
             } else {
                 fill_flow.apply(hdr.flow_record, hdr.ipv4, hdr.ipv6, hdr.ports, hdr.tcp);

@@ -7,8 +7,8 @@
 #include "icrc.p4"
 #include "session.p4"
 
-/* `bytes`: from BTH to iCRC; 0: no request. Then, or if the session does not exist, the packet
- * is dropped. */
+/* `bytes` is the length from BTH to iCRC, or 0 if there is no request. Without a request, or if
+ * the session does not exist, the packet is dropped. */
 control ToCollector(
     inout headers_t hdr, in bit<8> session, in bit<16> bytes,
     inout standard_metadata_t standard_metadata) {
@@ -25,7 +25,7 @@ control ToCollector(
         hdr.ports.setValid();
         hdr.ports.src_port = src_port;
         hdr.ports.dst_port = ROCE_UDP_PORT;
-        hdr.ports.word = (bytes + 8) ++ 16w0;  // no checksum, also over IPv6: the iCRC covers all
+        hdr.ports.word = (bytes + 8) ++ 16w0;  // no checksum, because the iCRC covers the packet
     }
 
     action over_v1(bit<48> src_mac, bit<48> dst_mac, bit<128> src_gid, bit<128> dst_gid) {

@@ -1,4 +1,4 @@
-/* Headers of a RoCE switch: of passing packets, of answers to it, and of its requests. */
+/* Headers in a RoCE switch: those of forwarded packets, of its requests, and of responses to it. */
 #ifndef TELEMARK_ROCE_PACKET_P4
 #define TELEMARK_ROCE_PACKET_P4
 

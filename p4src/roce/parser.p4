@@ -1,5 +1,5 @@
-/* RoCE packets from BTH on, as far as a writing switch needs them: answers (ACK, NAK, atomic
- * ACK) completely, others only BTH. */
+/* Parser of RoCE packets from BTH on. Responses (ACK, NAK, atomic ACK) are parsed completely. Of
+ * other packets, only BTH is parsed. */
 #ifndef TELEMARK_ROCE_PARSER_P4
 #define TELEMARK_ROCE_PARSER_P4
 

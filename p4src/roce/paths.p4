@@ -8,8 +8,8 @@
 
 #include "../int/paths.p4"
 
-header path_record_t {  // after the hop record of the sink itself
-    bit<8> hops;  // on the stack, including those that do not fit
+header path_record_t {  // follows the hop record of the sink itself
+    bit<8> hops;  // number of hops on the stack, including those that do not fit
     bit<5> reserved;
     bit<1> congested;  // the sink's queue reached the congestion threshold
     bit<1> hops_exceeded;

@@ -18,7 +18,7 @@ struct metadata_t {
 
 #include "switch.p4"
 
-/* Makes a record with this `content`, and returns its size; 0: none. */
+/* Makes a record with this `content` and returns its size, or 0 if there is no record. */
 control PutRecord(
     inout headers_t hdr, in metadata_t meta, in bit<8> content, inout bit<16> record_bytes) {
     FillFlowRecord() fill_flow;
@@ -48,7 +48,7 @@ control RoceWatch(
     in standard_metadata_t standard_metadata) {
     RecordList() recorded;
 
-    /* The switch's node id and clock offset. */
+    /* Sets the node id and clock offset of the switch. */
     action set_node(bit<32> node_id, bit<48> offset_us) {
         hop.node_id = node_id;
         hop.offset_us = offset_us;

@@ -5,7 +5,7 @@
 #include "../include/hop.p4"
 #include "headers.p4"
 
-header flow_record_t {  // by Beltman and Knossen; IPv4 addresses as ::ffff:a.b.c.d
+header flow_record_t {  // format of Beltman and Knossen; IPv4 addresses as ::ffff:a.b.c.d
     bit<128> src_addr;
     bit<128> dst_addr;
     bit<16> src_port;
@@ -14,7 +14,7 @@ header flow_record_t {  // by Beltman and Knossen; IPv4 addresses as ::ffff:a.b.
     bit<32> tcp_acknowledgement;
 }
 
-header hop_record_t {  // like INT's metadata of bits 0 to 5 (docs/reference/int.md)
+header hop_record_t {  // values as in INT metadata bits 0 to 5 (docs/reference/int.md)
     bit<32> node_id;
     bit<16> ingress_port;
     bit<16> egress_port;

@@ -6,20 +6,20 @@
 #include "watch.p4"
 
 struct ring_t {
-    bit<16> stride;  // distance between slots
+    bit<16> stride;  // distance between the starts of slots, in bytes
     bit<32> slots;
-    bit<8> content;  // of a record (records.p4)
-    bit<32> immediate_mask;  // an immediate is sent where slot & immediate_mask == immediate_mask
+    bit<8> content;  // content of a record (records.p4)
+    bit<32> immediate_mask;  // an immediate is sent if slot & immediate_mask == immediate_mask
 }
 
-/* Writes the headers from BTH to the record, and returns the bytes with iCRC; 0: none. */
+/* Writes the headers from BTH to the record. Returns the bytes with iCRC, or 0. */
 control WriteBody(
     inout headers_t hdr, in roce_t roce, in queue_pair_t queue_pair, in ring_t ring,
     in bit<16> record_bytes, inout bit<1> wants_probe, inout bit<16> bytes) {
     TakeNumber() take_number;
     PutRequest() put_request;
     PutProbe() put_probe;
-    number_t number = { 0, 0, 0 };
+    number_t number = { 0, 0, 0, 0 };
     request_t request = { 0, 0, 0, 0, 0 };
 
     apply {

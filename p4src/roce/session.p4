@@ -14,25 +14,26 @@
 // The first session has number 1, and the clone session of this number leads to its collector.
 const bit<8> NO_SESSION = 0;
 
-register<bit<24>>(ROCE_SESSIONS) roce_psn;         // of the next record
-register<bit<32>>(ROCE_SESSIONS) roce_slot;        // of the next record
-register<bit<32>>(ROCE_SESSIONS) roce_unanswered;  // records since an answer or a probe
+register<bit<24>>(ROCE_SESSIONS) roce_psn;         // PSN of the next record
+register<bit<32>>(ROCE_SESSIONS) roce_slot;        // slot of the next record
+register<bit<32>>(ROCE_SESSIONS) roce_unanswered;  // records since the last response or probe
+register<bit<1>>(ROCE_SESSIONS) roce_probing;      // 1 while a probe waits in a queue
 register<bit<32>>(ROCE_SESSIONS) roce_lost;        // records that were sent but not written
 // PSNs, with IS_KNOWN before them, or 0:
-register<bit<32>>(ROCE_SESSIONS) roce_acked;    // in the latest ACK
-register<bit<32>>(ROCE_SESSIONS) roce_resumed;  // PSN after the last set-back
+register<bit<32>>(ROCE_SESSIONS) roce_acked;    // PSN in the latest ACK
+register<bit<32>>(ROCE_SESSIONS) roce_resumed;  // PSN with which the session last resumed
 
 const bit<8> IS_KNOWN = 1;
 
 // Counters per session, by kind.
-const bit<4> SENT = 0;         // records
-const bit<4> ACKED = 1;        // answers that acknowledge records
-const bit<4> NAKED = 2;        // answers with the expected PSN
+const bit<4> SENT = 0;         // records sent
+const bit<4> ACKED = 1;        // responses that acknowledge records
+const bit<4> NAKED = 2;        // responses with the expected PSN
 const bit<4> NOT_READY = 3;    // the collector had no receive request for an immediate
-const bit<4> REFUSED = 4;      // errors after which the collector accepts nothing more
-const bit<4> RESUMED = 5;      // PSNs set to the expected one
+const bit<4> REFUSED = 4;      // errors after which the collector accepts no more requests
+const bit<4> RESUMED = 5;      // times that the session resumed with the expected PSN
 const bit<4> PROBED = 6;
-const bit<4> DAMAGED = 7;      // answers whose iCRC is wrong
+const bit<4> DAMAGED = 7;      // responses with a wrong iCRC
 const bit<4> OUT_OF_REGION = 8;  // records not sent because they are outside of the region
 
 counter(ROCE_SESSIONS * 16, CounterType.packets) roce_events;
@@ -40,8 +41,8 @@ counter(ROCE_SESSIONS * 16, CounterType.packets) roce_events;
 #define ROCE_EVENT(session, kind) ((bit<32>)(session ++ kind))
 
 // Readout record numbers; index: the session.
-const bit<16> ROCE_SESSION = 1;  // PSN, slot, records lost, unanswered; writing them restarts the session
-const bit<16> ROCE_PSN = 5;      // only the PSN; write only
+const bit<16> ROCE_SESSION = 1;  // PSN, slot, lost and unanswered records; a write restarts it
+const bit<16> ROCE_PSN = 5;      // only the PSN; cannot be read
 
 /* Reads or writes a session's registers. */
 control SessionAccess(inout readout_values_t readout) {
@@ -62,12 +63,13 @@ control SessionAccess(inout readout_values_t readout) {
         readout.value_3 = (bit<64>)unanswered;
     }
 
-    /* Discards answers from an earlier queue pair. */
+    /* Discards responses of an earlier queue pair. */
     action restart_session() {
         roce_psn.write(session, (bit<24>)readout.value_0);
         roce_slot.write(session, (bit<32>)readout.value_1);
         roce_lost.write(session, (bit<32>)readout.value_2);
         roce_unanswered.write(session, (bit<32>)readout.value_3);
+        roce_probing.write(session, 0);
         roce_acked.write(session, 0);
         roce_resumed.write(session, 0);
     }

@@ -4,30 +4,31 @@
 
 #include "session.p4"
 
-const bit<24> PROBE_DISTANCE = 0x400000;  // age of a probe's PSN: a quarter of all
+const bit<24> PROBE_DISTANCE = 0x400000;  // PSNs by which a probe is behind: 1/4 of all PSNs
 
 struct queue_pair_t {
-    bit<8> opcode;      // FETCH ADD or WRITE ONLY; 0: no such session
+    bit<8> opcode;      // FETCH ADD or WRITE ONLY; 0 if the session does not exist
     bit<24> number;
     bit<32> rkey;
     bit<64> base;       // address of the region
     bit<64> length;
     bit<24> ack_mask;   // an ACK is requested if PSN & ack_mask == ack_mask
-    bit<32> patience;   // unanswered requests before a probe; 0: never
+    bit<32> patience;   // unanswered requests before a probe; 0 disables probes
 }
 
 struct request_t {
-    bit<64> offset;         // in the region, in bytes
-    bit<16> payload_bytes;  // of WRITE
+    bit<64> offset;         // offset in the region, in bytes
+    bit<16> payload_bytes;  // payload of WRITE
     bit<1> has_immediate;
     bit<32> immediate;
-    bit<64> addend;         // of FETCH ADD
+    bit<64> addend;         // addend of FETCH ADD
 }
 
 struct number_t {
     bit<24> psn;
     bit<32> slot;
     bit<1> wants_probe;
+    bit<1> is_probing;  // a probe follows
 }
 
 action put_bth(inout bth_t bth, in bit<8> opcode, in bit<24> queue_pair, in bit<24> psn) {
@@ -45,7 +46,10 @@ action put_bth(inout bth_t bth, in bit<8> opcode, in bit<24> queue_pair, in bit<
     bth.psn = psn;
 }
 
-/* Takes the next PSN, and for a ring the next slot. */
+/* Allocates the next PSN and, for a ring, the next slot.
+ *
+ * A probe is a clone and waits in the queue behind other records. These records request no ACK:
+ * their ACK and the probe's ACK would be equal, as if nothing had been written (answers.p4). */
 control TakeNumber(
     in bit<8> session, in bit<32> patience, in bit<32> slots, inout number_t number) {
     action take() {
@@ -54,6 +58,7 @@ control TakeNumber(
         roce_psn.read(number.psn, index);
         roce_slot.read(number.slot, index);
         roce_unanswered.read(unanswered, index);
+        roce_probing.read(number.is_probing, index);
         // More was lost than the ring holds (answers.p4), or the ring was made smaller.
         if (number.slot >= slots) {
             number.slot = 0;
@@ -62,11 +67,13 @@ control TakeNumber(
         number.wants_probe = 0;
         if (patience != 0 && unanswered >= patience) {
             number.wants_probe = 1;
+            number.is_probing = 1;
             unanswered = 0;
         }
         roce_psn.write(index, number.psn + 1);
         roce_slot.write(index, number.slot + 1 >= slots ? 0 : number.slot + 1);
         roce_unanswered.write(index, unanswered);
+        roce_probing.write(index, number.is_probing);
     }
 
     apply {
@@ -89,10 +96,9 @@ control PutRequest(
     }
 
     action put_write() {
-        // A request for an ACK is not followed by a probe: their ACKs would be alike.
         hdr.bth.ack_request =
             (number.psn & queue_pair.ack_mask) == queue_pair.ack_mask
-            && queue_pair.opcode == WRITE_ONLY && number.wants_probe == 0 ? 1w1 : 0;
+            && queue_pair.opcode == WRITE_ONLY && number.is_probing == 0 ? 1w1 : 0;
         hdr.reth.setValid();
         hdr.reth.address = queue_pair.base + request.offset;
         hdr.reth.rkey = queue_pair.rkey;
@@ -120,9 +126,17 @@ control PutRequest(
     }
 }
 
-/* Requests the expected PSN without effect: its PSN is old, and it has no data. */
+/* Requests the expected PSN without effect: its PSN is old, and it has no data. Without a record
+ * since the last probe, no other probe is sent, because both ACKs would be equal. */
 control PutProbe(
     inout headers_t hdr, in bit<8> session, in queue_pair_t queue_pair, inout bit<16> bytes) {
+    bit<1> is_probing = 0;
+
+    action take_probe() {
+        roce_probing.read(is_probing, (bit<32>)session);
+        roce_probing.write((bit<32>)session, 0);
+    }
+
     action put_probe() {
         bit<24> psn;
         roce_psn.read(psn, (bit<32>)session);
@@ -135,8 +149,11 @@ control PutProbe(
     }
 
     apply {
-        put_probe();
-        roce_events.count(ROCE_EVENT(session, PROBED));
+        take_probe();
+        if (is_probing == 1) {
+            put_probe();
+            roce_events.count(ROCE_EVENT(session, PROBED));
+        }
     }
 }
 

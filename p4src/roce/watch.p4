@@ -11,16 +11,16 @@ struct roce_t {
     @field_list(CLONE_FIELDS)
     bit<1> is_probe;
     @field_list(CLONE_FIELDS)
-    bit<32> cell;    // counter of the region, for FETCH ADD
+    bit<32> cell;    // counter in the region for FETCH ADD
     @field_list(CLONE_FIELDS)
     bit<64> addend;
 }
 
-/* Ports may differ from the packet's headers: those before INT. */
+/* Selects the session of a packet. Ports are those before INT; headers may have others. */
 control RecordList(
     in headers_t hdr, in bit<16> src_port, in bit<16> dst_port, inout roce_t roce,
     in standard_metadata_t standard_metadata) {
-    /* Uses one of `count` sessions from `first` on, always the same for a flow. */
+    /* Uses one of `count` sessions from `first` on; all packets of a flow use the same one. */
     action record(bit<8> first, bit<8> count) {
         bit<8> number;
         hash(

@@ -16,7 +16,7 @@ control WriteRecord(
     ToCollector() to_collector;
     queue_pair_t queue_pair = { 0, 0, 0, 0, 0, 0, 0 };
     ring_t ring = { 0, 0, 0, 0 };
-    bit<16> bytes = 0;  // from BTH to iCRC
+    bit<16> bytes = 0;  // length from BTH to iCRC
     bit<1> wants_probe = 0;
 
     action no_session() {
@@ -84,7 +84,7 @@ control WriteRecord(
         }
         to_collector.apply(hdr, meta.roce.session, bytes, standard_metadata);
         if (wants_probe == 1) {
-            meta.roce.is_probe = 1;  // for the clone of this one
+            meta.roce.is_probe = 1;  // the clone of this packet becomes a probe
             clone_preserving_field_list(
                 CloneType.E2E, (bit<32>)meta.roce.session, CLONE_FIELDS);
         }

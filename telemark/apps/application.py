@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from telemark.errors import TestbedError
-from telemark.session.traceback_filter import user_frames
+from telemark.session.error_reporting import user_frames
 from telemark.topology.links import ETHERNET_BYTES, UDP_BYTES
 from telemark.traffic.received import Arrivals, Datagrams, Frames, Taken
 

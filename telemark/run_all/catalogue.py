@@ -11,8 +11,6 @@ from telemark.results import reference
 # Experiments that cannot run on bmv2, and why.
 MINIP4_ONLY = {
     "ebpf_edge": "bmv2's clock differs from the clock of host edges",
-    # bmv2 could run it; but there are no bounds of bmv2's timestamps for its checks yet.
-    "int_microburst": "checks single packets by minip4's timestamps, not bmv2's",
     "int_overhead": "needs links that are exact to the nanosecond, which bmv2 does not have",
 }
 

@@ -5,6 +5,7 @@ from a switch. For other exceptions, the traceback starts at the first line of t
 """
 
 import linecache
+import sysconfig
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +14,26 @@ from types import FrameType
 import finsy as fy
 
 from minip4.errors import Minip4Error
+from telemark import REPOSITORY
 from telemark.errors import BusyMachineError, FailedRunError, InvalidRunError, TestbedError
-from telemark.session.traceback_filter import TELEMARK, Frames, is_under, user_frames
 
+TELEMARK = tuple(str(REPOSITORY / folder) for folder in ("telemark", "minip4"))
+LIBRARIES = tuple(
+    sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")
+)
+
+Frames = list[tuple[FrameType, int]]  # frames with line numbers, outermost first
 CLIENTS = ("finsy", "grpc")  # packages
+
+
+def user_frames(frames: Frames) -> Frames:
+    """Select the frames of experiments, controllers and applications."""
+    return [at for at in frames if not is_under(at[0], *TELEMARK, *LIBRARIES, "<frozen")]
+
+
+def is_under(frame: FrameType, *folders: str) -> bool:
+    """Return whether a frame's code is in a file below one of the folders."""
+    return frame.f_code.co_filename.startswith(folders)
 
 
 @dataclass(frozen=True)

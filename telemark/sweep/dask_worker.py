@@ -25,8 +25,7 @@ from telemark.errors import TestbedError
 from telemark.results.provenance import PACKAGES
 from telemark.sweep import worker_process
 from telemark.sweep.task import failed_outcome, serialize
-from telemark.sweep.worker_death import TRIES, give_up, oom_kills
-from telemark.sweep.worker_process import GRACE_S
+from telemark.sweep.worker_process import GRACE_S, TRIES, give_up, oom_kills
 
 POLL_S = 0.5  # interval of the check whether a run was cancelled
 

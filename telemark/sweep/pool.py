@@ -15,8 +15,7 @@ from pathlib import Path
 
 from telemark.backends.real import isolation
 from telemark.sweep.task import Task
-from telemark.sweep.worker_death import TRIES, give_up, oom_kills
-from telemark.sweep.worker_process import GRACE_S, serve
+from telemark.sweep.worker_process import GRACE_S, TRIES, give_up, oom_kills, serve
 
 _FORK = multiprocessing.get_context("fork")
 

@@ -267,8 +267,8 @@ def test_the_probe_marker_of_our_switches(tmp_path: Path) -> None:
 
 def test_the_documented_options_find_all_int_and_reports_of_our_switches(tmp_path: Path) -> None:
     """With every mark of INT: DSCP, UDP port, a new UDP header, or probe marker."""
-    page = (REPOSITORY / "docs" / "int_collector.md").read_text()
-    (command,) = re.findall(r"^    tshark .*telemetry_report.*$", page, re.MULTILINE)
+    page = (REPOSITORY / "docs" / "reference" / "int-collector.md").read_text()
+    (command,) = re.findall(r"^    tshark (?:.*\\\n)*.*$", page, re.MULTILINE)
     options = re.findall(r" -o (\S+)", command)
     sink = Switch(3, outside=[OUT])
     sink.report_all()

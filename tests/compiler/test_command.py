@@ -52,7 +52,7 @@ def test_long_expressions_are_written(program: Path) -> None:
 
 def test_warnings_are_printed(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compile", str(program), "-D", "VALUE=8w256"]) == 0
-    assert "warning: 8w256 does not fit bit<8>" in capsys.readouterr().err
+    assert "warning: 8w256 does not fit in bit<8>" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_an_unknown_table_property_is_no_error(
     path.write_text(FRAME.format(**{**DEFAULTS, "locals": table, "ingress": "t.apply();"}))
     assert main(["compile", str(path)]) == 0
     warning = capsys.readouterr().err
-    assert "warning: table property 'conters' is unknown here, and ignored" in warning
+    assert "warning: table property 'conters' is unknown and ignored" in warning
     assert "did you mean 'counters'?" in warning
 
 

@@ -13,7 +13,7 @@ from harness import Bench, asynchronous, bench, compiled
 from controllers.ampm import records
 from controllers.ampm.records import PointRecord, Record, places_of, point_records
 from controllers.ampm.schedule import Schedule
-from controllers.ampm.watch import Hop, Method, WatchedFlow, schedule_entries, watch_entries
+from controllers.ampm.watch import Hop, Method, WatchedFlow, schedule_entries, watch_at, watch_entry
 from controllers.readout import Readouts, ReadoutTimeoutError
 from controllers.tables import reconcile
 
@@ -55,7 +55,8 @@ async def read_block(readouts: Readouts, flow: int, block: int) -> tuple[PointRe
 
 
 async def watch(hops: list[Hop], flow: WatchedFlow) -> None:
-    for hop, entry in zip(hops, watch_entries(hops, flow), strict=True):
+    for hop in hops:
+        entry = watch_entry(hop, watch_at(hops, hop.name, flow))
         await hop.switch.insert([entry])
 
 

@@ -1,5 +1,6 @@
 """Sessions of switches with the responder, in virtual time: its memory at the end."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from collectors.roce.application import Outcome, Responder, Writer
 from collectors.roce.endpoint import Peer, Target, Transport, gid
 from collectors.roce.region import TCP as TCP_RECORD
 from controllers.connection import connections, cpu_ports
+from controllers.roce import running
 from controllers.roce.running import State, events, restart, state
 from controllers.roce.session import Content, Reporter, Session, configure
 from controllers.roce.watch import RecordAction, RecordedFlow
@@ -33,12 +35,12 @@ TARGET = Target("10.0.0.3", 0x100, 0, 0x1000, 1 << 32, 4400, 1024, Transport.RC)
 
 
 class TwoSwitches(Topo):
-    """h1 - s1 - s2 - h2, and the collector h3 at s2."""
+    """h1 - s1 - s2 - h2, and the collector h3 at s2; `link`: parameters between the switches."""
 
-    def build(self) -> None:
+    def build(self, **link: int) -> None:
         s1, s2 = self.addSwitch("s1"), self.addSwitch("s2")
         self.addLink(self.addHost("h1"), s1)
-        self.addLink(s1, s2)
+        self.addLink(s1, s2, **link)
         for name in ("h2", "h3"):
             self.addLink(self.addHost(name), s2)
 
@@ -60,7 +62,7 @@ Then = Callable[[dict[str, fy.Switch]], Awaitable[None]]
 
 def measured(
     folder: Path, responder: Responder, reporters: dict[str, Reporter], *,
-    begin: Then | None = None, end: Then | None = None,
+    begin: Then | None = None, end: Then | None = None, gap_ns: int = MS, **link: int,
 ) -> Outcome:  # fmt: skip
     """Return the responder's outcome for COUNT segments, 1 ms apart, with actions before and
     during.
@@ -68,7 +70,7 @@ def measured(
 
     async def main(run: Run) -> Network:
         with Network(
-            TwoSwitches(),
+            TwoSwitches(**link),
             run,
             program=PROGRAM,
             expected_drops=["ingress"],
@@ -80,7 +82,7 @@ def measured(
                 if begin is not None:
                     await begin(switches)
                 start_ns = run.clock.now_ns() + MS
-                times = [start_ns + MS * n for n in range(COUNT)]
+                times = [start_ns + gap_ns * n for n in range(COUNT)]
                 net.send_frames("h1", times, [segment(n) for n in range(COUNT)])
                 await run.clock.sleep_until(start_ns + (COUNT + 5) * MS)
                 if end is not None:
@@ -230,3 +232,47 @@ def test_reporters_that_cannot_be_are_refused() -> None:
         Reporter([session, session])
     with pytest.raises(ValueError, match=r"10\.0\.0\.2: range\(1, 2\), and its switch has \[2\]"):
         Reporter([session], [FLOW])
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_entries_of_an_earlier_controller_are_replaced_without_reading_them(is_first: bool) -> None:
+    """Servers built with PI answer NOT_FOUND to reads and deletions of missing clone sessions."""
+    calls = []
+
+    class Pi:
+        async def read(self, _entities: object) -> None:
+            raise AssertionError("NOT_FOUND: Clone session id does not exist")
+
+        async def delete(self, entities: object, *, strict: bool = True) -> None:
+            assert not (is_first and strict)
+            calls.append(("delete", entities))
+
+        async def insert(self, entities: object) -> None:
+            calls.append(("insert", entities))
+
+    entry = fy.P4CloneSessionEntry(7, replicas=[2])
+    asyncio.run(running.replace(Pi(), entry))  # type: ignore[arg-type]
+    assert calls == [("delete", [entry]), ("insert", [entry])]
+
+
+@pytest.mark.parametrize(("ack_every", "patience"), [(1, 2), (1, 5), (1, 8), (4, 8)])
+def test_probes_that_wait_behind_records_set_nothing_back(
+    ack_every: int, patience: int, tmp_path: Path
+) -> None:
+    """No record is lost. A probe after a request for an ACK, or after another probe, would get an
+    ACK with the same PSN, like one after a loss.
+    """
+    responder = Responder("10.0.0.3", [Writer(PEER, TCP_RECORD, COUNT)])
+    session = Session(1, "h3", PEER, responder.targets[0], ack_every=ack_every, patience=patience)
+    counts = {}
+
+    async def ask(switches: dict[str, fy.Switch]) -> None:
+        counts.update(await events(switches["s1"], session))
+
+    outcome = measured(
+        tmp_path, responder, {"s1": Reporter([session], [FLOW])}, end=ask,
+        gap_ns=MS // 10, rate_bps=4_000_000, delay_us=5000, queue_packets=1000,
+    )  # fmt: skip
+    assert counts["probed"] > 0
+    assert counts["resumed"] == 0
+    assert outcome.records[0].tobytes() == b"".join(map(record, range(COUNT)))

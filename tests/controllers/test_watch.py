@@ -20,7 +20,8 @@ from controllers.ampm.watch import (
     Tunnel,
     WatchedFlow,
     schedule_entries,
-    watch_entries,
+    watch_at,
+    watch_entry,
 )
 from controllers.connection import connection
 from controllers.tables import reconcile
@@ -65,7 +66,8 @@ class Wire:
         ]
 
     async def watch(self, flow: WatchedFlow) -> None:
-        for hop, entry in zip(self.hops, watch_entries(self.hops, flow), strict=True):
+        for hop in self.hops:
+            entry = watch_entry(hop, watch_at(self.hops, hop.name, flow))
             await hop.switch.insert([entry])
 
     def seen(self, near: str, far: str) -> list[bytes]:
@@ -191,7 +193,7 @@ def test_a_flow_that_has_no_room_is_refused(number: int, tmp_path: Path) -> None
         with pytest.raises(TestbedError, match="s1 has room for flows 0 to 1023"):
             await wire.watch(WatchedFlow(number, "10.0.0.1", "10.0.0.2"))
         with pytest.raises(TestbedError, match="two or more"):
-            watch_entries(wire.hops[:1], WatchedFlow(1, "10.0.0.1", "10.0.0.2"))
+            watch_at(wire.hops[:1], "s1", WatchedFlow(1, "10.0.0.1", "10.0.0.2"))
         await wire.send([frame()])
         assert await wire.packets(0) == [0] * 6
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ebpf.statistics.hashes import mixed
+from ebpf.statistics.hashes import mix
 from ebpf.statistics.offer import ROW, UDP
 
 
@@ -37,4 +37,4 @@ def stream_of(packets: int, flows: int, seed: int) -> Stream:
 def thrown_after(state: int, number: int) -> NDArray[np.uint64]:
     """The next pseudo-random numbers of the kernel program, (number,): SplitMix64."""
     steps = np.arange(1, number + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    return mixed(np.uint64(state) + steps)
+    return mix(np.uint64(state) + steps)

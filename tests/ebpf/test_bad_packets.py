@@ -9,7 +9,7 @@ from packet_model import parse
 
 from ebpf.loader import run
 from ebpf.statistics.flows import KEY
-from ebpf.statistics.program import Kept, Setting, counting
+from ebpf.statistics.program import Kept, Setting, load_statistics
 from ebpf.threats import detector
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="BPF needs root")
@@ -74,7 +74,7 @@ def ignored(where: str) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("where", ["at_xdp", "at_tc"])
 def test_statistics_count_what_has_an_ip_header_by_the_ports_it_has(where: str) -> None:
-    with counting(Setting(Kept.ALL, groups=64)) as statistics:
+    with load_statistics(Setting(Kept.ALL, groups=64)) as statistics:
         program = getattr(statistics, where)
         for name, (frame, port) in COUNTED.items():
             assert parse(frame).is_whole, name

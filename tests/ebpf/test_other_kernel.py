@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ebpf.loader.compile import compiled
+from ebpf.loader.compile import compile_program
 from minip4.native import cache
 from telemark.backends.real.vm import machine
 
@@ -61,7 +61,7 @@ print(json.dumps(told))
 @pytest.mark.skipif(machine.missing() is not None, reason=str(machine.missing()))
 def test_all_is_loaded_and_attached_there(tmp_path: Path) -> None:
     for source in PROGRAMS:  # here: an emulated processor takes many times as long
-        with compiled(ROOT / source):
+        with compile_program(ROOT / source):
             pass
     command = [sys.executable, "-c", SCRIPT, *PROGRAMS]
     environment = {**os.environ, "XDG_CACHE_HOME": str(cache.folder().parent)}

@@ -7,8 +7,7 @@ from small_programs import DEFAULTS, engine, json_of
 
 from minip4.engine.engine import Engine
 from minip4.engine.errors import NotFound, NotSupported
-from minip4.engine.keys import Exact
-from minip4.engine.values import Digest
+from minip4.engine.keys import Digest, Exact
 
 # a: what to do; b: how often it was done; c: what the egress saw (instance type, replica id).
 FATE = """

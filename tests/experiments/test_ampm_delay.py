@@ -93,7 +93,7 @@ def test_a_small_version_has_the_blocks_that_were_asked_for(tmp_path: Path) -> N
         (("--load", "2"), "--load"),
         (("--loss", "101"), "--loss"),
         (("--loss", "100"), "--loss 100: no packet arrives"),
-        (("--blocks", "1"), "--blocks 1: the load step"),
+        (("--blocks", "1"), "--blocks 1: the case with load"),
         (("--program", "no/such.p4"), "no/such.p4"),
     ],
 )

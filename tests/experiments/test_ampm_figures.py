@@ -93,7 +93,7 @@ def test_errors_of_delays_have_a_panel_only_where_there_are_any() -> None:
     wrong = of_delay(0.5)
     assert len(wrong.axes) == 3
     assert wrong.get_supxlabel() == ""
-    assert wrong.axes[0].get_ylabel() == "Max error, uncertainty (µs)"
+    assert wrong.axes[0].get_ylabel() == "Max error and uncertainty (µs)"
 
 
 def of_reordering(error: float, overtaken: float) -> Figure:

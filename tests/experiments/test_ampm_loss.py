@@ -126,7 +126,10 @@ def test_a_switch_that_miscounts_is_found_out(tmp_path: Path) -> None:
         (("--method", "guess"), "guess"),
         (("--seeds", "0"), "--seeds"),
         (("--rate", "0"), "--rate"),
-        (("--rate", "3", "--time", "virtual", "--block-us", "16384"), "--rate 3: no packet in"),
+        (
+            ("--rate", "3", "--time", "virtual", "--block-us", "16384"),
+            "16384 us have no packet",
+        ),
         (("--program", "no/such.p4"), "no/such.p4"),
     ],
 )

@@ -11,7 +11,7 @@ from scripts import module, run
 from controllers.ampm.collector import BlockReport
 from controllers.ampm.records import PointRecord
 from telemark.traffic.flows import Flow
-from topologies.backhaul import Backhaul
+from topologies.leaf_spine import Backhaul
 
 scale = module("ampm_scale")
 measure_losses = module("experiments.shared.ampm.scale")

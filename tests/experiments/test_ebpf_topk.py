@@ -12,7 +12,7 @@ from scapy.utils import wrpcap
 from scripts import module, run
 
 from ebpf.statistics import frequent
-from experiments.shared.xdp.streams import captured, zipf
+from experiments.shared.xdp.streams import read_stream, zipf
 from telemark.errors import TestbedError
 
 experiment = module("ebpf_topk")
@@ -37,7 +37,7 @@ def found(**changes: object) -> list[object]:
 def test_what_is_not_so_fails(changes: dict, beside: dict, failed: str | None) -> None:
     each = found(**changes)
     costs = {"heavy": 0.3, "exact": 0.5, **beside}
-    wrong = [c.name for c in experiment.checks(each, each[:1], costs, False) if not c.passed]
+    wrong = [c.name for c in experiment.make_checks(each, each[:1], costs, False) if not c.passed]
     assert len(wrong) == (failed is not None)
     assert all(failed in name for name in wrong)
 
@@ -45,11 +45,11 @@ def test_what_is_not_so_fails(changes: dict, beside: dict, failed: str | None) -
 @pytest.mark.parametrize(
     ("heavy_ns", "hash_ns", "problem"),
     [
-        ([90, 90, 10], [100, 100, 100], "rounds differ: HeavyKeeper takes 0.1 to 0.9 of .*;"),
+        ([90, 90, 10], [100, 100, 100], "rounds differ: HeavyKeeper needs 0.1 to 0.9 times .*;"),
         (
             [30, 30, -9],
             [100, 100, -10],
-            "in one round, the hash map took no more CPU time than an empty program;",
+            "the hash map took no more CPU time than an empty program in one round;",
         ),
     ],
 )
@@ -58,13 +58,13 @@ def test_rounds_that_differ_decide_nothing(
 ) -> None:
     over = {"heavy": np.array(heavy_ns), "hash": np.array(hash_ns)}
     with pytest.raises(TestbedError, match=f"^run invalid: {problem} reduce the load.*$"):
-        experiment.beside_hash_map("heavy", over)
+        experiment.compare_with_hash_map("heavy", over)
 
 
 @pytest.mark.parametrize(("heavy_ns", "median"), [([10, 30, 90], 0.3), ([70, 80, 90], 0.8)])
 def test_the_median_of_rounds_decides(heavy_ns: list[float], median: float) -> None:
     over = {"heavy": np.array(heavy_ns), "hash": np.array([100, 100, 100])}
-    assert experiment.beside_hash_map("heavy", over) == median
+    assert experiment.compare_with_hash_map("heavy", over) == median
 
 
 @needs_root
@@ -89,13 +89,13 @@ def test_a_capture_is_read_by_flows(tmp_path: Path) -> None:
     other = Ether() / IP(src="10.0.0.1", dst="10.0.0.2") / TCP(sport=5, dport=6, flags="S")
     later = Ether() / IP(src="10.0.0.1", dst="10.0.0.2", frag=3) / UDP(sport=5, dport=6)
     wrpcap(str(path), [one, other, later, one, Ether() / b"other"])
-    stream = captured(path, 10)
+    stream = read_stream(path, 10)
     assert sorted(stream.counts) == [1, 2]
     assert sorted(stream.lengths) == [60, 142, 142]
     assert {(int(each["protocol"]), int(each["source_port"])) for each in stream.flows} == {
         (6, 5), (17, 5)
     }  # fmt: skip
-    assert len(captured(path, 1).numbers) == 1
+    assert len(read_stream(path, 1).numbers) == 1
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_what_is_no_capture_is_refused(content: bytes | None, text: str, tmp_pat
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(TestbedError, match=text):
-        captured(path, 10)
+        read_stream(path, 10)
 
 
 @pytest.mark.parametrize("name", ["ebpf_topk", "ebpf_statistics"])

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import struct
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from collectors.roce.application import FIRST_RKEY
 from collectors.roce.region import TCP, Region
 from collectors.roce.softnic import SoftNic
 from experiments.shared.roce import candidates, interleaved_rounds, offered, receivers, rounds
+from telemark.backends.real.targets.bmv2 import PROGRAM
 from telemark.errors import TestbedError
 
 experiment = module("roce_throughput")
@@ -165,3 +167,11 @@ def test_virtual_time_is_refused_in_a_line(tmp_path: Path) -> None:
     done = run("roce_throughput", "--time", "virtual", "--out", str(tmp_path))
     assert done.returncode == 2
     assert "measured in real time only" in done.stderr.splitlines()[-1]
+
+
+def test_bmv2_is_refused_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / PROGRAM).touch(mode=0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    done = run("roce_throughput", "--target", "bmv2", "--out", str(tmp_path / "out"))
+    assert done.returncode == 2
+    assert "this experiment has no switch" in done.stderr.splitlines()[-1]

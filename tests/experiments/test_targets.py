@@ -2,6 +2,7 @@
 
 import argparse
 import subprocess
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +13,8 @@ import pytest
 import scripts
 
 from controllers.ampm.records import Point, PointRecord
+from experiments.shared.both_targets import dta_memory, int_reports, outputs
+from experiments.shared.both_targets.outputs import Outputs, Part
 from telemark.backends.virtual.clock import VirtualClock
 from telemark.errors import TestbedError
 from telemark.session.run import Run
@@ -84,27 +87,112 @@ def test_a_delay_that_cannot_be_is_found(
     assert targets.count_delay_mismatches([row]) == is_wrong
 
 
-def test_the_whole_experiment_passes_with_minip4_as_both_targets(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    measure = targets.measure
+OPTIONS = argparse.Namespace(
+    loss=5, rate=1000, blocks=2, quick=True, seed=1, seeds=1, time="virtual", target="auto",
+    program="p4src/ampm/ampm.p4",
+)  # fmt: skip
+
+
+def run_on_minip4(folder: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> Any:
+    """The experiment with minip4 as both targets; the second one runs this INT program."""
+    measure, measure_others = targets.measure, targets.measure_others
 
     async def measure_on_minip4(setting: Any, run: Run) -> Any:
         return await measure(setting, replace(run, target="minip4"))
 
+    async def measure_others_on_minip4(packets: int, roce: Any, run: Run) -> Any:
+        if run.target == "bmv2":
+            monkeypatch.setattr(int_reports, "PROGRAM", program)
+        return await measure_others(packets, roce, replace(run, target="minip4"))
+
     monkeypatch.setattr(targets.cli, "available_target", lambda _target, _time: "minip4")
     monkeypatch.setattr(targets, "measure", measure_on_minip4)
-    options = argparse.Namespace(
-        loss=5, rate=1000, blocks=2, quick=True, seed=1, seeds=1, time="virtual",
-        target="auto", program="p4src/ampm/ampm.p4",
-    )  # fmt: skip
+    monkeypatch.setattr(targets, "measure_others", measure_others_on_minip4)
     clock = VirtualClock()
-    report = clock.run(targets.experiment(options, Run("targets", tmp_path, 1, clock=clock)))
-    assert [check.name for check in report.checks if not check.passed] == []
+    options = argparse.Namespace(**vars(OPTIONS))
+    return clock.run(targets.experiment(options, Run("targets", folder, 1, clock=clock)))
+
+
+def failed_of(report: Any) -> set[str]:
+    return {check.name for check in report.checks if not check.passed}
+
+
+def test_the_whole_experiment_passes_with_minip4_as_both_targets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = run_on_minip4(tmp_path, monkeypatch, int_reports.PROGRAM)
+    assert failed_of(report) == set()
+    names = {check.name for check in report.checks}
+    stores = [f"DTA: {name}" for name in dta_memory.STORES]
+    for part in ("INT: reports, MD", "INT: reports, drops", "RoCEv2: frames", *stores):
+        assert f"seed 1: {part}: difference between targets (bytes)" in names
+    assert "bmv2, seed 1: DTA: Sketch-Merge: error (bytes)" in names
     assert [(row["target"], row["block"]) for row in report.samples] == [
         ("minip4", 0), ("minip4", 1), ("bmv2", 0), ("bmv2", 1),
     ]  # fmt: skip
     assert report.figure is not None
+
+
+def test_ports_that_one_target_swaps_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    swapped = ("hop.p4", "7w0 ++ hop.ingress_port ++ 7w0 ++ hop.egress_port",
+               "7w0 ++ hop.egress_port ++ 7w0 ++ hop.ingress_port")  # fmt: skip
+    program = scripts.with_faults(tmp_path, [swapped], "int/int.p4")
+    (tmp_path / "run").mkdir()
+    report = run_on_minip4(tmp_path / "run", monkeypatch, program)
+    assert failed_of(report) == {
+        *(f"seed 1: INT: reports, {mode}: difference between targets (bytes)"
+          for mode in ("MD", "MX", "XD", "drops")),
+        "bmv2, seed 1: INT: hops with wrong node or ports",
+    }  # fmt: skip
+
+
+def made(**parts: Sequence[bytes]) -> Outputs:
+    accounting: Any = SimpleNamespace(checks=lambda _name: [])
+    known = {name: Part(part, [b"abc", b"de"]) for name, part in parts.items()}
+    return Outputs("X", known, {"frames": (2, 2)}, {("s1", "s2"): 2}, accounting)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "differing"),
+    [
+        ([b"abc", b"de"], 0), ([b"abd", b"de"], 1), ([b"abc", b"d"], 1), ([b"abc", b"de", b"f"], 1),
+        ([b"abc"], 2), ([b"bc", b"de"], 3),
+    ],
+)  # fmt: skip
+def test_one_byte_of_a_part_is_found(theirs: list[bytes], differing: int) -> None:
+    ours = found("minip4")
+    one = replace(ours, outputs=[made(one=[b"abc", b"de"], other=[b"abc", b"de"])])
+    other = replace(ours, target="bmv2", outputs=[made(one=theirs, other=[b"abc", b"de"])])
+    [of_one, of_other] = [c for c in targets.compare_targets([one, other]) if "X: " in c.name]
+    assert of_one.name == "seed 1: X: one: difference between targets (bytes)"
+    assert (of_one.measured, of_other.measured) == (differing, 0)
+    wrong = {check.name: check.measured for check in outputs.check("bmv2", other.outputs[0])}
+    assert wrong == {"bmv2: X: one: error (bytes)": differing,
+                     "bmv2: X: other: error (bytes)": 0, "bmv2: X: frames": 2}  # fmt: skip
+
+
+def test_frames_that_bmv2_dropped_make_a_run_inconclusive() -> None:
+    ours = made(one=[])
+    outputs.reject_drops(ours, replace(ours, sent={("s1", "s2"): 3}))  # more: a check fails
+    with pytest.raises(TestbedError, match="run invalid: X: bmv2 dropped 1 frames in s1 for s2"):
+        outputs.reject_drops(ours, replace(ours, sent={("s1", "s2"): 1}))
+
+
+def test_a_report_loses_its_times_only() -> None:
+    """One switch in the stack; the checksum is that of a stack with zeros for times."""
+    own, stack = bytes(range(1, 29)), bytes(range(101, 133))
+    inner = bytearray(28) + bytes(16)
+    inner[26:28] = b"\x12\x34"
+    head = bytearray(62)
+    head[52], head[54:56] = 7, (int(int_reports.WANTED) & 0x7FFF).to_bytes(2, "big")
+    cleared = int_reports.clear_times(bytes(head) + own + bytes(inner) + stack)
+    assert cleared[:62] == head
+    assert cleared[62:90] == own[:4] + bytes(24)
+    assert cleared[134:] == stack[:8] + bytes(24)
+    words = sum(int.from_bytes(stack[at : at + 2], "big") for at in range(8, 32, 2))
+    assert int.from_bytes(cleared[116:118], "big") == (0x1234 + words) % 0xFFFF
 
 
 def test_virtual_time_has_no_bmv2(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from experiments.shared.xdp import loads
 from experiments.shared.xdp.dropping import PORTS, passing
 from experiments.shared.xdp.frames import flows
 from experiments.shared.xdp.loads import CANDIDATES, POLLING, Loaded, Plan
-from experiments.shared.xdp.pace import Offered, paced
+from experiments.shared.xdp.pace import Offered, start_pace
 from experiments.shared.xdp.veth_setup import VethPair
 from telemark.errors import TestbedError
 
@@ -92,7 +92,7 @@ def test_what_is_offered_is_counted(candidate: loads.Candidate) -> None:
     plan = Plan(flows(64), (), 0.01, 1, [0, max(os.sched_getaffinity(0))])
     with veth.entered(), loads.ExitStack() as stack:
         ready = candidate.set_up(veth, stack)
-        with paced(ready.program, plan.frames) as pace:
+        with start_pace(ready.program, plan.frames) as pace:
             offered, process, _ = loads._offered(plan, pace, ready, 50_000)
         assert 0 < offered.packets <= 50_000 * 0.01
         if ready.follow is None:
@@ -107,7 +107,7 @@ def test_the_pace_is_kept_by_the_clock() -> None:
     veth = VethPair()
     with (
         veth.entered(), loads.ExitStack() as stack,
-        paced(passing(stack), flows(16, port=20)) as pace,
+        start_pace(passing(stack), flows(16, port=20)) as pace,
     ):  # fmt: skip
         found = [pace.offer(100_000, 0.002) for _ in range(30)]
         due = [each.wall_ns * 1e-4 for each in found]

@@ -41,7 +41,7 @@ def test_ratios_are_of_one_round_and_decide() -> None:
 
 
 def test_where_rounds_differ_the_run_is_invalid() -> None:
-    with pytest.raises(TestbedError, match=r"^run invalid: .* alone take 0.4 to 0.7 of "):
+    with pytest.raises(TestbedError, match=r"^run invalid: .* alone take 0.4 to 0.7 times "):
         report((0.4, 0.7, 0.6))
 
 

@@ -117,4 +117,4 @@ def test_every_structure_of_minip4_is_compared() -> None:
              if each.__module__.startswith("minip4.")}  # fmt: skip
     compared = {each.python for each in (*library.SHARED, *simulator_shared.SHARED)}
     assert {each.__name__ for each in found - compared} == set()
-    assert len(found) == 19
+    assert len(found) == 18

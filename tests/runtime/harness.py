@@ -16,10 +16,9 @@ from finsy.proto import U128, p4i, p4r, p4r_grpc, rpc_status
 from minip4.compiler import compile_p4
 from minip4.engine.engine import Engine
 from minip4.runtime.service.device import Device
-from minip4.runtime.service.pipeline import Pipeline
+from minip4.runtime.service.pipeline import Pipeline, Turns
 from minip4.runtime.service.server import Service, serve
 from minip4.runtime.service.stream import Messages
-from minip4.runtime.service.turns import Turns
 from minip4.runtime.status import StatusError
 
 PROGRAMS = Path(__file__).parent / "programs"

@@ -151,7 +151,7 @@ async def control(folder: Path) -> None:
             left.send(FRAME[:-1] + bytes([number]))
         while call(sock, "counters")["ports"]["2"]["drops"]["queue"] < 2:
             await asyncio.sleep(0.01)
-        assert "  queue 0: 2 packets, 120 bytes wait; 2 dropped\n" in minip4("counters")
+        assert "  queue 0: 2 packets, 120 bytes queued; 2 packets dropped\n" in minip4("counters")
         minip4("set-queue", "2:rate_bps=0")  # what waits for minutes leaves now
         assert [right.receive()[-1] for _ in range(3)] == [0, 1, 2]
     counters = switch.stop()

@@ -95,11 +95,11 @@ def resize(document: Document, size: int) -> None:
 
 
 PUSHED: dict[Callable[[Document], None], tuple[grpc.StatusCode, str]] = {
-    registers: (Code.RESOURCE_EXHAUSTED, "the program's state (the most of it: register"),
-    counters: (Code.RESOURCE_EXHAUSTED, "the program's state (the most of it: counter"),
+    registers: (Code.RESOURCE_EXHAUSTED, "the program's state (largest part: register"),
+    counters: (Code.RESOURCE_EXHAUSTED, "the program's state (largest part: counter"),
     long_headers: (Code.RESOURCE_EXHAUSTED, "a parsed packet"),
     parser_chain: (Code.OK, ""),
-    statements: (Code.RESOURCE_EXHAUSTED, "lines of C; at most 100000 are accepted"),
+    statements: (Code.RESOURCE_EXHAUSTED, "lines of C, but at most 100000 are accepted"),
     deep_expression: (Code.INVALID_ARGUMENT, "at most 400 levels"),
     wide_fields: (Code.RESOURCE_EXHAUSTED, "wider than 64 bits"),
     huge_json: (Code.RESOURCE_EXHAUSTED, "16777216 are accepted"),

@@ -277,7 +277,9 @@ async def test_a_value_set_steers_the_parser() -> None:
         assert [port for port, _ in running.driver.left] == [0]
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await running.write(modify(value_set(0x4001, 0x4002, 0x4003, 0x4004, 0x4005)))
-        assert "5 members, the program allows 4" in error_details(caught.value)[0].message
+        assert (
+            "5 members, but the program allows at most 4" in error_details(caught.value)[0].message
+        )
 
 
 @asynchronous

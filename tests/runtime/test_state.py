@@ -183,7 +183,7 @@ REFUSED = {
     "inserted register": (insert(register("wide", 0, b"\1")), "it can only be modified"),
     "inserted counter": (insert(counter("port_counter", 0)), "it can only be modified"),
     "group 0": (insert(multicast(0)), "expected an id of 1 to 65535"),
-    "copy twice": (insert(multicast(1, (1, 1), (1, 1))), "are given twice"),
+    "copy twice": (insert(multicast(1, (1, 1), (1, 1))), "have the same port and instance"),
     "port of a copy": (insert(multicast(1, (512, 0))), "port 512, expected 0 to 511"),
     "session too large": (insert(clone(32768)), "expected an id of 1 to 32767"),
     "class of service": (insert(clone(1, class_of_service=1)), "class_of_service"),

@@ -50,7 +50,7 @@ BAD = {
     "interface without port": (["-i", "veth1"], "'veth1': expected PORT@INTERFACE"),
     "port too large": (["-i", "511@veth1"], "511: expected 0 to 510"),
     "no such interface": (["-i", "1@nosuch0"], "nosuch0"),
-    "no folder for counters": (["--counters", "/no/such/c.json"], "/no/such is not a folder"),
+    "no folder for counters": (["--counters", "/no/such/c.json"], "/no/such is not a directory"),
     "port twice": (["-i", "1@a", "-i", "1@b"], "port 1 is given twice"),
     "loss": (["-i", "1@lo", "--link", "1:loss_probability=1.5"], ": 1.5: expected 0 to 1"),
     "jitter": (["--link", "1:delay_us=1,jitter_us=2"], "jitter_us 2 is above delay_us 1"),
@@ -58,7 +58,7 @@ BAD = {
     "link without interface": (["--link", "1:loss_probability=0.5"], "port 1 has no interface"),
     "queue's key": (["--queue", "1:size=1"], "expected PORT:KEY=VALUE"),
     "queue's depth": (["--queue", "1:depth=0"], "depth: 0: expected 1 to 1e+06"),
-    "queue without port": (["--queue", "1:depth=5"], "the switch has no port 1 (it has none)"),
+    "queue without port": (["--queue", "1:depth=5"], "the switch has no port 1 (its ports: none)"),
     "queue above": (
         ["-i", "1@lo", "--priority-queues", "2", "--queue", "1:priority=2,depth=5"],
         "priority 2, but the switch has 2 priority queues",
@@ -66,8 +66,8 @@ BAD = {
     "queues": (["--priority-queues", "9"], "9: expected 1 to 8"),
     "trace": (["--trace", "/nosuch/trace"], "--trace /nosuch/trace: No such file"),
     "control": (["--control", "/nosuch/s"], "--control /nosuch/s: No such file"),
-    "control in use": (["--control", "/dev/null"], "a file of this name exists"),
-    "CPU port in use": (["-i", "1@lo", "--cpu-port", "1"], "cannot be the CPU port"),
+    "control in use": (["--control", "/dev/null"], "a file with this name exists"),
+    "CPU port in use": (["-i", "1@lo", "--cpu-port", "1"], "cannot be both the CPU port"),
     "address": (["--grpc-server-addr", "localhost"], "expected HOST:PORT"),
     "no P4Info": (["--p4info", "nosuch.txtpb"], "nosuch.txtpb: No such file"),
 }

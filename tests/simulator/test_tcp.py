@@ -234,7 +234,7 @@ def test_a_port_is_free_again() -> None:
     line = Line({})
     connections = line.virtual.connections
     flow = line.tcp(10)
-    with pytest.raises(InvalidArgument, match="from TCP port 49152 to 5001 already"):
+    with pytest.raises(InvalidArgument, match="from TCP port 49152 to 5001 exists already"):
         line.tcp(10)
     other = line.tcp(10, port=5002)
     assert finished(line, flow, 1).is_acknowledged

@@ -91,7 +91,7 @@ def test_a_link_that_becomes_shorter_holds_its_partition_back() -> None:
 
 @pytest.mark.parametrize("threads", [0, -1, MAX_THREADS + 1])
 def test_so_many_threads_are_refused(threads: int) -> None:
-    with pytest.raises(InvalidArgument, match=f"{threads} threads: 1 to {MAX_THREADS} expected"):
+    with pytest.raises(InvalidArgument, match=f"{threads} threads; expected 1 to {MAX_THREADS}"):
         Virtual(0, threads=threads)
 
 

@@ -286,6 +286,6 @@ def test_a_network_that_has_ended_is_not_asked(ask: Callable[[Virtual], object])
     """Its memory is another's by then."""
     line = Line({})
     line.virtual.close()
-    with pytest.raises(EngineError, match="the network has ended: use it inside its `with` block"):
+    with pytest.raises(EngineError, match="the network is closed; use it inside its `with` block"):
         ask(line.virtual)
     line.virtual.close()

@@ -87,8 +87,8 @@ BAD = {
     "another byte": ("packet 1 00000000\nexpect 0 0001", "bad.stf:2: port 0: expected 0001, got"),
     "too long": ("packet 1 0000000011\nexpect 0 00000000$", "expected 00000000$, got 0000000011"),
     "nothing came": ("expect 3 00", "bad.stf:1: port 3: expected 00, got nothing"),
-    "too many came": ("packet 1 00000000", "port 0: unexpected 00000000"),
-    "something came before": ("packet 1 00000000\nno_packet", "port 0: unexpected 00000000"),
+    "too many came": ("packet 1 00000000", "port 0: unexpected frame 00000000"),
+    "something came before": ("packet 1 00000000\nno_packet", "port 0: unexpected frame 00000000"),
 }
 
 TRACED = "packet 1 01000000\npacket 1 11000000\nexpect 0 01\nexpect 0 22"
@@ -105,8 +105,11 @@ MALFORMED = {
     "a parameter without a value": ("add t first:1 c:1 go(port)", "'port': expected NAME:VALUE"),
     "no such port": ("packet 511 00", "port 511: expected 0 to 510"),
     "a negative port": ("packet -1 00", "port -1: expected 0 to 510"),
-    "no such group": ("mc_node_create 1 2\nmc_node_associate 1 0", "no group 1"),
-    "no such node": ("mc_mgrp_create 1\nmc_node_associate 1 0", "no node 0"),
+    "no such group": (
+        "mc_node_create 1 2\nmc_node_associate 1 0",
+        "group 1 or node 0 was not created",
+    ),
+    "no such node": ("mc_mgrp_create 1\nmc_node_associate 1 0", "node 0 was not created before"),
     "no value for a key": ("add t first drop()", "'first': expected FIELD:VALUE"),
     "unterminated quote": ('add "t first:1 drop()', "bad.stf:1: error: add"),
     "quotes around what is not there": ('add "t" "nope":1 "drop"()', "key of table I.t 'nope'"),
@@ -205,7 +208,7 @@ def test_a_packet_that_goes_round_for_ever_is_told_from_its_start(
     assert lines[0].startswith("    packet 1: in at port 1, 4 bytes")
     assert any("recirculated" in line for line in lines)
     assert lines[20:] == ["    ..."]
-    assert "round.stf:1: error: packets circulate in the switch endlessly" in shown.err
+    assert "round.stf:1: error: packets circulate in the switch without end" in shown.err
 
 
 def test_clocks_begin_at_zero(tmp_path: Path) -> None:

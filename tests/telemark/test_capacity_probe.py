@@ -10,7 +10,13 @@ import pytest
 
 from telemark import capacity_probe
 from telemark.backends.virtual.clock import VirtualClock
-from telemark.capacity_probe import CapacityEstimate, probe, probe_flow
+from telemark.capacity_probe import (
+    CapacityEstimate,
+    probe,
+    probe_flow,
+    probe_flows,
+    probe_program,
+)
 from telemark.errors import TestbedError
 from telemark.session.run import Run
 from telemark.traffic.flows import RECEIVED, SENT, Flow, FlowRecord, RateError
@@ -114,6 +120,54 @@ def test_what_is_still_on_its_way_is_not_dropped_and_does_not_meet_the_next_tria
     run_probe(net, tmp_path, monkeypatch)
     assert net.tried == [2000]
     assert net._on_the_way == 0
+
+
+@pytest.mark.parametrize(
+    ("unreceived", "unhandled", "share"), [(0, 0, 1), (1, 0, 1 / 4), (0, 1, 1 / 4)]
+)
+def test_programs_that_add_and_consume_frames_count_packets(
+    unreceived: int, unhandled: int, share: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Above 500 packets/s, the receiver or the program misses packets."""
+    handled = 0
+
+    async def count() -> int:
+        return handled
+
+    async def send_flows(_net: object, flows: list[Flow]) -> tuple[int, float]:
+        nonlocal handled
+        (flow,) = flows
+        is_lossy = flow.rate_pps > 500
+        handled += flow.count - unhandled * is_lossy
+        return flow.count - unreceived * is_lossy, 5.0
+
+    monkeypatch.setattr(capacity_probe, "_send_flows", send_flows)
+    clock = VirtualClock()
+    run = Run("test", tmp_path, 1, clock=clock)
+    net: Any = Bmv2(lambda _rate: (0, 0))
+    found = clock.run(probe_program(net, FLOW, count, run))
+    assert found == CapacityEstimate(share, 5.0)
+    assert run.capacities == [found]
+
+
+def test_programs_that_add_frames_lose_packets_of_flows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Above 500 packets/s packets are lost, and above 250 they wait too long."""
+
+    async def send_flows(_net: object, flows: list[Flow]) -> tuple[int, float]:
+        rate_pps = flows[0].rate_pps
+        received = sum(flow.count for flow in flows) - (rate_pps > 500)
+        return received, 400_000.0 if rate_pps > 250 else 5.0
+
+    monkeypatch.setattr(capacity_probe, "_send_flows", send_flows)
+    clock = VirtualClock()
+    run = Run("test", tmp_path, 1, clock=clock)
+    flows = [FLOW, Flow(2, "h1", "h2", rate_pps=1000, count=5000)]
+    for limit_us, share in ((500_000.0, 1 / 4), (400_000.0, 1 / 8)):
+        net: Any = Bmv2(lambda _rate: (0, 0))
+        assert clock.run(probe_flows(net, flows, run, limit_us)).share == share
+        assert "bmv2" in net.expected_drops
 
 
 @pytest.mark.parametrize(

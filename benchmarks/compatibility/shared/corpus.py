@@ -1,4 +1,4 @@
-"""Measurement of conformance.py: compiles and runs each file of a corpus in its own process."""
+"""Measurement of conformance.py, which compiles and runs each file of a corpus in a process."""
 
 import contextlib
 import difflib
@@ -30,7 +30,7 @@ _OWN_ARCHITECTURE = re.compile(r"\bpackage\s+V1Switch\b")
 
 
 class Outcome(enum.Enum):
-    """The last stage that a program reached."""
+    """Last stage that a program reached."""
 
     RUNS = "compiled to machine code"
     REFUSED = "rejected with a source location"
@@ -46,26 +46,27 @@ ROBUST = (Outcome.RUNS, Outcome.REFUSED)
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One P4 program, or one BMv2 JSON made by p4c, and the expected results."""
+    """One P4 program, or one BMv2 JSON file of p4c, with expected results."""
 
     name: str
     path: Path
-    is_compiled: bool = False  # by p4c, for v1model
+    is_compiled: bool = False  # compiled by p4c for v1model
     must_be_refused: bool = False
     script: Path | None = None  # STF
     golden: Path | None = None  # P4Info
-    wanted_lines: tuple[int, ...] = ()  # of p4c's errors
+    wanted_lines: tuple[int, ...] = ()  # line numbers of the errors of p4c
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
     task: Task
     outcome: Outcome
-    reason: str = ""  # of the outcome: the first line of the error
-    stf: str | None = None  # None: no script; "": passed; else what failed
-    p4info: str | None = None  # None: no golden; "": equal as messages; else the first difference
+    reason: str = ""  # first line of the error, if any
+    stf: str | None = None  # None without a script, "" if it passed, otherwise the failure
+    # None without a golden file, "" if the messages are equal, otherwise the first difference
+    p4info: str | None = None
     is_same_text: bool = False
-    line: int | None = None  # of a located error
+    line: int | None = None  # line of an error with a source location
 
 
 def programs(p4c: Path) -> Iterator[Task]:
@@ -73,13 +74,13 @@ def programs(p4c: Path) -> Iterator[Task]:
     testdata = p4c / "testdata"
     for path in sorted(testdata.glob("*/**/*.p4")):
         top = path.relative_to(testdata).parts[0]
-        if top.endswith("_outputs"):  # p4c's output between its passes
+        if top.endswith("_outputs"):  # output of p4c between its passes
             continue
         text = path.read_text(errors="replace")
         is_v1model = bool(_V1MODEL.search(text)) and not _OWN_ARCHITECTURE.search(text)
         outputs = testdata / f"{top}_outputs" / path.relative_to(testdata / top).parent
         golden = outputs / f"{path.name}.p4info.txtpb"
-        # Without output of p4c, the file is only a part of a program.
+        # If p4c has no output for it, the file is only a part of a program.
         is_good = is_v1model and top == "p4_16_samples" and (outputs / path.name).exists()
         yield Task(
             str(path.relative_to(testdata)),
@@ -93,13 +94,13 @@ def programs(p4c: Path) -> Iterator[Task]:
 
 
 def json_files(behavioral_model: Path) -> Iterator[Task]:
-    """Yield the BMv2 JSON files, most made by p4c, of behavioral-model's tests."""
+    """Yield the BMv2 JSON files of the tests of behavioral-model, most of which p4c made."""
     for path in sorted(behavioral_model.glob("targets/simple_switch*/tests/testdata/*.json")):
         yield Task(str(path.relative_to(behavioral_model)), path)
 
 
 def _must_be_refused(folder: str, text: str, is_v1model: bool) -> bool:
-    """Whether p4c rejects it for an error in P4-16 or v1model, not for another target."""
+    """Return whether p4c rejects a program for an error in P4-16 or v1model."""
     if folder == "p4_16_bmv_errors":
         return is_v1model
     included = re.findall(r'#\s*include\s*[<"]([^>"]+)', text)
@@ -121,7 +122,7 @@ def _lines(messages: Path, program: str) -> tuple[int, ...]:
 def measure(
     work: Sequence[Task], workers: int, limit_s: float, show: Callable[[Result], None]
 ) -> list[Result]:
-    """Run all tasks, `workers` in parallel; call `show` with each result."""
+    """Run all tasks with `workers` processes in parallel; call `show` with each result."""
     _PROCESSES.set_forkserver_preload([__name__])
     results = []
     with ThreadPoolExecutor(workers) as threads:
@@ -130,12 +131,12 @@ def measure(
                 results.append(done.result())
                 show(results[-1])
         finally:
-            threads.shutdown(cancel_futures=True)  # if interrupted, skip the remaining tasks
+            threads.shutdown(cancel_futures=True)  # after an interrupt, skip the remaining tasks
     return sorted(results, key=lambda result: result.task.name)
 
 
 def _in_a_process(task: Task, limit_s: float) -> Result:
-    """Run a task in its own process: a program may hang or crash it."""
+    """Run a task in its own process, because a program may hang or crash the process."""
     ours, theirs = _PROCESSES.Pipe(duplex=False)
     process = _PROCESSES.Process(target=_send, args=(task, theirs), daemon=True)
     process.start()
@@ -157,11 +158,11 @@ def _in_a_process(task: Task, limit_s: float) -> Result:
 def _send(task: Task, connection: Connection) -> None:
     try:
         result = _json_result(task) if task.path.suffix == ".json" else _program_result(task)
-    except Exception as error:  # any error in the product is a result
+    except Exception as error:  # any error of the compiler or engine is a result
         place = traceback.extract_tb(error.__traceback__)[-1]
         reason = f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
         result = Result(task, Outcome.TRACEBACK, " ".join(reason.split())[:300])
-    with contextlib.suppress(BrokenPipeError):  # interrupted: the reader has exited
+    with contextlib.suppress(BrokenPipeError):  # the reader has exited after an interrupt
         connection.send(result)
 
 
@@ -209,7 +210,7 @@ def _run_script(engine: Engine, script: Path) -> str:
 
 
 def _compare(message: p4i.P4Info, golden: Path | None) -> tuple[str | None, bool]:
-    """Return the first difference from the golden file (None without one), and text equality."""
+    """Return the first difference from the golden file, if there is one, and text equality."""
     if golden is None:
         return None, False
     text = golden.read_text()

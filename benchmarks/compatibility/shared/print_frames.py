@@ -7,7 +7,7 @@ import socket
 import sys
 
 ETH_P_ALL = 3
-PACKET_OUTGOING = 4  # linux/if_packet.h: sent by this machine
+PACKET_OUTGOING = 4  # sent by this machine (linux/if_packet.h)
 
 with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL)) as interface:
     interface.bind((sys.argv[1], 0))

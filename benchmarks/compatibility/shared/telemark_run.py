@@ -1,4 +1,4 @@
-"""Run networks of other projects by `telemark run` and check the output."""
+"""Run networks of other projects with `telemark run` and check the output."""
 
 import argparse
 import re
@@ -11,17 +11,17 @@ from typing import TypeAlias
 
 from telemark.session.cli import Parser
 
-# A pattern that the output must contain, or a function that returns the error or None.
+# Pattern that the output must contain, or function that returns an error or None.
 Expected: TypeAlias = str | Callable[[str], str | None]
 
 TELEMARK = [sys.executable, "-m", "telemark.cli", "run"]
 TIMEOUT_S = 180
 PINGALL = "pingall"
-ALL_ANSWERED = r"\b0% dropped"  # does not match 100 %
+ALL_ANSWERED = r"\b0% dropped"  # must not match 100 %
 YES = "yes"  # a verdict
 
 
-def parser(description: str | None, of: str) -> Parser:
+def make_parser(description: str | None, of: str) -> Parser:
     """Return a parser with the arguments that all compatibility scripts share."""
     made = Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("clone", type=Path, help=f"folder of a clone of {of}")
@@ -31,14 +31,14 @@ def parser(description: str | None, of: str) -> Parser:
     return made
 
 
-def verdict(
+def run_and_check(
     file: Path,
     commands: str,
     expected: Sequence[Expected],
     options: argparse.Namespace,
     program: Path | None = None,
 ) -> str:
-    """Run a network with these commands; return YES or the error."""
+    """Run a network with commands; return YES or the error."""
     with tempfile.NamedTemporaryFile("w", suffix=".commands") as script:
         script.write(commands)
         script.flush()
@@ -61,7 +61,7 @@ def verdict(
 
 
 def find_error(expected: Sequence[Expected], output: str) -> str | None:
-    """Return the first error in the output; None if there is none."""
+    """Return the first error in the output, or None."""
     for each in expected:
         if callable(each):
             if (wrong := each(output)) is not None:
@@ -78,17 +78,17 @@ def print_summary(verdicts: Sequence[str], options: argparse.Namespace) -> int:
     return 0 if right == len(verdicts) else 1
 
 
-def until(text: str, file: str) -> str:
+def wait_for_text(text: str, file: str) -> str:
     """Return a command that waits until a file contains a text."""
     return f"sh until grep -q '{text}' $TMPDIR/{file}; do sleep 0.2; done"
 
 
-def receiving(host: str) -> str:
-    """Return the commands that start the exercise's receiver and wait until it listens."""
+def start_receiver(host: str) -> str:
+    """Return commands that start the receiver of the exercise and wait until it listens."""
     begin = f"{host} python3 -u receive.py > $TMPDIR/{host} 2>&1 &"
-    return f"{begin}\n{until('sniffing', host)}\nsh sleep 0.5"
+    return f"{begin}\n{wait_for_text('sniffing', host)}\nsh sleep 0.5"
 
 
-def connected_runs(output: str) -> tuple[bool, ...]:
-    """Return for each run of `iperf` whether it connected."""
+def find_connected_runs(output: str) -> tuple[bool, ...]:
+    """Return whether each run of `iperf` connected."""
     return tuple("bits/sec" in part for part in output.split("mininet> iperf ")[1:])

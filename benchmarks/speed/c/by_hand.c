@@ -10,7 +10,7 @@ struct prefix {
     uint32_t value, mask;
 };
 
-/* The ones' complement sum of the header (RFC 1071). */
+/* Returns the ones' complement sum of the header (RFC 1071). */
 static uint16_t checksum(const uint8_t *header)
 {
     uint32_t sum = 0;
@@ -23,7 +23,7 @@ static uint16_t checksum(const uint8_t *header)
     return (uint16_t)~((sum & 0xffff) + (sum >> 16));
 }
 
-/* Write the forwarded frame; return 0 if it is dropped. */
+/* Writes the forwarded frame; returns 0 if the frame is dropped. */
 __attribute__((noinline)) uint32_t by_hand(const struct prefix *prefixes, uint32_t count,
                                            const uint8_t *frame, uint32_t length, uint8_t *out)
 {
@@ -50,7 +50,7 @@ __attribute__((noinline)) uint32_t by_hand(const struct prefix *prefixes, uint32
     return 0;
 }
 
-/* All frames, `rounds` times; return how many left. */
+/* Processes all frames `rounds` times; returns the number of forwarded frames. */
 uint32_t by_hand_repeat(const struct prefix *prefixes, uint32_t count, const uint8_t *frames,
                         uint32_t length, uint32_t frame_count, uint32_t rounds)
 {

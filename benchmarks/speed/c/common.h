@@ -28,7 +28,7 @@ static inline void fail(const char *what)
     exit(2);
 }
 
-/* core < 0: any. */
+/* Pins the thread to a core; `core` < 0 means any core. */
 static inline void pin(int core)
 {
     cpu_set_t set;
@@ -46,7 +46,7 @@ static inline void set_option(int fd, int level, int option, int value)
         fail("setsockopt");
 }
 
-/* Bound to the interface; receives `protocol` (ETH_P_ALL), or nothing (0). */
+/* Opens a socket on the interface that receives `protocol` (ETH_P_ALL), or no frames (0). */
 static inline void bind_packets(int fd, const char *interface, uint16_t protocol)
 {
     struct sockaddr_ll address = {.sll_family = AF_PACKET, .sll_protocol = htons(protocol),
@@ -57,7 +57,7 @@ static inline void bind_packets(int fd, const char *interface, uint16_t protocol
 
 enum { SLOT_SIZE = 2048, SLOTS = 8192, RING_SIZE = SLOT_SIZE * SLOTS };
 
-/* A TPACKET_V2 ring for what arrives at the interface. */
+/* TPACKET_V2 ring for frames that arrive at the interface. */
 static inline uint8_t *open_ring(int fd, const char *interface)
 {
     struct tpacket_req ring = {.tp_block_size = 65536, .tp_block_nr = RING_SIZE / 65536,
@@ -73,7 +73,7 @@ static inline uint8_t *open_ring(int fd, const char *interface)
     return slots;
 }
 
-/* The slot's frame has come. */
+/* Returns whether the slot has a received frame. */
 static inline int is_full(const struct tpacket2_hdr *slot)
 {
     return (int)(__atomic_load_n(&slot->tp_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER);

@@ -10,7 +10,7 @@ enum { KINDS = 4096, HEADERS = 14 + 20 + 8, MAX_FRAME = 1514 };
 
 static uint8_t frames[KINDS][MAX_FRAME];
 
-/* RFC 1071, of an even number of bytes. */
+/* Returns the RFC 1071 checksum of an even number of bytes. */
 static inline uint16_t checksum(const uint8_t *bytes, int size, uint32_t sum)
 {
     for (int i = 0; i < size; i += 2)
@@ -19,7 +19,7 @@ static inline uint16_t checksum(const uint8_t *bytes, int size, uint32_t sum)
     return (uint16_t) ~((sum & 0xffff) + (sum >> 16));
 }
 
-/* Of the pseudo-header alone. */
+/* Returns the checksum of the pseudo-header only. */
 static inline uint16_t udp_checksum(const uint8_t *ip, unsigned size)
 {
     return checksum(ip + 12, 8, 17 + size);

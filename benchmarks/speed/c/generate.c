@@ -12,10 +12,10 @@
 
 enum { NAP_NS = 5000, BATCH = 64, MAX_TRAIN = 64, GSO_UDP_L4 = 5 /* since Linux 6.2 */ };
 
-static struct virtio_net_hdr offload; /* all 0: a frame as it is */
+static struct virtio_net_hdr offload; /* all zeros mean a frame without offload */
 static uint8_t payloads[MAX_TRAIN * MAX_FRAME];
 
-/* Make each frame the first of a train; the kernel computes the checksums. */
+/* Makes each frame the first frame of a train; the kernel computes the checksums. */
 static void make_trains(unsigned length, unsigned train)
 {
     unsigned payload = length - HEADERS, size = 8 + train * payload;
@@ -52,7 +52,7 @@ int main(int argc, char **argv)
 
     static struct iovec parts[BATCH][3];
     static struct mmsghdr messages[BATCH];
-    uint64_t sent = 0, start_ns = clock_ns(), now_ns = start_ns; /* sent: trains */
+    uint64_t sent = 0, start_ns = clock_ns(), now_ns = start_ns; /* `sent` counts trains */
     for (; now_ns - start_ns < duration_ns; now_ns = clock_ns()) {
         uint64_t due = rate ? (now_ns - start_ns) * rate / train / 1000000000 : sent + BATCH;
         unsigned count = due - sent > BATCH ? BATCH : (unsigned)(due - sent);

@@ -8,7 +8,7 @@
 
 enum { MAX_SAMPLES = 1 << 22 };
 
-#define LAST_WAIT_NS UINT64_C(100000000) /* for the last frames */
+#define LAST_WAIT_NS UINT64_C(100000000) /* max wait for the last frames */
 
 static uint64_t delay_ns[MAX_SAMPLES];
 
@@ -18,7 +18,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Whether the frame was sent by this program and not, for example, by the kernel. */
+/* Returns whether this program sent the frame (and not, for example, the kernel). */
 static int is_ours(const struct tpacket2_hdr *slot, unsigned length)
 {
     static const uint8_t ipv4_type[] = {8, 0};

@@ -20,7 +20,7 @@ enum {
     FRAME = RECORD_AT + RECORD + 4, BURST = 64, BUFFER = 4 << 20
 };
 
-/* Variant fields count as ones (IBTA A17.3.3); offsets from the IP header. */
+/* The iCRC counts variant fields as ones (IBTA A17.3.3); offsets are from the IP header. */
 static const struct crc_mask masked = {{
     [1] = 0xff, [8] = 0xff, [10] = 0xff, 0xff, [26] = 0xff, 0xff, [32] = 0xff,
 }};
@@ -57,8 +57,9 @@ static void write_record(uint8_t *frame, uint32_t number, bool is_spoiled)
     frame[RECORD_AT] ^= is_spoiled;
 }
 
-/* Each frame once. One that the kernel drops between the two ends of a veth is an error since Linux
- * 6.7, which ends the call, told only where it was its first: counted as dropped, not sent again. */
+/* Sends each frame once. If the kernel drops a frame between the two ends of a veth, Linux 6.7 and
+ * newer end the call with an error, which is reported only if the frame was the first of the call.
+ * The frame counts as dropped and is not sent again. */
 static void send_all(int fd, struct mmsghdr *messages, unsigned count)
 {
     for (unsigned sent = 0; sent < count; sent++) {
@@ -75,7 +76,7 @@ int main(int argc, char **argv)
     static struct iovec parts[BURST];
     static struct mmsghdr messages[BURST];
     unsigned first, count, spoiled_every;
-    int fd = socket(AF_PACKET, SOCK_RAW, 0); /* protocol 0: it receives nothing */
+    int fd = socket(AF_PACKET, SOCK_RAW, 0); /* protocol 0: the socket receives no frames */
 
     if (argc != 4)
         return 2;

@@ -1,4 +1,4 @@
-"""One-sided limits on measurements of several rounds."""
+"""One-sided limits on values that were measured in several rounds."""
 
 import statistics
 from collections.abc import Sequence
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from telemark.errors import BusyMachineError, note_invalid
 from telemark.results.report import Check, Table, table
 
-MIN_ROUNDS = 3  # fewer rounds may all be disturbed by other load on the machine
+MIN_ROUNDS = 3  # other load on the machine may disturb all rounds if there are fewer
 
 
 class Claim(Check):
-    """A limit and the measured value that it is compared with."""
+    """Limit and measured value that is compared with it."""
 
     @classmethod
     def of_rounds(cls, name: str, found: Sequence[float], limit: float) -> "Claim":
@@ -23,16 +23,15 @@ class Claim(Check):
         broken = sum(not cls(name, value, limit).passed for value in found)
         if not claim.passed and broken < max(MIN_ROUNDS, len(found)):
             problem = (
-                f"{name} {limit:g}: found {min(found):.3g} to {max(found):.3g} in "
-                f"{len(found)} rounds; a failure needs {max(MIN_ROUNDS, len(found))} rounds that "
-                "agree"
+                f"{name} {limit:g}: measured {min(found):.3g} to {max(found):.3g} in {len(found)} "
+                f"rounds; a failure needs {max(MIN_ROUNDS, len(found))} rounds that agree"
             )
             note_invalid(BusyMachineError(problem))
         return claim
 
 
 class AtLeast(Claim):
-    """A lower limit."""
+    """Claim with a lower limit."""
 
     @property
     def passed(self) -> bool:
@@ -41,7 +40,7 @@ class AtLeast(Claim):
 
 
 class AtMost(Claim):
-    """An upper limit."""
+    """Claim with an upper limit."""
 
     @property
     def passed(self) -> bool:
@@ -50,7 +49,7 @@ class AtMost(Claim):
 
 
 def ratios(these: Sequence[float], those: Sequence[float]) -> list[float]:
-    """Return the ratio in each round: a disturbance of a whole round affects both values."""
+    """Return the ratio in each round, because a disturbance of a round affects both values."""
     return [this / that for this, that in zip(these, those, strict=True)]
 
 

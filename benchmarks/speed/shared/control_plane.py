@@ -1,4 +1,4 @@
-"""A P4Runtime controller that writes, reads and ages the entries of one switch under load."""
+"""P4Runtime controller that writes, reads and ages the entries of one switch under load."""
 
 import json
 import os
@@ -19,13 +19,13 @@ from telemark.errors import TestbedError
 
 SOURCE = Path(__file__).parents[1] / "p4" / "control_plane.p4"
 PACKETS_CORE, CONTROL_CORE = 1, 0
-CHUNK = 1000  # updates per request that is not atomic
+CHUNK = 1000  # number of updates per request that is not atomic
 TIMEOUT_NS = 1_000_000_000
-IDLE_S = 30  # longer than any machine needs to report all expired entries
+IDLE_S = 30  # longer than any switch needs to report all expired entries
 
 
 class Switch:
-    """A switch between interfaces g-a and b-t, and the primary controller's channel to it."""
+    """Switch between interfaces g-a and b-t, with the channel of the primary controller."""
 
     def __init__(self, processes: Processes, folder: Path) -> None:
         program = compile_p4(SOURCE, defines=("MATCH=exact",))
@@ -46,7 +46,7 @@ class Switch:
         options = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1))
         self._channel = grpc.insecure_channel("127.0.0.1:29559", options=options)
         self._stub = p4r_grpc.P4RuntimeStub(self._channel)
-        self.aged = 0  # idle notifications received
+        self.aged = 0  # number of received idle notifications
         self._requests: queue.SimpleQueue[p4r.StreamMessageRequest | None] = queue.SimpleQueue()
         self._become_primary()
         p4info = program.p4info
@@ -71,7 +71,7 @@ class Switch:
     def write(
         self, kind: p4r.Update.Type.ValueType, count: int, port: int, *, atomic: bool
     ) -> None:
-        """Insert, modify or delete `count` entries: in one atomic request, or in several."""
+        """Insert, modify or delete `count` entries in one atomic request or in several requests."""
         updates = [p4r.Update(type=kind, entity=self._entry(i, port)) for i in range(count)]
         size = count if atomic else CHUNK
         atomicity = (
@@ -98,7 +98,7 @@ class Switch:
         return sum(1 for _ in self._read(all_cells))
 
     def await_idle(self, times: int) -> None:
-        """Wait for `times` idle notifications, but at most IDLE_S seconds."""
+        """Wait for `times` idle notifications, at most IDLE_S seconds."""
         deadline_s = time.monotonic() + IDLE_S
         while self.aged < times and time.monotonic() < deadline_s:
             time.sleep(0.1)
@@ -140,7 +140,8 @@ class Switch:
 def _pin_threads(pid: int) -> None:
     """Pin the packet thread to one core and Python to the other, both at real-time priority.
 
-    If a thread lost its core while it holds the lock, the hold would include other load.
+    Otherwise a thread could lose its core while it holds the lock. The hold would then include
+    other load.
     """
     for task in Path(f"/proc/{pid}/task").iterdir():
         is_packets = (task / "comm").read_text().strip() == "minip4-ports"

@@ -9,14 +9,15 @@ from pathlib import Path
 from telemark.errors import TestbedError
 
 FLAGS = ("-O3", "-march=native", "-DNDEBUG", "-Wall", "-Wextra", "-Werror")
-STANDARDS = ("c++23", "c++17")  # required by new versions of ns-3, supported by old ones
+# C++ standard that new versions of ns-3 require and old versions support
+STANDARDS = ("c++23", "c++17")
 
 
 class Ns3:
-    """The installed ns-3 with one compiled scenario."""
+    """Installed ns-3 with one compiled scenario."""
 
     def __init__(self, folder: Path, source: Path, libraries: Sequence[str]) -> None:
-        """Compile the scenario. Raises TestbedError if that fails or ns-3 is missing."""
+        """Compile the scenario. Raises TestbedError if this fails or if ns-3 is missing."""
         self.version = _pkg_config("--modversion", libraries[0])
         self.program = folder / source.stem
         flags = _flags(libraries)
@@ -48,7 +49,7 @@ class Ns3:
 
 
 def _flags(libraries: Sequence[str]) -> list[str]:
-    """Return the compiler options; paths are the libraries that ns-3 itself was linked with."""
+    """Return the compiler options; library paths are the same as for ns-3 itself."""
     words = shlex.split(_pkg_config("--cflags", "--libs", *libraries))
     folders = [word[2:] for word in words if word.startswith("-L")]
     return [

@@ -1,6 +1,6 @@
-"""Cost of the pipeline alone: Engine.repeat() with random keys, in CPU time of this thread.
+"""CPU time of the pipeline without I/O, measured by Engine.repeat() with random keys.
 
-The baseline is C written by hand that does the same work.
+The baseline is handwritten C that does the same work.
 """
 
 import ctypes
@@ -39,7 +39,7 @@ def frame(address: int, source_port: int = 1000, payload: bytes = b"") -> bytes:
 
 
 def keys(kind: str, count: int, rng: random.Random) -> list[tuple[MatchKey, int]]:
-    """Return different random keys, each with an address that it matches."""
+    """Return different random keys, each with an address that matches it."""
     found: dict[MatchKey, int] = {}
     while len(found) < count:
         address = rng.getrandbits(BITS)
@@ -49,7 +49,8 @@ def keys(kind: str, count: int, rng: random.Random) -> list[tuple[MatchKey, int]
             length = rng.randint(16, BITS)
             found[Lpm(address >> (BITS - length) << (BITS - length), length)] = address
         else:
-            mask = rng.getrandbits(BITS) | rng.getrandbits(BITS)  # three of four bits count
+            # three of four bits are significant
+            mask = rng.getrandbits(BITS) | rng.getrandbits(BITS)
             found[Ternary(address & mask, mask)] = address
     return list(found.items())
 
@@ -63,7 +64,7 @@ def cost_ns(run: Callable[[int], object], packets: int, rounds: int) -> float:
 
 
 class ByHand:
-    """The handwritten router in c/by_hand.c, with a list of prefixes."""
+    """Handwritten router in c/by_hand.c, with a list of prefixes."""
 
     def __init__(self, prefixes: Sequence[Lpm]) -> None:
         with shared_object([PROGRAMS.parent / "c" / "by_hand.c"]) as path:
@@ -75,7 +76,7 @@ class ByHand:
         self._count = len(prefixes)
 
     def process(self, frame: bytes) -> bytes | None:
-        """Return the forwarded frame; None if it is dropped."""
+        """Return the forwarded frame, or None if it is dropped."""
         out = ctypes.create_string_buffer(len(frame))
         left = self._library.by_hand(self._prefixes, self._count, frame, len(frame), out)
         return out.raw if left else None
@@ -88,7 +89,7 @@ class ByHand:
 
 
 class Pipelines:
-    """The measured pipelines, by name and kind: engines, and the handwritten router."""
+    """Measured pipelines by name and kind: engines and the handwritten router."""
 
     def __init__(self, seed: int) -> None:
         self._runs: dict[tuple[str, str], Callable[[int], object]] = {}
@@ -109,7 +110,7 @@ class Pipelines:
         for priority, (key, _) in enumerate(entries, 1):
             engine.table_add(TABLE, [key], ACTION, [2, 2], priority if kind == "ternary" else 0)
         frames = [frame(rng.choice(entries)[1]) for _ in range(FRAMES)]
-        assert all(engine.process(1, each, 0) for each in frames[:100])  # they are forwarded
+        assert all(engine.process(1, each, 0) for each in frames[:100])  # the frames are forwarded
         self._runs[f"{kind} {count}", MINIP4] = lambda rounds: engine.repeat(1, frames, rounds, 0)
         if (kind, count) == ("lpm", 10):
             by_hand = ByHand([key for key, _ in entries if isinstance(key, Lpm)])

@@ -1,4 +1,4 @@
-"""Full tables for a router with the structure and the names of SAI's P4 programs."""
+"""Full tables for a router with the structure and the names of the P4 programs of SAI."""
 
 import random
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import finsy as fy
 ROUTES, COVERING_LENGTH = 10_000, 20
 NEXTHOPS, INTERFACES, GROUPS, MEMBERS = 100, 16, 50, 16
 PRE_INGRESS_ACL = INGRESS_ACL = 250
-NETWORK = 0x0A00_0000  # 10.0.0.0/12: the addresses of generate.c
+NETWORK = 0x0A00_0000  # 10.0.0.0/12, the destination addresses of generate.c
 NETWORK_LENGTH = 12
 ABSENT = 0xC0A8_0000  # no frame has this destination
 OUT_PORT = 2
@@ -21,8 +21,9 @@ _Entry, _Match, _Action = fy.P4TableEntry, fy.Match, fy.Action
 def entries(leads_to: str, *, translated: bool, seed: int) -> list[fy.P4TableEntry]:
     """Return the entries that route all packets to OUT_PORT.
 
-    10,000 routes of several prefix lengths and 500 ternary entries; a packet matches only the one
-    that sets its VRF. `translated`: ids are strings, not numbers.
+    There are 10,000 routes of several prefix lengths and 500 ternary entries. A packet matches only
+    the ternary entry that sets its VRF. If `translated` is true, ids are strings instead of
+    numbers.
     """
 
     def name(kind: str, number: int) -> str | int:
@@ -73,7 +74,7 @@ def entries(leads_to: str, *, translated: bool, seed: int) -> list[fy.P4TableEnt
 
 
 def _prefixes(rng: random.Random) -> Iterator[tuple[int, int]]:
-    """Yield ROUTES different prefixes; the shortest ones cover NETWORK."""
+    """Yield ROUTES different prefixes, of which the shortest cover NETWORK."""
     step = 1 << (32 - COVERING_LENGTH)
     found = {
         (network, COVERING_LENGTH)
@@ -99,7 +100,7 @@ def _acls(vrf: str | int, rng: random.Random) -> Iterator[fy.P4TableEntry]:
 
 
 def _absent(number: int, rng: random.Random) -> str:
-    """Return a value and a mask that match no packet; they differ by number."""
+    """Return a value and a mask that match no packet; each `number` gives a different pair."""
     mask = 0xFFFF_FF00 | rng.getrandbits(8)
     value = (ABSENT | number << 8 | rng.getrandbits(8)) & mask
     return f"{IPv4Address(value)}/&{IPv4Address(mask)}"

@@ -1,4 +1,4 @@
-"""Time from P4 source to the first forwarded packet: compile, start a switch, send packets.
+"""Time from P4 source to first forwarded packet: compile, start a switch, send packets.
 
 The baseline is the start of Python with the libraries that a switch imports.
 """
@@ -14,11 +14,12 @@ from benchmarks.speed.shared.pipeline import PROGRAMS, frame
 from benchmarks.speed.shared.switch_chain import Processes, resident_mb, run
 
 ETH_P_ALL = 3
-LIBRARIES = "import asyncio, grpc, time; from finsy.proto import p4r_grpc"  # of a switch's server
+# libraries of the server of a switch
+LIBRARIES = "import asyncio, grpc, time; from finsy.proto import p4r_grpc"
 
 
 def measure_libraries(processes: Processes) -> tuple[float, float]:
-    """Return the time until Python has imported LIBRARIES, in seconds, and its memory in MB."""
+    """Return the time to import LIBRARIES in seconds, and the memory of Python in MB."""
     start_s = time.monotonic()
     script = f"{LIBRARIES}; print('ready', flush=True); time.sleep(600)"
     python = processes.start_ready([sys.executable, "-c", script])
@@ -26,7 +27,7 @@ def measure_libraries(processes: Processes) -> tuple[float, float]:
 
 
 def first_packet_s(processes: Processes, cache: Path) -> float:
-    """Return the time to the first packet, in seconds; `cache` is the folder of compiled code."""
+    """Return the time to the first packet in seconds; `cache` is the folder of compiled code."""
     run("ip link add name g type veth peer name a")
     run("ip link add name b type veth peer name t")
     for name in ("g", "a", "b", "t"):

@@ -1,4 +1,4 @@
-"""Chains of switches between a generator and a sink, and the tools that load them."""
+"""Chains of switches between a generator and a sink, and tools that generate load."""
 
 import os
 import re
@@ -16,10 +16,10 @@ from telemark.errors import TestbedError
 
 FOLDER = Path(__file__).parents[1]
 GENERATOR_CORE, SWITCH_CORE, ANY_CORE = 0, 1, -1
-NICE = -19  # so that other load disturbs little, and all chains alike
+NICE = -19  # so that other load disturbs little, and disturbs all chains equally
 TIMEOUT_S = 20.0
 FRAME_BYTES = 64
-TRAIN = 16  # consecutive frames to the same address, as flows send them
+TRAIN = 16  # number of consecutive frames to the same address, as in real flows
 NO_SWITCH, FORWARDER, MINIP4 = "no switch", "plain forwarder", "minip4"
 BMV2 = ("simple_switch", "simple_switch_grpc")
 ROUTER = "ipv4_lpm"
@@ -48,7 +48,7 @@ def await_true(condition: Callable[[], bool], what: str) -> None:
 
 
 def raise_priority(pid: int) -> None:
-    """Raise the priority of a process, and of its session if the kernel schedules by sessions."""
+    """Raise the priority of a process and, if the kernel schedules by sessions, of its session."""
     os.setpriority(os.PRIO_PROCESS, pid, NICE)
     group = Path(f"/proc/{pid}/autogroup")
     if group.exists():
@@ -56,7 +56,7 @@ def raise_priority(pid: int) -> None:
 
 
 class Processes:
-    """Processes that are killed at the end of the `with` block."""
+    """Processes that are killed when the `with` block ends."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -73,7 +73,7 @@ class Processes:
         self._stack.close()
 
     def start(self, command: Sequence[str], **options: Any) -> subprocess.Popen[str]:
-        """Start a process; its stderr goes to benchmark.log in the folder."""
+        """Start a process that writes its stderr to benchmark.log in the folder."""
         log = self._stack.enter_context((self.folder / "benchmark.log").open("a"))
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, stderr=log, text=True,
@@ -102,7 +102,7 @@ class Processes:
 
 
 class Chain:
-    """`count` switches of one kind between the interfaces "g" (generator) and "t" (sink)."""
+    """Chain of `count` switches of one kind between interfaces "g" (generator) and "t" (sink)."""
 
     def __init__(
         self, kind: str, count: int, core: int, processes: Processes, paths: dict[str, str],
@@ -110,9 +110,9 @@ class Chain:
     ) -> None:  # fmt: skip
         """Start the switches.
 
-        A switch with one packet thread is pinned to `core`; `paths` are those of bmv2 switches.
-        `program` is the stem of a JSON file in the folder of the processes; `options` are further
-        options of minip4.
+        A switch with one packet thread is pinned to `core`. `paths` has the paths of bmv2 switches.
+        `program` is the name (without suffix) of a JSON file in the folder of the processes.
+        `options` are further options of minip4.
         """
         self.kind, self.processes = kind, processes
         self._program = str(processes.folder / f"{program}.json")
@@ -130,9 +130,10 @@ class Chain:
             self._start(i, f"a{i}", f"b{i}", core)
 
     def remove(self) -> None:
-        """Delete the links; `processes` ends the switches."""
+        """Delete the links; `processes` stops the switches."""
         for pair in self._pairs:
-            for end in pair:  # it may be in another namespace, or deleted with its peer
+            # the interface may be in another namespace or may have been deleted with its peer
+            for end in pair:
                 subprocess.run(["ip", "link", "del", "dev", end], check=False, capture_output=True)
 
     def _start(self, number: int, left: str, right: str, core: int) -> None:
@@ -146,11 +147,11 @@ class Chain:
             switch = start([sys.executable, "-m", "minip4.cli", "switch", self._program, *bind,
                             *address, *self._options])  # fmt: skip
             pin_threads(switch.pid, core)
-        else:  # bmv2 has several threads: not pinned
+        else:  # bmv2 is not pinned, because it has several threads
             thrift_port, grpc_port = 20000 + number, 21000 + number
             options = ["--device-id", str(number), "--thrift-port", str(thrift_port)]
             port = thrift_port
-            if self.kind == BMV2[1]:  # it may be built without Thrift
+            if self.kind == BMV2[1]:  # bmv2 may be built without Thrift
                 options += ["--", "--grpc-server-addr", f"127.0.0.1:{grpc_port}"]
                 port = grpc_port
             switch = self.processes.start([self._paths[self.kind], self._program, *bind, *options])
@@ -164,24 +165,24 @@ class Chain:
                                      str(FRAME_BYTES), str(core), str(train)])  # fmt: skip
 
     def delivered_pps(self, pace: int, seconds: float, train: int) -> float:
-        """Return the rate of frames at the sink (the kernel counts and drops them), in frames/s."""
+        """Return the rate at the sink in frames/s; the kernel counts and drops the frames."""
         _sent, delivered, duration_ns = self.deliver(pace, seconds, train)
         return delivered * 1e9 / duration_ns
 
     def deliver(self, pace: int, seconds: float, train: int) -> tuple[int, int, int]:
-        """Send frames; return the frames sent, the frames received and the duration in ns."""
+        """Send frames; return the numbers of sent and received frames, and the duration in ns."""
         before = received("t")
         sent, duration_ns = self.processes.finish(self.generate(pace, seconds, train))
         count = -1
-        while count != (now := received("t")):  # until the queues of the switches are empty
+        while count != (now := received("t")):  # wait until the queues of the switches are empty
             count = now
             time.sleep(0.02)
         return sent, count - before, duration_ns
 
     def set_realtime_priority(self) -> None:
-        """Give the switches real-time priority, so that delays do not include waits for a core.
+        """Give the switches real-time priority, so that delays do not include waiting for a core.
 
-        Only for switches that sleep and are not pinned to the core of the probe.
+        This is only for switches that sleep and are not pinned to the core of the probe.
         """
         for switch in self.switches:
             for task in Path(f"/proc/{switch.pid}/task").iterdir():
@@ -205,7 +206,7 @@ def received(interface: str) -> int:
 
 
 def _listens(port: int) -> bool:
-    """Whether a TCP port is open: simple_switch opens its port after its interfaces."""
+    """Return whether a TCP port is open; simple_switch opens it after its interfaces."""
     tables = (Path(f"/proc/self/net/{name}").read_text() for name in ("tcp", "tcp6"))
     return any(f":{port:04X} 0" in table for table in tables)
 
@@ -226,7 +227,7 @@ def compile_router(folder: Path) -> None:
 
 
 def find_bmv2(given: str | None) -> dict[str, str]:
-    """Return the paths of the installed bmv2 switches and of the one given by the user."""
+    """Return the paths of installed bmv2 switches and of the switch that the user gave."""
     found = {name: path for name in BMV2 if (path := shutil.which(name))}
     if given is not None:
         if shutil.which(given) is None:

@@ -17,10 +17,10 @@ HOSTS = (("g", "192.168.1.1", "02:00:00:00:00:01"), ("t", "10.0.0.2", "02:00:00:
 
 
 def gbps(chain: Chain, seconds: float) -> float:
-    """Return the goodput of one stream in Gbit/s, with an MTU of 1500 and without offloads.
+    """Return the goodput of one stream in Gbit/s with an MTU of 1500 and without offloads.
 
-    The sender and the protocol stacks of both hosts run on the generator's core, the receiver on
-    the switch's core.
+    The sender and the protocol stacks of both hosts run on the core of the generator. The receiver
+    runs on the core of the switch.
     """
     processes = chain.processes
     pids = []
@@ -50,7 +50,7 @@ def _is_isolated(pid: int) -> bool:
 
 
 def _receive_on(core: int, pid: int, interface: str) -> None:
-    """Process received packets on `core` (RPS); by default the switch's core would do it."""
+    """Process received packets on `core` (RPS) instead of the core of the switch."""
     file = f"/sys/class/net/{interface}/queues/rx-0/rps_cpus"
     script = f"mount -t sysfs sysfs /sys && echo {1 << core:x} > {file}"  # of this namespace
     done = subprocess.run(

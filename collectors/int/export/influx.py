@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from collectors.int.application import Findings
-from collectors.int.keys import endpoints
+from collectors.int.index import endpoints
 
 STATISTICS = ("count", "sum", "min", "max", "last")
 

@@ -16,7 +16,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from collectors.int.application import OTHERS, Findings
-from collectors.int.keys import endpoints
+from collectors.int.index import endpoints
 from telemark.errors import TestbedError
 
 FLOW = ("source", "destination", "protocol", "source_port", "destination_port")  # endpoints()

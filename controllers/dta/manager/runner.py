@@ -1,9 +1,10 @@
 """One run of a DTA system: start, load, queries, stop."""
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import finsy as fy
 from rich.console import Console
@@ -23,8 +24,8 @@ from controllers.dta.batching import (
 from controllers.dta.manager.configuration import Configuration, Kept
 from controllers.dta.manager.stores import Memory
 from controllers.dta.manager.system import Links, System, file_of, system
-from controllers.roce.running import require_minip4
-from telemark.errors import TestbedError
+from controllers.roce import running
+from telemark.errors import InvalidRunError, TestbedError
 from telemark.network import Network
 from telemark.results.files import make_folder
 from telemark.results.report import table
@@ -40,7 +41,6 @@ STORES = "stores"  # subfolder of the results
 
 def run_network(made: Configuration, options: argparse.Namespace, run: Run) -> int:
     """Run a DTA system and return the exit status. Raises TestbedError."""
-    require_minip4(run)
     folder = options.out / STORES
     make_folder(folder)
     for host, stores in made.collectors.items():
@@ -66,18 +66,20 @@ async def _run(made: Configuration, built: System, folder: Path, run: Run) -> No
             await translator.configure(net, switches, built.translators)
             for name, place in built.translators.items():
                 run.progress.say(f"{name}: up, with {len(place.sessions)} sessions")
-            running = [net.run_application(host, each) for host, each in built.generators.items()]
+            senders = [net.run_application(host, each) for host, each in built.generators.items()]
             await _load(made, net, run)
             counted = await _events(made, built, switches)
             await _flush(built, made, switches)
             await run.clock.sleep_until(run.clock.now_ns() + SETTLE_NS)
+            consumed = await _consumed(counted, built, switches)
         memories = open_memories(made, folder)
         CONSOLE.print(table("Reports", ("switch", "reporter", "what", "count"), counted))
         _print_answers(made, memories)
         for line in answer_questions(made, memories):
             _print_line(line)
-    for each in running:
+    for each in senders:
         _print_line(f"{each.host}: {each.result}")
+    reject_bmv2_drops(net.counters, consumed)
 
 
 async def _load(made: Configuration, net: Network, run: Run) -> None:
@@ -127,6 +129,38 @@ async def _events(
             counts = await reporter.events(switches[name], number)
             rows += [(name, f"to {to}", what, count) for what, count in counts.items() if count]
     return rows
+
+
+async def _consumed(
+    counted: Sequence[Row], built: System, switches: Mapping[str, fy.Switch]
+) -> dict[str, int]:
+    """Return how many frames more each translator's program received than it sent.
+
+    `counted`: events before stores were flushed, since a flush counts as a report.
+    """
+    found = {}
+    for name, place in built.translators.items():
+        own = [(what, count) for switch, _, what, count in counted if switch == name]
+        reports = sum(count for what, count in own if what in translator.OUTCOMES)
+        nacks = sum(count for what, count in own if what == "nacked")
+        sessions = [await running.events(switches[name], each) for each in place.sessions]
+        answers = sum(each[what] for each in sessions for what in running.ANSWERS)
+        found[name] = reports + answers - nacks - sum(e["sent"] + e["probed"] for e in sessions)
+    return found
+
+
+def reject_bmv2_drops(
+    counters: Mapping[str, Mapping[str, Any]], consumed: Mapping[str, int]
+) -> None:
+    """Raise InvalidRunError if a translator's bmv2 dropped frames; bmv2 does not count them.
+
+    `consumed`: frames that each translator's program received, minus those that it sent.
+    """
+    for name, count in consumed.items():
+        inner = counters[name].get("inner")  # none on minip4
+        if inner is not None and (missing := inner["into"] - inner["out"] - count) > 0:
+            raise InvalidRunError(f"{name}: bmv2 dropped {missing:,} frames",
+                                  "lower the rates in FILE or use --target minip4")  # fmt: skip
 
 
 def _print_line(line: str) -> None:

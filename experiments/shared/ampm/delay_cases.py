@@ -1,4 +1,4 @@
-"""Cases of ampm_delay.py, and their results."""
+"""Cases of ampm_delay.py and results of the cases."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -20,24 +20,24 @@ class Case:
 
     name: str
     delay_us: float
-    bounds: Bounds  # they determine the block length
-    load: float = 0.0  # fraction of RATE_BPS; 0: a link without a rate limit
+    bounds: Bounds  # these methods determine the block length
+    load: float = 0.0  # load as a fraction of RATE_BPS; 0 means a link without a rate limit
     loss: float = 0.0  # 0..1
 
     @property
     def schedule(self) -> Schedule:
-        """The schedule with the shortest blocks that suit all methods."""
+        """Schedule with the shortest blocks that suit all methods."""
         return shortest_schedule(METHODS, self.bounds)
 
 
 @dataclass(frozen=True)
 class Row:
-    """One delay sample of a case, measured or missing."""
+    """One delay sample of a case, which may be missing."""
 
     case: Case
     seed: int
     sample: DelaySample
-    loaded: bool  # there was background traffic
+    loaded: bool  # whether there was background traffic
 
     def as_dict(self) -> dict[str, object]:
         """Return a row of samples.csv."""
@@ -53,8 +53,8 @@ class Results:
     case: Case
     rows: list[Row]
     summaries: list[Summary]
-    stamped: list[Outcome]  # runs whose switches logged when they handled packets
-    true_us: NDArray[np.float64]  # of every packet of the loaded blocks
+    stamped: list[Outcome]  # number of runs whose switches logged when they handled packets
+    true_us: NDArray[np.float64]  # delays of all packets of the loaded blocks
 
     @classmethod
     def of(cls, runs: Sequence["Results"]) -> "Results":
@@ -68,9 +68,9 @@ class Results:
         )
 
     def known(self, estimator: str) -> list[DelaySample]:
-        """Return all delays whose measured and true values are known.
+        """Return all delays with known measured and true values.
 
-        If the link loses nothing, means of blocks with reported loss are excluded.
+        If the link loses no packets, means of blocks with reported loss are excluded.
         """
         return [
             row.sample for row in self.rows
@@ -79,16 +79,16 @@ class Results:
         ]  # fmt: skip
 
     def errors_us(self, estimator: str) -> NDArray[np.float64]:
-        """Return measured minus true delays."""
+        """Return the measured minus the true delays, in microseconds."""
         return np.array([sample.error_us for sample in self.known(estimator)])
 
     def outside_us(self, estimator: str) -> NDArray[np.float64]:
-        """Return the distances of measured delays from the ranges of the true ones."""
+        """Return the differences between measured delays and the ranges of the true delays."""
         return np.array([sample.outside_us for sample in self.known(estimator)])
 
     @property
     def widths_us(self) -> dict[str, NDArray[np.float64]]:
-        """Timestamp uncertainties of all packets; empty in virtual time."""
+        """Timestamp uncertainties of all packets in microseconds; empty in virtual time."""
         found: dict[str, list[NDArray[np.float64]]] = {}
         for outcome in self.stamped:
             for flow, handling in outcome.handling.items():
@@ -98,6 +98,6 @@ class Results:
 
 
 def split_by_kind(found: Sequence[Results]) -> tuple[list[Results], list[Results], list[Results]]:
-    """Split results into cases by delay, cases with load, and cases with loss."""
+    """Split results into cases with different delays, cases with load and cases with loss."""
     by_delay = [r for r in found if not r.case.load and not r.case.loss]
     return by_delay, [r for r in found if r.case.load], [r for r in found if r.case.loss]

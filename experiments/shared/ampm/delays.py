@@ -1,4 +1,4 @@
-"""Delays that each method measures, and the true delays of the same packets."""
+"""Delays as each method measures them, and true delays of the same packets."""
 
 import argparse
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ from telemark.results import statistics
 from telemark.results.report import Check
 from telemark.traffic.flows import Flow
 
-# Marking of the flow for each estimator; step marking has two estimators.
+# Marking method of each estimator; step marking has two estimators.
 ESTIMATORS = {
     "first packet": Method.STEP,
     "mean": Method.STEP,
@@ -38,24 +38,25 @@ METHODS = [*dict.fromkeys(ESTIMATORS.values())]
 
 @dataclass(frozen=True)
 class DelaySample:
-    """One delay, in microseconds. None: not measured, see `problem`."""
+    """One delay in microseconds; None if not measured (`problem` has the reason)."""
 
     estimator: str
     block: int
     measured_us: float | None
-    true_us: float | None  # of the measured packet; for the mean: of all delivered packets
-    within_us: float  # uncertainty of true_us: see stamps.py; 0 in virtual time
+    # true delay of the measured packet; for the mean estimator, of all delivered packets
+    true_us: float | None
+    within_us: float  # uncertainty of true_us (see stamps.py); 0 in virtual time
     problem: str = ""
 
     @property
     def outside_us(self) -> float | None:
-        """Distance of the measured delay from the range of the true one."""
+        """Difference between the measured delay and the range of the true delay."""
         error_us = self.error_us
         return None if error_us is None else max(abs(error_us) - self.within_us, 0.0)
 
     @property
     def error_us(self) -> float | None:
-        """Measured minus true delay."""
+        """Measured delay minus true delay."""
         if self.measured_us is None or self.true_us is None:
             return None
         return self.measured_us - self.true_us
@@ -65,18 +66,20 @@ def check_options(options: argparse.Namespace) -> None:
     """Raise TestbedError if the options leave nothing to measure."""
     if options.load and options.blocks < 2:
         raise TestbedError(
-            "--blocks 1: the load step needs at least 2 blocks; use more, or --load 0"
+            "--blocks 1: the case with load needs at least 2 blocks; use more blocks or --load 0"
         )
     if 100 in options.loss:
-        raise TestbedError("--loss 100: no packet arrives, so there is no delay; use less")
+        raise TestbedError(
+            "--loss 100: no packet arrives, so there is no delay; use a lower loss ratio"
+        )
 
 
 def check_samples_are_fair(
     name: str, samples: Sequence[DelaySample], all_us: NDArray[np.float64]
 ) -> list[Check]:
-    """Check that delays of hashed samples have the distribution of all packets' delays.
+    """Check that the delays of hashed samples have the same distribution as all delays.
 
-    With one to three samples there is no check: chance alone could cause any distance.
+    There is no check for one to three samples, because chance alone could cause any distance.
     """
     hashed = [s for s in samples if s.estimator == "hashed"]
     sampled = np.array([s.true_us for s in hashed if s.true_us is not None])
@@ -91,7 +94,7 @@ def check_samples_are_fair(
 def true_delays_us(
     outcome: Outcome, flow: Flow, first: Point, second: Point
 ) -> tuple[NDArray[np.float64], ...]:
-    """Return the min and max true delay of each packet; NaN if it did not pass both points."""
+    """Return min and max true delay of each packet; NaN if the packet did not pass both points."""
     found = passages(
         outcome.truths[flow.id], outcome.handling.get(flow.id, {}), outcome.inside.get(flow.id, {})
     )
@@ -105,7 +108,8 @@ def measure_delays(
     bounds_us = true_delays_us(outcome, flow, *segment)
     truth = outcome.truths[flow.id]
     inside = outcome.inside.get(flow.id, {}).get(segment[0].switch)
-    came_ns = inside or (truth.time_ns[segment[0]],) * 2  # captures contain minip4's own timestamps
+    # captures contain the timestamps that minip4 itself uses
+    came_ns = inside or (truth.time_ns[segment[0]],) * 2
     samples = []
     for block in outcome.blocks:
         first, second = (outcome.record(flow, point, block) for point in segment)
@@ -136,7 +140,7 @@ def measure_delays(
 def _together(
     estimator: str, min_us: NDArray[np.float64], max_us: NDArray[np.float64]
 ) -> tuple[float, float] | None:
-    """Combine the delay bounds of candidate packets; for the mean: average. None: no packet."""
+    """Combine the delay bounds of candidate packets (by average for the mean), if any."""
     known = ~np.isnan(min_us)
     if not known.any():
         return None
@@ -148,8 +152,9 @@ def _together(
 def _measured(
     methods: Method, first: PointRecord, second: PointRecord
 ) -> Iterator[tuple[str, Delay, int | None]]:
-    """Yield estimator, delay, and the packet's time at the first point; None: it is the pulse."""
-    if methods == Method.STEP.value:  # Method.STEP would hide combined flags below from mypy
+    """Yield estimator, delay, and time of the packet at the first point (None for a pulse)."""
+    # With Method.STEP, mypy would not see the combined flags below.
+    if methods == Method.STEP.value:
         yield "first packet", first_packet_delay(first, second), first.first_us
         yield "mean", mean_delay(first, second), None
     elif Method.HASHED in methods:

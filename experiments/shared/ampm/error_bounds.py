@@ -1,7 +1,8 @@
-"""Bounds of added delay and clock error, and capacity, of a machine and target.
+"""Bounds of added delay and clock error for a machine and target, and the capacity of bmv2.
 
-minip4 switches share one clock, and sustain the rates of all experiments. A bmv2 switch has its own
-clock, adds more delay and sustains less: a capacity probe of the network measures how much.
+minip4 switches share one clock and sustain the rates of all experiments. A bmv2 switch has its own
+clock, adds more delay and sustains lower rates. A capacity probe of the network measures these
+values.
 """
 
 import argparse
@@ -22,8 +23,8 @@ from telemark.network import Network
 from telemark.session.run import Run
 from telemark.traffic.flows import Flow
 
-# Bound of the queueing delay in all bmv2 switches of a path: this minimum, or a multiple of the
-# delay in the probe, which is too short to see the maximum.
+# Bound of the queueing delay in all bmv2 switches of a path: the larger of this minimum and a
+# multiple of the delay in the probe. The probe is too short to see the max delay.
 MIN_WAIT_US, WAIT_FACTOR = 150_000.0, 4
 
 Watching = Callable[[Network], Mapping[WatchedFlow, Sequence[Hop]]]
@@ -31,19 +32,19 @@ Watching = Callable[[Network], Mapping[WatchedFlow, Sequence[Hop]]]
 
 @dataclass(frozen=True)
 class Machine:
-    """Bounds of the delay added to a path, and of the clock error between two switches."""
+    """Bounds of the delay added to a path and of the clock error between two switches."""
 
     delay_us: float = 0.0
     clock_error_us: float = 0.0
 
     def bounds(self, delay_us: float) -> Bounds:
-        """Return the bounds of a path with this delay of its own."""
+        """Return the bounds of a path with a delay of `delay_us`, which excludes the machine."""
         return Bounds(self.clock_error_us, delay_us + self.delay_us)
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A topology, its watch list, and the flows sent."""
+    """Topology, watch list and flows of a network."""
 
     topo: Topo
     watching: Watching
@@ -59,9 +60,9 @@ class Workload:
 async def machine_for(
     load: Workload, noise_us: float, options: argparse.Namespace, run: Run
 ) -> Machine:
-    """Return the machine of a network; on bmv2, reduce `options.rate` to its capacity.
+    """Return the machine of a network; on bmv2, reduce `options.rate` to the capacity of bmv2.
 
-    `noise_us`: delay that a loaded machine may add to a minip4 path in real time.
+    `noise_us` is the max delay that a loaded machine may add to a minip4 path in real time.
     """
     if run.target != "bmv2":
         return Machine(0.0 if options.time == "virtual" else noise_us)
@@ -80,7 +81,7 @@ async def machine_for(
         max(MIN_WAIT_US, WAIT_FACTOR * capacity.queueing_delay_us), 2 * Bmv2Switch.clock_error_us
     )
     run.progress.say(
-        f"probe: {options.rate:g} packets/s per flow, and blocks that tolerate a queueing delay "
-        f"of {machine.delay_us / 1000:.0f} ms"
+        f"probe: the run uses {options.rate:g} packets/s per flow and blocks that tolerate a "
+        f"queueing delay of {machine.delay_us / 1000:.0f} ms"
     )
     return machine

@@ -1,4 +1,4 @@
-"""Busy times of a link of the path, from the known times of each frame that its switch sent."""
+"""Busy times of a link, computed from the times of all frames that its switch sent."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from experiments.shared.ampm.measurement import Outcome
 
 
 def taken_in(outcome: Outcome, flow: int, switch: str) -> NDArray[np.int64]:
-    """Return when a switch took each packet from its port; in virtual time: on arrival."""
+    """Return the time at which a switch received each packet; in virtual time, the arrival time."""
     handling = outcome.handling.get(flow)
     if handling:
         return handling[switch].taken_ns
@@ -19,15 +19,15 @@ def taken_in(outcome: Outcome, flow: int, switch: str) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Link:
-    """The link behind a switch, by captures of all frames sent, in order."""
+    """Link behind a switch, according to captures; one element per sent frame, in order."""
 
-    taken_ns: NDArray[np.int64]  # when the switch took each frame from its port
-    left_ns: NDArray[np.int64]  # when the frame left the queue
-    end_ns: NDArray[np.float64]  # when its transmission ended
+    taken_ns: NDArray[np.int64]  # time at which the switch received the frame from its port
+    left_ns: NDArray[np.int64]  # time at which the frame left the queue
+    end_ns: NDArray[np.float64]  # time at which the transmission of the frame ended
 
     @classmethod
     def of(cls, outcome: Outcome, switch: str, rate_bps: float) -> "Link":
-        """Return the link of a run."""
+        """Return the link behind `switch` in one run."""
         taken, left, end = [], [], []
         sent = Point(switch, "departures")
         for number, truth in outcome.truths.items():
@@ -39,11 +39,11 @@ class Link:
         return cls(*(np.concatenate(parts)[order] for parts in (taken, left, end)))
 
     def free_ns(self, time_ns: int) -> float:
-        """Return when the link has sent all frames that the switch took before a time."""
+        """Return when the link has sent all frames that the switch received before `time_ns`."""
         before = np.searchsorted(self.taken_ns, time_ns, side="left")
         return float(self.end_ns[before - 1]) if before else 0.0
 
     def waiting(self, times_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the queue length at each time at which the switch took a frame."""
+        """Return the queue length at each time at which the switch received a frame."""
         before = np.searchsorted(self.taken_ns, times_ns, side="left")
         return np.asarray(before - np.searchsorted(self.left_ns, times_ns, side="right"))

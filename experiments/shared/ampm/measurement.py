@@ -1,4 +1,4 @@
-"""Measurement of watched flows over a path, block by block, with ground truth."""
+"""Measurement of watched flows over a path: results and ground truth of each block."""
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,56 +31,57 @@ from telemark.traffic.flows import Flow, FlowRecord, Traffic
 PROGRAM = "p4src/ampm/ampm.p4"
 UDP = 17
 MIN_BLOCK_US = 2**18
-AHEAD_US = 500_000  # from the start of the traffic generators to the first block
+AHEAD_US = 500_000  # time from the start of the traffic generators to the first block
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One network and its measurement.
+    """Configuration of one network and its measurement.
 
-    Flows of `flow_count()` packets begin and end in the middle of a block. They fill the `blocks`
-    blocks in between: these are the complete blocks, independent of the results.
+    A flow of `flow_count()` packets begins and ends in the middle of a block. It fills the `blocks`
+    blocks in between, which are called complete blocks. They do not depend on the results.
     """
 
     name: str
     topo: Topo
-    path: Sequence[str]  # switches, in order
+    path: Sequence[str]  # names of the switches, in order
     watched: Mapping[Flow, Method]
     schedule: Schedule
-    bounds: Bounds | None  # None: outside of guaranteed bounds, so delays are not checked
+    bounds: Bounds | None  # None if outside of guaranteed bounds; delays are then not checked
     blocks: int
     background: Sequence[Flow] = ()
-    stamped: bool = False  # in real time: switches log when they handle each packet
+    stamped: bool = False  # in real time, switches log the times at which they handle each packet
     program: str = PROGRAM
 
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """Results of a run without its packets, small enough to pass between processes."""
+    """Results of a run without its packets; small enough to pass between processes."""
 
-    blocks: range  # the complete ones
+    blocks: range  # the complete blocks
     reports: dict[
         int, BlockReport
-    ]  # of the complete blocks, and of the partial ones before and after
-    hosts_lost: dict[int, int]  # flow -> packets that were sent and not received
-    guard_us: float  # required by the delays (RFC 9341 section 5); one clock: A = 0
+    ]  # reports of the complete blocks and of the partial blocks before and after
+    hosts_lost: dict[int, int]  # flow -> number of packets that were sent but not received
+    # guard time that the delays require (RFC 9341 section 5), with A = 0 (one clock)
+    guard_us: float
     waited_ns: int  # max time of a packet in a switch
-    late_ns: int  # max delay of a sender behind its schedule
-    marked_outside: int  # packets of watched flows that left the path with a mark
-    pulses_wrong: int  # complete blocks without exactly one pulse at the first switch
+    late_ns: int  # max time by which a sender was behind its schedule
+    marked_outside: int  # number of packets of watched flows that left the path with a mark
+    pulses_wrong: int  # number of complete blocks without exactly one pulse at the first switch
     accounting: PacketAccounting
 
     def record(self, flow: Flow, point: Point, block: int) -> PointRecord | None:
-        """Return a point's record of a block; None: its switch could not be read."""
+        """Return the record of a block at a point; None if the switch could not be read."""
         return self.reports[block].records[flow.id][point]
 
     @property
     def incomplete(self) -> list[str]:
-        """Reasons why complete blocks are unknown, or partly unknown."""
+        """Reasons why complete blocks are unknown or partly unknown."""
         return [problem for block in self.blocks for problem in self.reports[block].problems]
 
     def checks(self, prefix: str) -> list[Check]:
-        """Check what must hold for every method.
+        """Return the checks that apply to every method.
 
         No mark leaves the domain, every block has one pulse, switches drop packets only when a
         queue is full, and the packet accounting balances.
@@ -99,16 +100,17 @@ class Summary:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome(Summary):
-    """Measurements of the flows, and ground truth of each packet."""
+    """Measurements of all flows, and ground truth of each packet."""
 
     sent: dict[int, FlowRecord]
-    truths: dict[int, Truth]  # also of background flows, whose blocks have no meaning
-    dropped: dict[tuple[int, str, str], NDArray[np.int64]]  # flow, ends of a link -> sequences
-    handling: dict[int, dict[str, Handling]]  # flow -> switch; empty in virtual time
-    inside: dict[int, dict[str, Interval]]  # flow -> switch; only on bmv2
+    truths: dict[int, Truth]  # ground truth also of background flows, whose blocks have no meaning
+    # (flow, both ends of a link) -> sequence numbers of lost packets
+    dropped: dict[tuple[int, str, str], NDArray[np.int64]]
+    handling: dict[int, dict[str, Handling]]  # flow -> switch -> handling; empty in virtual time
+    inside: dict[int, dict[str, Interval]]  # flow -> switch -> bounds of timestamps; only on bmv2
 
     def summary(self) -> Summary:
-        """Return the outcome without its packets."""
+        """Return the outcome without packets."""
         return Summary(**{each.name: getattr(self, each.name) for each in fields(Summary)})
 
 
@@ -125,13 +127,12 @@ def add_block_option(parser: argparse.ArgumentParser, default_us: int) -> None:
     """Add `--block-us`, the block length."""
     parser.add_argument(
         "--block-us", type=cli.power_of_two, metavar="US",
-        help="block length L in microseconds, a power of two "
-        f"(default: {default_us}, or more)",
+        help=f"block length L in microseconds, a power of two (default: at least {default_us})",
     )  # fmt: skip
 
 
 def shortest_schedule(methods: Iterable[Method], bounds: Bounds) -> Schedule:
-    """Return the schedule with the shortest blocks that suit all methods; at least 0.26 s."""
+    """Return the schedule with the shortest blocks (at least 0.26 s) that suit all methods."""
     schedule = Schedule(MIN_BLOCK_US)
     while True:
         try:
@@ -144,21 +145,21 @@ def shortest_schedule(methods: Iterable[Method], bounds: Bounds) -> Schedule:
 
 
 def flow_count(rate_pps: float, blocks: int, schedule: Schedule) -> int:
-    """Return the packets of a flow that fills `blocks` blocks, and half a block before and after.
+    """Return the number of packets that fill `blocks` blocks plus half a block before and after.
 
-    Raises TestbedError if there is none.
+    Raises TestbedError if the number is 0.
     """
     count = round(rate_pps * (blocks + 1) * schedule.block_us / 1e6)
     if not count:
         raise TestbedError(
-            f"--rate {rate_pps:g}: no packet in {blocks + 1} blocks of {schedule.block_us} us; "
+            f"--rate {rate_pps:g}: {blocks + 1} blocks of {schedule.block_us} us have no packet; "
             "use a higher rate, or longer or more blocks"
         )
     return count
 
 
 def worst(checks: Iterable[Check]) -> list[Check]:
-    """Return the worst check of each name: for the same claim in many runs."""
+    """Return the worst check of each name, if many runs check the same claim."""
     found: dict[str, Check] = {}
     for check in checks:
         other = found.setdefault(check.name, check)
@@ -170,10 +171,10 @@ def worst(checks: Iterable[Check]) -> list[Check]:
 def reject_if_disturbed(
     checks: Iterable[Check], spoilable: Sequence[str], why: str, *, virtual: bool
 ) -> list[Check]:
-    """Return the checks; the run is inconclusive in real time if only `spoilable` ones failed.
+    """Return the checks; in real time the run is inconclusive if only `spoilable` checks fail.
 
-    `spoilable` checks (given by the ends of their names) also fail if the machine disturbs the
-    traffic or delays readouts: then the run is inconclusive. `why`: see describe_noise().
+    `spoilable` has the ends of the names of checks that also fail if the machine disturbs the
+    traffic or delays readouts. `why` is the text from describe_noise().
     """
     checks = [*checks]
     failed = [check for check in checks if not check.passed]
@@ -185,7 +186,7 @@ def reject_if_disturbed(
 
 
 def describe_noise(runs: Iterable[Summary]) -> str:
-    """Describe in one line how the machine disturbed the runs."""
+    """Return one line that describes how the machine disturbed the runs."""
     runs = [*runs]
     problems = [problem for run in runs for problem in run.incomplete]
     return _noise(max(run.waited_ns for run in runs), max(run.late_ns for run in runs), problems)
@@ -194,14 +195,14 @@ def describe_noise(runs: Iterable[Summary]) -> str:
 def noise(
     truths: Iterable[Truth], records: Iterable[FlowRecord], problems: Sequence[str] = ()
 ) -> str:
-    """Describe the same for flows of any experiment, and for unread blocks."""
+    """Return one line on disturbed flows, for any experiment, and on unread blocks."""
     return _noise(_longest_wait_ns(truths), _latest_ns(records), problems)
 
 
 def _noise(waited_ns: int, late_ns: int, problems: Sequence[str]) -> str:
     text = (
-        f"packets spent up to {waited_ns / 1e6:.1f} ms in a switch, "
-        f"senders were up to {late_ns / 1e6:.1f} ms late"
+        f"packets spent up to {waited_ns / 1e6:.1f} ms in a switch and senders were up to "
+        f"{late_ns / 1e6:.1f} ms late"
     )
     return f"{text}; {problems[0]}" if problems else text
 
@@ -225,9 +226,10 @@ def _guard_us(records: Iterable[FlowRecord]) -> float:
 
 
 def stamped_by(point: Point, target: str) -> Point:
-    """Return the point at which captures prove that a packet has the given point's timestamp.
+    """Return the point whose capture proves that a packet was timestamped at `point`.
 
-    bmv2 timestamps a packet some time after its panel captured the arrival, and before it leaves.
+    bmv2 timestamps a packet after the panel switch (minip4, between bmv2 and the links) has
+    captured the arrival and before the packet leaves.
     """
     return Point(point.switch, "departures") if target == "bmv2" else point
 
@@ -235,9 +237,9 @@ def stamped_by(point: Point, target: str) -> Point:
 def reject_late_packets(
     name: str, truth: Truth, point: Point, range_us: tuple[float, float], why: str
 ) -> None:
-    """Make the run inconclusive if delays are outside of the range that a run's claims assume.
+    """Make the run inconclusive if delays are outside of the range that its claims assume.
 
-    A stall of the machine causes this. Delays count from the sender's call to the point.
+    A stall of the machine causes such delays. A delay lasts from the send call to the point.
     """
     delays_ns = (truth.time_ns[point] - truth.sent_ns)[truth.passed(point)]
     if not len(delays_ns):
@@ -259,7 +261,7 @@ def _longest_in(truth: Truth, switch: str) -> int:
 def check_total_loss(
     at: str, runs: Sequence[Summary], flow: int, segment: tuple[Point, Point]
 ) -> list[Check]:
-    """Check the total loss of all blocks, also partial ones, against the hosts' sequence numbers.
+    """Compare the total loss of all blocks, including partial ones, with losses seen by hosts.
 
     Returns no check if a block is unknown.
     """
@@ -276,9 +278,9 @@ def check_total_loss(
 async def measure(setting: Setting, run: Run) -> Outcome:
     """Build the network, watch the flows, send, and read block by block.
 
-    The run is inconclusive if no block could be read (for example, because a switch died, or the
-    machine is too slow for the block length), or if packets took longer than their methods
-    tolerate (for example, because the machine stalled).
+    The run is inconclusive if no block could be read, for example because a switch died or because
+    the machine is too slow for the block length. It is also inconclusive if packets took longer
+    than their methods tolerate, for example because the machine stalled.
     """
     schedule = setting.schedule
     stamped = setting.stamped and isinstance(run.clock, RealClock)
@@ -333,14 +335,14 @@ async def measure(setting: Setting, run: Run) -> Outcome:
         ),
         accounting=PacketAccounting.from_network(net, sent),
     )
-    net.discard()  # its captures are no longer needed
+    net.discard()  # captures of this network are no longer needed
     if setting.bounds is not None:
         _reject_long_delays(setting, setting.bounds, outcome)
     return outcome
 
 
 async def measure_seeded(setting: Setting, run: Run) -> Outcome:
-    """Call measure() with a network name that contains the seed."""
+    """Call measure() for a network whose name contains the seed."""
     return await measure(replace(setting, name=f"{setting.name}-seed-{run.seed}"), run)
 
 
@@ -357,7 +359,7 @@ def _reject_long_delays(setting: Setting, promised: Bounds, outcome: Outcome) ->
 
 
 def watched_paths(net: Network, setting: Setting) -> dict[WatchedFlow, list[Hop]]:
-    """Return the watched flows of a setting, with their paths."""
+    """Return the watched flows of a setting and their paths."""
     path = [
         Hop(connection(net, name), forwarding_entries(net, name), net.switch(name).clock_offset_us)
         for name in setting.path

@@ -1,4 +1,4 @@
-"""Count of blocks in which the first switch did not choose exactly one pulse."""
+"""Number of blocks in which the first switch did not choose exactly one pulse."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from telemark.network import Network
 def blocks_without_one(
     net: Network, truth: Truth, method: Method, schedule: Schedule, blocks: range
 ) -> int:
-    """Count blocks with more than one pulse, or with none although one was required."""
+    """Count blocks with more than one pulse, and blocks without a required pulse."""
     if not method & (Method.PULSE | Method.MULTIPLEXED):
         return 0
     left_ns = truth.time_ns[Point(truth.path[0], "departures")]
@@ -23,10 +23,11 @@ def blocks_without_one(
 def wrong_blocks(
     truth: Truth, stamped_ns: Interval, method: Method, schedule: Schedule, blocks: range
 ) -> int:
-    """Count the same blocks, given the bounds of each packet's timestamp.
+    """Count blocks with a wrong number of pulses, from bounds of the timestamps.
 
-    A block must have a pulse if some packet was certainly stamped in the window, and no packet that
-    was possibly stamped there is lost: it may have been the pulse.
+    A block must have a pulse if at least one packet was certainly timestamped in the pulse window
+    and no packet that was possibly timestamped in it is lost. A lost packet may have been the
+    pulse.
     """
     length_ns = 1000 * schedule.block_us
     begin_ns, end_ns = length_ns // 4, 3 * length_ns // 4

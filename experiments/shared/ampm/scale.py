@@ -1,4 +1,4 @@
-"""Watch list, measured losses and true losses of the many flows of ampm_scale.py."""
+"""Watch list, measured losses and true losses of all flows of ampm_scale.py."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,10 +15,10 @@ from experiments.shared.ampm.measurement import UDP, reject_late_packets
 from experiments.shared.ampm.truth import Truth, read_truths
 from telemark.network import Network
 from telemark.traffic.flows import Flow, FlowRecord
-from topologies.backhaul import Backhaul
+from topologies.leaf_spine import Backhaul
 
 UNKNOWN = np.iinfo(np.int64).min
-# Switches -> (access, aggregation); one more switch is the core.
+# Number of switches -> (access switches, aggregation switches); the last switch is the core.
 BACKHAULS = {5: (3, 1), 20: (16, 3), 100: (90, 9), 300: (280, 19), 1000: (966, 33)}
 LINK = {"delay_us": 1000, "loss_probability": 0.01}
 
@@ -30,7 +30,7 @@ def make_topo(switches: int) -> Backhaul:
 
 
 def watch_list(net: Network, topo: Backhaul, flows: Sequence[Flow]) -> dict[WatchedFlow, list[Hop]]:
-    """Return all flows with their paths."""
+    """Return all watched flows with their paths."""
     server = net.host(topo.server)
     hops = {}
     for name, above in topo.uplinks.items():
@@ -50,7 +50,7 @@ def watch_list(net: Network, topo: Backhaul, flows: Sequence[Flow]) -> dict[Watc
 
 
 def path_segments(path: Sequence[str]) -> list[tuple[Point, Point]]:
-    """Return both links of a path, and the whole path."""
+    """Return the segments of a path, namely its two links and the whole path."""
     access, aggregation, core = path
     return [
         (Point(access, "departures"), Point(aggregation, "arrivals")),
@@ -62,9 +62,9 @@ def path_segments(path: Sequence[str]) -> list[tuple[Point, Point]]:
 def measured_losses(
     topo: Backhaul, flows: Sequence[Flow], reports: Sequence[BlockReport]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return packets at the first point, and losses; UNKNOWN if a switch was not read.
+    """Return packet counts at the first point and losses; UNKNOWN if a switch was not read.
 
-    Shapes: (flows, blocks) and (flows, segments, blocks).
+    The shapes are (flows, blocks) and (flows, segments, blocks).
     """
     packets = np.zeros((len(flows), len(reports)), np.int64)
     losses = np.full((len(flows), 3, len(reports)), UNKNOWN)
@@ -96,7 +96,7 @@ def reject_noise(truths: Mapping[int, Truth], schedule: Schedule, why: str) -> N
 
 
 def true_losses(truths: Mapping[int, Truth], blocks: range) -> NDArray[np.int64]:
-    """Return the true losses; shape (flows, segments, blocks)."""
+    """Return the true losses with shape (flows, segments, blocks)."""
     return np.array(
         [
             [truth.lost(*points, blocks) for points in path_segments(truth.path)]

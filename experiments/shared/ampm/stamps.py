@@ -1,9 +1,9 @@
-"""Bounds of packet times, independent of the timestamping switch, and checks of their order.
+"""Bounds of packet times, independent of the switch that timestamps, and order checks.
 
 In real time, hosts and switches read the clock before and after each send call. These readings
-bound the time at which the frame reaches the other end of the veth pair. So checks need no
-tolerance: either all times of a packet are in causal order, or a timestamp is wrong. A loaded
-machine makes the bounds wider, but never wrong.
+bound the time at which the frame reaches the other end of the veth pair. Checks therefore need no
+tolerance. If the times of a packet are not in causal order, a timestamp is wrong. A loaded machine
+makes the bounds wider, but never wrong.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,22 +22,22 @@ from telemark.results import statistics
 from telemark.results.report import Check
 from telemark.traffic.flows import Flow
 
-Times = NDArray[np.int64]  # ns, by sequence number; NEVER: it did not happen
+Times = NDArray[np.int64]  # times in ns, by sequence number; NEVER if the event did not happen
 
 
 @dataclass(frozen=True)
 class Handling:
-    """Times at which a switch handled the packets of a flow: by thread, not by timestamp."""
+    """Times at which the thread of a switch handled the packets of a flow (not its timestamps)."""
 
-    taken_ns: Times  # from the receive ring; on bmv2: arrived from the switch
-    sending_ns: Times  # start of the send call, after the link
+    taken_ns: Times  # received from the ring; on bmv2, arrived at the panel switch from bmv2
+    sending_ns: Times  # start of the send call, after the emulated link
     sent_ns: Times  # end of the send call
 
 
 def read_handling(
     net: Network, flows: Sequence[Flow], path: Sequence[str]
 ) -> dict[int, dict[str, Handling]]:
-    """Read the stamp log of a network: flow id -> switch of its path -> handling."""
+    """Read the stamp log of a network; return flow id -> switch of its path -> handling."""
     found: dict[int, dict[str, Handling]] = {flow.id: {} for flow in flows}
     for (source, destination), some in _by_hosts(flows).items():
         nodes = [source, *path, destination]
@@ -59,10 +59,11 @@ def read_handling(
 def read_inside(
     net: Network, flows: Sequence[Flow], path: Sequence[str], clock_errors_us: Mapping[str, float]
 ) -> dict[int, dict[str, Interval]]:
-    """Return the bounds of bmv2's timestamps: flow id -> switch of its path -> interval.
+    """Return the bounds of bmv2 timestamps, as flow id -> switch of its path -> interval.
 
-    bmv2 timestamps a packet while it is behind the panel; its clock error widens the interval.
-    A frame enters after its panel has timestamped it, and has left when it is at the panel's end.
+    bmv2 timestamps a packet while the packet is behind the panel switch (minip4, between bmv2 and
+    the links). The clock error of bmv2 widens the interval. A frame enters bmv2 after the panel
+    switch has timestamped it. It has left bmv2 when it is back at the panel switch.
     """
     found: dict[int, dict[str, Interval]] = {flow.id: {} for flow in flows}
     for (source, destination), some in _by_hosts(flows).items():
@@ -91,10 +92,10 @@ def _by_hosts(flows: Sequence[Flow]) -> dict[tuple[str, str], list[Flow]]:
 def passages(
     truth: Truth, handling: Mapping[str, Handling], inside: Mapping[str, Interval]
 ) -> dict[Point, Interval]:
-    """Return the bounds of each packet's times at the points of its path, without their timestamps.
+    """Return bounds of packet times at all points of the path, without using their timestamps.
 
-    Without `handling`, in virtual time, only links and queues take time.
-    `inside`: bounds of both timestamps of bmv2 switches.
+    In virtual time there is no `handling`, because only links and queues take time. `inside` has
+    the bounds of both timestamps of bmv2 switches.
     """
     if inside:
         return {point: inside[point.switch] for point in truth.time_ns}
@@ -112,7 +113,7 @@ def passages(
 
 
 def between_us(earlier: Interval, later: Interval) -> tuple[NDArray[np.float64], ...]:
-    """Return the min and max time between two passages; NaN if one is missing."""
+    """Return the min and max time between two passages; NaN if the packet missed one point."""
     known = np.logical_and.reduce([times != NEVER for times in (*earlier, *later)])
     min_ns, max_ns = later[0] - earlier[1], later[1] - earlier[0]
     return tuple(np.where(known, span_ns / 1000, np.nan) for span_ns in (min_ns, max_ns))
@@ -121,9 +122,10 @@ def between_us(earlier: Interval, later: Interval) -> tuple[NDArray[np.float64],
 def steps(
     truth: Truth, handling: Mapping[str, Handling], delays_us: Sequence[float]
 ) -> dict[str, tuple[Times, Times]]:
-    """Return pairs of (earlier, later) times for each step of the packets' path.
+    """Return pairs of (earlier, later) times for each step of a packet along the path.
 
-    Keys describe packets that violate the order. `delays_us`: of the links between the switches.
+    A key describes packets that violate the order of its step. `delays_us` has the delays of the
+    links between switches.
     """
     found: dict[str, tuple[Times, Times]] = {}
     before = (truth.sent_ns, truth.handed_ns)
@@ -148,19 +150,19 @@ def steps(
 
 
 def order_checks(found: Mapping[str, Sequence[tuple[Times, Times]]]) -> list[Check]:
-    """Check the order of each step, for every packet; the key describes violations."""
+    """Check the order of times of each step for every packet; keys describe violations."""
     checks = []
     for what, pairs in found.items():
         wrong = 0
         for earlier, later in pairs:
-            came = later != NEVER  # then the earlier event happened too
+            came = later != NEVER  # the earlier event must have happened, too
             wrong += int(np.count_nonzero(came & ((earlier > later) | (earlier == NEVER))))
         checks.append(Check(f"packets {what}", wrong, 0))
     return checks
 
 
 def widths(truth: Truth, handling: Mapping[str, Handling]) -> dict[str, NDArray[np.float64]]:
-    """Return timestamp uncertainties in us, where packets enter and leave the path."""
+    """Return timestamp uncertainties in us at the start and the end of the path."""
     first, last = truth.path[0], truth.path[-1]
     left = truth.time_ns[Point(last, "departures")]
     spans = {

@@ -1,4 +1,4 @@
-"""Theory of wrong clocks for ampm_sync.py, and results of its decoders."""
+"""Theory of clock errors for ampm_sync.py, and results of its decoders."""
 
 import argparse
 from collections.abc import Mapping, Sequence
@@ -19,15 +19,15 @@ from telemark.errors import note_invalid
 PATH = ("s1", "s2", "s3")
 SENT = Point("s1", "departures")
 LINK_DELAY_US = 1000
-LOSS = 0.02  # of each link
-NOISE_US = 20_000  # delay that a loaded machine may add in real time
+LOSS = 0.02  # loss ratio of each link
+NOISE_US = 20_000  # max delay that a loaded machine may add in real time
 
 
 ERRORS = (0, 0.05, 0.1, 0.15, 0.2, 0.21, 0.24, 0.3, 0.4, 0.45, 0.49, 0.55, 0.65, 0.8, 1, 1.25, 1.5,
           1.75, 2, 2.25, 2.5)  # fmt: skip
 FEW_ERRORS = (0, 0.17, 0.3, 0.4, 0.6, 1, 2)
 FEWEST_ERRORS = (0.1, 0.4, 0.6, 2)
-FEWEST_ERRORS_ON_BMV2 = (0.05, 0.6)  # blocks are longer there
+FEWEST_ERRORS_ON_BMV2 = (0.05, 0.6)  # fewer, because blocks are longer on bmv2
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class Decoder:
     name: str
     flow: int
     point: Point
-    links: int  # on the path to the point
-    bound: float  # exact while A + D < bound, in units of L: docs/reference/alternate-marking.md
-    count_bound: float  # bound for packets, without the pulse
+    links: int  # number of links on the path to the point
+    bound: float  # exact if A + D < bound (in units of L, see docs/reference/alternate-marking.md)
+    count_bound: float  # bound for packet counts, without the pulse
 
     @property
     def loss(self) -> float:
@@ -47,7 +47,7 @@ class Decoder:
         return 1 - (1 - LOSS) ** self.links
 
 
-NEIGHBOURS = (-2, 0, 2)  # blocks of the same colour
+NEIGHBOURS = (-2, 0, 2)  # differences of block numbers with the same colour
 
 METHODS = {1: Method.MULTIPLEXED, 2: Method.DOUBLE}  # by flow
 NAIVE = Decoder("multiplexed, bit alone", 1, Point("s2", "arrivals"), 1, 0, 0)
@@ -58,7 +58,7 @@ DECODERS = (NAIVE, MULTIPLEXED, DOUBLE)
 
 @dataclass(frozen=True)
 class Setting:
-    """One run: clock error of s2 and s3, in block lengths; positive: ahead."""
+    """Setting of a run; `error` is the clock error of s2 and s3 in block lengths (> 0: ahead)."""
 
     error: float
     block_us: int
@@ -74,7 +74,7 @@ class Setting:
 
     @property
     def is_two_off(self) -> bool:
-        """Whether colours match again, but of the wrong block."""
+        """Whether clocks are wrong by two blocks, so that colours match, but blocks do not."""
         return abs(self.error) == 2
 
     def lateness(self, decoder: Decoder) -> float:
@@ -86,34 +86,36 @@ class Setting:
         return abs(self.lateness(decoder)) + noise_us / self.block_us < decoder.bound
 
     def misplaced(self, decoder: Decoder) -> float:
-        """Return the fraction of a block that is counted in another one, by theory."""
+        """Return the fraction of a block that is counted in another block, by theory."""
         return min(max(abs(self.lateness(decoder)) - decoder.count_bound, 0), 1)
 
 
 @dataclass(frozen=True)
 class BlockResult:
-    """A decoder's result for one block, and ground truth."""
+    """Result of a decoder for one block, and ground truth."""
 
     setting: Setting
     decoder: Decoder
     block: int
     sent: float
     true_sent: int
-    counted: float  # NaN: a switch's record was overwritten before the readout; then all is unknown
-    arrived: dict[int, int]  # distance of a block from this one -> its packets that arrived
+    # NaN if a record was overwritten before the readout, so that the whole result is unknown
+    counted: float
+    # difference to the number of this block -> arrived packets of that block
+    arrived: dict[int, int]
     pulses: int
     true_pulses: int  # 0: lost
-    delay_error_us: float  # measured - true - clock difference; NaN: no pulse, no delay
+    delay_error_us: float  # measured delay - true delay - clock difference; NaN without a pulse
 
     @property
     def error(self) -> float:
-        """Measured loss - true loss, in packets; NaN: unknown."""
+        """Measured loss minus true loss, in packets; NaN if unknown."""
         return (self.sent - self.counted) - (self.true_sent - self.arrived[0])
 
     @property
     def has_pulse_right(self) -> bool:
-        """Whether there is one pulse (none if it was lost) with the right delay."""
-        another = self.setting.block_us / 64  # pulses of other blocks are further away
+        """Whether there is one pulse with the correct delay (or none if it was lost)."""
+        another = self.setting.block_us / 64  # pulses of other blocks differ by more
         return self.pulses == self.true_pulses <= 1 and not abs(self.delay_error_us) > another
 
     @property
@@ -121,7 +123,7 @@ class BlockResult:
         return self.error == 0 and self.has_pulse_right
 
     def has_count_of(self, distance: int) -> bool:
-        """Return whether the count equals that of the block at this distance."""
+        """Return whether the count equals that of the block `distance` blocks later."""
         return self.counted == self.arrived[distance]
 
     def row(self) -> dict[str, object]:
@@ -147,9 +149,10 @@ def result(
     setting: Setting, decoder: Decoder, reports: tuple[BlockReport, BlockReport], truth: Truth,
     passed: Mapping[Point, Interval],
 ) -> BlockResult:  # fmt: skip
-    """Return one decoder's result for a block, with ground truth.
+    """Return the result of one decoder for a block, with ground truth.
 
-    `reports`: of s1, and of s2 and s3. `passed`: bounds of packet times at each point.
+    `reports` has the report of s1 and the report of s2 and s3. `passed` has the bounds of packet
+    times at each point.
     """
     sent, come = reports
     block = sent.block
@@ -179,10 +182,11 @@ def result(
 
 
 def law_packets(setting: Setting, decoder: Decoder, packets: float) -> float:
-    """Return the standard deviation of a block's loss, for `packets` per block at random times.
+    """Return the sd of the loss error of a block with `packets` packets at random times.
 
-    A fraction w of the block is counted elsewhere, and the same of another block is counted here:
-    two independent numbers of packets, of variance w * packets * (1 - loss) each.
+    A fraction w of the block is counted in another block, and the same fraction of another block is
+    counted in this one. These are two independent numbers of packets, each with a variance of w *
+    packets * (1 - loss).
     """
     return float(np.sqrt(2 * setting.misplaced(decoder) * packets * (1 - decoder.loss)))
 
@@ -190,14 +194,15 @@ def law_packets(setting: Setting, decoder: Decoder, packets: float) -> float:
 def relative_scatter(blocks: int) -> float:
     """Return the relative standard deviation of the rms error of consecutive blocks.
 
-    Each error shares one of its two terms with another block's error: the mean of the squares of
-    such normal variables has a relative sd of sqrt(3 / n), and its root half of that.
+    The error of a block has two terms, one of which it shares with the error of another block. The
+    mean of the squares of n such normal variables has a relative sd of sqrt(3 / n). The square root
+    of this mean has half of this relative sd.
     """
     return float(np.sqrt(3 / blocks) / 2)
 
 
 def rms_by_run(results: Sequence[BlockResult]) -> NDArray[np.float64]:
-    """Return the rms error of a block's loss in each run, in packets."""
+    """Return the rms loss error per block in each run, in packets."""
     runs: dict[int, list[float]] = {}
     for r in results:
         runs.setdefault(r.setting.seed, []).append(r.error)
@@ -221,10 +226,10 @@ def reject_noise(
 
 
 def without_unread(results: Sequence[BlockResult]) -> list[BlockResult]:
-    """Remove blocks that a loaded machine read too late, within the decoders' bounds.
+    """Remove blocks that a loaded machine read too late, if decoders must be exact for them.
 
-    Beyond a decoder's bound, missing records are part of its error. Raises TestbedError if more
-    than half of the blocks are missing.
+    Beyond the bound of a decoder, missing records are part of its error. The run is inconclusive if
+    more than half of the records are missing.
     """
     promised = [r for r in results if r.setting.is_two_off or r.setting.is_inside(r.decoder, 0)]
     missing = [r for r in promised if np.isnan(r.error)]
@@ -245,7 +250,7 @@ def choose_errors(options: argparse.Namespace) -> tuple[float, ...]:
 def group_by_error(
     results: Sequence[BlockResult], decoder: Decoder
 ) -> dict[float, list[BlockResult]]:
-    """Group the blocks of a decoder by the absolute clock error."""
+    """Group the blocks of a decoder by absolute clock error."""
     found: dict[float, list[BlockResult]] = {}
     for r in results:
         if r.decoder == decoder:
@@ -258,7 +263,7 @@ def exact_percent(results: Sequence[BlockResult]) -> float:
 
 
 def make_metrics(results: Sequence[BlockResult]) -> dict[str, object]:
-    """Return rms error and percentage of exact blocks, by decoder and clock error."""
+    """Return rms error and percentage of exact blocks for each decoder and clock error."""
     return {
         decoder.name: {
             f"{error:g} L": {

@@ -1,8 +1,8 @@
 """Ground truth of flows, packet by packet, independent of switches.
 
-Captures show which points a packet passed. Its block follows from its arrival time at the first
-switch, and that from its sender: a frame reaches the other end of a veth pair before the send call
-returns.
+Captures show which points a packet passed. The block of a packet follows from its arrival time at
+the first switch. The sender bounds this time, because a frame reaches the other end of a veth pair
+before the send call returns.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,15 +27,18 @@ NEVER = -1
 
 @dataclass(frozen=True)
 class Truth:
-    """Ground truth of one flow. Arrays have an element per sequence number."""
+    """Ground truth of one flow; arrays have an element per sequence number."""
 
     path: Sequence[str]
-    block: NDArray[np.int64]  # that the first switch had to assign; NEVER: did not arrive there
-    pulse: NDArray[np.bool_]  # left the first switch as a pulse
-    time_ns: dict[Point, NDArray[np.int64]]  # at each point; NEVER: did not pass it
+    # correct block; NEVER if the packet did not arrive at the first switch
+    block: NDArray[np.int64]
+    pulse: NDArray[np.bool_]  # whether the packet left the first switch as a pulse
+    # time at each point; NEVER if the packet did not pass it
+    time_ns: dict[Point, NDArray[np.int64]]
     sent_ns: NDArray[np.int64]  # start of the send call
     handed_ns: NDArray[np.int64]  # end of the send call
-    received_ns: NDArray[np.int64]  # by the receiver's kernel; NEVER: lost
+    # time at which the kernel of the receiver got the packet; NEVER if it was lost
+    received_ns: NDArray[np.int64]
 
     def passed(self, point: Point) -> NDArray[np.bool_]:
         """Return which packets passed a point."""
@@ -46,11 +49,11 @@ class Truth:
         return self._count(self.passed(point), blocks)
 
     def lost(self, first: Point, second: Point, blocks: range) -> NDArray[np.int64]:
-        """Return how many packets of each block passed the first point, but not the second."""
+        """Return how many packets of each block passed the first point but not the second."""
         return self._count(self.passed(first) & ~self.passed(second), blocks)
 
     def delays_ns(self, first: Point, second: Point, block: int) -> NDArray[np.int64]:
-        """Return the delays of a block's packets between two points that they passed."""
+        """Return the delays of all packets of a block that passed both points."""
         both = self.passed(first) & self.passed(second) & (self.block == block)
         return (self.time_ns[second] - self.time_ns[first])[both]
 
@@ -63,12 +66,13 @@ def read_truths(
     net: Network, paths: Mapping[Flow, Sequence[str]], schedule: Schedule,
     methods: Method | Mapping[Flow, Method], records: Mapping[int, FlowRecord],
 ) -> dict[int, Truth]:  # fmt: skip
-    """Return the ground truth of each flow, by flow id, after the network has ended.
+    """Return the ground truth of each flow, by flow id, after the network has stopped.
 
-    `paths`: switches in order. `methods`: one for all flows, or one per flow. `records`: of hosts,
-    by flow id. The run is inconclusive if the block of a packet is ambiguous.
+    `paths` has the switches in order. `methods` is one method for all flows or one per flow.
+    `records` are the records of hosts by flow id. The run is inconclusive if the block of a packet
+    is ambiguous.
     """
-    wanted: dict[Path, list[Flow]] = {}  # to read each capture once
+    wanted: dict[Path, list[Flow]] = {}  # read each capture only once
     for flow, path in paths.items():
         for file in _captures(net, flow, path).values():
             wanted.setdefault(file, []).append(flow)
@@ -78,7 +82,8 @@ def read_truths(
         frames = {point: found[file][flow.id] for point, file in _captures(net, flow, path).items()}
         times = {p: _by_sequence(flow, seen, seen.time_ns) for p, seen in frames.items()}
         marked = frames[Point(path[0], "departures")]
-        if net.has_panels:  # queues are behind panels: packets dropped there are already marked
+        # Queues are behind panel switches, so packets that are dropped there are already marked.
+        if net.has_panels:
             _, after = [*path, flow.destination][:2]
             marked = pcap.read_flow(net.capture(path[0], after, "in", inner=True), flow)
         dscp = _by_sequence(flow, marked, marked.dscp)
@@ -102,7 +107,7 @@ def read_truths(
 
 
 def _captures(net: Network, flow: Flow, path: Sequence[str]) -> dict[Point, Path]:
-    """Return the capture of each point: arrivals "in", departures "out" (before the link)."""
+    """Return the capture of each point: "in" for arrivals, "out" (before links) for departures."""
     nodes = [flow.source, *path, flow.destination]
     files = {}
     for before, switch in pairwise(nodes[:-1]):
@@ -115,7 +120,7 @@ def _captures(net: Network, flow: Flow, path: Sequence[str]) -> dict[Point, Path
 def _by_sequence(
     flow: Flow, frames: FlowFrames | NDArray[np.void], values: NDArray[np.integer]
 ) -> NDArray[np.int64]:
-    """Return a value for each sequence number; NEVER if there is no frame."""
+    """Return one value per sequence number, NEVER if there is no frame."""
     found = np.full(flow.count, NEVER, np.int64)
     found[frames.sequence if isinstance(frames, FlowFrames) else frames["sequence"]] = values
     return found
@@ -127,10 +132,10 @@ Interval = tuple[NDArray[np.int64], NDArray[np.int64]]
 def stamped_between(
     net: Network, first: str, sender: Interval, departed_ns: NDArray[np.int64]
 ) -> Interval:
-    """Return the bounds, in the common clock, of the first switch's timestamps.
+    """Return the bounds of the timestamps of the first switch, in the common clock.
 
-    It timestamps a packet during the send call. A switch with its own clock does so later, before
-    the packet leaves.
+    The switch timestamps a packet during the send call. A switch with its own clock (bmv2) does so
+    later, before the packet leaves.
     """
     before_ns, after_ns = sender
     error_ns = round(1000 * net.switch(first).clock_error_us)
@@ -145,8 +150,9 @@ def _blocks(
 ) -> NDArray[np.int64]:  # fmt: skip
     """Return the block in which the first switch timestamped each packet.
 
-    If a block begins within the bounds of the timestamp, the packet's colour decides; for a packet
-    without one (pulse marking alone, or dropped), the time of the capture decides.
+    If a block begins within the bounds of the timestamp, the colour of the packet decides. A packet
+    has no colour if only pulse marking is used or if it was dropped; then the time of the capture
+    decides.
     """
     earliest, latest = (time_ns // (1000 * block_us) for time_ns in stamped)
     block = np.clip(captured_ns // (1000 * block_us), earliest, latest)

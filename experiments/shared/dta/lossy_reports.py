@@ -3,9 +3,12 @@
 h1, h3 - s1 - s2 - h2: s1 reports each packet from h1 to h3, and s2 writes that into h2's memory
 """
 
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import finsy as fy
 import numpy as np
 from numpy.typing import NDArray
 from scapy.layers.inet import IP, UDP
@@ -22,14 +25,17 @@ from controllers.dta.reporter import Reporter
 from controllers.dta.stores import KeyWriteStore
 from controllers.dta.translator import Service, TrackedReporter, Translator, WriteSession
 from controllers.dta.watch import Data, WatchedFlow, Word
-from controllers.roce.running import state
+from controllers.roce.running import events, state
 from experiments.shared.dta.reports import numbers_in, to_octets
+from experiments.shared.roce.reporting import settle
 from telemark.accounting import pcap
 from telemark.accounting.packet_accounting import PacketAccounting
 from telemark.apps.application import Application, Host
-from telemark.errors import TestbedError
+from telemark.capacity_probe import CapacityEstimate, probe_program
+from telemark.errors import TestbedError, note_invalid
 from telemark.network import Network
 from telemark.session.run import Run
+from telemark.traffic.flows import Flow
 from topologies.basic import Dumbbell
 
 REPORTER_PROGRAM, TRANSLATOR_PROGRAM = "p4src/dta/reporter.p4", "p4src/dta/translator.p4"
@@ -39,7 +45,7 @@ SLOT = np.dtype([("checksum", ">u4"), ("data", ">u4")])
 SLOTS = 1 << 18
 EXPECTED = ("ingress", "miss", "egress")  # reports, NACKs and answers end in a switch
 DELAY_US = 500  # of each of the two links
-USER_PORT, UDP_PROTOCOL = 5000, 17
+USERS, USER_PORT, UDP_PROTOCOL = "10.128.0.0/9", 5000, 17
 PSNS, PATIENCE = 1 << 24, 64
 # Offsets in a frame.
 UDP_PORT, SEQUENCE, BTH, PSN, ADDRESS, LENGTH = 36, 46, 42, 51, 54, 66
@@ -134,15 +140,60 @@ async def measure(
     program: str = REPORTER_PROGRAM,
 ) -> Found:
     """Report a packet of each flow; links are lossy for the first `lossy` reports."""
+    async with reporting(run, name, mode, program) as running:
+        net, switches = running.net, running.switches
+        start_ns = run.clock.now_ns() + LEAD_NS
+        times = (start_ns + np.arange(len(keys)) * (1e9 / rate_pps)).astype(np.int64).tolist()
+        net.send_frames("h1", times, make_frames(keys))
+        _lose(net, mode, probability)
+        await run.clock.sleep_until(times[lossy] - round(0.5e9 / rate_pps))
+        _lose(net, mode, 0.0)
+        await run.clock.sleep_until(times[-1])
+        await settle(run, SETTLE_NS, running.count)
+        counts, translated, sent = await running.count()
+        left = (await reporter.state(switches["s1"])).left
+        missing = await translator.missing_reports(switches["s2"], 1)
+        unwritten = (await state(switches["s2"], running.session)).lost
+    if run.target == "bmv2":
+        _reject_bmv2_drops(net, counts, translated, sent)
+    outcome: Outcome = net.applications[0].result
+    return Found(
+        probability, lossy, **_fates(net, mode, keys, outcome), reporter=counts, left=left,
+        missing=missing, unwritten=unwritten, accounting=PacketAccounting.from_network(net, {}),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Running:
+    """A running network of a reporter, a translator and a collector."""
+
+    net: Network
+    switches: Mapping[str, fy.Switch]
+    session: WriteSession
+
+    async def count(self) -> list[dict[str, int]]:
+        """Return the counters of both switches."""
+        return [
+            await reporter.events(self.switches["s1"]),
+            await translator.events(self.switches["s2"], 1),
+            await events(self.switches["s2"], self.session),
+        ]
+
+
+@asynccontextmanager
+async def reporting(
+    run: Run, name: str, mode: RecoveryMode, program: str, *, users: str = USERS, share: float = 0.0
+) -> AsyncIterator[Running]:
+    """Run the network; it reports new flows of `users`, and this share of their packets."""
     responder = Responder(COLLECTOR_ADDR, [Writer(PEER, SLOT, SLOTS, None, mode.transport)])
     session = WriteSession(
         1, COLLECTOR, PEER, responder.targets[0], ack_every=16, patience=PATIENCE
     )
     place = Translator([session], [Service(COLLECTOR_ADDR, [KeyWriteStore(1, SLOTS)])],
                        [TrackedReporter(REPORTER_ADDR)])  # fmt: skip
-    data = Data(words=1, first=Word.PACKETS, redundancy=1, retransmittable=mode.retransmittable)
-    sender = Reporter(REPORTER_ADDR, [COLLECTOR], [WatchedFlow("10.128.0.0/9", "10.0.0.3")],
-                      data=data)  # fmt: skip
+    data = Data(words=1, first=Word.PACKETS, redundancy=1, share=share,
+                retransmittable=mode.retransmittable)  # fmt: skip
+    sender = Reporter(REPORTER_ADDR, [COLLECTOR], [WatchedFlow(users, "10.0.0.3")], data=data)
     topo = Dumbbell(2, delay_us=DELAY_US)
     with Network(
         topo, run, name=name, expected_drops=EXPECTED, switch_options=cpu_ports(topo),
@@ -156,22 +207,54 @@ async def measure(
             await translator.configure(net, switches, {"s2": place})
             if not mode.listens:
                 await switches["s2"].delete(session.entries(net.host(COLLECTOR).MAC())[-1:])
-            start_ns = run.clock.now_ns() + LEAD_NS
-            times = (start_ns + np.arange(len(keys)) * (1e9 / rate_pps)).astype(np.int64).tolist()
-            net.send_frames("h1", times, make_frames(keys))
-            _lose(net, mode, probability)
-            await run.clock.sleep_until(times[lossy] - round(0.5e9 / rate_pps))
-            _lose(net, mode, 0.0)
-            await run.clock.sleep_until(times[-1] + SETTLE_NS)
-            counts = await reporter.events(switches["s1"])
-            left = (await reporter.state(switches["s1"])).left
-            missing = await translator.missing_reports(switches["s2"], 1)
-            unwritten = (await state(switches["s2"], session)).lost
-    outcome: Outcome = net.applications[0].result
-    return Found(
-        probability, lossy, **_fates(net, mode, keys, outcome), reporter=counts, left=left,
-        missing=missing, unwritten=unwritten, accounting=PacketAccounting.from_network(net, {}),
-    )  # fmt: skip
+            yield Running(net, switches, session)
+
+
+async def find_capacity(run: Run, rate_pps: int, program: str) -> CapacityEstimate:
+    """Find the share of a rate of reports that a network on bmv2 sustains, with a network of its
+    own.
+    """
+    async with reporting(
+        run, "probe", RecoveryMode(), program, users="10.0.0.0/8", share=1.0
+    ) as running:  # fmt: skip
+        net, translating = running.net, running.switches["s2"]
+
+        async def count() -> int:
+            return (await events(translating, running.session))["sent"]
+
+        flow = Flow(1, "h1", RECEIVER, rate_pps, rate_pps)
+        capacity = await probe_program(net, flow, count, run)
+    net.discard()
+    return capacity
+
+
+def _reject_bmv2_drops(
+    net: Network, reporter_counts: Mapping[str, int], translated: Mapping[str, int],
+    sent: Mapping[str, int],
+) -> None:  # fmt: skip
+    """Make the run inconclusive if a bmv2 dropped frames, on a loaded machine.
+
+    Captures behind the panels are compared with the programs' counters.
+    """
+    received = {
+        ("s1", "h1"): reporter_counts["sent"],
+        ("s1", "s2"): reporter_counts["nacked"],
+        ("s2", "s1"): sum(translated[outcome] for outcome in translator.OUTCOMES),
+    }
+    transmitted = {
+        ("s1", "s2"): reporter_counts["sent"] + reporter_counts["resent"],
+        ("s2", "s1"): translated["nacked"],
+        ("s2", COLLECTOR): sent["sent"] + sent["probed"],
+    }
+    for what, counted in (("out", received), ("in", transmitted)):
+        for (switch, neighbour), count in counted.items():
+            captured = len(pcap.read(net.capture(switch, neighbour, what, inner=True)).time_ns)
+            lost = captured - count if what == "out" else count - captured
+            if lost > 0:
+                side = "from" if what == "out" else "to"
+                note_invalid(f"{net.name}: {switch} dropped {lost} frames {side} {neighbour}")
+    if queued := translated["translated"] - sent["sent"]:
+        note_invalid(f"{net.name}: s2 dropped {queued} requests in its queue")
 
 
 def _fates(net: Network, mode: RecoveryMode, keys: Words, outcome: Outcome) -> dict[str, Any]:

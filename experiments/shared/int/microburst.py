@@ -13,9 +13,11 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from controllers.connection import connections
+from controllers.connection import connections, cpu_ports
 from controllers.int.domain import Domain, configure
 from controllers.int.watch import Instruction, WatchedFlow
+from experiments.shared.int import on_bmv2
+from experiments.shared.int.end_to_end import Interval
 from experiments.shared.int.reports import KeepingCollector, Kept
 from experiments.shared.int.truth import Queue, SwitchTransit, around, read_queue
 from telemark.accounting.packet_accounting import PacketAccounting
@@ -26,8 +28,8 @@ from topologies.basic import ParkingLot
 
 SWITCHES = 5
 RATE_BPS, DELAY_US, QUEUE = 100_000_000, 100, 1125
-FRAME_BYTES, USUAL_BPS, BURST_BPS, BURST_S = 1481, 15e6, 106.632e6, 0.1
-AFTER_S = 1.0  # duration after the burst
+FRAME_BYTES, USUAL_BPS, BURST_BPS = 1481, 15e6, 106.632e6
+BMV2_QUEUE_PPS = 9000  # rate of IntSight's queues, instead of the links' rate
 JITTER = 0.1  # relative standard deviation of packet intervals
 UDP = 17
 PATHS = {
@@ -38,6 +40,21 @@ PATHS = {
 WANTED = (Instruction.NODE_ID | Instruction.LEVEL_1 | Instruction.LATENCY | Instruction.QUEUE
           | Instruction.INGRESS_TIME)  # fmt: skip
 MTU_BYTES = 1700  # between switches, with INT
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Rates, which are lower by a factor on bmv2, and durations, which are longer there."""
+
+    slower: float = 1.0
+    burst_s: float = 0.1
+    after_s: float = 1.0  # after the burst
+    late_us: float = 20_000  # IntSight's limit for the red flow, from its first to its last switch
+
+    @classmethod
+    def for_bmv2(cls, slower: float) -> "Scale":
+        """Return the scale: a burst is longer, to have enough packets, and so are delays."""
+        return cls(slower, burst_s=1.0, after_s=3.0, late_us=10 * cls.late_us)
 
 
 @dataclass(frozen=True)
@@ -61,18 +78,19 @@ class Phases:
         return (1e9 * np.concatenate(parts)).astype(np.uint64)
 
 
-def make_flows(options: argparse.Namespace) -> dict[str, Flow]:
+def make_flows(options: argparse.Namespace, scale: Scale) -> dict[str, Flow]:
     """Return the flows by colour, as IntSight names them."""
     found = {}
     for number, (name, (source, destination, *_)) in enumerate(PATHS.items(), start=1):
         rates_bps = USUAL_BPS, BURST_BPS if name == options.bursting else USUAL_BPS, USUAL_BPS
-        lasts_s = options.before, BURST_S, AFTER_S
+        lasts_s = options.before, scale.burst_s, scale.after_s
         pattern = Phases(tuple(
-            (s, bps / 8 / FRAME_BYTES) for s, bps in zip(lasts_s, rates_bps, strict=True)
+            (s, bps / 8 / FRAME_BYTES / scale.slower)
+            for s, bps in zip(lasts_s, rates_bps, strict=True)
         ))  # fmt: skip
         found[name] = Flow(
-            number, source, destination, USUAL_BPS / 8 / FRAME_BYTES, sum(pattern.counts),
-            FRAME_BYTES, pattern=pattern,
+            number, source, destination, USUAL_BPS / 8 / FRAME_BYTES / scale.slower,
+            sum(pattern.counts), FRAME_BYTES, pattern=pattern,
         )  # fmt: skip
     return found
 
@@ -85,7 +103,11 @@ def flow_path(name: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Reports and ground truth of each packet; flows by colour."""
+    """Reports and ground truth of each packet; flows by colour.
+
+    On bmv2, a packet has its timestamps while it is in the switch, and the queue holds at most the
+    packets ahead of it there: captures at both sides of bmv2 give these bounds.
+    """
 
     flows: dict[str, Flow]
     kept: Kept
@@ -98,25 +120,104 @@ class Outcome:
     records: Mapping[int, FlowRecord]  # by the flows' ids
     burst_ns: int  # start, at the sender
     accounting: PacketAccounting
+    scale: Scale
+    clock_errors_us: dict[str, float]  # on bmv2, by switch
+
+    def longest(self, node: int) -> int:
+        """Return the length of the longest queue towards the next switch, by captures."""
+        return int(self.lengths(node).max())
+
+    def lengths(self, node: int) -> NDArray[np.int64]:
+        """Return the length of the queue towards the next switch that each packet met."""
+        queue = self.queues[node]
+        return queue.max_queued if self.clock_errors_us else queue.min_queued
+
+    def stamped_ns(
+        self, switch: str, arrived_ns: NDArray[np.int64], left_ns: NDArray[np.int64]
+    ) -> Interval:
+        """Return the bounds of a switch's timestamps of packets."""
+        if not self.clock_errors_us:
+            return arrived_ns, arrived_ns
+        error_ns = round(1000 * self.clock_errors_us[switch])
+        return arrived_ns - error_ns, left_ns + error_ns
+
+    def arrival_us(self, switch: str, of: SwitchTransit) -> Interval:
+        """Return the bounds of the ingress time of each packet."""
+        low_ns, high_ns = self.stamped_ns(switch, of.arrived_ns, of.left_ns)
+        return low_ns // 1000, high_ns // 1000
+
+    def delay_us(self, name: str) -> Interval:
+        """Return the bounds of the delay of a flow's packets, from first to last switch."""
+        first, last = self.truth[name][0], self.truth[name][-1]
+        if not self.clock_errors_us:
+            exact_us = last.left_ns // 1000 - first.arrived_ns // 1000
+            return exact_us, exact_us
+        ends = flow_path(name)
+        early_ns, late_ns = self.stamped_ns(ends[0], first.arrived_ns, first.left_ns)
+        low_ns, high_ns = self.stamped_ns(ends[-1], last.arrived_ns, last.left_ns)
+        return (low_ns - late_ns) // 1000, (high_ns - early_ns) // 1000 + 1
 
 
-async def measure(options: argparse.Namespace, run: Run) -> Outcome:
-    """Send all flows; return reports and ground truth."""
-    topo = ParkingLot(SWITCHES, rate_bps=RATE_BPS, delay_us=DELAY_US, queue_packets=QUEUE)
-    flows = make_flows(options)
-    stamped = options.time == "real"
-    with Network(topo, run, program=options.program, stamp_log=stamped) as net:
+async def find_scale(options: argparse.Namespace, run: Run) -> Scale:
+    """Return the scale, on bmv2 by a probe with the rates during the burst."""
+    if run.target != "bmv2":
+        return Scale()
+    peak_pps = {name: (BURST_BPS if name == options.bursting else USUAL_BPS) / 8 / FRAME_BYTES
+                for name in PATHS}  # fmt: skip
+    flows = {
+        name: Flow(number, source, destination, peak_pps[name], round(peak_pps[name]), FRAME_BYTES)
+        for number, (name, (source, destination, *_)) in enumerate(PATHS.items(), start=1)
+    }
+    return Scale.for_bmv2(
+        await on_bmv2.slowdown(
+            ParkingLot(SWITCHES), options.program, lambda net: make_domain(net, flows),
+            [*flows.values()], run, max_delay_us=on_bmv2.INT_DELAY_US,
+        )
+    )  # fmt: skip
+
+
+def make_domain(net: Network, flows: Mapping[str, Flow]) -> Domain:
+    """Return the INT domain, which reports all flows."""
+    watched = [
+        WatchedFlow(net.host(flow.source).IP(), net.host(flow.destination).IP(), protocol=UDP,
+                    dst_port=flow.port, instructions=WANTED)
+        for flow in flows.values()
+    ]  # fmt: skip
+    return Domain("collector", watched, mtu_bytes=MTU_BYTES)
+
+
+async def measure(options: argparse.Namespace, scale: Scale, run: Run) -> Outcome:
+    """Send all flows; return reports and ground truth.
+
+    On bmv2, its own queues have a rate, since INT does not report those of links.
+    """
+    is_bmv2 = run.target == "bmv2"
+    link = {} if is_bmv2 else {"rate_bps": RATE_BPS, "queue_packets": QUEUE}
+    topo = ParkingLot(SWITCHES, delay_us=DELAY_US, **link)
+    flows, clocks = make_flows(options, scale), {}
+    stamped = options.time == "real" and not is_bmv2
+    with Network(
+        topo, run, program=options.program, stamp_log=stamped, switch_options=cpu_ports(topo)
+    ) as net:
+        if is_bmv2:
+            queue_pps = round(BMV2_QUEUE_PPS / scale.slower)
+            on_bmv2.limit_queues(net, topo.switches(), queue_pps, QUEUE)
         collector = net.run_application("collector", KeepingCollector())
-        watched = [
-            WatchedFlow(net.host(flow.source).IP(), net.host(flow.destination).IP(), protocol=UDP,
-                        dst_port=flow.port, instructions=WANTED)
-            for flow in flows.values()
-        ]  # fmt: skip
         async with connections(net) as switches:
-            await configure(net, switches, Domain("collector", watched, mtu_bytes=MTU_BYTES))
+            if is_bmv2:
+                clocks = await on_bmv2.find_clocks(switches, run.clock)
+            offsets_us = {name: offset_us for name, (offset_us, _) in clocks.items()}
+            await configure(net, switches, make_domain(net, flows), offsets_us)
             async with Traffic(net, [*flows.values()]) as traffic:
                 records = await traffic.finish()
-    queue = cache(lambda switch, after: read_queue(net, switch, after, stamped=stamped))
+    accounting = PacketAccounting.from_network(net, records)  # notes what bmv2 dropped
+
+    @cache
+    def queue(switch: str, after: str) -> Queue:
+        if is_bmv2:
+            return on_bmv2.read_queue(net, switch, after)
+        return read_queue(net, switch, after, stamped=stamped)
+
     pairs = [(number, f"s{number}", f"s{number + 1}") for number in range(1, SWITCHES)]
     return Outcome(
         flows=flows,
@@ -130,7 +231,9 @@ async def measure(options: argparse.Namespace, run: Run) -> Outcome:
         ports={node: net.port(switch, after) for node, switch, after in pairs},
         records={number: r for number, r in records.items() if isinstance(r, FlowRecord)},
         burst_ns=traffic.start_ns + round(1e9 * options.before),
-        accounting=PacketAccounting.from_network(net, records),
+        accounting=accounting,
+        scale=scale,
+        clock_errors_us={name: error_us for name, (_, error_us) in clocks.items()},
     )  # fmt: skip
 
 

@@ -123,10 +123,9 @@ class Found:
 
 async def measure(mode: str, options: argparse.Namespace, run: Run) -> Found:
     """Send the same traffic through switches in this mode."""
-    slower = on_bmv2.MANY_REPORTS_SLOWER if run.target == "bmv2" else 1
     topo = ParkingLot(len(PATH), rate_bps=RATE_BPS, delay_us=DELAY_US, queue_packets=QUEUE)
     schedule, bounds = schedule_on(run.target), bounds_on(run.target)
-    flows = make_flows(topo, options, schedule, slower)
+    flows = make_flows(topo, options, schedule)
     stamped = options.time == "real" and run.target != "bmv2"
     with Network(
         topo, run, program=PROGRAMS.get(mode, options.program), switch_options=cpu_ports(topo),
@@ -172,28 +171,41 @@ async def report(
     net: Network, flows: Sequence[Flow], mode: str, run: Run
 ) -> dict[int, FlowRecord]:  # fmt: skip
     """Send all flows while INT reports the packets of the first flow."""
-    watched = WatchedFlow(
-        net.host("h1").IP(), net.host("h2").IP(), dst_port=flows[0].port, protocol=17,
-        instructions=WANTED, mode=MODES[mode],
-    )  # fmt: skip
-    grouping = GROUPING if mode == GROUPED else None
+    domain = make_domain(net, flows[0], mode)
     async with connections(net) as switches:
-        await configure(net, switches, Domain("collector", [watched], grouping=grouping))
+        await configure(net, switches, domain)
         async with Traffic(net, flows) as traffic:
             records = await traffic.finish()
-        if grouping:
+        if domain.grouping:
             await flush(switches.values())
             await run.clock.sleep_until(run.clock.now_ns() + SENT_NS)
         return records
 
 
-def make_flows(
-    topo: ParkingLot, options: argparse.Namespace, schedule: Schedule, slower: int
-) -> list[Flow]:
+def make_domain(net: Network, flow: Flow, mode: str) -> Domain:
+    """Return the INT domain, which reports a flow in a mode."""
+    watched = WatchedFlow(
+        net.host("h1").IP(), net.host("h2").IP(), dst_port=flow.port, protocol=17,
+        instructions=WANTED, mode=MODES[mode],
+    )  # fmt: skip
+    return Domain("collector", [watched], grouping=GROUPING if mode == GROUPED else None)
+
+
+async def find_slowdown(options: argparse.Namespace, run: Run) -> float:
+    """Return the factor by which rates must be lower than on minip4, in the most costly mode."""
+    topo = ParkingLot(len(PATH))
+    options.slower = 1.0
+    flows = make_flows(topo, options, schedule_on(run.target))
+    return await on_bmv2.slowdown(
+        topo, PROGRAMS[GROUPED], lambda net: make_domain(net, flows[0], GROUPED), flows, run
+    )
+
+
+def make_flows(topo: ParkingLot, options: argparse.Namespace, schedule: Schedule) -> list[Flow]:
     """Return the watched flow, and cross traffic that shares one link each with it."""
-    watched_pps = options.rate / slower
+    watched_pps = options.rate / options.slower
     count = flow_count(watched_pps, options.blocks, schedule)
-    rate_pps = CROSS_LOAD * RATE_BPS / slower / 8 / CROSS_BYTES
+    rate_pps = CROSS_LOAD * RATE_BPS / options.slower / 8 / CROSS_BYTES
     crossing = max(round(rate_pps * count / watched_pps), 1)
     return [
         Flow(1, "h1", "h2", watched_pps, count, WATCHED_BYTES),

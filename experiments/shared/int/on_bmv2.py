@@ -1,27 +1,54 @@
-"""INT on bmv2: clock offsets, and bounds of its values.
+"""INT on bmv2: rates, clock offsets, and bounds of its values.
 
 A bmv2 switch is behind a panel, whose links shape traffic: so its own queues stay almost empty.
 Each switch has its own clock, and timestamps a packet at some time while it is behind the panel.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 import finsy as fy
 import numpy as np
+from mininet.topo import Topo
 from numpy.typing import NDArray
 
+from collectors.int.application import Collector
+from controllers.connection import connections, cpu_ports
+from controllers.int.domain import Domain, configure
 from controllers.readout import RESOLUTION_US, Readouts
 from experiments.shared.int.end_to_end import Interval
-from experiments.shared.int.truth import SwitchTransit, around, read
+from experiments.shared.int.reports import OURS
+from experiments.shared.int.truth import Queue, SwitchTransit, around, read
 from telemark.backends.real.targets.bmv2 import Bmv2Switch
+from telemark.capacity_probe import MAX_QUEUEING_DELAY_US, probe_flows
 from telemark.errors import InvalidRunError, note_invalid
 from telemark.network import Network
 from telemark.session.clock import Clock
+from telemark.session.run import Run
 from telemark.traffic.flows import Flow, FlowRecord
 
-SLOWER = 8  # rates on bmv2 are lower by this factor
-MANY_REPORTS_SLOWER = 32  # the same, if reports, marks or grouping cost more than forwarding
+# Queueing delay at a sustained rate, if there is no alternate marking, whose blocks limit it.
+INT_DELAY_US = 500_000.0
+
+
+async def slowdown(
+    topo: Topo, program: str, domain: Callable[[Network], Domain], flows: Sequence[Flow], run: Run,
+    *, max_delay_us: float = MAX_QUEUEING_DELAY_US,
+) -> float:  # fmt: skip
+    """Return the factor by which rates must be lower on bmv2; 1 on minip4.
+
+    A probe sends the flows over `topo`, whose links have no rate, with INT by `domain`.
+    """
+    if run.target != "bmv2":
+        return 1.0
+    options = cpu_ports(topo)
+    with Network(topo, run, program=program, name="probe", switch_options=options) as net:
+        net.run_application("collector", Collector(OURS))
+        async with connections(net) as switches:
+            await configure(net, switches, domain(net))
+            capacity = await probe_flows(net, flows, run, max_delay_us)
+    net.discard()
+    return 1 / capacity.share
 
 
 def limit_queues(net: Network, path: Sequence[str], rate_pps: int, depth: int) -> None:
@@ -67,10 +94,11 @@ def read_inside(net: Network, flow: Flow, path: Sequence[str]) -> list[Interval]
     ]
 
 
-def read_ahead(net: Network, switch: str, after: str, flow: Flow) -> NDArray[np.int64]:
-    """Return how many packets for the same port were inside when each packet of a flow entered.
+def read_queue(net: Network, switch: str, after: str) -> Queue:
+    """Return the packets that left bmv2 for a neighbour.
 
-    This is an upper bound of the length of bmv2's queue.
+    `arrived_ns`: when they entered bmv2. Its queue held none to `max_queued` packets: those for the
+    same port that were inside. Only for networks that neither lose nor reorder packets.
     """
     left = read(net.capture(switch, after, "in", inner=True))
     went = np.concatenate([
@@ -79,7 +107,16 @@ def read_ahead(net: Network, switch: str, after: str, flow: Flow) -> NDArray[np.
     went = went[np.argsort(went[["port", "number"]])]
     into_ns = went["time_ns"][np.searchsorted(went[["port", "number"]], left[["port", "number"]])]
     ahead = np.arange(len(left)) - np.searchsorted(left["time_ns"], into_ns, "right")
-    return np.maximum(ahead, 0)[left["port"] == flow.port]
+    return Queue(left, into_ns, np.zeros(len(left), np.int64), np.maximum(ahead, 0))
+
+
+def read_ahead(net: Network, switch: str, after: str, flow: Flow) -> NDArray[np.int64]:
+    """Return how many packets for the same port were inside when each packet of a flow entered.
+
+    This is an upper bound of the length of bmv2's queue.
+    """
+    queue = read_queue(net, switch, after)
+    return queue.max_queued[queue.left["port"] == flow.port]
 
 
 def read_transits(

@@ -39,9 +39,6 @@ class SwitchTransit:
         return self.left_ns != NEVER
 
 
-EMPTY_QUEUES = "links are shaped behind it, so its own queues stay empty"
-
-
 def require_minip4(run: Run, why: str) -> None:
     """Raise TestbedError if the target is bmv2, which the experiment excludes."""
     if run.target == "bmv2":

@@ -3,9 +3,9 @@
 h1, h3 - s1 - s2 - h2: s1 writes records of packets from h1 to h3 into the memory of h2
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import finsy as fy
@@ -15,11 +15,15 @@ from collectors.roce.application import Responder, Writer
 from collectors.roce.endpoint import Counts, Peer, Target, Transport
 from collectors.roce.region import HOP, TCP
 from controllers.connection import connections, cpu_ports
+from controllers.roce.running import ANSWERS, events
 from controllers.roce.session import Content, Reporter, Session, configure
 from controllers.roce.watch import RecordedFlow
 from telemark.apps.application import Application, Host
+from telemark.capacity_probe import CapacityEstimate, probe_program
+from telemark.errors import note_invalid
 from telemark.network import Network
 from telemark.session.run import Run
+from telemark.traffic.flows import Flow
 from telemark.traffic.received import Frames
 from topologies.basic import Dumbbell
 
@@ -29,6 +33,7 @@ COLLECTOR_ADDR = "10.0.0.2"
 PEER = Peer("10.0.9.1", qpn=0x11, psn=0xFFFF00)  # its PSNs wrap soon
 EXPECTED = ("ingress", "miss", "egress")  # answers end in a switch; records during hold-off
 DELAY_US = 500  # of the link between the switches
+LINK_BPS = 1_000_000_000  # of a probe
 
 RECORDS = {
     Content.FLOWS: TCP,
@@ -131,3 +136,56 @@ async def writing(net: Network, collection: Collection, target: Target) -> Async
     async with connections(net) as switches:
         await configure(net, switches, reporters)
         yield Running(net, switches[SWITCH], session)
+
+
+async def find_capacity(
+    run: Run, collection: Collection, rate_pps: int, program: str = PROGRAM
+) -> CapacityEstimate:
+    """Find the share of a rate of recorded packets that a network on bmv2 sustains.
+
+    The probe sends them in a network of its own.
+    """
+    in_memory = replace(collection, file=None)
+    async with reporting(
+        run, "probe", in_memory, LINK_BPS, program, keeps=False, captures=False
+    ) as running:  # fmt: skip
+        net = running.net
+
+        async def count() -> int:
+            return (await events(running.switch, running.session))["sent"]
+
+        flow = Flow(1, "h1", RECEIVER, rate_pps, rate_pps)
+        capacity = await probe_program(net, flow, count, run)
+    net.discard()
+    return capacity
+
+
+async def settle(run: Run, settle_ns: int, count: Callable[[], Awaitable[object]]) -> None:
+    """Wait until all packets in flight have arrived; on bmv2, until counters stand still."""
+    last = None
+    while True:
+        await run.clock.sleep_until(run.clock.now_ns() + settle_ns)
+        counted = await count() if run.target == "bmv2" else None
+        if counted == last:
+            return
+        last = counted
+
+
+def reject_bmv2_drops(net: Network, counts: Mapping[str, int]) -> None:
+    """Make the run inconclusive if a bmv2 dropped frames, on a loaded machine.
+
+    `counts`: events() of a session that recorded all packets. Its switch receives these and the
+    collector's answers; packets, records and probes leave it. The other switch forwards all.
+    """
+    if "inner" not in net.counters[SWITCH]:
+        return  # minip4
+    sent, answers = counts["sent"], sum(counts[each] for each in ANSWERS)
+    there, beyond = (net.counters[name]["inner"] for name in net.topo.switches())
+    missing = {
+        f"before {SWITCH}'s program": there["into"] - sent - answers,
+        f"behind {SWITCH}'s program": 2 * sent + counts["probed"] - there["out"],
+        "in the other switch": beyond["into"] - beyond["out"],
+    }
+    for where, number in missing.items():
+        if number > 0:
+            note_invalid(f"{net.name}: bmv2 dropped {number} frames {where}")

@@ -1,4 +1,4 @@
-"""A TCP bottleneck link: its queue with three congestion signals, and its rate."""
+"""TCP bottleneck link: its queue with three congestion signals, and its rate."""
 
 import argparse
 import contextlib
@@ -24,7 +24,7 @@ from topologies.basic import Dumbbell
 RATE_BPS, DELAY_US, QUEUE = 10_000_000, 1000, 40
 FRAME_BYTES, SEGMENT_BYTES, ACK_BYTES = 1514, 1448, 66
 BETWEEN = "s1", "s2"  # switches at both ends of the link
-SETTLED_S = 2.0  # end of slow start
+SETTLED_S = 2.0  # time at which slow start has ended
 AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 UDP_BPS, UDP_BYTES = 3_000_000, 1000
 PROBED_S = 0.05
@@ -32,14 +32,14 @@ PROBED_S = 0.05
 
 @dataclass(frozen=True)
 class Kind:
-    """A congestion signal: congestion control and ECN."""
+    """Congestion signal, given by congestion control and ECN."""
 
     congestion: str
     ecn: bool
 
 
 KINDS = {"drops": Kind("reno", False), "ECN": Kind("reno", True), "DCTCP": Kind("dctcp", True)}
-"""Reno with loss or with ECN marks as signal, and DCTCP."""
+"""Reno with loss or with ECN marks as congestion signal, and DCTCP."""
 
 
 def product_packets() -> float:
@@ -49,7 +49,7 @@ def product_packets() -> float:
 
 
 def available_kinds(options: argparse.Namespace) -> dict[str, Kind]:
-    """Return the kinds that hosts support: in real time, DCTCP is an optional kernel module."""
+    """Return the congestion signals that hosts support (DCTCP needs a module of the kernel)."""
     if options.time == "virtual":
         return KINDS
     there = AVAILABLE.read_text().split()
@@ -60,7 +60,7 @@ def available_kinds(options: argparse.Namespace) -> dict[str, Kind]:
 async def network(
     options: argparse.Namespace, run: Run, name: str, program: str, pairs: int
 ) -> AsyncIterator[tuple[Network, dict[str, fy.Switch]]]:
-    """Build a dumbbell whose switches forward; yield it with connections to them."""
+    """Build a dumbbell of forwarding switches; yield it with connections to the switches."""
     topo = Dumbbell(pairs, rate_bps=RATE_BPS, delay_us=DELAY_US, queue_packets=QUEUE)
     stamped = is_stamped(options)
     with Network(topo, run, program=program, name=name, stamp_log=stamped) as net:
@@ -71,7 +71,7 @@ async def network(
 
 
 def is_stamped(options: argparse.Namespace) -> bool:
-    """Return whether switches log when they take packets: in real time, if they can."""
+    """Return whether switches log when they receive packets (in real time, if supported)."""
     return options.time == "real" and options.target == "minip4"
 
 
@@ -84,13 +84,13 @@ class Outcome:
 
     trace: QueueTrace
     record: TcpRecord
-    dropped: int  # by the switch, because the queue was full
+    dropped: int  # number of packets that the switch dropped because the queue was full
     start_ns: int
     accounting: PacketAccounting
 
     @property
     def settled(self) -> QueueTrace:
-        """Queue without slow start."""
+        """Queue trace after slow start."""
         return self.trace.between(self.start_ns + 1e9 * SETTLED_S, np.inf)
 
     def share(self) -> float:
@@ -122,34 +122,34 @@ async def fill(options: argparse.Namespace, run: Run, name: str, kind: Kind) -> 
     return Outcome(trace, record, dropped, traffic.start_ns, accounting)
 
 
-# --- what the link carries ----------------------------------------------------------------------
+# --- load of the link ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Monitored:
-    """Data of probes from the second one on, and ground truth."""
+    """Data of all probes except the first, and ground truth."""
 
     reported: NDArray[np.void]
     sent: Sent
     probes: int  # number of sent probes
-    link: tuple[int, int]  # numbers of the first switch and of its port
+    link: tuple[int, int]  # number of the first switch and number of its port
     start_ns: int
     accounting: PacketAccounting
 
     @property
     def reported_bps(self) -> NDArray[np.float64]:
-        """Rate of the port between two probes, according to the second one."""
+        """Rate of the port between two probes, according to the second probe."""
         us = self.reported["cur_time"] - self.reported["last_time"]
         return 8e6 * self.reported["byte_cnt"] / us
 
     @property
     def since_s(self) -> NDArray[np.float64]:
-        """Departure of the second probe of each pair, since the start of traffic."""
+        """Departure time of the second probe of each pair, since the start of traffic."""
         return (self.sent.left_ns - self.start_ns) / 1e9
 
 
 def make_flows(duration_s: float) -> list[Flow | TcpFlow]:
-    """Return a constant UDP flow, and a TCP flow that uses the rest in the second third."""
+    """Return a constant UDP flow, and a TCP flow that fills the link in the second third."""
     pps = UDP_BPS / 8 / UDP_BYTES
     return [
         Flow(1, "h1", "h2", pps, round(pps * duration_s), UDP_BYTES),

@@ -17,19 +17,19 @@ from telemark.traffic.received import Frames
 
 ETHERTYPE = 0x0812
 BROADCAST = "ff:ff:ff:ff:ff:ff"
-FRAME_BYTES = 60  # as sent, with padding
+FRAME_BYTES = 60  # length of a sent probe, including padding
 NUMBER = Struct(">I")
 
 
 class Probe(Packet):
-    """Header behind Ethernet: number of hops with data."""
+    """Header behind Ethernet with the number of hops that added data."""
 
     name = "Probe"
     fields_desc = [ByteField("hop_cnt", 0)]
 
 
 class ProbeData(Packet):
-    """Data of a hop about one of its ports."""
+    """Data that a hop adds about one of its ports."""
 
     name = "ProbeData"
     fields_desc = [
@@ -42,13 +42,13 @@ HEADER_BYTES, DATA_BYTES = 14 + len(Probe()), len(ProbeData())
 
 
 def probe(number: int, ports: Sequence[int], mac: str) -> bytes:
-    """Return a source-routed probe with its number at the end."""
+    """Return a source-routed probe that carries its number at the end."""
     frame = Ether(dst=BROADCAST, src=mac, type=ETHERTYPE) / Probe() / Raw(bytes(ports))
     return bytes(frame).ljust(FRAME_BYTES - NUMBER.size, b"\0") + NUMBER.pack(number)
 
 
 class ProbeReader(Application):
-    """Receiver of probes; the result is a list of their frames."""
+    """Receiver of probes; the result is a list of frames."""
 
     def __init__(self) -> None:
         self._frames: list[bytes] = []
@@ -65,12 +65,12 @@ class ProbeReader(Application):
 
 
 def reported_by(frames: Sequence[bytes], hop: int) -> NDArray[np.void]:
-    """Return the probes' data of a hop (first hop: 0), with field names of ProbeData."""
+    """Return the data of one hop in all probes (0 is the first hop), with fields of ProbeData."""
     names = ("swid", "port", "byte_cnt", "last_time", "cur_time")
     found = []
     for frame in frames:
         hops = frame[HEADER_BYTES - 1]
-        at = HEADER_BYTES + DATA_BYTES * (hops - 1 - hop)  # the last hop's data come first
+        at = HEADER_BYTES + DATA_BYTES * (hops - 1 - hop)  # the data of the last hop come first
         data = ProbeData(frame[at : at + DATA_BYTES])
         found.append(tuple(data.getfieldval(name) for name in names))
     return np.array(found, [(name, "<i8") for name in names])
@@ -78,20 +78,20 @@ def reported_by(frames: Sequence[bytes], hop: int) -> NDArray[np.void]:
 
 @dataclass(frozen=True)
 class Sent:
-    """Ground truth of a port between probes: an element per pair of probes."""
+    """Ground truth of a port between two probes; an element per pair of probes."""
 
-    arrived: int  # probes; fewer depart if the queue is full
-    left_ns: NDArray[np.int64]  # the second probe
+    arrived: int  # number of arrived probes; fewer depart if the queue is full
+    left_ns: NDArray[np.int64]  # departure time of the second probe of a pair
     bytes: NDArray[np.int64]
-    min_us: NDArray[np.float64]  # bounds of the interval between the switch's two timestamps
+    min_us: NDArray[np.float64]  # bounds of the interval between both timestamps of the switch
     max_us: NDArray[np.float64]
 
 
 def read_sent(net: Network, switch: str, before: str, after: str) -> Sent:
-    """Return the ground truth of the port towards `after`, after the network has ended.
+    """Return the ground truth of the port towards `after`, after the network has stopped.
 
-    Probes arrive from `before`. The panel may still drop packets sent by bmv2: it contains the
-    link's queue.
+    Probes arrive from `before`. The panel switch (minip4, between bmv2 and the links) contains the
+    queue of the link and may drop packets that bmv2 has sent.
     """
     left = ("in", True) if net.has_panels else ("out", False)
     out = pcap.read(net.capture(switch, after, left[0], inner=left[1]))
@@ -103,7 +103,7 @@ def read_sent(net: Network, switch: str, before: str, after: str) -> Sent:
     left_ns = out.time_ns[rows].astype(np.int64)
     taken_ns = np.array([arrived_ns[number] for number in _numbers(out)], np.int64)
     lengths = out.length.astype(np.int64)
-    lengths[rows] = FRAME_BYTES  # the switch counts its ingress length
+    lengths[rows] = FRAME_BYTES  # the switch counts the length of a packet on ingress
     return Sent(
         len(arrived_ns), left_ns[1:], np.diff(np.cumsum(lengths)[rows]),
         (taken_ns[1:] - left_ns[:-1]) / 1000, (left_ns[1:] - taken_ns[:-1]) / 1000,

@@ -9,30 +9,31 @@ from numpy.typing import NDArray
 from telemark.accounting import pcap
 from telemark.network import Network
 
-ETHERTYPE, TOS, PROTOCOL = 12, 15, 23  # offsets in a frame
+ETHERTYPE, TOS, PROTOCOL = 12, 15, 23  # offsets of fields in a frame
 IPV4, TCP = (0x08, 0x00), 6
-ECN_BITS, MARKED = 3, 3  # CE of RFC 3168, 5
-# Bytes that no switch changes: length and identification; addresses, ports, numbers, options.
+ECN_BITS, MARKED = 3, 3  # congestion experienced (CE), RFC 3168 section 5
+# Bytes that no switch changes: length, identification, addresses, ports, sequence numbers, options.
 UNCHANGED = np.r_[16:20, 26:66]
-MIN_BYTES = 200  # of a frame with data; handshakes and pure acknowledgements are shorter
+MIN_BYTES = 200  # min length of a frame with data; handshakes and pure acknowledgements are shorter
 
 
 @dataclass(frozen=True)
 class QueueTrace:
-    """Segments with data that left by a port with one queue, in order.
+    """Segments with data that left by a port with one queue, in order of departure.
 
-    The bounds of the queue length differ if a packet left in the same nanosecond in which a segment
-    arrived, or, in real time, before the switch took the arriving segment.
+    The min and max queue lengths of a segment differ if another packet left in the nanosecond in
+    which the segment arrived. In real time, they also differ if a packet left after the arrival but
+    before the switch received the segment.
     """
 
     arrived_ns: NDArray[np.int64]
-    min_queued: NDArray[np.int64]  # packets in the queue on arrival
+    min_queued: NDArray[np.int64]  # number of packets in the queue on arrival
     max_queued: NDArray[np.int64]
     is_capable: NDArray[np.bool_]  # ECN-capable transport
     is_marked: NDArray[np.bool_]
 
     def wrong_marks(self, threshold: int) -> int:
-        """Count segments marked below the threshold, or not marked at or above it."""
+        """Count segments marked below the threshold and segments not marked at or above it."""
         below = self.is_marked & (self.max_queued < threshold)
         above = self.is_capable & ~self.is_marked & (self.min_queued >= threshold)
         return int(np.sum(below | above))
@@ -44,10 +45,10 @@ class QueueTrace:
 
 
 def read_trace(net: Network, switch: str, before: str, after: str, *, stamped: bool) -> QueueTrace:
-    """Return the trace of the port towards `after`, after the network has ended.
+    """Return the trace of the port towards `after`, after the network has stopped.
 
-    All its segments must arrive from the neighbour `before`. `stamped`: in real time, for a network
-    with a stamp log.
+    All its segments must arrive from the neighbour `before`. `stamped` is true in real time for a
+    network with a stamp log.
     """
     left = pcap.read(net.capture(switch, after, "out"))
     rows = _segments(left)
@@ -75,7 +76,7 @@ def _keys(frames: pcap.Frames, rows: NDArray[np.int64]) -> list[bytes]:
 
 
 def _times(path: Path) -> dict[bytes, int]:
-    """Return the time of each segment in a capture, by its unchanged bytes.
+    """Return the time of each segment in a capture; the key is its unchanged bytes.
 
     Retransmissions have a different identification or timestamp.
     """

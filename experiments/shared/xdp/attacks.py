@@ -1,4 +1,4 @@
-"""Clean and attack traffic: frames with a label that only counters use."""
+"""Clean traffic and attack traffic; frames have a label that only counters read."""
 
 import struct
 from collections.abc import Iterator
@@ -8,26 +8,28 @@ from itertools import cycle, islice
 from ebpf.threats.alerts import Kind
 from experiments.shared.xdp.frames import DEVICE_MAC, SENDER_MAC, checksum
 
-LENGTH = 128  # bytes, without the frame check sequence
-HOSTS = 682  # of clean traffic; each sends six packets, together one window
-ATTACKS = 8192  # packets of an attack, more than in a run: a repeated SYN would be a retransmission
+LENGTH = 128  # frame length in bytes, without the frame check sequence
+HOSTS = 682  # number of hosts with clean traffic; six packets per host fill one window
+# number of different attack packets; no SYN is repeated, since that would be a retransmission
+ATTACKS = 8192
 SYN, ACK = 2, 16
 TCP, UDP = 6, 17
 VICTIM, ATTACKER, SERVERS = 0x0A000002, 0x0A000003, 7
-# Attack packets of four, or of five: a heavy hitter has a single pair, which must exceed 30 %.
+# Attack packets per four packets, or per five for a heavy hitter, whose only pair must exceed 30 %.
 SHARES = dict.fromkeys(Kind, (1, 4)) | {Kind.HEAVY_HITTER: (3, 5)}
 
 
 class Label(IntEnum):
-    """Label of a packet, in its IPv4 identification (threats.bpf.c)."""
+    """Label of a packet, which is in the IPv4 identification field (threats.bpf.c)."""
 
     CLEAN = 1
     ATTACK = 2
-    OPENING = 3  # clean connection attempt to the flooded service; must be retried during the flood
+    # clean connection attempt to the flooded service, which the client must retry during the flood
+    OPENING = 3
 
 
 def clean() -> list[bytes]:
-    """Return packets of hosts that open and use a connection and query a name server, in turn."""
+    """Return packets of hosts that in turn use a connection and query a name server."""
     hosts = [(0x0B000000 + number, VICTIM + 16 * (number % SERVERS)) for number in range(HOSTS)]
     of = [
         [_tcp(host, server, 443, SYN), *[_tcp(host, server, 443, ACK)] * 3,
@@ -38,12 +40,12 @@ def clean() -> list[bytes]:
 
 
 def attack(kind: Kind) -> list[bytes]:
-    """Return an attack's packets, all of the same length."""
+    """Return the packets of an attack, which all have the same length."""
     return list(_attack(kind))
 
 
 def mixed(kind: Kind) -> list[bytes]:
-    """Return clean and attack packets, evenly mixed."""
+    """Return evenly mixed clean packets and attack packets."""
     own, of = SHARES[kind]
     attacks, others = cycle(attack(kind)), cycle(clean())
     rounds = ATTACKS // own

@@ -1,4 +1,4 @@
-"""Load balancer candidates: at XDP, and in the kernel."""
+"""Load balancer candidates at XDP and in the network stack of the kernel."""
 
 import shutil
 import subprocess
@@ -10,15 +10,15 @@ from ebpf.datapath import load_balancer
 from ebpf.datapath.load_balancer import LoadBalancer, Service
 from ebpf.datapath.rules import UDP
 from ebpf.loader import attach_xdp, load
-from experiments.shared.xdp.dropping import PROGRAMS, dropped, passing
-from experiments.shared.xdp.forwarding import by_stack
+from experiments.shared.xdp.dropping import PROGRAMS, count_dropped, passing
+from experiments.shared.xdp.forwarding import set_up_stack
 from experiments.shared.xdp.frames import DEVICE_MAC, PORT
 from experiments.shared.xdp.interleaved_rounds import Candidate, ReadyCandidate
 from experiments.shared.xdp.veth_setup import OUT, PEER, VethPair
 
 VIP = "198.18.0.1"
 BACKENDS = 100
-MACS = 12  # bytes that the balancer changes
+MACS = 12  # number of bytes that the balancer changes
 MATCH = f"ip daddr {VIP} udp dport {PORT}"
 CONNECTION = "jhash ip saddr . udp sport"
 
@@ -38,7 +38,7 @@ def _at_xdp(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
 
     def counted() -> int:
         counts = balancer.counts()
-        return min(dropped(sink), counts["by_table"] + counts["by_connection"])
+        return min(count_dropped(sink), counts["by_table"] + counts["by_connection"])
 
     return ReadyCandidate(balancer.program, counted)
 
@@ -48,7 +48,7 @@ def _mac(number: int) -> bytes:
 
 
 def _by_stack(veth: VethPair, stack: ExitStack, rules: str) -> ReadyCandidate:
-    """Set up rules that rewrite addresses, and routes to the new ones."""
+    """Set up rules that rewrite addresses, and routes to the new addresses."""
     neighbours = "\n".join(
         f"ip neighbour add {address} lladdr {_mac(number).hex(':')} dev {OUT} nud permanent"
         for number, address in enumerate(_addresses())
@@ -57,7 +57,7 @@ def _by_stack(veth: VethPair, stack: ExitStack, rules: str) -> ReadyCandidate:
         f"echo 1 > /proc/sys/net/ipv4/ip_forward; ip address add 198.18.1.254/24 dev {OUT}\n"
         f"{neighbours}\n{rules}"
     )
-    return by_stack(stack)
+    return set_up_stack(stack)
 
 
 def _by_nft(hook: str, rule: str) -> "Candidate":
@@ -82,7 +82,7 @@ def _by_iptables(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
 
 
 def _by_ipvs(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
-    """Set up IPVS like the balancer at XDP: hash of address and port, rewriting MAC only (-g)."""
+    """Set up IPVS like the balancer at XDP: hash of address and port, rewrites only MACs (-g)."""
     reals = "\n".join(
         f"ipvsadm -a -u {VIP}:{PORT} -r {address} -g -w 200" for address in _addresses()
     )
@@ -96,11 +96,11 @@ def _by_ipvs(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
 
 
 def ipvs_missing() -> str | None:
-    """Return the reason why IPVS is unavailable; None: it is available."""
+    """Return the reason why IPVS is unavailable, or None if it is available."""
     if loader := shutil.which("modprobe"):
         subprocess.run([loader, "-q", "ip_vs"], check=False)
     if not Path("/proc/net/ip_vs").exists():
-        return "the kernel does not support it (CONFIG_IP_VS)"
+        return "the kernel does not support IPVS (CONFIG_IP_VS)"
     if shutil.which("ipvsadm") is None:
         return "ipvsadm is missing; install it with apt install ipvsadm"
     return None

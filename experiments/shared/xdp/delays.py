@@ -1,7 +1,7 @@
-"""Measurement of forwarding latency: timestamps on arrival and at the end of the path.
+"""Measurement of forwarding latency with timestamps on arrival and at the end of the path.
 
-Both use the same clock, in programs before the candidate's own program and before the counter of
-departing packets. All run on one core with real-time priority (SCHED_FIFO).
+Two programs read the same clock, one before the program of the candidate and one before the counter
+of departing packets. All programs run on one core with real-time priority (SCHED_FIFO).
 """
 
 import os
@@ -22,14 +22,15 @@ from telemark.errors import note_invalid
 
 SOURCE = "ebpf/datapath/latency.bpf.c"
 BATCH = 64  # frames per burst, as a driver receives them under load
-GAP_S = 0.001  # between single packets, and between bursts
-FIRST = 8  # packets or bursts of the warm-up
+GAP_S = 0.001  # interval between single packets, and between bursts
+FIRST = 8  # number of packets or bursts of the warm-up
 ALONE, BATCHES = "alone", "in batches"
-ENDS = {TX: PEER, REDIRECT: SINK}  # XDP hook for departing packets; others: tc at SINK
+# candidates whose packets are counted by XDP; the others use tc at SINK
+ENDS = {TX: PEER, REDIRECT: SINK}
 
 
 class Delay(NamedTuple):
-    """Latency of a candidate in a round."""
+    """Latency of a candidate in one round."""
 
     round: int
     candidate: str
@@ -40,16 +41,16 @@ class Delay(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Packets of each round."""
+    """Packets that are sent in each round."""
 
     frames: Sequence[bytes]
-    times: int  # number of single packets, and of bursts
+    times: int  # number of single packets, which is also the number of bursts
     rounds: int
     core: int
 
 
 class Measured(NamedTuple):
-    """A candidate that is set up, and the latencies of its packets."""
+    """Candidate that is set up, with the program that records the latencies of its packets."""
 
     candidate: Candidate
     veth: VethPair
@@ -60,13 +61,13 @@ class Measured(NamedTuple):
 def delays(
     candidates: Sequence[Candidate], plan: Plan, show_progress: Callable[[str], None]
 ) -> Iterator[Delay]:
-    """Measure all candidates in each round. The run is inconclusive if a packet is missing."""
+    """Measure all candidates in each round; the run is inconclusive if a packet is missing."""
     with ExitStack() as stack:
         ready = [_ready(candidate, plan, stack) for candidate in candidates]
         for number in range(1, plan.rounds + 1):
             for each in ready[:: 1 if number % 2 else -1]:
                 show_progress(f"round {number}: {each.candidate.name}")
-                with ThreadPoolExecutor(1) as thread:  # in the candidate's namespace
+                with ThreadPoolExecutor(1) as thread:  # a thread in the namespace of the candidate
                     yield from thread.submit(_turn, number, each, plan).result()
 
 
@@ -78,7 +79,7 @@ def _ready(candidate: Candidate, plan: Plan, stack: ExitStack) -> Measured:
         ended = stack.enter_context(load(SOURCE, sizes={"took_ns": limit}))
         if (
             candidate in ENDS
-        ):  # before the candidate's own program, because the first one has precedence
+        ):  # attached before the program of the candidate, because the first program runs first
             stack.enter_context(attach_xdp(ended.programs["end_at_xdp"], ENDS[candidate]))
         else:
             stack.enter_context(attach_tc(ended.programs["end_at_tc"], SINK))
@@ -103,7 +104,7 @@ def _turn(number: int, of: Measured, plan: Plan) -> list[Delay]:
 def _delay(
     number: int, arrived: str, of: Measured, arrive: Callable[[int], Sent], times: int
 ) -> Delay:
-    """Return the latency without the warm-up."""
+    """Return the latency, ignoring the warm-up."""
     together = {ALONE: 1, BATCHES: BATCH}[arrived]
     counter = of.ended.maps[".bss"].mapped()
     counter["ended"] = 0

@@ -1,4 +1,4 @@
-"""Pipeline of a veth pair, a detector and a filter, and the fate of each attack."""
+"""Pipeline of a veth pair, a detector and a filter, with the results of each attack."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -21,17 +21,18 @@ from telemark.errors import note_invalid
 
 PROGRAMS = Path(__file__).parent / "threats.bpf.c"
 PLACES = ("leave", "arrive", "behind")
-STEP, STEPS = 512, 8  # packets per call, which takes a grace period of the kernel; steps per window
+# packets per call (a call takes a grace period of the kernel); steps per window
+STEP, STEPS = 512, 8
 WINDOW = STEP * STEPS
-# An attack has at least 1,024 packets per window, so at least 512 in one of its first two windows;
-# limits are lower.
+# An attack has at least 1,024 packets per window, so it has at least 512 packets in one of its
+# first two windows. The limits of the detector are lower.
 LIMITS = Limits(openings=500, answers=50_000)
 PATIENCE_S = 20.0
 Counts = NDArray[np.int64]  # (places, labels)
 
 
 class Acted(NamedTuple):
-    """Actions after a window: its alerts, and the times of the alerts and of their rules."""
+    """Actions after a window, namely alerts and rules, with their times."""
 
     window: int
     alerts: list[Alert]
@@ -40,20 +41,20 @@ class Acted(NamedTuple):
 
 
 class StreamResult(NamedTuple):
-    """Result of a stream."""
+    """Result of one stream of packets."""
 
     acted: list[Acted]
-    began_ns: int  # departure of the first attack packet; 0: no attack
-    before: list[Counts]  # at the start of each window, and at the end
-    blocked_from: Counts | None  # at the first packet after all rules were in force
+    began_ns: int  # departure time of the first attack packet; 0 if there is no attack
+    before: list[Counts]  # counts at the start of each window and at the end
+    blocked_from: Counts | None  # counts at the first packet after all rules were in force
 
 
 class Scene:
-    """A device where each packet passes a counter, the detector, the filter, and a counter.
+    """Device on which each packet passes a counter, the detector, the filter and another counter.
 
-    Windows are defined by sent packets, and are read while the next one's arrive. The sender is
-    never more than one window ahead of the reader, even on a slow machine: so the delay of an alert
-    and its effect are bounded in packets.
+    A window is a fixed number of sent packets. It is read while the packets of the next window
+    arrive. The sender is never more than one window ahead of the reader, even on a slow machine.
+    This bounds the delay of an alert and of its rules, in packets.
     """
 
     def __init__(self, stack: ExitStack, seed: int) -> None:
@@ -73,16 +74,17 @@ class Scene:
         self._worker = stack.enter_context(ThreadPoolExecutor(1))
 
     def counts(self) -> Counts:
-        """Return the packets so far, by place and label."""
+        """Return the number of packets counted up to now, by place and label."""
         return np.array(self._counted, np.int64)
 
     def stream(
         self, clean: Sequence[bytes], mixed: Sequence[bytes], windows: int, onset: int,
         window_s: float,
     ) -> StreamResult:  # fmt: skip
-        """Send windows of clean packets, with an attack from step `onset` on.
+        """Send windows of clean packets; an attack starts at step `onset`.
 
-        The run is inconclusive if a packet is lost: then the detector's input is unknown.
+        The run is inconclusive if a packet is lost, because the input of the detector is then
+        unknown.
         """
         reading: list[Future[Acted]] = []
         before: list[Counts] = []
@@ -111,7 +113,7 @@ class Scene:
         return Acted(window, alerts, reported_ns, time.monotonic_ns())
 
     def _send(self, arrive: Callable[[int], Sent], step_s: float) -> None:
-        """Send one step at its rate; all packets have arrived on return."""
+        """Send the packets of one step at its rate; return after all of them have arrived."""
         until = time.monotonic() + step_s
         arrive(STEP)
         left, arrived = self._counted[0], self._counted[1]
@@ -125,29 +127,29 @@ class Scene:
 
 
 def _is_acted(reading: Sequence[Future[Acted]]) -> bool:
-    """Return whether the rules of the last windows read are in force."""
+    """Return whether the rules from all windows that were read are in force."""
     return all(each.done() for each in reading)
 
 
 def first_alert(result: StreamResult, kind: Kind) -> Acted | None:
-    """Return the actions of the first alert of this kind."""
+    """Return the actions with the first alert of this kind."""
     return next((each for each in result.acted
                  if any(alert.kind is kind for alert in each.alerts)), None)  # fmt: skip
 
 
 def lost(counts: Counts) -> int:
-    """Return the packets that were lost, or do not belong to the experiment."""
+    """Return the number of packets that were lost or do not belong to the experiment."""
     place = {name: number for number, name in enumerate(PLACES)}
     return int((counts[place["leave"]] - counts[place["arrive"]]).sum() + counts[:, 0].sum())
 
 
 def passed(counts: Counts, label: Label) -> tuple[int, int]:
-    """Return the packets of a label that arrived, and that passed the filter."""
+    """Return how many packets with a label arrived, and how many passed the filter."""
     return int(counts[1, label]), int(counts[2, label])
 
 
 def summary(result: StreamResult, kind: Kind) -> dict[str, Any]:
-    """Return the results of an attack's run; times in ms."""
+    """Return the results of a run with an attack; times are in ms."""
     found = first_alert(result, kind)
     first_window = int(np.argmax([after[1, Label.ATTACK] > 0 for after in result.before[1:]]))
     last = result.before[-1]

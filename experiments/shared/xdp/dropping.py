@@ -1,4 +1,4 @@
-"""Candidates that drop UDP to ports 9 to 19 at different hooks."""
+"""Candidates that drop UDP packets to ports 9 to 19 at different hooks."""
 
 import re
 from contextlib import ExitStack
@@ -14,13 +14,13 @@ TRACKED = "-m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT"  # enables conn
 
 
 def passing(stack: ExitStack) -> Program:
-    """Attach and return a program that passes packets; live frames need one at the device."""
+    """Attach and return a program that passes packets, since live frames need a program."""
     program = stack.enter_context(load(PROGRAMS)).programs["pass_all"]
     stack.enter_context(attach_xdp(program, DEVICE))
     return program
 
 
-def dropped(whole: ProgramObject) -> int:
+def count_dropped(whole: ProgramObject) -> int:
     return int(whole.maps["dropped"].read().sum())
 
 
@@ -30,7 +30,7 @@ def _at_xdp(name: str) -> "Candidate":
     def set_up(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
         passing(stack)
         whole = stack.enter_context(load(PROGRAMS))
-        return ReadyCandidate(whole.programs[name], lambda: dropped(whole))
+        return ReadyCandidate(whole.programs[name], lambda: count_dropped(whole))
 
     return Candidate(titles[name], set_up)
 
@@ -38,7 +38,7 @@ def _at_xdp(name: str) -> "Candidate":
 def _at_tc(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
     whole = stack.enter_context(load(PROGRAMS))
     stack.enter_context(attach_tc(whole.programs["drop_ports_at_tc"], DEVICE))
-    return ReadyCandidate(passing(stack), lambda: dropped(whole))
+    return ReadyCandidate(passing(stack), lambda: count_dropped(whole))
 
 
 def _at_socket(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
@@ -86,7 +86,8 @@ def _number(pattern: str, text: str) -> int:
 
 
 ALL, PORTS = _at_xdp("drop_all"), _at_xdp("drop_ports")
-SOCKET = Candidate("AF_XDP, to a process", _at_socket, cores=1)  # one socket per queue
+# one core, because a queue has one socket
+SOCKET = Candidate("AF_XDP, to a process", _at_socket, cores=1)
 TC = Candidate("tc ingress", _at_tc)
 NFT = Candidate("nftables ingress", _by_nft)
 RAW = _by_iptables("iptables raw", "raw", "PREROUTING")

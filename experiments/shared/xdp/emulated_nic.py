@@ -1,8 +1,8 @@
-"""Emulated NIC: a flood at a given rate and other frames arrive through its ring.
+"""Emulated NIC, through whose ring a flood at a given rate and other frames arrive.
 
-A thread polls it without sleeping, as the kernel does under load: live frames that are due arrive
-(card.bpf.c). If the ring is full, arriving frames are lost, whether or not they belong to the
-flood.
+A thread polls the ring without sleeping, as the kernel does under load. Live frames that are due
+arrive (card.bpf.c). If the ring is full, all arriving frames are lost, both frames of the flood and
+other frames.
 """
 
 import socket
@@ -16,12 +16,13 @@ from experiments.shared.xdp.veth_setup import OUT, VethPair
 
 SOURCE = "ebpf/datapath/card.bpf.c"
 RING = 4096  # frames
-BATCH = 16  # flood frames between other frames; with 64, these would wait for 40 us
-CHUNK = 50_000  # frames per call of the kernel, due or not; a call costs 20 us
+BATCH = 16  # flood frames between two other frames; with 64, other frames would wait for 40 us
+# frames per call of the kernel, including frames that are not due; a call takes 20 us
+CHUNK = 50_000
 
 
 class Flood(NamedTuple):
-    """Frames of a flood that arrived or found the ring full, and other frames that were lost."""
+    """Numbers of flood frames that arrived or met a full ring, and of other lost frames."""
 
     arrived: int = 0
     lost: int = 0
@@ -29,10 +30,10 @@ class Flood(NamedTuple):
 
 
 class EmulatedNic:
-    """Emulated NIC of one host, connected to the device of another one."""
+    """Emulated NIC of one host, connected to the device of another host."""
 
     def __init__(self, stack: ExitStack, sender: VethPair, device: str) -> None:
-        """Load the programs; `device`: of the sender. Raises LoadError."""
+        """Load the programs; `device` is the device of the sender. Raises LoadError."""
         with sender.entered():
             constants = {"ring": RING, "nowhere": socket.if_nametoindex(OUT)}
             self._whole = stack.enter_context(load(SOURCE, constants))
@@ -43,7 +44,7 @@ class EmulatedNic:
     def polled(self, program: Program, device: str) -> Iterator[Callable[[int, float], Flood]]:
         """Yield a function that floods a device with a program: flood(packets/s, seconds).
 
-        It runs in this thread, which is in the device's namespace. Raises LoadError.
+        The function runs in this thread, which is in the namespace of the device. Raises LoadError.
         """
         arrives = self._whole.programs["arrives"]
         chain.enter(arrives, program)

@@ -1,66 +1,93 @@
-"""A TCP server with a program at its device, under a flood.
+"""TCP server under a flood, with a program at its device.
 
-One core receives all packets to the server, like the interrupt core of the paper: the flood
-(emulated_nic.py), and the client's packets, by the kernel's RPS. Client and server share another
-core.
+One core receives all packets to the server, like the interrupt core of the paper. The flood arrives
+on this core (emulated_nic.py), and RPS of the kernel directs the packets of the client to it.
+Client and server share another core.
 """
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from pathlib import Path
 from typing import NamedTuple
 
 from ebpf.datapath.ddos_filter import SOURCE, Filter
 from ebpf.datapath.rules import UDP, Rule
 from ebpf.loader import Program, attach_xdp, load
-from experiments.shared.xdp.dropping import PROGRAMS, dropped
+from experiments.shared.xdp.dropping import PROGRAMS, count_dropped
 from experiments.shared.xdp.emulated_nic import EmulatedNic, Flood
 from experiments.shared.xdp.frames import ADDRESS, DEVICE_MAC, PORT
-from experiments.shared.xdp.keep_awake import Awake
 from experiments.shared.xdp.settings import set_realtime_priority
 from experiments.shared.xdp.transactions import End
 from experiments.shared.xdp.veth_setup import VethPair
 
+LAST_NICE = 19
+LOOP = "import os, sys\nwhile os.getppid() == int(sys.argv[1]): pass"
 SERVER, CLIENT, CLIENT_ADDRESS = "serves", "asks", "10.0.0.2"
-EARLY_S = 0.03  # time by which a flood precedes and outlasts the transactions
-REST_S = 0.04  # for other processes; otherwise the kernel throttles the flood (sched(7))
+EARLY_S = 0.03  # time by which a flood starts before and ends after the transactions
+REST_S = 0.04  # pause for other processes; without it the kernel throttles the flood (sched(7))
 FLOOD_FIRST, THEN_ENDS = 2, 1  # priorities of SCHED_FIFO
 UNFILTERED, FILTERED, UNREAD = "no filter", "XDP filter", "dropped unread"
 SERVERS = (UNFILTERED, FILTERED, UNREAD)
 
 
+class Awake:
+    """Process that keeps an idle core awake until close() or until this process exits.
+
+    Wake-up latency would dominate RTT variations: in a virtual machine, the host gives a halted
+    core to other machines and returns it late.
+    """
+
+    def __init__(self, core: int) -> None:
+        # Pass the id of the parent, because the parent may exit before the first check.
+        command = [sys.executable, "-c", LOOP, str(os.getpid())]
+        self._process = subprocess.Popen(command, start_new_session=True)
+        os.sched_setaffinity(self._process.pid, {core})
+        os.sched_setscheduler(self._process.pid, os.SCHED_IDLE, os.sched_param(0))
+        group = Path(f"/proc/{self._process.pid}/autogroup")
+        # a session has its own weight, even if it has only an idle process (sched(7))
+        if group.exists():
+            group.write_text(f"{LAST_NICE}\n")
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
 class FloodResult(NamedTuple):
-    """Transactions of a server under a flood, and the fate of the flood."""
+    """Transactions of a server under a flood, and counts of flood frames."""
 
     round: int
     server: str
     offered_pps: int
     transactions_per_s: float
     arrived: int
-    lost_at_nic: int  # because the ring was full
-    others_lost: int  # frames of the client, for the same reason
+    lost_at_nic: int  # frames lost because the ring was full
+    others_lost: int  # frames of the client that were lost because the ring was full
     dropped_at_xdp: int
     seen_by_host: int
 
     @property
     def missing(self) -> int:
-        """Unaccounted frames of the flood."""
+        """Number of unaccounted frames of the flood."""
         return self.arrived - self.dropped_at_xdp - self.seen_by_host
 
 
 class Plan(NamedTuple):
-    """Floods of each round (packets/s; 0: none), and their duration."""
+    """Floods of each round in packets/s (0 means no flood), and duration of a flood."""
 
     floods_pps: Sequence[int]
     seconds: float
     rounds: int
-    cores: Sequence[int]  # of client and server, and of packet arrivals
+    cores: Sequence[int]  # core of client and server, core of packet arrivals
 
 
 class FloodedServer:
-    """A server and its client, each in its own namespace."""
+    """Server and client, each in its own namespace."""
 
     def __init__(self, stack: ExitStack, cores: Sequence[int], name: str) -> None:
         """Set up server and client. Raises TestbedError, LoadError."""
@@ -81,7 +108,7 @@ class FloodedServer:
         self.emulated_nic = EmulatedNic(stack, asking, CLIENT)
 
     def accounting(self) -> tuple[int, int]:
-        """Return the frames of the flood so far: dropped at XDP, and received by the host."""
+        """Return how many flood frames were dropped at XDP and how many the host received."""
         lines = [line.split() for line in self.veth.run("cat /proc/net/snmp").splitlines()
                  if line.startswith("Udp:")]  # fmt: skip
         udp = dict(zip(*lines, strict=True))
@@ -89,7 +116,7 @@ class FloodedServer:
 
 
 def _arrivals(stack: ExitStack, name: str) -> tuple[Program, Callable[[], int]]:
-    """Return the program for arriving frames, and a function that counts its drops."""
+    """Return the program for arriving frames, and a function that returns its number of drops."""
     if name == FILTERED:
         rules = Filter(stack.enter_context(load(SOURCE)))
         rules.add(Rule(protocol=UDP, destination_port=PORT))
@@ -97,11 +124,11 @@ def _arrivals(stack: ExitStack, name: str) -> tuple[Program, Callable[[], int]]:
         return rules.program, lambda: sum(packets for packets, _ in rules.hits().values())
     whole = stack.enter_context(load(PROGRAMS))
     program = whole.programs["drop_all" if name == UNREAD else "pass_all"]
-    return program, lambda: dropped(whole)
+    return program, lambda: count_dropped(whole)
 
 
 def _link(serving: VethPair, asking: VethPair) -> None:
-    """Connect both by a veth pair. GRO lets live frames arrive if no program is attached."""
+    """Connect both hosts by a veth pair; GRO lets live frames arrive without a program."""
     with asking.entered():
         there = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
     try:
@@ -121,13 +148,13 @@ def _link(serving: VethPair, asking: VethPair) -> None:
 
 
 def _receive_on(core: int, veth: VethPair) -> None:
-    """Assign protocol processing for the server to a core (RPS), instead of the sender's core."""
+    """Process received packets of the server on `core` (RPS), not on the core of the sender."""
     mask = ",".join([f"{1 << core % 32:x}", *["00000000"] * (core // 32)])
     file = f"/sys/class/net/{SERVER}/queues/rx-0/rps_cpus"
     veth.run(f"unshare --mount sh -ec 'mount -t sysfs sysfs /sys; echo {mask} > {file}'")
 
 
-def under_floods(plan: Plan, show_progress: Callable[[str], None]) -> Iterator[FloodResult]:
+def measure_floods(plan: Plan, show_progress: Callable[[str], None]) -> Iterator[FloodResult]:
     """Run all servers under all floods in each round. Raises TestbedError, LoadError."""
     with ExitStack() as stack:
         for core in plan.cores:
@@ -136,12 +163,12 @@ def under_floods(plan: Plan, show_progress: Callable[[str], None]) -> Iterator[F
         for number in range(1, plan.rounds + 1):
             for name, server in [*servers.items()][:: 1 if number % 2 else -1]:
                 show_progress(f"round {number}: {name}")
-                with ThreadPoolExecutor(1) as thread:  # in the server's namespace
-                    yield from thread.submit(turn, plan, number, name, server).result()
+                with ThreadPoolExecutor(1) as thread:  # a thread in the namespace of the server
+                    yield from thread.submit(measure_server, plan, number, name, server).result()
 
 
-def turn(plan: Plan, number: int, name: str, server: FloodedServer) -> list[FloodResult]:
-    """Run one server under all floods, which this thread sends."""
+def measure_server(plan: Plan, number: int, name: str, server: FloodedServer) -> list[FloodResult]:
+    """Run one server under all floods; this thread sends the floods."""
     os.sched_setaffinity(0, plan.cores[1:])
     set_realtime_priority(0, FLOOD_FIRST)
     with (

@@ -1,22 +1,22 @@
-"""Candidates that forward packets to the far end of a veth pair, where they are counted.
+"""Candidates that forward packets to the far end of a veth pair, which counts the packets.
 
-Packets sent by XDP are counted by XDP there, packets of the kernel's stack by tc: the cheapest hook
-for each, because a veth copies packets of the stack before XDP.
+XDP counts packets that XDP sent, and tc counts packets that the network stack sent. These are the
+cheapest hooks, because a veth device copies packets of the network stack before XDP.
 """
 
 import socket
 from contextlib import ExitStack
 
 from ebpf.loader import attach_tc, attach_xdp, load
-from experiments.shared.xdp.dropping import PROGRAMS, dropped, passing
+from experiments.shared.xdp.dropping import PROGRAMS, count_dropped, passing
 from experiments.shared.xdp.frames import DEVICE_MAC
 from experiments.shared.xdp.interleaved_rounds import Candidate, ReadyCandidate
 from experiments.shared.xdp.veth_setup import DEVICE, OUT, PEER, SINK, VethPair
 
 FORWARD = "ebpf/datapath/forward.bpf.c"
-DESTINATION = "198.18.0.1"  # behind the second device (RFC 2544's range)
+DESTINATION = "198.18.0.1"  # address behind the second device (range of RFC 2544)
 NEXT_HOP_MAC, BRIDGE_MAC = "02:00:00:00:00:03", "02:00:00:00:00:04"
-RESTORED = 14  # bytes that programs change: addresses
+RESTORED = 14  # bytes that programs change, namely addresses
 
 
 def _back(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
@@ -24,7 +24,7 @@ def _back(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
     whole = stack.enter_context(load(FORWARD))
     sink = stack.enter_context(load(PROGRAMS))
     stack.enter_context(attach_xdp(sink.programs["drop_all"], PEER))
-    return ReadyCandidate(whole.programs["send_back"], lambda: dropped(sink))
+    return ReadyCandidate(whole.programs["send_back"], lambda: count_dropped(sink))
 
 
 def _on(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
@@ -33,24 +33,24 @@ def _on(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
     whole.maps["devices"][0] = socket.if_nametoindex(OUT)
     sink = stack.enter_context(load(PROGRAMS))
     stack.enter_context(attach_xdp(sink.programs["drop_all"], SINK))
-    return ReadyCandidate(whole.programs["send_on"], lambda: dropped(sink))
+    return ReadyCandidate(whole.programs["send_on"], lambda: count_dropped(sink))
 
 
-def by_stack(stack: ExitStack) -> ReadyCandidate:
-    """Drop and count packets of the stack at tc, behind the second device."""
+def set_up_stack(stack: ExitStack) -> ReadyCandidate:
+    """Count and drop packets of the network stack at tc, behind the second device."""
     sink = stack.enter_context(load(PROGRAMS))
     stack.enter_context(attach_tc(sink.programs["drop_ports_at_tc"], SINK))
-    return ReadyCandidate(passing(stack), lambda: dropped(sink))
+    return ReadyCandidate(passing(stack), lambda: count_dropped(sink))
 
 
 def _at_tc(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
     whole = stack.enter_context(load(FORWARD, {"out": socket.if_nametoindex(OUT)}))
     stack.enter_context(attach_tc(whole.programs["send_on_at_tc"], DEVICE))
-    return by_stack(stack)
+    return set_up_stack(stack)
 
 
 def _by_bridge(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
-    """Set up a bridge; the frames' address is behind the second device."""
+    """Set up a bridge; the destination address of the frames is behind the second device."""
     veth.run(
         f"""ip link add bridge type bridge; ip link set {DEVICE} address {BRIDGE_MAC}
         for each in /proc/sys/net/bridge/bridge-nf-call-*tables; do
@@ -59,7 +59,7 @@ def _by_bridge(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
         ip link set {DEVICE} master bridge; ip link set {OUT} master bridge
         bridge fdb add {DEVICE_MAC.hex(":")} dev {OUT} master static; ip link set bridge up"""
     )
-    return by_stack(stack)
+    return set_up_stack(stack)
 
 
 def _by_routing(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
@@ -67,7 +67,7 @@ def _by_routing(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
         f"""echo 1 > /proc/sys/net/ipv4/ip_forward; ip address add 198.18.0.254/24 dev {OUT}
         ip neighbour add {DESTINATION} lladdr {NEXT_HOP_MAC} dev {OUT}"""
     )
-    return by_stack(stack)
+    return set_up_stack(stack)
 
 
 TX = Candidate("XDP_TX", _back)

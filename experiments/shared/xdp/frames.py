@@ -1,4 +1,4 @@
-"""Frames offered to candidates: UDP over IPv4, of many flows."""
+"""Frames that are offered to candidates: UDP over IPv4, many flows."""
 
 import struct
 from collections.abc import Iterator
@@ -7,11 +7,11 @@ DEVICE_MAC, SENDER_MAC = bytes.fromhex("020000000001"), bytes.fromhex("020000000
 ADDRESS, NETWORK = "10.0.0.1", "10.0.0.0/8"
 PORT = 9  # discard
 FLOWS = 4096
-LENGTH = 60  # bytes, without the frame check sequence: the shortest Ethernet frame
+LENGTH = 60  # bytes of the shortest Ethernet frame, without the frame check sequence
 
 
 def flows(count: int = FLOWS, *, port: int = PORT, destination: str = ADDRESS) -> list[bytes]:
-    """Return a frame of each flow; flows differ in source address and source port."""
+    """Return one frame per flow; flows differ in source address and source port."""
     return list(_flows(count, port, destination))
 
 

@@ -1,8 +1,8 @@
-"""Interleaved rounds of candidates: the same frames for each, on the same cores.
+"""Interleaved rounds of candidates, all with the same frames and the same cores.
 
-Packets are live frames of the kernel's BPF_PROG_TEST_RUN, which arrive at a device without a
-sender; a sending socket would cost more than XDP. A program before the candidate's own turns each
-packet into the next frame of a table; its cost is part of all measurements.
+Packets are live frames of BPF_PROG_TEST_RUN, which arrive at a device without a sender. A sending
+socket would take more CPU time than XDP. A program before the program of the candidate turns each
+packet into the next frame of a table. All measurements include its CPU time.
 """
 
 import ctypes
@@ -19,22 +19,25 @@ from ebpf.loader import Program, Sent, live
 from experiments.shared.xdp.veth_setup import DEVICE, VethPair
 from telemark.errors import note_invalid
 
-MAX_WAITED = 0.2  # max fraction of time without the core, if a ratio misses its limit
+# max fraction of time without the core for a valid run whose ratio misses its limit
+MAX_WAITED = 0.2
 
 
 class ReadyCandidate(NamedTuple):
-    """A candidate that is set up: its program, and its count of packets."""
+    """Candidate that is set up, with its program and its packet counter."""
 
     program: Program
     counted: Callable[[], int]
-    take: Callable[[int], object] | None = None  # called after each burst, for processes
+    # called after each burst to receive it in a process
+    take: Callable[[int], object] | None = None
     burst: int = 0
     beside_ns: Callable[[], int] = lambda: 0  # CPU time of another thread on the same core
-    follow: Callable[[ctypes.c_int], None] | None = None  # runs meanwhile on another core
+    # runs on another core while packets arrive
+    follow: Callable[[ctypes.c_int], None] | None = None
 
 
 class Candidate(NamedTuple):
-    """Name and set-up function, for a namespace of its own; it may raise TestbedError."""
+    """Name and set-up function, which runs in its own namespace and may raise TestbedError."""
 
     name: str
     set_up: Callable[[VethPair, ExitStack], ReadyCandidate]
@@ -42,27 +45,27 @@ class Candidate(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """Fate of the packets offered to a candidate, and their CPU time."""
+    """Counts and CPU time of the packets offered to a candidate."""
 
     round: int
     candidate: str
     cores: int
     sent: int
     counted: int
-    ns_per_packet: float  # CPU time, including the source
-    packets_per_s: float  # of all cores, derived from CPU time
-    waited: float  # fraction of time without the cores
+    ns_per_packet: float  # CPU time per packet, including the packet source
+    packets_per_s: float  # rate of all cores together, computed from CPU time
+    waited: float  # fraction of time in which other processes used the cores
 
 
 class Rounds:
-    """Results of all rounds: medians, and ratios of two candidates in the same round."""
+    """Results of all rounds, with medians, and ratios of two candidates within a round."""
 
     def __init__(self, measured: Sequence[Turn]) -> None:
         self._turns = {(t.candidate, t.cores, t.round): t for t in measured}
         self.numbers = sorted({t.round for t in measured})
 
     def of(self, candidate: Candidate, cores: int = 1) -> list[Turn]:
-        """Return the turns of a candidate, in the order of rounds."""
+        """Return the results of a candidate, in the order of rounds."""
         return [self._turns[candidate.name, cores, number] for number in self.numbers]
 
     def has(self, candidate: Candidate, cores: int) -> bool:
@@ -73,15 +76,15 @@ class Rounds:
         return statistics.median(turn.ns_per_packet for turn in self.of(candidate, cores))
 
     def ratios(self, candidate: Candidate, to: Candidate) -> list[float]:
-        """Return ratios of the rates per core of two candidates, in each round."""
+        """Return the ratio of the rates per core of two candidates, in the order of rounds."""
         pairs = zip(self.of(candidate), self.of(to), strict=True)
         return [other.ns_per_packet / own.ns_per_packet for own, other in pairs]
 
     def cost(self, candidate: Candidate, to: Candidate, times: float) -> float:
         """Return the median ratio of CPU time per packet; the claim is at most 1 / `times`.
 
-        The run is inconclusive if the claim fails and the machine explains it: other processes used
-        the core, and its caches; or the claim holds in some rounds.
+        The run is inconclusive if the claim fails and the machine may be the cause. This is so if
+        other processes used the core and its caches, or if the claim holds in some rounds.
         """
         found = self.ratios(candidate, to)
         if statistics.median(found) >= times:
@@ -92,15 +95,15 @@ class Rounds:
                      for each in (candidate, to))  # fmt: skip
         if waited > MAX_WAITED:
             note_invalid(
-                f"no verdict on the claim that {claim} ({missed}): other processes used the core "
+                f"cannot decide whether {claim} ({missed}), because other processes used the core "
                 f"for {waited:.0%} of the time"
             )
         if max(found) >= times:
-            note_invalid(f"rounds differ on the claim that {claim}: {missed}")
+            note_invalid(f"rounds differ on whether {claim}: {missed}")
         return 1 / statistics.median(found)
 
     def scalings(self, candidate: Candidate) -> list[float]:
-        """Return the speedup on two cores, in each round."""
+        """Return the speedup on two cores, in the order of rounds."""
         pairs = zip(self.of(candidate, 2), self.of(candidate), strict=True)
         return [two.packets_per_s / one.packets_per_s for two, one in pairs]
 
@@ -114,8 +117,8 @@ class Offer(NamedTuple):
 
     frames: Sequence[bytes]
     packets: int  # per core
-    cores: Sequence[Sequence[int]]  # sets of cores, used in turn
-    restored: int = 0  # bytes that programs change: see live()
+    cores: Sequence[Sequence[int]]  # sets of cores that are used one after the other
+    restored: int = 0  # number of bytes that programs change, see live()
 
 
 def turns(
@@ -123,7 +126,8 @@ def turns(
 ) -> Iterator[Turn]:
     """Run all candidates in each round, on each set of cores; `show_progress` gets the progress.
 
-    The run is inconclusive if a candidate did not count each packet: its CPU time is meaningless.
+    The run is inconclusive if a candidate did not count all packets, because its CPU time is then
+    meaningless.
     """
     with ExitStack() as stack:
         veths: list[tuple[Candidate, VethPair, ReadyCandidate]] = []
@@ -158,7 +162,7 @@ def _turn(number: int, name: str, sent: Sequence[Sent], counted: int) -> Turn:
 def _offered(
     veth: VethPair, ready: ReadyCandidate, offer: Offer, cores: Sequence[int]
 ) -> list[Sent]:
-    """Send on all cores in parallel, with a thread each; return the results."""
+    """Send on all cores in parallel, with one thread per core; return the results."""
     began = threading.Barrier(len(cores))
 
     def send(core: int) -> Sent:
@@ -173,7 +177,7 @@ def _offered(
 
 
 def _in_bursts(arrive: Callable[[int], Sent], ready: ReadyCandidate, packets: int) -> Sent:
-    """Send packets in bursts; a process takes each burst from the kernel before the next."""
+    """Send packets in bursts; a process receives each burst before the next one is sent."""
     if ready.take is None:
         return arrive(packets)
 

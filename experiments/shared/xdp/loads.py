@@ -1,6 +1,6 @@
 """CPU utilization of candidates at different offered loads (pace.py).
 
-A process behind a socket has another core of its own, and polls or sleeps until packets arrive.
+A process behind a socket runs on a second core and either polls or sleeps until packets arrive.
 """
 
 import ctypes
@@ -14,15 +14,16 @@ from typing import NamedTuple
 from ebpf.loader import load
 from experiments.shared.xdp.dropping import CONNTRACK, PORTS, RAW, SOCKETS, passing
 from experiments.shared.xdp.interleaved_rounds import Candidate, ReadyCandidate
-from experiments.shared.xdp.pace import Offered, Pace, paced, waited_ns
+from experiments.shared.xdp.pace import Offered, Pace, read_waited_ns, start_pace
 from experiments.shared.xdp.sockets import RING, AfXdpReceiver
 from experiments.shared.xdp.veth_setup import DEVICE, VethPair
 from telemark.errors import note_invalid
 
-LARGE_RING = 4 * RING  # of a socket, for packets that arrive while other processes use its core
-MAX_WAITED = 0.3  # max fraction of time without a thread's core
-MAX_AT_SOCKETS_PPS = 1_000_000  # above this, the ring of a process sometimes overflows
-TRIES = 20  # of a measurement that exceeds MAX_WAITED
+# ring of a socket; holds packets that arrive while other processes use the core
+LARGE_RING = 4 * RING
+MAX_WAITED = 0.3  # max fraction of time in which other processes use the core of a thread
+MAX_AT_SOCKETS_PPS = 1_000_000  # above this rate, the ring of a process sometimes overflows
+TRIES = 20  # max number of tries of a measurement that exceeds MAX_WAITED
 
 
 class Loaded(NamedTuple):
@@ -30,24 +31,24 @@ class Loaded(NamedTuple):
 
     round: int
     candidate: str
-    offered_pps: int  # 0: max rate
+    offered_pps: int  # offered load; 0 means max rate
     sent: int
     counted: int
     carried_pps: float
-    busy: float  # busy cores: of packet arrivals, and of the process
-    process_busy: float  # of the process alone; 0 without a process
-    waited: float  # fraction of time without the cores
-    tries: int  # number of tries; only the last one was within MAX_WAITED
+    busy: float  # number of busy cores, for packet arrivals and for the process
+    process_busy: float  # number of busy cores for the process only; 0 without a process
+    waited: float  # fraction of time in which other processes used the cores
+    tries: int  # number of tries; only the last try was within MAX_WAITED
 
 
 class Plan(NamedTuple):
-    """Offered loads of each round (packets/s), and their duration."""
+    """Offered loads of each round in packets/s, and duration of each load."""
 
     frames: Sequence[bytes]
     loads_pps: Sequence[int]
     seconds: float
     rounds: int
-    cores: Sequence[int]  # of packet arrivals, and of a process
+    cores: Sequence[int]  # core of packet arrivals, core of a process
 
 
 def _at_socket(*, sleeps: bool) -> Candidate:
@@ -67,10 +68,11 @@ SLEEPING, POLLING = _at_socket(sleeps=True), _at_socket(sleeps=False)
 CANDIDATES = (PORTS, RAW, CONNTRACK, SLEEPING, POLLING)
 
 
-def under_loads(plan: Plan, show_progress: Callable[[str], None]) -> Iterator[Loaded]:
-    """Run all candidates at all loads in each round; those without a process also at max rate.
+def measure_loads(plan: Plan, show_progress: Callable[[str], None]) -> Iterator[Loaded]:
+    """Run all candidates at all loads in each round; without a process, also at max rate.
 
-    The run is inconclusive if packets are missing, or other processes used the cores for too long.
+    The run is inconclusive if packets are missing or if other processes used the cores for too
+    long.
     """
     with ExitStack() as stack:
         veths = []
@@ -83,12 +85,12 @@ def under_loads(plan: Plan, show_progress: Callable[[str], None]) -> Iterator[Lo
         for number in range(1, plan.rounds + 1):
             for name, veth, ready in veths[:: 1 if number % 2 else -1]:
                 show_progress(f"round {number}: {name}")
-                with ThreadPoolExecutor(1) as thread:  # in the candidate's namespace
+                with ThreadPoolExecutor(1) as thread:  # a thread in the namespace of the candidate
                     yield from thread.submit(_turn, plan, number, name, veth, ready).result()
 
 
 def _offers(loads_pps: Sequence[int], ready: ReadyCandidate) -> Sequence[int]:
-    """Return the loads that a candidate can receive: the kernel drops packets for a full socket."""
+    """Return the loads that a candidate can receive (the kernel drops packets at a full socket)."""
     if ready.follow is None:
         return (*loads_pps, 0)
     return [pps for pps in loads_pps if pps <= MAX_AT_SOCKETS_PPS]
@@ -99,7 +101,7 @@ def _turn(
 ) -> list[Loaded]:
     """Run a candidate at all loads, in this thread."""
     os.sched_setaffinity(0, plan.cores[:1])
-    with veth.entered(), paced(ready.program, plan.frames) as pace:
+    with veth.entered(), start_pace(ready.program, plan.frames) as pace:
         return [
             _at_last(plan, (number, name, pps), pace, ready)
             for pps in _offers(plan.loads_pps, ready)
@@ -107,7 +109,7 @@ def _turn(
 
 
 def _at_last(plan: Plan, of: tuple[int, str, int], pace: Pace, ready: ReadyCandidate) -> Loaded:
-    """Return the first measurement within MAX_WAITED, or else the last one."""
+    """Return the first measurement within MAX_WAITED, or the last measurement if there is none."""
     (number, name, pps), why = of, ""
     for tries in range(1, TRIES + 1):
         before = ready.counted()
@@ -119,8 +121,8 @@ def _at_last(plan: Plan, of: tuple[int, str, int], pace: Pace, ready: ReadyCandi
                         offered.busy + process, process, waited, tries)  # fmt: skip
         if waited <= MAX_WAITED and counted == offered.packets:
             return loaded
-        why = (f"{name}: {offered.packets} packets sent, {counted} counted; other processes used "
-               f"its cores for {waited:.0%} of the time")  # fmt: skip
+        why = (f"{name}: {offered.packets} packets sent, but {counted} counted; other processes "
+            f"used its cores for {waited:.0%} of the time")  # fmt: skip
         if counted != offered.packets and ready.follow is None:
             break
     note_invalid(why)
@@ -130,15 +132,15 @@ def _at_last(plan: Plan, of: tuple[int, str, int], pace: Pace, ready: ReadyCandi
 def _offered(
     plan: Plan, pace: Pace, ready: ReadyCandidate, pps: int
 ) -> tuple[Offered, float, float]:
-    """Offer a load; return its result, and the process's busy and waiting fractions of time."""
+    """Offer a load; return the result, and the process times (busy, waiting) as fractions."""
 
     def follow() -> tuple[float, float]:
         if ready.follow is None:
             return 0.0, 0.0
         os.sched_setaffinity(0, plan.cores[1:])
-        began = time.perf_counter_ns(), time.thread_time_ns(), waited_ns()
+        began = time.perf_counter_ns(), time.thread_time_ns(), read_waited_ns()
         ready.follow(stops)
-        now = time.perf_counter_ns(), time.thread_time_ns(), waited_ns()
+        now = time.perf_counter_ns(), time.thread_time_ns(), read_waited_ns()
         wall, cpu, waited = (after - before for after, before in zip(now, began, strict=True))
         return cpu / (wall - waited), waited / wall
 

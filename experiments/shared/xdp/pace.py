@@ -1,7 +1,8 @@
-"""Live frames at a given rate: a program before the candidate's drops frames that are not due.
+"""Live frames at a given rate; a program before the candidate drops frames that are not due.
 
-Starting and stopping live frames takes milliseconds, so a thread cannot sleep between packets.
-Instead it never sleeps, and the program measures the fraction of time used by frames that were due.
+Starting and stopping live frames takes milliseconds, so a thread cannot sleep between packets. The
+thread therefore never sleeps, and the program measures the fraction of time that frames that were
+due have used.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,22 +17,22 @@ from telemark.errors import InvalidRunError
 SOURCE = "ebpf/datapath/pace.bpf.c"
 BATCH = 64  # frames
 TRIAL_S, NEVER_PPS = 0.002, 1
-SHORTEST_NS = 20  # min time per frame: bounds the number of frames
-ENOUGH = 1.2  # surplus of frames, to fill the time
+SHORTEST_NS = 20  # min time per frame, which bounds the number of frames
+ENOUGH = 1.2  # factor by which frames exceed the estimated number, so that they last long enough
 STATE = ("began_ns", "passed_ns", "lost_ns", "used_ns", "frames", "offered", "last_offered")
 
 
 class Offered(NamedTuple):
-    """Offered packets, and the time used for them."""
+    """Number of offered packets, and time used for them."""
 
     packets: int
     wall_ns: int
-    busy: float  # fraction of this thread's time, including packet arrival
-    waited: float  # fraction of time without the core
+    busy: float  # fraction of the time of this thread used for packets, including their arrival
+    waited: float  # fraction of time in which other processes used the core
 
 
 class Pace:
-    """Source of packets for a program, at given rates, in this thread."""
+    """Source of packets in this thread, which offers packets to a program at given rates."""
 
     def __init__(self, shared: Any, arrive: Any) -> None:
         self._shared, self._arrive = shared, arrive
@@ -40,7 +41,7 @@ class Pace:
         self._frame_ns = max(shared["passed_ns"] / shared["frames"] / ENOUGH, SHORTEST_NS)
 
     def offer(self, pps: int, seconds: float) -> Offered:
-        """Offer packets at a rate (0: max rate) for a time. Raises TestbedError."""
+        """Offer packets at a rate (0 means max rate) for a time. Raises TestbedError."""
         shared = self._shared
         for name in STATE:
             shared[name] = 0
@@ -55,16 +56,16 @@ class Pace:
                        1 - had_ns / passed_ns)  # fmt: skip
 
 
-def waited_ns() -> int:
-    """Return the run-queue wait of this thread (proc(5): schedstat)."""
+def read_waited_ns() -> int:
+    """Return the run-queue wait of this thread in ns (schedstat in proc(5))."""
     return int(Path("/proc/thread-self/schedstat").read_text().split()[1])
 
 
 @contextmanager
-def paced(program: Program, frames: Sequence[bytes], restored: int = 0) -> Iterator[Pace]:
+def start_pace(program: Program, frames: Sequence[bytes], restored: int = 0) -> Iterator[Pace]:
     """Yield a source of packets in this thread, at the device of this namespace.
 
-    Raises LoadError, and TestbedError if there is no time for any packet.
+    Raises LoadError, and TestbedError if no packet arrives in time.
     """
     with load(SOURCE, {"batch": BATCH}) as whole:
         before = whole.programs["pace"]

@@ -1,4 +1,4 @@
-"""Routing candidates: the kernel, and the router at XDP, with the same tables."""
+"""Routing candidates: the kernel and the router at XDP, both with the tables of the kernel."""
 
 import random
 import struct
@@ -9,21 +9,21 @@ from pathlib import Path
 
 from ebpf.datapath import router
 from ebpf.loader import attach_xdp, load
-from experiments.shared.xdp.dropping import PROGRAMS, dropped, passing
-from experiments.shared.xdp.forwarding import NEXT_HOP_MAC, by_stack
+from experiments.shared.xdp.dropping import PROGRAMS, count_dropped, passing
+from experiments.shared.xdp.forwarding import NEXT_HOP_MAC, set_up_stack
 from experiments.shared.xdp.frames import DEVICE_MAC, LENGTH, SENDER_MAC, checksum
 from experiments.shared.xdp.interleaved_rounds import Candidate, ReadyCandidate
 from experiments.shared.xdp.veth_setup import DEVICE, OUT, SINK, VethPair
 
 NEXT_HOP = "192.168.0.2"
-TTL_AND_MACS = 34  # bytes that a router changes: Ethernet and IPv4 headers
-FIRST, LAST = 11 << 24, 126 << 24  # range of routes and destinations
-# Prefix lengths, roughly as in the Internet's table, in percent of routes.
+TTL_AND_MACS = 34  # number of bytes that a router changes, namely Ethernet and IPv4 headers
+FIRST, LAST = 11 << 24, 126 << 24  # address range of routes and destinations
+# Percentage of routes with each prefix length, approximately as in the table of the Internet.
 LENGTHS = {24: 60, 23: 10, 22: 12, 21: 5, 20: 5, 19: 4, 18: 2, 16: 2}
 
 
 def prefixes(count: int, seed: int) -> list[str]:
-    """Return different random prefixes; two of them cover all addresses."""
+    """Return different random prefixes, including two that cover all addresses."""
     rng, found = random.Random(seed), {"0.0.0.0/1": None, "128.0.0.0/1": None}
     while len(found) < count:
         length = rng.choices([*LENGTHS], [*LENGTHS.values()])[0]
@@ -33,7 +33,7 @@ def prefixes(count: int, seed: int) -> list[str]:
 
 
 def frames(destinations: int, seed: int) -> list[bytes]:
-    """Return a UDP packet to each of `destinations` random addresses."""
+    """Return one UDP packet to each of `destinations` random addresses."""
     rng = random.Random(seed)
     return [_frame(rng.randrange(FIRST, LAST)) for _ in range(destinations)]
 
@@ -56,7 +56,7 @@ def candidates(routes: Sequence[str], folder: Path) -> tuple[Candidate, Candidat
 
     def kernel(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
         _prepare(veth, batch)
-        return by_stack(stack)
+        return set_up_stack(stack)
 
     def xdp(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
         _prepare(veth, batch)
@@ -64,13 +64,15 @@ def candidates(routes: Sequence[str], folder: Path) -> tuple[Candidate, Candidat
         ours = router.Router(stack.enter_context(load(router.SOURCE)), [DEVICE, OUT])
         sink = stack.enter_context(load(PROGRAMS))
         stack.enter_context(attach_xdp(sink.programs["drop_all"], SINK))
-        return ReadyCandidate(ours.program, lambda: min(dropped(sink), ours.counts()["forwarded"]))
+        return ReadyCandidate(
+            ours.program, lambda: min(count_dropped(sink), ours.counts()["forwarded"])
+        )
 
     return Candidate(f"kernel, {size}", kernel, 1), Candidate(f"XDP, {size}", xdp, 1)
 
 
 def _prepare(veth: VethPair, batch: Path) -> None:
-    """Set up a next hop, and all routes to it."""
+    """Set up a next hop and all routes via this next hop."""
     veth.run(
         f"""echo 1 > /proc/sys/net/ipv4/ip_forward; ip address add 192.168.0.1/24 dev {OUT}
         ip neighbour add {NEXT_HOP} lladdr {NEXT_HOP_MAC} dev {OUT} nud permanent

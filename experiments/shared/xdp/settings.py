@@ -1,4 +1,4 @@
-"""Common options of XDP experiments, and their requirements on the machine."""
+"""Common options of XDP experiments, and requirements on the machine."""
 
 import argparse
 import os
@@ -22,7 +22,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def prepare(options: argparse.Namespace, packets: int, quick_packets: int) -> list[list[int]]:
-    """Set defaults; return the sets of cores for measurements. Raises TestbedError."""
+    """Set default options; return the sets of cores for measurements. Raises TestbedError."""
     require_real_time(options)
     options.rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
     options.packets = options.packets or (quick_packets if options.quick else packets)
@@ -36,21 +36,18 @@ def cores() -> list[int]:
 
 
 def set_realtime_priority(process_id: int, priority: int) -> None:
-    """Give a process (0: this thread) real-time priority over other processes (SCHED_FIFO).
-
-    Raises TestbedError.
-    """
+    """Give a process (0 means this thread) real-time priority (SCHED_FIFO). Raises TestbedError."""
     try:
         os.sched_setscheduler(process_id, os.SCHED_FIFO, os.sched_param(priority))
     except PermissionError as error:
         raise TestbedError(
-            f"no real-time priority ({error.strerror}): CAP_SYS_NICE is needed, in Docker "
+            f"cannot set real-time priority ({error.strerror}); CAP_SYS_NICE is needed, in Docker "
             "--privileged"
         ) from None
 
 
 def require_real_time(options: argparse.Namespace) -> None:
-    """Raise TestbedError for virtual time or another target."""
+    """Raise TestbedError for virtual time or the target bmv2."""
     if options.time == "virtual":
         raise TestbedError("--time virtual: eBPF programs need a kernel; use --time real")
     if options.target == "bmv2":

@@ -1,4 +1,4 @@
-"""AF_XDP socket with a receiver of its packets: c/socket.c."""
+"""AF_XDP socket with a packet receiver in C (c/socket.c)."""
 
 import ctypes
 import os
@@ -11,7 +11,7 @@ from minip4.native import build
 from minip4.native.library import Signatures, declare
 from telemark.errors import TestbedError
 
-RING = 4096  # packets of a socket's ring
+RING = 4096  # number of packets in the ring of a socket
 _FUNCTIONS: Signatures = {
     "taker_open": (handle, [c_char_p, c_uint32, c_uint32]),
     "taker_close": (None, [handle]),
@@ -22,7 +22,7 @@ _FUNCTIONS: Signatures = {
 
 
 class AfXdpReceiver:
-    """AF_XDP socket at queue 0 of a device; `packets`: received so far."""
+    """AF_XDP socket at queue 0 of a device; `packets` is the number of received packets."""
 
     def __init__(self, device: str, ring: int = RING) -> None:
         """Open the socket with a ring of `ring` packets, a power of two. Raises TestbedError."""
@@ -34,17 +34,17 @@ class AfXdpReceiver:
 
     @property
     def descriptor(self) -> int:
-        """Value for the socket map."""
+        """File descriptor, to be stored in the socket map."""
         return int(_library().taker_socket(self._handle))
 
     def take(self) -> int:
-        """Receive available packets; return their number."""
+        """Receive all available packets; return their number."""
         taken = int(_library().taker_take(self._handle))
         self.packets += taken
         return taken
 
     def follow(self, stops: c_int, *, sleeps: bool) -> None:
-        """Receive packets until `stops` is not 0, sleeping or polling while there are none."""
+        """Receive packets until `stops` is not 0; sleep or poll while no packets arrive."""
         self.packets += int(_library().taker_follow(self._handle, ctypes.byref(stops), sleeps))
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Packet streams for statistics: with Zipf sizes, or from a capture."""
+"""Packet streams for statistics, with Zipf sizes or from a capture."""
 
 import struct
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scapy.error import Scapy_Exception
 from scapy.utils import RawPcapReader
 
-from ebpf.statistics.flows import packed
-from ebpf.statistics.offer import LEAST_BYTES, MOST_BYTES, ROW, UDP, keys_of
+from ebpf.statistics.flows import pack_keys
+from ebpf.statistics.offer import MAX_BYTES, MIN_BYTES, ROW, UDP, make_keys
 from telemark.errors import TestbedError
 
 EXPONENT = 1.1
@@ -20,7 +20,7 @@ LENGTHS = (64, 128, 594, 1514)  # bytes per frame
 
 @dataclass(frozen=True)
 class Stream:
-    """Packets: flow and length in bytes of each, (n,); and fields of flows, (flows,) of ROW."""
+    """Flow number and length of each packet, and fields of each flow (array of ROW)."""
 
     numbers: NDArray[np.int64]
     flows: NDArray[Any]
@@ -28,25 +28,25 @@ class Stream:
 
     @property
     def rows(self) -> NDArray[Any]:
-        """Packets, (n,) of ROW."""
+        """Fields of all packets, an array of ROW."""
         rows = self.flows[self.numbers]
         rows["length"] = self.lengths
         return rows
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """Packets of each flow, (flows,)."""
+        """Number of packets of each flow."""
         return np.bincount(self.numbers, minlength=len(self.flows)).astype(np.int64)
 
     def by_key(self, counts: NDArray[np.int64]) -> dict[bytes, int]:
-        """Return nonzero counts of flows, (flows,), by key."""
+        """Return the nonzero elements of `counts` (one per flow) by flow key."""
         there = counts > 0
-        keys = map(bytes, packed(keys_of(self.flows[there])))
+        keys = map(bytes, pack_keys(make_keys(self.flows[there])))
         return dict(zip(keys, counts[there].tolist(), strict=True))
 
 
 def random_flows(number: int, rng: np.random.Generator) -> NDArray[Any]:
-    """Return UDP flows between random addresses and ports, (number,) of ROW."""
+    """Return UDP flows between random addresses and ports, an array of ROW."""
     flows = np.zeros(number, ROW)
     for name in ("source", "destination"):
         flows[name] = rng.integers(1 << 32, size=number)
@@ -59,13 +59,13 @@ def random_flows(number: int, rng: np.random.Generator) -> NDArray[Any]:
 def zipf(
     packets: int, flows: int, rng: np.random.Generator, exponent: float = EXPONENT
 ) -> Stream:  # fmt: skip
-    """Return packets of flow n with a probability proportional to 1 / n^exponent."""
+    """Return random packets; flow n has a probability proportional to 1 / n^exponent."""
     chances = np.cumsum(np.arange(1, flows + 1) ** -exponent)
     numbers = np.searchsorted(chances, rng.random(packets) * chances[-1])
     return Stream(numbers, random_flows(flows, rng), rng.choice(LENGTHS, packets))
 
 
-def captured(path: Path, limit: int) -> Stream:
+def read_stream(path: Path, limit: int) -> Stream:
     """Return the first TCP and UDP packets over IPv4 of a pcap file. Raises TestbedError."""
     frames = []
     try:
@@ -78,15 +78,17 @@ def captured(path: Path, limit: int) -> Stream:
     except (OSError, Scapy_Exception) as error:
         raise TestbedError(f"--pcap {path}: {error}") from None
     if not frames:
-        raise TestbedError(f"--pcap {path}: contains no TCP or UDP over IPv4 over Ethernet")
+        raise TestbedError(
+            f"--pcap {path}: the capture contains no TCP or UDP over IPv4 over Ethernet"
+        )
     rows = np.array([make_row(frame) for frame in frames], ROW)
-    lengths = np.clip([len(frame) for frame in frames], LEAST_BYTES, MOST_BYTES)
+    lengths = np.clip([len(frame) for frame in frames], MIN_BYTES, MAX_BYTES)
     flows, numbers = np.unique(rows, return_inverse=True)
     return Stream(numbers.ravel().astype(np.int64), flows, lengths.astype(np.int64))
 
 
 def is_usable(frame: bytes) -> bool:
-    """Return whether a frame is IPv4 over Ethernet, with TCP or UDP ports, not a later fragment."""
+    """Return whether a frame has IPv4 over Ethernet and TCP or UDP ports (no later fragment)."""
     return (
         len(frame) >= 38 and frame[12:14] == b"\x08\x00" and frame[14] == 0x45
         and frame[23] in (6, 17) and not int.from_bytes(frame[20:22], "big") & 0x1FFF
@@ -94,5 +96,5 @@ def is_usable(frame: bytes) -> bool:
 
 
 def make_row(frame: bytes) -> tuple[int, ...]:
-    """Return the fields of ROW; those that vary within a flow are 0."""
+    """Return the fields of ROW; fields that vary within a flow are 0."""
     return (*struct.unpack_from(">IIHH", frame, 26), 0, frame[23], 0)

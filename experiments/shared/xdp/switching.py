@@ -1,17 +1,16 @@
-"""minip4 as a forwarding candidate: a router in P4, between the same veth pairs.
+"""minip4 as a forwarding candidate: a P4 router between the same veth pairs.
 
-Its packet sockets receive all frames that arrive at the device, and the kernel none, because the
-frames' address is not the device's own. Its thread is on the core of packet arrivals, and runs
-after each burst.
+Packet sockets of minip4 receive all frames that arrive at the device. The network stack ignores
+them, because their destination address differs from the address of the device. The thread of minip4
+runs on the core of packet arrivals after each burst.
 """
 
-import os
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from ipaddress import ip_address
 
-from experiments.shared.xdp.forwarding import BRIDGE_MAC, DESTINATION, NEXT_HOP_MAC, by_stack
+from ebpf.statistics.offer import pin_to_core
+from experiments.shared.xdp.forwarding import BRIDGE_MAC, DESTINATION, NEXT_HOP_MAC, set_up_stack
 from experiments.shared.xdp.interleaved_rounds import Candidate, ReadyCandidate
 from experiments.shared.xdp.settings import cores
 from experiments.shared.xdp.veth_setup import DEVICE, OUT, VethPair
@@ -23,38 +22,27 @@ from telemark import REPOSITORY
 
 PROGRAM = REPOSITORY / "p4src/routing/router.p4"
 ROUTES, SEND = "RouterIngress.routing.routes", "RouterIngress.routing.send"
-BURST = 4096  # a quarter of its ring
+BURST = 4096  # a quarter of the ring of the switch
 POLL_S, PATIENCE_S = 0.001, 10.0
-
-
-@contextmanager
-def _on_core(core: int) -> Iterator[None]:
-    """Pin threads that are started in the block to this core."""
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {core})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
 
 
 def _set_up(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
     veth.run(f"ip link set {DEVICE} address {BRIDGE_MAC}")
-    ready = by_stack(stack)
+    ready = set_up_stack(stack)
     engine = Engine(compile_p4(PROGRAM).bmv2_json)
     stack.callback(engine.close)
     network = int(ip_address(DESTINATION)) >> 8 << 8
     next_hop = int.from_bytes(bytes.fromhex(NEXT_HOP_MAC.replace(":", "")), "big")
     engine.table_add(ROUTES, [Lpm(network, 24)], SEND, [next_hop, 2])
     driver = Driver(engine, {1: DEVICE, 2: OUT})
-    with _on_core(cores()[-1]):
+    with pin_to_core(cores()[-1]):
         driver.start()
     stack.callback(driver.stop)
     before = ready.counted()
     arrived = 0
 
     def take(packets: int) -> None:
-        """Wait until all packets have left, or are lost: then the run is invalid."""
+        """Wait until all packets have left or are lost (a loss makes the run invalid)."""
         nonlocal arrived
         arrived += packets
         until = time.monotonic() + PATIENCE_S

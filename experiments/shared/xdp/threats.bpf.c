@@ -1,6 +1,7 @@
-// Counts packets by what they are: where they leave, where they arrive, and behind a filter.
+// Counts packets by label on departure, on arrival and behind the filter.
 //
-// The sender writes a packet's label into the IPv4 identification; headers are not inspected.
+// The sender writes the label of a packet into the IPv4 identification field. Other fields are not
+// read.
 #include <linux/if_ether.h>
 #include <linux/ip.h>
 
@@ -8,7 +9,7 @@
 
 #include "chain.h"
 
-#define LABELS 4 // 0: not from this experiment
+#define LABELS 4 // label 0 means that the packet is not from this experiment
 
 __u64 packets[LABELS];
 
@@ -19,7 +20,9 @@ static __always_inline void count(struct xdp_md *context)
 
     if ((void *)(ip + 1) <= (void *)(long)context->data_end)
         label = bpf_ntohs(ip->id);
-    asm volatile("" : "+r"(label)); // else it is compared shifted, of which Linux 6.1 learns nothing
+    // Without this line, the compiler compares a shifted value, and the verifier of Linux 6.1 does not
+    // learn a bound of `label`.
+    asm volatile("" : "+r"(label));
     if (label >= LABELS)
         label = 0;
     __sync_fetch_and_add(&packets[label], 1);
@@ -43,7 +46,7 @@ SEC("xdp")
 int behind(struct xdp_md *context)
 {
     count(context);
-    return XDP_DROP; // no host answers
+    return XDP_DROP; // no host replies
 }
 
 char _license[] SEC("license") = "Dual MIT/GPL";

@@ -1,6 +1,7 @@
-"""TCP transactions of one byte in each direction over a persistent connection (netperf's TCP_RR).
+"""TCP transactions of one byte in each direction over a persistent connection (like TCP_RR).
 
-Each end is a process in the namespace in which it was started, and exits with its parent.
+TCP_RR is a test of netperf. Each end is a process that runs in the namespace in which it was
+started. It exits when its parent exits.
 """
 
 import os
@@ -15,10 +16,10 @@ CONNECT_S = 5  # max
 
 
 class End:
-    """A server or client process for an address; close() ends it."""
+    """Server or client process for an address; close() stops it."""
 
     def __init__(self, role: str, address: str, core: int) -> None:
-        """Start on a core, in this thread's namespace; return when it is ready."""
+        """Start the process on a core, in the namespace of this thread; return when it is ready."""
         self._process = subprocess.Popen(
             [sys.executable, __file__, role, address, str(core)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
@@ -30,14 +31,14 @@ class End:
         return self._process.pid
 
     def close(self) -> None:
-        """Close its input, which ends the process."""
+        """Stop the process by closing its input."""
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
             pipe.close()
         self._process.wait()
 
     def connect(self) -> None:
-        """Replace the connection by a new one."""
+        """Replace the connection by a new connection."""
         self._write("connect")
         self._read()
 
@@ -46,7 +47,7 @@ class End:
         self._write(f"{after_s} {seconds}")
 
     def answered(self) -> float:
-        """Return transactions/s."""
+        """Return the transactions/s of the last start."""
         return float(self._read())
 
     def _write(self, line: str) -> None:
@@ -63,7 +64,7 @@ class End:
 
 
 def _serve(address: str) -> None:
-    """Answer each byte of the newest connection."""
+    """Reply to each byte of the newest connection."""
     with socket.create_server((address, PORT)) as listening:
         print(flush=True)
         connection = None
@@ -83,7 +84,7 @@ def _serve(address: str) -> None:
 
 
 def _answer(connection: socket.socket) -> bool:
-    """Answer a byte; return False if the connection has ended."""
+    """Reply to a byte; return False if the connection has been closed."""
     try:
         asked = connection.recv(1)
         connection.sendall(asked)
@@ -109,7 +110,7 @@ def _ask(address: str) -> None:
 
 
 def _transactions(connection: socket.socket, seconds: float) -> float:
-    """Run transactions; return the rate of complete ones."""
+    """Run transactions; return the rate of complete transactions."""
     began, count = time.perf_counter(), 0
     while (left := began + seconds - time.perf_counter()) > 0:
         connection.settimeout(left)

@@ -1,7 +1,8 @@
 """Network namespace of a candidate, with devices for packet arrivals.
 
-Each candidate has its own, because some leave costs behind: an iptables table, once used, processes
-each packet until its namespace is deleted, and so does conntrack.
+Each candidate has its own namespace, because some candidates have lasting effects. An iptables
+table, once used, processes each packet until its namespace is deleted. The same applies to
+conntrack.
 """
 
 import ctypes
@@ -9,23 +10,23 @@ import os
 import subprocess
 from contextlib import AbstractContextManager
 
-from ebpf.loader.namespace import OWN, entered
+from ebpf.loader.links import OWN, enter_namespace
 from experiments.shared.xdp.frames import ADDRESS, DEVICE_MAC
 from telemark.backends.real.isolation import CLONE_NEWNET, DISABLE_IPV6
 from telemark.errors import TestbedError
 
-DEVICE, PEER = "arrives", "peer"  # ends of a veth pair
-OUT, SINK = "leaves", "sink"  # ends of another
+DEVICE, PEER = "arrives", "peer"  # ends of the first veth pair
+OUT, SINK = "leaves", "sink"  # ends of the second veth pair
 
 
 class VethPair:
-    """A namespace with two veth pairs; live frames arrive at `arrives`; close() removes it."""
+    """Namespace with two veth pairs; live frames arrive at `arrives`; close() deletes it."""
 
     def __init__(self) -> None:
         """Create the namespace. Raises TestbedError."""
         here = os.open(OWN, os.O_RDONLY)
         try:
-            with entered(here):  # to return afterwards
+            with enter_namespace(here):  # original namespace, to return to it later
                 _unshare()
                 self._namespace = os.open(OWN, os.O_RDONLY)
                 self._make()
@@ -33,12 +34,12 @@ class VethPair:
             os.close(here)
 
     def close(self) -> None:
-        """Delete the namespace with its devices."""
+        """Delete the namespace and its devices."""
         os.close(self._namespace)
 
     def entered(self) -> AbstractContextManager[None]:
-        """Enter the namespace with this thread, and threads started in the block."""
-        return entered(self._namespace)
+        """Enter the namespace with this thread and all threads started in the `with` block."""
+        return enter_namespace(self._namespace)
 
     def run(self, command: str) -> str:
         """Run a shell command in the namespace; return its output. Raises TestbedError."""

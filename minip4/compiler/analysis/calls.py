@@ -1,4 +1,4 @@
-"""Warnings about valid calls whose arguments have less effect than expected."""
+"""Warnings about valid calls that have less effect than expected."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from minip4.compiler.analysis.coverage import number_of
 from minip4.compiler.analysis.places import place_of
 from minip4.compiler.warnings import Warnings
 
-_PRESERVING = "_preserving_field_list"  # functions of v1model whose last argument is an index
+# suffix of v1model functions whose last argument is a field-list index
+_PRESERVING = "_preserving_field_list"
 
 
 def check_calls(nodes: Collection[syntax.Node], warnings: Warnings) -> None:
@@ -26,7 +27,8 @@ def check_calls(nodes: Collection[syntax.Node], warnings: Warnings) -> None:
         for value in annotation.values
     }
     for index in [call.arguments[-1] for call in calls if _preserves(call)]:
-        # Where no field is tagged, nothing is meant to be preserved: resubmit cannot say otherwise.
+        # Without any tagged field, no fields are meant to be preserved; resubmit cannot say this
+        # otherwise.
         number = None if index is None else number_of(index.constant)
         if index is not None and number is not None and listed and number not in listed:
             message = f"no field has @field_list({number}): nothing is preserved"
@@ -39,7 +41,7 @@ def _preserves(call: syntax.Call) -> bool:
 
 
 def _check_overlap(call: syntax.Call, warnings: Warnings) -> None:
-    """Warn of out arguments with common storage: the last one decides the value (6.8)."""
+    """Warn about out arguments that share storage, because the last one decides the value (6.8)."""
     places = [
         (a, place)
         for p, a in zip(call.parameters, call.arguments, strict=False)
@@ -47,7 +49,8 @@ def _check_overlap(call: syntax.Call, warnings: Warnings) -> None:
     ]
     for (a, first), (b, second) in combinations(places, 2):
         shorter = min(len(first.path), len(second.path))
-        is_open = first.is_part and second.is_part  # two elements of a stack, or two slices
+        # two elements of a stack or two slices, which may not overlap
+        is_open = first.is_part and second.is_part
         if first.path[:shorter] == second.path[:shorter] and not is_open:
             message = f"an out argument that overlaps another one, {a.source.text!r}"
             warnings.add("ordering", message, b.source)

@@ -1,4 +1,4 @@
-"""Unreachable cases of a select and entries of a table, covered by an earlier one."""
+"""Unreachable select cases and table entries, which an earlier one covers."""
 
 from __future__ import annotations
 
@@ -8,24 +8,25 @@ from dataclasses import dataclass
 from minip4.compiler import syntax, types
 from minip4.compiler.types import Type
 
-MOST_SHAPES = 64  # masks, and ranges, of one list that are looked at: it may have thousands
+# maximum number of distinct masks and ranges checked in a list of thousands of entries
+MOST_SHAPES = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Keyset:
-    """The values from `low` to `high` that have the bits of `low` wherever `fixed` is set."""
+    """The values from `low` to `high` that equal `low` in those bits where `fixed` has ones."""
 
     low: int
     high: int
     fixed: int
-    is_range: bool = False  # all of them
+    is_range: bool = False  # true: all values from low to high
 
 
 Row = tuple[syntax.Node, list[Keyset]]
 
 
 def check_coverage(program: syntax.Program) -> None:
-    """Add warnings to the program."""
+    """Add warnings about unreachable cases and entries to the program."""
     for d in program.declarations:
         if isinstance(d, syntax.ParserDeclaration):
             for state in d.states:
@@ -41,28 +42,35 @@ def _check_select(select: syntax.Select, program: syntax.Program) -> None:
     of = [e.type for e in select.expressions]
     rows = ((case, _keysets(case.keys, of)) for case in select.cases)
     for case, first in covered((case, keys) for case, keys in rows if keys is not None):
-        message = f"this case is never reached: the one in line {first.source.line} takes it all"
+        message = (
+            f"this case is never reached, because the case in line {first.source.line} "
+            f"matches all its values"
+        )
         program.warnings.add("parser-transition", message, case.source)
 
 
 def _check_entries(
     table: syntax.Table, entries: list[syntax.Entry], program: syntax.Program
 ) -> None:
-    """Check entries.
+    """Warn about entries that are never hit.
 
-    Without given priorities, their order decides (14.2.1.4); prefixes have none.
+    Without explicit priorities, the order of entries decides (14.2.1.4). Prefixes need no check,
+    because longer ones win.
     """
     if any(k.match_kind == "lpm" for k in table.keys) or any(e.priority for e in entries):
         return
     of = [k.expression.type for k in table.keys]
     rows = ((entry, _keysets(entry.keys, of)) for entry in entries)
     for entry, first in covered((entry, keys) for entry, keys in rows if keys is not None):
-        message = f"this entry is never hit: the one in line {first.source.line} takes it all"
+        message = (
+            f"this entry is never hit, because the entry in line {first.source.line} "
+            f"matches all its keys"
+        )
         program.warnings.add("keys", message, entry.source)
 
 
 def covered(rows: Iterable[Row]) -> Iterator[tuple[syntax.Node, syntax.Node]]:
-    """Yield each row of keysets that a single earlier row covers, with that row."""
+    """Yield each row of keysets that one earlier row covers, with that earlier row."""
     by_masks: dict[tuple[int, ...], dict[tuple[int, ...], syntax.Node]] = {}
     ranges: list[Row] = []
     for node, keys in rows:
@@ -98,7 +106,7 @@ def _covering(
 
 
 def _keysets(keys: list[syntax.Expression], of: list[Type]) -> list[Keyset] | None:
-    """Return one keyset per type; None if it is known at run time only (a value_set)."""
+    """Return one keyset per type, or None if one is known only at run time (a value_set)."""
     if len(keys) == 1 and isinstance(keys[0], syntax.DontCare):
         keys = keys * len(of)
     if len(keys) != len(of):
@@ -110,7 +118,7 @@ def _keysets(keys: list[syntax.Expression], of: list[Type]) -> list[Keyset] | No
 
 def _keyset(e: syntax.Expression, of: Type) -> Keyset | None:
     width = types.width_in_bits(of)
-    ones = (1 << (32 if width is None else width)) - 1  # an enum or error: its number
+    ones = (1 << (32 if width is None else width)) - 1  # an enum or error has a number of 32 bits
     if isinstance(e, syntax.DontCare):
         return Keyset(0, ones, 0)
     if isinstance(e, syntax.Mask):
@@ -129,7 +137,7 @@ def _keyset(e: syntax.Expression, of: Type) -> Keyset | None:
 
 
 def number_of(value: syntax.Constant | None) -> int | None:
-    """Return the number of a constant at run time, including members of enums and errors."""
+    """Return the run-time number of a constant, also for members of enums and errors."""
     if isinstance(value, (syntax.EnumMember, syntax.ErrorMember)):
         return value.number
     return int(value) if isinstance(value, (int, bool)) else None

@@ -1,4 +1,4 @@
-"""Effects of evaluating an expression: values read, headers accessed, conditions."""
+"""Effects of the evaluation of expressions: values read, headers accessed, conditions."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from minip4.compiler.warnings import Kind, Warnings
 
 @dataclass(slots=True)
 class Applied:
-    """States after `table.apply()`: per action, and for hit and miss.
+    """States after `table.apply()`, per action, for hit and for miss.
 
-    `implicit` is that of NoAction if the program names no default action.
+    `implicit` is the state after NoAction, if the program names no default action.
     """
 
     by_action: dict[syntax.Declaration, State | None]
@@ -28,16 +28,17 @@ class Applied:
 
 
 class ExpressionFlow(ABC):
-    """Methods that take the state before an expression and return the state after it.
+    """Evaluation of expressions: methods receive the state before and return the state after it.
 
-    They may change the given state; None is an unreachable point.
+    They may change the given state. None stands for an unreachable point.
     """
 
     def __init__(self, warnings: Warnings) -> None:
         self.warnings = warnings
-        self.is_silent = False  # while what is known still grows, on the ways through loops
-        self.is_in_table = False  # in an action that the control plane chooses
-        self.is_key = False  # of a table, whose entries need not match what an invalid header has
+        self.is_silent = False  # true while the analysis of loops has not reached its fixed point
+        self.is_in_table = False  # in an action that the control plane selects
+        # in a table key, where entries need not match the content of an invalid header
+        self.is_key = False
 
     @abstractmethod
     def table_apply(self, table: syntax.Table, s: State) -> Applied: ...
@@ -77,7 +78,7 @@ class ExpressionFlow(ABC):
         return s
 
     def inside(self, e: syntax.Expression, s: State | None) -> State | None:
-        """Evaluate the indices and check the headers of a place."""
+        """Evaluate the indices in a place, and check its headers."""
         if s is not None and isinstance(e, (syntax.Member, syntax.Index)):
             s = self.inside(e.base, s)
             if isinstance(e, syntax.Index):
@@ -94,14 +95,14 @@ class ExpressionFlow(ABC):
         if place is None or self.is_key:
             return
         is_invalid = s.is_invalid(place.path)
-        if self.is_in_table:  # entries may well hold what conditions around the table say
+        if self.is_in_table:  # entries may contain the same condition as the code around the table
             is_invalid = s.invalid.get(place.path) or None
         if is_invalid is None:
             return
         doubt = "is" if is_invalid else "may be"
         message = f"a field of {header.source.text!r}, which {doubt} invalid here"
         self.warn("invalid-header", message, header.source)
-        s.assign(place.path, header.type)  # to say it once
+        s.assign(place.path, header.type)  # warn only once
 
     def read(self, path: Path, e: syntax.Expression, s: State) -> None:
         """Read a value.
@@ -112,12 +113,12 @@ class ExpressionFlow(ABC):
             if value in s.unset and not is_in_header:
                 name = ".".join([e.source.text, *map(str, value[len(path) :])])
                 self.warn("uninitialized-use", f"{name!r} may be uninitialized", e.source)
-                s.unset.discard(value)  # to say it once
+                s.unset.discard(value)  # warn only once
 
     # ------------------------------------------------------------ writing
 
     def write(self, e: syntax.Expression, s: State | None) -> State | None:
-        """Set all of a place, by an assignment or an out argument."""
+        """Write all of a place, by an assignment or an out argument."""
         s = self.inside(e, s)
         place = place_of(e)
         if s is not None and place is not None:
@@ -128,7 +129,7 @@ class ExpressionFlow(ABC):
     # ------------------------------------------------------------ conditions
 
     def condition(self, e: syntax.Expression, s: State | None) -> tuple[State | None, State | None]:
-        """Return the states where the condition is true and where it is false."""
+        """Return the state if the condition is true and the state if it is false."""
         if isinstance(e.constant, bool):
             return (s, None) if e.constant else (None, s)
         if s is None:
@@ -165,14 +166,14 @@ class ExpressionFlow(ABC):
         return join(holds, also_holds), join(fails, also_fails)
 
     def validity_test(self, e: syntax.Call, s: State) -> tuple[State | None, State | None]:
-        """Evaluate `header.isValid()`: of a union, any member may be valid."""
+        """Evaluate `header.isValid()`; of a union, any member may be valid."""
         place = None if e.object is None else place_of(e.object)
         if e.object is None or place is None:
             return s, s.copy()
         headers = list(headers_in(place.path, e.object.type))
         holds = s.copy().test(headers, is_valid=True)
         if place.is_part:
-            return holds, s  # another element may be valid
+            return holds, s  # another element of the stack may be valid
         return holds, s.test(headers, is_valid=False)
 
     def applied(self, e: syntax.Expression, s: State) -> Applied:
@@ -223,7 +224,7 @@ class ExpressionFlow(ABC):
         return after
 
     def only_one(self, e: syntax.Expression, s: State) -> None:
-        """Make a member of a union valid and the others invalid (8.20)."""
+        """Make one member of a union valid and the others invalid (8.20)."""
         place = place_of(e)
         if isinstance(e, syntax.Member) and isinstance(e.base.type, types.HeaderUnion) and place:
             for header in headers_in(place.path[:-1], e.base.type):
@@ -236,7 +237,10 @@ def _is_logical(e: syntax.Expression) -> bool:
 
 
 def _root_type(e: syntax.Expression) -> Type:
-    """Return the type of a place: slices are part of a value, elements part of a stack."""
+    """Return the type of a place.
+
+    A slice is part of its value, and an element is part of its stack.
+    """
     while isinstance(e, (syntax.Slice, syntax.PartSelect)):
         e = e.base
     return e.type

@@ -1,8 +1,8 @@
-"""Uninitialized values and fields of invalid headers: a data-flow analysis.
+"""Data-flow analysis for uninitialized values and for fields of invalid headers.
 
-Follows each parser, control and function along all paths, as p4c does: in parameters are set and
-their headers valid, and a condition may restrict later ones. Actions and tables are analysed at
-their calls; functions and other controls are not.
+It follows each parser, control and function along all paths, as p4c does. In parameters are set and
+their headers are valid. A condition may restrict later conditions. Actions and tables are analysed
+at their calls; functions and other controls are not.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from minip4.compiler.warnings import Warnings
 
 
 def check_values(program: syntax.Program) -> None:
-    """Add warnings to the program."""
+    """Add warnings about uninitialized values and invalid headers to the program."""
     for d in program.declarations:
         if isinstance(d, syntax.Function) and d.body is not None:
             Flow(program.warnings).function(d, d.body)
@@ -33,7 +33,7 @@ def check_values(program: syntax.Program) -> None:
 
 @dataclass(slots=True)
 class Exits:
-    """States at exits of a body other than its end."""
+    """States at those exits of a body that are not its end."""
 
     returned: list[State] = field(default_factory=list)
     broken: list[State] = field(default_factory=list)
@@ -85,7 +85,7 @@ class Flow(ExpressionFlow):
         self, d: syntax.Declaration, parameters: list[syntax.Parameter], s: State | None,
         body: syntax.Block,
     ) -> State | None:  # fmt: skip
-        """Follow a body to its end and its returns, where out parameters must be set."""
+        """Follow a body to its end and its returns, where all out parameters must be set."""
         outer, self.exits = self.exits, Exits()
         s = join_all([self.statement(body, s), *self.exits.returned])
         self.exits = outer
@@ -168,7 +168,7 @@ class Flow(ExpressionFlow):
     def assign(
         self, left: syntax.Expression, right: syntax.Expression, s: State | None
     ) -> State | None:
-        """Evaluate `left = right`: the copy is set and valid where the original is."""
+        """Evaluate `left = right`: the copy is set and valid if the original is."""
         to, of = place_of(left), left.type
         if to is None or not isinstance(of, (types.StructLike, types.Stack)):
             return self.write(left, self.expression(right, s))
@@ -203,7 +203,10 @@ class Flow(ExpressionFlow):
             self.exits.returned.append(after)
 
     def switch(self, statement: syntax.Switch, s: State) -> State | None:
-        """Evaluate a switch: labels without a body use the next one; possibly no label matches."""
+        """Evaluate a switch.
+
+        A label without a body uses the next body, and possibly no label matches.
+        """
         e = statement.expression
         if isinstance(e.type, types.ActionRun) and isinstance(e, syntax.Member):
             applied = self.applied(e.base, s)
@@ -251,10 +254,10 @@ class Flow(ExpressionFlow):
         self, statement: syntax.For | syntax.ForIn, entered: State | None,
         once: Callable[[State | None], tuple[State | None, State | None]],
     ) -> State | None:  # fmt: skip
-        """Iterate until the state before the body is stable.
+        """Iterate until the state before the loop body is stable.
 
-        Each state is visited once, since nested loops return here repeatedly. `once` returns the
-        states after an iteration and at the end of the loop.
+        Each state is visited only once, because nested loops return here repeatedly. `once` returns
+        the states after an iteration and those at the end of the loop.
         """
         if entered is None:
             return None
@@ -268,7 +271,7 @@ class Flow(ExpressionFlow):
     def rounds(
         self, entered: State, once: Callable[[State | None], tuple[State | None, State | None]]
     ) -> tuple[State | None, list[State]]:
-        """Return the states behind the loop and at its returns."""
+        """Return the states after the loop and at returns in it."""
         outer, was_silent = self.exits, self.is_silent
         before: State | None = entered
         self.is_silent = True
@@ -290,7 +293,7 @@ class Flow(ExpressionFlow):
     def action_call(
         self, action: syntax.Action, arguments: list[syntax.Expression | None], s: State | None
     ) -> State | None:
-        """Follow the body of the action, once per state before it."""
+        """Follow the body of an action, once per state before it."""
         for p, a in zip(action.parameters, arguments, strict=True):
             s = self.copy_in(p, a, s)
         if s is None:
@@ -329,7 +332,7 @@ class Flow(ExpressionFlow):
         return self.expression(a, s)
 
     def table_apply(self, table: syntax.Table, s: State) -> Applied:
-        """Apply a table: the control plane chooses the action, unless the program does."""
+        """Apply a table; the control plane selects the action, unless the program does."""
         entered: State | None = s
         self.is_key = True
         for key in table.keys:
@@ -359,9 +362,9 @@ class Flow(ExpressionFlow):
 
 
 def _forward_order(start: syntax.State) -> list[syntax.State]:
-    """Return the reachable states in reverse postorder.
+    """Return the reachable parser states in reverse postorder.
 
-    Predecessors come first, except for back edges.
+    So predecessors come first, except along back edges.
     """
     seen, left = {start}, []
     open_states = [(start, iter(targets(start)))]

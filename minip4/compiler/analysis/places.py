@@ -1,4 +1,4 @@
-"""Places: the storage of a value as a declaration and the path of fields in it."""
+"""Places: the storage of a value, given by a declaration and a path of fields in it."""
 
 from __future__ import annotations
 
@@ -8,20 +8,23 @@ from functools import lru_cache
 from minip4.compiler import syntax, types
 from minip4.compiler.types import Type
 
-# The variable or parameter, then names of fields. The elements of a stack share one path.
+# variable or parameter, then names of fields
 Path = tuple[syntax.Declaration | str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The storage of an expression; `is_part`: an element of a stack, or some bits."""
+    """The storage of an expression; `is_part` means an element of a stack, or a slice."""
 
     path: Path
     is_part: bool = False
 
 
 def place_of(e: syntax.Expression) -> Place | None:
-    """Return the place of an expression; None if it is not a variable, parameter or part of one."""
+    """Return the place of an expression.
+
+    Returns None unless it is a variable, a parameter or a part of one.
+    """
     if isinstance(e, syntax.Name):
         is_stored = isinstance(e.declaration, (syntax.VariableDeclaration, syntax.Parameter))
         return Place((e.declaration,)) if is_stored and e.declaration is not None else None
@@ -41,7 +44,7 @@ def place_of(e: syntax.Expression) -> Place | None:
 
 
 def values_in(path: Path, of: Type) -> list[tuple[Path, bool]]:
-    """Yield the paths of plain values below a path, and whether each is in a header."""
+    """Yield the paths of non-compound values below a path, and whether each is in a header."""
     return [((*path, *inner), is_inside) for inner, is_inside in _parts(of).values]
 
 
@@ -52,7 +55,7 @@ def headers_in(path: Path, of: Type) -> list[Path]:
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """The results of values_in() and headers_in(), relative to the value."""
+    """The results of values_in() and headers_in(), relative to a value."""
 
     values: list[tuple[tuple[str, ...], bool]]
     headers: list[tuple[str, ...]]

@@ -11,11 +11,11 @@ from minip4.compiler.types import Type
 
 @dataclass(slots=True)
 class State:
-    """The state over all paths to a point.
+    """The combined state of all paths to a point.
 
-    `unset`: values that may be unset. `invalid`: headers that may be invalid because of the
-    program, True if they are on every path; other headers may be valid. `tested`: validity known
-    from enclosing conditions, True if valid; it overrides `invalid`.
+    `unset` has the values that may be unset. `invalid` has the headers that the program may have
+    made invalid, and True if they are invalid on every path. Other headers may be valid. `tested`
+    is the validity known from enclosing conditions (True: valid); it overrides `invalid`.
     """
 
     unset: set[Path] = field(default_factory=set)
@@ -31,7 +31,7 @@ class State:
         return (frozenset(self.unset), *of_headers)
 
     def clear(self, path: Path, of: Type) -> None:
-        """Set as a variable without initial value: unset, headers invalid (8.17)."""
+        """Reset a variable without an initial value: values unset, headers invalid (8.17)."""
         self.unset |= {value for value, _ in values_in(path, of)}
         for header in headers_in(path, of):
             self.set_validity(header, is_valid=False)
@@ -67,7 +67,7 @@ class State:
             self.invalid[header] = True
 
     def test(self, headers: Iterable[Path], *, is_valid: bool) -> State | None:
-        """Return the state where a condition about validity holds; None if it cannot hold."""
+        """Return the state if a condition about validity holds, or None if it cannot hold."""
         for header in headers:
             if is_valid and header not in self.tested and self.invalid.get(header):
                 return None
@@ -75,7 +75,7 @@ class State:
         return self
 
     def is_invalid(self, header: Path) -> bool | None:
-        """Return True, False if it may be invalid, or None if there is no evidence."""
+        """Return True if invalid, False if possibly invalid, and None without evidence."""
         if header in self.tested:
             return None if self.tested[header] else True
         return self.invalid.get(header)
@@ -86,7 +86,7 @@ def copied(s: State | None) -> State | None:
 
 
 def join(a: State | None, b: State | None) -> State | None:
-    """Merge the states of two paths; None is an unreachable path."""
+    """Merge the states of two paths; None stands for an unreachable path."""
     if a is None or b is None:
         return b if a is None else a
     headers = {**a.invalid, **b.invalid}

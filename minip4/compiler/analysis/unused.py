@@ -1,7 +1,7 @@
 """Unused declarations and unreachable parser states.
 
-Types and constants outside of controls and parsers may be used by other programs, and so may all
-declarations of included files.
+Other programs may use types and constants outside of controls and parsers, and all declarations of
+included files.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WORDS = {
 
 
 def check_uses(program: syntax.Program, nodes: Iterable[syntax.Node]) -> None:
-    """Add warnings to the program; `nodes` are all of its nodes."""
+    """Add warnings about unused declarations to the program; `nodes` are all its nodes."""
     used = set(_used(nodes))
     for d in _declared(program):
         word = _WORDS.get(type(d))
@@ -34,7 +34,7 @@ def check_uses(program: syntax.Program, nodes: Iterable[syntax.Node]) -> None:
 
 
 def check_states(program: syntax.Program) -> None:
-    """Add warnings to the program."""
+    """Add warnings about parser states to the program."""
     for d in program.declarations:
         if isinstance(d, syntax.ParserDeclaration):
             _check_parser(d, program)
@@ -55,7 +55,7 @@ def _check_parser(d: syntax.ParserDeclaration, program: syntax.Program) -> None:
                 "unreachable", f"state {state.name!r} is unreachable", state.source
             )
         elif state.transition is None:
-            message = f"state {state.name!r} has no transition, and so rejects"
+            message = f"state {state.name!r} has no transition, so it rejects the packet"
             program.warnings.add("parser-transition", message, state.source, "transition ...;")
     if "accept" not in names:
         program.warnings.add("unreachable", f"parser {d.name!r} never reaches accept", d.source)
@@ -69,7 +69,7 @@ def targets(state: syntax.State) -> list[syntax.Goto]:
 
 
 def _is_meant(d: syntax.Declaration, program: syntax.Program) -> bool:
-    """Whether an annotation or the context marks a declaration as possibly unused."""
+    """Whether an annotation or the context says that a declaration may be unused."""
     no_warning = d.annotation("noWarn")
     if d.name.startswith("__") or (no_warning is not None and "unused" in no_warning.values):
         return True
@@ -79,7 +79,7 @@ def _is_meant(d: syntax.Declaration, program: syntax.Program) -> bool:
 
 
 def _declared(program: syntax.Program) -> Iterator[syntax.Declaration]:
-    """Yield the declarations of the user's program; of parameters, those of the control plane."""
+    """Yield the declarations of the user's program, with parameters only of the control plane."""
     todo: list[syntax.Node] = [d for d in program.declarations if not d.source.file.is_system]
     while todo:
         node = todo.pop()
@@ -98,7 +98,7 @@ def _declared(program: syntax.Program) -> Iterator[syntax.Declaration]:
 
 
 def _used(nodes: Iterable[syntax.Node]) -> Iterator[syntax.Declaration | None]:
-    """Return all declarations that are referenced by name."""
+    """Return all declarations that the program uses by name."""
     for node in nodes:
         if isinstance(node, (syntax.Name, syntax.TypeName, syntax.Call)):
             yield node.declaration

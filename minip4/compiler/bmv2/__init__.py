@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from minip4.compiler import ir
 from minip4.compiler.bmv2.actions import action
-from minip4.compiler.bmv2.expressions import Json, data, expression, target
+from minip4.compiler.bmv2.expressions import Json, data, expression, source_info, target
 from minip4.compiler.bmv2.parser import parser
 from minip4.compiler.bmv2.pipeline import Ids, pipeline
-from minip4.compiler.bmv2.source_info import source_info
 
 _VERSION = [2, 24]
 

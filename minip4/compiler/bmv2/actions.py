@@ -1,19 +1,18 @@
-"""Actions as BMv2 JSON: straight-line primitives, with jumps for branches."""
+"""Actions in BMv2 JSON: straight-line primitives, with jumps for branches."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from minip4.compiler import ir
-from minip4.compiler.bmv2.expressions import Json, data, parameter
+from minip4.compiler.bmv2.expressions import Json, data, parameter, source_info
 from minip4.compiler.bmv2.primitives import primitive
-from minip4.compiler.bmv2.source_info import source_info
 from minip4.compiler.source import Source
 
 
 @dataclass(slots=True)
 class _Jump:
-    """`condition` None: always; else if it is false."""
+    """A jump: unconditional if `condition` is None, else taken if the condition is false."""
 
     label: int
     condition: ir.Expression | None
@@ -24,7 +23,7 @@ class _Assembler:
     def __init__(self) -> None:
         self._code: list[Json | _Jump] = []
         self._positions: dict[int, int] = {}
-        self._next_label = -1  # own labels are negative: those of the ir are positive
+        self._next_label = -1  # own labels are negative, those of the ir positive
         self._end = self._label()
 
     def _label(self) -> int:
@@ -55,6 +54,8 @@ class _Assembler:
                     self._code.append(primitive(statement))
                 case ir.If():
                     self._if(statement)
+                case ir.Atomic():
+                    self._statements(statement.body)
                 case ir.Labelled():
                     self._statements(statement.body)
                     self._place(statement.label)

@@ -1,8 +1,8 @@
 """Expressions in BMv2 JSON (docs/JSON_format.md, "The type value object").
 
-BMv2 computes with unlimited precision and truncates only stored values, and it distinguishes
-booleans and data: operations that can leave the range of their type are masked here, and
-conversions (d2b, b2d) are inserted.
+BMv2 computes with unlimited precision, truncates only stored values, and distinguishes booleans
+from data. Therefore, operations that can leave the range of their type are masked, and conversions
+(d2b, b2d) are inserted.
 """
 
 from __future__ import annotations
@@ -11,7 +11,26 @@ from typing import Any
 
 from minip4.compiler import ir
 from minip4.compiler.ir import arithmetic
+from minip4.compiler.source import Source
 from minip4.compiler.types import BOOL, Bits
+
+_MAX_FRAGMENT = 200
+
+
+def source_info(source: Source | None) -> Json:
+    """`{"source_info": ...}`, or nothing if there is no source."""
+    if source is None:
+        return {}
+    text = source.text
+    fragment = text.split("\n", 1)[0] + " ..." if "\n" in text else text
+    info = {
+        "filename": source.file.path,
+        "line": source.line,
+        "column": source.column - 1,
+        "source_fragment": fragment[:_MAX_FRAGMENT],
+    }
+    return {"source_info": info}
+
 
 Json = dict[str, Any]
 
@@ -23,12 +42,12 @@ _STORED = (
     ir.IsValid,
     ir.ActionData,
     ir.Lookahead,
-)  # booleans in there are data
+)  # operations whose booleans are data
 _IN_RANGE = ("&", "|", "^", ">>", "==", "!=", "<", "<=", ">", ">=", "&&", "||")
 
 
 def hexstr(value: int, width_bits: int = 0) -> str:
-    """Return `0x0a`, padded to the bytes of the width (0: no padding); `-0x01` if negative."""
+    """Return a hexstr such as `0x0a` or `-0x01`, padded to the width in bits (0: not padded)."""
     digits = 2 * ((width_bits + 7) // 8)
     return f"{'-' if value < 0 else ''}0x{abs(value):0{digits}x}"
 
@@ -46,7 +65,7 @@ def _operation(op: str, left: Json | None, right: Json) -> Json:
 
 
 def expression(e: ir.Expression) -> Json:
-    """Return an operand of another expression; boolean if `e` is."""
+    """Return an operand of another expression, which is boolean if `e` is."""
     plain = _plain(e)
     if e.type == BOOL and isinstance(e, _STORED):
         return _operation("d2b", None, plain)
@@ -88,7 +107,7 @@ def _plain(e: ir.Expression) -> Json:
 
 
 def in_range(value: Json, of: Bits) -> Json:
-    """Return the value reduced to the range of the type."""
+    """Return a value reduced to the range of its type."""
     if of.signed:
         return _operation("two_comp_mod", value, data(of.width))
     return _operation("&", value, data((1 << of.width) - 1, of.width))
@@ -122,9 +141,10 @@ def _binary(e: ir.Binary) -> Json:
 
 
 def _bounded_shift(e: ir.Binary) -> ir.Expression:
-    """Return a shift with separate treatment of amounts above 255.
+    """Return a shift that treats amounts above 255 separately.
 
-    BMv2 has unlimited precision: an amount from a packet must not decide the size of a number.
+    BMv2 has unlimited precision, so an amount from a packet must not determine the size of a
+    number.
     """
     assert isinstance(e.type, Bits)
     is_large = arithmetic.binary(">", BOOL, e.right, ir.Constant(e.right.type, 255))
@@ -137,7 +157,7 @@ def _bounded_shift(e: ir.Binary) -> ir.Expression:
 
 
 def _choice(e: ir.Choice) -> Json:
-    if e.type == BOOL:  # `?` yields data only
+    if e.type == BOOL:  # `?` returns only data
         chosen = ir.both(e.condition, e.then)
         other = ir.both(ir.negate(e.condition), e.otherwise)
         return expression(ir.either(chosen, other))
@@ -163,7 +183,7 @@ def _cast(e: ir.Cast) -> Json:
 
 
 def parameter(e: ir.Expression) -> Json:
-    """Return a value as an argument of a primitive: data; expressions are wrapped once more."""
+    """Return a value as data for a primitive; expressions have an additional wrapper."""
     if e.type == BOOL:
         if isinstance(e, ir.Constant):
             return data(e.value, 8)
@@ -176,11 +196,11 @@ def parameter(e: ir.Expression) -> Json:
 def _wrapped(value: Json) -> Json:
     if value["type"] in ("expression", "stack_field", "union_stack_field"):
         return {"type": "expression", "value": value}
-    if value["type"] == "local":  # by itself, it is called otherwise
+    if value["type"] == "local":  # by itself, it has another type name
         return {**value, "type": "runtime_data"}
     return value
 
 
 def target(e: ir.Expression) -> Json:
-    """Return the target of an assignment or a named field, without boolean conversion."""
+    """Return the target of an assignment or a named field, without conversion of booleans."""
     return _plain(e)

@@ -1,4 +1,4 @@
-"""The parser as BMv2 JSON."""
+"""The parser in BMv2 JSON."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def _case(case: ir.Case | ir.ValueSetCase) -> Json:
 
 
 def _joined(matches: list[ir.Match]) -> tuple[str, str | None]:
-    """Return value and mask over all keys, each padded to whole bytes.
+    """Return value and mask of all keys, each padded to whole bytes.
 
-    There is no mask if it is all ones.
+    The mask is omitted if it is all ones.
     """
     value = mask = width = 0
     for match in matches:

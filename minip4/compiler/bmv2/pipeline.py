@@ -1,7 +1,7 @@
 """Pipelines in BMv2 JSON: structured code becomes a graph of tables and conditionals.
 
-Statements between tables become actions of hidden tables without key, since BMv2's graph has only
-tables and conditionals.
+Statements between tables become actions of hidden tables without a key, because BMv2's graph has
+only tables and conditionals.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 from minip4.compiler import ir
 from minip4.compiler.bmv2.actions import action_body
-from minip4.compiler.bmv2.expressions import Json, expression, target
-from minip4.compiler.bmv2.source_info import source_info
+from minip4.compiler.bmv2.expressions import Json, expression, source_info, target
 from minip4.compiler.bmv2.tables import table
 from minip4.compiler.errors import P4Error
 from minip4.compiler.types import BOOL
@@ -22,15 +21,16 @@ Edge = Callable[[str | None], None]
 
 @dataclass(slots=True)
 class Ids:
-    """Numbers that are unique over all pipelines."""
+    """Numbers that are unique among all pipelines."""
 
-    actions: dict[int, int] = field(default_factory=dict)  # id() of the ir.Action -> number
+    # numbers of actions by id() of the ir.Action
+    actions: dict[int, int] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
     json_actions: list[Json] = field(default_factory=list)
     tables: int = 0
     conditionals: int = 0
     profiles: int = 0
-    _next: dict[str, int] = field(default_factory=dict)  # number to try first, by wanted name
+    _next: dict[str, int] = field(default_factory=dict)  # next number to try for each name
 
     def unique(self, wanted: str) -> str:
         name, number = wanted, self._next.get(wanted, 0)
@@ -82,7 +82,7 @@ def _edge(node: Json, key: str) -> Edge:
 
 
 class _Graph:
-    """A graph built in order; `open` are the edges to the next node."""
+    """A graph built in order; `open` has the edges to the next node."""
 
     def __init__(self, ids: Ids) -> None:
         self._ids = ids
@@ -102,8 +102,8 @@ class _Graph:
         group: list[ir.Statement] = []
         for statement in statements:
             if not self.open:
-                return  # cannot be reached
-            if isinstance(statement, ir.Operation):
+                return  # unreachable
+            if isinstance(statement, ir.Operation | ir.Atomic):
                 group.append(statement)
                 continue
             self._hidden(group)
@@ -209,7 +209,8 @@ class _Graph:
         table_id = self._next_table() if apply.site == 0 else self._table_ids[t.name]
         self._table_ids[t.name] = table_id
         node = table(table_id, t, ids, default, self._ids.actions)
-        node["name"] = f"{t.name}#{apply.site}"  # until `tables` makes it one node
+        # later, tables() makes one node of all with the same name
+        node["name"] = f"{t.name}#{apply.site}"
         self._tables.append((node, t))
         self.close(node["name"])
         next_tables: Json = {}
@@ -247,7 +248,10 @@ class _Graph:
     # -- one node for each table
 
     def tables(self) -> list[Json]:
-        """Return the tables; one applied in several places continues according to its site."""
+        """Return the tables.
+
+        A table applied at several locations continues according to its site.
+        """
         groups: dict[str, list[Json]] = {}
         for node, origin in self._tables:
             groups.setdefault(node["name"] if origin is None else origin.name, []).append(node)
@@ -264,15 +268,15 @@ class _Graph:
         return [nodes[0] for nodes in groups.values()]
 
     def _dispatch(self, nodes: list[Json], t: ir.Table) -> None:
-        """Lead the first node to the code of each place, by the table's site field."""
+        """Connect the first node to the code of each location, by the table's site field."""
         assert t.site is not None
         by_hit = any("__HIT__" in node["next_tables"] for node in nodes)
         for node in nodes:
             if by_hit and "__HIT__" not in node["next_tables"]:
                 if len({*node["next_tables"].values(), node["base_default_next"]}) > 1:
                     raise P4Error(
-                        f"table {t.name} is used with hit or miss in one place and with "
-                        "action_run in another",
+                        f"table {t.name} is used with hit or miss at one location "
+                        f"and with action_run at another",
                         t.source,
                     )
                 anywhere = node["base_default_next"]

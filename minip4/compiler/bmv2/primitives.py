@@ -1,10 +1,9 @@
-"""Operations as BMv2 primitives (docs/JSON_format.md, "primitives"; some of simple_switch)."""
+"""Operations as BMv2 primitives (docs/JSON_format.md, "primitives", and simple_switch's own)."""
 
 from __future__ import annotations
 
 from minip4.compiler import ir
-from minip4.compiler.bmv2.expressions import Json, data, parameter, target
-from minip4.compiler.bmv2.source_info import source_info
+from minip4.compiler.bmv2.expressions import Json, data, parameter, source_info, target
 
 
 def primitive(operation: ir.Operation) -> Json:

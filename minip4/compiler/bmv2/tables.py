@@ -1,10 +1,9 @@
-"""Tables as BMv2 JSON."""
+"""Tables in BMv2 JSON."""
 
 from __future__ import annotations
 
 from minip4.compiler import ir
-from minip4.compiler.bmv2.expressions import Json, hexstr, target
-from minip4.compiler.bmv2.source_info import source_info
+from minip4.compiler.bmv2.expressions import Json, hexstr, source_info, target
 from minip4.compiler.errors import P4Error
 
 
@@ -15,7 +14,10 @@ def table(
     default_id: int | None,
     all_ids: dict[int, int],
 ) -> Json:
-    """Return the table without its successors. `all_ids` has the number of each action by id()."""
+    """Return a table without its successors.
+
+    `all_ids` has the number of each action, by id() of the action.
+    """
     result: Json = {
         "name": t.name,
         "id": number,
@@ -63,7 +65,7 @@ def _key(key: ir.KeyField) -> Json:
 def _match_type(t: ir.Table) -> str:
     kinds = [key.match_kind for key in t.keys]
     if kinds.count("lpm") > 1:
-        raise P4Error("a table can have one lpm key only", t.source)
+        raise P4Error("a table can have only one lpm key", t.source)
     if "range" in kinds:
         return "range"
     if "ternary" in kinds or "optional" in kinds:

@@ -57,7 +57,7 @@ class Arguments:
         name: str,
         call: syntax.Node,
     ) -> list[syntax.Argument | None]:
-        """Return one argument or None per parameter; positions and names are resolved."""
+        """Return one argument per parameter, or None, with positions and names resolved."""
         given: dict[str, syntax.Argument] = {}
         names = [p.name for p in parameters]
         expected = f"{name}({', '.join(names)})"
@@ -85,7 +85,7 @@ class Arguments:
     def argument(
         self, e: syntax.Call, p: syntax.Parameter, of: Type, a: syntax.Expression | None
     ) -> syntax.Expression | None:
-        """Return the converted argument of one parameter; checks direction and constness."""
+        """Check direction and constness of one argument, and return it converted."""
         if a is None:
             return p.default
         what = f"argument {p.name!r}"
@@ -113,7 +113,7 @@ class Arguments:
         return a
 
     def is_compile_time(self, e: syntax.Expression) -> bool:
-        """Whether the value is fixed at instantiation: a constant, or composed of constants."""
+        """Whether a value is fixed at instantiation: a constant, or composed of constants."""
         if e.constant is not None or isinstance(e, (syntax.TypeReference, syntax.InvalidHeader)):
             return True
         if isinstance(e, syntax.Name):
@@ -139,7 +139,7 @@ class Arguments:
     # ------------------------------------------------------------ lvalues (6.7)
 
     def lvalue(self, e: syntax.Expression, what: str) -> None:
-        """Reject an expression that cannot be written."""
+        """Reject an expression that cannot be assigned to."""
         root = e
         while isinstance(root, (syntax.Member, syntax.Index, syntax.Slice, syntax.PartSelect)):
             if isinstance(root, syntax.Member) and root.name in ("last", "lastIndex", "size"):
@@ -166,6 +166,6 @@ class Arguments:
 
 
 def written_order(written: list[syntax.Argument], given: list[syntax.Argument | None]) -> list[int]:
-    """Return the positions of the arguments in source order; omitted ones come last."""
+    """Return the positions of the arguments in source order, with omitted ones at the end."""
     positions = [given.index(a) for a in written]
     return positions + [i for i, a in enumerate(given) if a is None]

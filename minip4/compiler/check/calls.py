@@ -1,4 +1,4 @@
-"""Calls: callee, type arguments, and arguments in parameter order (spec 6.8, 8.20)."""
+"""Calls: callee, type arguments, and arguments in the order of parameters (spec 6.8, 8.20)."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Calls:
         self.context.is_deprecated(function, e.source)
         is_system = function.source.file.is_system
         if is_system and function.name == "verify" and self.context.place.kind != "parser":
-            raise P4Error("verify can be called in a parser only", e.source)
+            raise P4Error("verify can be called only in a parser", e.source)
         if is_system and function.name == "static_assert":
             return
         if self.context.place.kind == "top" and function.body is None:
@@ -74,14 +74,14 @@ class Calls:
         fitting = [f for f in candidates if _takes(f.parameters, e.written_arguments)]
         if fitting:
             return fitting[0]
-        return candidates[-1]  # its parameters say what was expected
+        return candidates[-1]  # its parameters make the best error message
 
     def complete(
         self, e: syntax.Call, function: syntax.Function, outer: types.Binding
     ) -> syntax.Expression:
         """Check type arguments, arguments and result.
 
-        `outer` binds the parameters of the extern object.
+        `outer` binds the type parameters of the extern object.
         """
         e.declaration = function
         inference = Inference(function.type_parameters)
@@ -89,7 +89,7 @@ class Calls:
             self.written_type_arguments(e, function, inference)
         self.context.arguments.bind_arguments(e, function, function.parameters, inference, outer)
         missing = inference.missing()
-        if None in e.arguments:  # an @optional argument is left out
+        if None in e.arguments:  # an @optional argument is omitted
             inference.known.update(dict.fromkeys(missing, types.DONT_CARE))
         elif missing:
             names = ", ".join(p.name for p in missing)
@@ -366,7 +366,7 @@ def _count_varbits(of: Type) -> int:
 
 
 def smallest(of: Type) -> int | None:
-    """Return the minimum bits of a value: a varbit may be empty, a union invalid."""
+    """Return the minimum bits of a value: a varbit may be empty, and a union invalid."""
     of = types.strip_newtypes(of)
     if isinstance(of, types.Varbit):
         return 0

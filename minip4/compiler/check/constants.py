@@ -10,7 +10,7 @@ from minip4.compiler.errors import P4Error
 from minip4.compiler.source import Source
 from minip4.compiler.types import Type
 
-WIDEST_CONSTANT = 1 << 16  # bits: `1 << 1000000000` is a mistake, not a number
+WIDEST_CONSTANT = 1 << 16  # in bits; `1 << 1000000000` is a mistake, not a number
 LONGEST_STRING = 1 << 16
 
 _ARITHMETIC: dict[str, Callable[[int, int], int]] = {
@@ -30,7 +30,7 @@ _COMPARISON: dict[str, Callable[[int, int], bool]] = {
 
 
 def fold_binary(e: syntax.Binary, of: Type) -> syntax.Constant | None:
-    """Value of `e`, whose type is `of`; None if an operand is unknown at compile time."""
+    """Return the value of `e`, whose type is `of`, or None if an operand is not constant."""
     left, right = e.left.constant, e.right.constant
     if e.operator in ("&&", "||") and left is (e.operator == "||"):
         return left  # the other operand is not evaluated (8.4)
@@ -83,7 +83,7 @@ def _checked(value: int, of: Type, source: Source) -> int:
 
 
 def saturated(value: int, of: types.Bits) -> int:
-    """`value` limited to the range of the type (8.5)."""
+    """Return a value limited to the range of the type (8.5)."""
     lowest = -(1 << (of.width - 1)) if of.signed and of.width else 0
     highest = (1 << (of.width - of.signed)) - 1 if of.width else 0
     return max(lowest, min(highest, value))
@@ -98,7 +98,7 @@ def fold_unary(operator: str, value: syntax.Constant | None, of: Type) -> syntax
 
 
 def fold_cast(value: syntax.Constant | None, of: Type) -> syntax.Constant | None:
-    """`value` as a constant of type `of`, which the cast is known to allow."""
+    """Return a value as a constant of type `of`, which the cast is known to allow."""
     of = types.strip_newtypes(of)
     if isinstance(value, syntax.EnumMember) and not isinstance(of, types.Enum):
         value = value if isinstance(of, types.SerializableEnum) else value.number

@@ -1,4 +1,4 @@
-"""State shared by all checks: scopes, the current place in the program, and helpers."""
+"""State that all checks share: scopes, the current place in the program, and helpers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from minip4.compiler.check.tables import Tables
     from minip4.compiler.check.type_names import TypeNames
 
-WIDEST_BITS = 2048  # of bit<W> and int<W>, as p4c has it: its own limit, not the specification's
+WIDEST_BITS = 2048  # of bit<W> and int<W>, as in p4c; the specification has no such limit
 
 E = TypeVar("E", bound=syntax.Expression)
 
@@ -46,23 +46,23 @@ TYPE_DECLARATIONS = (
 
 @dataclass(slots=True)
 class Scope:
-    """The names of one block; an overloaded function has several declarations (6.6)."""
+    """The names in one block; an overloaded function has several declarations (6.6)."""
 
     names: dict[str, list[syntax.Declaration]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class Place:
-    """The place of the checked code, which decides which statements and calls are allowed."""
+    """The place of the checked code, which determines the allowed statements and calls."""
 
-    kind: str  # "top", "parser", "control", "action", "function"
+    kind: str  # "top", "parser", "control", "action" or "function"
     name: str = ""
-    result: Type | None = None  # of a function
-    loops: int = 0  # enclosing for loops
+    result: Type | None = None  # result type of a function
+    loops: int = 0  # number of enclosing for loops
 
 
 class Context:
-    """Scopes and the current place; the checks access each other here."""
+    """Scopes and the current place; through it, the checks call each other."""
 
     type_names: TypeNames
     conversions: Conversions
@@ -84,7 +84,7 @@ class Context:
         self.match_kinds: dict[str, syntax.MatchKindMember] = {}
 
     def is_deprecated(self, d: syntax.Declaration, source: Source) -> None:
-        """Warn of a use of a deprecated declaration (18.3.4)."""
+        """Warn about a use of a deprecated declaration (18.3.4)."""
         annotation = d.annotation("deprecated")
         if annotation is not None:
             hint = "".join(f": {v}" for v in annotation.values)
@@ -155,7 +155,7 @@ class Context:
     def unknown_name(self, name: str, source: Source) -> P4Error:
         later = self.program.find(name)
         if later is not None and later.name == self.place.name:
-            return P4Error(f"{name!r} uses itself: recursion is not allowed", source)
+            return P4Error(f"{name!r} uses itself, but recursion is not allowed", source)
         if later is not None:
             return P4Error(
                 f"{name!r} is used before its declaration at {later.source}",
@@ -163,19 +163,19 @@ class Context:
                 "a name declared above this line",
             )
         if name == self.place.name:
-            return P4Error(f"{name!r} uses itself: recursion is not allowed", source)
+            return P4Error(f"{name!r} uses itself, but recursion is not allowed", source)
         known = [n for scope in self.scopes for n in scope.names]
         return P4Error(f"{name!r} is not declared{did_you_mean(name, known)}", source)
 
 
 def _is_local_over_parameter(declaration: syntax.Declaration, other: syntax.Declaration) -> bool:
-    """Whether a local of a control or parser hides its own parameter, as p4c allows."""
+    """Whether a local of a control or parser hides the parameter of the same, as p4c allows."""
     no_local = (syntax.Parameter, syntax.TypeParameter)
     return isinstance(other, syntax.Parameter) and not isinstance(declaration, no_local)
 
 
 def _may_overload(a: syntax.Declaration, b: syntax.Declaration) -> bool:
-    """Whether functions of one name differ in number or names of parameters (6.6)."""
+    """Whether functions with the same name differ in number or names of parameters (6.6)."""
     if not isinstance(a, syntax.Function) or not isinstance(b, syntax.Function):
         return False
     return [p.name for p in a.parameters] != [p.name for p in b.parameters]
@@ -197,7 +197,7 @@ def bits(width: int, signed: bool, source: Source) -> types.Bits:
 
 
 def reduced(value: int, of: Type) -> int:
-    """`value` modulo the range of a fixed-width type (8.5, 8.6)."""
+    """Return a value modulo the range of a fixed-width type (8.5, 8.6)."""
     if not isinstance(of, types.Bits):
         return value
     value &= (1 << of.width) - 1

@@ -15,7 +15,7 @@ class Conversions:
         self.context = context
 
     def value(self, e: syntax.Expression) -> syntax.Expression:
-        """Check an expression that must be a value, not a table, action, type etc."""
+        """Check an expression that must be a value, not a table, action, type or the like."""
         e = self.context.expressions.expression(e)
         if isinstance(e, syntax.TypeReference):
             raise P4Error(f"{e.source.text!r} is a type", e.source, "a value")
@@ -30,7 +30,7 @@ class Conversions:
     # ------------------------------------------------------------ implicit conversions
 
     def convert(self, e: syntax.Expression, to: Type, what: str) -> syntax.Expression:
-        """Return `e` as a value of type `to`, with explicit casts; `what` names it in errors."""
+        """Convert `e` to a value of type `to`, with explicit casts; `what` names it in errors."""
         of = e.type
         if isinstance(e, (syntax.ListExpression, syntax.StructExpression)):
             converted = self.convert_braces(e, to, what)
@@ -64,10 +64,10 @@ class Conversions:
         raise P4Error(f"{what} is {describe(of)}", e.source, describe(to))
 
     def integer_as(self, e: syntax.Expression, to: Type, plain: types.Bits) -> syntax.Expression:
-        """Return a compile-time integer as a value of type `to`: `plain` or a newtype of it."""
+        """Convert a compile-time integer to type `to`, which is `plain` or a newtype of it."""
         value = e.constant
         if isinstance(value, int) and reduced(value, plain) != value:
-            message = f"{value} does not fit {plain}: it becomes {reduced(value, plain)}"
+            message = f"{value} does not fit in {plain}; it becomes {reduced(value, plain)}"
             self.context.warn("overflow", message, e.source)
         if isinstance(e, syntax.IntLiteral):
             value = reduced(e.value, plain)
@@ -78,7 +78,7 @@ class Conversions:
     def convert_braces(
         self, e: syntax.ListExpression | syntax.StructExpression, to: Type, what: str
     ) -> syntax.Expression | None:
-        """Return `e` as a struct, tuple, list or stack; None if `to` is none of them."""
+        """Convert braces to a struct, tuple, list or stack; None if `to` is none of these."""
         if isinstance(to, types.HeaderUnion):
             return None
         if isinstance(to, types.StructLike):
@@ -151,7 +151,7 @@ class Conversions:
         return typed(result, to, compound_constant([v.value for v in values]))
 
     def default_value(self, e: syntax.Expression, of: Type) -> syntax.Expression:
-        """Return the value of `...` (7.3)."""
+        """Return the value that `...` stands for (7.3)."""
         plain = types.strip_newtypes(of)
         if isinstance(plain, types.Bits):
             return typed(syntax.IntLiteral(e.source, 0, plain.width, plain.signed, "0"), of, 0)
@@ -192,7 +192,7 @@ class Conversions:
     def same_type(
         self, left: syntax.Expression, right: syntax.Expression, what: str
     ) -> tuple[syntax.Expression, syntax.Expression]:
-        """Convert both operands to one type: the one with a width or a name."""
+        """Convert both operands to one type, that of the operand with a width or a name."""
         if left.type == right.type:
             return left, right
         if _is_weaker(left, right):
@@ -231,7 +231,7 @@ class Conversions:
 
 
 def _is_weaker(left: syntax.Expression, right: syntax.Expression) -> bool:
-    """Whether the type of `left` must follow that of `right`."""
+    """Whether the type of `left` must follow the type of `right`."""
     if left.type is types.INTEGER:
         return not isinstance(right.type, types.SerializableEnum)
     braces = (syntax.ListExpression, syntax.StructExpression, syntax.InvalidHeader)
@@ -251,7 +251,10 @@ def compound_constant(elements: list[syntax.Expression]) -> syntax.Constant | No
 
 
 def _can_cast(of: Type, to: Type) -> bool:
-    """Whether an explicit cast of 8.12.1 is valid; newtypes and enums count as their base types."""
+    """Whether an explicit cast is valid (8.12.1).
+
+    Newtypes and enums count as their base types.
+    """
     if of == to:
         return True
     if isinstance(of, (types.NewType, types.SerializableEnum)):

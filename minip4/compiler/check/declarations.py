@@ -128,7 +128,7 @@ class Declarations:
             self.parameters(d.parameters)
             for p in d.parameters:
                 if p.direction and seen_data:
-                    message = f"{p.name!r} with a direction follows one without"
+                    message = f"{p.name!r} with a direction follows a parameter without a direction"
                     raise P4Error(message, p.source, "parameters for the control plane last")
                 seen_data = seen_data or not p.direction
                 if not p.direction and not is_selectable(p.type):
@@ -139,7 +139,7 @@ class Declarations:
         self.context.declare(d)
 
     def extern(self, d: syntax.ExternDeclaration) -> None:
-        self.context.declare(d)  # its methods may mention it
+        self.context.declare(d)  # before its methods, which may refer to it
         with self.context.scope():
             self.context.type_names.type_parameters(d.type_parameters)
             for constructor in d.constructors:
@@ -205,7 +205,7 @@ class Declarations:
                 raise P4Error(message, d.source, "a transition to accept")
 
     def head_and_locals(self, d: syntax.ParserDeclaration | syntax.ControlDeclaration) -> None:
-        """Check the common parts of parsers and controls."""
+        """Check the parts that parsers and controls have in common."""
         self.context.type_names.type_parameters(d.type_parameters)
         self.parameters(d.parameters)
         self.parameters(d.constructor_parameters, takes_objects=True)
@@ -231,12 +231,15 @@ class Declarations:
     # ------------------------------------------------------------ generic parsers and controls
 
     def keep_template(self, d: Applicable) -> None:
-        """Copy a generic parser or control before it is checked: each use gets its own copy."""
+        """Store a copy of a generic parser or control before it is checked.
+
+        Each use gets its own copy.
+        """
         if d.type_parameters:
             self.templates[d] = deepcopy(d)
 
     def specialized(self, d: Applicable, arguments: tuple[types.Type, ...]) -> Applicable:
-        """Return a copy of the generic `d` with replaced type parameters."""
+        """Return a copy of the generic `d` with its type parameters replaced."""
         known = self.specializations.get((d, arguments))
         if known is not None:
             return known
@@ -268,7 +271,7 @@ def check_control_plane_names(declarations: list[syntax.Declaration]) -> None:
             name = control_plane_name(d).removeprefix(".")
             other = seen.setdefault((type(d), name), d)
             if other is not d and not (_is_no_action(d) and _is_no_action(other)):
-                message = f"control-plane name {name!r} is taken by {other.source}"
+                message = f"control-plane name {name!r} is already used by {other.source}"
                 raise P4Error(message, d.source, "another @name")
 
 
@@ -280,7 +283,10 @@ def control_plane_name(d: syntax.Declaration) -> str:
 
 
 def _is_no_action(d: syntax.Declaration) -> bool:
-    """Whether it is NoAction by name and body: p4c's dumps have one per table."""
+    """Whether an action is NoAction by name and body.
+
+    Dumps of p4c have one per table.
+    """
     if not isinstance(d, syntax.Action) or d.parameters or d.body.statements:
         return False
     return d.source.file.is_system or control_plane_name(d) == ".NoAction"

@@ -1,4 +1,4 @@
-"""Types of expressions, and their values where known at compile time (spec section 8)."""
+"""Types of expressions, and values that are known at compile time (spec section 8)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ class Expressions:
 
     def expression(self, e: syntax.Expression) -> syntax.Expression:
         if e.type is not types.UNCHECKED:
-            return e  # shared: a default argument, or checked as something else before
+            # already checked: a shared default argument, or an expression checked elsewhere
+            return e
         return self.rules[type(e)](e)
 
     # ------------------------------------------------------------ literals and names
@@ -63,7 +64,7 @@ class Expressions:
         value = reduced(e.value, of)
         if value != e.value:
             self.context.warn(
-                "overflow", f"{e.text} does not fit {of}: it becomes {value}", e.source
+                "overflow", f"{e.text} does not fit in {of}; it becomes {value}", e.source
             )
         return typed(e, of, value)
 
@@ -93,7 +94,7 @@ class Expressions:
         return typed(e, self.context.type_names.type_of(e.type_expression, is_constructor=True))
 
     def stray_keyset(self, e: syntax.Expression) -> syntax.Expression:
-        raise P4Error("a mask or range is valid in a case or entry only", e.source, "a value")
+        raise P4Error("a mask or range is valid only in a case or entry", e.source, "a value")
 
     # ------------------------------------------------------------ members, indices, slices
 
@@ -146,7 +147,7 @@ class Expressions:
             raise no_member(e, ["next", "last", "lastIndex", "size"])
         if self.context.place.kind not in ("parser", "function"):
             raise P4Error(
-                f"'.{e.name}' of a header stack can be used in a parser only", e.source, "stack[i]"
+                f"'.{e.name}' of a header stack can be used only in a parser", e.source, "stack[i]"
             )
         return typed(e, types.Bits(32) if e.name == "lastIndex" else of.element)
 
@@ -246,7 +247,7 @@ def no_member(e: syntax.Member, known: list[str]) -> P4Error:
 
 
 def _component(constant: syntax.Constant | None, position: int) -> syntax.Constant | None:
-    """Return a part of a compound constant."""
+    """Return a member of a compound constant."""
     if isinstance(constant, tuple) and position < len(constant):
         part: syntax.Constant = constant[position]
         return part

@@ -20,9 +20,9 @@ class Inference:
         return [p for p in self.parameters if p not in self.known]
 
     def unify(self, formal: Type, actual: Type) -> bool:
-        """Bind type parameters from an argument of type `actual` for a parameter of type `formal`.
+        """Bind type parameters by an argument of type `actual` for a parameter of type `formal`.
 
-        False if the two can never agree; True leaves conversions to later checks.
+        Returns False if the two can never agree. True leaves conversions to later checks.
         """
         if isinstance(formal, types.Variable):
             if formal.declaration in self.parameters:
@@ -87,7 +87,7 @@ class Inference:
 
 
 def fits(of: Type, wanted: Type) -> bool:
-    """Whether the types are equal, where `_` as a type argument equals any type."""
+    """Whether the types are equal, if `_` as a type argument equals any type."""
     if of == wanted or wanted is types.DONT_CARE:
         return True
     return (
@@ -100,7 +100,7 @@ def fits(of: Type, wanted: Type) -> bool:
 
 
 def _merge(a: Type, b: Type) -> Type | None:
-    """Return the type that both can be converted to; None if there is none."""
+    """Return the type to which both can be converted, or None."""
     if a == b:
         return a
     for one, other in ((a, b), (b, a)):

@@ -1,4 +1,4 @@
-"""Operators: operand types, and results known at compile time (spec 8.5 to 8.10)."""
+"""Operators: operand types, and results that are known at compile time (spec 8.5 to 8.10)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Operators:
     def shift_in_range(self, e: syntax.Binary, of: Type) -> None:
         amount, plain = e.right.constant, types.strip_newtypes(of)
         if isinstance(plain, types.Bits) and isinstance(amount, int) and amount >= plain.width:
-            message = f"{plain} shifted by {amount}: nothing is left of it"
+            message = f"{plain} shifted by {amount} loses all its bits"
             self.context.warn("overflow", message, e.source)
 
     def equality(self, e: syntax.Binary) -> Type:
@@ -113,7 +113,7 @@ class Operators:
         is_power = isinstance(divisor, int) and divisor > 0 and divisor & (divisor - 1) == 0
         is_at_run_time = isinstance(of, types.Bits) and e.left.constant is None
         if is_at_run_time and not is_power:
-            message = f"'{e.operator}' at run time, by no power of two"
+            message = f"'{e.operator}' at run time by a number that is not a power of two"
             raise P4Error(message, e.source, "constants, or a division by 2, 4, 8, ...")
 
     def shift(self, e: syntax.Binary) -> Type:

@@ -1,9 +1,9 @@
-"""Check of a program: decorates the tree of the parser, or raises an error.
+"""Checks a program: decorates the syntax tree, or raises an error.
 
-Declarations are checked in order, since P4 requires declaration before use (6.8). Each module has
-its own rules (types, conversions, operators, expressions, arguments, calls, statements, tables,
-states and declarations) and accesses the others by the shared context, since these rules are
-mutually recursive.
+Declarations are checked in order, because P4 requires a declaration before its use (6.8). Each
+module has its own rules (types, conversions, operators, expressions, arguments, calls, statements,
+tables, states and declarations). The rules are mutually recursive, so modules call each other
+through the shared context.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def _context(program: syntax.Program) -> Context:
     context.operators = Operators(context)
     context.arguments = Arguments(context)
     context.calls = Calls(context)
-    context.expressions = Expressions(context)  # its table of rules has those of the ones above
+    # created last, because its table of rules refers to the others
+    context.expressions = Expressions(context)
     context.statements = Statements(context)
     context.tables = Tables(context)
     context.states = States(context)

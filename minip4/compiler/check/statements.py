@@ -50,7 +50,7 @@ class Statements:
             s.right = self.context.conversions.converted(s.right, of, "the assigned value")
             return
         right = self.context.conversions.value(s.right)
-        # Checked as `left = left op right`, so that it allows what the operator allows.
+        # Checked as `left = left op right`, so that the rules of the operator apply.
         whole = syntax.Binary(s.source, s.operator, s.left, right)
         result = self.context.operators.binary(whole)
         s.right = whole.right
@@ -123,7 +123,7 @@ class Statements:
                 self.statement(case.body)
 
     def switch_label(self, s: syntax.Switch, case: syntax.SwitchCase, is_last: bool) -> object:
-        """Check the label; return its key, which must be unique among the cases."""
+        """Check a label and return its key, which must be unique among the cases."""
         label, of = case.label, s.expression.type
         if isinstance(label, syntax.DontCare):
             if not is_last:
@@ -228,7 +228,7 @@ class Statements:
 
     def misplaced_instantiation(self, d: syntax.Instantiation) -> None:
         raise P4Error(
-            f"{d.name!r} is instantiated inside a block",
+            f"{d.name!r} is instantiated in a block",
             d.whole,
             "an instantiation among the declarations of the control or parser",
         )

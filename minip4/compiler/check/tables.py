@@ -8,7 +8,8 @@ from minip4.compiler.check.context import Context, describe, is_numeric, typed
 from minip4.compiler.errors import P4Error, did_you_mean
 from minip4.compiler.types import Type
 
-OBJECTS = ("implementation", "counters", "meters")  # v1model's: extern objects
+# properties of v1model whose values are extern objects
+OBJECTS = ("implementation", "counters", "meters")
 PROPERTIES = (*OBJECTS, "size", "support_timeout", "largest_priority_wins", "priority_delta")
 
 
@@ -36,7 +37,7 @@ class Tables:
         of = types.strip_newtypes(key.expression.type)
         if key.match_kind not in self.context.match_kinds:
             hint = did_you_mean(key.match_kind, self.context.match_kinds)
-            message = f"{key.match_kind!r} is no match kind{hint}"
+            message = f"{key.match_kind!r} is not a match kind{hint}"
             raise P4Error(message, key.source, ", ".join(self.context.match_kinds))
         if of is types.INTEGER:
             raise P4Error("a key without a width", key.expression.source, "e.g. 8w1")
@@ -80,9 +81,10 @@ class Tables:
     def action_arguments(
         self, reference: syntax.ActionReference, action: syntax.Action, *, in_list: bool
     ) -> None:
-        """Check arguments of an action (14.2).
+        """Check the arguments of an action (14.2).
 
-        In the action list, only parameters with a direction have arguments; elsewhere, all have.
+        In the action list, only parameters with a direction have arguments. Elsewhere, all
+        parameters have.
         """
         written = reference.written_arguments or []
         data = [p for p in action.parameters if p.direction == ""]
@@ -126,7 +128,7 @@ class Tables:
         data = [p for p in action.parameters if not p.direction]
         written = reference.written_arguments or []
         if directed and len(written) == len(data) and not any(a.name for a in written):
-            # Arguments bound in the list of actions need not be repeated.
+            # Arguments given in the list of actions need not be repeated.
             self.data_arguments(reference, listed, action)
         else:
             self.action_arguments(reference, action, in_list=False)
@@ -200,7 +202,7 @@ class Tables:
         self.action_with_data(d, entry.action)
 
     def entries_together(self, d: syntax.Table) -> None:
-        """Check the entries of a table: unique keys, and priorities where they matter."""
+        """Check that the entries of a table have unique keys, and priorities where necessary."""
         entries = d.entries or []
         kinds = {key.match_kind for key in d.keys}
         prioritized = [e for e in entries if e.priority is not None]
@@ -250,7 +252,7 @@ class Tables:
     def value_within_mask(self, e: syntax.Mask) -> None:
         value, mask = e.value.constant, e.mask.constant
         if isinstance(value, int) and isinstance(mask, int) and value & ~mask:
-            message = f"{value:#x} has bits outside of its mask {mask:#x}: they do not count"
+            message = f"{value:#x} has bits outside of its mask {mask:#x}, which have no effect"
             self.context.warn("mismatch", message, e.source)
 
     def check_prefix(self, e: syntax.Mask, of: Type) -> None:
@@ -279,7 +281,7 @@ class Tables:
             low, high = e.low.constant, e.high.constant
             if isinstance(low, int) and isinstance(high, int) and low > high:
                 self.context.warn(
-                    "invalid", f"range {low} .. {high} is empty: it never matches", e.source
+                    "invalid", f"range {low} .. {high} is empty and never matches", e.source
                 )
             return typed(e, types.Set(of))
         e = self.context.conversions.value(e)
@@ -320,14 +322,14 @@ class Tables:
             if self.context.type_names.constant_integer(p.value, p.name) <= 0:
                 raise P4Error("priority_delta is not positive", p.value.source, "1 or more")
         elif p.name not in OBJECTS:
-            # Other architectures' properties are no error (14.2.1.6).
+            # properties of other architectures are not an error (14.2.1.6)
             hint = did_you_mean(p.name, PROPERTIES)
-            message = f"table property {p.name!r} is unknown here, and ignored{hint}"
+            message = f"table property {p.name!r} is unknown and ignored{hint}"
             self.context.warn("ignore-prop", message, p.source)
 
 
 def is_selectable(of: Type) -> bool:
-    """Whether values of the type can be keys, select expressions and action data."""
+    """Whether values of the type can be keys, select expressions or action data."""
     of = types.strip_newtypes(of)
     fits = (types.Bits, types.Enum, types.SerializableEnum, types.Variable)
     return of in (types.BOOL, types.ERROR) or isinstance(of, fits)
@@ -348,7 +350,7 @@ def flat_fields(of: Type) -> list[Type]:
 
 
 def _has_name(e: syntax.Expression) -> bool:
-    """Whether the text of the key can be its name for the control plane."""
+    """Whether the text of a key can be its name for the control plane."""
     is_number = isinstance(e.constant, int) and not isinstance(e.constant, bool)
     if isinstance(e, syntax.Name) or is_number:
         return True
@@ -366,7 +368,7 @@ def _has_name(e: syntax.Expression) -> bool:
 
 
 def _is_same(a: syntax.Expression, b: syntax.Expression) -> bool:
-    """Whether two expressions have the same text or the same constant."""
+    """Whether two expressions have the same text or the same constant value."""
     if a.constant is not None or b.constant is not None:
         return a.constant == b.constant
     return "".join(a.source.text.split()) == "".join(b.source.text.split())

@@ -14,9 +14,10 @@ from minip4.compiler.errors import P4Error, did_you_mean
 from minip4.compiler.source import Source
 from minip4.compiler.types import Type
 
-WIDEST_VARBIT = 1 << 16  # bits; more is a mistake
-MOST_PARTS = 10_000  # of a compound type: declarations that double each other grow quickly
-NUMBERED = ("field_list",)  # annotations that change what a program does: a name is no free text
+WIDEST_VARBIT = 1 << 16  # maximum bits of a varbit; a larger one is a mistake
+MOST_PARTS = 10_000  # maximum parts of a compound type, which grow fast if declarations nest
+# annotations that change the program; their arguments must be numbers, not free text
+NUMBERED = ("field_list",)
 
 _BASE = {
     "bool": types.BOOL,
@@ -40,7 +41,7 @@ class TypeNames:
     # ------------------------------------------------------------ types as written
 
     def type_of(self, e: syntax.TypeExpression, *, is_constructor: bool = False) -> Type:
-        """Return the type of `e`; type arguments may be missing only in constructors."""
+        """Return the type that `e` names; only constructors may omit type arguments."""
         if isinstance(e, syntax.BaseTypeName):
             e.type = self.base_type(e)
         elif isinstance(e, syntax.ArrayTypeName):
@@ -126,7 +127,7 @@ class TypeNames:
         arguments = tuple(self.type_of(a) for a in written)
         result = of_declaration(declaration, arguments)
         if types.DONT_CARE in arguments and not _is_object(result):
-            raise P4Error("`_` is no type here", e.source, "a type argument")
+            raise P4Error("`_` is not a type here", e.source, "a type argument")
         if isinstance(declaration, syntax.StructDeclaration) and arguments:
             self.check_generic_struct(declaration, result, written)
         return result
@@ -219,7 +220,7 @@ class TypeNames:
         if not isinstance(value.constant, int):
             raise P4Error("this must be known at compile time", value.source, "a constant")
         if value.constant != written.constant:
-            message = f"{written.constant} does not fit {d.underlying_type}"
+            message = f"{written.constant} does not fit in {d.underlying_type}"
             raise P4Error(message, value.source, "a value in its range")
         member.value = value
         member.number = value.constant
@@ -246,7 +247,7 @@ class TypeNames:
     # ------------------------------------------------------------ annotations (18)
 
     def annotations(self, annotations: list[syntax.Annotation]) -> None:
-        """Evaluate structured annotations; other bodies are left to their users."""
+        """Evaluate structured annotations; the bodies of others are evaluated by their users."""
         for a in annotations:
             if a.is_structured:
                 a.values = [self.annotation_value(e) for e in a.body]
@@ -259,7 +260,7 @@ class TypeNames:
                 a.values = [v for v in map(self.free_value, a.body) if v is not None]
 
     def free_value(self, e: syntax.Expression) -> syntax.Constant | None:
-        """Return the value of text that may only look like an expression."""
+        """Return the value of text that is not necessarily an expression."""
         if isinstance(e, syntax.Name) and not self.context.lookup_all(e.name, e.is_absolute):
             return None
         try:

@@ -1,4 +1,4 @@
-"""Instances created by the constructors of a checked program: V1Switch, blocks and objects.
+"""Instances that the constructors of a checked program create: V1Switch, blocks and objects.
 
-Lowering and P4Info both use them, so that names are the same.
+Lowering and P4Info both use them, so that both have the same names.
 """

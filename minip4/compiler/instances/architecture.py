@@ -17,7 +17,7 @@ from minip4.compiler.instances.objects import (
 from minip4.compiler.syntax import CallKind
 
 BLOCKS = ("parser", "verify", "ingress", "egress", "compute", "deparser")
-DEFAULT_TABLE_SIZE = 1024  # of a table that does not say
+DEFAULT_TABLE_SIZE = 1024  # size of a table without the property `size`
 
 
 class Architecture:
@@ -68,7 +68,7 @@ class Architecture:
         raise P4Error("this cannot be a block of V1Switch", argument.source)
 
     def extern_objects(self) -> Iterator[ExternObject]:
-        """All extern objects: global ones, then those of each block."""
+        """Return all extern objects: global ones, then those of each block."""
         yield from self.globals
         for instance in self.blocks.values():
             yield from _externs_of(instance)

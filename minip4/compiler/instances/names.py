@@ -9,9 +9,9 @@ from minip4.compiler.errors import P4Error
 
 
 def control_plane_name(declaration: syntax.Declaration, prefix: str = "") -> str:
-    """Return the full name of a declaration in the instance `prefix` ("": top level).
+    """Return the full name of a declaration in the instance `prefix`, which is "" at top level.
 
-    `@name(".x")` is absolute: neither the prefix nor the dot is part of the result.
+    `@name(".x")` is absolute: the result has neither the prefix nor the dot.
     """
     annotation = declaration.annotation("name")
     name = declaration.name
@@ -23,13 +23,16 @@ def control_plane_name(declaration: syntax.Declaration, prefix: str = "") -> str
 
 
 def property_name(item: syntax.TableProperty, table_name: str) -> str:
-    """Return the name of an inline object of a property: its `@name`, or derived from the table."""
+    """Return the name of an inline object in a property.
+
+    This is its `@name`, or it is derived from the name of the table.
+    """
     has_name = item.annotation("name") is not None
     return control_plane_name(item, "" if has_name else table_name)
 
 
 def key_name(element: syntax.KeyElement) -> str:
-    """Return the name of a key element: `@name`, or derived from the expression (18.3.2)."""
+    """Return the name of a key element: its `@name`, or derived from the expression (18.3.2)."""
     annotation = element.annotation("name")
     if annotation is not None and annotation.values:
         return str(annotation.values[0])
@@ -62,7 +65,7 @@ def _expression_name(expression: syntax.Expression) -> str:
 
 
 def _format(expression: syntax.Expression) -> str:
-    """Format a constant in the base of its first number."""
+    """Format a constant in the base of the first number of its expression."""
     match expression:
         case syntax.IntLiteral():
             prefix = re.match(r"(?:[0-9]+[ws])?0([xXbBoO])", expression.text)

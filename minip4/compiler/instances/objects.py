@@ -1,6 +1,6 @@
 """Instances of parsers, controls and extern objects, created at compile time (spec 17).
 
-Used by lowering and P4Info, so that both have the same names.
+Lowering and P4Info both use them, so that both have the same names.
 """
 
 from __future__ import annotations
@@ -16,14 +16,17 @@ from minip4.compiler.syntax import CallKind
 
 @dataclass(slots=True, eq=False)
 class Environment:
-    """Bindings of declarations. Declarations are unique objects, so shadowing does not matter."""
+    """Bindings of declarations to values and objects.
+
+    Each declaration is a unique object, so shadowing does not matter.
+    """
 
     parent: Environment | None = None
     bindings: dict[syntax.Declaration, object] = field(default_factory=dict)
     type_arguments: dict[syntax.TypeParameter, types.Type] = field(default_factory=dict)
 
     def lookup(self, declaration: syntax.Declaration) -> object:
-        """Return the binding, or None."""
+        """Return the binding of a declaration, or None."""
         scope: Environment | None = self
         while scope is not None:
             if declaration in scope.bindings:
@@ -32,12 +35,12 @@ class Environment:
         return None
 
     def owner(self, declaration: syntax.Declaration) -> Instance | None:
-        """Return the instance that declares it; None at top level."""
+        """Return the instance that binds a declaration, or None at top level."""
         bound = self.lookup(declaration)
         return bound if isinstance(bound, Instance) else None
 
     def resolve(self, of: types.Type) -> types.Type:
-        """Return the type with known type parameters replaced."""
+        """Return a type with its known type parameters replaced."""
         scope: Environment | None = self
         while scope is not None:
             of = types.substitute(of, scope.type_arguments)
@@ -54,7 +57,10 @@ class Known:
 
 @dataclass(slots=True, eq=False)
 class ExternObject:
-    """An extern object; `arguments` are constants, or None if unknown (then it cannot be used)."""
+    """An extern object.
+
+    `arguments` are constants, or None if unknown; then the object cannot be used.
+    """
 
     name: str
     type: types.Extern
@@ -65,9 +71,11 @@ class ExternObject:
 
 @dataclass(slots=True, eq=False)
 class Instance:
-    """A parser or control; `environment` has its constructor parameters and children.
+    """A parser or control.
 
-    `children` are its locals in order: instances, extern objects, and other declarations.
+    `environment` has its constructor parameters and children.
+
+    `children` are its local instances, extern objects and other declarations, in order.
     """
 
     name: str
@@ -102,11 +110,11 @@ def evaluate(expression: syntax.Expression, environment: Environment) -> syntax.
 
 
 def evaluate_number(expression: syntax.Expression, environment: Environment) -> int:
-    """Return the constant as a number; an enum member's is its position or value."""
+    """Return a constant as a number; for a member of an enum, its position or value."""
     value = evaluate(expression, environment)
     if isinstance(value, syntax.EnumMember | syntax.ErrorMember):
         return value.number
-    if isinstance(value, int):  # bool included
+    if isinstance(value, int):  # int or bool
         return int(value)
     raise P4Error("expected a number", expression.source)
 
@@ -213,7 +221,7 @@ def _constructor_argument(
 
 
 def _make_anonymous(instance: Instance) -> None:
-    """Create the instances of direct applications `C.apply()`."""
+    """Create the instances for direct applications `C.apply()`."""
     for node in _walk(instance.declaration):
         if not isinstance(node, syntax.Call):
             continue

@@ -1,4 +1,7 @@
-"""Construction of scalar expressions: folds constants; casts and slices become shifts and masks."""
+"""Construction of scalar expressions.
+
+Constants are folded; casts and slices become shifts and masks.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ _ARITHMETIC = {
 
 
 def wrapped(value: int, of: Bits) -> int:
-    """`value` reduced to the range of the type (two's complement if signed)."""
+    """Return a value reduced to the range of the type (two's complement if signed)."""
     value &= (1 << of.width) - 1
     if of.signed and value >> (of.width - 1):
         value -= 1 << of.width
@@ -74,7 +77,7 @@ def cast(operand: ir.Expression, to: types.Type) -> ir.Expression:
             return ir.Constant(to, wrapped(operand.value, to))
         return ir.Constant(to, int(operand.value != 0))
     if isinstance(operand, ir.Cast) and _is_widening(operand) and _is_unsigned(to):
-        # A cast of a widened value looks at the low bits only, or at zeros above them.
+        # A cast of a widened value uses only the low bits, or zeros above them.
         inner = operand.operand
         if ir.width_of(inner) >= ir.width_of(ir.Constant(to, 0)):
             return cast(inner, to)
@@ -95,7 +98,7 @@ def _is_unsigned(of: types.Type) -> bool:
 
 
 def slice_of(operand: ir.Expression, high: int, low: int) -> ir.Expression:
-    """`operand[high:low]` (8.6): unsigned, whatever the operand is."""
+    """Return `operand[high:low]` (8.6), which is always unsigned."""
     of = operand.type
     assert isinstance(of, Bits)
     result = Bits(high - low + 1)
@@ -105,7 +108,7 @@ def slice_of(operand: ir.Expression, high: int, low: int) -> ir.Expression:
 
 
 def concatenate(left: ir.Expression, right: ir.Expression, of: Bits) -> ir.Expression:
-    """`left ++ right` (8.6)."""
+    """Return `left ++ right` (8.6)."""
     plain = Bits(of.width)
     width = ir.width_of(right)
     high = cast(cast(left, Bits(ir.width_of(left))), plain)
@@ -115,7 +118,7 @@ def concatenate(left: ir.Expression, right: ir.Expression, of: Bits) -> ir.Expre
 
 
 def shift(operator: str, operand: ir.Expression, amount: ir.Expression) -> ir.Expression:
-    """`operand << amount` or `>>` (8.5)."""
+    """Return `operand << amount` or `operand >> amount` (8.5)."""
     of = operand.type
     assert isinstance(of, Bits)
     if isinstance(amount, ir.Constant):

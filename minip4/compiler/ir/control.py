@@ -19,7 +19,7 @@ class If(Statement):
 
 @dataclass(slots=True)
 class Labelled(Statement):
-    """A labelled body; a Leave of `label` continues behind it."""
+    """A labelled body; a Leave of `label` continues after it."""
 
     label: int
     body: list[Statement]
@@ -38,15 +38,24 @@ class Loop(Statement):
 
 
 @dataclass(slots=True)
+class Atomic(Statement):
+    """A body that becomes one action, since bmv2 locks registers as long as an action runs."""
+
+    body: list[Statement]
+
+
+@dataclass(slots=True)
 class Exit(Statement):
     """Ends the pipeline for this packet."""
 
 
 @dataclass(slots=True)
 class Apply(Statement):
-    """Applies a table, then one branch; `actions` None: branches by hit and miss.
+    """Applies a table, then runs one branch.
 
-    Otherwise by action name; other actions take `default`.
+    If `actions` is None, the branches are for hit and miss.
+
+    Otherwise, they are selected by action name, and other actions run `default`.
     """
 
     table: Table
@@ -55,13 +64,13 @@ class Apply(Statement):
     actions: dict[str, list[Statement]] | None = None
     default: list[Statement] = field(default_factory=list)
     has_branches: bool = False
-    site: int = 0  # number of this Apply among those of the table
+    site: int = 0  # number of this Apply among all of the table
 
 
 @dataclass(slots=True)
 class Action:
     name: str
-    parameters: list[tuple[str, int]]  # name, width in bits
+    parameters: list[tuple[str, int]]  # name and width in bits
     body: list[Statement]
 
 
@@ -75,7 +84,7 @@ class KeyField:
 
 @dataclass(slots=True)
 class KeyMatch:
-    """One key of an entry: (value, mask), (low, high) for range, (value, prefix) for lpm."""
+    """One key of an entry: (value, mask), (low, high) for range, or (value, prefix) for lpm."""
 
     match_kind: str
     first: int
@@ -88,7 +97,7 @@ class Entry:
     keys: list[KeyMatch]
     action: Action
     arguments: list[int]
-    priority: int  # smaller wins
+    priority: int  # the smallest priority wins
 
 
 @dataclass(slots=True, eq=False)
@@ -103,11 +112,11 @@ class Table:
     entries: list[Entry] | None
     size: int
     support_timeout: bool = False
-    counter: str | None = None  # its direct counter
-    meter: str | None = None  # its direct meter
-    profile: str | None = None  # action profile or selector
+    counter: str | None = None  # name of the direct counter
+    meter: str | None = None  # name of the direct meter
+    profile: str | None = None  # name of the action profile or selector
     selector: bool = False
-    site: Field | None = None  # says which Apply is meant, where there are several
+    site: Field | None = None  # number of the current Apply, if the table has several
 
 
 @dataclass(slots=True)

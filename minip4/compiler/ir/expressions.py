@@ -1,6 +1,6 @@
-"""Scalar expressions: of type Bits or BOOL, without side effects.
+"""Scalar expressions of type Bits or BOOL, without side effects.
 
-A value is always in the range of its expression's type.
+A value is always in the range of its type.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Expression:
 
 @dataclass(frozen=True, slots=True)
 class Constant(Expression):
-    value: int  # of BOOL: 0 or 1
+    value: int  # for BOOL: 0 or 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +62,14 @@ class LastIndex(Expression):
 
 @dataclass(frozen=True, slots=True)
 class ActionData(Expression):
-    """Parameter number `index` of the action, set by the table entry."""
+    """Parameter number `index` of the action, whose value the table entry sets."""
 
     index: int
 
 
 @dataclass(frozen=True, slots=True)
 class Lookahead(Expression):
-    """Bits of the packet, from `offset_bits` behind the extracted part."""
+    """Bits of the packet, starting `offset_bits` after the extracted part."""
 
     offset_bits: int
 
@@ -82,9 +82,9 @@ class Unary(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Binary(Expression):
-    """A binary operation of P4, without ++ and with `|+|`, `|-|`.
+    """A binary operation of P4 without ++, but with `|+|` and `|-|`.
 
-    `type` is that of the result.
+    `type` is the type of the result.
     """
 
     operator: str
@@ -101,7 +101,7 @@ class Choice(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Cast(Expression):
-    """Between Bits types; to and from BOOL (one bit)."""
+    """A cast between Bits types, or to or from BOOL (one bit)."""
 
     operand: Expression
 
@@ -135,5 +135,5 @@ def either(left: Expression, right: Expression) -> Expression:
 
 
 def width_of(expression: Expression) -> int:
-    """Width in bits of a scalar; a boolean takes one."""
+    """Return the width of a scalar in bits; a boolean has one bit."""
     return expression.type.width if isinstance(expression.type, Bits) else 1

@@ -1,4 +1,4 @@
-"""Declarations of a lowered program: storage, and the objects of operations."""
+"""Declarations of a lowered program: storage, and objects that operations use."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from minip4.compiler.ir.expressions import Expression, Field
 from minip4.compiler.source import Source
 
-SCALARS, SCALARS_TYPE = "scalars", "scalars_0"  # the metadata that all variables are in
+SCALARS, SCALARS_TYPE = "scalars", "scalars_0"  # the metadata instance that has all variables
 
 
 @dataclass(frozen=True, slots=True)
 class HeaderField:
-    """A field; `width_bits` of a varbit is its maximum."""
+    """A field; the `width_bits` of a varbit is its maximum."""
 
     name: str
     width_bits: int
@@ -24,12 +24,12 @@ class HeaderField:
 class HeaderType:
     name: str
     fields: list[HeaderField]
-    aliases: list[tuple[str, str]] = field(default_factory=list)  # (target's name, field)
+    aliases: list[tuple[str, str]] = field(default_factory=list)  # (name in the target, field)
 
 
 @dataclass(slots=True)
 class Header:
-    """A header instance. Metadata is not in the packet and always valid."""
+    """A header or metadata instance. Metadata is always valid and not in the packet."""
 
     name: str
     type: str
@@ -40,7 +40,7 @@ class Header:
 class Stack:
     name: str
     type: str
-    elements: list[str]  # header or union instances
+    elements: list[str]  # names of header or union instances
     is_union: bool
 
 
@@ -48,12 +48,12 @@ class Stack:
 class Union:
     name: str
     type: str
-    members: list[str]  # header instances
+    members: list[str]  # names of header instances
 
 
 @dataclass(slots=True)
 class Calculation:
-    """A calculation over the concatenated inputs: fields and constants."""
+    """A calculation over its concatenated inputs, which are fields and constants."""
 
     name: str
     algorithm: str
@@ -85,7 +85,7 @@ class Profile:
 class Counter:
     name: str
     source: Source
-    size: int | None  # None: direct
+    size: int | None  # None: direct counter or meter
     table: str | None = None
 
 
@@ -95,8 +95,8 @@ class Meter:
     source: Source
     unit: str  # packets or bytes
     size: int
-    table: str | None = None  # of a direct meter
-    result: Field | None = None  # of a direct meter
+    table: str | None = None  # table of a direct meter
+    result: Field | None = None  # field that a direct meter writes
 
 
 @dataclass(slots=True)
@@ -109,7 +109,7 @@ class Register:
 
 @dataclass(slots=True)
 class FieldList:
-    """Fields that a copy of a packet preserves; `id` counts from 1."""
+    """Fields that copies of a packet preserve; `id` counts from 1."""
 
     id: int
     name: str

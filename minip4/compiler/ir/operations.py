@@ -1,4 +1,4 @@
-"""Operations: simple statements that are valid anywhere in P4 code.
+"""Operations: simple statements that are valid in any P4 code.
 
 Operands are fields, constants and action parameters, unless noted. Headers, unions, calculations,
 counters, meters and registers are identified by their names in the program.
@@ -20,7 +20,7 @@ class Statement:
 
 @dataclass(slots=True)
 class Operation(Statement):
-    """One step; control continues behind it."""
+    """One operation; control continues after it."""
 
 
 # ---------------------------------------------------------------- storage
@@ -28,7 +28,7 @@ class Operation(Statement):
 
 @dataclass(slots=True)
 class Assign(Operation):
-    """Assigns any expression."""
+    """Assigns any expression to a field."""
 
     target: Field | LastField | LastUnionField
     value: Expression
@@ -36,7 +36,7 @@ class Assign(Operation):
 
 @dataclass(slots=True)
 class AssignVarbit(Operation):
-    """Assigns a varbit with its length."""
+    """Assigns a varbit and its length."""
 
     target: Field
     value: Expression
@@ -44,7 +44,7 @@ class AssignVarbit(Operation):
 
 @dataclass(slots=True)
 class CopyHeader(Operation):
-    """Copies all fields and the validity."""
+    """Copies all fields and the validity of a header."""
 
     target: str
     origin: str
@@ -58,7 +58,7 @@ class CopyUnion(Operation):
 
 @dataclass(slots=True)
 class CopyStack(Operation):
-    """Copies all elements and nextIndex."""
+    """Copies all elements and nextIndex of a stack."""
 
     target: Stack
     origin: Stack
@@ -91,7 +91,7 @@ class PopFront(Operation):
 
 @dataclass(slots=True)
 class MarkToDrop(Operation):
-    """v1model's mark_to_drop() on the packet's standard metadata."""
+    """Calls v1model's mark_to_drop() on the packet's standard metadata."""
 
 
 @dataclass(slots=True)
@@ -142,7 +142,7 @@ class Count(Operation):
 
 @dataclass(slots=True)
 class ExecuteMeter(Operation):
-    """Sets `result` to the packet's color: 0 green, 1 yellow, 2 red."""
+    """Sets `result` to the packet's colour: 0 green, 1 yellow, 2 red."""
 
     meter: str
     index: Expression
@@ -168,7 +168,7 @@ class RegisterWrite(Operation):
 
 @dataclass(slots=True)
 class Random(Operation):
-    """Sets `result` to a random number from `low` to `high`, both included."""
+    """Sets `result` to a random number from `low` to `high`, including both."""
 
     result: Field
     low: Expression
@@ -177,7 +177,7 @@ class Random(Operation):
 
 @dataclass(slots=True)
 class Hash(Operation):
-    """Sets `result` to `base` + (the calculation's value modulo `maximum`)."""
+    """Sets `result` to `base` + (value of the calculation modulo `maximum`)."""
 
     result: Field
     calculation: str
@@ -187,21 +187,21 @@ class Hash(Operation):
 
 @dataclass(slots=True)
 class Assert(Operation):
-    """Of any expression."""
+    """An assertion with any expression."""
 
     condition: Expression
 
 
 @dataclass(slots=True)
 class Assume(Operation):
-    """Of any expression."""
+    """An assumption with any expression."""
 
     condition: Expression
 
 
 @dataclass(slots=True)
 class LogMessage(Operation):
-    """Logs a text; each `{}` is replaced by one of the values, which may be any expressions."""
+    """Logs a text; each `{}` in it is replaced by the next value, which may be any expression."""
 
     text: str
     values: tuple[Expression, ...]

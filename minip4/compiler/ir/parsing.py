@@ -1,4 +1,4 @@
-"""The parser: a graph of flat states with operations and the following statements."""
+"""The parser: a graph of flat states, with operations and the next statements."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Extract(Statement):
 
 @dataclass(slots=True)
 class ExtractNext(Statement):
-    """Extracts to the next element of the stack, or to one member of it if it is a union."""
+    """Extracts to the next element of the stack or, in a stack of unions, to one member of it."""
 
     stack: Stack
     member: str | None
@@ -31,7 +31,7 @@ class Advance(Statement):
 
 @dataclass(slots=True)
 class Verify(Statement):
-    """Rejects the packet with the error if the condition is false."""
+    """Rejects the packet with an error if the condition is false."""
 
     condition: Expression
     error: Expression
@@ -39,7 +39,7 @@ class Verify(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The required value of a key of `width_bits`, where the mask has ones."""
+    """The value that a key of `width_bits` must have in those bits where the mask has ones."""
 
     value: int
     mask: int
@@ -48,7 +48,7 @@ class Match:
 
 @dataclass(slots=True)
 class Case:
-    """Taken if all keys of the state match."""
+    """A transition that is taken if all keys of the state match."""
 
     matches: list[Match]
     next_state: str | None
@@ -56,7 +56,7 @@ class Case:
 
 @dataclass(slots=True)
 class ValueSetCase:
-    """Taken if the keys are in the value set."""
+    """A transition that is taken if the keys are in the value set."""
 
     value_set: str
     next_state: str | None
@@ -68,4 +68,4 @@ class State:
     body: list[Statement]
     keys: list[Expression]  # Field, LastField, LastUnionField or Lookahead
     cases: list[Case | ValueSetCase]
-    default: str | None  # next state; None: end of the parser
+    default: str | None  # next state, or None: end of the parser

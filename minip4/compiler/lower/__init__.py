@@ -1,16 +1,17 @@
-"""The middle end: from the checked syntax tree to flat storage and structured code (ir).
+"""The middle end: converts the checked syntax tree to flat storage and structured code (ir).
 
-`program.py` says in what order the program's blocks are lowered. The passes find each other by the
-context that they share, as statements hold calls, and calls put statements in their place:
+`program.py` defines the order in which the blocks of a program are lowered. The passes call each
+other through a shared context, because statements contain calls, and calls are replaced by
+statements:
 
     statements, calls, expressions      the language's
     applications                        of controls, if there are several
     tables, table_properties, parsers   what controls and parsers have of their own
     externs/, builtins                  functions and methods that are not P4 code
 
-Below them: assignments (to any place), arguments (of calls), places (where values live) and
-storage (which lays them out); entries (of tables), states (of parsers) and deparser each make
-something flat.
+Below them: assignments (to any place), arguments (of calls), places (where values live) and storage
+(which lays them out); entries (of tables), states (of parsers) and deparser each make something
+flat.
 """
 
 from minip4.compiler import ir, syntax
@@ -25,5 +26,6 @@ def lower(program: syntax.Program, architecture: Architecture) -> ir.Program:
     while True:
         try:
             return ProgramLowering(program, architecture, shared).lower()
-        except Restart as restart:  # each adds one of finitely many
+        # terminates, because each restart adds one of finitely many controls
+        except Restart as restart:
             shared.add(restart.shared)

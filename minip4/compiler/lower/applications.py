@@ -1,7 +1,7 @@
-"""Shared controls: applied in several places, but with one instance of tables and actions.
+"""Shared controls, which have several applications but one instance of tables and actions.
 
-If an action of such a control exits, it copies out the arguments of the running application; the
-site field of the control holds its number.
+If an action of such a control exits, it copies out the arguments of the current application. The
+site field of the control has the number of this application.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from minip4.compiler.ir import arithmetic
 from minip4.compiler.lower.context import Application, Context, Frame, Restart
 from minip4.compiler.types import BOOL, Bits
 
-SITE = Bits(32)  # holds the number of an application
+SITE = Bits(32)  # type of the field that has the number of an application
 
 
 class Applications:
@@ -21,13 +21,15 @@ class Applications:
         self.context = context
         self._count: dict[Instance, int] = {}
         self._sites: dict[Instance, ir.Field] = {}
-        # By control, its exits: the application that each was met in, and where others go.
+        # The exits per control: the application in which each exit was lowered, and code for
+        # others.
         self._exits: dict[Instance, list[tuple[Application, list[ir.Statement]]]] = {}
         self._appliers: dict[Instance, Instance | None] = {}
-        self._exiting: dict[Instance, bool] = {}  # whether there is something outside to copy out
+        # whether an exit in the control must copy out arguments
+        self._exiting: dict[Instance, bool] = {}
 
     def enter(self, instance: Instance, source: syntax.Source) -> Application | None:
-        """Begin a further application of a control if it is shared."""
+        """Begin another application of a control if it is shared."""
         self._check_applier(instance, source)
         if not any(name == instance.name for name, _ in self.context.shared):
             return None
@@ -42,8 +44,10 @@ class Applications:
         return Application(instance, number, site)
 
     def _check_applier(self, instance: Instance, source: syntax.Source) -> None:
-        """Controls that got one instance, by their constructors, would have to know which of them
-        runs where an action of it exits."""
+        """Reject two controls that apply one instance with an exit.
+
+        An exit in an action of this instance would have to know which of these controls is running.
+        """
         applier = self.context.instance
         if self._appliers.setdefault(instance, applier) is applier or instance not in self._exiting:
             return
@@ -60,7 +64,7 @@ class Applications:
                 self._exiting[frame.instance] = self._exiting.get(frame.instance, False) | is_inside
 
     def exit(self, frame: Frame, application: Application, source: syntax.Source) -> None:
-        """Copy out at an exit in an action.
+        """Copy out arguments at an exit in an action.
 
         The action is lowered in the first application of the control.
         """
@@ -70,7 +74,7 @@ class Applications:
         exits.append((application, branch.otherwise))
 
     def leave(self, frame: Frame, application: Application, source: syntax.Source) -> None:
-        """Add the copy-out of this application to recorded exits."""
+        """Add the copy-out of this application to the recorded exits."""
         exits = self._exits.get(application.instance, [])
         for met, otherwise in exits:
             if met is not application:

@@ -1,4 +1,4 @@
-"""Evaluation of call arguments: in source order, each once (spec 6.8)."""
+"""Evaluation of call arguments: in source order, each of them once (spec 6.8)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from minip4.compiler.syntax import CallKind
 class Argument:
     """An evaluated argument: a value or place (`content`), or an object (`thing`).
 
-    `initial` is the value passed to an inout parameter.
+    `initial` is the value that is passed to an inout parameter.
     """
 
     parameter: syntax.Parameter
-    position: int  # of the parameter
+    position: int  # position of the parameter
     type: types.Type
     expression: syntax.Expression
     content: places.Value | None = None
@@ -58,9 +58,9 @@ def evaluated(
     *,
     special: Mapping[int, Evaluation] | None = None,
 ) -> list[Argument]:
-    """Return the given arguments in the order of evaluation, which is also that of copying out.
+    """Return the arguments in the order of evaluation, which is also that of copying out.
 
-    `special`: functions that evaluate the arguments at some positions.
+    `special` has functions that evaluate the arguments at some positions.
     """
     todo = [(i, e) for i in order if (e := expressions[i]) is not None]
     result = []
@@ -77,7 +77,7 @@ def evaluated(
 def extern_arguments(
     context: Context, call: syntax.Call, special: Mapping[int, Evaluation] | None = None
 ) -> list[Argument]:
-    """As `evaluated`, but in the order of the parameters."""
+    """Return the arguments like evaluated(), but in the order of the parameters."""
     arguments = evaluated(
         context, call.parameters, call.parameter_types, call.arguments, call.order, special=special
     )
@@ -87,7 +87,10 @@ def extern_arguments(
 def _evaluate(
     context: Context, argument: Argument, evaluate: Evaluation, *, is_exposed: bool
 ) -> None:
-    """Evaluate an argument; exposed: later arguments could change the value, so it is saved."""
+    """Evaluate an argument.
+
+    If it is exposed, later arguments could change its value, so it is saved.
+    """
     expression, source = argument.expression, argument.source
     if isinstance(argument.type, types.Extern):
         argument.thing = object_of(context, expression)
@@ -115,7 +118,7 @@ def object_of(context: Context, expression: syntax.Expression) -> ExternObject |
 
 
 def conflict(one: Argument, other: Argument) -> bool:
-    """Whether sharing storage is observable: both use it and one of them may write it."""
+    """Whether shared storage would be noticeable: both use it, and one of them may write it."""
     if one.content is None or other.content is None:
         return False
     directions = (one.parameter.direction, other.parameter.direction)

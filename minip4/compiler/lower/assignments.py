@@ -1,4 +1,4 @@
-"""Lower assignments to any place, and comparisons of any values."""
+"""Lowering of assignments to any place, and of comparisons of any values."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def is_compound(value: places.Value) -> bool:
 
 
 def validity(value: places.Value) -> ir.Expression:
-    """Return `value.isValid()` of a header or header union."""
+    """Return `value.isValid()` for a header or header union."""
     if isinstance(value, places.Header):
         return ir.IsValid(BOOL, value.name)
     if isinstance(value, places.Compound):
@@ -81,7 +81,7 @@ def last_element(last: places.Last) -> places.Value:
 def equal(left: places.Value, right: places.Value) -> ir.Expression:
     """Return `left == right` (8.10, 8.18).
 
-    Headers are equal if both are invalid, or valid and equal.
+    Headers are equal if both are invalid, or if both are valid and their fields are equal.
     """
     if not is_compound(left) and not is_compound(right):
         return arithmetic.binary("==", BOOL, read(left), read(right))
@@ -150,7 +150,10 @@ def assign(
 def _assign_indexed(
     context: Context, target: places.Indexed, value: places.Value, source: syntax.Source | None
 ) -> None:
-    """Assign to an indexed element, one branch per element; out of bounds changes nothing."""
+    """Assign to an indexed element with one branch per element.
+
+    Out of bounds, nothing changes.
+    """
     branches: list[ir.Statement] = []
     for i, place in reversed(list(enumerate(target.places))):
         with context.collecting() as body:
@@ -260,7 +263,7 @@ def _assign_parts(
 def _detached(
     context: Context, target: places.Place, literal: places.Compound, source: syntax.Source | None
 ) -> places.Compound:
-    """Return the literal with those parts saved that read the overwritten place."""
+    """Return the literal, after saving those of its members that read the overwritten place."""
     if not places.overlap(target, literal):
         return literal
     members = {n: copied(context, v, source) for n, v in literal.members.items()}
@@ -287,7 +290,7 @@ def copied(context: Context, value: places.Value, source: syntax.Source | None) 
 def copy_of_shape(
     context: Context, value: places.Value, source: syntax.Source | None
 ) -> places.Place:
-    """Return new storage with the structure of a compound place."""
+    """Return new storage with the same structure as a compound place."""
     if isinstance(value, places.Group):
         return places.Group(
             {n: copy_of_shape(context, p, source) for n, p in value.members.items()}

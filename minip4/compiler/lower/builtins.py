@@ -1,4 +1,4 @@
-"""Lower the methods of headers, unions and stacks (spec 8.18), and new headers."""
+"""Lowering of the methods of headers, unions and stacks (spec 8.18), and of new headers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from minip4.compiler.types import BOOL
 
 
 def builtin_method(context: Context, call: syntax.Call) -> places.Value | None:
-    """Lower a method; return its value, if any: isValid() has one."""
+    """Lower a built-in method and return its value; only isValid() has one."""
     assert call.object is not None
     target = context.expressions.value(call.object)
     if call.method == "isValid":
@@ -52,7 +52,7 @@ def _set_validity(context: Context, target: places.Value, call: syntax.Call) -> 
 
 
 def invalidate(context: Context, place: places.Place, source: syntax.Source) -> None:
-    """Invalidate headers in a new variable or out parameter; nextIndex of stacks is 0 (6.8)."""
+    """Invalidate headers in a new variable or out parameter, and nextIndex of stacks (6.8)."""
     if isinstance(place, places.Header):
         context.emit(ir.SetInvalid(source, place.name))
     elif isinstance(place, places.Group | places.Union):
@@ -61,5 +61,5 @@ def invalidate(context: Context, place: places.Place, source: syntax.Source) -> 
     elif isinstance(place, places.Stack):
         for element in place.elements:
             invalidate(context, element, source)
-        if context.block == "parser":  # nextIndex is visible in parsers only
+        if context.block == "parser":  # programs can see nextIndex only in parsers
             context.emit(ir.PopFront(source, place.declared, len(place.elements)))

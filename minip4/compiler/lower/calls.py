@@ -1,10 +1,12 @@
-"""Lower calls of functions, actions, controls and parsers by inlining their bodies.
+"""Lowering of calls of functions, actions, controls and parsers, whose bodies are inlined.
 
-Parameters alias the storage of their arguments if this is indistinguishable from copying in and out
-(6.8); otherwise they are temporaries.
+Parameters use the storage of their arguments if this cannot be distinguished from copying in and
+out (6.8). Otherwise, they are temporaries.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from minip4.compiler import ir, syntax, types
 from minip4.compiler.errors import P4Error
@@ -82,8 +84,12 @@ class Calls:
         environment = Environment(self.context.environment)
         frame = Frame(self.context.new_label())
         self.bind_arguments(call, environment, frame, by_reference=False)
-        with self.context.within(environment):
+        with self.context.within(environment), self.context.collecting() as code:
             self.inline(action.body, frame, call.source)
+        if self.context.block in ("ingress", "egress") and is_critical(code):
+            self.context.emit(ir.Atomic(call.source, code))
+        else:
+            self.context.code.extend(code)
 
     def _control(self, call: syntax.Call) -> None:
         instance = applied(call, self.context.environment, self.context.instance)
@@ -108,7 +114,10 @@ class Calls:
             self.context.applications.leave(frame, application, call.source)
 
     def declare_locals(self, declarations: list[syntax.Declaration], instance: Instance) -> None:
-        """Declare the variables of a control or parser; its instance has the other locals."""
+        """Declare the variables of a control or parser.
+
+        Its instance has all other locals.
+        """
         for local in declarations:
             if isinstance(local, syntax.VariableDeclaration):
                 self.variable(local, f"{instance.name}.{local.name}", instance)
@@ -118,7 +127,8 @@ class Calls:
     ) -> None:
         """Return the storage of a variable.
 
-        That of an instance is always the same, since actions that use it exist once.
+        Variables of an instance always have the same storage, because the actions that use them
+        exist once.
         """
         of = self.context.environment.resolve(declaration.type)
         initial: places.Value | None = None
@@ -135,7 +145,10 @@ class Calls:
             invalidate(self.context, place, declaration.source)
 
     def inline(self, body: syntax.Block, frame: Frame, source: syntax.Source) -> None:
-        """Inline a body; a return leads behind it, where out arguments are copied."""
+        """Inline a body.
+
+        A return continues after the body, where out arguments are copied.
+        """
         loops, self.context.loops = self.context.loops, []
         self.context.frames.append(frame)
         with self.context.collecting() as code:
@@ -164,8 +177,8 @@ class Calls:
     ) -> None:
         """Bind the parameters of a call.
 
-        They are given where the call knows only the type of the callee. `instance` is the applied
-        control: it keeps its storage for all applications.
+        `parameters` are given if the call only knows the type of the callee. `instance` is the
+        applied control, which uses the same storage for all applications.
         """
         bound = evaluated(
             self.context,
@@ -190,7 +203,7 @@ class Calls:
         is_alone: bool = False,
         instance: Instance | None = None,
     ) -> places.Value | ExternObject | Instance:
-        """Return the binding of a parameter: the argument itself, or a copy."""
+        """Return the binding of a parameter, either the argument itself or a copy."""
         if item.thing is not None:
             return item.thing
         value, source = item.value, item.source
@@ -220,7 +233,7 @@ class Calls:
     def _local(self, item: Argument, instance: Instance | None) -> places.Place:
         """Return the storage of a parameter.
 
-        That of an instance is the same for all applications.
+        Parameters of an instance have the same storage in all applications.
         """
         name = item.parameter.name
         if instance is None:
@@ -240,14 +253,38 @@ class Calls:
     def _require_same(
         self, instance: Instance, parameter: syntax.Parameter, value: places.Value
     ) -> None:
-        """Require that each application of a control binds the parameter alike, or copy it."""
+        """Require that all applications of a control bind the parameter alike, or copy it."""
         meaning = value if isinstance(value, ir.Expression) else tuple(places.storage(value))
         if self._bound_to.setdefault((instance, parameter), meaning) != meaning:
             raise Restart(instance.name, parameter)
 
 
+def is_critical(code: list[ir.Statement]) -> bool:
+    """Whether branches would split code with register accesses into several actions.
+
+    Ingress and egress of bmv2 are threads, so registers may change between two actions.
+    """
+    statements = [*all_statements(code)]
+    return (
+        any(isinstance(each, ir.RegisterRead | ir.RegisterWrite) for each in statements)
+        and any(not isinstance(each, ir.Operation) for each in statements)
+        and not any(isinstance(each, ir.Exit) for each in statements)
+    )
+
+
+def all_statements(code: list[ir.Statement]) -> Iterator[ir.Statement]:
+    """Yield the statements of an action, including nested ones."""
+    for statement in code:
+        yield statement
+        match statement:
+            case ir.If():
+                yield from all_statements(statement.then + statement.otherwise)
+            case ir.Labelled() | ir.Loop() | ir.Atomic():
+                yield from all_statements(statement.body)
+
+
 def drop_last_leave(code: list[ir.Statement], label: int) -> None:
-    """Remove a Leave to the point where control continues anyway."""
+    """Remove a Leave that jumps to the point where control continues anyway."""
     if not code:
         return
     last = code[-1]

@@ -35,7 +35,7 @@ def constant_value(
 
 
 def number_of(expression: syntax.Expression, environment: Environment) -> int:
-    """Return the value of a scalar compile-time constant."""
+    """Return the number of a scalar compile-time constant."""
     constant = evaluate(expression, environment)
     value = constant_value(constant, expression.type, environment, expression.source)
     assert isinstance(value, ir.Constant)

@@ -1,4 +1,4 @@
-"""State shared by all lowering passes: the program under construction and the current place."""
+"""State that all lowering passes share: the program under construction and the current place."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ class Frame:
     label: int
     result: places.Place | None = None
     copy_out: list[Callable[[], None]] = field(default_factory=list)
-    instance: Instance | None = None  # the control
-    application: Application | None = None  # of a shared control
+    instance: Instance | None = None  # instance of a control
+    application: Application | None = None  # application of a shared control
 
 
 @dataclass(slots=True, eq=False)
 class Application:
-    """One of several applications of a shared control, with its own copy-out.
+    """One of several applications of a shared control, which has its own copy-out.
 
-    `site` holds the number of the running application; there is none if no action exits.
+    `site` has the number of the current application. It does not exist if no action exits.
     """
 
     instance: Instance
@@ -45,15 +45,16 @@ class Application:
     site: ir.Field | None
 
 
-# What Restart has found: controls (by instance name), by themselves, for a parameter of theirs,
-# or because an action of theirs exits.
+# The controls found by Restart, by instance name: shared as a whole, for one of their parameters,
+# or because one of their actions exits.
 Shared = set[tuple[str, syntax.Parameter | type[syntax.Exit] | None]]
 
 
 class Restart(Exception):
-    """Raised to restart lowering when a control (and its parameter) turns out to be shared.
+    """Restarts lowering when a control (or a parameter of it) turns out to be shared.
 
-    It is applied in several places with different arguments, but its tables and actions exist once.
+    Such a control is applied at several locations with different arguments, but its tables and
+    actions exist once.
     """
 
     def __init__(
@@ -64,10 +65,10 @@ class Restart(Exception):
 
 
 class Context:
-    """State and helpers.
+    """State and helper functions of lowering.
 
     `block` is the current block of v1model: parser, ingress, egress, deparser, verify or compute.
-    The mutually recursive passes access each other here.
+    Through it, the mutually recursive passes call each other.
     """
 
     expressions: Expressions
@@ -91,15 +92,17 @@ class Context:
         self.in_action = False
         self.instance: Instance | None = None
         self.frames: list[Frame] = []
-        self.loops: list[tuple[int, int]] = []  # labels of break and continue
-        self.conditions: list[ir.Expression] = []  # of the ifs around (checksums need them)
+        # labels of break and continue of the enclosing loops
+        self.loops: list[tuple[int, int]] = []
+        # conditions of the enclosing ifs, which checksums need
+        self.conditions: list[ir.Expression] = []
         self._labels = 0
 
     # -- code
 
     @contextmanager
     def collecting(self) -> Iterator[list[ir.Statement]]:
-        """Collect the code lowered in the `with` block in a separate list."""
+        """Collect the code that is lowered in the `with` block in a separate list."""
         outer, self.code = self.code, []
         try:
             yield self.code
@@ -133,13 +136,13 @@ class Context:
         return place.field
 
     def saved(self, expression: ir.Expression, source: syntax.Source) -> ir.Expression:
-        """Return the current value, in a temporary if it could change later."""
+        """Return the current value of an expression, in a temporary if it could change later."""
         if isinstance(expression, ir.Constant | ir.ActionData | ir.Text):
             return expression
         return self.saved_field(expression, source)
 
     def saved_field(self, expression: ir.Expression, source: syntax.Source) -> ir.Field:
-        """Return a temporary with the current value."""
+        """Return a temporary with the current value of an expression."""
         target = self.temporary_field(expression.type, source)
         self.emit(ir.Assign(source, target, expression))
         return target

@@ -1,4 +1,4 @@
-"""Derive the order of headers from the code of the deparser."""
+"""Order of headers, derived from the code of the deparser."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from minip4.compiler.errors import P4Error
 
 
 class Emit(ir.Statement):
-    """`packet_out.emit`; lowered programs have the order of all headers instead."""
+    """A call of `packet_out.emit`.
+
+    Lowered programs have the order of all headers instead.
+    """
 
     __slots__ = ("header",)
 
@@ -19,7 +22,7 @@ class Emit(ir.Statement):
 
 
 def emitted(code: list[ir.Statement]) -> Iterator[str]:
-    """Return the emitted headers in order; reject code that does anything else."""
+    """Return the emitted headers in order, and reject any other code."""
     for statement in code:
         match statement:
             case Emit():
@@ -29,7 +32,8 @@ def emitted(code: list[ir.Statement]) -> Iterator[str]:
             case ir.If(condition=ir.IsValid() as test, then=then, otherwise=[]) if all(
                 isinstance(s, Emit) and s.header == test.header for s in then
             ):
-                yield from emitted(then)  # emit() skips an invalid header by itself
+                # the condition has no effect, since emit() skips invalid headers
+                yield from emitted(then)
             case _:
                 require_nothing([statement], "only emit() is supported in a deparser")
 

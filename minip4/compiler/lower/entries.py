@@ -1,4 +1,4 @@
-"""Lower const entries of tables (spec 14.2.1.4)."""
+"""Lowering of const entries of tables (spec 14.2.1.4)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from minip4.compiler.instances.objects import (
 )
 from minip4.compiler.lower.constants import number_of
 
-LARGEST_PRIORITY = (1 << 31) - 1  # int32 in P4Runtime
+LARGEST_PRIORITY = (1 << 31) - 1  # maximum of an int32, as in P4Runtime
 
 
 def entries_of(
@@ -75,7 +75,7 @@ def _match(
 def _keyset(
     keyset: syntax.Expression, ones: int, environment: Environment
 ) -> tuple[int, int, bool]:
-    """Return (value, mask, False), or (low, high, True) of a range."""
+    """Return (value, mask, False), or (low, high, True) for a range."""
     if isinstance(keyset, syntax.DontCare):
         return 0, 0, False
     if isinstance(keyset, syntax.Mask):
@@ -105,7 +105,7 @@ def action_data(reference: syntax.ActionReference, environment: Environment) -> 
 
 
 class _Priorities:
-    """Priorities of entries in the ir (smallest wins), derived from P4's (14.2.1.4)."""
+    """Priorities of entries in the ir (the smallest wins), derived from those in P4 (14.2.1.4)."""
 
     def __init__(self, table: syntax.Table, environment: Environment) -> None:
         self._environment = environment

@@ -1,4 +1,4 @@
-"""Lower expressions. Side effects are emitted first, in the order of evaluation (8.1)."""
+"""Lowering of expressions. Side effects are emitted first, in the order of evaluation (8.1)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PURE_BUILTINS = {
 
 
 def has_effects(node: syntax.Node) -> bool:
-    """Whether evaluating it has side effects, or emits code that must not be skipped."""
+    """Whether the evaluation has side effects, or emits code that must not be skipped."""
     if isinstance(node, syntax.Expression) and node.constant is not None:
         return False
     if isinstance(node, syntax.Call):
@@ -46,9 +46,9 @@ def has_effects(node: syntax.Node) -> bool:
 
 
 def can_change(node: syntax.Node) -> bool:
-    """Whether evaluating it can change an enclosing variable.
+    """Whether the evaluation can change a variable of an enclosing block.
 
-    A function does so only by out and inout parameters.
+    A function can do so only by out and inout parameters.
     """
     if not has_effects(node):
         return False
@@ -74,14 +74,14 @@ class Expressions:
         return read_scalar(self.value(expression), expression.source)
 
     def place(self, expression: syntax.Expression) -> places.Place:
-        """Return the lvalue; run-time indexes in it are evaluated now."""
+        """Return the place of an lvalue, whose run-time indices are evaluated now."""
         value = self.value(expression)
         if isinstance(value, ir.Expression | places.Compound | places.Invalid):
             raise P4Error("this cannot be assigned to", expression.source)
         return value
 
     def pinned(self, place: places.Place, source: syntax.Source) -> places.Place:
-        """Return the place with saved run-time indexes, which later code cannot change."""
+        """Return the place with saved run-time indices, which later code cannot change."""
         if isinstance(place, places.Indexed):
             inner = [self.pinned(p, source) for p in place.places]
             return places.Indexed(self.context.saved(place.index, source), inner)
@@ -92,9 +92,9 @@ class Expressions:
     def values(
         self, expressions: list[syntax.Expression], order: Sequence[int] | None = None
     ) -> list[places.Value]:
-        """Evaluate from left to right, or in another order of positions.
+        """Evaluate expressions from left to right, or in another order of positions.
 
-        Earlier values are saved from later side effects.
+        Earlier values are saved if later expressions have side effects.
         """
         todo = list(range(len(expressions)) if order is None else order)
         result: dict[int, places.Value] = {}
@@ -260,7 +260,7 @@ class Expressions:
             return arithmetic.concatenate(a, b, of)
         if operator in ("/", "%"):
             return self._divide(expression, a, b)
-        # Integers without width stand here if constructor or compile-time parameters are used.
+        # Integers without a width occur here if constructor or compile-time parameters are used.
         result = arithmetic.binary(operator, of or types.INTEGER, a, b)
         if of is None and not isinstance(result, ir.Constant):
             raise P4Error("this is not known at compile time", expression.source, "a constant")
@@ -269,17 +269,17 @@ class Expressions:
     def _divide(
         self, expression: syntax.Binary, dividend: ir.Expression, divisor: ir.Expression
     ) -> ir.Expression:
-        """Divide by powers of two only, by shifts and masks: targets need not divide."""
+        """Divide by a power of two with shifts and masks, since targets need not divide."""
         of = dividend.type
         if isinstance(dividend, ir.Constant) and dividend.value == 0:
             return dividend
         if not isinstance(divisor, ir.Constant) or divisor.value.bit_count() != 1:
             raise P4Error(
-                f"{expression.operator} is supported with a constant power of two only",
+                f"{expression.operator} is supported only with a constant power of two",
                 expression.source,
             )
         if not isinstance(of, Bits) or of.signed:
-            raise P4Error(f"{expression.operator} is supported on bit<> only", expression.source)
+            raise P4Error(f"{expression.operator} is supported only on bit<>", expression.source)
         bits = divisor.value.bit_length() - 1
         if expression.operator == "%":
             mask = ir.Constant(of, divisor.value - 1)
@@ -330,14 +330,14 @@ class Expressions:
         return value
 
     def _struct(self, expression: syntax.StructExpression) -> places.Value:
-        # Without a struct's type (`f({b = x, a = y})`) the order is the written one.
+        # Without the type of a struct (`f({b = x, a = y})`), the order is the written one.
         values = self.values([v.value for v in expression.values], expression.order or None)
         members = {v.name: value for v, value in zip(expression.values, values, strict=True)}
         of = types.strip_newtypes(self.context.environment.resolve(expression.type))
         return places.Compound(members, isinstance(of, types.Header))
 
     def flattened(self, value: places.Value, source: syntax.Source) -> list[ir.Expression]:
-        """Return the scalars in a value, from left to right (hash inputs, digests)."""
+        """Return the scalars in a value, from left to right, for hash inputs and digests."""
         if isinstance(value, places.Last):
             value = last_element(value)
         if isinstance(value, places.Stack):

@@ -1,4 +1,4 @@
-"""Lower counters, meters and registers that do not belong to a table."""
+"""Lowering of counters, meters and registers that do not belong to a table."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from minip4.compiler.lower.storage import field_types, scalar_type
 
 
 def field_list(program: ir.Program, name: str) -> ir.FieldList:
-    """Return the list; a new empty one if no field is tagged with it."""
+    """Return a field list, which is new and empty if no field is tagged with it."""
     for known in program.field_lists:
         if known.name == name:
             return known
@@ -20,7 +20,7 @@ def field_list(program: ir.Program, name: str) -> ir.FieldList:
 
 
 def list_of(program: ir.Program, elements: list[ir.Expression]) -> ir.FieldList:
-    """A list with these fields, which all calls share that have the same data."""
+    """Return a list of these fields, which all calls with the same data share."""
     for known in program.field_lists:
         if known.elements == elements:
             return known
@@ -36,7 +36,7 @@ def add_tagged(
     source: syntax.Source,
     tags: tuple[int, ...] = (),
 ) -> None:
-    """Add each field of the place to the lists of its annotation and of enclosing ones."""
+    """Add each field of a place to the lists of its own annotation and of enclosing ones."""
     of = types.strip_newtypes(of)
     if isinstance(of, types.StructLike) and isinstance(place, places.Group | places.Header):
         for f in of.declaration.fields:

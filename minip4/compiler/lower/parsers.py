@@ -1,4 +1,7 @@
-"""Lower parsers (spec 13): sub-parsers are inlined, branches in states become states."""
+"""Lowering of parsers (spec 13).
+
+Sub-parsers are inlined, and branches within states become states.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ class Parsers:
     def __init__(self, context: Context) -> None:
         self.context = context
         self._state_names: set[str] = set()
-        self._no_match: str | None = None  # the state that rejects with NoMatch
+        self._no_match: str | None = None  # name of the state that rejects with NoMatch
 
     def top_parser(self, instance: Instance) -> None:
         """Lower the program's parser, which starts in the state `start`."""
@@ -53,7 +56,10 @@ class Parsers:
         return name
 
     def _parser(self, instance: Instance, entry: str, end: str | None) -> None:
-        """Add the states: `entry` is the first, accept leads to `end`."""
+        """Add the states of a parser.
+
+        `entry` is the name of the first one; accept continues in `end`.
+        """
         declaration = instance.declaration
         assert isinstance(declaration, syntax.ParserDeclaration)
         self._value_sets(declaration, instance)
@@ -144,7 +150,7 @@ class Parsers:
         state.default = self._no_match_state(select.source)
 
     def _no_match_state(self, source: syntax.Source) -> str:
-        """Return the state after a select without a matching case: rejects with NoMatch (13.6)."""
+        """Return the state for a select without a matching case, which rejects (13.6)."""
         if self._no_match is None:
             errors = dict(self.context.program.errors)
             if "NoMatch" not in errors:
@@ -179,7 +185,7 @@ class Parsers:
         return [ir.Case(list(matches), target) for matches in product(*choices)]
 
     def _matches(self, key: syntax.Expression, width: int) -> list[ir.Match]:
-        """Return the matches of a keyset; a range needs several."""
+        """Return the matches of a keyset; a range needs several matches."""
         ones = (1 << width) - 1
 
         def number(expression: syntax.Expression) -> int:
@@ -196,14 +202,17 @@ class Parsers:
 
 
 def _target(goto: syntax.Goto, names: dict[syntax.State, str], end: str | None) -> str | None:
-    """Return the next state; v1model continues with ingress after reject, with parser_error set."""
+    """Return the next state.
+
+    After reject, v1model continues with ingress, with parser_error set.
+    """
     if goto.state is not None:
         return names[goto.state]
     return end if goto.name == "accept" else None
 
 
 def _prefixes(low: int, high: int, width: int) -> list[ir.Match]:
-    """Return prefixes that together match low..high."""
+    """Return prefixes that together match the range low..high."""
     result = []
     ones = (1 << width) - 1
     while low <= high:

@@ -1,7 +1,7 @@
 """Places and values during lowering.
 
-A *place* is storage in header and metadata instances; a *value* is an ir.Expression, a place (read
-as a whole) or a literal made of values.
+A *place* is storage in header and metadata instances. A *value* is an ir.Expression, a place (read
+as a whole) or a literal that consists of values.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Varbit:
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """A struct or tuple: members by name ("0", "1", ... of a tuple)."""
+    """A struct or tuple: its members by name ("0", "1", ... for a tuple)."""
 
     members: dict[str, Place]
 
@@ -41,8 +41,9 @@ class Group:
 class Header:
     name: str
     type_name: str
-    members: dict[str, Place]  # flat fields, or Groups for structs inside the header
-    siblings: tuple[str, ...] = ()  # of a union's member: the others, which it makes invalid
+    members: dict[str, Place]  # flat fields, or Groups for structs in the header
+    # for a member of a union: the other members, which it makes invalid
+    siblings: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -71,7 +72,7 @@ class Next:
 
 @dataclass(slots=True, eq=False)
 class Last:
-    """`stack.last`; its fields are read as ir.LastField."""
+    """`stack.last`, whose fields are read as ir.LastField."""
 
     stack: Stack
     member: str | None = None
@@ -79,7 +80,7 @@ class Last:
 
 @dataclass(slots=True, eq=False)
 class Indexed:
-    """An element of `places` selected at run time."""
+    """An element of `places`, selected at run time."""
 
     index: ir.Expression
     places: list[Place]
@@ -87,7 +88,7 @@ class Indexed:
 
 @dataclass(slots=True, eq=False)
 class Slice:
-    place: Place  # Scalar or Indexed scalars
+    place: Place  # a Scalar or an Indexed of scalars
     high: int
     low: int
 
@@ -97,7 +98,7 @@ Place = Scalar | Varbit | Group | Header | Union | Stack | Next | Last | Indexed
 
 @dataclass(slots=True, eq=False)
 class Compound:
-    """A struct, tuple or header literal; `is_header`: assigning it makes the header valid."""
+    """A struct, tuple or header literal; `is_header` means that an assignment makes it valid."""
 
     members: dict[str, Value]
     is_header: bool = False
@@ -105,7 +106,7 @@ class Compound:
 
 @dataclass(slots=True, eq=False)
 class Invalid:
-    """`{#}`."""
+    """The invalid header `{#}`."""
 
 
 Value = ir.Expression | Place | Compound | Invalid
@@ -126,7 +127,7 @@ def members_of(value: Value) -> dict[str, Value]:
 
 
 def member(value: Value, name: str) -> Value:
-    """`value.name`."""
+    """Return `value.name`."""
     if isinstance(value, Indexed):
         return Indexed(value.index, [member(p, name) for p in value.places])  # type: ignore[misc]
     if isinstance(value, Next):
@@ -147,7 +148,7 @@ def _member_of_last(last: Last, name: str) -> Value:
 
 
 def _as_last(last: Last, place: Place) -> Place:
-    """Return `place` in element 0 of the stack as the same field of the last element."""
+    """Return `place`, which is in element 0 of the stack, as the same field of the last element."""
     if isinstance(place, Group):
         return Group({name: _as_last(last, p) for name, p in place.members.items()})
     assert isinstance(place, Scalar)
@@ -159,10 +160,10 @@ def _as_last(last: Last, place: Place) -> Place:
 
 
 def storage(place: Value) -> Iterator[str]:
-    """Return the names of the storage of a place: `header` for headers, `header.field` for scalars.
+    """Return the storage of a place by name: `header`, or `header.field` for a scalar.
 
-    Includes other dependencies of its value: indexes, and for a header's validity the other members
-    of its union.
+    Includes what else its value depends on: indices and, for the validity of a header, the other
+    members of its union.
     """
     if isinstance(place, Scalar):
         if isinstance(place.field, ir.Field):
@@ -196,7 +197,7 @@ def storage(place: Value) -> Iterator[str]:
 
 
 def reads(expression: ir.Expression) -> Iterator[str]:
-    """Return the names (see `storage`) that an expression reads."""
+    """Return the names (as in storage()) that an expression reads."""
     if isinstance(expression, ir.Field):
         yield f"{expression.header}.{expression.name}"
     elif isinstance(expression, ir.LastField | ir.LastUnionField | ir.LastIndex):

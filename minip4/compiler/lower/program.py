@@ -1,4 +1,4 @@
-"""Lower a v1model program: its six blocks and their objects."""
+"""Lowering of a v1model program: its six blocks and their objects."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from minip4.compiler.lower.tables import Tables
 
 
 class ProgramLowering:
-    """The order of lowering is that of `lower()`."""
+    """Lowers a program, in the order of the statements of lower()."""
 
     def __init__(self, source: syntax.Program, architecture: Architecture, shared: Shared) -> None:
         self._source = source
@@ -52,7 +52,7 @@ class ProgramLowering:
         context.program.deparser_order = list(emitted(self._block("deparser", [None, headers])))
         for name in ("compute", "verify"):
             code = self._block(name, [headers, metadata])
-            require_nothing(code, "only checksums can be computed in this control")
+            require_nothing(code, "this control can compute only checksums")
         self._extern_objects()
         return context.program
 
@@ -68,7 +68,7 @@ class ProgramLowering:
         }
 
     def _allocate(self) -> tuple[places.Place, places.Place]:
-        """Allocate storage that all blocks share: the user's headers and metadata."""
+        """Allocate the storage that all blocks share, for the user's headers and metadata."""
         context, parser = self.context, self._architecture.blocks["parser"]
         _, headers, metadata, standard = parser.declaration.parameters
         resolve = parser.environment.resolve
@@ -86,7 +86,7 @@ class ProgramLowering:
         return headers_place, metadata_place
 
     def _block(self, name: str, arguments: list[places.Place | None]) -> list[ir.Statement]:
-        """Return the code of a block, with parameters bound to the program's storage."""
+        """Return the code of a block, with its parameters bound to the storage of the program."""
         context = self.context
         context.block = name
         context.instance = instance = self._architecture.blocks[name]
@@ -94,14 +94,15 @@ class ProgramLowering:
         environment = Environment(instance.environment)
         for parameter, argument in zip(declaration.parameters, arguments, strict=True):
             environment.bindings[parameter] = argument
-            if argument is None:  # the packet
+            if argument is None:  # the parameter is the packet
                 of = instance.environment.resolve(parameter.type)
                 assert isinstance(of, types.Extern)
                 packet = ExternObject(parameter.name, of, [], parameter.source)
                 environment.bindings[parameter] = packet
         with context.collecting() as code, context.within(environment):
             if isinstance(declaration, syntax.ParserDeclaration):
-                context.parsers.top_parser(instance)  # its code is the program's states
+                # the code of the parser becomes the states of the program
+                context.parsers.top_parser(instance)
             else:
                 context.calls.declare_locals(declaration.locals, instance)
                 frame = Frame(context.new_label())

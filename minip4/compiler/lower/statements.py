@@ -1,4 +1,4 @@
-"""Lower statements (spec 12)."""
+"""Lowering of statements (spec 12)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Statements:
     def _assignment(self, statement: syntax.Assignment) -> None:
         """Lower an assignment.
 
-        Indexes of the left side are evaluated before the right side (12.1).
+        Indices on the left side are evaluated before the right side (12.1).
         """
         target = self.context.expressions.place(statement.left)
         if has_effects(statement.right):
@@ -123,7 +123,10 @@ class Statements:
         self.context.emit(ir.Leave(statement.source, frame.label))
 
     def _exit(self, statement: syntax.Exit) -> None:
-        """Lower an exit: out arguments of all enclosing calls are copied out first (12.5)."""
+        """Lower an exit.
+
+        Before it, the out arguments of all enclosing calls are copied out (12.5).
+        """
         if self.context.in_action:
             self.context.applications.exit_in_action()
         for frame in reversed(self.context.frames):
@@ -181,7 +184,7 @@ class Statements:
             if case.body is None:
                 continue
             for name in names:
-                # Each label gets code of its own: branches are lists, not places to jump to.
+                # Each label gets its own code, because branches are lists, not jump targets.
                 with self.context.collecting() as body:
                     self.statement(case.body)
                 if name is None:
@@ -273,7 +276,7 @@ class Statements:
         with self.context.collecting() as code:
             assign(self.context, place, counter, statement.source)
             self._loop_body(statement.body, end, self.context.new_label())
-            # The last number may be the largest of its type: compare before adding one.
+            # The last number may be the largest of its type, so compare before adding one.
             done = arithmetic.binary("==", BOOL, counter, high)
             self.context.emit(ir.If(statement.source, done, [ir.Leave(statement.source, end)], []))
             more = arithmetic.binary("+", of, counter, ir.Constant(of, 1))
@@ -282,9 +285,9 @@ class Statements:
 
 
 def _hit_or_miss(condition: syntax.Expression) -> tuple[syntax.Table, bool] | None:
-    """Return the table and whether "hit" is tested.
+    """Return the table of `t.apply().hit` or `.miss`, and whether "hit" is tested.
 
-    Of `t.apply().hit`, `.miss` and negations.
+    The expression may contain negations.
     """
     if isinstance(condition, syntax.Unary) and condition.operator == "!":
         inner = _hit_or_miss(condition.operand)

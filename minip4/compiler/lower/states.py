@@ -11,7 +11,7 @@ Edge = Callable[[str | None], None]
 
 
 class SubParser(ir.Statement):
-    """Continues in `start`; the states of the sub-parser return to `end`."""
+    """A sub-parser that starts in `start`; its states return to `end`."""
 
     __slots__ = ("end", "start")
 
@@ -22,7 +22,7 @@ class SubParser(ir.Statement):
 
 
 class StateBuilder:
-    """Converts structured code to flat states. `_open` are the edges without a target."""
+    """Converts structured code to flat states. `_open` has the edges without a target."""
 
     def __init__(self, context: Context, name: str) -> None:
         self._context = context
@@ -41,7 +41,7 @@ class StateBuilder:
         return self._state
 
     def state(self) -> ir.State:
-        """The current state, to which code is added."""
+        """Return the current state, to which code is added."""
         if self._state is None:
             return self._new(self._context.parsers.new_state(f"{self._name}_next"))
         return self._state
@@ -50,7 +50,10 @@ class StateBuilder:
         return self._state is not None or bool(self._open)
 
     def _close(self) -> list[Edge]:
-        """End the state; its default edge and the open edges belong to the caller."""
+        """End the state.
+
+        The caller connects its default edge and the open edges.
+        """
         edges = self._open
         if self._state is not None:
             edges = [*edges, _default_edge(self._state)]

@@ -1,6 +1,6 @@
-"""Allocation of variables, headers and metadata as header instances and fields.
+"""Allocation of variables, headers and metadata as header instances and their fields.
 
-Scalars that are not in a header become fields of the metadata instance `scalars`.
+Scalars outside of headers become fields of the metadata instance `scalars`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from minip4.compiler.instances.names import control_plane_name
 from minip4.compiler.lower import places
 from minip4.compiler.types import BOOL, Bits
 
-ENUM = Bits(32)  # enums without values and errors are numbers of this type
+ENUM = Bits(32)  # type of enums without values and of errors
 
 
 def scalar_type(of: types.Type) -> types.Type | None:
-    """Return the Bits or BOOL type for values of the type; None if it is not a scalar."""
+    """Return the Bits or BOOL type for values of a type, or None if it is not a scalar."""
     of = types.strip_newtypes(of)
     if isinstance(of, types.SerializableEnum):
         return of.underlying
@@ -31,7 +31,7 @@ def scalar_type(of: types.Type) -> types.Type | None:
 def field_types(of: types.Type) -> dict[str, types.Type] | None:
     """Return the members of a compound type that is not a stack.
 
-    Those of tuples are "0", "1", ....
+    The members of tuples are named "0", "1" and so on.
     """
     of = types.strip_newtypes(of)
     if isinstance(of, types.StructLike | types.AnonymousStruct):
@@ -47,11 +47,11 @@ class Storage:
         self._header_types: dict[types.Header, ir.HeaderType] = {}
         self._varbit_types: set[int] = set()
         self._type_names: set[str] = set()
-        self._next: dict[str, int] = {}  # number to try first, by wanted name
+        self._next: dict[str, int] = {}  # next number to try for each name
         self._instances: set[str] = set()
         self._union_types: dict[types.HeaderUnion, str] = {}
         self._field_names: set[str] = set()
-        self._types: dict[str, tuple[types.Type, syntax.Source]] = {}  # of headers and such
+        self._types: dict[str, tuple[types.Type, syntax.Source]] = {}  # by name of a header type
         self._scalars = ir.HeaderType(ir.SCALARS_TYPE, [])
         self._type_names.add(ir.SCALARS_TYPE)
         program.header_types.append(self._scalars)
@@ -86,7 +86,7 @@ class Storage:
         )
 
     def metadata_instance(self, of: types.Struct, name: str) -> places.Group:
-        """Allocate a struct of scalars as its own metadata instance (standard_metadata)."""
+        """Allocate a struct of scalars as its own metadata instance (for standard_metadata)."""
         members: dict[str, places.Place] = {}
         header_type = ir.HeaderType(name, [])
         for f in of.declaration.fields:
@@ -105,7 +105,7 @@ class Storage:
         return places.Group(members)
 
     def clone(self, place: places.Header | places.Union | places.Stack, name: str) -> places.Place:
-        """Allocate storage of the same type."""
+        """Allocate storage of the same type as a place."""
         of, source = self._types[place.name]
         return self.allocate(of, name, source)
 
@@ -200,7 +200,7 @@ class Storage:
 
 
 def _flat_fields(of: types.Type, prefix: str) -> Iterator[tuple[str, types.Type]]:
-    """Return scalar and varbit fields of a header, those of nested structs as `struct.field`."""
+    """Return scalar and varbit fields of a header; fields of nested structs are `struct.field`."""
     for name, field_type in (field_types(of) or {}).items():
         plain = types.strip_newtypes(field_type)
         if scalar_type(plain) is not None or isinstance(plain, types.Varbit):

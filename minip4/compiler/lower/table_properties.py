@@ -1,4 +1,4 @@
-"""Lower properties of tables: direct counters and meters, action profiles and selectors."""
+"""Lowering of table properties: direct counters and meters, action profiles and selectors."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from minip4.compiler.lower.context import Context
 class TableProperties:
     def __init__(self, context: Context) -> None:
         self.context = context
-        self.profiles: list[ir.Profile] = []  # of the pipeline that is being lowered
+        self.profiles: list[ir.Profile] = []  # profiles of the pipeline that is being lowered
         self._profiles: dict[str, ir.Profile] = {}
         self._selector_inputs: dict[str, list[ir.Expression]] = {}
         self._direct_users: dict[str, syntax.Table] = {}
-        self._reads: dict[str, tuple[ir.Field, syntax.Source]] = {}  # of direct meters, the first
+        # for each direct meter, the first field that reads it
+        self._reads: dict[str, tuple[ir.Field, syntax.Source]] = {}
 
     def read_by(self, meter: str, result: ir.Field, source: syntax.Source) -> ir.Field:
-        """Record the field that a direct meter is read to; return the first recorded one."""
+        """Record the field that a direct meter writes, and return the first recorded one."""
         return self._reads.setdefault(meter, (result, source))[0]
 
     def lower(self, table: syntax.Table, result: ir.Table) -> None:
@@ -70,7 +71,7 @@ class TableProperties:
         return found
 
     def check_direct_uses(self) -> None:
-        """Reject the use of a direct meter without its table."""
+        """Reject the use of a direct meter outside of its table."""
         for name, (_, source) in self._reads.items():
             if not self.is_direct_used(name):
                 raise P4Error(
@@ -80,7 +81,7 @@ class TableProperties:
                 )
 
     def is_direct_used(self, name: str) -> bool:
-        """Whether an applied table has this direct counter or meter."""
+        """Whether some applied table has this direct counter or meter."""
         return name in self._direct_users
 
     def _direct_meter(
@@ -121,7 +122,7 @@ class TableProperties:
     def use_selector(self, table: syntax.Table, inputs: list[ir.Expression]) -> None:
         item = table.property("implementation")
         if item is None:
-            return  # nothing selects: the key has no meaning
+            return  # no selector, so the selector key has no meaning
         found = self._property_object(table, item)
         known = self._selector_inputs.setdefault(found.name, inputs)
         if known != inputs:

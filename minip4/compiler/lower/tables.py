@@ -1,4 +1,4 @@
-"""Lower tables (spec 14.2) and their actions."""
+"""Lowering of tables (spec 14.2) and their actions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from minip4.compiler.lower.entries import action_data, entries_of
 from minip4.compiler.lower.storage import scalar_type
 from minip4.compiler.types import Bits
 
-SITE = Bits(8)  # numbers the places where a table is applied
+SITE = Bits(8)  # type of the number of a location where a table is applied
 MATCH_KINDS = ("exact", "lpm", "ternary", "range", "optional", "selector")
 
 
@@ -37,7 +37,7 @@ class Tables:
 
     def apply_table(self, table: syntax.Table, source: syntax.Source) -> ir.Apply:
         if self.context.in_action or self.context.block not in ("ingress", "egress"):
-            raise P4Error("a table can be applied in a control only", source)
+            raise P4Error("a table can be applied only in a control", source)
         key = (self.context.environment.owner(table), table)
         known = self._tables.get(key)
         if known is None:
@@ -84,7 +84,7 @@ class Tables:
     # -- keys
 
     def _keys(self, table: syntax.Table, result: ir.Table) -> None:
-        """Evaluate the key; expressions other than fields are stored in temporaries."""
+        """Evaluate the keys; expressions that are not fields are stored in temporaries."""
         is_first = not result.keys and result.profile is None
         fields: list[ir.KeyField] = []
         selectors: list[ir.Expression] = []
@@ -133,7 +133,8 @@ class Tables:
         action = reference.action
         assert action is not None
         has_arguments = any(a is not None for a in reference.arguments)
-        # An exit in it copies out what the controls around it have to: then it is theirs alone.
+        # An exit in an action copies out the arguments of the enclosing controls; then the action
+        # cannot be shared.
         has_copies = any(frame.copy_out for frame in self.context.frames)
         key = (
             self.context.instance if has_copies else self.context.environment.owner(action),
@@ -165,7 +166,7 @@ class Tables:
     def _bound_arguments(
         self, reference: syntax.ActionReference, action: syntax.Action
     ) -> list[Argument]:
-        """Return arguments of parameters with a direction, given in the list of actions."""
+        """Return the arguments of parameters with a direction, which the list of actions has."""
         return evaluated(
             self.context,
             action.parameters,
@@ -175,7 +176,7 @@ class Tables:
         )
 
     def _action_data(self, parameter: syntax.Parameter, result: ir.Action) -> ir.Expression:
-        """Return a parameter set by table entries."""
+        """Return an action parameter that table entries set."""
         of = self.context.environment.resolve(parameter.type)
         scalar = scalar_type(of)
         if scalar is None:
@@ -185,7 +186,7 @@ class Tables:
                 "a number, bool or enum",
             )
         width = scalar.width if isinstance(scalar, Bits) else 1
-        # Entries hold plain bits: a signed parameter is converted where it is used.
+        # Entries have unsigned bits, so a signed parameter is converted where it is used.
         plain = Bits(width) if isinstance(scalar, Bits) else scalar
         data = ir.ActionData(plain, len(result.parameters))
         result.parameters.append((control_plane_name(parameter), width))

@@ -8,13 +8,14 @@ from typing import Any
 from minip4.compiler import syntax
 from minip4.compiler.errors import P4Error
 
-_ELSEWHERE = {"name", "id", "brief", "description"}  # P4Info has fields of its own for these
+# annotations that have their own fields in P4Info
+_ELSEWHERE = {"name", "id", "brief", "description"}
 
 
 def add_annotations(
     message: Any, annotations: Sequence[syntax.Annotation], skip: Collection[str] = ()
 ) -> None:
-    """Add annotations to a message with `annotations` and `structured_annotations`."""
+    """Add annotations to a message that has `annotations` and `structured_annotations`."""
     for annotation in annotations:
         if annotation.is_structured:
             _add_structured(message.structured_annotations.add(), annotation)

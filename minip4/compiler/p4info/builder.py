@@ -1,4 +1,4 @@
-"""Build the P4Info message from the results of Collector."""
+"""Builds the P4Info message from the results of Collector."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Builder:
         self.messages.preamble(message, ids.ACTION, name, action.annotations)
         parameters = [p for p in action.parameters if p.direction == ""]
         if name in self.messages.contents.called_only:
-            parameters = []  # its arguments come from the program, not from the control plane
+            parameters = []  # the program gives the arguments, not the control plane
         for parameter, number in zip(parameters, field_ids(parameters), strict=True):
             param = message.params.add()
             param.id = number
@@ -295,7 +295,7 @@ class Builder:
 
 
 def _pairs(annotation: syntax.Annotation) -> list[tuple[str, str | int]]:
-    """Return the pairs of `@name(key = value, ...)`: values are strings and decimal numbers."""
+    """Return the pairs of `@name(key = value, ...)`; values are strings or decimal numbers."""
     if annotation.pairs:
         return [(k, v) for k, v in annotation.pairs.items() if isinstance(v, str | int)]
     found = re.findall(r'(\w+) = (?:"([^"]*)"|(\d+))(?: ,|$)', annotation.text)

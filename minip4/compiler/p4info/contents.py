@@ -1,4 +1,4 @@
-"""Tables, actions and objects of a program that the control plane sees, in order."""
+"""Tables, actions and objects of a program that the control plane sees, in their order."""
 
 from __future__ import annotations
 
@@ -9,8 +9,25 @@ from minip4.compiler import syntax, types
 from minip4.compiler.instances.architecture import Architecture
 from minip4.compiler.instances.names import control_plane_name, property_name
 from minip4.compiler.instances.objects import ExternObject, Instance, applied, instantiate
-from minip4.compiler.p4info.live import live_children
 from minip4.compiler.syntax import CallKind
+
+
+def live_children(node: syntax.Node) -> Iterator[syntax.Node]:
+    """Yield the children of a node like syntax.children(), but without unreachable ones."""
+    match node:
+        case syntax.If() if isinstance(node.condition.constant, bool):
+            taken = node.then if node.condition.constant else node.otherwise
+            if taken is not None:
+                yield taken
+        case syntax.Conditional() if isinstance(node.condition.constant, bool):
+            yield node.then if node.condition.constant else node.otherwise
+        case syntax.Binary() if node.operator == "&&" and node.left.constant is False:
+            yield node.left
+        case syntax.Binary() if node.operator == "||" and node.left.constant is True:
+            yield node.left
+        case _:
+            yield from syntax.children(node)
+
 
 _CONTROLS = ("verify", "ingress", "egress", "compute", "deparser")
 _Part = tuple[Instance, ExternObject | syntax.Declaration]
@@ -29,15 +46,15 @@ class TableItem:
 class Contents:
     tables: list[TableItem] = field(default_factory=list)
     actions: dict[str, syntax.Action] = field(default_factory=dict)
-    objects: list[ExternObject | TableItem] = field(default_factory=list)  # in order
-    called_only: set[str] = field(default_factory=set)  # actions that no table has
+    objects: list[ExternObject | TableItem] = field(default_factory=list)  # in the order of P4Info
+    called_only: set[str] = field(default_factory=set)  # actions that are in no table
     value_sets: dict[str, syntax.ValueSet] = field(default_factory=dict)
     digests: list[tuple[types.Type, Instance]] = field(default_factory=list)
     calls_externs: bool = False
 
 
 def property_object(item: TableItem, name: str) -> ExternObject | None:
-    """Return the extern object of a table property, inline or named."""
+    """Return the extern object of a table property, which may be inline or named."""
     found = item.table.property(name)
     if found is None:
         return None
@@ -74,7 +91,10 @@ class Collector:
                 self.contents.value_sets.setdefault(control_plane_name(child, instance.name), child)
 
     def _control(self, block: Instance) -> None:
-        """Collect the objects of a control: outer actions first, then in order of declaration."""
+        """Collect the objects of a control.
+
+        Outer actions come first, then all others in order of declaration.
+        """
         parts = list(_parts(block))
         tables = self._tables(parts)
         used = {reference.action for t in tables.values() for _, reference in t.actions}
@@ -140,9 +160,9 @@ class Collector:
                 self.contents.actions.setdefault(control_plane_name(action), action)
 
     def _extern_calls(self, block: Instance, actions: list[tuple[Instance, syntax.Action]]) -> None:
-        """Collect extern calls of its actions (global ones first), then of its body, as p4c does.
+        """Collect extern calls in actions (global ones first), then in the body, as p4c does.
 
-        p4c first inlines functions, actions called by actions, and sub-controls.
+        p4c inlines functions, actions called by actions, and sub-controls before.
         """
         for owner, action in actions:
             self._extern_calls_in(action.body, owner, set(), in_action=True)
@@ -157,7 +177,7 @@ class Collector:
         *,
         in_action: bool,
     ) -> None:
-        """Collect extern calls; `seen` are earlier ones with their instances."""
+        """Collect extern calls; `seen` has earlier ones with their instances."""
         called = (syntax.Function, syntax.Action) if in_action else (syntax.Function,)
         for child in live_children(node):
             self._extern_calls_in(child, instance, seen, in_action=in_action)
@@ -217,7 +237,7 @@ def _is_applied(table: syntax.Table, owner: Instance) -> bool:
 
 
 def _called_actions(owner: Instance) -> Iterator[syntax.Action]:
-    """Return the actions that the control's body calls directly."""
+    """Return the actions that the body of a control calls directly."""
     if isinstance(owner.declaration, syntax.ControlDeclaration):
         yield from _calls_of_actions(owner.declaration.body)
 

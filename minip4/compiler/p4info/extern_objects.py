@@ -46,7 +46,7 @@ class ExternObjects:
                 self.profile(item, annotations)
 
     def _index_type(self, item: ExternObject, position: int, message: Any) -> None:
-        """Return the index type, which newer versions of v1model have."""
+        """Return the index type, which only newer versions of v1model have."""
         if len(item.type.arguments) > position:
             of = item.type.arguments[position]
             self.messages.types.note(of)

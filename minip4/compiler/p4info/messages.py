@@ -1,4 +1,4 @@
-"""Common parts of P4Info messages: preambles, types of fields, ids of fields."""
+"""Parts that several P4Info messages have: preambles, types of fields, ids of fields."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Messages:
         add_documentation(preamble, annotations)
 
     def typed(self, message: Any, of: types.Type, source: syntax.Source) -> None:
-        """Set bitwidth and type_name."""
+        """Set bitwidth and type_name of a message."""
         self.info.type_info.SetInParent()
         plain = types.strip_newtypes(of)
         if isinstance(plain, types.Enum):
@@ -75,14 +75,17 @@ def written_id(annotations: list[syntax.Annotation]) -> int | None:
 
 
 def checked_size(number: int, source: syntax.Source) -> int:
-    """Return a number of cells, entries or members, which is an int32 in P4Info."""
+    """Return a number of cells, entries or members, which must fit in an int32 in P4Info."""
     if not 0 <= number < 1 << 31:
         raise P4Error(f"a size of {number} is out of range", source, f"0 .. {(1 << 31) - 1}")
     return number
 
 
 def field_ids(items: list[Any]) -> list[int]:
-    """Return the ids of match fields and parameters: 1, 2, ... where @id gives none."""
+    """Return the ids of match fields and parameters.
+
+    Without @id, they are 1, 2 and so on.
+    """
     return numbered([written_id(item.annotations) for item in items])
 
 

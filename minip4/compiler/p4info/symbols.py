@@ -23,7 +23,7 @@ DIGEST = 0x17
 
 
 def name_hash(name: str) -> int:
-    """Jenkins' one-at-a-time hash, 32 bits."""
+    """Return Jenkins' one-at-a-time hash of a name (32 bits)."""
     result = 0
     for byte in name.encode():
         result = (result + byte) & 0xFFFFFFFF
@@ -36,7 +36,10 @@ def name_hash(name: str) -> int:
 
 @dataclass
 class Symbols:
-    """First `add` all objects, then `assign`; then `id` and `alias` can be used."""
+    """Ids and aliases of objects.
+
+    Call `add` for all objects, then `assign`; only then, `id` and `alias` can be used.
+    """
 
     _ids: dict[int, dict[str, int | None]] = field(default_factory=dict)
     _used: set[int] = field(default_factory=set)
@@ -69,7 +72,7 @@ class Symbols:
         return number
 
     def assign(self) -> None:
-        """Assign missing ids: a hash of the name, and the next free id on collision."""
+        """Assign missing ids: a hash of the name or, if it is in use, the next free id."""
         for kind in sorted(self._ids):
             known = self._ids[kind]
             for name in sorted(n for n, number in known.items() if number is None):
@@ -85,7 +88,7 @@ class Symbols:
         return number
 
     def alias(self, name: str) -> str:
-        """Return the shortest unique suffix of the name."""
+        """Return the shortest unique suffix of a name."""
         parts = name.split(".")
         for start in reversed(range(len(parts))):
             suffix = ".".join(parts[start:])

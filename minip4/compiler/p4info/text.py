@@ -9,7 +9,7 @@ from google.protobuf import json_format, text_format  # type: ignore[import-unty
 
 from minip4.errors import Minip4Error
 
-TEXTS = (".txtpb", ".txt")  # the second is p4c's older name of the same
+TEXTS = (".txtpb", ".txt")  # the second one is p4c's older suffix for the same format
 _HEADER = "# proto-file: p4/config/v1/p4info.proto\n# proto-message: p4.config.v1.P4Info\n\n"
 
 

@@ -14,15 +14,18 @@ from minip4.compiler.p4info.annotations import add_annotations
 
 
 def type_name(of: types.Type) -> str | None:
-    """Return the name for `type_name` fields: only newtypes have one."""
+    """Return the name for `type_name` fields, which only newtypes have."""
     return of.name if isinstance(of, types.NewType) else None
 
 
 def translated_width(translation: syntax.Annotation) -> int:
-    """Return the width in `@p4runtime_translation("uri", bit<32>)` (or `32`); 0 for `string`."""
+    """Return the width in `@p4runtime_translation("uri", bit<32>)`; 0 for `string`.
+
+    The width may also be a plain number, such as `32`.
+    """
     if len(translation.body) != 2:
         raise P4Error(
-            "@p4runtime_translation takes two arguments", translation.source, '("uri", bit<W>)'
+            "@p4runtime_translation needs two arguments", translation.source, '("uri", bit<W>)'
         )
     second = translation.body[1]
     if isinstance(second.constant, int) and not isinstance(second.constant, bool):
@@ -43,7 +46,7 @@ def translated_width(translation: syntax.Annotation) -> int:
 
 
 class TypeInfo:
-    """Fills a P4TypeInfo message with the requested named types."""
+    """Fills a P4TypeInfo message with those named types that are requested."""
 
     def __init__(self, message: p4t.P4TypeInfo, errors: list[syntax.ErrorMember]) -> None:
         self._message: Any = message
@@ -182,7 +185,10 @@ class TypeInfo:
 def flat_fields(
     of: types.Type, prefix: str = "", outer: tuple[syntax.Annotation, ...] = ()
 ) -> Iterator[tuple[str, types.Type, list[syntax.Annotation]]]:
-    """Return the fields of a header (nested structs: with the path as name) and all annotations."""
+    """Return the fields of a header and all their annotations.
+
+    A field in a nested struct has its path as its name.
+    """
     assert isinstance(of, types.StructLike)
     for f in of.declaration.fields:
         field_type = of.fields[f.name]
@@ -195,6 +201,6 @@ def flat_fields(
 
 
 def value_bytes(value: int, width_bits: int) -> bytes:
-    """Return the value padded to the bytes of the width, as PI expects."""
+    """Return a value padded to the bytes of its width, as PI expects."""
     value &= (1 << width_bits) - 1
     return value.to_bytes((width_bits + 7) // 8, "big")

@@ -1,1 +1,1 @@
-"""The parser: from tokens to the syntax tree."""
+"""The parser: converts tokens to the syntax tree."""

@@ -72,7 +72,7 @@ class AnnotationParser:
         return result
 
     def annotation_body(self, start: int, end: int) -> list[syntax.Expression]:
-        """Return the tokens as a list of expressions, or [] if they are none."""
+        """Return the tokens as a list of expressions, or [] if they are not expressions."""
         body: list[syntax.Expression] = []
         self.tokens.move_to(start)
         try:
@@ -89,6 +89,9 @@ class AnnotationParser:
 
 
 def annotation_values(body: list[syntax.Expression]) -> list[syntax.Constant]:
-    """Return the values of literals in a body (the checker adds named constants)."""
+    """Return the values of literals in a body.
+
+    The checker adds those of named constants.
+    """
     literals = (syntax.IntLiteral, syntax.StringLiteral, syntax.BoolLiteral)
     return [item.value for item in body if isinstance(item, literals)]

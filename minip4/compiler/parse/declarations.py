@@ -154,7 +154,7 @@ class DeclarationParser:
         name = self.tokens.advance()
         self.tokens.declare(name.text, is_type=True)
         if self.tokens.accept(";"):
-            return None  # only announces the name
+            return None  # a forward declaration only announces the name
         result = syntax.ExternDeclaration(
             name.source, first.source, annotations, name.text, [], [], []
         )
@@ -168,7 +168,7 @@ class DeclarationParser:
         return result
 
     def is_generic_result(self) -> bool:
-        """Whether `name<...>` is the result of a function: another name follows."""
+        """Whether `name<...>` is the result type of a function, because another name follows."""
         start = self.tokens.position
         self.expressions.plain_type()
         is_result = self.tokens.at_name()

@@ -27,8 +27,8 @@ PRECEDENCE = {
     )
     for operator in operators
 }
-LONGEST_CHAIN = 400  # of operators of one strength: a + b + c + ...
-WIDEST_INTEGER_TEXT = 4000  # characters: Python refuses to convert longer decimal numbers
+LONGEST_CHAIN = 400  # maximum operators of equal strength in a row: a + b + c + ...
+WIDEST_INTEGER_TEXT = 4000  # maximum digits, since Python refuses to convert longer decimal numbers
 
 
 class ExpressionParser:
@@ -135,7 +135,10 @@ class ExpressionParser:
         )
 
     def operator(self, is_type_width: bool) -> str:
-        """The binary operator here; '>' ends the width of a type, two touching ones are `>>`."""
+        """Return the binary operator at the current token.
+
+        '>' ends the width of a type, and two adjacent ones are `>>`.
+        """
         if self.tokens.token.kind == ">":
             if is_type_width:
                 return ""
@@ -143,7 +146,7 @@ class ExpressionParser:
             if following.kind == ">" and self.tokens.token.touches(following):
                 return ">>"
             if following.kind == ">=" and self.tokens.token.touches(following):
-                return ""  # the assignment >>=
+                return ""  # the assignment operator >>=
         return self.tokens.token.kind
 
     # unary: ('!' | '~' | '-' | '+') unary | '(' typeRef ')' unary | primary suffix*
@@ -161,7 +164,10 @@ class ExpressionParser:
             return self.suffixes(self.primary(), first)
 
     def cast(self) -> syntax.Expression | None:
-        """`(type) unary`, or None (and nothing read) if the parenthesis holds an expression."""
+        """Parse `(type) unary`.
+
+        Returns None, without reading anything, if the parenthesis has an expression.
+        """
         first, start = self.tokens.token, self.tokens.position
         self.tokens.advance()
         if self.tokens.at_type() and not (
@@ -206,7 +212,8 @@ class ExpressionParser:
         if kind == "." and self.tokens.peek().kind == "name":
             self.tokens.advance()
             return syntax.Name(self.tokens.since(token), self.tokens.advance().text, True)
-        if kind == "list":  # a name to declare, but none to use (appendix G: no nonTypeName)
+        # valid as a name in a declaration, but not in an expression (appendix G: no nonTypeName)
+        if kind == "list":
             self.tokens.fail("'list' is a keyword", "another name")
         if not self.tokens.at_name():
             self.tokens.unexpected("an expression")
@@ -288,7 +295,10 @@ class ExpressionParser:
         return syntax.PartSelect(source, base, left, right)
 
     def call_type_arguments(self) -> list[syntax.TypeExpression] | None:
-        """`<types>` before `(`; None (and nothing read) if `<` compares."""
+        """Parse `<types>` before `(`.
+
+        Returns None, without reading anything, if `<` is a comparison.
+        """
         following = self.tokens.peek()
         starts_type = following.kind in (*BASE_TYPES, "tuple", "list", "void", "_", ".", ">")
         if not starts_type and not self.tokens.is_type_name(following):
@@ -332,7 +342,7 @@ class ExpressionParser:
 
     # keysetExpression: '(' simpleKeyset (',' simpleKeyset)* ')' | simpleKeyset
     def keyset(self) -> list[syntax.Expression]:
-        """The keysets up to, not including, the ':' that follows."""
+        """Parse keysets up to the ':' that follows, without the ':'."""
         if self.tokens.at("("):
             start = self.tokens.position
             try:
@@ -346,7 +356,7 @@ class ExpressionParser:
             except P4Error:
                 if self.tokens.at(":", ";", "end"):
                     raise
-            self.tokens.move_to(start)  # the parenthesis was part of an expression
+            self.tokens.move_to(start)  # the parenthesis belongs to an expression
         return [self.simple_keyset()]
 
     # simpleKeyset: default | '_' | expression [('&&&' | '..') expression]
@@ -366,7 +376,7 @@ class ExpressionParser:
 
 
 def unquoted(text: str) -> str:
-    """The value of a string literal: `\\"`, `\\\\` and `\\n` are the escapes (6.4.3.3)."""
+    """Return the value of a string literal, with the escapes `\\"`, `\\\\` and `\\n` (6.4.3.3)."""
     inner = text[1:-1]
     if "\\" not in inner:
         return inner

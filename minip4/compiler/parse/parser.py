@@ -1,8 +1,10 @@
-"""The parser: tokens to a syntax tree. This module: the program, parsers and controls.
+"""The parser: converts tokens to a syntax tree.
 
-Recursive descent with one method per production; a comment above each shows its grammar (terminals
-in quotes or lower case). All parts share the tokens. P4's grammar depends on which names are types;
-token_stream.py keeps track of them.
+This module has the productions of programs, parsers and controls.
+
+It uses recursive descent with one method per production. A comment before each method has the
+grammar, with terminals in quotes or in lower case. All production modules share the tokens. P4's
+grammar depends on which names are types, and token_stream.py records them.
 """
 
 from __future__ import annotations

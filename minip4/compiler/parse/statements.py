@@ -78,7 +78,10 @@ class StatementParser:
 
     # if '(' expression ')' statement (else if '(' expression ')' statement)* [else statement]
     def if_statement(self) -> syntax.Statement:
-        """Parse an if; a chain of `else if` is iterative and does not count as nesting."""
+        """Parse an if statement.
+
+        A chain of `else if` is parsed iteratively and does not count as nesting.
+        """
         heads: list[tuple[Token, syntax.Expression, syntax.Statement]] = []
         otherwise: syntax.Statement | None = None
         while True:
@@ -160,17 +163,17 @@ class StatementParser:
     def unknown_type(self, keywords: tuple[str, ...] = ()) -> None:
         """Reject `name1 name2` if name1 is not a type.
 
-        It may be a misspelt keyword of `keywords`.
+        It may be a misspelt keyword; `keywords` has the candidates.
         """
         name = self.tokens.token.text
         if not self.tokens.is_type_name(self.tokens.token):
             is_known = any(name in scope for scope in self.tokens.scopes)
-            what = "is no type" if is_known else "is not declared"
+            what = "is not a type" if is_known else "is not declared"
             hint = did_you_mean(name, [*self.tokens.known_types(), *keywords])
             self.tokens.fail(f"{name!r} {what}{hint}", "a type before the name of a variable")
 
     def at_declaration(self) -> bool:
-        """Whether a type starts here, and not a value such as `error.X` or a call `C.apply()`."""
+        """Whether a type starts here, and not a value (`error.X`) or a call (`C.apply()`)."""
         if not self.tokens.at_type():
             return False
         if self.tokens.peek().kind == ".":
@@ -331,7 +334,7 @@ class StatementParser:
 
     # functionPrototype: (typeRef | void) name [typeParameters] '(' parameters ')'
     def prototype(self, first: Token, annotations: list[syntax.Annotation]) -> syntax.Function:
-        """Parse a prototype; the result type may be a type parameter declared behind it."""
+        """Parse a prototype; the result type may be a type parameter that is declared after it."""
         of = self.expressions.type_expression()
         name = self.tokens.name("the name of a function")
         type_parameters = self.type_parameters()

@@ -1,4 +1,4 @@
-"""Shared base of all productions: the token stream, and the names of types."""
+"""Base class of all productions: the token stream, and the names of types."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from minip4.compiler.errors import P4Error, did_you_mean
 from minip4.compiler.preprocess.lexer import SOFT_KEYWORDS, Token
 from minip4.compiler.source import Source
 
-DEEPEST_NESTING = 200  # of expressions, types and statements: later passes recurse over the tree
-MOST_ARMS = 1500  # `else if`s that lead to one statement: each is one level of the tree, too
-MOST_RETRIES = 2  # for each token, of the few productions that need unlimited lookahead
+# of expressions, types and statements, because later passes recurse over the tree
+DEEPEST_NESTING = 200
+MOST_ARMS = 1500  # maximum `else if`s in a chain; each is one level of the tree, too
+MOST_RETRIES = 2  # per token, for the few productions that need unlimited lookahead
 
 BASE_TYPES = frozenset(["bit", "bool", "error", "int", "match_kind", "string", "varbit"])
 
 
 class TokenStream:
-    """A cursor over the tokens, and a stack of scopes: name -> whether it is a type."""
+    """A cursor in the tokens, and a stack of scopes that say whether a name is a type."""
 
     def __init__(self, tokens: list[Token]) -> None:
         self.tokens = tokens
@@ -42,7 +43,7 @@ class TokenStream:
         return token
 
     def move_to(self, position: int) -> None:
-        """Return to an earlier position to try another production."""
+        """Return to an earlier position, in order to try another production."""
         self.retries += position < self.position
         if self.retries > MOST_RETRIES * len(self.tokens):
             self.fail("the program is too ambiguous to parse", "fewer nested parentheses")
@@ -66,7 +67,7 @@ class TokenStream:
         return self.advance()
 
     def reject_open_line(self, where: str) -> None:
-        """Report a missing ';' at the end of a line there, not at the start of the next line."""
+        """Report a missing ';' at the end of its line, not at the start of the next line."""
         last = self.tokens[max(0, self.position - 1)]
         if last.file is self.token.file and last.end_line < self.token.line:
             place = Source(
@@ -90,7 +91,7 @@ class TokenStream:
         raise P4Error(message, self.token.source, expected)
 
     def since(self, first: Token) -> Source:
-        """Return the source from `first` to the token before the current one."""
+        """Return the source range from `first` to the token before the current one."""
         last = self.tokens[self.position - 1] if self.position else first
         if last.file is not first.file or last.line < first.line:
             return first.source
@@ -119,7 +120,7 @@ class TokenStream:
         return self.token.kind == "name" or self.token.kind in SOFT_KEYWORDS
 
     def name(self, what: str) -> Token:
-        """name: IDENTIFIER | a keyword that is none here"""
+        """Parse a name: IDENTIFIER, or a keyword that is not reserved here."""
         if not self.at_name():
             if self.token.text[:1].isalpha():
                 self.fail(f"{self.token.text!r} is a keyword", what)
@@ -146,7 +147,10 @@ class TokenStream:
         return False
 
     def at_type(self) -> bool:
-        """Whether a type starts here (also `error.Name`: callers must look further)."""
+        """Whether a type may start here.
+
+        `error.Name` also starts like a type, so callers must check further.
+        """
         token = self.token
         if token.kind == "name":
             return self.is_type_name(token)

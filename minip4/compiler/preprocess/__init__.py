@@ -1,1 +1,1 @@
-"""Lexer and preprocessor: from the files of a program to its tokens."""
+"""Lexer and preprocessor: convert the files of a program to its tokens."""

@@ -26,7 +26,10 @@ _PRECEDENCE: list[dict[str, Callable[[int, int], int]]] = [
 
 
 def evaluate(tokens: list[Token], directive: Token) -> int:
-    """Return the value of the tokens: integers and operators as in C; other names count as 0."""
+    """Return the value of an #if expression.
+
+    Integers and operators are as in C; other names count as 0.
+    """
     return _IfExpression(tokens, directive).value()
 
 

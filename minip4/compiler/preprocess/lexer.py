@@ -1,4 +1,4 @@
-"""The lexer: text of one file to tokens, including preprocessor directives (spec section 6.2)."""
+"""The lexer: converts the text of a file to tokens, including directives (spec section 6.2)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEYWORDS = frozenset([
 ])
 # fmt: on
 
-# Keywords that are ordinary names wherever the grammar does not ask for them (6.2).
+# Keywords that are ordinary names at all locations where the grammar does not require them (6.2).
 SOFT_KEYWORDS = frozenset(
     ["actions", "apply", "entries", "key", "list", "priority", "state", "type"]
 )
@@ -27,12 +27,15 @@ SOFT_KEYWORDS = frozenset(
 
 @dataclass(slots=True, eq=False)
 class Token:
-    """`kind`: "name" "number" "quoted" "directive" "bad" "end", or the keyword or symbol itself.
+    """A token.
 
+    `kind` is "name", "number", "quoted", "directive", "bad", "end", or the keyword or symbol
+    itself.
 
-    "comment" and "open" (a string without its end in the line, up to that) are the preprocessor's.
-    `end_column` differs from column + len(text) in tokens that a macro put in the place of its use.
-    `before`: "\\n" if it begins a line, " " if white space or a comment stands before it, or "".
+    The preprocessor also uses "comment" and "open" (the part of an unterminated string up to the
+    end of the line). `end_column` differs from column + len(text) if a macro has inserted the
+    token. `before` is "\\n" if the token begins a line, " " if white space or a comment precedes
+    it, or "".
     """
 
     kind: str
@@ -49,7 +52,7 @@ class Token:
         return Source(self.file, self.line, self.column, self.end_line, self.end_column)
 
     def touches(self, following: Token) -> bool:
-        """Whether the next token follows without white space: `> >` is not a shift."""
+        """Whether the next token follows without white space, because `> >` is not a shift."""
         return (
             self.end_column == following.column
             and self.line == following.line
@@ -81,9 +84,9 @@ _JOIN = re.compile(r"\\[ \t\f\v]*\r?\n")
 
 
 def tokenize(file: SourceFile) -> list[Token]:
-    """Return all tokens of the file; a line that starts with `#` is one "directive" token.
+    """Return all tokens of a file; a line that starts with `#` is one "directive" token.
 
-    Invalid text becomes a "bad" token: only the parser knows whether it matters.
+    Invalid text becomes a "bad" token, because only the parser knows whether it matters.
     """
     return tokenize_text(file.text, file, 1, fresh_line=True)
 
@@ -91,7 +94,10 @@ def tokenize(file: SourceFile) -> list[Token]:
 def tokenize_text(
     text: str, file: SourceFile, line: int, column: int = 1, *, fresh_line: bool = False
 ) -> list[Token]:
-    """Tokenize a text at some place, as `tokenize`; at the start of its line if that is `fresh`."""
+    """Tokenize a part of a file like tokenize().
+
+    `fresh` says whether the part begins at the start of a line.
+    """
     positions = _Positions(text, line, column)
     text = _JOIN.sub("", text)
     tokens: list[Token] = []
@@ -103,7 +109,7 @@ def tokenize_text(
         if found is None:
             kind, end = "bad", offset + 1
         elif text.startswith("/*", offset) and found.lastgroup == "symbol":
-            kind, end = "bad", len(text)  # a comment without its end
+            kind, end = "bad", len(text)  # an unterminated comment
         else:
             kind, end = found.lastgroup or "bad", found.end()
         if kind in ("blank", "newline"):
@@ -128,19 +134,22 @@ def tokenize_text(
 
 
 class _Positions:
-    """Lines and columns of a text, by offsets in the text with joined lines."""
+    """Lines and columns of a text, by offset in the text after joining lines."""
 
     def __init__(self, text: str, line: int, column: int) -> None:
         self.line, self.column = line, column
         self.starts = [0, *(newline.end() for newline in _NEWLINE.finditer(text))]
-        self.joins: list[int] = []  # where they were
-        self.removed = [0]  # characters, before the first join, before the second, ...
+        self.joins: list[int] = []  # offsets of the joins
+        self.removed = [0]  # removed characters before the first join, before the second, ...
         for join in _JOIN.finditer(text):
             self.joins.append(join.start() - self.removed[-1])
             self.removed.append(self.removed[-1] + len(join[0]))
 
     def of(self, offset: int, *, is_end: bool = False) -> tuple[int, int]:
-        """Return line and column; at a line join, ends are before and beginnings behind it."""
+        """Return line and column.
+
+        At a line join, ends are before the join and starts after it.
+        """
         written = offset
         if self.joins:
             count = bisect_left(self.joins, offset) if is_end else bisect_right(self.joins, offset)
@@ -151,7 +160,7 @@ class _Positions:
 
 
 def integer(text: str) -> tuple[int, int | None, bool]:
-    """Return value, width (None if not given) and signedness of a "number" token."""
+    """Return the value, width (None if not given) and signedness of a "number" token."""
     width, signed = None, False
     prefix = re.match(r"([0-9]+)([ws])", text)
     if prefix:

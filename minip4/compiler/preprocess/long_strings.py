@@ -1,8 +1,8 @@
-"""Strings that span lines, as in p4c: its preprocessor, cpp, is line-based.
+"""Strings that span several lines, as in p4c, whose preprocessor (cpp) is line-based.
 
-In such a string, directives are executed, macros are replaced and blanks are merged, except in the
-first line and after the quote in the last line. Comments stay. Lines removed by directives become
-empty lines; cpp writes a line marker for more than eight of them.
+In such a string, directives are executed, macros are replaced and blanks are merged. The first
+line, and the part of the last line after the quote, are excluded. Comments are preserved. Lines
+removed by directives become empty lines. For more than eight of them, cpp writes a line marker.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _UP_TO_QUOTE = re.compile(r'(?:[^"\\]|\\[\s\S])*')
 
 
 class LongString:
-    """A string whose end was not found yet.
+    """A string whose end has not been found yet.
 
-    `line` is the last line of its text, where joined lines count as the first of them.
+    `line` is the last line of its text; joined lines count as the first of them.
     """
 
     def __init__(self, opened: Token, line: int) -> None:
@@ -31,9 +31,10 @@ class LongString:
     def continued(
         self, line: list[Token], macros: Macros, output: list[Token]
     ) -> LongString | None:
-        """Add the tokens of the next line; return the string that is open afterwards.
+        """Add the tokens of the next line, and return the string that is open after it.
 
-        If the string ends there, it and the tokens behind it are appended to the output.
+        If the string ends in this line, the string and the tokens after it are appended to the
+        output.
         """
         first = line[0]
         text = _printed(line, macros)
@@ -57,16 +58,16 @@ class LongString:
         return LongString(rest[-1], self.line) if rest and rest[-1].kind == "open" else None
 
     def unfinished(self) -> Token:
-        """Return the token of an unterminated string at the end of the file.
+        """Return a token for an unterminated string at the end of the file.
 
-        No valid program has it.
+        A valid program never has it.
         """
         opened = self.opened
         return replace(opened, kind="bad", text='"', end_column=opened.column + 1)
 
 
 def _printed(line: list[Token], macros: Macros) -> str:
-    """Return a line as cpp prints it: macros replaced, white space as single blanks."""
+    """Return a line as cpp prints it, with macros replaced and white space as single blanks."""
     code: list[Token] = []
     tokens: list[Token] = []
     for token in line:

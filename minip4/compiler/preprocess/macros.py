@@ -8,25 +8,25 @@ from dataclasses import dataclass, replace
 from minip4.compiler.errors import P4Error
 from minip4.compiler.preprocess.lexer import Token, tokenize_text
 
-MOST_TOKENS = 300_000  # of one program: a macro that grows exponentially ends here
+MOST_TOKENS = 300_000  # limit of tokens in a program, which stops macros that grow exponentially
 
 
 @dataclass(slots=True)
 class Macro:
-    """A macro; `parameters` is None if it is object-like."""
+    """A macro; `parameters` is None if the macro is object-like."""
 
     parameters: list[str] | None
     body: list[Token]
 
 
 class Macros:
-    """The macros defined at one point of the program."""
+    """The macros that are defined at one point of the program."""
 
     def __init__(self) -> None:
         self.known: dict[str, Macro] = {}
 
     def define(self, token: Token, rest: str) -> None:
-        """Define the macro of the rest of a `#define` directive at `token`."""
+        """Define the macro in a `#define` directive; `token` is the first one after the word."""
         tokens = directive_tokens(token, rest)
         if not tokens or not is_word(tokens[0]):
             raise P4Error("#define without a name", token.source, "#define NAME tokens")
@@ -45,7 +45,10 @@ class Macros:
         self.known[name.text] = Macro(parameters, _with_paste_operators(body))
 
     def expand(self, tokens: Sequence[Token]) -> list[Token]:
-        """Return the tokens with all macros replaced; each token carries its macros."""
+        """Return the tokens with all macros replaced.
+
+        Each token records the macros that it comes from.
+        """
         todo = [(token, frozenset[str]()) for token in reversed(tokens)]
         output: list[Token] = []
         while todo:
@@ -68,7 +71,7 @@ class Macros:
                 body[0].before = token.before
             todo += [(t, hidden) for t in reversed(body)]
             if len(todo) + len(output) > MOST_TOKENS:
-                raise P4Error(f"macro {token.text} expands endlessly", token.source)
+                raise P4Error(f"macro {token.text} expands without end", token.source)
         return output
 
     def fill_in(self, use: Token, macro: Macro, arguments: list[list[Token]]) -> list[Token]:
@@ -95,7 +98,7 @@ class Macros:
 
 
 def directive_tokens(directive: Token, rest: str) -> list[Token]:
-    """Return the tokens of the rest of a directive, at its place, with spacing."""
+    """Return the tokens of the rest of a directive, with their locations and spacing."""
     return tokenize_text(rest, directive.file, directive.line)
 
 
@@ -104,7 +107,7 @@ def is_word(token: Token) -> bool:
 
 
 def _moved(token: Token, use: Token) -> Token:
-    """Return the token at the place where its macro is used."""
+    """Return a copy of the token at the location where its macro is used."""
     return Token(
         token.kind, token.text, use.file, use.line, use.column, use.end_line, use.end_column,
         token.before,
@@ -122,7 +125,7 @@ def _special(token: Token) -> Token:
 def _arguments(
     use: Token, macro: Macro, todo: list[tuple[Token, frozenset[str]]]
 ) -> list[list[Token]]:
-    """Remove the arguments `(a, b)` of a function-like macro from `todo` and return them."""
+    """Remove the arguments `(a, b)` of a function-like macro from `todo`, and return them."""
     todo.pop()
     arguments: list[list[Token]] = [[]]
     depth = 0
@@ -148,7 +151,7 @@ def _arguments(
 
 
 def _with_paste_operators(body: list[Token]) -> list[Token]:
-    """Return the body of a macro with each `##` as one token."""
+    """Return the body of a macro, with each `##` as one token."""
     result: list[Token] = []
     for token in body:
         if token.text == "#" and result and result[-1].text == "#" and result[-1].touches(token):
@@ -159,12 +162,12 @@ def _with_paste_operators(body: list[Token]) -> list[Token]:
 
 
 def _next_to_paste(body: list[Token], i: int) -> bool:
-    """Whether `##` is before or after body[i]: then arguments are not expanded."""
+    """Whether `##` precedes or follows body[i], so that arguments are not expanded."""
     return any(t.kind == "##" for t in (*body[max(0, i - 1) : i], *body[i + 1 : i + 2]))
 
 
 def _paste(tokens: list[Token]) -> list[Token]:
-    """Join the tokens around each `##`."""
+    """Join the tokens before and after each `##`."""
     if not any(t.kind == "##" for t in tokens):
         return tokens
     result: list[Token] = []
@@ -183,7 +186,7 @@ def _paste(tokens: list[Token]) -> list[Token]:
 
 
 def _stringified(argument: list[Token]) -> str:
-    """Return the result of `#` on an argument: its text with single blanks."""
+    """Return the result of `#` on an argument, namely its text with single blanks."""
     text = ""
     for i, token in enumerate(argument):
         quoted = token.text

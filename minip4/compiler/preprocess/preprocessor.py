@@ -1,8 +1,11 @@
-"""The preprocessor: #include, macros and conditionals on tokens, which keep their positions.
+"""The preprocessor: #include, macros and conditionals.
 
-It follows C (spec section 6.3.1): object-like and function-like macros with `#` and `##`, `#if`
-expressions, `#pragma once`; and p4c's preprocessor in `#warning`, unknown directives, and strings
-that span lines (long_strings.py). A token of a macro has the place where the macro is used.
+It works on tokens, which retain their locations.
+
+It follows C (spec section 6.3.1) with object-like and function-like macros, `#` and `##`, `#if`
+expressions and `#pragma once`. It follows p4c's preprocessor in `#warning`, unknown directives, and
+strings that span lines (long_strings.py). A token from a macro has the location where the macro is
+used.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from minip4.compiler.warnings import Warnings
 from minip4.errors import Minip4Error
 
 INCLUDE_DIR = Path(__file__).parents[1] / "include"
-SYSTEM_FILES = ("core.p4", "v1model.p4")  # ours, or p4c's from an include directory
+SYSTEM_FILES = ("core.p4", "v1model.p4")  # built-in versions, or p4c's from an include directory
 CONDITIONALS = ("if", "ifdef", "ifndef", "elif", "else", "endif")
 MARKERS = ("line", "ident")
 DIRECTIVES = (*CONDITIONALS, *MARKERS, "include", "define", "undef", "error", "warning", "pragma")
@@ -36,15 +39,15 @@ _COMMENT = re.compile(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*[\s\S]*?\*/')
 @dataclass(slots=True)
 class _Condition:
     opened: Token
-    is_active: bool  # tokens of the current branch count
-    was_taken: bool  # some branch so far did, or the whole conditional is skipped
+    is_active: bool  # whether tokens of the current branch count
+    was_taken: bool  # whether an earlier branch was active, or the whole conditional is skipped
     has_else: bool = False
 
 
 def preprocess(
     path: str | Path, include_dirs: Sequence[str | Path], defines: Sequence[str]
 ) -> tuple[list[Token], Warnings]:
-    """Return the tokens of the program at `path`, ending with kind "end", and warnings.
+    """Return the tokens of the program at `path`, which end with kind "end", and its warnings.
 
     Raises P4Error, and OSError if `path` itself cannot be read.
     """
@@ -77,7 +80,8 @@ class _Preprocessor:
         self.output: list[Token] = []
         self.warnings = Warnings()
         self.once: set[Path] = set()  # files that have `#pragma once`
-        self.guards: dict[Path, str] = {}  # files that a macro, once defined, empties
+        # for each file: a macro which, once defined, makes the file empty
+        self.guards: dict[Path, str] = {}
         self.includes = 0
         self.handlers: dict[str, Callable[[Token, str], None]] = {
             "define": self.macros.define,
@@ -90,7 +94,7 @@ class _Preprocessor:
     def run(self, file: SourceFile, depth: int) -> None:
         """Append the tokens of one file to the output."""
         conditions: list[_Condition] = []
-        pending: list[Token] = []  # macros may take arguments over several lines
+        pending: list[Token] = []  # arguments of macros may span several lines
         string: LongString | None = None
         tokens = tokenize(file)
         guard = _guard(tokens)
@@ -122,7 +126,10 @@ class _Preprocessor:
             raise P4Error("this conditional has no #endif", opened.source)
 
     def is_known(self, directive: Token) -> bool:
-        """Whether cpp treats the line as a directive; in a string, other lines are text."""
+        """Whether cpp treats the line as a directive.
+
+        In a string, other lines are text.
+        """
         name, rest = _split(directive)
         return name in DIRECTIVES or not (name or rest)
 
@@ -132,7 +139,7 @@ class _Preprocessor:
         if name in CONDITIONALS:
             self.conditional(name, rest, token, conditions)
         elif not is_active or name in MARKERS or (not name and (not rest or rest[0].isdigit())):
-            pass  # line markers: errors name the file that was read
+            pass  # line markers have no effect: errors name the file that was read
         elif name == "include":
             self.include(token, rest, depth)
         elif name in self.handlers:
@@ -162,7 +169,7 @@ class _Preprocessor:
         self.includes += 1
         if depth >= DEEPEST_INCLUDE or self.includes > MOST_INCLUDES:
             what = "nested too deeply" if depth >= DEEPEST_INCLUDE else "used too often"
-            raise P4Error(f"#include is {what}: possibly a file includes itself", token.source)
+            raise P4Error(f"#include is {what}; possibly a file includes itself", token.source)
         name = found[1] or found[2]
         local = [Path(token.file.path).parent] if found[1] else []
         for folder in [*local, *self.include_dirs, INCLUDE_DIR]:
@@ -185,7 +192,7 @@ class _Preprocessor:
         )
 
     def is_empty(self, path: Path) -> bool:
-        """Whether the file was read before and reading it again would give nothing."""
+        """Whether a file was read before, and reading it again would have no effect."""
         return path in self.once or self.guards.get(path) in self.macros.known
 
     def undef(self, token: Token, rest: str) -> None:
@@ -198,7 +205,7 @@ class _Preprocessor:
         self.warnings.add("cpp", f"#warning {rest}", token.source)
 
     def pragma(self, token: Token, rest: str) -> None:
-        """Handle a #pragma; those of other compilers are ignored."""
+        """Handle a #pragma; pragmas of other compilers are ignored."""
         if rest == "once":
             self.once.add(Path(token.file.path).resolve())
 
@@ -234,7 +241,7 @@ class _Preprocessor:
 
 
 def _split(token: Token) -> tuple[str, str]:
-    """Return the name of a directive and the rest of its line without comments."""
+    """Return the name of a directive, and the rest of its line without comments."""
     text = _COMMENT.sub(lambda found: found[1] or " ", token.text)
     found = _DIRECTIVE.match(text)
     assert found is not None
@@ -249,7 +256,7 @@ def _single_name(token: Token, rest: str, directive: str) -> str:
 
 
 def _guard(tokens: list[Token]) -> str | None:
-    """Return the macro of a file that consists of one `#ifndef MACRO ... #endif` without else."""
+    """Return the macro of a file that consists of one `#ifndef MACRO ... #endif` without #else."""
     code = _code(tokens)
     if len(code) < 2 or code[0].kind != "directive" or code[-1].kind != "directive":
         return None
@@ -265,7 +272,7 @@ def _guard(tokens: list[Token]) -> str | None:
 
 
 def _lines(tokens: list[Token]) -> Iterator[list[Token]]:
-    """Yield the tokens by logical lines, which comments and line joins may extend."""
+    """Yield the tokens of each logical line, which comments and line joins may extend."""
     line: list[Token] = []
     for token in tokens:
         if token.before == "\n" and line:

@@ -1,4 +1,4 @@
-"""Declarations; states of parsers (13), tables of controls (14.2)."""
+"""Programs and their declarations; states of parsers (13), tables of controls (14.2)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from minip4.compiler import types
 from minip4.compiler.source import Source
 from minip4.compiler.syntax.node import Node
 from minip4.compiler.types import Type
+from minip4.compiler.warnings import Warnings
 
 if TYPE_CHECKING:
     from minip4.compiler.syntax.expressions import Argument, Call, Expression, TypeExpression
@@ -18,14 +19,17 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Declaration(Node):
-    """`source` is the name where it is declared; `whole` the entire declaration."""
+    """A declaration.
+
+    `source` is the range of the declared name, `whole` that of the entire declaration.
+    """
 
     whole: Source
     annotations: list[Annotation]
     name: str
 
     def annotation(self, name: str) -> Annotation | None:
-        """Return the first annotation called `name`."""
+        """Return the first annotation with this name."""
         return next((a for a in self.annotations if a.name == name), None)
 
 
@@ -44,7 +48,10 @@ class Parameter(Declaration):
 
 @dataclass(slots=True, eq=False)
 class ConstantDeclaration(Declaration):
-    """`const T name = initializer;`: the value is initializer.constant (if not compound)."""
+    """`const T name = initializer;`.
+
+    The value is initializer.constant, unless it is compound.
+    """
 
     type_expression: TypeExpression
     initializer: Expression
@@ -60,7 +67,10 @@ class VariableDeclaration(Declaration):
 
 @dataclass(slots=True, eq=False)
 class TypedefDeclaration(Declaration):
-    """`typedef T name;`, or `type T name;` if is_new; `struct` for `typedef struct S {...} T;`."""
+    """`typedef T name;`, or `type T name;` if is_new.
+
+    `struct` is set for `typedef struct S {...} T;`.
+    """
 
     type_expression: TypeExpression
     is_new: bool
@@ -83,7 +93,10 @@ class StructDeclaration(Declaration):
 
 @dataclass(slots=True, eq=False)
 class EnumMember(Declaration):
-    """`number`: position in the enum, or the value if the enum is serializable."""
+    """A member of an enum.
+
+    `number` is its position or, in a serializable enum, its value.
+    """
 
     value: Expression | None
     enum: EnumDeclaration | None = field(default=None, init=False)
@@ -92,14 +105,17 @@ class EnumMember(Declaration):
 
 @dataclass(slots=True, eq=False)
 class EnumDeclaration(Declaration):
-    underlying: TypeExpression | None  # None: not serializable
+    underlying: TypeExpression | None  # None: the enum is not serializable
     members: list[EnumMember]
     underlying_type: Type = field(default=types.UNCHECKED, init=False)
 
 
 @dataclass(slots=True, eq=False)
 class ErrorMember(Declaration):
-    """`number` counts over all error declarations of the program: NoError is 0."""
+    """A declared error.
+
+    `number` counts all errors of the program, starting with 0 for NoError.
+    """
 
     number: int = field(default=0, init=False)
 
@@ -121,7 +137,10 @@ class MatchKindDeclaration(Declaration):
 
 @dataclass(slots=True, eq=False)
 class Function(Declaration):
-    """A function; an extern function or method if body is None; a constructor has no result."""
+    """A function.
+
+    It is an extern function or method if body is None; a constructor has no result.
+    """
 
     result: TypeExpression | None
     type_parameters: list[TypeParameter]
@@ -170,13 +189,13 @@ class Instantiation(Declaration):
     """
 
     call: Call
-    objects: list[Declaration]  # abstract methods' bodies (Function) and inner Instantiations
+    objects: list[Declaration]  # bodies of abstract methods (Function), and inner Instantiations
     type: Type = field(default=types.UNCHECKED, init=False)
 
 
 @dataclass(slots=True, eq=False)
 class ValueSet(Declaration):
-    """`value_set<T>(size) name;`: size.constant is an int."""
+    """`value_set<T>(size) name;`, where size.constant is an int."""
 
     type_expression: TypeExpression
     size: Expression
@@ -206,7 +225,7 @@ class ControlDeclaration(Declaration):
 
 @dataclass(slots=True, eq=False)
 class Goto(Node):
-    """`name` as the next state; `state` is None for accept and reject."""
+    """`name` as the next state, where `state` is None for accept and reject."""
 
     name: str
     state: State | None = field(default=None, init=False)
@@ -214,7 +233,10 @@ class Goto(Node):
 
 @dataclass(slots=True, eq=False)
 class SelectCase(Node):
-    """`keys` has one keyset for each select expression, or is one DontCare or tuple value set."""
+    """A case of a select.
+
+    `keys` has one keyset per select expression, or one DontCare or tuple value set.
+    """
 
     keys: list[Expression]
     target: Goto
@@ -228,7 +250,7 @@ class Select(Node):
 
 @dataclass(slots=True, eq=False)
 class State(Declaration):
-    """Without a transition (None) the parser rejects."""
+    """A parser state, which rejects if it has no transition (None)."""
 
     statements: list[Statement | Declaration]
     transition: Goto | Select | None
@@ -253,14 +275,14 @@ class KeyElement(Node):
 class ActionReference(Node):
     """`name(arguments)` in a list of actions, an entry or default_action.
 
-    `arguments` follow `action.parameters`, one for each; None where the control plane sets it.
-    `order` has their positions as they are evaluated: as written (6.8).
+    `arguments` has one element per parameter of the action; None means that the control plane sets
+    it. `order` has their positions in the order of evaluation, which is the written order (6.8).
     """
 
     annotations: list[Annotation]
     name: str
     is_absolute: bool
-    written_arguments: list[Argument] | None  # None: no parentheses written
+    written_arguments: list[Argument] | None  # None: written without parentheses
     action: Action | None = field(default=None, init=False)
     arguments: list[Expression | None] = field(default_factory=list, init=False)
     order: list[int] = field(default_factory=list, init=False)
@@ -271,7 +293,7 @@ class ActionReference(Node):
 
 @dataclass(slots=True, eq=False)
 class Entry(Node):
-    """`const priority=n: (keys) : action;` keys: one for each key element."""
+    """`const priority=n: (keys) : action;`, with one key per key element."""
 
     annotations: list[Annotation]
     is_const: bool
@@ -290,7 +312,10 @@ class TableProperty(Declaration):
 
 @dataclass(slots=True, eq=False)
 class Table(Declaration):
-    """`default_action` is None if not written: then it is NoAction (14.2.1.3)."""
+    """A table.
+
+    `default_action` is None if it is not written, which means NoAction (14.2.1.3).
+    """
 
     keys: list[KeyElement]
     actions: list[ActionReference]
@@ -305,3 +330,22 @@ class Table(Declaration):
 
 
 Constant = int | bool | str | EnumMember | ErrorMember | MatchKindMember | tuple
+
+
+@dataclass(slots=True, eq=False)
+class Program(Node):
+    """A program.
+
+    `declarations` include those of core.p4 and v1model.p4, in order.
+    """
+
+    path: str
+    declarations: list[Declaration]
+    warnings: Warnings = field(default_factory=Warnings, init=False)
+    main: Instantiation | None = field(default=None, init=False)
+    errors: list[ErrorMember] = field(default_factory=list, init=False)
+    match_kinds: list[MatchKindMember] = field(default_factory=list, init=False)
+
+    def find(self, name: str) -> Declaration | None:
+        """Return the top-level declaration called `name`; of overloaded functions, the last one."""
+        return next((d for d in reversed(self.declarations) if d.name == name), None)

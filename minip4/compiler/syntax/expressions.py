@@ -20,10 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Expression(Node):
-    """`type` is never UNCHECKED after checking; `constant` is the value if known at compile time:
+    """An expression.
 
-    int | bool | str | EnumMember | ErrorMember | MatchKindMember, a tuple of such for a compound
-    value (in field order), or None. An int constant is already reduced to the range of `type`.
+    After checking, `type` is never UNCHECKED, and `constant` is the value if it is known at compile
+    time:
+
+    int | bool | str | EnumMember | ErrorMember | MatchKindMember, a tuple of these for a compound
+    value (in the order of fields), or None. An int constant is reduced to the range of `type`.
     """
 
     type: Type = field(default=types.UNCHECKED, init=False)
@@ -32,7 +35,7 @@ class Expression(Node):
 
 @dataclass(slots=True, eq=False)
 class IntLiteral(Expression):
-    """`8w255`, `4s7`, `0xff`; width is None for one without a width."""
+    """A number such as `8w255`, `4s7`, `0xff`; width is None if it has no width."""
 
     value: int
     width: int | None = None
@@ -61,12 +64,12 @@ class Name(Expression):
 
 @dataclass(slots=True, eq=False)
 class This(Expression):
-    """`this` in an abstract method's body: the instance."""
+    """`this` in the body of an abstract method, which is the instance."""
 
 
 @dataclass(slots=True, eq=False)
 class TypeReference(Expression):
-    """A type where an expression is expected: `E` in `E.member`, `C` in `C.apply(...)`."""
+    """A type in the position of an expression: `E` in `E.member`, `C` in `C.apply(...)`."""
 
     type_expression: TypeExpression
 
@@ -75,9 +78,10 @@ class TypeReference(Expression):
 class Member(Expression):
     """`base.name`.
 
-    `declaration`: the Field, EnumMember, ErrorMember or Function (extern method) meant. None for
-    built-in ones: see `base.type` (Stack: next last lastIndex size; ApplyResult: hit miss
-    action_run; TableType, Parser, Control: apply; headers: isValid and so on).
+    `declaration` is the Field, EnumMember, ErrorMember or Function (extern method) that it refers
+    to. It is None for built-in members, which depend on `base.type` (Stack: next last lastIndex
+    size; ApplyResult: hit miss action_run; TableType, Parser, Control: apply; headers: isValid and
+    so on).
     """
 
     base: Expression
@@ -95,7 +99,10 @@ class Index(Expression):
 
 @dataclass(slots=True, eq=False)
 class Slice(Expression):
-    """`base[high:low]`; both have int constants. `[low +: width]` becomes this if constant."""
+    """`base[high:low]`, where both indices have int constants.
+
+    The checker converts `[low +: width]` to this node if it is constant.
+    """
 
     base: Expression
     high: Expression
@@ -104,7 +111,7 @@ class Slice(Expression):
 
 @dataclass(slots=True, eq=False)
 class PartSelect(Expression):
-    """`base[low +: width]` with a `low` known only at run time; `width` has an int constant."""
+    """`base[low +: width]` with `low` known only at run time; `width` has an int constant."""
 
     base: Expression
     low: Expression
@@ -119,7 +126,7 @@ class Unary(Expression):
 
 @dataclass(slots=True, eq=False)
 class Binary(Expression):
-    """Operators * / % + - |+| |-| << >> <= >= < > != == & ^ | ++ && ||."""
+    """A binary operation: * / % + - |+| |-| << >> <= >= < > != == & ^ | ++ && ||."""
 
     operator: str
     left: Expression
@@ -137,7 +144,7 @@ class Conditional(Expression):
 
 @dataclass(slots=True, eq=False)
 class Cast(Expression):
-    """`(T) operand`; target is None if the checker put it in (implicit, 8.12.2)."""
+    """`(T) operand`; target is None if the checker inserted the cast (implicit, 8.12.2)."""
 
     target: TypeExpression | None
     operand: Expression
@@ -157,7 +164,7 @@ class CallKind(Enum):
 
 @dataclass(slots=True, eq=False)
 class Argument(Node):
-    """As written: `name = value` or `value`; value is a DontCare for `_`."""
+    """An argument as written: `name = value` or `value`; the value of `_` is a DontCare."""
 
     name: str | None
     value: Expression
@@ -165,13 +172,13 @@ class Argument(Node):
 
 @dataclass(slots=True, eq=False)
 class Call(Expression):
-    """`callee<types>(arguments)`; a TypeReference as callee is a constructor call.
+    """`callee<types>(arguments)`; if the callee is a TypeReference, this is a constructor call.
 
-    `arguments` follow the order of `parameters`, one for each: defaults filled in, named ones put
-    in their place, casts made explicit; None where an @optional parameter has no argument.
-    `order` has their positions as they are evaluated: as written (6.8), then the defaults.
-    `type_arguments` fill the callee's own type parameters (an extern object's are in
-    `object.type.arguments`). `parameter_types` have both substituted.
+    `arguments` has one element per element of `parameters`, in the same order. Defaults are filled
+    in, named arguments are at their positions, and casts are explicit. An element is None if an
+    @optional parameter has no argument. `order` has their positions in the order of evaluation: as
+    written (6.8), then the defaults. `type_arguments` are those of the callee itself; those of an
+    extern object are in `object.type.arguments`. In `parameter_types`, both are substituted.
     """
 
     callee: Expression
@@ -190,10 +197,10 @@ class Call(Expression):
 
 @dataclass(slots=True, eq=False)
 class ListExpression(Expression):
-    """`{a, b}`; after checking its type is Tuple, List or Stack (else: StructExpression)."""
+    """`{a, b}`, which has type Tuple, List or Stack after checking (else: StructExpression)."""
 
     elements: list[Expression]
-    has_dots: bool = False  # ends in `...`: default values, which the checker writes out
+    has_dots: bool = False  # ends in `...`, which the checker replaces by default values
 
 
 @dataclass(slots=True, eq=False)
@@ -204,10 +211,10 @@ class NamedValue(Node):
 
 @dataclass(slots=True, eq=False)
 class StructExpression(Expression):
-    """`{a = x, b = y}`; after checking also `{x, y}` of struct or header type.
+    """`{a = x, b = y}`; after checking, also `{x, y}` of a struct or header type.
 
-    After checking every field is there, in the order of the declaration; `order` has their
-    positions as they are evaluated: as written (8.1), then the defaults.
+    After checking, it has all fields in the order of the declaration. `order` has their positions
+    in the order of evaluation: as written (8.1), then the defaults.
     """
 
     values: list[NamedValue]
@@ -217,19 +224,19 @@ class StructExpression(Expression):
 
 @dataclass(slots=True, eq=False)
 class InvalidHeader(Expression):
-    """`{#}`: an invalid header, or a union without valid header."""
+    """`{#}`, which is an invalid header, or a union without a valid header."""
 
 
 @dataclass(slots=True, eq=False)
 class DontCare(Expression):
-    """`_` or `default` in a keyset; `_` as an argument of an out parameter; `...` as a value."""
+    """`_` or `default` in a keyset, `_` as an argument of an out parameter, or `...` as a value."""
 
     text: str
 
 
 @dataclass(slots=True, eq=False)
 class Mask(Expression):
-    """Keyset `value &&& mask`."""
+    """The keyset `value &&& mask`."""
 
     value: Expression
     mask: Expression
@@ -237,7 +244,7 @@ class Mask(Expression):
 
 @dataclass(slots=True, eq=False)
 class Range(Expression):
-    """Keyset, or collection of a for loop: `low .. high`, both included."""
+    """`low .. high`, including both, as a keyset or as the collection of a for loop."""
 
     low: Expression
     high: Expression
@@ -263,7 +270,7 @@ class BaseTypeName(TypeExpression):
 class TypeName(TypeExpression):
     name: str
     is_absolute: bool = False
-    arguments: list[TypeExpression] | None = None  # None: no `<...>` written
+    arguments: list[TypeExpression] | None = None  # None: written without `<...>`
     declaration: Declaration | None = field(default=None, init=False)
 
 

@@ -1,4 +1,4 @@
-"""The root of all nodes of the syntax tree, and annotations (18)."""
+"""The base class of all nodes of the syntax tree, and annotations (18)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ class Node:
     source: Source
 
 
-_LEAVES = ("Source", "bool", "int", "str", "str | None")  # types of fields that hold no nodes
+_LEAVES = ("Source", "bool", "int", "str", "str | None")  # types of fields that have no nodes
 _branches: dict[type[Node], list[str]] = {}
-"""Of each kind of nodes the fields that the parser fills: the others are decorations."""
+"""For each kind of node, the fields that the parser fills.
+
+All other fields are decorations.
+"""
 
 
 def children(node: Node) -> Iterator[Node]:
-    """Yield the nodes directly below `node` in the tree, without decorations."""
+    """Yield the direct children of `node` in the tree, without decorations."""
     kind = type(node)
     if kind not in _branches:
         _branches[kind] = [f.name for f in fields(node) if f.init and f.type not in _LEAVES]
@@ -39,10 +42,11 @@ def children(node: Node) -> Iterator[Node]:
 class Annotation(Node):
     """`@name`, `@name(body)` or `@name[...]`.
 
-    `values` holds what the body means: for `@name("x", 3)` and `@name["x", 3]` the literals and
-    constants as str, int, bool; for `@name[k = v]` it is empty and `pairs` has them. A body that
-    is not a list of expressions (tokens that only the reader of the annotation understands) leaves
-    `values` empty; `text` has every unstructured body with one blank between tokens.
+    `values` has the meaning of the body. For `@name("x", 3)` and `@name["x", 3]`, these are
+    literals and constants as str, int or bool. For `@name[k = v]`, it is empty, and `pairs` has
+    them. If the body is not a list of expressions, `values` is empty, and only the reader of the
+    annotation understands the tokens. For each unstructured body, `text` has the tokens, separated
+    by one blank.
     """
 
     name: str

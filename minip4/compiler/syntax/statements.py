@@ -20,7 +20,7 @@ class Statement(Node):
 
 @dataclass(slots=True, eq=False)
 class Assignment(Statement):
-    """`left = right;` or `left += right;` and so on: `operator` is "" or "+", "<<", "|+|"..."""
+    """`left = right;`, `left += right;` and so on, where `operator` is "", "+", "<<", "|+|", ..."""
 
     left: Expression
     operator: str
@@ -42,7 +42,7 @@ class If(Statement):
 @dataclass(slots=True, eq=False)
 class Block(Statement):
     annotations: list[Annotation]
-    statements: list[Statement | Declaration]  # Declaration: a variable or a constant
+    statements: list[Statement | Declaration]  # a Declaration is a variable or a constant
 
 
 @dataclass(slots=True, eq=False)
@@ -72,9 +72,11 @@ class Empty(Statement):
 
 @dataclass(slots=True, eq=False)
 class SwitchCase(Node):
-    """label is a DontCare for `default`; body None falls through to the next case.
+    """A case of a switch.
 
-    In a switch over action_run, label is a Name whose declaration is the Action.
+    `label` is a DontCare for `default`; if `body` is None, the next body is used.
+
+    In a switch over action_run, `label` is a Name whose declaration is the Action.
     """
 
     label: Expression
@@ -83,7 +85,7 @@ class SwitchCase(Node):
 
 @dataclass(slots=True, eq=False)
 class Switch(Statement):
-    """Over `t.apply().action_run` (expression.type is ActionRun), or over values."""
+    """A switch over `t.apply().action_run` (expression.type is ActionRun), or over values."""
 
     expression: Expression
     cases: list[SwitchCase]
@@ -100,7 +102,7 @@ class For(Statement):
 
 @dataclass(slots=True, eq=False)
 class ForIn(Statement):
-    """`for (T x in collection)`; the collection is a Range, a stack or a list."""
+    """`for (T x in collection)`, where the collection is a Range, a stack or a list."""
 
     annotations: list[Annotation]
     variable: VariableDeclaration

@@ -1,5 +1,5 @@
-/* Words of 64 and 128 bits for generated code: big-endian loads and stores of any length, and arithmetic with
- * defined results for all operands. */
+/* Operations on words of 64 and 128 bits for generated code: big-endian loads and stores of any
+ * length, and arithmetic with defined results for all operands. */
 #ifndef MINIP4_BITS_H
 #define MINIP4_BITS_H
 
@@ -17,7 +17,7 @@ typedef unsigned __int128 u128;
 #define ALWAYS_INLINE static inline __attribute__((always_inline, unused))
 #endif
 
-/* Loads `bytes` (1 to 8, a constant) bytes as a big-endian number. */
+/* Load `bytes` bytes (1 to 8, a constant) as a big-endian number. */
 ALWAYS_INLINE uint64_t load_be(const uint8_t *at, unsigned bytes)
 {
     uint64_t w8;
@@ -46,7 +46,7 @@ ALWAYS_INLINE uint64_t load_be(const uint8_t *at, unsigned bytes)
     }
 }
 
-/* Stores the low `bytes` (1 to 8, a constant) bytes of a number in big-endian order. */
+/* Store the low `bytes` bytes (1 to 8, a constant) of a number in big-endian order. */
 ALWAYS_INLINE void store_be(uint8_t *at, uint64_t value, unsigned bytes)
 {
     uint64_t w8 = __builtin_bswap64(value << (64 - 8 * bytes));
@@ -83,7 +83,7 @@ ALWAYS_INLINE uint64_t low_bits(uint64_t value, unsigned width)
     return width >= 64 ? value : value & ((UINT64_C(1) << width) - 1);
 }
 
-/* `width` (0 to 64) bits that start `bit` bits after `at`, both constants. */
+/* Load `width` bits (0 to 64) that start `bit` bits after `at`; both are constants. */
 ALWAYS_INLINE uint64_t load_bits(const uint8_t *at, unsigned bit, unsigned width)
 {
     if (!width)
@@ -95,7 +95,7 @@ ALWAYS_INLINE uint64_t load_bits(const uint8_t *at, unsigned bit, unsigned width
     return low_bits(high << (8 - after) | at[last] >> after, width);
 }
 
-/* The inverse; adjacent bits do not change. */
+/* Store bits, as the inverse of load_bits(); adjacent bits do not change. */
 ALWAYS_INLINE void store_bits(uint8_t *at, unsigned bit, unsigned width, uint64_t value)
 {
     if (!width)
@@ -109,7 +109,7 @@ ALWAYS_INLINE void store_bits(uint8_t *at, unsigned bit, unsigned width, uint64_
         uint64_t old = load_be(at + first, bytes);
         store_be(at + first, (old & ~mask) | (value << after & mask), bytes);
     } else {
-        unsigned tail = 8 - after; /* bits in the ninth byte */
+        unsigned tail = 8 - after; /* number of bits in the ninth byte */
         at[last] = (uint8_t)((at[last] & ((1u << after) - 1)) | (value << after));
         store_bits(at, bit, width - tail, value >> tail);
     }
@@ -122,7 +122,7 @@ ALWAYS_INLINE u128 load128(const uint64_t *limb)
     return (u128)limb[1] << 64 | limb[0];
 }
 
-/* Stores a word into a field of `width` (more than 64) bits. */
+/* Store a word into a field of `width` (more than 64) bits. */
 ALWAYS_INLINE void store64(uint64_t *limb, uint64_t value, unsigned width)
 {
     limb[0] = value;
@@ -130,7 +130,7 @@ ALWAYS_INLINE void store64(uint64_t *limb, uint64_t value, unsigned width)
         limb[i] = 0;
 }
 
-/* Stores the low `width` (65 to 128) bits. */
+/* Store the low `width` (65 to 128) bits of a value. */
 ALWAYS_INLINE void store128(uint64_t *limb, u128 value, unsigned width)
 {
     limb[0] = (uint64_t)value;
@@ -177,7 +177,8 @@ ALWAYS_INLINE u128 shift_right_i128(u128 value, uint64_t amount)
     return (u128)((__int128)value >> (amount < 128 ? amount : 127));
 }
 
-/* Division by zero is undefined in P4: it returns 0, with the dividend as remainder. */
+/* Division by zero is undefined in P4. Here the quotient is then 0, and the remainder is the
+ * dividend. */
 ALWAYS_INLINE uint64_t divide64(uint64_t a, uint64_t b)
 {
     return b ? a / b : 0;
@@ -218,8 +219,8 @@ ALWAYS_INLINE u128 clamp_i128(u128 value, u128 low, u128 high)
     return (__int128)value < (__int128)low ? low : (__int128)value > (__int128)high ? high : value;
 }
 
-/* A shift amount or an index: values that do not fit are larger than any with an effect; negative values are
- * undefined and count as too large. */
+/* Convert a value to a shift amount or an index. Values that do not fit become the maximum, which
+ * acts like any larger value. Negative values are undefined in P4 and count as too large. */
 ALWAYS_INLINE uint64_t amount128(u128 value)
 {
     return value >> 64 ? UINT64_MAX : (uint64_t)value;
@@ -237,7 +238,7 @@ ALWAYS_INLINE uint64_t amount_signed128(u128 value)
 
 /* --- header stacks -------------------------------------------------------------------------- */
 
-/* An index out of bounds selects the spare element behind the end of the array. */
+/* Return an index; an index out of bounds selects the spare element behind the end of the array. */
 ALWAYS_INLINE unsigned element(uint64_t index, unsigned size)
 {
     return index < size ? (unsigned)index : size;

@@ -1,5 +1,5 @@
-/* Changes of registers, counters, meters, profiles, sessions, value sets and default entries: one at a
- * time, or as part of a batch. */
+/* Changes of registers, counters, meters, profiles, sessions, value sets and default entries,
+ * singly or as part of a batch. */
 #include "change.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@ struct change {
     struct place place;
     uint32_t size, count;
     unsigned flags;
-    uint8_t bytes[]; /* the new bytes; afterwards the replaced ones */
+    uint8_t bytes[]; /* the new bytes; after the change, the replaced bytes */
 };
 
 static uint64_t words_of(const struct change *c)
@@ -44,7 +44,7 @@ static void apply(struct change *c)
             memcpy(at + (size_t)i * c->size, c->bytes, c->size);
 }
 
-/* Outside of the atomic step of a batch: in slices. */
+/* Apply a change in slices, outside of the atomic step of a batch. */
 static void apply_in_slices(struct engine *e, struct change *c)
 {
     uint32_t left = c->count, most = SLICE_WORDS * sizeof(uint64_t) / c->size;

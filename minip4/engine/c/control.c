@@ -162,7 +162,7 @@ static struct array *array_of(struct engine *e, enum array_kind kind, uint32_t n
 void engine_array_read(struct engine *e, enum array_kind kind, uint32_t number, uint64_t first,
                        uint64_t words, uint64_t *out)
 {
-    memset(out, 0, words * sizeof *out); /* a page that it faults in is not held up */
+    memset(out, 0, words * sizeof *out); /* fault in pages before the lock is held */
     lock_take(&e->lock, HOLD_STATE);
     memcpy(out, array_of(e, kind, number)->words + first, words * sizeof *out);
     lock_give(&e->lock, words);
@@ -178,7 +178,7 @@ int engine_array_write(struct engine *e, enum array_kind kind, uint32_t number, 
 
 /* --- meters ---------------------------------------------------------------------------------- */
 
-/* Finds a meter; false: no entry has this handle. */
+/* Find a meter. Returns false if no entry has this handle. */
 static bool find_meter(struct engine *e, bool direct, uint32_t number, int64_t index,
                        struct place *place)
 {

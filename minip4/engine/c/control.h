@@ -1,12 +1,13 @@
-/* The control-plane interface of an engine for Python, one thread at a time. These functions hold the engine's
- * lock as briefly as possible. Errors are negative values of enum table_error. */
+/* The control-plane interface of an engine for Python. Only one thread at a time may call it. These
+ * functions hold the engine's lock as shortly as possible. Errors are negative values of enum
+ * table_error. */
 #ifndef MINIP4_CONTROL_H
 #define MINIP4_CONTROL_H
 
 #include "engine.h"
 #include "program.h"
 
-/* Tables by number; see table.h. */
+/* Tables, by number; see table.h. */
 int64_t engine_table_add(struct engine *e, uint32_t table, const uint64_t *key,
                          const uint64_t *mask, uint32_t prefix, int32_t priority,
                          const uint64_t *head_and_data, uint64_t now_ns);
@@ -16,53 +17,54 @@ int engine_table_modify(struct engine *e, uint32_t table, int64_t handle,
                         const uint64_t *head_and_data);
 int engine_table_delete(struct engine *e, uint32_t table, int64_t handle);
 uint32_t engine_table_used(struct engine *e, uint32_t table);
-/* Words of a slot. */
+/* Return the number of words of a slot. */
 uint32_t engine_table_stride(struct engine *e, uint32_t table);
 uint32_t engine_table_copy(struct engine *e, uint32_t table, uint32_t *from, uint32_t room,
                            uint64_t *out);
 bool engine_table_copy_one(struct engine *e, uint32_t table, int64_t handle, uint64_t *out);
 int engine_table_set_timeout(struct engine *e, uint32_t table, int64_t handle, uint64_t timeout_ns);
-/* The number of entries with a timeout. */
+/* Return the number of entries with an idle timeout. */
 uint32_t engine_table_watched(struct engine *e, uint32_t table);
 uint32_t engine_table_age(struct engine *e, uint32_t table, uint32_t *from, uint64_t now_ns,
                           uint32_t room, uint64_t *out);
-/* The packets and bytes counted by an entry. */
+/* Set the packets and bytes counted by an entry. */
 int engine_table_set_count(struct engine *e, uint32_t table, int64_t handle, const uint64_t *cell);
-/* The words of the default entry; read-only. */
+/* Return the words of the default entry, which are read-only. */
 const uint64_t *engine_table_default(struct engine *e, uint32_t table);
 int engine_table_set_default(struct engine *e, uint32_t table, const uint64_t *head_and_data);
 int engine_table_reset_default(struct engine *e, uint32_t table);
 
-/* Writes between begin and commit are invisible to packets; after commit, all are visible. Reads in between
- * return the previous state, except for the keys of entries. Abort discards all writes. */
+/* Start or end a batch. Packets do not see writes after begin; with commit, they see all of them.
+ * Reads within a batch return the previous state, except for the keys of entries. Abort discards
+ * all writes of the batch. */
 void engine_batch_begin(struct engine *e);
 void engine_batch_commit(struct engine *e);
 void engine_batch_abort(struct engine *e);
 
-/* How long the lock was held, by enum hold_kind, since the start or the last reset; and how often packets waited
- * for it, and the longest wait. */
+/* Get how long the lock was held, by enum hold_kind, since the start or the last reset; and how
+ * often packets waited for it, and the longest wait. */
 void engine_holds(struct engine *e, struct hold *out, bool forget);
 void engine_packets_waited(struct engine *e, uint64_t out[2]);
 
-/* Words of a counter (packets and bytes of each cell) or of a register: all are read at one instant, and `count`
- * cells are written. */
+/* Access the words of a counter (packets and bytes of each cell) or of a register. A read returns
+ * all words of one point in time; a write sets `count` cells. */
 enum array_kind { ARRAY_COUNTER, ARRAY_REGISTER };
 void engine_array_read(struct engine *e, enum array_kind kind, uint32_t number, uint64_t first,
                        uint64_t words, uint64_t *out);
 int engine_array_write(struct engine *e, enum array_kind kind, uint32_t number, uint64_t first,
                        uint32_t words, uint32_t count, const uint64_t *cell);
 
-/* Rates in units (bytes or packets) per second, bursts in units; NULL: no rates. If `direct`, the meter belongs
- * to entry `index` of table `number`. */
+/* Rates are in units (bytes or packets) per second, bursts in units; NULL means no rates. If
+ * `direct` is set, the meter belongs to entry `index` of table `number`. */
 struct meter_rates {
     uint64_t committed_rate, committed_burst, peak_rate, peak_burst;
 };
 int engine_meter_set(struct engine *e, bool direct, uint32_t number, int64_t index,
                      const struct meter_rates *rates);
-/* Counts: packets and bytes that were green, yellow, red. */
+/* Set the packets and bytes that were green, yellow and red. */
 int engine_meter_set_counts(struct engine *e, bool direct, uint32_t number, int64_t index,
                             const uint64_t *counts);
-/* Returns 0 for a meter that was not configured, else 1. */
+/* Get a meter. Returns 0 if it was not configured, else 1. */
 int engine_meter_get(struct engine *e, bool direct, uint32_t number, int64_t index,
                      struct meter_rates *rates, uint64_t *counts);
 
@@ -77,26 +79,28 @@ int engine_group_delete(struct engine *e, uint32_t profile, uint32_t group);
 
 int engine_value_set(struct engine *e, uint32_t value_set, const uint64_t *words, uint32_t count);
 
-/* A multicast group, or with `is_session` a mirroring session; replicas are (port, rid) pairs. */
+/* Set the replicas, pairs of (port, rid), of a multicast group or, with `is_session`, of a
+ * mirroring session. */
 int engine_replicas_set(struct engine *e, bool is_session, uint32_t number,
                         const uint16_t *replicas, uint32_t count, uint32_t truncate_to);
 int engine_replicas_delete(struct engine *e, bool is_session, uint32_t number);
 
-/* Removes the trace's events (see trace.h; at most 65,536 words); `left_out` is the number of packets
- * and events omitted since the beginning. In builds with MINIP4_TRACE. */
+/* Remove the events of the trace (see trace.h; at most 65,536 words). `left_out` is the number of
+ * packets and events omitted since the start. Only in builds with MINIP4_TRACE. */
 uint32_t engine_trace_read(struct engine *e, uint64_t *words, uint32_t room, uint64_t left_out[2]);
 
-/* Removes up to `room` digests, the oldest first. */
+/* Remove up to `room` digests, the oldest first. */
 uint32_t engine_digests_take(struct engine *e, uint32_t room, struct digest_sample *out);
 int engine_crc_custom(struct engine *e, uint32_t which, const struct crc_custom *settings);
 
-/* A driver for tests and benchmarks: the first `ports` ports are up; transmitted frames are stored and taken one
- * by one. A frame longer than `room` is truncated. */
+/* A driver for tests and benchmarks. It sets the first `ports` ports up and stores transmitted
+ * frames, which the caller takes one by one. A frame longer than `room` is truncated. */
 void engine_collect(struct engine *e, uint16_t ports);
 bool engine_inject(struct engine *e, uint16_t port, const uint8_t *frame, uint32_t length,
                    uint64_t now_ns);
 int64_t engine_take(struct engine *e, uint16_t *port, uint8_t *frame, uint32_t room);
-/* Receives `count` consecutive frames of `length` bytes `rounds` times; transmitted frames go back to the pool. */
+/* Receive `count` consecutive frames of `length` bytes `rounds` times. Transmitted frames return to
+ * the pool. */
 void engine_repeat(struct engine *e, uint16_t port, const uint8_t *frames, uint32_t length,
                    uint32_t count, uint32_t rounds, uint64_t now_ns);
 

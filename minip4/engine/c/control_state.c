@@ -48,7 +48,7 @@ static void use_member(struct engine *e, struct profile *p, uint32_t member, boo
     lock_give(&e->lock, 1);
 }
 
-/* A new member is active immediately: no entry refers to it yet. */
+/* A new member is active immediately, because no entry refers to it yet. */
 int64_t engine_member_add(struct engine *e, uint32_t profile, const uint64_t *head_and_data)
 {
     struct profile *p = e->context.profiles[profile];
@@ -85,7 +85,8 @@ int engine_member_delete(struct engine *e, uint32_t profile, uint32_t member)
     return result;
 }
 
-/* A larger array of groups is built separately, since packets do not write groups. */
+/* Enlarge the array of groups. The larger array is built without the lock, because packets do not
+ * write groups. */
 static bool grow_groups(struct engine *e, struct profile *p)
 {
     uint32_t room = 2 * p->group_room + 4;
@@ -248,7 +249,8 @@ int engine_replicas_delete(struct engine *e, bool is_session, uint32_t number)
 {
     struct replicas **all = *all_replicas(e, is_session);
     uint32_t at = number & ((is_session ? MAX_SESSIONS : MAX_GROUPS) - 1);
-    if (!all || (!all[at] && !e->lock.in_batch)) /* one that the batch sets may be waiting */
+    /* a session that the batch sets may already be queued */
+    if (!all || (!all[at] && !e->lock.in_batch))
         return TABLE_NOT_FOUND;
     return put_replicas(e, is_session, number, NULL);
 }
@@ -257,7 +259,7 @@ int engine_replicas_delete(struct engine *e, bool is_session, uint32_t number)
 
 uint32_t engine_digests_take(struct engine *e, uint32_t room, struct digest_sample *out)
 {
-    memset(out, 0, room * sizeof *out); /* a page that it faults in is not held up */
+    memset(out, 0, room * sizeof *out); /* fault in pages before the lock is held */
     lock_take(&e->lock, HOLD_STATE);
     uint32_t count = e->digest_count < room ? e->digest_count : room;
     for (uint32_t i = 0; i < count; i++)
@@ -266,10 +268,4 @@ uint32_t engine_digests_take(struct engine *e, uint32_t room, struct digest_samp
     e->digest_count -= count;
     lock_give(&e->lock, count * sizeof *out / sizeof(uint64_t));
     return count;
-}
-
-int engine_crc_custom(struct engine *e, uint32_t which, const struct crc_custom *settings)
-{
-    struct place place = {&e->context.crc, which * sizeof *settings};
-    return change_put(e, place, settings, sizeof *settings, 1, 0);
 }

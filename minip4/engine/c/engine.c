@@ -6,7 +6,8 @@
 
 static const size_t backlogs_size = (ENGINE_MAX_PORTS + 1) * sizeof(struct backlog);
 
-/* Tables lie behind the engine, so that their addresses need not be looked up. */
+/* Tables are in memory directly behind the engine, so that their addresses need not be looked
+ * up. */
 static struct table *tables_of(const struct engine *e)
 {
     return (struct table *)(void *)(e + 1);
@@ -45,13 +46,10 @@ static bool create_state(struct engine *e)
     c->registers = array_create(program.reg, program.registers, sizeof(uint64_t));
     c->counters = array_create(program.counter, program.counters, sizeof(struct cell));
     c->meters = array_create(program.meter, program.meters, sizeof(struct meter));
-    c->crc = malloc(sizeof crc_custom_default);
     e->scratch = malloc(program.phv_size);
     e->pool = packet_pool_create(program.phv_size);
-    if (!c->registers || !c->counters || !c->meters || !c->crc || !e->scratch ||
-        !e->pool)
+    if (!c->registers || !c->counters || !c->meters || !e->scratch || !e->pool)
         return false;
-    memcpy(c->crc, crc_custom_default, sizeof crc_custom_default);
 #ifdef MINIP4_TRACE
     if (!(c->trace = trace_create(program.phv_size)))
         return false;
@@ -100,7 +98,7 @@ static void give_all(struct engine *e, struct fifo *fifo)
         packet_give(e->pool, fifo_pop(fifo));
 }
 
-/* Returns packets in queues and links to the pool. */
+/* Return the packets in queues and links to the pool. */
 static void release_packets(struct engine *e)
 {
     for (uint32_t i = 0; i < ENGINE_MAX_PORTS; i++) {
@@ -117,7 +115,7 @@ static void release_packets(struct engine *e)
 static void free_replicas(struct replicas **list, uint32_t count)
 {
     for (uint32_t i = 0; list && i < count; i++)
-        if (list[i]) /* nearly all are NULL, and free() is slow where AddressSanitizer has it */
+        if (list[i]) /* nearly all are NULL, and free() is slow with AddressSanitizer */
             free(list[i]);
     free(list);
 }
@@ -133,7 +131,6 @@ void engine_destroy(struct engine *e)
     array_destroy(e->context.registers, program.registers);
     array_destroy(e->context.counters, program.counters);
     array_destroy(e->context.meters, program.meters);
-    free(e->context.crc);
     free_replicas(e->groups, MAX_GROUPS);
     free_replicas(e->sessions, MAX_SESSIONS);
     free(e->digests);

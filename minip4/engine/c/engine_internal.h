@@ -9,10 +9,12 @@
 #include "program.h"
 
 enum {
-    DEFAULT_QUEUE_DEPTH = 64, /* packets, as in simple_switch */
-    MAX_AGAIN = 1024,         /* packets waiting to be parsed again, as in simple_switch */
-    MAX_WORK = 4096,          /* packets processed in one call at one instant ... */
-    PAUSE_NS = 1000,          /* ... before time must advance: a program may clone endlessly */
+    DEFAULT_QUEUE_DEPTH = 64, /* in packets, as in simple_switch */
+    /* packets waiting for another pass of the parser, as in simple_switch */
+    MAX_AGAIN = 1024,
+    MAX_WORK = 4096,          /* packets processed in one call at the same time ... */
+    /* ... before time must advance by this, since a program may clone endlessly */
+    PAUSE_NS = 1000,
     MAX_GROUPS = 1 << 16,
     MAX_SESSIONS = 1 << 15,
     MAX_DIGESTS = 4096
@@ -24,37 +26,42 @@ struct fifo {
 };
 
 struct shaper {
-    uint64_t rate;      /* units/s; 0: no limit */
-    uint64_t remainder; /* units x 1e9 modulo the rate, carried over, so that the rate is exact */
+    uint64_t rate;      /* in units/s; 0: no limit */
+    uint64_t remainder; /* units * 1e9 modulo the rate, carried over, so that the rate is exact */
     uint64_t ready_ns;  /* earliest time of the next packet */
 };
 
 struct queue {
     struct fifo packets;
     uint64_t bytes, drops;
-    bool is_set; /* else its depth is DEFAULT_QUEUE_DEPTH, and nothing else limits it */
+    bool is_set; /* if false, the depth is DEFAULT_QUEUE_DEPTH, and there is no other limit */
     struct queue_config config;
     struct shaper pps, bps;
 };
 
-/* For a port that is up and has a link, transmitting needs only the link: one cache line. */
+/* For a port that is up and has a link, a transmission accesses only the link, which is one cache
+ * line. */
 struct port {
-    uint64_t transmitted_packets, transmitted_bytes; /* without its link, which counts what it sends */
-    uint64_t due_ns;       /* of its queues and its link, while it stands in engine.pending */
-    uint32_t waiting;      /* packets in all its queues */
+    /* counted only without a link, since a link counts what it sends */
+    uint64_t transmitted_packets, transmitted_bytes;
+    /* due time of its queues and its link, while the port is in engine.pending */
+    uint64_t due_ns;
+    uint32_t waiting;      /* number of packets in all its queues */
     uint16_t number;
     bool is_up;
-    bool is_shaped;        /* one of its queues has a rate */
-    _Alignas(CACHE_LINE) struct link link; /* all zero: it has none */
+    bool is_shaped;        /* at least one of its queues has a rate */
+    _Alignas(CACHE_LINE) struct link link; /* all bytes 0: the port has no link */
 };
 
-/* The rest of a port. Zero at first and rarely written, so that it costs memory for few ports. */
+/* The less frequently used data of a port. They are zero at first and rarely written, so only few
+ * ports use memory for them. */
 struct backlog {
     struct queue queue[ENGINE_MAX_PRIORITIES];
     uint64_t queue_drops;
     uint64_t drops[DROP_REASONS];
-    uint64_t link_due_ns;            /* when a frame comes out of its link; UINT64_MAX: none is in it */
-    struct link_counters past_links; /* counters of links taken away or replaced */
+    /* arrival time of the next frame on the link; UINT64_MAX: none is in flight */
+    uint64_t link_due_ns;
+    struct link_counters past_links; /* counters of links that were removed or replaced */
 };
 
 struct replica {
@@ -67,35 +74,36 @@ struct replicas {
 };
 
 struct engine {
-    /* Data that each packet needs, in few cache lines: a network has a thousand engines. */
+    /* Data that each packet needs, in few cache lines, because a network may have a thousand
+     * engines. */
     struct packet_pool *pool;
     uint64_t next_due_ns;
     int64_t clock_offset_us;
     int32_t clock_drift_ppb;
     uint16_t priorities;
-    bool is_shaped;            /* one of its ports is, or was */
+    bool is_shaped;            /* at least one of its ports is or was shaped */
     bool is_pool_shared;
     struct engine_driver driver;
     _Alignas(CACHE_LINE) struct context context;
-    _Alignas(CACHE_LINE) uint64_t open[ENGINE_MAX_PORTS / 64]; /* bit set: ports that are up, and where
-                                                                  nothing waits */
+    /* bits of ports that are up and have no waiting packets */
+    _Alignas(CACHE_LINE) uint64_t open[ENGINE_MAX_PORTS / 64];
     _Alignas(CACHE_LINE) struct cell received[ENGINE_MAX_PORTS];
     struct port port[ENGINE_MAX_PORTS];
-    /* The rest. */
+    /* Data that packets need less often. */
     bool deflects;
-    uint64_t pending[ENGINE_MAX_PORTS / 64]; /* bit set: ports that are due */
-    uint64_t again_due_ns;     /* when deferred work continues; UINT64_MAX: none */
+    uint64_t pending[ENGINE_MAX_PORTS / 64]; /* bits of ports that are due */
+    uint64_t again_due_ns;     /* time when deferred work continues; UINT64_MAX: no deferred work */
     uint64_t drifts_since_ns;
-    struct backlog *backlog;   /* per port; the last: drops of invalid ports */
-    struct engine_counters counters; /* but what ports count: engine_counters() */
-    struct fifo again;         /* resubmitted and recirculated: to be parsed next */
-    uint8_t *scratch;          /* one parsed packet */
-    struct replicas **groups, **sessions; /* NULL until the first is set */
-    struct digest_sample *digests;        /* NULL until the first digest */
+    struct backlog *backlog;   /* one per port; the last one counts drops of invalid ports */
+    struct engine_counters counters; /* without the parts counted by ports, see engine_counters() */
+    struct fifo again;         /* resubmitted and recirculated packets, which are parsed next */
+    uint8_t *scratch;          /* memory for one parsed packet */
+    struct replicas **groups, **sessions; /* NULL until the first group or session is set */
+    struct digest_sample *digests;        /* NULL until the first digest is generated */
     uint32_t digest_first, digest_count;
     uint64_t digests_lost;
-    struct fifo collected;     /* frames that left, for tests */
-    struct change *changes, **changes_end; /* of a batch, beside tables: change.c */
+    struct fifo collected;     /* transmitted frames, for tests */
+    struct change *changes, **changes_end; /* changes of a batch except in tables, see change.c */
     struct lock lock;
 };
 
@@ -105,7 +113,7 @@ static inline struct engine *engine_of(struct port *port)
     return (struct engine *)(void *)((char *)first - offsetof(struct engine, port));
 }
 
-/* The same as port->number, without that cache line. */
+/* Return port->number, without access to that cache line. */
 static inline uint16_t number_of(const struct engine *e, const struct port *port)
 {
     return (uint16_t)(port - e->port);
@@ -132,7 +140,7 @@ void pipeline_again(struct engine *e, struct packet *packet);
 void pipeline_egress(struct engine *e, struct port *port, struct packet *packet, uint32_t depth,
                      uint8_t priority);
 
-/* Egress of a packet whose queue is full; the caller then drops it. */
+/* Run egress for a packet whose queue is full. The caller drops the packet afterwards. */
 void pipeline_deflect(struct engine *e, struct port *port, struct packet *packet,
                       const struct queue *queue);
 
@@ -140,14 +148,15 @@ void pipeline_deflect(struct engine *e, struct port *port, struct packet *packet
 void fifo_push(struct fifo *fifo, struct packet *packet);
 struct packet *fifo_pop(struct fifo *fifo);
 void traffic_enqueue(struct engine *e, uint16_t port, struct packet *packet);
-/* Enqueues the packet, or sends it immediately if nothing delays it; takes ownership. */
+/* Enqueue the packet, or send it immediately if nothing delays it; takes ownership. */
 void traffic_forward(struct engine *e, uint16_t port, struct packet *packet);
 void traffic_transmit(struct engine *e, struct port *port, struct packet *packet);
-/* False when out of memory. */
+/* Returns false if out of memory. */
 bool traffic_make_link(struct port *port, const struct link_config *config);
-/* Must be called after the queues of a port, its link, its rates or its state have changed. */
+/* Update the due time of a port. Must be called after its queues, link, rates or state have
+ * changed. */
 void traffic_settle(struct engine *e, struct port *port);
-/* Counts the drop and returns the packet to the pool. */
+/* Count a drop and return the packet to the pool. */
 void traffic_drop(struct engine *e, struct packet *packet, enum drop_reason reason, uint32_t port);
 void traffic_count_drop(struct engine *e, enum drop_reason reason, uint32_t port);
 

@@ -1,7 +1,7 @@
 /* Hash algorithms: CRCs by table, the internet checksum, XOR folds, xxHash64. */
 #include "hash.h"
 
-const struct crc_custom crc_custom_default[CRC_CUSTOMS] = {
+const struct crc_custom crc_custom[CRC_CUSTOMS] = {
     [CRC8_CUSTOM] = {8, 0x07, 0, 0, false, false},
     [CRC16_CUSTOM] = {16, 0x8005, 0, 0, true, true},
     [CRC32_CUSTOM] = {32, 0x04c11db7, 0xffffffff, 0xffffffff, true, true},
@@ -50,7 +50,7 @@ uint64_t hash_ccitt(const uint8_t *data, size_t length)
 uint64_t hash_crc32(const uint8_t *data, size_t length)
 {
     uint32_t crc = 0xffffffff;
-    for (; length >= 8; data += 8, length -= 8) { /* slicing by 8 */
+    for (; length >= 8; data += 8, length -= 8) { /* slicing-by-8 algorithm */
         uint32_t low, high;
         memcpy(&low, data, 4);
         memcpy(&high, data + 4, 4);
@@ -115,7 +115,7 @@ uint64_t hash_csum16(const uint8_t *data, size_t length)
     return (uint16_t)~sum_fold(sum_bytes(data, length));
 }
 
-/* XOR of big-endian words of `bytes` bytes, the last padded with zeros. */
+/* Return the XOR of big-endian words of `bytes` bytes each; the last word is padded with zeros. */
 static uint64_t xor_words(const uint8_t *data, size_t length, unsigned bytes)
 {
     uint64_t result = 0;

@@ -7,13 +7,15 @@
 uint64_t hash_crc16(const uint8_t *data, size_t length);  /* CRC-16/ARC */
 uint64_t hash_crc32(const uint8_t *data, size_t length);  /* CRC-32 of Ethernet */
 uint64_t hash_ccitt(const uint8_t *data, size_t length);  /* CRC-16/CCITT-FALSE */
-uint64_t hash_csum16(const uint8_t *data, size_t length); /* RFC 1071, complemented */
+/* the internet checksum (RFC 1071), complemented */
+uint64_t hash_csum16(const uint8_t *data, size_t length);
 uint64_t hash_xor16(const uint8_t *data, size_t length);
 uint64_t hash_xor32(const uint8_t *data, size_t length);
-uint64_t hash_identity(const uint8_t *data, size_t length); /* first 8 bytes, big-endian */
+/* the first 8 bytes as a big-endian number */
+uint64_t hash_identity(const uint8_t *data, size_t length);
 uint64_t hash_xxh64(const uint8_t *data, size_t length);
 
-/* A CRC whose parameters the control plane may set; the defaults are those of simple_switch. */
+/* The parameters of a custom CRC, which are the default parameters of simple_switch. */
 struct crc_custom {
     unsigned width;
     uint64_t polynomial, initial, final_xor;
@@ -22,14 +24,15 @@ struct crc_custom {
 
 enum { CRC8_CUSTOM, CRC16_CUSTOM, CRC32_CUSTOM, CRC64_CUSTOM, CRC_CUSTOMS };
 
-extern const struct crc_custom crc_custom_default[CRC_CUSTOMS];
+extern const struct crc_custom crc_custom[CRC_CUSTOMS];
 
 uint64_t hash_crc_custom(const struct crc_custom *crc, const uint8_t *data, size_t length);
 
-/* Stores the low `width` (1 to 64) bits of a value `bits` bits after the start of the buffer. */
+/* Store the low `width` (1 to 64) bits of a value `bits` bits after the start of the buffer. */
 void put_bits(uint8_t *buffer, size_t bits, uint64_t value, unsigned width);
 
-/* Adds to a one's complement sum; a sum of any width folds to 16 bits with the same value. */
+/* Add to a one's complement sum. Folding the sum of 64-bit values gives the same result as a sum of
+ * 16-bit words. */
 ALWAYS_INLINE uint64_t sum_add(uint64_t sum, uint64_t value)
 {
     sum += value;
@@ -44,7 +47,7 @@ ALWAYS_INLINE uint16_t sum_fold(uint64_t sum)
     return (uint16_t)((sum & 0xffff) + (sum >> 16));
 }
 
-/* The sum of bytes as big-endian 16-bit words, the last one padded with a zero byte. */
+/* Return the sum of bytes as big-endian 16-bit words; the last word is padded with a zero byte. */
 uint64_t sum_bytes(const uint8_t *data, size_t length);
 
 #endif

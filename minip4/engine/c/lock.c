@@ -1,5 +1,5 @@
-/* The lock: a turnstile. A thread that waits for the data holds the turn, so that a data plane that immediately
- * locks again comes after a waiting controller. */
+/* The lock: a turnstile. A thread that waits for the data holds the turn. So a data plane that
+ * immediately locks again must wait until a waiting controller has had the data. */
 #include "lock.h"
 
 #include <time.h>
@@ -49,7 +49,8 @@ void lock_give(struct lock *lock, uint64_t words)
     uint64_t ns = now_ns(CLOCK_MONOTONIC) - lock->since_ns;
     hold->count++;
     hold->longest_ns = larger(hold->longest_ns, ns);
-    if (ns > hold->longest_cpu_ns) { /* its CPU time may be larger: reading it is a system call */
+    /* read only for the longest hold, because reading the CPU time is a system call */
+    if (ns > hold->longest_cpu_ns) {
         uint64_t cpu_ns = now_ns(CLOCK_THREAD_CPUTIME_ID) - lock->since_cpu_ns;
         hold->longest_cpu_ns = larger(hold->longest_cpu_ns, cpu_ns);
     }
@@ -57,7 +58,7 @@ void lock_give(struct lock *lock, uint64_t words)
     pthread_mutex_unlock(&lock->data);
 }
 
-/* The clock is read only if packets must wait. */
+/* Read the clock only if packets must wait. */
 void lock_take_packets(struct lock *lock)
 {
     if (!pthread_mutex_trylock(&lock->turn)) {

@@ -1,7 +1,8 @@
-/* The lock between packets and the control plane. Packets hold it for a batch of frames. The control plane
- * prepares invisible changes without it, and holds it to read data that packets write or to change data that
- * they read: never for more than HOLD_WORDS words of memory, and never in Python. So no operation on a table of
- * any size delays packets for long. The hold times are measured. */
+/* The lock between packets and the control plane. Packets hold it for a batch of frames. The
+ * control plane prepares invisible changes without the lock. It holds the lock to read data that
+ * packets write, or to change data that packets read. It never holds it for more than HOLD_WORDS
+ * words of memory, and never in Python. So no operation on a table of any size delays packets for
+ * long. The hold times are measured. */
 #ifndef MINIP4_LOCK_H
 #define MINIP4_LOCK_H
 
@@ -10,15 +11,15 @@
 #include <stdint.h>
 
 enum {
-    HOLD_WORDS = 1 << 15, /* one copy at most: 256 KB */
-    SLICE_LINES = 256,    /* scattered cache lines that a slice of a longer operation accesses */
-    SLICE_WORDS = 4096    /* words in a row */
+    HOLD_WORDS = 1 << 15, /* 256 KB, the largest single copy */
+    SLICE_LINES = 256,    /* scattered cache lines accessed per slice of a longer operation */
+    SLICE_WORDS = 4096    /* contiguous words accessed per slice */
 };
 
 /* The purposes for which the control plane holds the lock. */
 enum hold_kind {
     HOLD_ENTRY,    /* an entry is added, changed or removed; parts of a resized table are replaced */
-    HOLD_COMMIT,   /* a batch comes into force */
+    HOLD_COMMIT,   /* a batch takes effect */
     HOLD_READ,     /* entries are copied or checked for idle timeouts */
     HOLD_STATE,    /* counters, registers, meters, profiles, sessions, value sets, digests */
     HOLD_SETTINGS, /* ports, links, queues and their counters */
@@ -32,18 +33,19 @@ struct hold {
 };
 
 struct lock {
-    pthread_mutex_t turn, data; /* the holder of the turn gets the data next */
+    pthread_mutex_t turn, data; /* a thread that holds the turn gets the data next */
     bool in_batch;              /* the control plane prepares a batch, which is not visible yet */
-    enum hold_kind kind;        /* of the hold under way, and since when it is */
+    enum hold_kind kind;        /* kind and start of the current hold */
     uint64_t since_ns, since_cpu_ns;
     struct hold holds[HOLD_KINDS];
-    uint64_t packets_waited, packets_waited_longest_ns; /* times that packets found it held */
+    /* how often packets had to wait for the lock, and the longest wait */
+    uint64_t packets_waited, packets_waited_longest_ns;
 };
 
 void lock_create(struct lock *lock);
 void lock_destroy(struct lock *lock);
 void lock_take(struct lock *lock, enum hold_kind kind);
-/* `words`: the number of memory words that the hold was for. */
+/* End a hold that accessed `words` words of memory. */
 void lock_give(struct lock *lock, uint64_t words);
 void lock_take_packets(struct lock *lock);
 void lock_give_packets(struct lock *lock);

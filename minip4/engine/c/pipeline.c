@@ -1,10 +1,11 @@
-/* The path of a packet through the switch, in the order of simple_switch: parse, ingress, then clones, digest,
- * resubmit, multicast, drop or unicast; egress, then clones, drop, deparse, recirculate. */
+/* The path of a packet through the switch, in the order of simple_switch. Ingress: parse, ingress,
+ * clone, digest, resubmit, multicast, drop or unicast. Egress: egress, clone, drop, deparse,
+ * recirculate. */
 #include <stdlib.h>
 
 #include "engine_internal.h"
 
-/* A copy of the frame; NULL: out of memory, and the copy counts as dropped. */
+/* Copy a frame. Returns NULL if out of memory; the copy then counts as dropped. */
 static struct packet *copy_frame(struct engine *e, struct packet *packet)
 {
     struct packet *copy = packet_take(e->pool);
@@ -27,7 +28,7 @@ static struct packet *copy_packet(struct engine *e, struct packet *packet)
     return copy;
 }
 
-/* Traces a copy of packet `original` (its number in the trace); it gets its own number. */
+/* Trace a copy of packet `original` (its number in the trace). The copy gets its own number. */
 static void trace_copy(struct engine *e, struct packet *copy, uint32_t original,
                        enum instance_type type, const struct replica *to)
 {
@@ -40,8 +41,8 @@ static void trace_copy(struct engine *e, struct packet *copy, uint32_t original,
 #endif
 }
 
-/* Sends a copy of packet `original` (its number in the trace) to each replica; the packet itself, already
- * counted, is the last one. */
+/* Send a copy of packet `original` (its number in the trace) to each replica. The packet itself,
+ * which is already counted, becomes the last copy. */
 static void replicate(struct engine *e, const struct replicas *to, struct packet *packet,
                       uint32_t original, enum instance_type type)
 {
@@ -65,8 +66,8 @@ static const struct replicas *session(const struct engine *e, uint32_t number)
     return found && found->count ? found : NULL;
 }
 
-/* The received frame, parsed again; only the metadata of the field list are preserved. Requests of the parser
- * (such as drops) are ignored. */
+/* Clone the received frame, parsed again. Only the metadata in the field list are preserved.
+ * Requests of the parser, such as drops, are ignored. */
 static void clone_ingress(struct engine *e, uint16_t port)
 {
     const struct requests request = e->context.request;
@@ -91,7 +92,8 @@ static void clone_ingress(struct engine *e, uint16_t port)
     e->context.request = request;
 }
 
-/* Headers as at the end of egress; only the metadata of the field list are preserved. */
+/* Clone the packet with its headers at the end of egress. Only the metadata in the field list are
+ * preserved. */
 static void clone_egress(struct engine *e, const struct requests *request)
 {
     const struct replicas *to = session(e, request->clone_session);
@@ -128,7 +130,8 @@ static void learn(struct engine *e, uint32_t digest)
         e->driver.notify(e->driver.user);
 }
 
-/* Prepares for parsing again: all metadata are 0 except those of the field list. */
+/* Prepare a packet for another pass of the parser: all metadata except those in the field list
+ * become 0. */
 static void put_again(struct engine *e, uint32_t list, enum instance_type type)
 {
     struct packet *packet = e->context.packet;
@@ -168,8 +171,8 @@ static void multicast(struct engine *e, uint32_t group)
     replicate(e, to, packet, traced, INSTANCE_REPLICATION);
 }
 
-/* Only the members in use are read, with the size in which they were written: copying all would stall on store
- * forwarding. */
+/* Read only the members that are used, each with the size with which it was written. A copy of the
+ * whole structure would stall, because store forwarding fails for different sizes. */
 static void after_ingress(struct engine *e, uint16_t port)
 {
     const struct requests *request = &e->context.request;
@@ -259,7 +262,8 @@ void pipeline_egress(struct engine *e, struct port *port, struct packet *packet,
         traffic_transmit(e, port, packet);
 }
 
-/* Never for a clone: this would be endless if the queue of its clone is full, too. */
+/* Do nothing for a clone. Otherwise, deflection would be endless if the queue of the clone is full,
+ * too. */
 void pipeline_deflect(struct engine *e, struct port *port, struct packet *packet,
                       const struct queue *queue)
 {

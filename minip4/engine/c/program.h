@@ -1,6 +1,6 @@
-/* The interface between the engine's core and the C generated from a P4 program: its declarations, its entry
- * points, and the state of its code. Generated code does no I/O, reads no clock and allocates nothing: all input
- * is in a struct context. */
+/* The interface between the engine's core and the C code generated from a P4 program: declarations
+ * for the generated code, its entry points, and the state that it uses. Generated code does no I/O,
+ * reads no clock and allocates no memory. All its input is in a struct context. */
 #ifndef MINIP4_PROGRAM_H
 #define MINIP4_PROGRAM_H
 
@@ -19,28 +19,28 @@ enum instance_type {
     INSTANCE_RECIRCULATED = 4,
     INSTANCE_REPLICATION = 5,
     INSTANCE_RESUBMITTED = 6,
-    INSTANCE_DEFLECTED = 7 /* not simple_switch's: engine_deflect_on_drop() */
+    INSTANCE_DEFLECTED = 7 /* not in simple_switch; see engine_deflect_on_drop() */
 };
 
 enum {
     SESSION_SET = 0x10000,   /* distinguishes a clone to session 0 from no clone */
-    MAX_PARSER_STEPS = 1024, /* states per packet before ParserTimeout */
-    MAX_LOOP_STEPS = 1 << 16, /* loop iterations per packet in a pipeline and its actions */
+    MAX_PARSER_STEPS = 1024, /* states per packet, after which ParserTimeout is raised */
+    MAX_LOOP_STEPS = 1 << 16, /* loop iterations per packet in a pipeline, including its actions */
     DIGEST_MAX_WORDS = 32
 };
 
-/* The beginning of each parsed packet, independent of the program. */
+/* The start of each parsed packet, which is the same for all programs. */
 struct phv_start {
-    uint64_t enqueued_us;    /* P4 time */
+    uint64_t enqueued_us;    /* in P4 time */
     uint32_t packet_length;  /* changes with setValid and setInvalid, as in simple_switch */
-    uint32_t ingress_length; /* what counters and meters count */
-    uint32_t truncate_to;    /* payload bytes that are kept; UINT32_MAX: all */
-    uint16_t payload;        /* bytes that the parser took from the frame */
+    uint32_t ingress_length; /* length that counters and meters count */
+    uint32_t truncate_to;    /* number of payload bytes that stay; UINT32_MAX: all */
+    uint16_t payload;        /* number of bytes that the parser extracted from the frame */
     uint16_t egress_port;
-    uint8_t priority;        /* its queue */
+    uint8_t priority;        /* priority of its queue */
     bool is_clone;
     uint16_t ingress_port;
-    uint32_t trace;          /* its number in the trace; 0: it is not traced */
+    uint32_t trace;          /* number of the packet in the trace; 0: not traced */
 };
 
 struct cell {
@@ -50,14 +50,15 @@ struct cell {
 enum { COLOURS = 3 }; /* green, yellow, red */
 
 struct meter {
-    struct cell counts[COLOURS]; /* what got which */
-    /* From here on: its rates. */
+    struct cell counts[COLOURS]; /* packets and bytes of each colour */
+    /* From this member on: the settings. */
     bool is_configured;
     struct bucket {
         double rate_per_us;
-        uint64_t rate; /* a second */
+        uint64_t rate; /* in units/s */
         uint64_t burst, tokens, filled_us; /* filled_us: time of the last refill */
-        double fraction;                   /* fraction of a token since then */
+        /* fraction of a token accumulated since the last refill */
+        double fraction;
     } peak, committed;
 };
 
@@ -73,26 +74,25 @@ struct array {
 struct context {
     /* Data that every packet needs, in one cache line. */
     struct packet *packet;
-    uint64_t now_ns; /* of the driver */
-    uint64_t now_us; /* P4 time: microseconds, 48 bits */
+    uint64_t now_ns; /* time of the driver */
+    uint64_t now_us; /* P4 time in microseconds, 48 bits */
     struct table *tables;
-    /* Requests of the program; the core clears them before each pipeline. */
+    /* Requests of the program. The core clears them before each pipeline. */
     struct requests {
         uint32_t egress_spec, mcast_grp;
-        uint32_t clone_session; /* with SESSION_SET, or 0 */
+        uint32_t clone_session; /* session with SESSION_SET, or 0: no clone */
         uint16_t clone_list, digest, resubmit_list, recirculate_list;
-        uint8_t priority; /* 255: that or more */
-        bool is_miss;     /* the last mark_to_drop() was due to a table miss */
+        uint8_t priority; /* 255 means 255 or more */
+        bool is_miss;     /* the last mark_to_drop() was caused by a table miss */
     } request;
-    uint32_t queue_depth;    /* packets left in the queue that this one came from */
-    uint32_t waited_us;      /* from its arrival until now, of a packet in ingress */
+    uint32_t queue_depth;    /* number of packets that this packet left in its queue */
+    uint32_t waited_us;      /* in ingress: time since the packet's arrival */
     struct array *registers, *counters, *meters;
     struct profile **profiles;
     struct value_set **value_sets;
     uint64_t random[4];
-    bool is_miss;            /* likewise for the current action, if it may drop */
-    uint32_t loop_steps;     /* loop iterations in this pipeline */
-    struct crc_custom *crc;  /* settings of crc16_custom and crc32_custom */
+    bool is_miss;            /* same as request.is_miss, for the current action if it may drop */
+    uint32_t loop_steps;     /* number of loop iterations in this pipeline */
 #ifdef MINIP4_TRACE
     struct trace *trace;
 #endif
@@ -114,12 +114,12 @@ struct program {
     const struct array_spec *reg, *counter, *meter;
     const struct profile_spec *profile;
     const uint32_t *value_set_words;
-    /* Clears the parsed packet and sets the metadata of a received frame. */
+    /* Clear the parsed packet and set the metadata of a received frame. */
     void (*start)(struct context *c, uint16_t port);
     void (*parse)(struct context *c);
     void (*ingress)(struct context *c);
     void (*egress)(struct context *c);
-    /* Writes the headers before the payload. False: not enough room. */
+    /* Write the headers before the payload. Returns false if there is not enough room. */
     bool (*deparse)(struct context *c);
     void (*clear_metadata)(uint8_t *phv);
     void (*copy_list)(uint32_t list, uint8_t *to, const uint8_t *from);
@@ -132,7 +132,7 @@ struct program {
 
 extern const struct program program;
 
-/* Whether one of eight headers is valid. */
+/* Whether at least one of eight headers is valid. */
 ALWAYS_INLINE bool any_valid(const uint8_t *flags)
 {
     uint64_t eight;
@@ -140,7 +140,7 @@ ALWAYS_INLINE bool any_valid(const uint8_t *flags)
     return eight != 0;
 }
 
-/* P4 time of arrival of the current packet. */
+/* Return the arrival time of the current packet, in P4 time. */
 ALWAYS_INLINE uint64_t arrived_us(const struct context *c)
 {
     return low_bits(c->now_us - c->waited_us, 48);
@@ -148,7 +148,7 @@ ALWAYS_INLINE uint64_t arrived_us(const struct context *c)
 
 /* --- state that generated code reads and writes ---------------------------------------------- */
 
-extern const uint64_t no_register[];  /* zeros: what an index out of bounds reads */
+extern const uint64_t no_register[];  /* zeros, which a read with an index out of bounds returns */
 
 ALWAYS_INLINE const uint64_t *register_cell(struct context *c, unsigned number, uint32_t size,
                                             unsigned limbs, uint64_t index)
@@ -165,10 +165,10 @@ ALWAYS_INLINE void count(struct context *c, unsigned number, uint32_t size, uint
     cell->bytes += ((const struct phv_start *)c->packet->phv)->ingress_length;
 }
 
-/* The colour of one packet of size `amount`: 0 green, 1 yellow, 2 red. */
+/* Return the colour of a packet of size `amount`: 0 green, 1 yellow, 2 red. */
 unsigned meter_colour(struct meter *meter, uint64_t now_us, uint64_t amount, uint64_t bytes);
 
-/* v1model's log_msg: each {} of the text is replaced by the next value. */
+/* Implement v1model's log_msg: each {} in the text is replaced by the next value. */
 void program_log(const char *text, unsigned count, const uint64_t *values);
 
 uint64_t random_between(uint64_t state[4], uint64_t low, uint64_t high);

@@ -16,7 +16,7 @@ static void keep_counters(struct link_counters *past, const struct link_counters
 static void remove_link(struct engine *e, struct port *port)
 {
     if (!e->driver.keeps_flying)
-        link_advance(&port->link, UINT64_MAX); /* what is in flight arrives */
+        link_advance(&port->link, UINT64_MAX); /* deliver all frames in flight */
     const struct link_counters *counters = link_counters(&port->link);
     keep_counters(&backlog_of(e, port)->past_links, counters);
     port->transmitted_packets += counters->sent_packets;
@@ -86,7 +86,7 @@ void engine_set_queue(struct engine *e, uint16_t number, uint32_t priority,
     struct port *port = &e->port[number];
     struct queue *queues = backlog_of(e, port)->queue, *queue = &queues[priority];
     engine_lock(e);
-    engine_advance(e, now_ns); /* what was due, by the old rates */
+    engine_advance(e, now_ns); /* first process what was due with the old rates */
     queue->is_set = true;
     queue->config = *config;
     set_rate(&queue->pps, config->rate_pps, now_ns);

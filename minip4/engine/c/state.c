@@ -1,4 +1,5 @@
-/* State beside the tables: registers, counters, meters, action profiles, value sets, pseudo-random numbers. */
+/* State other than tables: registers, counters, meters, action profiles, value sets, pseudo-random
+ * numbers. */
 #include "state.h"
 
 #include <inttypes.h>
@@ -32,8 +33,8 @@ void array_destroy(struct array *array, uint32_t count)
 
 /* --- meters ---------------------------------------------------------------------------------- */
 
-/* Counts from the last update, not from zero: at a high rate that would overflow a word. If the clock
- * was set back or wrapped around, it starts from scratch. */
+/* Refill a bucket. The count starts at the last update, because at a high rate a count from zero
+ * would overflow a word. If the clock was set back or wrapped around, the bucket starts again. */
 static void fill(struct bucket *b, uint64_t now_us)
 {
     double gained = b->fraction;
@@ -49,7 +50,8 @@ static void fill(struct bucket *b, uint64_t now_us)
     b->fraction = gained - (double)(uint64_t)gained;
 }
 
-/* As in simple_switch: the higher rate is checked first, and only packets within it are charged. */
+/* Charge a packet as simple_switch does: the higher rate is checked first, and only packets within
+ * it are charged. */
 static unsigned charge(struct meter *meter, uint64_t now_us, uint64_t amount)
 {
     if (!meter->is_configured)
@@ -108,7 +110,7 @@ void random_seed(uint64_t state[4], uint64_t seed)
     }
 }
 
-/* Uniform over low..high, both included. */
+/* Return a uniformly distributed number in low..high, including both ends. */
 uint64_t random_between(uint64_t state[4], uint64_t low, uint64_t high)
 {
     uint64_t number = rotate(state[1] * 5, 7) * 9, t = state[1] << 17;

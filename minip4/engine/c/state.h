@@ -4,7 +4,7 @@
 
 #include "table.h"
 
-/* Control-plane state of a member or group: the current batch adds it, removes it, or both. */
+/* Control-plane state of a member or group. The current batch may add it, remove it, or both. */
 enum presence { FREE, PRESENT, ARRIVING, LEAVING, PASSING };
 
 struct group {
@@ -14,16 +14,16 @@ struct group {
     uint8_t presence;
 };
 
-/* Members: slots of a head word (as in tables) and the action's data. */
+/* The members are slots with a head word (as in tables) and the action's data. */
 struct profile {
     uint64_t *slots;
     bool *in_use;
     uint32_t stride, capacity, group_count;
     struct group *groups;
-    /* The control plane's own. */
-    uint8_t *presence; /* of members */
+    /* Data that only the control plane uses. */
+    uint8_t *presence; /* one per member */
     uint32_t group_room;
-    bool is_staged;    /* something arrives or leaves */
+    bool is_staged;    /* a batch adds or removes members or groups */
 };
 
 struct value_set {
@@ -31,7 +31,7 @@ struct value_set {
         uint64_t *words;
         uint32_t count;
     } values;
-    uint32_t words; /* of each value */
+    uint32_t words; /* words per value */
 };
 
 struct profile_spec {
@@ -41,7 +41,8 @@ struct profile_spec {
 struct profile *profile_create(const struct profile_spec *spec);
 void profile_destroy(struct profile *profile);
 
-/* The member of an entry; `hash` selects it in a group. NULL: an empty group or a deleted member. */
+/* Return the member of an entry; in a group, `hash` selects it. Returns NULL if the group is empty
+ * or the member was deleted. */
 ALWAYS_INLINE uint64_t *profile_resolve(const struct profile *profile, const uint64_t *slot,
                                         uint64_t hash)
 {

@@ -1,4 +1,4 @@
-/* Match tables: slots, the hash index over them, and control-plane operations on entries. */
+/* Match tables: slots, the hash index of slots, and control-plane operations on entries. */
 #include "table.h"
 
 #include <stdlib.h>
@@ -6,14 +6,15 @@
 #include "memory.h"
 #include "program.h"
 
-enum { FIRST_CAPACITY = 4, CELLS = 2 /* of the index, for each slot */ };
+enum { FIRST_CAPACITY = 4, CELLS = 2 /* cells of the index per slot */ };
 
 static const uint64_t *slot_key(const struct table *t, const uint64_t *slot)
 {
     return slot + 1 + t->spec->data_words;
 }
 
-/* The hash of an entry in the index. In ternary tables it includes mask and priority. */
+/* Return the hash of an entry in the index. In ternary tables, the hash includes mask and
+ * priority. */
 static uint64_t entry_hash(const struct table *t, const uint64_t *key, const uint64_t *mask,
                            uint32_t prefix, int32_t priority)
 {
@@ -38,7 +39,8 @@ static void index_put(struct table *t, uint64_t *index, uint32_t mask, uint32_t 
     index[i] = (hash >> 32 << 32) | (number + 1);
 }
 
-/* Removes a slot from the index and moves displaced cells back; false: it is not in the index. */
+/* Remove a slot from the index and move displaced cells back. Returns false if the slot is not in
+ * the index. */
 static bool index_take(struct table *t, uint64_t *index, uint32_t number)
 {
     uint32_t mask = t->index_mask, hole = (uint32_t)slot_hash(t, number) & mask;
@@ -66,7 +68,8 @@ size_t table_index_size(const struct table *t)
     return index_size(t->capacity);
 }
 
-/* The index of the control plane: that of the batch once it has changed the table. */
+/* Return the index that the control plane uses: the batch's index, if the batch has changed the
+ * table. */
 static uint64_t *own_index(const struct table *t)
 {
     return t->staged ? t->staged->index : t->index;
@@ -79,9 +82,10 @@ static bool is_reserved(size_t room, size_t size)
     return room * size > HOLD_WORDS * sizeof(uint64_t);
 }
 
-/* Space in an array that packets write: while they wait, only little can be copied. So when it exceeds that
- * limit, it is moved once to a virtual address range for all entries, including those of a batch that replaces
- * all of them. Only used pages cost memory. */
+/* Make room in an array that packets write. While packets wait, only a limited amount can be
+ * copied. So an array that exceeds this limit moves once to a virtual address range with room for
+ * all entries, including those of a batch that replaces all of them. Only used pages cost
+ * memory. */
 static bool make_room(struct table *t, void **array, size_t *room, size_t capacity, size_t size)
 {
     if (capacity <= *room)
@@ -94,7 +98,7 @@ static bool make_room(struct table *t, void **array, size_t *room, size_t capaci
         larger = is_last ? memory_reserve(most * size) : memory_take(capacity * size);
     if (!larger)
         return false;
-    memset(larger, 0, old_size); /* no page is faulted in while packets wait */
+    memset(larger, 0, old_size); /* fault in pages before packets wait */
     lock_take(t->lock, HOLD_ENTRY);
     if (old)
         memcpy(larger, old, old_size);
@@ -113,7 +117,7 @@ static void give_shared(void *array, size_t room, size_t size)
         memory_give(array, room * size);
 }
 
-/* Grows an array that packets do not write. */
+/* A larger copy of an array that packets do not write. */
 struct growth {
     struct slot_info *info;
     uint32_t *free_slots;
@@ -132,7 +136,7 @@ static bool allocate(const struct table *t, uint32_t capacity, struct growth *g)
            (g->staged_index || !t->staged);
 }
 
-/* Frees memory that was not used or was replaced. */
+/* Free the memory that was replaced, or that was not needed. */
 static void give_growth(const struct growth *g, uint32_t capacity)
 {
     free(g->info);
@@ -243,7 +247,8 @@ int64_t table_find(const struct table *t, const uint64_t *key, const uint64_t *m
     return TABLE_NOT_FOUND;
 }
 
-/* Odd: in use. Handles are positive 63-bit numbers, so generations wrap around after 31 bits. */
+/* Generations of used slots are odd. Handles are positive 63-bit numbers, so generations wrap
+ * around after 31 bits. */
 static void next_generation(struct slot_info *info)
 {
     info->generation = (info->generation + 1) & INT32_MAX;
@@ -255,7 +260,7 @@ void table_set_words(const struct table *t, uint64_t *slot, const uint64_t *head
     memcpy(slot + 1, head_and_data + 1, t->spec->data_words * sizeof *slot);
 }
 
-/* A slot that is not visible to packets yet, with all data of the entry. */
+/* Create a slot with all data of the entry, not visible to packets yet. */
 static uint32_t make_entry(struct table *t, const uint64_t *key, const uint64_t *mask,
                            uint32_t prefix, int32_t priority, uint64_t now_ns)
 {
@@ -280,8 +285,9 @@ static uint32_t make_entry(struct table *t, const uint64_t *key, const uint64_t 
     return number;
 }
 
-/* Makes an entry visible or invisible to packets or, while a batch is prepared, to the batch only. False: it was
- * invisible. In ternary tables, packets do not use the index. */
+/* Make an entry visible or invisible to packets. While a batch is prepared, only the batch sees the
+ * change. Returns false if the entry was invisible. In ternary tables, packets do not use the
+ * index. */
 static bool show(struct table *t, uint32_t number, bool is_shown)
 {
     bool is_ternary = t->spec->kind == TABLE_TERNARY, is_locked = !is_ternary && !t->staged;

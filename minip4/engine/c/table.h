@@ -1,6 +1,7 @@
-/* Match tables. An entry is a slot of words: [0] action, kind and prefix length, then the action's data, the
- * key, for ternary tables the mask, then counters and the time of the last hit. Lookups are inline, so that
- * constants of the generated code (words of key and data) unroll them. */
+/* Match tables. An entry is a slot of words: word 0 has action, kind and prefix length. Then follow
+ * the action's data, the key, the mask (in ternary tables), the counters, and the time of the last
+ * hit. Lookups are inline, so that the compiler unrolls them for the constants of the generated
+ * code (words of key and data). */
 #ifndef MINIP4_TABLE_H
 #define MINIP4_TABLE_H
 
@@ -14,10 +15,12 @@ enum entry_kind { ENTRY_ACTION, ENTRY_MEMBER, ENTRY_GROUP };
 
 enum { NO_ACTION = UINT32_MAX };
 
-/* In slot word 0: a batch changes the entry; table_changed() returns whether the change is in force. */
+/* Bit in slot word 0: a batch changes the entry. table_changed() returns whether the change has
+ * taken effect. */
 #define ENTRY_CHANGING (UINT64_C(1) << 47)
 
-/* A range field's place in the key: its low end is kept in the key, its high end in the mask. */
+/* The location of a range field in the key. The low end of the range is in the key, the high end in
+ * the mask. */
 struct range_field {
     uint8_t word, shift, width;
 };
@@ -26,7 +29,8 @@ struct table_spec {
     enum table_kind kind;
     uint32_t key_words, data_words, max_size;
     bool has_counters, has_timeout, has_meter;
-    uint32_t lpm_word, lpm_shift, lpm_width; /* the lpm field; its lowest word when it has several */
+    /* location of the lpm field; its lowest word, if it has several */
+    uint32_t lpm_word, lpm_shift, lpm_width;
     uint32_t ranges;
     const struct range_field *range;
     uint64_t default_head;                   /* slot word 0 of the default entry */
@@ -34,31 +38,32 @@ struct table_spec {
 };
 
 struct slot_info {
-    uint32_t generation; /* odd: in use */
+    uint32_t generation; /* odd: the slot is used */
     int32_t priority;
-    uint64_t sequence;   /* order of insertion: the older of equal priorities wins */
+    /* order of insertion: of entries with the same priority, the oldest wins */
+    uint64_t sequence;
 };
 
-/* A prefix length that entries have; the mask, of key_words words, follows. */
+/* A prefix length that entries have, followed by its mask of key_words words. */
 struct length {
     uint32_t prefix, entries;
     uint64_t mask[];
 };
 
-/* When an entry counts as idle; the control plane's own. */
+/* Idle state of an entry, which only the control plane uses. */
 struct ageing {
-    uint64_t timeout_ns; /* 0: never */
-    uint64_t reported;   /* reported timeouts since the last hit */
+    uint64_t timeout_ns; /* in ns; 0: no timeout */
+    uint64_t reported;   /* number of timeouts since the last hit that were reported */
 };
 
 struct table {
-    /* What lookups need comes first, in one cache line. */
+    /* Data that lookups need come first, in one cache line. */
     uint64_t *slots, *default_slot;
-    /* Open addressing: hash's upper half << 32 | slot + 1. */
+    /* Open addressing. An element is (upper half of the hash) << 32 | (slot + 1). */
     uint64_t *index;
     uint32_t index_mask, stride;
-    /* lpm: distinct prefix lengths, longest first, and for each value of the field's first bits the
-     * set of lengths that may match there. */
+    /* For lpm: the distinct prefix lengths, longest first. For each value of the field's first
+     * bits, `filter` has the set of lengths that may match. */
     uint64_t *lengths, *filter;
     uint32_t length_count;
     uint16_t filter_bits, skip_bits;
@@ -66,22 +71,23 @@ struct table {
     const struct table_spec *spec;
     struct lock *lock;
     struct slot_info *info;
-    struct meter *meters; /* of the slots, for a direct meter */
+    struct meter *meters; /* one per slot, for a direct meter */
     uint32_t capacity, used, fresh, free_count;
     uint32_t *free_slots;
-    size_t slots_room, meters_room; /* for so many slots */
-    struct ageing *ageing; /* of the slots, for a table with timeouts */
-    uint32_t watched;      /* entries that have one */
+    size_t slots_room, meters_room; /* number of slots for which there is room */
+    struct ageing *ageing; /* one per slot, in a table with timeouts */
+    uint32_t watched;      /* number of entries with a timeout */
     uint64_t sequence;
-    /* ternary: for each key byte that some entry cares for and each of its values, the set of slots
-     * that it does not rule out. */
+    /* For ternary: `care` has the key bytes that some entry compares. For each such byte and each
+     * of its values, `rows` has the set of slots that may match. */
     uint64_t *care, *rows, *in_use;
     struct active_byte {
         uint8_t word, shift;
     } *active;
-    uint32_t active_count, blocks; /* blocks of 256 slots */
-    const uint64_t *changes; /* a batch's new head and data, by slot, once it is in force; or NULL */
-    struct staged *staged;   /* what a batch under way makes of the table; NULL: nothing */
+    uint32_t active_count, blocks; /* `blocks` are blocks of 256 slots */
+    /* new head and data per slot, from a batch that has taken effect; or NULL */
+    const uint64_t *changes;
+    struct staged *staged;   /* changes of the table by the current batch; NULL: no changes */
 } __attribute__((aligned(64)));
 
 ALWAYS_INLINE uint64_t key_hash(const uint64_t *key, unsigned words, uint64_t seed)
@@ -108,7 +114,7 @@ ALWAYS_INLINE uint32_t slot_prefix(const uint64_t *slot)
     return (uint32_t)(slot[0] >> 48);
 }
 
-/* The slot that holds this key (of this prefix length), or NULL. */
+/* Return the slot with this key (and prefix length), or NULL. */
 ALWAYS_INLINE uint64_t *index_find(const struct table *t, const uint64_t *key, unsigned words,
                                    unsigned data_words, uint32_t prefix)
 {
@@ -131,7 +137,7 @@ ALWAYS_INLINE uint64_t *table_find_exact(const struct table *t, const uint64_t *
     return index_find(t, key, words, data_words, 0);
 }
 
-/* So few prefix lengths are tried without asking the filter. */
+/* Up to this number of prefix lengths, all are tried without the filter. */
 enum { LENGTHS_UNFILTERED = 2 };
 
 ALWAYS_INLINE struct length *table_length(const struct table *t, uint32_t number, unsigned words)
@@ -139,7 +145,7 @@ ALWAYS_INLINE struct length *table_length(const struct table *t, uint32_t number
     return (struct length *)(t->lengths + number * (1 + words));
 }
 
-/* `top`: the lpm field's first 64 bits, left-aligned. */
+/* `top` has the first 64 bits of the lpm field, left-aligned. */
 ALWAYS_INLINE uint64_t *table_find_lpm(const struct table *t, const uint64_t *key, unsigned words,
                                        unsigned data_words, uint64_t top)
 {
@@ -148,7 +154,8 @@ ALWAYS_INLINE uint64_t *table_find_lpm(const struct table *t, const uint64_t *ke
                               : t->filter[top << t->skip_bits >> (64 - t->filter_bits)];
     while (candidates) {
         uint32_t i = (uint32_t)__builtin_ctzll(candidates);
-        uint32_t end = i == 63 ? t->length_count : i + 1; /* the last bit means all that follow */
+        /* the last bit stands for all further lengths */
+        uint32_t end = i == 63 ? t->length_count : i + 1;
         for (; i < end; i++) {
             const struct length *length = table_length(t, i, words);
             uint64_t masked[words];
@@ -167,7 +174,7 @@ uint64_t *table_find_ternary(const struct table *t, const uint64_t *key);
 
 __attribute__((cold)) const uint64_t *table_changed(const struct table *t, const uint64_t *slot);
 
-/* The head and data of an entry that was found. */
+/* Return the head and data of a found entry. */
 ALWAYS_INLINE const uint64_t *table_entry(const struct table *t, const uint64_t *slot)
 {
     return __builtin_expect(!(slot[0] & ENTRY_CHANGING), 1) ? slot : table_changed(t, slot);
@@ -178,7 +185,7 @@ ALWAYS_INLINE uint32_t stats_offset(const struct table_spec *spec)
     return 1 + spec->data_words + spec->key_words * (spec->kind == TABLE_TERNARY ? 2 : 1);
 }
 
-/* Brings a small table into the cache; of a larger one, what each lookup needs. */
+/* Prefetch a small table; of a larger table, prefetch what each lookup needs. */
 ALWAYS_INLINE void table_prefetch(const struct table *t)
 {
     const char *index = (const char *)t->index, *slots = (const char *)t->slots;
@@ -196,10 +203,11 @@ ALWAYS_INLINE void table_prefetch(const struct table *t)
 
 /* --- control plane --------------------------------------------------------------------------- */
 
-/* One thread at a time, which does not hold the lock: what packets read is changed under the lock, in
- * holds that do not grow with the table; what is not in sight of them (free slots, a larger index that
- * is being built) is written without it. While lock->in_batch, what is done to entries stays out of
- * their sight until table_commit(). */
+/* Only one thread at a time may call these functions, without holding the lock. Data that packets
+ * read are changed with the lock held, in holds whose length does not depend on the size of the
+ * table. Data that packets do not read (free slots, a larger index under construction) are written
+ * without the lock. While lock->in_batch is set, packets do not see changes of entries until
+ * table_commit(). */
 
 /* Errors of the control plane, returned as negative numbers. */
 enum table_error {
@@ -210,56 +218,60 @@ enum table_error {
     TABLE_INVALID = -5
 };
 
-/* In place, of zeros; false: no memory, and it is empty as before. */
+/* Initialize an empty table. Returns false if out of memory. */
 bool table_create(struct table *t, const struct table_spec *spec, struct lock *lock);
 void table_destroy(struct table *t);
 
-/* A handle: generation << 32 | slot. Of an lpm entry `prefix` counts; of a ternary one `mask` (or
- * for range fields the high end) and `priority`, of which the greater wins. */
+/* A handle is generation << 32 | slot. Lpm entries use `prefix`. Ternary entries use `mask` (for
+ * range fields, the high end) and `priority`; the largest priority wins. */
 int64_t table_add(struct table *t, const uint64_t *key, const uint64_t *mask, uint32_t prefix,
                   int32_t priority, const uint64_t *head_and_data, uint64_t now_ns);
 int64_t table_find(const struct table *t, const uint64_t *key, const uint64_t *mask,
                    uint32_t prefix, int32_t priority);
 int table_modify(struct table *t, int64_t handle, const uint64_t *head_and_data);
 int table_delete(struct table *t, int64_t handle);
-/* The slot of a handle, or NULL. */
+/* Return the slot of a handle, or NULL. */
 uint64_t *table_slot(const struct table *t, int64_t handle);
 
-/* table_read.c: an entry as it is copied out: handle, priority, then its slot. */
+/* table_read.c. The copy of an entry has its handle, its priority, and then its slot. */
 enum { COPY_HEAD = 2 };
-/* Copies the entries from slot *from on, as many as there is room for; *from is where to go on. Returns
- * how many they were. */
+/* Copy entries, starting at slot *from, as many as there is room for, and set *from to the next
+ * slot. Returns the number of copied entries. */
 uint32_t table_copy(struct table *t, uint32_t *from, uint32_t room, uint64_t *out);
 bool table_copy_one(struct table *t, int64_t handle, uint64_t *out);
 int table_set_timeout(struct table *t, int64_t handle, uint64_t timeout_ns);
-/* Likewise the handles of entries whose timeout expired again since the last report, each with the number
- * of timeouts since the last hit. */
+/* Copy handles in the same way, for entries whose timeout expired again since the last report. Each
+ * is followed by the number of timeouts since the last hit. */
 uint32_t table_age(struct table *t, uint32_t *from, uint64_t now_ns, uint32_t room, uint64_t *out);
 
-/* table_batch.c. Nothing here fails: what a batch needs, it has taken when its changes were made. */
+/* table_batch.c. Commit functions cannot fail, because a batch allocates all memory when its
+ * changes are made. */
 struct staged {
-    uint64_t *index, *in_use; /* as they will be */
-    uint64_t *changes;        /* new head and data, by slot */
+    uint64_t *index, *in_use; /* their state after the batch */
+    uint64_t *changes;        /* new head and data, per slot */
     uint32_t changes_room;
     struct journal_entry {
         uint32_t number;
         enum { ENTRY_ADDED, ENTRY_DELETED, ENTRY_CHANGED } what;
     } *journal;
     uint32_t count, room;
-    uint32_t used;            /* before the batch */
-    uint64_t sequence;        /* entries from here on are the batch's own */
+    uint32_t used;            /* number of entries before the batch */
+    /* entries with this or a higher sequence number were added by the batch */
+    uint64_t sequence;
 };
-/* Before the first change of a table in a batch, and before each further one; false: no memory. */
+/* Prepare the change of a table in a batch; called before each change. Returns false if out of
+ * memory. */
 bool table_stage(struct table *t);
 void table_journal(struct table *t, uint32_t number, int what);
 bool table_stage_change(struct table *t, uint32_t number, const uint64_t *head_and_data);
-/* In this order; the second is called with the lock held, and returns the words that it touched. */
+/* Called in this order. The second function is called with the lock held, and returns the number of
+ * words that it accessed. */
 void table_before_commit(struct table *t);
 uint32_t table_commit(struct table *t);
 void table_after_commit(struct table *t);
 void table_abort(struct table *t);
 
-/* table.c, for the files of the kinds */
+/* Functions in table.c for the files of the match kinds. */
 void table_set_words(const struct table *t, uint64_t *slot, const uint64_t *head_and_data);
 void table_release(struct table *t, uint32_t number);
 size_t table_index_size(const struct table *t);
@@ -268,13 +280,14 @@ ALWAYS_INLINE bool is_present(const struct table *t, uint32_t number)
     return t->info[number].generation & 1;
 }
 
-/* Before the slot is seen; false: no memory, and nothing is changed. */
+/* Called before the slot becomes visible. Returns false if out of memory; then nothing has
+ * changed. */
 bool lpm_insert(struct table *t, const uint64_t *slot);
-/* After it is seen no more. */
+/* Called after the slot has become invisible. */
 void lpm_remove(struct table *t, const uint64_t *slot);
 void lpm_destroy(struct table *t);
 bool ternary_insert(struct table *t, uint32_t number);
-/* From now on, or as soon as the batch is in force, the slot takes part, or not. */
+/* Include the slot in lookups or exclude it, now or when the batch takes effect. */
 void ternary_show(struct table *t, uint32_t number, bool is_shown);
 size_t ternary_set_size(const struct table *t);
 void ternary_destroy(struct table *t);

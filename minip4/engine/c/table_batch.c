@@ -1,7 +1,8 @@
-/* Batches in a table. The index, or in ternary tables the set of used slots, defines which entries exist:
- * a batch works on a copy that replaces the original atomically. Actions of entries change in their slots:
- * before the atomic step all of them are marked, so that packets look up the new words elsewhere from
- * then on; afterwards the words are copied to the slots. */
+/* Batches in a table. Which entries exist is defined by the index or, in ternary tables, by the set
+ * of used slots. A batch works on a copy that replaces the original atomically. The actions of
+ * entries change in their slots. Before the atomic step, all these entries are marked, so that from
+ * that step on packets find their new words elsewhere. Afterwards, the words are copied to the
+ * slots. */
 #include <stdlib.h>
 
 #include "memory.h"
@@ -94,7 +95,7 @@ bool table_stage_change(struct table *t, uint32_t number, const uint64_t *head_a
 {
     uint64_t *slot = t->slots + number * (size_t)t->stride;
     if (t->info[number].sequence >= t->staged->sequence) {
-        table_set_words(t, slot, head_and_data); /* no packet sees it yet */
+        table_set_words(t, slot, head_and_data); /* packets do not see it yet */
         return true;
     }
     if (!make_changes_room(t))
@@ -105,7 +106,7 @@ bool table_stage_change(struct table *t, uint32_t number, const uint64_t *head_a
     return true;
 }
 
-/* What is done to a changed entry in the two steps around the one that puts the batch in force. */
+/* Mark or change an entry, in one of the two steps around the atomic step of the batch. */
 static void mark(struct table *t, uint64_t *slot, const uint64_t *change)
 {
     (void)t, (void)change;
@@ -118,7 +119,8 @@ static void settle(struct table *t, uint64_t *slot, const uint64_t *change)
         table_set_words(t, slot, change);
 }
 
-/* Does it to all changed entries, a slice at a time: of them, and of the journal between them. */
+/* Call a function for all changed entries, in slices of changes and of the journal entries between
+ * them. */
 static void each_change(struct table *t,
                         void (*act)(struct table *t, uint64_t *slot, const uint64_t *change))
 {

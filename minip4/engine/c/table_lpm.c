@@ -1,6 +1,6 @@
-/* Longest prefix match: one hash lookup per prefix length that may match. A filter over the field's first
- * bits (after those that all entries share) selects these lengths: usually one or two, regardless of the
- * number of entries. */
+/* Longest prefix match with one hash lookup per prefix length that may match. A filter selects
+ * these lengths by the field's first bits (after those bits that all entries share). Usually it
+ * selects one or two, regardless of the number of entries. */
 #include <stdlib.h>
 
 #include "memory.h"
@@ -8,7 +8,7 @@
 
 enum { MAX_FILTER_BITS = 16, SKIP_LIMIT = 48 };
 
-/* The lpm field's first 64 bits, left-aligned, of a key. */
+/* Return the first 64 bits of a key's lpm field, left-aligned. */
 static uint64_t top_bits(const struct table_spec *spec, const uint64_t *key)
 {
     uint32_t width = spec->lpm_width;
@@ -21,7 +21,7 @@ static uint64_t top_bits(const struct table_spec *spec, const uint64_t *key)
     return used == 64 ? top : top | key[last - 1] >> used;
 }
 
-/* All ones over the other fields and the first `prefix` bits of the lpm field. */
+/* Write a mask with ones for the other fields and for the first `prefix` bits of the lpm field. */
 static void make_mask(const struct table_spec *spec, uint32_t prefix, uint64_t *mask)
 {
     memset(mask, 0xff, spec->key_words * sizeof *mask);
@@ -46,16 +46,19 @@ static size_t filter_size(uint32_t bits)
     return sizeof(uint64_t) << bits;
 }
 
-/* What a value of the field's first bits is looked up in, and by which bits. */
+/* A filter: sets of prefix lengths, indexed by `bits` bits of the field after the first `skip`
+ * bits. */
 struct filter {
     uint64_t *sets;
     uint16_t bits, skip;
 };
 
-/* The places of the filter that a prefix matches in: `count` of them from `first` on. */
+/* Return the first index of the filter that a prefix matches; *count is the number of such
+ * indices. */
 static uint32_t spread(const struct filter *f, uint64_t top, uint32_t prefix, uint32_t *count)
 {
-    uint32_t known = prefix > f->skip ? prefix - f->skip : 0; /* bits of the bucket */
+    /* number of index bits that the prefix determines */
+    uint32_t known = prefix > f->skip ? prefix - f->skip : 0;
     uint32_t open = known < f->bits ? f->bits - known : 0;
     *count = 1u << open;
     return (uint32_t)(top << f->skip >> (64 - f->bits) >> open << open);
@@ -76,7 +79,7 @@ static uint32_t position_of(const struct table *t, const uint64_t *lengths, uint
     return i;
 }
 
-/* Adds a length to the filter that packets use, for all values that a prefix matches. */
+/* Add a length to the filter that packets use, for all indices that a prefix matches. */
 static void filter_add(struct table *t, uint64_t top, uint32_t prefix, uint32_t position)
 {
     uint32_t count, first = spread(&(struct filter){t->filter, t->filter_bits, t->skip_bits}, top,
@@ -92,7 +95,8 @@ static void filter_add(struct table *t, uint64_t top, uint32_t prefix, uint32_t 
     }
 }
 
-/* Bits that all entries' fields begin with; short prefixes match in every bucket and do not count. */
+/* Return the number of first bits that the fields of all entries share. Short prefixes match all
+ * indices and do not count. */
 static uint32_t shared_bits(const struct table *t)
 {
     uint64_t differs = 0, first = 0;
@@ -113,7 +117,7 @@ static uint32_t shared_bits(const struct table *t)
     return shared < limit ? shared : limit;
 }
 
-/* A filter of all entries, for these lengths; without memory its `sets` are NULL. */
+/* Create a filter of all entries for these lengths. If out of memory, its `sets` are NULL. */
 static struct filter make_filter(const struct table *t, const uint64_t *lengths, uint32_t count)
 {
     struct filter f = {.bits = 4};
@@ -136,7 +140,7 @@ static struct filter make_filter(const struct table *t, const uint64_t *lengths,
     return f;
 }
 
-/* Puts a filter in place, and with it, if they are others, the lengths that it is for. */
+/* Install a filter and, if they are different, its lengths. */
 static void replace(struct table *t, const struct filter *f, uint64_t *lengths, uint32_t count,
                     uint32_t room)
 {
@@ -165,8 +169,8 @@ static bool rebuild_filter(struct table *t)
     return f.sets != NULL;
 }
 
-/* Makes room for a prefix length that was not used before, or takes one out that is used no more: in a
- * copy, and with a filter for it. */
+/* Add a prefix length that is new, or remove one that is no longer used. Both are done in a copy,
+ * with a filter for it. */
 static bool change_lengths(struct table *t, uint32_t prefix, bool is_new)
 {
     uint32_t count = t->length_count, room = is_new ? count + 1 : count, at = 0;
@@ -215,7 +219,7 @@ bool lpm_insert(struct table *t, const uint64_t *slot)
     return true;
 }
 
-/* Bits of deleted entries, and lengths without any, only cost time; without memory they stay. */
+/* Bits of deleted entries and unused lengths only cost time. If out of memory, they stay. */
 void lpm_remove(struct table *t, const uint64_t *slot)
 {
     uint32_t prefix = slot_prefix(slot);

@@ -1,7 +1,7 @@
-/* What the control plane reads of a table: entries with their counts and ages, a slice at a time. */
+/* Control-plane reads of a table: entries with their counts and ages, one slice at a time. */
 #include "table.h"
 
-/* How many slots one hold may look at. */
+/* Return the number of slots that one hold may access. */
 static uint32_t slice_of(const struct table *t)
 {
     uint32_t lines = (t->stride * (uint32_t)sizeof(uint64_t) + 63) / 64;
@@ -28,7 +28,7 @@ bool table_copy_one(struct table *t, int64_t handle, uint64_t *out)
 uint32_t table_copy(struct table *t, uint32_t *from, uint32_t room, uint64_t *out)
 {
     uint32_t count = 0, at = *from, words = COPY_HEAD + t->stride;
-    memset(out, 0, (size_t)room * words * sizeof *out); /* a page that it faults in is not held up */
+    memset(out, 0, (size_t)room * words * sizeof *out); /* fault in pages before the lock is held */
     while (at < t->fresh && count < room) {
         uint32_t left = slice_of(t), before = count;
         lock_take(t->lock, HOLD_READ);
@@ -51,7 +51,7 @@ int table_set_timeout(struct table *t, int64_t handle, uint64_t timeout_ns)
     return 0;
 }
 
-/* How many timeouts an entry has been idle for. */
+/* Return the number of timeouts for which an entry has been idle. */
 static uint64_t passed(const struct table *t, uint32_t number, uint64_t now_ns)
 {
     uint64_t hit_ns = t->slots[number * (size_t)t->stride + t->stride - 1];

@@ -1,7 +1,7 @@
-/* Ternary and range match: bit vectors (Lakshman and Stiliadis, SIGCOMM 1998). For each byte of the
- * key and each value of it there is the set of entries that it does not rule out; the intersection
- * over the bytes leaves the entries that match, and the one of highest priority is taken. The cost
- * does not depend on how many different masks there are. */
+/* Ternary and range match by bit vectors (Lakshman and Stiliadis, SIGCOMM 1998). For each byte of
+ * the key and each value of this byte, a set has the entries that may match. The intersection over
+ * all bytes is the set of matching entries, of which the one with the highest priority wins. The
+ * cost does not depend on the number of different masks. */
 #include <stdlib.h>
 
 #include "memory.h"
@@ -26,7 +26,8 @@ size_t ternary_set_size(const struct table *t)
     return (size_t)t->blocks * BLOCK_WORDS * sizeof(uint64_t);
 }
 
-/* Whether the entry really matches: the sets of a range field may hold too many. */
+/* Whether the ranges of an entry match. The sets of a range field may contain entries that do not
+ * match. */
 static bool ranges_match(const struct table *t, const uint64_t *own, const uint64_t *key)
 {
     const uint64_t *high = own + t->spec->key_words;
@@ -68,8 +69,9 @@ uint64_t *table_find_ternary(const struct table *t, const uint64_t *key)
     return best ? t->slots + (size_t)(best - t->info) * t->stride : NULL;
 }
 
-/* Which values of one byte the entry allows: value and mask, or, in the bytes of a range field, from
- * low to high (lower bytes only count where the bytes above are equal in both ends). */
+/* The values of one byte that an entry allows: value and mask; or, for a byte of a range field, low
+ * to high. Lower bytes of a range only restrict values if the bytes above are equal in both
+ * ends. */
 struct allowed {
     uint8_t value, mask, low, high;
     bool is_range;
@@ -83,7 +85,8 @@ static struct allowed allowed_values(const struct table *t, const uint64_t *own,
                         .mask = (uint8_t)(second[word] >> shift)};
     for (uint32_t i = 0; i < t->spec->ranges; i++) {
         const struct range_field *r = &t->spec->range[i];
-        uint32_t end = r->shift + r->width; /* fields of a range table begin at whole bytes */
+        /* in a table with ranges, fields start at whole bytes */
+        uint32_t end = r->shift + r->width;
         if (r->word != word || shift < r->shift || shift >= end)
             continue;
         uint64_t differs = own[word] ^ second[word];
@@ -101,7 +104,7 @@ static bool is_allowed(const struct allowed *a, uint32_t value)
     return a->is_range ? value >= a->low && value <= a->high : ((value ^ a->value) & a->mask) == 0;
 }
 
-/* Puts an entry that takes no part yet into the sets of each value of each byte, a byte at a time. */
+/* Add an unused entry to the sets of all values of all bytes, one byte at a time. */
 static void put_entry(struct table *t, uint32_t number)
 {
     uint64_t bit = UINT64_C(1) << number % 64;
@@ -147,7 +150,7 @@ static bool allocate(const struct table *t, struct layout *l)
         if (t->care[i / 8] >> i % 8 * 8 & 0xff)
             l->active[l->count++] = (struct active_byte){(uint8_t)(i / 8), (uint8_t)(i % 8 * 8)};
     size_t row_words = (size_t)l->blocks * BLOCK_WORDS;
-    l->rows = memory_take(rows_size(l->count, l->blocks)); /* faults in pages before packets wait */
+    l->rows = memory_take(rows_size(l->count, l->blocks)); /* fault in pages before packets wait */
     l->in_use = calloc(row_words, sizeof *l->in_use);
     l->staged_in_use = t->staged ? calloc(row_words, sizeof *l->in_use) : NULL;
     return l->active && l->rows && l->in_use && (l->staged_in_use || !t->staged);
@@ -161,7 +164,8 @@ static void give(const struct layout *l)
     free(l->staged_in_use);
 }
 
-/* One word of each of a byte's sets, at once: of the 64 slots from `first` on, those in `slots`. */
+/* Write one word of each set of a byte: for the 64 slots starting with `first`, those in
+ * `slots`. */
 static void lay_out_word(const struct table *t, const struct layout *l, uint32_t byte,
                          uint32_t first, uint64_t slots)
 {
@@ -184,7 +188,7 @@ static void lay_out_word(const struct table *t, const struct layout *l, uint32_t
         to[value * row_words] = sets[value] | all;
 }
 
-/* Rebuilds the sets for the bytes that masks use and for the current number of slots. */
+/* Build the sets again, for the bytes that masks use and for the current number of slots. */
 static bool rebuild(struct table *t)
 {
     struct layout l = {0}, old = {t->active, t->rows, t->in_use, NULL, t->active_count, t->blocks};
@@ -216,7 +220,7 @@ static bool rebuild(struct table *t)
     return true;
 }
 
-/* Without memory for more, entries go on to be laid out as they were. */
+/* If out of memory, keep the previous layout of the entries. */
 static void forget_new_care(struct table *t)
 {
     memset(t->care, 0, t->spec->key_words * sizeof *t->care);

@@ -1,4 +1,4 @@
-/* The trace of packets: events in a buffer that the control plane empties. */
+/* Trace of packets: a buffer of events that the control plane empties. */
 #include "trace.h"
 
 #ifdef MINIP4_TRACE
@@ -8,13 +8,13 @@
 
 enum {
     BUFFER_WORDS = 1 << 16,
-    RESERVED_WORDS = BUFFER_WORDS / 4, /* for packets that are on their way */
+    RESERVED_WORDS = BUFFER_WORDS / 4, /* reserved for packets whose trace has begun */
     HEAD_WORDS = 3,
     MAX_EXTRACT_WORDS = 256 / 8
 };
 
 struct trace {
-    uint8_t *before;       /* the parsed packet when changes were last asked for */
+    uint8_t *before;       /* the parsed packet at the last call of trace_changes() */
     uint32_t packets, used;
     uint64_t packets_left_out, events_left_out;
     uint64_t buffer[BUFFER_WORDS];
@@ -43,7 +43,7 @@ uint32_t trace_new_packet(struct trace *trace)
         trace->packets_left_out++;
         return 0;
     }
-    if (!++trace->packets) /* 0 stands for none */
+    if (!++trace->packets) /* 0 means "not traced", so skip it */
         trace->packets++;
     return trace->packets;
 }

@@ -1,9 +1,9 @@
-/* The trace of packets: what happened to each, as events in a bounded buffer.
+/* Trace of packets: the events of each packet, in a bounded buffer.
  *
- * Only a build with MINIP4_TRACE has any of this: elsewhere the macros are empty. An event is
- * three words, kind << 56 | words that follow << 32 | packet, then number << 32 | port, then the
- * time in ns; and the words that follow. What does not fit is counted and left out: a trace never
- * holds up packets. */
+ * Only builds with MINIP4_TRACE have it; in other builds the macros are empty. An event has three
+ * words and up to 2^24 - 1 further words. The first three are: kind << 56 | number of further words
+ * << 32 | packet; number << 32 | port; time in ns. Events that do not fit are counted and omitted.
+ * A trace never delays packets. */
 #ifndef MINIP4_TRACE_H
 #define MINIP4_TRACE_H
 
@@ -11,35 +11,38 @@
 #include <stdint.h>
 
 enum trace_kind {
-    TRACED_IN,        /* at port; number: bytes */
-    TRACED_COPY,      /* a new packet, made from packet `number`; to port; words: instance type, rid */
-    TRACED_STATE,     /* parser state number */
-    TRACED_EXTRACT,   /* header number; words: offset, size, its first bytes */
-    TRACED_PARSED,    /* parser error number */
-    TRACED_PIPELINE,  /* 0 ingress, 1 egress, 2 deparser */
-    TRACED_CONDITION, /* number; words: result */
-    TRACED_TABLE,     /* number; words: is hit, words of key, handle, priority, key, slot */
-    TRACED_ACTION,    /* number; words: data */
-    TRACED_READ,      /* register number; words: index, value; no value: out of bounds, so below */
-    TRACED_WRITE,     /* register number; words: index, value */
-    TRACED_COUNT,     /* counter number; words: index, packets, bytes */
-    TRACED_METER,     /* number; words: index, colour */
-    TRACED_FIELD,     /* changed field number; words: old, new */
-    TRACED_VALID,     /* validity of header number; words: old, new */
+    TRACED_IN,        /* port: ingress port; number: bytes */
+    /* a packet made from packet `number`; port: its port; words: instance type, rid */
+    TRACED_COPY,
+    TRACED_STATE,     /* number: parser state */
+    TRACED_EXTRACT,   /* number: header; words: offset, size, its first bytes */
+    TRACED_PARSED,    /* number: parser error */
+    TRACED_PIPELINE,  /* number: 0 ingress, 1 egress, 2 deparser */
+    TRACED_CONDITION, /* number: condition; words: result */
+    TRACED_TABLE,     /* number: table; words: is hit, words of key, handle, priority, key, slot */
+    TRACED_ACTION,    /* number: action; words: data */
+    /* number: register; words: index, value (no value: out of bounds; also below) */
+    TRACED_READ,
+    TRACED_WRITE,     /* number: register; words: index, value */
+    TRACED_COUNT,     /* number: counter; words: index, packets, bytes */
+    TRACED_METER,     /* number: meter; words: index, colour */
+    TRACED_FIELD,     /* number: changed field; words: old value, new value */
+    TRACED_VALID,     /* number: header whose validity changed; words: old, new */
     TRACED_DIGEST,    /* number */
-    TRACED_CLONE,     /* session number; words: copies */
-    TRACED_MULTICAST, /* group number; words: copies; the packet itself ends */
-    TRACED_ENQUEUE,   /* at port; number: priority; words: packets before it, bytes before it */
-    TRACED_DEQUEUE,   /* at port; number: priority; words: packets left, us waited */
-    TRACED_DEFLECT,   /* at port, whose queue is full; number: priority; words: as TRACED_ENQUEUE */
-    TRACED_AGAIN,     /* parsed once more; number: instance type */
-    TRACED_OUT,       /* at port; number: bytes; words: is lost by the link */
-    TRACED_DROP       /* at port; number: enum drop_reason */
+    TRACED_CLONE,     /* number: session; words: copies */
+    TRACED_MULTICAST, /* number: group; words: copies; the packet itself ends */
+    TRACED_ENQUEUE,   /* port; number: priority; words: packets and bytes queued before it */
+    /* port; number: priority; words: packets left in the queue, waiting time in us */
+    TRACED_DEQUEUE,
+    TRACED_DEFLECT,   /* port with a full queue; number: priority; words: as in TRACED_ENQUEUE */
+    TRACED_AGAIN,     /* another pass of the parser; number: instance type */
+    TRACED_OUT,       /* port; number: bytes; words: whether the link loses it */
+    TRACED_DROP       /* port; number: enum drop_reason */
 };
 
 struct trace_field {
-    uint32_t offset, size; /* in the parsed packet */
-    int32_t valid;         /* its header's validity flag; -1: metadata */
+    uint32_t offset, size; /* location in the parsed packet */
+    int32_t valid;         /* validity flag of its header; -1: metadata */
 };
 
 #ifdef MINIP4_TRACE
@@ -49,21 +52,22 @@ struct phv;
 
 void trace_put(struct context *c, uint32_t packet, enum trace_kind kind, uint64_t number,
                uint16_t port, const uint64_t *words, uint32_t count);
-/* Of the packet at hand. */
+/* Add an event of the current packet. */
 void trace_event(struct context *c, enum trace_kind kind, uint64_t number, const uint64_t *words,
                  uint32_t count);
 void trace_extract(struct context *c, uint32_t number, const uint8_t *at, uint64_t size);
 void trace_table(struct context *c, uint32_t number, const uint64_t *key, uint32_t key_words,
                  const uint64_t *slot, uint32_t slot_words);
-/* An access to the cell `index` of a register, counter or meter; TRACE_DIRECT: it belongs to the entry
- * that was hit. Its value: so many words, or NULL for an index out of bounds. */
+/* Add an access to the cell `index` of a register, counter or meter. TRACE_DIRECT means that the
+ * cell belongs to the entry that was hit. `value` has the words of the cell, or is NULL for an
+ * index out of bounds. */
 void trace_access(struct context *c, enum trace_kind kind, uint32_t number, uint64_t index,
                   const void *value, uint32_t words);
-/* Tells what changed in the packet at hand since it was last asked, or since trace_snapshot(). */
+/* Add the changes of the current packet since the last call, or since trace_snapshot(). */
 void trace_changes(struct context *c);
 void trace_snapshot(struct context *c);
 
-/* In generated code, `c` is the context. */
+/* Macros for generated code, in which `c` is the context. */
 #define TRACE_STATE(number) trace_changes(c), trace_event(c, TRACED_STATE, number, NULL, 0);
 #define TRACE_BEFORE_EXTRACT trace_changes(c);
 #define TRACE_EXTRACT(number, at, size) trace_extract(c, (uint32_t)(number), at, size);
@@ -94,17 +98,18 @@ void trace_snapshot(struct context *c);
     {(uint32_t)offsetof(struct phv, valid), count, -1}}; \
     const uint32_t trace_field_count = sizeof trace_fields / sizeof *trace_fields;
 
-extern const struct trace_field trace_fields[]; /* the last: the validity flags */
+extern const struct trace_field trace_fields[]; /* the last one is for the validity flags */
 extern const uint32_t trace_field_count;
 
-/* In the core. */
+/* Macros for the core. */
 #define TRACE(...) trace_put(__VA_ARGS__)
 #define TRACE_WORDS(...) \
     (const uint64_t[]){__VA_ARGS__}, sizeof(uint64_t[]){__VA_ARGS__} / sizeof(uint64_t)
 
 struct trace *trace_create(uint32_t phv_size);
 void trace_destroy(struct trace *trace);
-/* A number for a packet that comes in or is copied; 0: the buffer is too full to begin with one. */
+/* Return a number for a received or copied packet, or 0 if the buffer is too full to start a
+ * trace. */
 uint32_t trace_new_packet(struct trace *trace);
 
 #else

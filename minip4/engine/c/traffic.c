@@ -1,4 +1,5 @@
-/* The traffic manager: queues of each port, their rates and depths, and the links behind them. */
+/* The traffic manager: the queues of each port with their rates and depths, and the links behind
+ * them. */
 #include "engine_internal.h"
 
 void fifo_push(struct fifo *fifo, struct packet *packet)
@@ -24,13 +25,13 @@ static uint64_t max(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* A packet leaves, and takes so many units of the rate. */
+/* Account for a transmitted packet of `units` units of the rate. */
 static void shape(struct shaper *shaper, uint64_t units, uint64_t now_ns)
 {
     if (!shaper->rate)
         return;
     if (now_ns > shaper->ready_ns)
-        shaper->remainder = 0; /* it was idle: nothing to carry over */
+        shaper->remainder = 0; /* the shaper was idle, so there is no remainder to carry over */
     uint64_t time = units * 1000000000 + shaper->remainder;
     shaper->remainder = time % shaper->rate;
     shaper->ready_ns = max(now_ns, shaper->ready_ns) + time / shaper->rate;
@@ -41,8 +42,8 @@ static uint64_t ready_at(const struct queue *queue)
     return max(queue->pps.ready_ns, queue->bps.ready_ns);
 }
 
-/* When the port's next packet may go; UINT64_MAX: none waits. Of queues that may send at that time
- * `which` gets the highest. */
+/* Return when the port's next packet may be sent, or UINT64_MAX if no packet waits. *which is the
+ * highest of the queues that may send at that time. */
 static uint64_t next_send(const struct engine *e, const struct port *port, uint32_t *which)
 {
     const struct queue *queue = backlog_of(e, port)->queue;
@@ -104,8 +105,9 @@ void traffic_drop(struct engine *e, struct packet *packet, enum drop_reason reas
     packet_give(e->pool, packet);
 }
 
-/* Bytes of a frame as it waits. The program can make its length meaningless (it may take a header
- * off that it never put on): then it is that of the frame that came in. */
+/* Return the bytes of a frame in the queue. The program can make its length meaningless, for
+ * example by removing a header that it never added. Then the length of the received frame
+ * counts. */
 static uint64_t waiting_bytes(struct packet *packet)
 {
     uint32_t length = phv_start(packet)->packet_length;
@@ -203,7 +205,7 @@ bool traffic_make_link(struct port *port, const struct link_config *config)
     return link_open(&port->link, config, pool, link_delivers, link_drops, port);
 }
 
-/* Sends a frame on the port's link. */
+/* Send a frame on the port's link. */
 static void fly(struct engine *e, struct port *port, struct packet *packet)
 {
     uint64_t now_ns = e->context.now_ns;
@@ -241,7 +243,7 @@ void traffic_transmit(struct engine *e, struct port *port, struct packet *packet
           TRACE_WORDS(link_counters(&port->link)->lost_packets - lost));
 }
 
-/* Does what is due at one port: first what comes out of its link, then its next packet. */
+/* Do what is due at one port: first frames that arrive from its link, then its next packet. */
 static void serve(struct engine *e, struct port *port)
 {
     uint64_t now_ns = e->context.now_ns;
@@ -277,7 +279,8 @@ static void set_time(struct engine *e, uint64_t now_ns)
     e->context.now_us = p4_time(e, now_ns);
 }
 
-/* The port whose work is due first, or NULL: what is due first is to be parsed again. */
+/* Return the port whose work is due first, or NULL if a packet that must be parsed again is due
+ * first. */
 static struct port *first_due(struct engine *e, uint64_t *due_ns)
 {
     struct port *first = NULL;
@@ -317,7 +320,7 @@ uint64_t engine_advance(struct engine *e, uint64_t now_ns)
     return e->next_due_ns;
 }
 
-/* For a packet that was taken before a program with longer parsed packets was pushed. */
+/* Replace a packet that was received before a program with longer parsed packets was installed. */
 static struct packet *exchanged(struct engine *e, uint16_t port, struct packet *packet)
 {
     struct packet *wider = packet_exchange(e->pool, packet);

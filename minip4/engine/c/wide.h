@@ -1,15 +1,15 @@
-/* Two's complement numbers of WIDE_LIMBS words, for programs whose expressions need more than 128
- * bits. The generated code defines WIDE_LIMBS before it includes this. */
+/* Two's complement numbers of WIDE_LIMBS words, for programs with expressions of more than 128
+ * bits. The generated code defines WIDE_LIMBS before it includes this file. */
 #ifndef MINIP4_WIDE_H
 #define MINIP4_WIDE_H
 
 #include "bits.h"
 
-/* Not inline: such programs are rare, and their C shall compile in a moment too. */
+/* Not inline: such programs are rare, and their C should compile fast, too. */
 #define WIDE static __attribute__((noinline, unused))
 
 struct wide {
-    uint64_t limb[WIDE_LIMBS]; /* lowest first */
+    uint64_t limb[WIDE_LIMBS]; /* lowest limb first */
 };
 
 WIDE bool wide_is_negative(struct wide a)
@@ -17,7 +17,7 @@ WIDE bool wide_is_negative(struct wide a)
     return a.limb[WIDE_LIMBS - 1] >> 63;
 }
 
-/* The low words of a number, and above them all zeros or all ones. */
+/* Extend the low words of a number by zeros, or by ones if it is negative. */
 WIDE struct wide wide_words(const uint64_t *limb, unsigned count, bool is_negative)
 {
     struct wide result;
@@ -143,7 +143,7 @@ WIDE struct wide shift_right_i_wide(struct wide a, uint64_t amount)
     return result;
 }
 
-/* Below, equal to or above zero, as a is below, equal to or above b. */
+/* Return a number below, equal to or above zero if a is below, equal to or above b. */
 WIDE int wide_compare(struct wide a, struct wide b)
 {
     if (wide_is_negative(a) != wide_is_negative(b))
@@ -159,7 +159,7 @@ WIDE bool wide_is_zero(struct wide a)
     return wide_compare(a, wide_from_u64(0)) == 0;
 }
 
-/* Division of numbers that are not negative, bit by bit: such programs are rare. */
+/* Divide nonnegative numbers bit by bit, which is slow, but such programs are rare. */
 WIDE struct wide divide_wide(struct wide a, struct wide b)
 {
     struct wide quotient = wide_from_u64(0), rest = wide_from_u64(0);
@@ -205,7 +205,7 @@ WIDE uint64_t amount_signed_wide(struct wide a)
     return amount_wide(a);
 }
 
-/* Stores the low `width` bits as limbs. */
+/* Store the low `width` bits as limbs. */
 WIDE void store_wide(uint64_t *limb, struct wide a, unsigned width)
 {
     for (unsigned i = 0; 64 * i < width; i++)

@@ -1,1 +1,1 @@
-"""Generation of a program's C code from its model."""
+"""Generation of C code from the model of a program."""

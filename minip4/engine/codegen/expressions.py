@@ -1,9 +1,9 @@
 """C code for expressions, with the arithmetic of simple_switch (unbounded precision).
 
-Every expression has a range of values, known at compile time. A value is computed modulo 2^R in a
-representation of R bits: a machine word, two of them (unsigned __int128) or, if needed, a structure
-of limbs. Sums, products and bit operations are correct modulo 2^R even if their operands were
-truncated; other operations (comparison, right shift, division) use a representation that holds
+Every expression has a range of values that is known at compile time. A value is computed modulo 2^R
+in a representation of R bits: one machine word, two words (unsigned __int128) or, if needed, a
+structure of limbs. Sums, products and bit operations are correct modulo 2^R even if their operands
+were truncated; other operations (comparison, right shift, division) use a representation that holds
 their operands exactly.
 """
 
@@ -28,7 +28,10 @@ from minip4.engine.errors import NotSupported
 from minip4.engine.words import limbs
 
 WIDE = 1 << 20
-"""The representation in limbs; its real size is known when the whole program has been read."""
+"""The representation as limbs.
+
+Its real size is known only after all expressions of the program were generated.
+"""
 
 WRAPPING = {"+", "-", "*", "&", "|", "^"}
 
@@ -36,19 +39,19 @@ WRAPPING = {"+", "-", "*", "&", "|", "^"}
 class Expressions:
     """Generates C for expressions.
 
-    In the C code, `h` is the parsed packet, `v` has the function's variables, and `d` is the
-    action's data.
+    In the C code, `h` is the parsed packet, `v` has the variables of the function, and `d` is the
+    data of the action.
     """
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self.params: list[int] = []
-        """Word of each parameter of the current action."""
+        """The word of each parameter in the data of the current action."""
         self.wide_bits = 0
-        """Bits that the limbs must hold; 0: no expression needs them."""
+        """The number of bits that limbs must hold; 0 means that no expression needs limbs."""
 
     def _exact(self, *ranges: Range) -> tuple[int, bool]:
-        """Return a representation that holds all of the ranges, and whether it is signed."""
+        """Return a representation that holds values of all ranges, and whether it is signed."""
         low, high = min(r[0] for r in ranges), max(r[1] for r in ranges)
         for bits in (64, 128):
             if within((low, high), unsigned(bits)):
@@ -64,11 +67,11 @@ class Expressions:
     # --- values ----------------------------------------------------------------------------
 
     def word(self, e: m.Expr) -> str:
-        """Return the value modulo 2^64 as a uint64_t."""
+        """Return C code for the value modulo 2^64, as a uint64_t."""
         return self.value(e, 64)
 
     def for_width(self, e: m.Expr, width: int) -> tuple[str, int]:
-        """Return the value, correct in its low `width` bits, and its representation."""
+        """Return C code for the value, correct in its low `width` bits, and its representation."""
         rep = 64 if width <= 64 else 128 if width <= 128 else WIDE
         if rep == WIDE:
             self.wide_bits = max(self.wide_bits, width)
@@ -89,7 +92,7 @@ class Expressions:
             return self._convert(f"(uint64_t)({self.boolean(e)})", rep)
         if isinstance(e, m.Op):
             return self._operation(e, rep)
-        raise NotSupported(f"{type(e).__name__} where a number is expected")
+        raise NotSupported(f"{type(e).__name__} used as a number")
 
     def _constant(self, value: int, rep: int) -> str:
         if rep == 64:
@@ -105,7 +108,7 @@ class Expressions:
         return f"wide_words({words}, {limbs(width)}, {int(value < 0)})"
 
     def _load(self, first: str, width: int, rep: int) -> str:
-        """Return a value of `width` bits stored in words, of which `first` is the lowest."""
+        """Return C code for a value of `width` bits stored in words; `first` is the lowest word."""
         if width <= 64 or rep == 64:
             return self._convert(f"(uint64_t){first}", rep)
         if rep == 128:
@@ -131,7 +134,7 @@ class Expressions:
         return self._load(f"({code})" if register.limbs == 1 else code, register.width, rep)
 
     def _convert(self, code: str, to: int, own: int = 64, *, is_signed: bool = False) -> str:
-        """Convert between representations, preserving the value modulo the smaller one."""
+        """Convert C code between representations, preserving the value modulo the smaller one."""
         if own == to:
             return code
         if own == WIDE:
@@ -175,7 +178,7 @@ class Expressions:
         return f"({left} {op} {right})"
 
     def _amount(self, e: m.Expr) -> str:
-        """Return a shift amount; larger than 64 bits becomes the maximum."""
+        """Return C code for a shift amount; values of more than 64 bits become the maximum."""
         own, is_signed = self._exact(range_of(e))
         code = self.value(e, own)
         if is_signed and range_of(e)[0] < 0:
@@ -267,7 +270,7 @@ class Expressions:
         return f"({a} {e.op} {b})"
 
     def _equal_headers(self, a: Place, b: Place) -> str:
-        """Compare as simple_switch: both valid and all fields equal."""
+        """Compare headers as simple_switch does: both must be valid and all fields equal."""
         terms = [f"h->valid[{a.number}]", f"h->valid[{b.number}]"]
         for field in a.type.fields:
             name = self.layout.reads(a.type, field)
@@ -302,7 +305,7 @@ class Expressions:
             position = e.args[1]
             assert isinstance(position, m.Const)
             return self.union(e.args[0])[position.value]
-        raise NotSupported(f"{type(e).__name__} where a header is expected")
+        raise NotSupported(f"{type(e).__name__} used as a header")
 
     def union(self, e: m.Expr) -> list[Place]:
         """Return all members of a union."""
@@ -314,10 +317,13 @@ class Expressions:
                 index = self._index(e.args[1], len(stack.stack.unions))
                 names = stack.stack.columns
                 return [self.layout.column_element(stack.stack, n, index) for n in names]
-        raise NotSupported(f"{type(e).__name__} where a header union is expected")
+        raise NotSupported(f"{type(e).__name__} used as a header union")
 
     def _index(self, e: m.Expr, size: int) -> str:
-        """Return an array index; out of bounds selects the spare element at the end."""
+        """Return an array index.
+
+        An index out of bounds selects the spare element at the end.
+        """
         if isinstance(e, m.Const):
             return str(e.value if 0 <= e.value < size else size)
         own, _ = self._exact(range_of(e))
@@ -327,7 +333,7 @@ class Expressions:
         return f"element({code}, {size})"
 
     def accessed(self, e: m.Expr) -> tuple[Place, m.Field]:
-        """Return the header and the field of a field reference."""
+        """Return the header and the field that a reference names."""
         if isinstance(e, m.FieldRef):
             return self.layout.field_place(e.header, e.field), e.field
         if isinstance(e, m.StackField):
@@ -339,22 +345,22 @@ class Expressions:
             return self.layout.column_element(e.stack, e.member, last), e.field
         if isinstance(e, m.Op) and e.op == "access_field":
             return self.header(e.args[0]), accessed_field(e)
-        raise NotSupported(f"{type(e).__name__} where a field is expected")
+        raise NotSupported(f"{type(e).__name__} used as a field")
 
     def lvalue(self, e: m.Expr) -> tuple[str, m.Field]:
-        """Return C for the field that an assignment writes."""
+        """Return C code for the field that an assignment writes."""
         place, field = self.accessed(e)
         _check_number(field)
         return f"{place.pointer}->{self.layout.writes(place.type, field)}", field
 
     def readable(self, e: m.Expr) -> tuple[str, m.Field]:
-        """Return C for the stored field, for code that extracts bits."""
+        """Return C code for the stored field, from which code can extract bits."""
         place, field = self.accessed(e)
         _check_number(field)
         return f"{place.pointer}->{self.layout.reads(place.type, field)}", field
 
     def varbit(self, e: m.Expr, *, written: bool = False) -> tuple[str, Place, m.Field]:
-        """Return C for the bytes of a varbit field; `_bits` appended is its length."""
+        """Return the C name of a varbit field's bytes; with `_bits` appended, it is the length."""
         place, field = self.accessed(e)
         if not field.varbit:
             raise NotSupported(f"field {field.name} used as a varbit")
@@ -362,14 +368,14 @@ class Expressions:
         return f"{place.pointer}->{layout(place.type, field)}", place, field
 
     def store(self, target: m.Expr, value: m.Expr) -> str:
-        """Return the statement that assigns a value, truncated to the target's width."""
+        """Return the statement that assigns a value, truncated to the width of the target."""
         name, field = self.lvalue(target)
         code, rep = self.for_width(value, field.width)
         fits = not is_boolean(value) and within(range_of(value), unsigned(field.width))
         return self.store_code(name, field.width, code, rep, fits=fits)
 
     def store_code(self, name: str, width: int, code: str, rep: int, *, fits: bool = False) -> str:
-        """Assign C code of representation `rep` to the field `name`."""
+        """Assign C code in representation `rep` to the field `name`."""
         if width > 64:
             return f"store{_suffix(rep)}({name}, {code}, {width});"
         type_ = c_type(width)

@@ -1,4 +1,4 @@
-"""Generation of the C text of a program, which is compiled with the engine's core."""
+"""Generation of the C code of a program, which is compiled with the engine's core."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ PRELUDE = """/* Generated from BMv2 JSON. */
 
 
 class Generator:
-    """The generated C in `text` and the layout of entries in `tables`.
+    """The generated C code in `text`, and the layouts of entries in `tables`.
 
-    Raises NotSupported and TooLarge. With `trace`, the C also records trace events for each packet
-    (trace.h), and all metadata are in the parsed packet; nothing else differs.
+    Raises NotSupported and TooLarge. With `trace`, the C code also records trace events for each
+    packet (trace.h), and all metadata are in the parsed packet. Nothing else differs.
     """
 
     def __init__(self, program: m.Program, *, trace: bool = False) -> None:
@@ -102,7 +102,7 @@ class Generator:
         return parts
 
     def _used_calculations(self) -> list[m.Calculation]:
-        """Return calculations used by checksums or actions; others would be unused functions."""
+        """Return the calculations of checksums and actions; others would be unused functions."""
         used = {c.calculation.name for c in self.program.checksums}
         primitives = [p for a in self._used_actions() for p in a.primitives]
         primitives += [o.primitive for s in self.program.parser.states.values() for o in s.ops
@@ -293,9 +293,9 @@ class Generator:
         )
 
     def _trace_fields(self) -> Lines:
-        """Return the location of each field in a traced build; then the flags.
+        """Return the location of each field in a build with trace, followed by the validity flags.
 
-        The order is that of trace_fields.
+        They have the order of trace_fields.
         """
         if not self.trace:
             return []
@@ -351,7 +351,7 @@ const struct program program = {{
 """
 
     def profile_words(self, profile: m.Profile) -> int:
-        """Return the number of data words that a member of the profile may need."""
+        """Return the number of data words that a member of the profile needs at most."""
         tables = [t for t in self.program.tables.values() if t.profile == profile.name]
         return max((data_words(a) for t in tables for a in t.actions), default=0)
 

@@ -1,12 +1,15 @@
-"""Loops in the graphs that a packet traverses: parser states, and nodes of a pipeline."""
+"""Loops in graphs that packets traverse: parser states, and nodes of a pipeline."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
 
 def looping(graph: Mapping[str, set[str]]) -> set[str]:
-    """Return the nodes that a path may visit more than once; `graph` has each node's successors.
+    """Return the nodes that a path may visit more than once.
 
-    These are the strongly connected components with an inner edge (Kosaraju's algorithm).
+    `graph` has the successors of each node.
+
+    The result consists of the strongly connected components with an inner edge (Kosaraju's
+    algorithm).
     """
     back: dict[str, set[str]] = {name: set() for name in graph}
     for name, successors in graph.items():
@@ -22,7 +25,7 @@ def looping(graph: Mapping[str, set[str]]) -> set[str]:
 
 
 def _trees(graph: Mapping[str, set[str]], roots: Iterable[str]) -> Iterator[list[str]]:
-    """Return the depth-first trees of the roots in postorder, without recursion."""
+    """Return the depth-first search trees of the roots in postorder, without recursion."""
     seen: set[str] = set()
     for root in roots:
         if root in seen:

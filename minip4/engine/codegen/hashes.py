@@ -1,4 +1,4 @@
-"""C code of calculations: checksums and hashes over a list of fields.
+"""C code of calculations, namely checksums and hashes over a list of fields.
 
 As in bmv2, fields are packed bit by bit, fields of invalid headers are omitted, and the payload is
 the part of the frame after the parsed headers.
@@ -27,20 +27,20 @@ FUNCTIONS = {
     "xor32": "hash_xor32(buffer, length)",
     "identity": "hash_identity(buffer, length)",
     "xxh64": "hash_xxh64(buffer, length)",
-    "crc8_custom": "hash_crc_custom(&c->crc[CRC8_CUSTOM], buffer, length)",
-    "crc16_custom": "hash_crc_custom(&c->crc[CRC16_CUSTOM], buffer, length)",
-    "crc32_custom": "hash_crc_custom(&c->crc[CRC32_CUSTOM], buffer, length)",
-    "crc64_custom": "hash_crc_custom(&c->crc[CRC64_CUSTOM], buffer, length)",
+    "crc8_custom": "hash_crc_custom(&crc_custom[CRC8_CUSTOM], buffer, length)",
+    "crc16_custom": "hash_crc_custom(&crc_custom[CRC16_CUSTOM], buffer, length)",
+    "crc32_custom": "hash_crc_custom(&crc_custom[CRC32_CUSTOM], buffer, length)",
+    "crc64_custom": "hash_crc_custom(&crc_custom[CRC64_CUSTOM], buffer, length)",
 }
 
 
 @dataclass(slots=True)
 class Run:
-    """Inputs that are present together: of one header, or of none (constants, metadata)."""
+    """Inputs that are present together: fields of one header, or of none (constants, metadata)."""
 
     valid: str | None
     items: list[tuple[str, int]] = field(default_factory=list)
-    """C of the value (its array of limbs, when wider than 64 bits) and width."""
+    """C code of each value (an array of limbs, if wider than 64 bits) and its width in bits."""
     varbit: str | None = None
     varbit_bytes: int = 0
 
@@ -54,7 +54,7 @@ class HashCode:
         self.layout, self.expressions = layout, expressions
 
     def function(self, name: str, algorithm: str, inputs: tuple[m.CalculationInput, ...]) -> str:
-        """`static uint64_t <name>(c, h)`."""
+        """Return the C function of a calculation, `static uint64_t <name>(c, h)`."""
         if algorithm not in FUNCTIONS:
             raise NotSupported(f"hash algorithm {algorithm!r} is not supported")
         runs = self._runs(inputs)
@@ -105,7 +105,7 @@ class HashCode:
     # --- the internet checksum, without a buffer -----------------------------------------------
 
     def _sum(self, runs: list[Run], *, payload: bool) -> Lines:
-        """Add a field shifted to its position in its word: 2^16 is 1 modulo 2^16 - 1."""
+        """Add a field shifted to its position in its word, since 2^16 is 1 modulo 2^16 - 1."""
         lines = ["uint64_t sum = 0;"]
         for run in runs:
             adds: Lines = []
@@ -145,7 +145,7 @@ class HashCode:
         return [*lines, f"return {FUNCTIONS[algorithm]};"]
 
     def _put_run(self, run: Run) -> Lines:
-        """Pack a run; earlier runs have whole bytes, or the fields are packed bit by bit."""
+        """Pack a run into whole bytes if all earlier runs have whole bytes, else bit by bit."""
         size = (run.bits + 7) // 8
         lines = [
             "if (bits % 8 == 0) {",

@@ -14,7 +14,7 @@ Lines = list[str]
 
 
 def bit_offsets(type_: m.HeaderType) -> dict[str, int]:
-    """Return the bit offset of each field; behind a varbit, counted as if it were empty."""
+    """Return the bit offset of each field; a varbit before it counts as empty."""
     offsets, at = {}, 0
     for field in type_.fields:
         offsets[field.name] = at
@@ -23,7 +23,7 @@ def bit_offsets(type_: m.HeaderType) -> dict[str, int]:
 
 
 def load_lines(name: str, at: str, offset: int, width: int) -> Lines:
-    """Return statements that load the field `name` from bit `offset` (a constant) after `at`."""
+    """Return statements that load the field `name` from `offset` bits (a constant) after `at`."""
     if width <= 64:
         return [f"{name} = load_bits({at}, {offset}, {width});"]
     lines = []
@@ -35,7 +35,10 @@ def load_lines(name: str, at: str, offset: int, width: int) -> Lines:
 
 
 def store_lines(value: str, at: str, offset: int, width: int) -> Lines:
-    """Return the inverse of load_lines(); adjacent bits do not change."""
+    """Return statements that store a field, as the inverse of load_lines().
+
+    Adjacent bits do not change.
+    """
     if width <= 64:
         return [f"store_bits({at}, {offset}, {width}, {value});"]
     lines = []
@@ -55,7 +58,7 @@ class HeaderCode:
         self.layout = layout
 
     def functions(self, type_: m.HeaderType) -> str:
-        """Return the load_, write_back_ and put_ functions of a header type."""
+        """Return the C functions load_, write_back_ and put_ of a header type."""
         name = self.layout.type_of(type_)
         head = f"struct {name} *x UNUSED, "
         return "\n".join(
@@ -102,7 +105,8 @@ class HeaderCode:
             wanted = self.layout.is_written if only_written else self.layout.is_kept
             if field.varbit:
                 first = offsets[field.name] // 8
-                if not only_written:  # an assigned one is nowhere in the packet: see assign_varbit
+                # the bytes of an assigned varbit are not in the packet, see assign_varbit
+                if not only_written:
                     lines.append(f"memcpy(at + {first}, {name}, {name}_bits / 8);")
                 at = f"(at + {name}_bits / 8)"
             elif wanted(type_, field):
@@ -128,7 +132,7 @@ class HeaderCode:
 
     def _put(self, header: m.Header) -> Lines:
         if header.type.fixed_bytes > FRAME_ROOM:
-            return []  # a packet with it is dropped before
+            return []  # a packet with this header is dropped before
         place, type_ = self.layout.place(header), self.layout.type_of(header.type)
         return [
             f"if (h->raw[{place.number}]) {{",
@@ -139,7 +143,7 @@ class HeaderCode:
         ]
 
     def _of_valid(self, order: tuple[m.Header, ...], code: Callable[[m.Header], Lines]) -> Lines:
-        """Return code for each header that runs if it is valid."""
+        """Return code that runs for each header that is valid."""
         lines: Lines = []
         numbered = [(self.layout.place(header).number, header) for header in order]
         for eight, group in groupby(numbered, lambda each: int(each[0]) // 8):
@@ -157,7 +161,10 @@ class HeaderCode:
         return lines
 
     def deparser(self, order: tuple[m.Header, ...], before: Lines) -> str:
-        """Return the deparser: headers at their original position only get changed fields."""
+        """Return the deparser.
+
+        Of headers at their original position, it only writes the changed fields.
+        """
         sizes = self._of_valid(order, self._add_size)
         back = self._of_valid(order, self._write_back)
         put = self._of_valid(order, self._put)

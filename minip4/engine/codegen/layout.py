@@ -1,9 +1,9 @@
 """Layout of headers, metadata and their fields in the generated C.
 
-A header's fields are stored as machine words (narrow ones as the smallest unsigned type, wider than
-64 bits as limbs of 64 bits, lowest first). A field that the program never reads or writes is not
-stored: its bytes stay in the packet. Code is generated before the structures and records in the
-layout which fields it uses.
+The fields of a header are stored as machine words. Narrow fields have the smallest unsigned type;
+fields wider than 64 bits are limbs of 64 bits, the lowest first. A field that the program never
+reads or writes is not stored, and its bytes stay in the packet. Code is generated before the
+structures, and records in the layout which fields it uses.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from minip4.engine.words import limbs
 
 
 def literal(value: int) -> str:
-    """Return a constant of type uint64_t, modulo 2^64; a plain one would be an int."""
+    """Return a uint64_t constant, modulo 2^64; without a suffix, it would be an int."""
     return f"UINT64_C({value & (2**64 - 1):#x})"
 
 
 def literals(value: int, width: int) -> str:
-    """Return the initialisers of a value's limbs."""
+    """Return the C initialisers of a value's limbs."""
     return ", ".join(literal(value >> 64 * i) for i in range(limbs(width)))
 
 
@@ -38,25 +38,25 @@ def identifier(text: str) -> str:
 
 
 def comment(text: str) -> str:
-    """Return a name of the program as a C comment; arbitrary text of the JSON cannot end it."""
+    """Return a name of the program as a C comment, which no text in the JSON can terminate."""
     return f"/* {re.sub(r'[^a-zA-Z0-9_.$]', '_', text)} */"
 
 
 VARIABLES = "struct variables variables = {}, *const v UNUSED = &variables;"
-"""What a function with variables begins with."""
+"""The first line of a function with variables."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A header in C: its location in a parsed packet and its number among the validity flags."""
+    """A header in C: its location in a parsed packet, and its number among the validity flags."""
 
     type: m.HeaderType
     phv: str
-    """The parsed packet: a variable."""
+    """The C variable that points to the parsed packet."""
     path: str
     number: str
     siblings: tuple[str, ...] = ()
-    """Numbers of the other members of its union."""
+    """The numbers of the other members of its union."""
 
     @property
     def pointer(self) -> str:
@@ -66,7 +66,7 @@ class Place:
 class Layout:
     """The layout of a parsed packet.
 
-    `variables` are not in the parsed packet: each function has a `struct variables *v`.
+    `variables` are not in the parsed packet. Each function has them in a `struct variables *v`.
     """
 
     def __init__(self, program: m.Program, variables: Variables | None = None) -> None:
@@ -88,7 +88,7 @@ class Layout:
             for header in array.headers:
                 self.numbers[id(header)] = count
                 count += 1
-            count += 1  # the element that an index out of bounds means
+            count += 1  # the spare element, which an index out of bounds selects
         self.header_count = count
         self.types = self._types()
         named: list[m.Header | m.HeaderArray] = [*self.metadata, *self.single, *program.arrays]
@@ -113,7 +113,7 @@ class Layout:
 
     @contextmanager
     def within(self, phv: str) -> Iterator[None]:
-        """Use the fields of another parsed packet than `h` in the `with` block."""
+        """Within the `with` block, use the fields of another parsed packet than `h`."""
         before, self._phv_name = self._phv_name, phv
         yield
         self._phv_name = before
@@ -122,7 +122,7 @@ class Layout:
         return self.types[type_.name]
 
     def place(self, header: m.Header) -> Place:
-        """Return the place of a header that is known when the code is generated."""
+        """Return the location of a header that is known at generation time."""
         if header.array:
             return self.element(header.array, str(header.position), self._siblings(header))
         name = self.names[id(header)]
@@ -132,13 +132,13 @@ class Layout:
         return Place(header.type, self._phv_name, name, number, self._siblings(header))
 
     def field_place(self, header: m.Header, field: m.Field) -> Place:
-        """Return the place of a field's header, or its replacement among a function's variables."""
+        """Return the location of a field's header, in the packet or among the variables."""
         if (header.type.name, field.name) in self.variables:
             return Place(header.type, "v", self.names[id(header)], "-1")
         return self.place(header)
 
     def element(self, array: m.HeaderArray, index: str, siblings: tuple[str, ...] = ()) -> Place:
-        """Return an array element; `index` is C code within bounds (or the spare element)."""
+        """Return an array element; `index` is C code that is within bounds (or the spare index)."""
         name = self.names[id(array)]
         base = self.base(array)
         number = str(base + int(index)) if index.isdigit() else f"({base} + {index})"
@@ -177,9 +177,9 @@ class Layout:
         return f"f{type_.by_name[field.name]}_{identifier(field.name)}"
 
     def is_kept(self, type_: m.HeaderType, field: m.Field) -> bool:
-        """Whether the structure has the field; if not, its bytes are only in the packet.
+        """Whether the structure has the field; if not, its bytes exist only in the packet.
 
-        If the varbit of a header is assigned, all fields are stored.
+        If the program assigns the varbit of a header, all its fields are stored.
         """
         varbit = type_.varbit
         if varbit and (field.varbit or self.is_written(type_, varbit)):
@@ -191,7 +191,7 @@ class Layout:
         return (type_.name, field.name) in self.written
 
     def parsed_bytes(self) -> int:
-        """Size of a parsed packet without padding between its parts."""
+        """Return the size of a parsed packet without padding, in bytes."""
         headers = [h for h in self.program.headers.values() if not h.array]
         arrays = self.program.arrays
         return (
@@ -207,7 +207,7 @@ class Layout:
     # --- C text ----------------------------------------------------------------------------
 
     def structures(self) -> str:
-        """The C structures of all header types and of the parsed packet."""
+        """Return the C structures of all header types and of the parsed packet."""
         parts = [self._structure(t) for t in self.header_types().values()]
         parts += [self._phv(), self._variables()]
         return "\n".join(parts)
@@ -267,19 +267,20 @@ class Layout:
 
     @property
     def asks_eight(self) -> bool:
-        """Whether validity flags are tested in groups of eight: many headers, few of them valid.
+        """Whether validity flags are tested in groups of eight.
 
-        With few headers the padding costs more, since each packet clears it.
+        This is faster if there are many headers and few of them are valid. With few headers, the
+        padding costs more, because it is cleared for each packet.
         """
         return self.header_count > 8
 
     @property
     def _varying(self) -> list[m.Header]:
-        """Return the headers with a varbit, which may be long and are at the end."""
+        """Return the headers with a varbit, which may be long and are therefore last."""
         return [h for h in self.single if h.type.varbit]
 
     def clear(self) -> list[str]:
-        """Return C that clears a parsed packet, except varbit data, whose length is 0."""
+        """Return C code that clears a parsed packet; of varbits, only the length becomes 0."""
         if not self._varying:
             return ["memset(h, 0, sizeof *h);"]
         first = self.names[id(self._varying[0])]
@@ -292,6 +293,6 @@ class Layout:
         ]
 
     def fixed_size(self, type_: m.HeaderType) -> str:
-        """Return C for the size of a header's structure without its varbit."""
+        """Return C code for the size of a header's structure without its varbit."""
         assert type_.varbit is not None
         return f"offsetof(struct {self.type_of(type_)}, {self.member(type_, type_.varbit)})"

@@ -111,7 +111,7 @@ class ParserCode:
         ]
 
     def _extract_to(self, place: Place, op: m.ParserOp) -> Lines:
-        """Read the bytes of a header and record its position."""
+        """Return code that reads the bytes of a header and records its location."""
         type_ = place.type
         lines: Lines = []
         bits, size = "0", str(type_.fixed_bytes)
@@ -216,7 +216,7 @@ class ParserCode:
         return [f"const uint64_t *{name} UNUSED = {self.expressions.readable(key)[0]};"]
 
     def _matches(self, t: m.Transition, widths: list[int]) -> str:
-        """Compare with value and mask, which cover the concatenated byte-padded fields."""
+        """Compare with a value and mask over the concatenated fields, each padded to bytes."""
         assert t.value is not None
         terms = []
         at = sum((w + 7) // 8 * 8 for w in widths)
@@ -266,7 +266,7 @@ def _compare(name: str, value: int, mask: int, ones: int) -> list[str]:
 
 
 def _reachable(parser: m.Parser) -> list[m.ParserState]:
-    """Return the states that a packet can reach."""
+    """Return the parser states that a packet can reach."""
     found: dict[str, m.ParserState] = {}
     todo = [parser.init_state]
     while todo:

@@ -6,7 +6,7 @@ from minip4.engine import model as m
 from minip4.engine.errors import NotSupported
 
 MAX_WIDE_BITS = 1 << 14
-"""Values beyond this are never computed exactly."""
+"""The bit width above which values are never computed exactly."""
 
 BOOLEAN_OPS = {"==", "!=", "<", "<=", ">", ">=", "and", "or", "not", "valid", "valid_union", "d2b"}
 STACK_ELEMENT_OPS = ("dereference_header_stack", "dereference_stack")
@@ -51,7 +51,7 @@ def header_type(e: m.Expr) -> m.HeaderType:
             union = m.UnionRef(union.args[0].stack.unions[0])
         if isinstance(union, m.UnionRef):
             return union.union.members[position.value][1].type
-    raise NotSupported(f"{type(e).__name__} where a header is expected")
+    raise NotSupported(f"{type(e).__name__} used as a header")
 
 
 def accessed_field(e: m.Op) -> m.Field:
@@ -62,7 +62,7 @@ def accessed_field(e: m.Op) -> m.Field:
 
 
 def cast_width(e: m.Op) -> int:
-    """Return the width of a two_comp_mod, sat_cast or usat_cast."""
+    """Return the width in a two_comp_mod, sat_cast or usat_cast."""
     width = e.args[1]
     if not isinstance(width, m.Const):
         raise NotSupported(f"{e.op} to a width that is not constant {e.where}")
@@ -70,7 +70,7 @@ def cast_width(e: m.Op) -> int:
 
 
 def range_of(e: m.Expr) -> Range:
-    """Return the minimum and maximum of `e`."""
+    """Return the minimum and maximum of an expression."""
     if isinstance(e, m.Const):
         return e.value, e.value
     if isinstance(e, m.FieldRef | m.StackField | m.UnionStackField):
@@ -83,7 +83,7 @@ def range_of(e: m.Expr) -> Range:
         return _operation(e)
     if isinstance(e, m.Valid | m.BoolConst | m.Op):
         return 0, 1
-    raise NotSupported(f"{type(e).__name__} where a number is expected")
+    raise NotSupported(f"{type(e).__name__} used as a number")
 
 
 def _field(field: m.Field) -> Range:

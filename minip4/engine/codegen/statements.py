@@ -1,6 +1,6 @@
 """C code for actions: the primitives of bmv2's core and of simple_switch.
 
-Each primitive is a function from its arguments to C statements, listed in PRIMITIVES at the end.
+Each primitive is a function from its arguments to C statements. PRIMITIVES at the end lists them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from minip4.engine.codegen.state import Lines, StateStatements
 from minip4.engine.errors import NotSupported
 from minip4.engine.words import data_words, param_words
 
-DROPPING = ("mark_to_drop", "drop")  # primitives; the second is that of old compilers
+# primitives that drop a packet; old compilers write the second name
+DROPPING = ("mark_to_drop", "drop")
 
 
 class Statements(StateStatements):
@@ -25,14 +26,14 @@ class Statements(StateStatements):
         super().__init__(program, expressions, trace=trace)
         self.layout = layout
         self.has_loops = False
-        """Some action has: known when all are made."""
+        """Whether some action has this property; known after all actions were generated."""
 
     def action(self, action: m.Action) -> str:
         """Return the C function of an action; it returns true if the packet exits."""
         self.expressions.params = param_words(action)
         call = self.traced(f"TRACE_ACTION({action.id}, d, {data_words(action)})")
         body = [*call, *self.body(action.primitives)]
-        # What a function of its own had the address of would have to be in memory.
+        # A variable whose address is passed to a real function would have to be in memory.
         head = "ALWAYS_INLINE" if action.id in self.layout.inlined else "static inline"
         return (
             f"{comment(action.name)}\n"
@@ -88,7 +89,10 @@ class Statements(StateStatements):
         return generate
 
     def assign_varbit(self, p: m.Primitive) -> Lines:
-        """Assign a varbit: the size of the header may change, so it is stored whole."""
+        """Assign a varbit.
+
+        The size of the header may change, so all of the header is stored.
+        """
         target, place, field = self.expressions.varbit(p.args[0], written=True)
         source, _, source_field = self.expressions.varbit(p.args[1])
         if field.width != source_field.width:
@@ -118,7 +122,7 @@ class Statements(StateStatements):
         ]
 
     def _copy_fields(self, to: Place, source: Place) -> str:
-        """Return copies of fields; of a varbit, only the bytes in use."""
+        """Return code that copies fields; of a varbit, only the used bytes are copied."""
         varbit = source.type.varbit
         if varbit is None:
             return f"*{to.pointer} = *{source.pointer};"
@@ -132,7 +136,7 @@ class Statements(StateStatements):
         )
         lines: Lines = []
         for to, source in pairs:
-            # The members are copied one by one, so a valid one must not clear its siblings.
+            # Copy the members one by one; a valid member must not make its siblings invalid.
             lines += self._copy(replace(to, siblings=()), source)
         return lines
 
@@ -184,7 +188,7 @@ class Statements(StateStatements):
         ]
 
     def size(self, place: Place) -> str:
-        """Return C for a header's size in bytes, including its varbit."""
+        """Return C code for the size of a header in bytes, including its varbit."""
         varbit = place.type.varbit
         if varbit is None:
             return str(place.type.fixed_bytes)
@@ -199,7 +203,7 @@ class Statements(StateStatements):
         raise NotSupported("push or pop of a value that is not a stack")
 
     def shift(self, p: m.Primitive, *, is_push: bool) -> Lines:
-        """push_front and pop_front as P4-16 defines them."""
+        """Return code for push_front and pop_front, as P4-16 defines them."""
         counter, columns = self._columns(p.args[0])
         amount = p.args[1]
         if not isinstance(amount, m.Const) or amount.value < 0:

@@ -1,4 +1,4 @@
-"""C code of the pipelines: tables, conditions and transitions."""
+"""C code of pipelines: tables, conditions and transitions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXACT, LPM, TERNARY = "TABLE_EXACT", "TABLE_LPM", "TABLE_TERNARY"
 
 @dataclass(frozen=True, slots=True)
 class TableLayout:
-    """The layout of a table's entries in their slots, shared by Python and C."""
+    """The layout of a table's entries in their slots, which Python and C share."""
 
     kind: str
     key: KeyLayout
@@ -38,7 +38,7 @@ class TableLayout:
 
 
 def action_words(action: m.Action, params: tuple[int, ...]) -> list[int]:
-    """Return an action's data as words."""
+    """Return the data of an action as words."""
     words = [0] * data_words(action)
     starts = param_words(action)
     for value, param, start in zip(params, action.params, starts, strict=True):
@@ -71,7 +71,7 @@ class TableCode:
         if pipeline.init is None:
             return []
         order = self._reachable(pipeline)
-        # A `for` loop becomes a loop of nodes, and a packet may say how often it goes round.
+        # A `for` loop becomes a loop of nodes; packets may determine the number of iterations.
         loops = looping({name: set(self._successors(pipeline.nodes[name])) for name in order})
         lines = ["c->loop_steps = 0;"] if loops or self.statements.has_loops else []
         lines.append(self._go(pipeline.init, labels))
@@ -98,7 +98,7 @@ class TableCode:
         return [*lines, "done:;"]
 
     def _reachable(self, pipeline: m.Pipeline) -> list[str]:
-        order: dict[str, None] = {}  # a set that keeps its order
+        order: dict[str, None] = {}  # used as an ordered set
         todo = [pipeline.init] if pipeline.init is not None else []
         while todo:
             name = todo.pop()
@@ -163,7 +163,7 @@ class TableCode:
         return lines
 
     def _key_field(self, k: m.KeyField) -> list[str]:
-        """Return C of the field's limbs, masked to its width."""
+        """Return C code of the field's limbs, masked to its width."""
         if k.width <= 64:
             code = self.expressions.word(k.expr)
             low, high = range_of(k.expr)
@@ -250,7 +250,7 @@ class TableCode:
     # --- descriptors -----------------------------------------------------------------------
 
     def specs(self) -> str:
-        """Return the array of struct table_spec."""
+        """Return the C array of struct table_spec."""
         parts, rows = [], []
         for table in self.program.tables.values():
             parts.append(self._default_data(table))
@@ -295,14 +295,14 @@ class TableCode:
 
 
 def _call(action: m.Action, data: str, *, is_miss: str = "false") -> Lines:
-    """Return statements that run an action and jump to `done` if it ends the pipeline."""
+    """Return statements that run an action and jump to `done` if the action ends the pipeline."""
     drops = any(primitive.op in DROPPING for primitive in action.primitives)
-    why = [f"c->is_miss = {is_miss};"] if drops else []  # others do without the store
+    why = [f"c->is_miss = {is_miss};"] if drops else []  # other actions do not need the store
     return [*why, f"if (action_{action.id}(c, h, v, {data})) goto done;"]
 
 
 def _top_bits(codes: list[str], width: int) -> str:
-    """Return C of the field's first 64 bits, left-aligned."""
+    """Return C code of the field's first 64 bits, left-aligned."""
     used = (width - 1) % 64 + 1
     if used == 64:
         return codes[-1]

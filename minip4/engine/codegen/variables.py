@@ -1,8 +1,8 @@
-"""Metadata that only one function of the generated C uses: they become local variables.
+"""Local variables of the generated C: metadata that only one function uses.
 
-Most of a program's metadata are variables of one control. In the parsed packet each would be
-cleared for every packet and each value stored, even if it is not read again; of a function's own
-variables, cc keeps the used ones in registers and removes the rest.
+Most of a program's metadata are variables of one control. In the parsed packet, each of them would
+be cleared for every packet, and each value would be stored even if nothing reads it. As local
+variables, cc keeps the used ones in registers and removes the others.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ from collections.abc import Iterator
 from minip4.engine import model as m
 
 MAX_CALLS = 2
-"""Places from which an action with variables may be called: its code is repeated at each."""
+"""Maximum number of calls of an action with variables, whose code is repeated at each.
+"""
 ELSEWHERE = "elsewhere"
 STANDARD = ("standard_metadata", "intrinsic_metadata", "queueing_metadata")
 
 Key = tuple[str, str]
-"""A field: names of its header's type and of itself."""
+"""A field: the name of its header's type and its own name."""
 
 
 class Variables:
-    """Local variables of the parser or a pipeline (`fields`); `actions` (by id) use some of them.
+    """Local variables of the parser or a pipeline, and the ids of actions that use them.
 
-    They are 0 at the start of the function, as they would be in an unmodified packet.
+    They are 0 at the start of the function, as they would be in a new parsed packet.
     """
 
     def __init__(self, program: m.Program) -> None:
@@ -79,7 +80,7 @@ class Variables:
 
 
 def _elsewhere(program: m.Program) -> list[m.Expr]:
-    """Return the fields used by other functions or by the engine's core."""
+    """Return the fields that other functions or the engine's core use."""
     found = [arg for primitive in program.deparser_primitives for arg in primitive.args]
     for checksum in program.checksums:
         found += [checksum.target, *([checksum.condition] if checksum.condition else [])]
@@ -102,7 +103,7 @@ def _key(ref: m.FieldRef) -> Key:
 
 
 def _parts(e: m.Expr) -> Iterator[m.Expr]:
-    """Yield the expression and all its parts."""
+    """Yield an expression and all its subexpressions."""
     yield e
     inner: tuple[m.Expr, ...] = ()
     if isinstance(e, m.Op):
@@ -120,5 +121,5 @@ def _fields(e: m.Expr) -> list[m.FieldRef]:
 
 
 def _headers(e: m.Expr) -> list[m.Header]:
-    """Return the headers that the expression refers to as a whole."""
+    """Return the headers that an expression uses as a whole."""
     return [part.header for part in _parts(e) if isinstance(part, m.HeaderRef)]

@@ -1,1 +1,1 @@
-"""The control plane of an engine: tables, profiles, state, and the trace of packets."""
+"""The control plane of an engine: tables, profiles, other state, and the trace of packets."""

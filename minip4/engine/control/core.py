@@ -1,4 +1,4 @@
-"""Shared parts of class Engine: the C engine, its lock, and name lookup."""
+"""Base of class Engine: the C engine, its lock, and lookup of names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def named(items: Mapping[str, T], name: str, kind: str) -> T:
     try:
         return items[name]
     except KeyError:
-        raise NotFound(f"{kind} {name!r}: the program has none of this name") from None
+        raise NotFound(f"{kind} {name!r}: the program has no such object") from None
 
 
 class Core:
@@ -33,18 +33,23 @@ class Core:
     program: m.Program
     generator: Generator
     clock: Callable[[], int] = staticmethod(time.monotonic_ns)
-    """The driver's time, in nanoseconds; a driver of another time puts its own here."""
+    """Returns the driver's time in nanoseconds.
+
+    A driver with another clock replaces this function.
+    """
 
     def __init__(self) -> None:
         self._mutex = threading.RLock()
 
     def locked(self) -> threading.RLock:
-        """Lock the control plane for one thread. Packets do not wait for it, see lock.h."""
+        """Lock the control plane for one thread. Packets do not wait for this lock, see lock.h."""
         return self._mutex
 
     @contextmanager
     def batch(self) -> Iterator[None]:
-        """Apply all writes of the `with` block atomically at its end; an exception rolls them back.
+        """Apply all writes of the `with` block atomically at its end.
+
+        An exception undoes them.
 
         Reads within the block may return the previous state.
         """
@@ -58,9 +63,9 @@ class Core:
             self.library.engine_batch_commit(self.handle)
 
     def holds(self, *, forget: bool = False) -> dict[str, dict[str, int]]:
-        """Return how the control plane delayed packets: struct hold, by hold_kind.
+        """Return how long the control plane held the lock: struct hold, by hold_kind.
 
-        Since the start, or since the last call with `forget`.
+        The values are since the start, or since the last call with `forget`.
         """
         holds = (Hold * len(HOLD_KINDS))()
         with self._mutex:
@@ -77,11 +82,11 @@ class Core:
 
     def _call(self, actions: tuple[m.Action, ...], name: str, params: list[int], size: int,
               what: str) -> list[int]:  # fmt: skip
-        """Return the words of an entry with an action: the head and `size` words of data."""
+        """Return the words of an entry with an action: the head word and `size` words of data."""
         action = next((a for a in actions if a.name == name), None)
         if action is None:
             known = ", ".join(a.name for a in actions)
-            raise NotFound(f"{what}: no action {name!r}; it has {known}")
+            raise NotFound(f"{what}: no action {name!r}; expected one of: {known}")
         if len(params) != len(action.params):
             raise InvalidArgument(
                 f"{what}: action {name} takes {len(action.params)} parameters, not {len(params)}"

@@ -1,4 +1,4 @@
-"""Ports: links, queues, and counters of packets and drops."""
+"""Ports: links, queues, and the counters of packets and drops."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ from minip4.wire.shared import LinkConfig
 
 class PortControl(Core):
     def set_port(self, port: int, is_up: bool) -> None:
-        """Set a port up or down; frames to a port that is down are dropped as no_port."""
+        """Set a port up or down.
+
+        Frames sent to a port that is down are dropped with reason no_port.
+        """
         with self.locked():
             self.library.engine_set_port(self.handle, port, is_up)
 
@@ -31,7 +34,8 @@ class PortControl(Core):
         """Set or replace the link of a port, see link.h."""
         config = LinkConfig(rate_bps, delay_ns, jitter_ns, loss, reorder, reorder_ns, seed)
         with self.locked():
-            self.library.engine_catch_up(self.handle, self.clock())  # what was due before
+            # first process what was due with the old link
+            self.library.engine_catch_up(self.handle, self.clock())
             if not self.library.engine_set_link(self.handle, port, ctypes.byref(config)):
                 raise EngineError(f"link of port {port}: out of memory")
 
@@ -40,9 +44,9 @@ class PortControl(Core):
         self.library.engine_set_priorities(self.handle, count)
 
     def deflect_on_drop(self, *, is_on: bool) -> None:
-        """Set whether packets dropped by a full queue go through egress.
+        """Set whether packets dropped by a full queue are processed in egress.
 
-        There they may be cloned.
+        Egress may clone them.
         """
         self.library.engine_deflect_on_drop(self.handle, is_on)
 
@@ -50,7 +54,10 @@ class PortControl(Core):
         self, port: int, priority: int, *, depth_packets: int, depth_bytes: int = 0,
         rate_pps: int = 0, rate_bps: int = 0,
     ) -> None:  # fmt: skip
-        """Set depth and rates of one queue of a port; 0 (except for packets): no limit."""
+        """Set the depth and rates of one queue of a port.
+
+        0 means no limit, except for the depth in packets.
+        """
         config = QueueConfig(depth_packets, depth_bytes, rate_pps, rate_bps)
         with self.locked():
             self.library.engine_set_queue(
@@ -58,7 +65,7 @@ class PortControl(Core):
             )
 
     def set_clock(self, offset_us: int, drift_ppb: int, since_ns: int) -> None:
-        """Set offset and drift of the program's timestamps against the driver's clock."""
+        """Set offset and drift of the program's timestamps relative to the driver's clock."""
         self.library.engine_set_clock(self.handle, offset_us, drift_ppb, since_ns)
 
     def queues(self, port: int, count: int) -> dict[str, dict[str, int]]:
@@ -74,13 +81,13 @@ class PortControl(Core):
         return result
 
     def drops(self) -> dict[str, dict[str, int]]:
-        """Return the drops by port and reason; MAX_PORTS: invalid port numbers.
+        """Return the number of drops by port and reason; MAX_PORTS stands for invalid port numbers.
 
         Ports without drops are omitted.
         """
         result: dict[str, dict[str, int]] = {}
         if not any(n for name, n in self.counters().items() if name.endswith("_drops")):
-            return result  # of most switches, which may be a thousand
+            return result  # usual case; a network may have a thousand such switches
         counts = (ctypes.c_uint64 * len(DROP_REASONS))()
         with self.locked():
             for port in range(MAX_PORTS + 1):

@@ -13,7 +13,7 @@ from minip4.engine.library import array, check
 
 class ProfileControl(Core):
     def member_add(self, profile: str, action: str, params: Sequence[int]) -> int:
-        """Add a member; return its number."""
+        """Add a member and return its handle."""
         p = named(self.program.profiles, profile, "action profile")
         head = self._member_head(p, action, params)
         with self.locked():
@@ -34,16 +34,16 @@ class ProfileControl(Core):
         check(result, f"action profile {profile}, member {member}")
 
     def group_add(self, profile: str) -> int:
-        """Add an empty group; return its number."""
+        """Add an empty group and return its handle."""
         p = named(self.program.profiles, profile, "action profile")
         if p.algorithm is None:
-            raise InvalidArgument(f"action profile {profile} is not a selector: it has no groups")
+            raise InvalidArgument(f"action profile {profile} has no selector, so it has no groups")
         with self.locked():
             result = self.library.engine_group_add(self.handle, p.index)
         return check(result, f"action profile {profile}")
 
     def group_set_members(self, profile: str, group: int, members: Sequence[int]) -> None:
-        """Replace the members of a group; repetitions are weights."""
+        """Replace the members of a group; a member that is repeated has a larger weight."""
         p = named(self.program.profiles, profile, "action profile")
         numbers = (ctypes.c_uint32 * max(1, len(members)))(*members)
         with self.locked():

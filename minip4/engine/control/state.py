@@ -8,14 +8,13 @@ from collections.abc import Sequence
 from minip4.engine import model as m
 from minip4.engine.control.core import Core, named
 from minip4.engine.errors import InvalidArgument, NotFound
-from minip4.engine.keys import check_width
+from minip4.engine.keys import ColourCounts, Digest, Rates, check_width
 from minip4.engine.library import array, check
-from minip4.engine.shared import COUNTER, REGISTER, CrcCustom, DigestSample, MeterRates
-from minip4.engine.values import ColourCounts, Digest, Rates
+from minip4.engine.shared import COUNTER, REGISTER, DigestSample, MeterRates
 from minip4.engine.words import KeyLayout, limbs
 
-MAX_DIGESTS = 4096  # that an engine keeps: engine_internal.h
-DIGEST_ROOM = 64  # that are taken at once
+MAX_DIGESTS = 4096  # digests that an engine stores, see engine_internal.h
+DIGEST_ROOM = 64  # digests fetched per call
 
 
 class StateControl(Core):
@@ -25,19 +24,19 @@ class StateControl(Core):
         return named(self.program.counters, name, "counter").size
 
     def counter_read(self, name: str, index: int) -> tuple[int, int]:
-        """Return packets and bytes of one cell."""
+        """Return the packet count and the byte count of one cell."""
         counter = self._counter(name, index)
         words = self._read_words(COUNTER, counter.index, 2 * index, 2)
         return words[0], words[1]
 
     def counter_write(self, name: str, index: int, packets: int, size: int, *,
                       count: int = 1) -> None:  # fmt: skip
-        """Write `count` cells from `index` on."""
+        """Write `count` cells, starting with cell `index`."""
         counter = self._counter(name, index + count - 1)
         self._write_words(COUNTER, counter.index, 2 * index, count, [packets, size])
 
     def counter_read_all(self, name: str) -> list[tuple[int, int]]:
-        """Return packets and bytes of all cells at one instant."""
+        """Return the packets and bytes of all cells at one point in time."""
         size = self.counter_size(name)
         if not size:
             return []
@@ -47,7 +46,9 @@ class StateControl(Core):
     def _counter(self, name: str, index: int) -> m.Counter:
         counter = named(self.program.counters, name, "counter")
         if counter.table is not None:
-            raise InvalidArgument(f"counter {name} is direct: read it with its table's entries")
+            raise InvalidArgument(
+                f"counter {name} is direct; read it with the entries of its table"
+            )
         _check_index(index, counter.size, f"counter {name}")
         return counter
 
@@ -66,16 +67,13 @@ class StateControl(Core):
 
     # --- registers -------------------------------------------------------------------------
 
-    def register_size(self, name: str) -> int:
-        return named(self.program.registers, name, "register").size
-
     def register_read(self, name: str, index: int) -> int:
         register = named(self.program.registers, name, "register")
         _check_index(index, register.size, f"register {name}")
         return self._read_registers(register, index, 1)[0]
 
     def register_read_all(self, name: str) -> list[int]:
-        """Return the values of all cells at one instant."""
+        """Return the values of all cells at one point in time."""
         register = named(self.program.registers, name, "register")
         return self._read_registers(register, 0, register.size)
 
@@ -87,7 +85,7 @@ class StateControl(Core):
         return [sum(part[i + k] << 64 * k for k in range(n)) for i in range(0, len(part), n)]
 
     def register_write(self, name: str, index: int, value: int, *, count: int = 1) -> None:
-        """Write `count` cells from `index` on."""
+        """Write `count` cells, starting with cell `index`."""
         register = named(self.program.registers, name, "register")
         _check_index(index, register.size, f"register {name}")
         _check_index(index + count - 1, register.size, f"register {name}")
@@ -99,7 +97,7 @@ class StateControl(Core):
     # --- meters ----------------------------------------------------------------------------
 
     def meter_set_rates(self, name: str, index: int, rates: Rates | None) -> None:
-        """Configure one cell; None: all packets are green."""
+        """Set the rates of one cell; None makes all packets green."""
         self._meter_set(*self._meter_cell(name, index), rates, f"meter {name}")
 
     def meter_get_rates(self, name: str, index: int) -> Rates | None:
@@ -188,10 +186,10 @@ class StateControl(Core):
                    truncate_bytes: int = 0) -> None:  # fmt: skip
         """Set the replicas (port, replica id) of a clone session.
 
-        Packets are truncated to a length (0: whole).
+        Clones are truncated to the given length; 0 means that they are not truncated.
         """
         if not 0 <= session < 1 << 15:
-            raise InvalidArgument(f"mirroring session {session}, not 0 to {(1 << 15) - 1}")
+            raise InvalidArgument(f"mirroring session {session}; expected 0 to {(1 << 15) - 1}")
         self._replicas_set(True, session, replicas, truncate_bytes)
 
     def mirror_delete(self, session: int) -> None:
@@ -200,7 +198,7 @@ class StateControl(Core):
     def _replicas_set(self, is_session: bool, number: int, replicas: Sequence[tuple[int, int]],
                       truncate_bytes: int) -> None:  # fmt: skip
         if not 0 <= number < 1 << 16:
-            raise InvalidArgument(f"multicast group {number}, not 1 to {(1 << 16) - 1}")
+            raise InvalidArgument(f"multicast group {number}; expected 1 to {(1 << 16) - 1}")
         for port, rid in replicas:
             check_width(port, 9, f"port {port} of a replica")
             check_width(rid, 16, f"replica id {rid}")
@@ -220,11 +218,12 @@ class StateControl(Core):
     # --- digests, value sets, hashes -------------------------------------------------------
 
     def digests(self) -> list[Digest]:
-        """Take the digests generated since the last call, oldest first."""
+        """Return and remove the digests generated since the last call, oldest first."""
         samples = (DigestSample * DIGEST_ROOM)()
         lists = {d.id: d for d in self.program.digests.values()}
         taken: list[Digest] = []
-        for _ in range(MAX_DIGESTS // DIGEST_ROOM):  # more may come meanwhile, without an end
+        # limited, because more digests may arrive in the meantime
+        for _ in range(MAX_DIGESTS // DIGEST_ROOM):
             with self.locked():
                 count = self.library.engine_digests_take(self.handle, DIGEST_ROOM, samples)
             taken += [_digest(lists[s.digest], s) for s in samples[:count]]
@@ -251,16 +250,6 @@ class StateControl(Core):
             )
         check(result, f"value set {name}")
 
-    def crc_custom_set(self, settings: CrcCustom) -> None:
-        """Set the parameters of crc16_custom or crc32_custom, selected by settings.width."""
-        widths = (8, 16, 32, 64)
-        if settings.width not in widths:
-            raise InvalidArgument(f"a custom CRC of {settings.width} bits; there are {widths}")
-        which = widths.index(settings.width)
-        with self.locked():
-            result = self.library.engine_crc_custom(self.handle, which, ctypes.byref(settings))
-        check(result, "custom CRC")
-
 
 def _digest(digest: m.Digest, sample: DigestSample) -> Digest:
     at, values = 0, []
@@ -273,4 +262,4 @@ def _digest(digest: m.Digest, sample: DigestSample) -> Digest:
 
 def _check_index(index: int, size: int, what: str) -> None:
     if not 0 <= index < size:
-        raise NotFound(f"{what}: index {index}, not 0 to {size - 1}")
+        raise NotFound(f"{what}: index {index}; expected 0 to {size - 1}")

@@ -9,14 +9,13 @@ from minip4.engine import model as m
 from minip4.engine.codegen.tables import LPM, TERNARY, TableLayout
 from minip4.engine.control.core import Core, named
 from minip4.engine.errors import InvalidArgument, NotFound
-from minip4.engine.keys import Exact, Lpm, MatchKey, Range, Ternary, check_width
+from minip4.engine.keys import Entry, Exact, Lpm, MatchKey, Range, Ternary, check_width
 from minip4.engine.library import array, check
 from minip4.engine.shared import COPY_HEAD, GROUP, MEMBER
-from minip4.engine.values import Entry
 from minip4.engine.words import data_words, limbs, param_words
 
 MAX_PRIORITY = (1 << 24) - 1
-IDLE_ROOM = 256  # idle entries that are asked for at once
+IDLE_ROOM = 256  # idle entries fetched per call
 
 
 def prefix_mask(width: int, length: int) -> int:
@@ -28,9 +27,9 @@ class TableControl(Core):
 
     def table_add(self, table: str, key: Sequence[MatchKey], action: str, params: Sequence[int],
                   priority: int = 0, *, time_ns: int | None = None) -> int:  # fmt: skip
-        """Add an entry; return its handle. Raises AlreadyExists, TableFull, InvalidArgument.
+        """Add an entry and return its handle. Raises AlreadyExists, TableFull, InvalidArgument.
 
-        `time_ns` is the time of its last use by the driver's clock (default: now).
+        `time_ns` is the time of its last use by the driver's clock; the default is now.
         """
         t = self._changeable(table)
         return self._add(t, key, self._action_head(t, action, params), priority, time_ns)
@@ -80,9 +79,11 @@ class TableControl(Core):
         return self._entry(t, self._copied(t, handle), time_ns)
 
     def table_entries(self, table: str, *, time_ns: int = 0) -> list[Entry]:
-        """Return all entries; `time_ns` is the driver's current time, for Entry.idle_ns.
+        """Return all entries.
 
-        No entry is written meanwhile, but each is read at its own instant.
+        `time_ns` is the driver's current time, for Entry.idle_ns.
+
+        No entry is written during the call, but entries are read at different points in time.
         """
         t = named(self.program.tables, table, "table")
         size, start = self._copy_words(t), ctypes.c_uint32()
@@ -99,7 +100,7 @@ class TableControl(Core):
     # --- idle entries ----------------------------------------------------------------------
 
     def table_set_timeout(self, table: str, handle: int, timeout_ns: int) -> None:
-        """Set the idle timeout of an entry, reported by table_idle(); 0: no timeout."""
+        """Set the idle timeout of an entry, which table_idle() reports; 0 means no timeout."""
         t = named(self.program.tables, table, "table")
         with self.locked():
             result = self.library.engine_table_set_timeout(self.handle, t.index, handle, timeout_ns)
@@ -155,11 +156,6 @@ class TableControl(Core):
 
     # --- direct counters -------------------------------------------------------------------
 
-    def direct_counter_read(self, table: str, handle: int) -> tuple[int, int]:
-        """Return the packets and bytes that hit the entry."""
-        t = self._counted(table)
-        return self._entry(t, self._copied(t, handle), 0).count
-
     def direct_counter_write(self, table: str, handle: int, packets: int, size: int) -> None:
         t = self._counted(table)
         with self.locked():
@@ -188,7 +184,7 @@ class TableControl(Core):
     def _indirect(self, table: str) -> m.Table:
         t = self._changeable(table)
         if t.profile is None:
-            raise InvalidArgument(f"table {table} has no action profile: give an action")
+            raise InvalidArgument(f"table {table} has no action profile; use an action")
         return t
 
     def _head(self, t: m.Table, head: int) -> list[int]:
@@ -198,7 +194,9 @@ class TableControl(Core):
                      is_default: bool = False) -> list[int]:  # fmt: skip
         what = f"table {t.name}"
         if t.profile is not None and not is_default:
-            raise InvalidArgument(f"{what}: an entry leads to a member or a group, not an action")
+            raise InvalidArgument(
+                f"{what}: an entry must refer to a member or a group, not to an action"
+            )
         return self._call(t.actions, action, list(params), self._layout(t).data_words, what)
 
     def _priority(self, t: m.Table, priority: int) -> int:
@@ -206,9 +204,11 @@ class TableControl(Core):
 
     def _words(self, t: m.Table, key: Sequence[MatchKey]) -> tuple[
             ctypes.Array[ctypes.c_uint64], ctypes.Array[ctypes.c_uint64], int]:  # fmt: skip
-        """Return the words of values and of masks (or upper ends), and the prefix length."""
+        """Return the words of values, the words of masks (or upper ends), and the prefix length."""
         if len(key) != len(t.key):
-            raise InvalidArgument(f"table {t.name}: {len(t.key)} key fields, not {len(key)}")
+            raise InvalidArgument(
+                f"table {t.name}: {len(t.key)} key fields, but {len(key)} were given"
+            )
         prefix, values, masks = 0, [], []
         for field, match in zip(t.key, key, strict=True):
             value, mask = _value_and_mask(t, field, match)
@@ -222,7 +222,7 @@ class TableControl(Core):
     def _add(self, t: m.Table, key: Sequence[MatchKey], head: list[int], priority: int,
              time_ns: int | None = None) -> int:  # fmt: skip
         if not t.key:
-            raise InvalidArgument(f"table {t.name} has no key, so it takes no entries")
+            raise InvalidArgument(f"table {t.name} has no key, so it cannot have entries")
         values, masks, prefix = self._words(t, key)
         with self.locked():
             result = self.library.engine_table_add(
@@ -239,7 +239,7 @@ class TableControl(Core):
         return COPY_HEAD + int(self.library.engine_table_stride(self.handle, t.index))
 
     def _copied(self, t: m.Table, handle: int) -> list[int]:
-        """Return handle, priority and slot of an entry."""
+        """Return a copy of an entry: handle, priority and slot."""
         words = (ctypes.c_uint64 * self._copy_words(t))()
         with self.locked():
             found = self.library.engine_table_copy_one(self.handle, t.index, handle, words)
@@ -248,9 +248,9 @@ class TableControl(Core):
         return words[:]
 
     def _entry(self, t: m.Table, copied: list[int], time_ns: int) -> Entry:
-        """Decode the words of _copied()."""
+        """Decode the words that _copied() returns."""
         handle, slot = copied[0], copied[COPY_HEAD:]
-        priority = (copied[1] ^ 1 << 63) - (1 << 63)  # it has a sign
+        priority = (copied[1] ^ 1 << 63) - (1 << 63)  # the priority is signed
         layout = self._layout(t)
         stats = 1 + layout.data_words + _key_words(layout)
         number, kind = slot[0] & 0xFFFFFFFF, slot[0] & (MEMBER | GROUP)
@@ -305,7 +305,7 @@ def _key_words(layout: TableLayout) -> int:
 
 
 def _value_and_mask(t: m.Table, field: m.KeyField, match: MatchKey) -> tuple[int, int]:
-    """Return the field's value and mask (exact: all ones), or the ends of its range."""
+    """Return a field's value and mask (exact: all ones), or the ends of its range."""
     what, width = f"table {t.name}, key {field.name}", field.width
     expected = _MATCHES[field.match_type]
     if not isinstance(match, expected):
@@ -321,7 +321,9 @@ def _value_and_mask(t: m.Table, field: m.KeyField, match: MatchKey) -> tuple[int
     mask = (1 << width) - 1
     if isinstance(match, Lpm):
         if not 0 <= match.prefix_length <= width:
-            raise InvalidArgument(f"{what}: prefix length {match.prefix_length}, not 0 to {width}")
+            raise InvalidArgument(
+                f"{what}: prefix length {match.prefix_length}; expected 0 to {width}"
+            )
         mask = prefix_mask(width, match.prefix_length)
     elif isinstance(match, Ternary):
         check_width(match.mask, width, what)
@@ -330,7 +332,7 @@ def _value_and_mask(t: m.Table, field: m.KeyField, match: MatchKey) -> tuple[int
 
 
 def _match(field: m.KeyField, value: int, mask: int, prefix: int, kind: str) -> MatchKey:
-    """Return the match of one field from a slot's words."""
+    """Return the match of one field, decoded from the words of a slot."""
     if field.match_type == "exact":
         return Exact(value)
     if field.match_type == "lpm":

@@ -1,4 +1,7 @@
-"""The trace of packets as text: one block per packet, from the events of trace.h."""
+"""Trace of packets as text.
+
+Each packet becomes one block, built from the events of trace.h.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,12 @@ from minip4.engine.errors import InvalidArgument
 from minip4.engine.keys import Exact, Lpm, MatchKey, Range, Ternary
 from minip4.engine.words import limbs, param_words
 
-BUFFER_WORDS = 1 << 16  # of trace.c
+BUFFER_WORDS = 1 << 16  # as in trace.c
 MAX_OPEN = 4096
-"""Limit of unfinished packets; of more, the oldest is written as far as it got."""
+"""Limit of unfinished packets.
+
+Above it, the oldest one is written although it is unfinished.
+"""
 
 INSTANCES = {1: "ingress clone", 2: "egress clone", 4: "recirculated", 5: "multicast",
              6: "resubmitted"}  # fmt: skip
@@ -35,7 +41,7 @@ DROPS = (
     "headers: no room for its headers",
 )  # in the order of enum drop_reason
 COLOURS = ("green", "yellow", "red")
-DIRECT = 2**64 - 1  # TRACE_DIRECT, for an index
+DIRECT = 2**64 - 1  # TRACE_DIRECT in trace.h, used as an index
 OUT_OF_BOUNDS = "out of bounds"
 ENTRY_KINDS = ("", "member", "group")
 
@@ -63,7 +69,7 @@ class Trace:
 
     def __init__(self, engine: Core) -> None:
         if not engine.generator.trace:
-            raise InvalidArgument("the engine was made without trace")
+            raise InvalidArgument("the engine was built without trace")
         self._engine = engine
         self._program = engine.program
         self._generator = engine.generator
@@ -83,7 +89,7 @@ class Trace:
                          if not h.metadata}  # fmt: skip
 
     def blocks(self) -> Iterator[str]:
-        """Yield a block for each packet that left since the last call, and for omitted events."""
+        """Yield a block for each packet finished since the last call, and for omitted events."""
         with self._engine.locked():
             count = self._engine.library.engine_trace_read(
                 self._engine.handle, self._words, BUFFER_WORDS, self._left_out
@@ -100,10 +106,10 @@ class Trace:
         new = packets - self._told_left_out[0], events - self._told_left_out[1]
         self._told_left_out = packets, events
         if any(new):
-            yield f"too fast to trace all: {new[0]} packets and {new[1]} events left out"
+            yield f"too fast to trace all: {new[0]} packets and {new[1]} events omitted"
 
     def unfinished(self) -> Iterator[str]:
-        """Yield blocks of packets that are still in the switch."""
+        """Yield blocks of the packets that are still in the switch."""
         blocks, self._open = self._open, {}
         for block in blocks.values():
             block.lines.append("... still in the switch")
@@ -197,7 +203,7 @@ class Trace:
 
     @property
     def _statements(self) -> set[int]:
-        """Return actions of hidden tables: statements of a control's body."""
+        """Return the actions of hidden tables, which are statements of a control's body."""
         return {t.default_action.id for t in self._tables if t.is_hidden and t.default_action}
 
     def _read(self, e: _Event) -> list[str]:
@@ -230,7 +236,7 @@ class Trace:
         header = self._headers.get(e.number)
         if header is None:  # the spare element of a stack
             return []
-        return [f"    {header.name}: {'valid' if e.words[1] else 'invalid'} now"]
+        return [f"    {header.name}: {'valid' if e.words[1] else 'invalid'}"]
 
     def _digest(self, e: _Event) -> list[str]:
         return [f"digest {self._digests.get(e.number, e.number)}"]
@@ -246,8 +252,9 @@ class Trace:
                 f"before it, {_time(e.time_ns)}"]  # fmt: skip
 
     def _dequeue(self, e: _Event) -> list[str]:
-        return [f"to port {e.port} after {e.words[1]} us in queue {e.number}, {e.words[0]} packets "
-                f"behind it, {_time(e.time_ns)}"]  # fmt: skip
+        return [
+f"to port {e.port} after {e.words[1]} us in queue {e.number}, {e.words[0]} "
+f"packets left in the queue, {_time(e.time_ns)}"]  # fmt: skip
 
     def _deflect(self, e: _Event) -> list[str]:
         return [f"deflected: queue {e.number} of port {e.port} has {e.words[0]} packets, "
@@ -290,7 +297,7 @@ _KINDS: tuple[tuple[Callable[[Trace, _Event], list[str]], bool], ...] = (
     (Trace._out, True),
     (Trace._drop, True),
 )
-"""In the order of enum trace_kind; and whether the packet's way ends there."""
+"""Handlers in the order of enum trace_kind, and whether the event ends the packet's trace."""
 
 
 def _time(time_ns: int) -> str:
@@ -298,7 +305,7 @@ def _time(time_ns: int) -> str:
 
 
 def _at(place: str) -> str:
-    """Return `file:line` without folders, for the end of a line."""
+    """Return ` (file:line)` without folders, for the end of a line."""
     return f"  ({place.rpartition('/')[2]})" if place else ""
 
 
@@ -307,9 +314,9 @@ def _value(value: int, width: int) -> str:
 
 
 def _index(access: _Event) -> str:
-    """Return the index as text, if any.
+    """Return the index as text, if there is one.
 
-    Direct counters and meters have none: the line of the table names the entry.
+    Direct counters and meters have no index, because the line of the table names the entry.
     """
     return "" if access.words[0] == DIRECT else f"[{access.words[0]}]"
 
@@ -323,12 +330,15 @@ def _joined(words: Sequence[int]) -> int:
 
 
 def _name(header: m.Header, field: m.Field) -> str:
-    """Return the name in the P4 program: variables in `scalars` have their name in the field."""
+    """Return the name in the P4 program.
+
+    Variables in `scalars` have it as the name of their field.
+    """
     return field.name if header.name.startswith("scalars") else f"{header.name}.{field.name}"
 
 
 def _fields(type_: m.HeaderType, data: bytes) -> str:
-    """Return all fields of a header as it was on the wire."""
+    """Return all fields of a header with the values on the wire."""
     total = int.from_bytes(data, "big")
     bits = 8 * len(data)
     varbit = max(0, bits - 8 * type_.fixed_bytes)
@@ -336,7 +346,7 @@ def _fields(type_: m.HeaderType, data: bytes) -> str:
     for f, offset in zip(type_.fields, bit_offsets(type_).values(), strict=True):
         width = varbit if f.varbit else f.width
         end = bits - offset - extra - width
-        if end < 0:  # the header is longer than the event
+        if end < 0:  # the event has only the start of the header
             parts.append("...")
             break
         parts.append(f"{f.name}={_value(total >> end & ((1 << width) - 1), width)}")

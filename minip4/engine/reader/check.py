@@ -1,7 +1,7 @@
-"""Check numbers and names of a BMv2 JSON document before it is used.
+"""Checks of the numbers and names in a BMv2 JSON document before it is used.
 
-The document becomes C code and may come from a controller: numbers in C must be numbers in the
-document.
+The document becomes C code and may come from a controller. Therefore, each number in the C code
+must be a number in the document.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ NAMES = frozenset({"header_type", "init_state", "init_table", "name", "op", "uni
 SECTIONS = ("header_types", "headers", "parsers", "deparsers", "actions", "calculations",
             "pipelines")  # fmt: skip
 MAX_NUMBER = 2**32 - 1
-MAX_WIDTH = 2**20  # bits of a field
-MAX_DEPTH = 400  # of objects and lists in each other; Python itself gives up at 1000 calls
+MAX_WIDTH = 2**20  # maximum bits of a field
+MAX_DEPTH = 400  # nesting of objects and lists; Python's own limit is 1000 calls
 
 
 def check_document(document: dict[str, Any]) -> None:
-    """Raise InvalidArgument if a number or a name has another type, or a section is missing."""
+    """Check types of numbers and names, and that no section is missing.
+
+    Raises InvalidArgument.
+    """
     waiting: list[tuple[str, Any, int]] = [("", document, 0)]
     while waiting:
         path, node, depth = waiting.pop()

@@ -1,6 +1,7 @@
-"""Read BMv2 JSON into the typed model of a program; reject unknown constructs by name.
+"""Reads BMv2 JSON into the typed model of a program, and rejects unknown constructs by name.
 
-Follows the BMv2 JSON format, version 2.24 (JSON_format.md of bmv2), and the actual output of p4c.
+It follows the BMv2 JSON format, version 2.24 (JSON_format.md of bmv2), and the actual output of
+p4c.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def read_program(document: Json) -> m.Program:
 
 @contextmanager
 def only_good_json() -> Iterator[None]:
-    """Convert exceptions about malformed JSON to InvalidArgument."""
+    """Convert exceptions caused by malformed JSON to InvalidArgument."""
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, AssertionError,
@@ -47,7 +48,10 @@ def only_good_json() -> Iterator[None]:
 
 
 def hexstr(text: str) -> int:
-    """Parse a JSON hexstr, with or without 0x, possibly negative; p4c writes some in decimal."""
+    """Parse a JSON hexstr.
+
+    It may lack 0x or be negative, and p4c writes some in decimal.
+    """
     sign = -1 if text.startswith("-") else 1
     return sign * int(text.lstrip("-").removeprefix("0x"), 16)
 
@@ -134,7 +138,9 @@ class _Reader:
             if width == "*":
                 limit = rest[1] if len(rest) > 1 else t["max_length"] * 8 - fixed
                 if not is_number(limit, MAX_WIDTH):
-                    raise InvalidArgument(f"varbit {t['name']}.{name}: up to {MAX_WIDTH} bits")
+                    raise InvalidArgument(
+                        f"varbit {t['name']}.{name}: at most {MAX_WIDTH} bits are supported"
+                    )
                 fields.append(m.Field(name, limit, varbit=True))
             else:
                 fields.append(m.Field(name, width, bool(rest and rest[0])))
@@ -182,7 +188,7 @@ class _Reader:
         return made
 
     def _expr(self, node: Any, params: tuple[m.ActionParam, ...]) -> m.Expr:
-        if isinstance(node, int):  # access_field's position
+        if isinstance(node, int):  # the position in access_field
             return m.Const(node)
         kind, value = node["type"], node["value"]
         if kind == "expression":
@@ -206,7 +212,9 @@ class _Reader:
         if kind == "lookahead":
             offset, width = value
             if not is_number(offset, MAX_WIDTH) or not is_number(width, MAX_WIDTH):
-                raise InvalidArgument(f"lookahead of {width} bits at {offset}: up to {MAX_WIDTH}")
+                raise InvalidArgument(
+                    f"lookahead of {width} bits at {offset}: at most {MAX_WIDTH} bits are supported"
+                )
             return m.Lookahead(offset, width)
         if kind == "stack_field":
             stack = self.stacks[value[0]]
@@ -240,7 +248,7 @@ class _Reader:
         return m.FieldRef(instance, _member(instance.type, field))
 
     def width(self, expr: m.Expr) -> int:
-        """Return the bits of an expression in a key or a digest."""
+        """Return the width in bits of an expression in a key or a digest."""
         if isinstance(expr, m.FieldRef | m.StackField | m.UnionStackField):
             return expr.field.width
         if isinstance(expr, m.Lookahead):
@@ -339,7 +347,7 @@ class _Reader:
         meters = {}
         for i, a in enumerate(self.document.get("meter_arrays", [])):
             if a["rate_count"] != 2:
-                raise NotSupported(f"meter {a['name']}: {a['rate_count']} rates; only 2 are")
+                raise NotSupported(f"meter {a['name']}: {a['rate_count']} rates; only 2 rates are")
             result = None
             if a["is_direct"]:
                 target = self._field(*a["result_target"])

@@ -20,7 +20,10 @@ def where(node: Json) -> str:
 
 
 class PipelineReader:
-    """`expr` reads a type-value object, `width` returns the bits of what may stand in a key."""
+    """Reads pipelines.
+
+    `expr` reads a type-value object; `width` returns the bits of an expression in a key.
+    """
 
     def __init__(
         self,
@@ -60,7 +63,7 @@ class PipelineReader:
         default = t.get("default_entry") or {}
         action = self.actions[default["action_id"]] if "action_id" in default else None
         ids = t.get("action_ids")
-        if ids is None:  # older JSON has names only, which are unique there
+        if ids is None:  # older JSON has only names, which are unique there
             by_name = {a.name: a.id for a in self.actions.values()}
             ids = [by_name[name] for name in t["actions"]]
         names = dict(zip(t["actions"], ids, strict=True))

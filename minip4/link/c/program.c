@@ -1,6 +1,7 @@
-/* `minip4 link`: the link component between two interfaces, in both directions, until SIGTERM. It is an engine
- * (engine.h) with two ports and no program: frames are forwarded from each port to the other through a queue
- * with tail drop and a link, so the driver of switches (ports.h) can run it. */
+/* `minip4 link`: the link component between two interfaces, in both directions, until SIGTERM. It
+ * is an engine (engine.h) with two ports and no P4 program. Frames that arrive at one port leave at
+ * the other, through a queue with tail drop and a link. As an engine, it runs on the driver of
+ * switches (ports.h). */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -16,9 +17,10 @@ enum { UNUSABLE = 2, ERROR_SIZE = 1024 };
 
 struct direction {
     struct engine *engine;
-    uint16_t out; /* the port that it ends at */
+    uint16_t out; /* port at which the direction ends */
     struct link *link;
-    struct packet *first, *last; /* the queue before the link; time_ns: when a frame entered it */
+    /* queue before the link; time_ns of a packet is the time when it entered the queue */
+    struct packet *first, *last;
     uint64_t waiting, depth;
     uint64_t received, queue_drops;
 };
@@ -27,7 +29,7 @@ struct engine {
     struct engine_driver driver;
     struct packet_pool *pool;
     pthread_mutex_t lock;
-    struct direction direction[2]; /* by the port that it begins at */
+    struct direction direction[2]; /* by the port at which the direction begins */
 };
 
 /* The engine */
@@ -46,7 +48,8 @@ static void tell_lost(void *user, uint64_t now_ns, const uint8_t *frame, uint32_
     driver->link_drop(driver->user, direction->out, now_ns, frame, length);
 }
 
-/* Sends the frames that the link can send by now_ns, each as soon as the link was free. */
+/* Send the queued frames that the link can send by now_ns, each at the time when the link became
+ * free. */
 static void send_waiting(struct direction *direction, uint64_t now_ns)
 {
     while (direction->first && link_free_at(direction->link) <= now_ns) {
@@ -58,7 +61,7 @@ static void send_waiting(struct direction *direction, uint64_t now_ns)
     }
 }
 
-/* A frame is sent at its arrival time: waiting for this process does not delay it. */
+/* Send the frame at its arrival time, so that waiting for this process does not delay it. */
 void engine_receive(struct engine *engine, uint16_t port, struct packet *packet,
                     uint64_t arrived_ns, uint64_t now_ns)
 {
@@ -104,7 +107,7 @@ void engine_set_driver(struct engine *engine, const struct engine_driver *driver
 
 void engine_set_port(struct engine *engine, uint16_t port, bool up)
 {
-    (void)engine, (void)port, (void)up; /* both ports are there from the start to the end */
+    (void)engine, (void)port, (void)up; /* both ports exist from start to end */
 }
 
 struct packet_pool *engine_pool(struct engine *engine)
@@ -147,7 +150,8 @@ static void __attribute__((noreturn)) fail(const char *what)
     exit(UNUSABLE);
 }
 
-/* Positional: only minip4/link/cli.py calls this program, and it has checked the values. */
+/* Positional arguments: only minip4/link/cli.py calls this program, and it has checked the
+ * values. */
 static struct options parse(int argc, char **argv)
 {
     if (argc != 12) {
@@ -195,7 +199,7 @@ static void end_engine(struct engine *engine)
 {
     for (int i = 0; i < 2; i++)
         link_destroy(engine->direction[i].link);
-    packet_pool_destroy(engine->pool); /* with what still waited in queues */
+    packet_pool_destroy(engine->pool); /* includes frames left in the queues */
     pthread_mutex_destroy(&engine->lock);
 }
 

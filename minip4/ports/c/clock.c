@@ -1,4 +1,5 @@
-/* From the kernel's stamps of frames to the common clock: intervals that are narrowed down. */
+/* Conversion of the kernel's timestamps to the common clock, by bounds that readings narrow
+ * down. */
 #include "ports_internal.h"
 
 void wall_clock_take(struct wall_clock *clock, uint64_t before_ns, uint64_t wall_ns,

@@ -4,22 +4,25 @@
 
 #include <stdint.h>
 
-/* Bounds of the offset between wall clock and common clock. The kernel runs both at one rate, also while
- * slewing: the offset is constant until the wall clock is set. So readings narrow it down to some nanoseconds,
- * and a contradicting reading restarts this. All zero: unknown. */
+/* Bounds of the offset between wall clock and common clock. The kernel runs both clocks at the same
+ * rate, also while it slews, so the offset is constant until the wall clock is set. Each reading
+ * narrows the bounds, down to some nanoseconds. A reading that contradicts them sets new bounds.
+ * All fields 0: offset unknown. */
 struct wall_clock {
     int64_t min_ns, max_ns;
-    uint64_t read_ns; /* the common clock at the latest reading */
+    uint64_t read_ns; /* common clock at the latest reading */
 };
 
-/* Adds a reading: the wall clock was wall_ns between these two times of the common clock. */
+/* Add a reading: the wall clock was wall_ns at a time between before_ns and after_ns of the common
+ * clock. */
 void wall_clock_take(struct wall_clock *clock, uint64_t before_ns, uint64_t wall_ns,
                      uint64_t after_ns);
-/* Reads both clocks. */
+/* Read both clocks and add the reading. */
 void wall_clock_read(struct wall_clock *clock);
-/* Returns the arrival time of a frame with this timestamp in the common clock; after a reading. It is neither
- * before the previous frame nor later than now, even if the wall clock was set after the timestamp, or if
- * several cores stamped frames of one port in another order than in its ring. */
+/* Convert the timestamp of a frame to its arrival time by the common clock; needs a reading before.
+ * The result is neither earlier than the previous frame's arrival (ahead_ns) nor later than now_ns.
+ * Without these limits it could be, if the wall clock was set after the timestamp, or if several
+ * cores stamped frames of one port in another order than that of its ring. */
 uint64_t wall_clock_arrival(const struct wall_clock *clock, uint64_t stamp_ns, uint64_t ahead_ns,
                             uint64_t now_ns);
 

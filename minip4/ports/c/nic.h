@@ -1,4 +1,4 @@
-/* Private structure of a nic, shared by its source files. */
+/* Private structure of a nic (network interface), shared by its source files. */
 #ifndef MINIP4_PORTS_NIC_H
 #define MINIP4_PORTS_NIC_H
 
@@ -13,15 +13,16 @@ enum { NIC_BATCH = 64 }; /* maximum frames sent by one call */
 
 struct nic {
     int fd;
-    struct trains *trains; /* NULL: none */
+    struct trains *trains; /* NULL: the nic sends no trains */
     uint8_t *ring;
-    unsigned ring_size, slots; /* bytes, and frames that it holds */
+    unsigned ring_size, slots; /* ring size in bytes, and its capacity in frames */
     unsigned slot;
     unsigned queued;
-    struct capture *sending, *sent; /* NULL: not captured */
-    bool down; /* reported, until a frame passes again */
+    struct capture *sending, *sent; /* NULL: frames are not captured */
+    bool down; /* the interface is reported as down; reset when a frame passes */
     bool gone;
-    bool reported_checksum, reported_too_long, reported_not_sent; /* each is reported once */
+    /* each of these events is reported once */
+    bool reported_checksum, reported_too_long, reported_not_sent;
     struct nic_counters counters;
     char name[IF_NAMESIZE];
     struct packet *packets[NIC_BATCH];
@@ -29,9 +30,9 @@ struct nic {
     struct iovec parts[NIC_BATCH];
 };
 
-/* Tells the user, on stderr. */
+/* Print a message about the interface on stderr. */
 void nic_tell(const struct nic *nic, const char *what);
-/* Reports, once, that the interface is down or deleted. */
+/* Report, once, that the interface is down or deleted. */
 void nic_tell_down(struct nic *nic, int error);
 
 #endif

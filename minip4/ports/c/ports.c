@@ -1,9 +1,10 @@
-/* The real-time driver: one thread that carries frames between interfaces and an engine.
+/* The real-time driver: one thread that moves frames between interfaces and an engine.
  *
- * A frame arrived when the kernel says so, which stamps it in its sender's call. It is handled when the
- * thread takes it from its ring: until then it waited, in this switch. So a link that delays does so
- * to the nanosecond, however late this thread wakes up. Ports take turns in order of arrival. The
- * clock, read for each frame, costs some 30 ns (vDSO) of the 700 or more that a frame takes. */
+ * The arrival time of a frame is the kernel's timestamp, which the kernel sets during the sender's
+ * call. The frame is processed when the thread reads it from the ring; the time in between counts
+ * as waiting in this switch. So a link delays frames by exactly its delay, however late this thread
+ * wakes up. Frames of all ports are processed in order of arrival. Reading the clock for each frame
+ * costs about 30 ns (vDSO), of at least 700 ns that a frame costs. */
 #define _GNU_SOURCE
 #include "ports_internal.h"
 
@@ -15,12 +16,14 @@
 enum { BATCH = 64 };
 
 #define FLUSH_CAPTURES_NS (SECOND_NS / 2)
-#define READ_CLOCKS_NS UINT64_C(1000000) /* at most so long ago: the wall clock may have been set */
+/* maximum age of the clock reading, since the wall clock may be set at any time */
+#define READ_CLOCKS_NS UINT64_C(1000000)
 
-/* A thread that sleeps is woken by its next frame, which costs that frame's sender some microseconds:
- * more than the switch needs for a frame, so a sender faster than that would be held back to the rate
- * of waking. Therefore, when frames come fast, the thread looks at its rings a little longer. */
-#define FAST_NS UINT64_C(5000)   /* the mean time between two frames, over ... */
+/* If the thread sleeps, the next frame wakes it, which costs the sender of this frame some
+ * microseconds. The switch needs less time per frame, so the wake-ups would limit the rate of the
+ * sender. Therefore, while frames arrive fast, the thread polls its rings a little longer before it
+ * sleeps. */
+#define FAST_NS UINT64_C(5000)   /* mean time between two frames, over ... */
 #define WINDOW_NS UINT64_C(1000000)
 #define LINGER_NS UINT64_C(10000)
 
@@ -75,7 +78,7 @@ static bool receive_frame(struct ports *ports, uint16_t number)
     return true;
 }
 
-/* Of ports where frames wait, the place of the one where the first has waited longest. */
+/* Return the index, in `waiting`, of the port whose first queued frame arrived first. */
 static unsigned first_come(const struct ports *ports, const uint16_t *waiting, unsigned count)
 {
     unsigned first = 0;
@@ -88,7 +91,7 @@ static unsigned first_come(const struct ports *ports, const uint16_t *waiting, u
     return first;
 }
 
-/* Takes in what waits at the ports, in order of arrival; of each port BATCH frames at most. */
+/* Receive the queued frames of all ports in order of arrival, at most BATCH frames per port. */
 static unsigned receive_ports(struct ports *ports)
 {
     uint16_t waiting[ENGINE_MAX_PORTS];
@@ -121,7 +124,7 @@ static unsigned receive_cpu(struct ports *ports)
     for (unsigned received = 0; received < BATCH; received++) {
         struct packet *packet = packet_take(ports->pool);
         if (!packet)
-            return BATCH; /* the frame stays in its queue until there is memory: come back */
+            return BATCH; /* no memory: the frame stays in its queue until the next round */
         packet->length = frame_queue_take(ports->from_cpu, packet->data);
         if (!packet->length) {
             packet_give(ports->pool, packet);
@@ -133,7 +136,7 @@ static unsigned receive_cpu(struct ports *ports)
     return BATCH;
 }
 
-/* Whether to look for frames again without sleeping, after a round that took in so many. */
+/* Whether to poll again without sleeping, after a round that received `received` frames. */
 static bool lingers(struct ports *ports, unsigned received, uint64_t now_ns)
 {
     uint64_t window_ns = now_ns - ports->window_ns;
@@ -148,7 +151,7 @@ static bool lingers(struct ports *ports, unsigned received, uint64_t now_ns)
     return received || (ports->fast && now_ns - ports->last_frame_ns < LINGER_NS);
 }
 
-/* Goes over to the new interfaces, after what still waits in the rings of the deleted ones. */
+/* Switch to recreated interfaces, after reading the rings of the deleted ones. */
 static void reopen(struct ports *ports)
 {
     for (unsigned i = 0; i < ports->count; i++) {
@@ -163,7 +166,8 @@ static void reopen(struct ports *ports)
     }
 }
 
-/* One round; returns whether to do another at once, or else when at the latest. */
+/* Do one round. Returns true if the next round must follow immediately; else *next_ns is the time
+ * when it is due. */
 static bool work(struct ports *ports, uint64_t *next_ns)
 {
     engine_lock_dataplane(ports->engine);
@@ -233,7 +237,7 @@ static void *run(void *user)
     return NULL;
 }
 
-/* Has the engine call this driver, and its ports up. */
+/* Attach this driver to the engine, and set its ports up. */
 static void attach(struct ports *ports)
 {
     struct engine_driver driver = {.user = ports, .transmit = transmit, .link_drop = link_drop};
@@ -251,12 +255,14 @@ int ports_start(struct ports *ports)
 {
     static const int crashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
     attach(ports);
-    int cpu_fd = ports->from_cpu ? frame_queue_fd(ports->from_cpu) : -1; /* ppoll() skips -1 */
+    /* ppoll() ignores a descriptor of -1 */
+    int cpu_fd = ports->from_cpu ? frame_queue_fd(ports->from_cpu) : -1;
     ports->polled[ports->count] = (struct pollfd){.fd = ports->wake_fd, .events = POLLIN};
     ports->polled[ports->count + 1] = (struct pollfd){.fd = cpu_fd, .events = POLLIN};
     ports->flushed_ns = clock_ns(CLOCK_MONOTONIC);
 
-    sigset_t others, before; /* the main thread's business: all but a crash of this one */
+    /* the main thread handles all signals, except those of a crash of this thread */
+    sigset_t others, before;
     sigfillset(&others);
     for (unsigned i = 0; i < sizeof crashes / sizeof *crashes; i++)
         sigdelset(&others, crashes[i]);

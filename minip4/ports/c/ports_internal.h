@@ -17,20 +17,21 @@
 
 struct port {
     struct nic *nic;
-    struct capture *captures[2]; /* by engine_tap; NULL: not captured */
+    struct capture *captures[2]; /* by direction (enum engine_tap); NULL: not captured */
     struct capture *lost, *taken;
-    uint64_t arrived_ns; /* the latest frame */
-    unsigned left;       /* frames that may be received in this round */
-    atomic_bool reopening; /* its interface was deleted and recreated */
+    uint64_t arrived_ns; /* arrival time of the latest frame */
+    unsigned left;       /* frames that this round may still receive */
+    atomic_bool reopening; /* the interface was deleted and recreated */
 };
 
 struct ports {
     struct engine *engine;
     struct packet_pool *pool;
-    struct port *port[ENGINE_MAX_PORTS]; /* by number; NULL: no such port */
+    struct port *port[ENGINE_MAX_PORTS]; /* by port number; NULL: no such port */
     uint16_t numbers[ENGINE_MAX_PORTS];
-    struct pollfd polled[ENGINE_MAX_PORTS + 2]; /* the ports in order of numbers, then two events */
-    unsigned count, expected; /* ports there are; and that there will be */
+    /* the ports in order of numbers, then two event descriptors */
+    struct pollfd polled[ENGINE_MAX_PORTS + 2];
+    unsigned count, expected; /* current and final number of ports */
     uint16_t cpu_port;
     struct frame_queue *to_cpu, *from_cpu;
     struct capture_set *captures;
@@ -38,15 +39,15 @@ struct ports {
     struct wall_clock wall;
     int wake_fd;
     atomic_bool stopping;
-    atomic_bool reopening; /* some port is */
+    atomic_bool reopening; /* at least one port is reopening */
     bool started;
     pthread_t thread;
-    bool fast;               /* frames came fast in the last window */
-    unsigned in_window;      /* frames since the window's start */
+    bool fast;               /* frames arrived fast in the last window */
+    unsigned in_window;      /* frames since the start of the window */
     uint64_t window_ns, last_frame_ns;
     uint64_t drain_ns;
-    uint64_t cpu_ns;         /* of the thread, once it has ended */
-    uint64_t earlier_cpu_ns; /* of the threads of those whose ports were adopted */
+    uint64_t cpu_ns;         /* CPU time of the thread, set when it has ended */
+    uint64_t earlier_cpu_ns; /* CPU time of earlier drivers, whose ports this one adopted */
 };
 
 static inline uint64_t clock_ns(clockid_t clock)

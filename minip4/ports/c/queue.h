@@ -8,18 +8,19 @@
 
 struct frame_queue;
 
-/* NULL: errno says why. */
+/* Returns NULL with errno set on failure. */
 struct frame_queue *frame_queue_create(void);
 void frame_queue_destroy(struct frame_queue *queue);
 
-/* Readable after a frame is added to the empty queue, until frame_queue_acknowledge(): the reader acknowledges,
- * then takes all frames. */
+/* The descriptor is readable from the time when a frame is added to the empty queue until
+ * frame_queue_acknowledge(). The reader acknowledges, then takes all frames. */
 int frame_queue_fd(const struct frame_queue *queue);
 void frame_queue_acknowledge(struct frame_queue *queue);
 
-/* False: the queue is full and the frame is counted as dropped. */
+/* Add a frame. Returns false if the queue is full; the frame then counts as dropped. */
 bool frame_queue_put(struct frame_queue *queue, const uint8_t *frame, uint32_t length);
-/* Copies the first frame and returns its length; 0 when there is none. `room` holds any frame. */
+/* Copy the first frame. Returns its length, or 0 if the queue is empty. `room` must have space for
+ * any frame. */
 uint32_t frame_queue_take(struct frame_queue *queue, uint8_t *room);
 uint64_t frame_queue_drops(struct frame_queue *queue);
 

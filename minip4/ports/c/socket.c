@@ -1,4 +1,4 @@
-/* A nic made and unmade, and its receiving side: a packet socket (packet(7)) with a TPACKET_V2 ring. */
+/* Creation and receive side of a nic: a packet socket (packet(7)) with a TPACKET_V2 ring. */
 #include "nic.h"
 
 #include <errno.h>
@@ -10,16 +10,19 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* A full ring holds 160 ms of 100,000 frames/s in 4 MB. What does not fit into a slot comes
- * whole through the socket's own queue (PACKET_COPY_THRESH), whose memory is taken as needed. */
+/* A ring of 4 MB holds 160 ms of traffic at 100,000 frames/s. A frame that does not fit into a slot
+ * arrives complete in the socket's own queue (PACKET_COPY_THRESH), whose memory is allocated as
+ * needed. */
 enum {
-    SLOT_SIZE = 256, /* 66 bytes of kernel's headers, 190 of frame */
+    SLOT_SIZE = 256, /* 66 bytes for the kernel's headers, 190 bytes for the frame */
     FETCH_AHEAD = 2, /* slots */
-    FETCHED = 192,   /* bytes of a slot: a frame of 64 with those headers */
+    FETCHED = 192,   /* prefetched bytes of a slot: those headers and a frame of 64 bytes */
     BLOCK_SIZE = 64 * 1024,
     MAX_RING_SIZE = 4 * 1024 * 1024,
-    ALL_RINGS_SIZE = 128 * 1024 * 1024, /* of one switch: above 32 ports, each has less */
-    RECEIVE_QUEUE = 16 * 1024 * 1024, /* doubled by the kernel; some 14,000 frames of 1,500 bytes */
+    /* total size of the rings of a switch; with more than 32 ports, each ring is smaller */
+    ALL_RINGS_SIZE = 128 * 1024 * 1024,
+    /* the kernel doubles this; about 14,000 frames of 1,500 bytes */
+    RECEIVE_QUEUE = 16 * 1024 * 1024,
     SEND_QUEUE = 4 * 1024 * 1024,
     MAC_ADDRESSES = 12,
     VLAN_TAG = 4
@@ -30,7 +33,7 @@ static int set_option(int fd, int level, int option, int value)
     return setsockopt(fd, level, option, &value, sizeof value);
 }
 
-/* The socket is made for no protocol, so that nothing arrives before its ring is there. */
+/* The socket is created without a protocol, so that no frame arrives before the ring exists. */
 static int make_ring(struct nic *nic)
 {
     struct tpacket_req ring = {
@@ -42,7 +45,8 @@ static int make_ring(struct nic *nic)
     if (set_option(nic->fd, SOL_PACKET, PACKET_VERSION, TPACKET_V2) ||
         set_option(nic->fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, 1) ||
         set_option(nic->fd, SOL_PACKET, PACKET_COPY_THRESH, 1) ||
-        set_option(nic->fd, SOL_SOCKET, SO_TIMESTAMPNS, 1) || /* stamped as the sender calls */
+        /* timestamp set during the sender's call */
+        set_option(nic->fd, SOL_SOCKET, SO_TIMESTAMPNS, 1) ||
         set_option(nic->fd, SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_QUEUE) ||
         set_option(nic->fd, SOL_SOCKET, SO_SNDBUFFORCE, SEND_QUEUE) ||
         setsockopt(nic->fd, SOL_PACKET, PACKET_RX_RING, &ring, sizeof ring))
@@ -177,7 +181,7 @@ void nic_clear_error(struct nic *nic)
 
 const struct nic_counters *nic_counters(struct nic *nic)
 {
-    struct tpacket_stats statistics; /* the kernel starts again from 0 each time they are read */
+    struct tpacket_stats statistics; /* reading resets the kernel's counters to 0 */
     socklen_t size = sizeof statistics;
     if (!getsockopt(nic->fd, SOL_PACKET, PACKET_STATISTICS, &statistics, &size))
         nic->counters.receive_kernel_drops += statistics.tp_drops;
@@ -186,8 +190,8 @@ const struct nic_counters *nic_counters(struct nic *nic)
 
 /* Receiving */
 
-/* Copies the frame of a slot; returns its length, or a length over PACKET_MAX_FRAME that says that
- * it did not fit, or 0 when the kernel lost it. */
+/* Copy the frame of a slot. Returns its length, more than PACKET_MAX_FRAME if the frame does not
+ * fit, or 0 if the kernel lost it. */
 static size_t copy_frame(struct nic *nic, const struct tpacket2_hdr *header, struct packet *packet)
 {
     if (header->tp_status & TP_STATUS_COPY) {
@@ -195,12 +199,15 @@ static size_t copy_frame(struct nic *nic, const struct tpacket2_hdr *header, str
         return length < 0 ? 0 : (size_t)length;
     }
     if (header->tp_snaplen < header->tp_len)
-        return 0; /* cut off, and the socket's queue had no room for the whole */
+        /* the slot has only the start of the frame, and the socket's queue had no space for all
+         * of it */
+        return 0;
     memcpy(packet->data, (const uint8_t *)header + header->tp_mac, header->tp_snaplen);
     return header->tp_snaplen;
 }
 
-/* The kernel takes an outer VLAN tag out of the frame: put it back, before the frame's start. */
+/* Insert the outer VLAN tag again, which the kernel removed from the frame; uses bytes before the
+ * frame. */
 static void restore_vlan_tag(const struct tpacket2_hdr *header, struct packet *packet)
 {
     uint16_t protocol = header->tp_status & TP_STATUS_VLAN_TPID_VALID ? header->tp_vlan_tpid
@@ -235,7 +242,7 @@ static uint64_t stamp_of(const struct tpacket2_hdr *header)
     return header->tp_sec * UINT64_C(1000000000) + header->tp_nsec;
 }
 
-/* Fills the packet from a slot; false: the frame is lost, and counted. */
+/* Fill the packet from a slot. Returns false if the frame is lost, and counts the loss. */
 static bool take_frame(struct nic *nic, const struct tpacket2_hdr *header, struct packet *packet)
 {
     size_t length = copy_frame(nic, header, packet);
@@ -268,8 +275,8 @@ static void lose_frame(struct nic *nic, const struct tpacket2_hdr *header)
     nic->counters.receive_memory_drops++;
 }
 
-/* The kernel fills slots on the sender's core: what it has put there is brought to this one while the
- * frames before it are handled. */
+/* Prefetch a slot. The kernel fills slots on the sender's core, so their data is moved to this core
+ * while earlier frames are processed. */
 static void fetch_slot(const struct nic *nic, unsigned slot)
 {
     const char *start = (const char *)slot_header(nic, slot < nic->slots ? slot : slot - nic->slots);

@@ -1,4 +1,4 @@
-/* A nic: one network interface, reached through a packet socket. Not thread-safe. */
+/* A nic: one network interface, accessed through a packet socket. Not thread-safe. */
 #ifndef MINIP4_PORTS_SOCKET_H
 #define MINIP4_PORTS_SOCKET_H
 
@@ -10,42 +10,45 @@
 
 struct nic_counters {
     uint64_t received_packets, received_bytes;
-    uint64_t receive_kernel_drops; /* the ring or the socket's memory was full */
+    uint64_t receive_kernel_drops; /* ring or socket memory was full */
     uint64_t receive_too_long;     /* longer than PACKET_MAX_FRAME */
     uint64_t receive_memory_drops; /* no packet buffer available */
-    uint64_t unfinished_checksums; /* received without checksum, which the sender left to hardware */
+    /* received without a checksum, because the sender left it to hardware offload */
+    uint64_t unfinished_checksums;
     uint64_t transmitted_packets, transmitted_bytes;
-    uint64_t transmit_kernel_drops; /* ENOBUFS or EAGAIN, and again when retried */
-    uint64_t transmit_errors;       /* interface down or gone, or frame longer than its MTU */
+    uint64_t transmit_kernel_drops; /* ENOBUFS or EAGAIN, also after retries */
+    uint64_t transmit_errors;       /* interface down or deleted, or frame longer than its MTU */
     uint64_t transmit_retries;
-    uint64_t transmitted_in_trains; /* of those transmitted: see train.h */
+    uint64_t transmitted_in_trains; /* transmitted frames that were sent in trains, see train.h */
 };
 
 struct nic;
 
-/* Creates one of `count` nics, which share the memory for rings. NULL: see errno. */
+/* Create one of `nics` nics, which share the memory for rings. Returns NULL with errno set on
+ * failure. */
 struct nic *nic_open(const char *interface, unsigned nics);
-/* Switches to the new interface with the name of the deleted one; counters continue. If that fails, the old nic
- * stays and the failure is reported. */
+/* Switch to a new interface with the name of the deleted one; counters continue. If this fails, the
+ * old nic stays, and the failure is reported. */
 struct nic *nic_reopen(struct nic *old, unsigned nics);
 void nic_close(struct nic *nic);
 
-/* Captures transmitted frames with the times when the call that sent them began and ended. */
+/* Capture transmitted frames with the times at which the call that sent them began and ended. */
 void nic_capture(struct nic *nic, struct capture *sending, struct capture *sent);
 
-/* The next frame, or NULL if none waits. Its time_ns is the arrival time by CLOCK_REALTIME: the kernel stamps
- * frames of a veth during the sender's call. */
+/* Return the next frame, or NULL if none is queued. Its time_ns is the arrival time by
+ * CLOCK_REALTIME. For a veth, the kernel sets it during the sender's call. */
 struct packet *nic_receive(struct nic *nic, struct packet_pool *pool);
-/* The arrival time of the next waiting frame; UINT64_MAX if none waits. */
+/* Get the arrival time of the next queued frame. Returns false if none is queued. */
 bool nic_peek(const struct nic *nic, uint64_t *stamp_ns);
-/* Queues a frame for transmission; it is sent by nic_flush() at the latest. */
+/* Queue a frame for transmission; nic_flush() sends it at the latest. */
 void nic_transmit(struct nic *nic, struct packet *packet, struct packet_pool *pool);
 void nic_flush(struct nic *nic, struct packet_pool *pool);
 
-/* For ppoll(): readable if a frame waits; call nic_clear_error() after POLLERR. */
+/* The descriptor for ppoll(), readable if a frame is queued. Call nic_clear_error() after
+ * POLLERR. */
 int nic_fd(const struct nic *nic);
 void nic_clear_error(struct nic *nic);
-/* How many frames wait in the ring. */
+/* Return the number of frames queued in the ring. */
 unsigned nic_unread(const struct nic *nic);
 const char *nic_name(const struct nic *nic);
 const struct nic_counters *nic_counters(struct nic *nic);

@@ -1,5 +1,6 @@
-/* Finds trains and sends them. The other side is the kernel's skb_segment(), which gives each frame its
- * IPv4 length, identification (+1 each) and checksums, and its TCP sequence number. */
+/* Detection and transmission of trains. The kernel's skb_segment() splits a train. It gives each
+ * frame its IPv4 length, identification (incremented by 1 each), checksums and TCP sequence
+ * number. */
 #include "train.h"
 
 #include <errno.h>
@@ -16,7 +17,8 @@
 #include <unistd.h>
 
 enum {
-    IPV4 = 14, /* offset of the IPv4 header; fields below are counted from it, or from the next one */
+    /* offset of the IPv4 header; later offsets are relative to the IPv4 or the L4 header */
+    IPV4 = 14,
     IPV4_LENGTH = 2,
     IPV4_ID = 4,
     IPV4_FRAGMENT = 6,
@@ -38,13 +40,14 @@ enum {
     TCP_SIZE = 20,
     FLAGS_ACK = 0x10,
     FLAGS_PUSH = 0x08,
-    MAX_BYTES = 65535, /* of the IPv4 packet that a train makes */
-    GSO_UDP_L4 = 5,    /* virtio: not in the headers of older systems */
+    MAX_BYTES = 65535, /* maximum length of the IPv4 packet of a train */
+    GSO_UDP_L4 = 5,    /* from virtio headers, which older systems lack */
     SEND_QUEUE = 4 * 1024 * 1024,
-    LOOK_AGAIN = 1024  /* trains until the interface's settings are read again */
+    /* number of trains after which the settings of the interface are read again */
+    LOOK_AGAIN = 1024
 };
 
-/* A frame that may be part of a train. */
+/* Header properties of a frame that may belong to a train. */
 struct shape {
     const uint8_t *frame;
     unsigned headers, payload; /* bytes */
@@ -71,7 +74,7 @@ static bool same(const struct shape *a, const struct shape *b, unsigned offset, 
     return !memcmp(a->frame + offset, b->frame + offset, size);
 }
 
-/* RFC 1071's sum, in the machine's own byte order: of 16 bits, not inverted. */
+/* Add 16-bit words as RFC 1071 does, in host byte order, without the final inversion. */
 static uint16_t sum_of(const uint8_t *at, size_t size, uint64_t sum)
 {
     uint64_t low = 0, high = 0, word = 0;
@@ -89,14 +92,14 @@ static uint16_t sum_of(const uint8_t *at, size_t size, uint64_t sum)
     return (uint16_t)sum;
 }
 
-/* Addresses, protocol and length, as TCP and UDP sum them up. */
+/* Return the sum of the TCP or UDP pseudo-header: addresses, protocol and length. */
 static uint64_t pseudo_header(const uint8_t *ip, unsigned size)
 {
     return (uint64_t)sum_of(ip + IPV4_SOURCE, 8, 0) + htons(ip[IPV4_PROTOCOL]) + htons((uint16_t)size);
 }
 
-/* The kernel recomputes each checksum: it must be right already, and in the form that the kernel gives it
- * (a sum of 0 is 0xffff in UDP, where 0 means none, and 0 elsewhere). */
+/* Whether the checksums of a frame are those that the kernel will compute. Else the frame cannot be
+ * in a train. In UDP, the kernel writes a sum of 0 as 0xffff, because 0 means no checksum. */
 static bool sums_are_right(const struct shape *shape)
 {
     const uint8_t *ip = shape->frame + IPV4, *l4 = shape->frame + L4;
@@ -108,7 +111,8 @@ static bool sums_are_right(const struct shape *shape)
            sum_of(l4, size, pseudo_header(ip, size)) == 0xffff;
 }
 
-/* IPv4 without options and fragments, UDP or TCP with some payload, and no padding. */
+/* Parse a frame. Returns true for IPv4 without options or fragments, with UDP or TCP, some payload
+ * and no padding. */
 static bool shape_of(const struct packet *packet, struct shape *shape)
 {
     static const uint8_t ipv4[] = {8, 0, 0x45};
@@ -137,13 +141,14 @@ static bool tcp_follows(const struct shape *first, const struct shape *last, con
            same(first, next, L4 + TCP_URGENT, first->headers - L4 - TCP_URGENT);
 }
 
-/* Whether the kernel, counting on from `first`, would make `next` after `last`. */
+/* Whether segmentation of a train that starts with `first` would produce `next` after `last`. */
 static bool follows(const struct shape *first, const struct shape *last, const struct shape *next)
 {
     return last->payload == first->payload && next->payload <= first->payload &&
            next->headers == first->headers && same(first, next, 0, IPV4 + IPV4_LENGTH) &&
            same(first, next, IPV4 + IPV4_FRAGMENT, IPV4_CHECKSUM - IPV4_FRAGMENT) &&
-           same(first, next, IPV4 + IPV4_SOURCE, L4 + 4 - (IPV4 + IPV4_SOURCE)) /* and the ports */ &&
+           /* also compares the ports */
+           same(first, next, IPV4 + IPV4_SOURCE, L4 + 4 - (IPV4 + IPV4_SOURCE)) &&
            (uint16_t)(get16(next->frame + IPV4 + IPV4_ID) - get16(last->frame + IPV4 + IPV4_ID)) == 1 &&
            (first->headers == L4 + UDP_SIZE || tcp_follows(first, last, next));
 }
@@ -181,9 +186,11 @@ void train_compose(struct packet *const *frames, unsigned count, struct train_he
     if (udp)
         put16(l4 + UDP_LENGTH, size);
     else
-        l4[TCP_FLAGS] = last.frame[L4 + TCP_FLAGS]; /* the kernel leaves PSH to the last one */
+        /* the kernel sets PSH only in the last segment */
+        l4[TCP_FLAGS] = last.frame[L4 + TCP_FLAGS];
     unsigned checksum = udp ? UDP_CHECKSUM : TCP_CHECKSUM;
-    uint16_t sum = sum_of(l4, 0, pseudo_header(ip, size)); /* of which it makes each one's own */
+    /* the kernel computes the checksum of each segment from this sum */
+    uint16_t sum = sum_of(l4, 0, pseudo_header(ip, size));
     memcpy(l4 + checksum, &sum, sizeof sum);
     headers->offload = (struct virtio_net_hdr){
         .flags = VIRTIO_NET_HDR_F_NEEDS_CSUM,
@@ -203,12 +210,12 @@ struct trains {
     int fd;
     struct ifreq interface;
     unsigned until_look;
-    unsigned mtu; /* 0: no trains, since the interface would not segment them */
+    unsigned mtu; /* 0: no trains, because the interface would not segment them */
     bool unknown_udp, unknown_tcp;
 };
 
-/* An interface with checksum offload may also offload segmentation: on a veth pair no hardware does it,
- * and the peer would receive the whole train. */
+/* Read the settings of the interface. With checksum offload, it may also offload segmentation. On a
+ * veth pair no hardware segments, so the peer would receive the whole train. */
 static void look(struct trains *trains)
 {
     struct ethtool_value checksums = {.cmd = ETHTOOL_GTXCSUM, .data = 1};

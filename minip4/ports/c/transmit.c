@@ -1,4 +1,4 @@
-/* The transmit side of a nic: frames are sent by sendmmsg(), trains by train.c. */
+/* The transmit side of a nic: sendmmsg() sends single frames, train.c sends trains. */
 #include "nic.h"
 
 #include <errno.h>
@@ -41,7 +41,7 @@ static void count_sent(struct nic *nic, unsigned first, unsigned end)
         nic->counters.transmitted_bytes += nic->parts[i].iov_len;
 }
 
-/* Pauses until the kernel may have room; false after too many pauses. */
+/* Pause until the kernel may have room. Returns false after too many pauses. */
 static bool try_again(struct nic *nic, unsigned *tries)
 {
     if (*tries == MAX_TRIES)
@@ -54,7 +54,7 @@ static bool try_again(struct nic *nic, unsigned *tries)
 
 static void send_frames(struct nic *nic, unsigned first, unsigned end)
 {
-    unsigned done = first, tries = 0; /* MAX_TRIES between two successes */
+    unsigned done = first, tries = 0; /* at most MAX_TRIES between two successful calls */
     while (done < end) {
         int sent = sendmmsg(nic->fd, nic->messages + done, end - done, MSG_DONTWAIT);
         if (sent > 0) {
@@ -69,8 +69,9 @@ static void send_frames(struct nic *nic, unsigned first, unsigned end)
     }
 }
 
-/* After ENOBUFS some frames of the train may have been sent: it is not retried, and all count as lost. After any
- * other error none was sent, and single frames show the cause. */
+/* After ENOBUFS, the kernel may have sent some frames of the train. So the train is not retried,
+ * and all its frames count as lost. After any other error the kernel sent none, and sending the
+ * frames singly shows the cause. */
 static void send_train(struct nic *nic, unsigned first, unsigned end)
 {
     int error;
@@ -90,7 +91,7 @@ static void send_train(struct nic *nic, unsigned first, unsigned end)
 
 static void send_queued(struct nic *nic)
 {
-    unsigned first = 0; /* of frames that wait to be sent as they are */
+    unsigned first = 0; /* first frame of those to be sent singly */
     for (unsigned at = 0, length; at < nic->queued; at += length) {
         length = trains_length(nic->trains, nic->packets + at, nic->queued - at);
         if (length == 1)

@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="call", required=True, metavar="command")
     for name, keys, summary in (
         ("set-link", LINK_KEYS, "add or change the link of a port"),
-        ("set-queue", QUEUE_KEYS, "change depth and rate of a port's queues"),
+        ("set-queue", QUEUE_KEYS, "change depth and rate of the queues of a port"),
     ):
         command = commands.add_parser(name, help=summary, description=summary)
         command.add_argument("change", type=keyed(keys), metavar="PORT:KEY=VALUE,...",
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Send the command to the switch and print its answer. Raises Minip4Error."""
+    """Send the command to the switch and print its response. Raises Minip4Error."""
     if args.call != "counters":
         call(args.socket, args.call.replace("-", "_"), **args.change)
         return 0
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def described(counters: dict[str, Any]) -> Iterator[str]:
-    """Yield the counters of `minip4 switch --counters` as lines of text."""
+    """Format the counters of `minip4 switch --counters` as lines of text."""
     for port, count in counters["ports"].items():
         yield (f"port {port} ({count['interface']}): "
                f"received {count['received_packets']} packets, {count['received_bytes']} bytes; "
@@ -50,7 +50,7 @@ def described(counters: dict[str, Any]) -> Iterator[str]:
         for priority, queue in count["queues"].items():
             if any(queue.values()):
                 yield (f"  queue {priority}: {queue['packets']} packets, {queue['bytes']} bytes "
-                       f"wait; {queue['drops']} dropped")  # fmt: skip
+                       f"queued; {queue['drops']} packets dropped")  # fmt: skip
         yield from _drops(count)
     for port, count in counters["other_ports"].items():
         yield f"port {port} (no interface)"

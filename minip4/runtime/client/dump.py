@@ -17,7 +17,7 @@ Read = Callable[[p4r.Entity], Iterator[p4r.Entity]]
 def describe(
     channel: grpc.Channel, device_id: int, names: Sequence[str], deadline_s: float
 ) -> Iterator[str]:
-    """Yield lines about the named tables, counters and registers (empty: all).
+    """Yield lines about the named tables, counters and registers (no names: about all of them).
 
     Raises Minip4Error.
     """
@@ -67,7 +67,7 @@ def _counter(counter: Any, read: Read) -> Iterator[str]:
     request = p4r.CounterEntry(counter_id=counter.preamble.id)
     cells = [e.counter_entry for e in read(p4r.Entity(counter_entry=request))]
     counted = [c for c in cells if c.data.packet_count or c.data.byte_count]
-    yield f"counter {counter.preamble.name}: {len(counted)} of {len(cells)} cells have counted"
+    yield f"counter {counter.preamble.name}: {len(counted)} of {len(cells)} cells are not zero"
     for cell in counted:
         yield f"  [{cell.index.index}] {_count(cell.data)}"
 
@@ -118,5 +118,5 @@ def _means(given: str, name: str) -> bool:
 def _check_names(given: Iterable[str], known: Sequence[str]) -> None:
     for name in given:
         if not any(_means(name, k) for k in known):
-            raise Minip4Error(f"{name}: no such table, counter or register; there are: "
+            raise Minip4Error(f"{name}: no such table, counter or register; expected one of: "
                               + ", ".join(known))  # fmt: skip

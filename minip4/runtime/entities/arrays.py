@@ -5,8 +5,14 @@ from collections.abc import Iterator, Sequence
 from finsy.proto import p4r
 
 from minip4.runtime.dataplane import Dataplane
-from minip4.runtime.entities.rates import check_count, counter_data
-from minip4.runtime.entities.updates import MODIFY, Operation, Undo, nothing
+from minip4.runtime.entities.rates import (
+    MODIFY,
+    Operation,
+    Undo,
+    check_count,
+    counter_data,
+    nothing,
+)
 from minip4.runtime.p4info import p4data
 from minip4.runtime.p4info.schema import Schema
 from minip4.runtime.status import engine_calls, invalid, out_of_range
@@ -19,7 +25,7 @@ def check_index(what: str, index: int, size: int) -> int:
 
 
 def indices(what: str, message: p4r.CounterEntry | p4r.RegisterEntry, size: int) -> Sequence[int]:
-    """Return the cells that a message selects: one, or all if it has no index."""
+    """Return the indices of the cells that a message selects: one, or all if it has no index."""
     if not message.HasField("index"):
         return range(size)
     return (check_index(what, message.index.index, size),)
@@ -33,7 +39,10 @@ class Counters:
         self._dataplane = dataplane
 
     def prepare(self, kind: int, message: p4r.CounterEntry) -> Operation:
-        """Check a write (MODIFY; without an index: all cells); return the operation."""
+        """Check a MODIFY update and return the operation.
+
+        Without an index, the update applies to all cells.
+        """
         counter = self._schema.counter(message.counter_id)
         name = counter.preamble.name
         what = f"counter {name}"
@@ -53,7 +62,7 @@ class Counters:
         return write
 
     def read(self, message: p4r.CounterEntry) -> Iterator[p4r.Entity]:
-        """Yield one cell, the cells of one counter, or (id 0) those of all counters."""
+        """Yield one cell, all cells of one counter, or (id 0) all cells of all counters."""
         if message.counter_id:
             counters = [self._schema.counter(message.counter_id)]
         else:
@@ -75,14 +84,20 @@ class Counters:
 
 
 class Registers:
-    """The registers of one pipeline, of any width; one read returns a whole array."""
+    """The registers of one pipeline, of any width.
+
+    The data plane reads a whole array in one call.
+    """
 
     def __init__(self, schema: Schema, dataplane: Dataplane) -> None:
         self._schema = schema
         self._dataplane = dataplane
 
     def prepare(self, kind: int, message: p4r.RegisterEntry) -> Operation:
-        """Check a write (MODIFY; without an index: all cells); return the operation."""
+        """Check a MODIFY update and return the operation.
+
+        Without an index, the update applies to all cells.
+        """
         register = self._schema.register(message.register_id)
         name = register.preamble.name
         what = f"register {name}"
@@ -100,7 +115,7 @@ class Registers:
         return write
 
     def read(self, message: p4r.RegisterEntry) -> Iterator[p4r.Entity]:
-        """Yield one cell, the cells of one register, or (id 0) those of all registers."""
+        """Yield one cell, all cells of one register, or (id 0) all cells of all registers."""
         if message.register_id:
             registers = [self._schema.register(message.register_id)]
         else:

@@ -1,4 +1,7 @@
-"""Digests: lists of samples to the primary controller, which acknowledges them (spec 9.6, 16.3)."""
+"""Digests: lists of samples sent to the primary controller, which acknowledges them.
+
+P4Runtime spec 9.6 and 16.3.
+"""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -7,12 +10,12 @@ from dataclasses import dataclass, field
 from finsy.proto import p4i, p4r
 
 from minip4.runtime.dataplane import Dataplane
-from minip4.runtime.entities.updates import DELETE, INSERT, Operation, Undo
+from minip4.runtime.entities.rates import DELETE, INSERT, Operation, Undo
 from minip4.runtime.p4info import p4data
 from minip4.runtime.p4info.schema import Schema
 from minip4.runtime.status import Code, StatusError, invalid, not_found
 
-MAX_LIST_SIZE = 1024  # where the client sets no limit
+MAX_LIST_SIZE = 1024  # samples per list, if the client sets no limit
 
 _Sample = tuple[int, ...]
 
@@ -23,18 +26,20 @@ class _Stream:
 
     entry: p4r.DigestEntry
     waiting: list[_Sample] = field(default_factory=list)
-    since_ns: int = 0  # when the first of `waiting` came
-    unacknowledged: dict[_Sample, int] = field(default_factory=dict)  # until when, in ns
+    since_ns: int = 0  # arrival time of the first sample in `waiting`
+    # time (ns) at which the acknowledgement timeout of a sample ends
+    unacknowledged: dict[_Sample, int] = field(default_factory=dict)
     sent: dict[int, tuple[int, list[_Sample]]] = field(default_factory=dict)
-    """By list id: until when it may be acknowledged, in ns, and its samples."""
+    """For each list id: the time (ns) at which its acknowledgement timeout ends, and its samples.
+    """
     next_list: int = 1
 
 
 class Digests:
     """The digests of one pipeline.
 
-    A sample that was sent but not acknowledged is not sent again before ack_timeout_ns has passed
-    (0: it is always sent).
+    A sample that was sent but not acknowledged is not sent again within ack_timeout_ns. With
+    ack_timeout_ns = 0, each sample is sent.
     """
 
     def __init__(self, schema: Schema, dataplane: Dataplane) -> None:
@@ -51,7 +56,7 @@ class Digests:
         digest = self._schema.digest(message.digest_id)
         name = digest.preamble.name
         what = f"digest {name}"
-        # refuses types that could not be sent
+        # raises an error for types that cannot be sent
         p4data.encode(digest.type_spec, self._schema, itertools.repeat(0))
         config = message.config
         if min(config.max_timeout_ns, config.max_list_size, config.ack_timeout_ns) < 0:
@@ -83,7 +88,7 @@ class Digests:
             stream.unacknowledged.pop(sample, None)
 
     def collect(self, send: Callable[[p4r.StreamMessageResponse], bool]) -> None:
-        """Take the engine's digests and send the lists that are full or due."""
+        """Fetch digests from the engine and send the lists that are full or due."""
         now_ns = self._dataplane.clock()
         for sample in self._dataplane.digests():
             stream = self._streams.get(sample.name)
@@ -136,9 +141,9 @@ class Digests:
     def _write(self, kind: int, what: str, name: str, message: p4r.DigestEntry) -> Undo:
         old = self._streams.get(name)
         if kind == INSERT and old is not None:
-            raise StatusError(Code.ALREADY_EXISTS, f"{what}: it is configured already")
+            raise StatusError(Code.ALREADY_EXISTS, f"{what}: already configured")
         if kind != INSERT and old is None:
-            raise not_found(f"{what}: it is not configured")
+            raise not_found(f"{what}: not configured")
         if not self._streams:
             self._dataplane.digests()  # discard earlier digests
         if kind == DELETE:
@@ -156,7 +161,7 @@ class Digests:
 
 
 def _expire(stream: _Stream, now_ns: int) -> None:
-    """Forget lists, oldest first, whose acknowledgement timeout has passed."""
+    """Forget lists whose acknowledgement timeout has passed, the oldest first."""
     for list_id, (until_ns, samples) in list(stream.sent.items()):
         if until_ns > now_ns:
             return

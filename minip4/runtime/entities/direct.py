@@ -5,9 +5,15 @@ from collections.abc import Iterator
 from finsy.proto import p4r
 
 from minip4.runtime.dataplane import Dataplane
-from minip4.runtime.entities.rates import check_count, counter_data
+from minip4.runtime.entities.rates import (
+    MODIFY,
+    Operation,
+    Undo,
+    check_count,
+    counter_data,
+    nothing,
+)
 from minip4.runtime.entities.tables import Tables
-from minip4.runtime.entities.updates import MODIFY, Operation, Undo, nothing
 from minip4.runtime.p4info.schema import Schema, Table
 from minip4.runtime.status import engine_calls, invalid
 
@@ -21,7 +27,7 @@ class DirectCounters:
         self._tables = tables
 
     def prepare(self, kind: int, message: p4r.DirectCounterEntry) -> Operation:
-        """Check a write of one entry's counter; return the operation."""
+        """Check an update of the counter of an entry and return the operation."""
         table = self._table(message.table_entry.table_id)
         what = f"direct counter of table {table.name}"
         if kind != MODIFY:
@@ -44,7 +50,7 @@ class DirectCounters:
     def read(self, message: p4r.DirectCounterEntry) -> Iterator[p4r.Entity | None]:
         """Yield the counters of one entry, of one table, or (table id 0) of all tables.
 
-        Yields None where other tasks may run, if they do not write.
+        Yields None at points where other tasks may run, provided that they do not write.
         """
         if message.table_entry.table_id:
             tables = [self._table(message.table_entry.table_id)]

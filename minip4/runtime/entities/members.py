@@ -1,4 +1,7 @@
-"""Group members (spec 9.2): checks of their number, and the active ones, whose port is up."""
+"""Members of groups (spec 9.2): checks of their number and weights, and selection by port state.
+
+A member is active if the port that it watches is up.
+"""
 
 from collections.abc import Collection, Iterable, Sequence
 
@@ -18,7 +21,7 @@ def watched(member: Member, ports: Values, what: str = "") -> int | None:
     kind = member.WhichOneof("watch_kind")
     if kind == "watch_port":
         return ports.decode(member.watch_port, f"{what}, watch_port")
-    return member.watch or None  # the older field, in which 0 stands for none
+    return member.watch or None  # the older field, in which 0 means no port
 
 
 def check(
@@ -30,9 +33,9 @@ def check(
     max_size: int = 0,
     semantics: int = p4r.ActionProfileActionSet.DEFAULT_SIZE_DETERMINED_BY_ACTION_SELECTOR,
 ) -> None:
-    """Reject members that no group of the profile can have.
+    """Reject a list of members that no group of the profile can have.
 
-    `max_size` is that of the group (0: any).
+    `max_size` is the size limit of the group; 0 means that only the profile limits it.
     """
     if max_size < 0 or (profile.max_group_size and max_size > profile.max_group_size):
         limit = f" to {profile.max_group_size}" if profile.max_group_size else " or more"
@@ -49,10 +52,10 @@ def check(
     size = len(members) if counts_members else sum(member.weight for member in members)
     limit_size = max_size or profile.max_group_size
     if limit_size and size > limit_size:
-        counted = "members are" if counts_members else "weights add up to"
+        counted = "members are" if counts_members else "the sum of the weights is"
         by = "its max_size" if max_size else "the program"
         raise StatusError(
-            Code.RESOURCE_EXHAUSTED, f"{what}: {counted} {size}, {by} allows {limit_size}"
+            Code.RESOURCE_EXHAUSTED, f"{what}: {counted} {size}, but {by} allows {limit_size}"
         )
 
 
@@ -62,7 +65,7 @@ def taking_part(
     ports: Values,
     down_ports: Collection[int],
 ) -> list[int]:
-    """Return the engine's handles of active members, repeated according to their weights."""
+    """Return the handles of the active members; a member is repeated according to its weight."""
     return [
         handle
         for member, handle in zip(members, handles, strict=True)

@@ -7,19 +7,23 @@ from finsy.proto import p4r
 from minip4.runtime.dataplane import Dataplane
 from minip4.runtime.entities.arrays import indices
 from minip4.runtime.entities.rates import (
+    MODIFY,
     ColourCounts,
+    Operation,
     Rates,
+    Undo,
     decode_counts,
     decode_rates,
     encode_counts,
     encode_rates,
+    nothing,
 )
 from minip4.runtime.entities.tables import Tables
-from minip4.runtime.entities.updates import MODIFY, Operation, Undo, nothing
 from minip4.runtime.p4info.schema import Schema, Table
 from minip4.runtime.status import engine_calls, invalid
 
-_Settings = tuple[Rates | None, ColourCounts | None]  # without counts: they stay
+# without counts, the counts of the meter do not change
+_Settings = tuple[Rates | None, ColourCounts | None]
 
 
 def check_write(what: str, kind: int, message: p4r.MeterEntry | p4r.DirectMeterEntry) -> None:
@@ -28,7 +32,7 @@ def check_write(what: str, kind: int, message: p4r.MeterEntry | p4r.DirectMeterE
 
 
 def decode_settings(what: str, message: p4r.MeterEntry | p4r.DirectMeterEntry) -> _Settings:
-    """Check the settings of a write: without a config, all packets are green."""
+    """Check the settings in an update; without a config, all packets are green."""
     rates = decode_rates(what, message.config) if message.HasField("config") else None
     given = message.HasField("counter_data")
     return rates, decode_counts(what, message.counter_data) if given else None
@@ -42,9 +46,9 @@ class Meters:
         self._dataplane = dataplane
 
     def prepare(self, kind: int, message: p4r.MeterEntry) -> Operation:
-        """Check a write; return the operation.
+        """Check an update and return the operation.
 
-        Without an index it applies to all cells; without a config, cells become green.
+        Without an index, the update applies to all cells; without a config, all packets are green.
         """
         meter = self._schema.meter(message.meter_id)
         name = meter.preamble.name
@@ -68,7 +72,7 @@ class Meters:
             self._dataplane.meter_set_counts(name, index, counts)
 
     def read(self, message: p4r.MeterEntry) -> Iterator[p4r.Entity]:
-        """Yield one cell, the cells of one meter, or (id 0) those of all meters."""
+        """Yield one cell, all cells of one meter, or (id 0) all cells of all meters."""
         if message.meter_id:
             meters = [self._schema.meter(message.meter_id)]
         else:
@@ -95,7 +99,7 @@ class Meters:
 
 
 class DirectMeters:
-    """The meters of table entries."""
+    """The direct meters of table entries."""
 
     def __init__(self, schema: Schema, dataplane: Dataplane, tables: Tables) -> None:
         self._schema = schema
@@ -103,7 +107,10 @@ class DirectMeters:
         self._tables = tables
 
     def prepare(self, kind: int, message: p4r.DirectMeterEntry) -> Operation:
-        """Check a write of one entry's rates (without a config: green); return the operation."""
+        """Check an update of an entry's meter and return the operation.
+
+        Without a config, all packets are green.
+        """
         table = self._table(message.table_entry.table_id)
         what = f"direct meter of table {table.name}"
         check_write(what, kind, message)
@@ -116,7 +123,7 @@ class DirectMeters:
     def read(self, message: p4r.DirectMeterEntry) -> Iterator[p4r.Entity | None]:
         """Yield the rates of one entry, of one table, or (table id 0) of all tables.
 
-        Yields None where other tasks may run, if they do not write.
+        Yields None at points where other tasks may run, provided that they do not write.
         """
         if message.table_entry.table_id:
             tables = [self._table(message.table_entry.table_id)]

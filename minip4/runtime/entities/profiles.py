@@ -9,7 +9,7 @@ from finsy.proto import p4r
 from minip4.engine.errors import EngineError
 from minip4.runtime.dataplane import Dataplane
 from minip4.runtime.entities import members
-from minip4.runtime.entities.updates import DELETE, INSERT, Operation, Undo
+from minip4.runtime.entities.rates import DELETE, INSERT, Operation, Undo
 from minip4.runtime.p4info.match import decode_action, encode_action
 from minip4.runtime.p4info.schema import Action, ActionProfile, Schema
 from minip4.runtime.status import (
@@ -21,19 +21,19 @@ from minip4.runtime.status import (
     unimplemented,
 )
 
-_Number = tuple[int, int]  # profile id, and the client's member or group id
+_Number = tuple[int, int]  # profile id and the member or group id of the client
 
 
 @dataclass
 class _Member:
-    handle: int  # the engine's
+    handle: int  # handle of the member in the engine
     action: Action
     params: list[int]
 
 
 @dataclass
 class _Group:
-    handle: int  # the engine's
+    handle: int  # handle of the group in the engine
     message: p4r.ActionProfileGroup
 
 
@@ -48,7 +48,7 @@ class OneShot:
 
 
 class Profiles:
-    """The members and groups of one pipeline by the client's ids."""
+    """The members and groups of one pipeline, by the ids of the client."""
 
     def __init__(self, schema: Schema, dataplane: Dataplane, down_ports: Collection[int]) -> None:
         self._schema = schema
@@ -57,8 +57,10 @@ class Profiles:
         self._down_ports = down_ports
         self._members: dict[_Number, _Member] = {}
         self._groups: dict[_Number, _Group] = {}
-        self._one_shots: dict[tuple[str, int], OneShot] = {}  # by profile's name and group
-        self._uses: Counter[tuple[str, int, int]] = Counter()  # by kind, profile and number
+        # by name of the profile and handle of the group
+        self._one_shots: dict[tuple[str, int], OneShot] = {}
+        # by kind (member or group), profile and id
+        self._uses: Counter[tuple[str, int, int]] = Counter()
 
     def member(self, profile: int, number: int) -> int:
         """Return the engine's handle of a member."""
@@ -74,18 +76,10 @@ class Profiles:
         except KeyError:
             raise not_found(f"{self._name(profile)}: there is no group {number}") from None
 
-    def member_number(self, profile: int, handle: int) -> int:
-        """Return the client's id of a member."""
-        return next(n for (p, n), m in self._members.items() if (p, m.handle) == (profile, handle))
-
-    def group_number(self, profile: int, handle: int) -> int:
-        """Return the client's id of a group."""
-        return next(n for (p, n), g in self._groups.items() if (p, g.handle) == (profile, handle))
-
     def hold(self, profile: int, action: p4r.TableAction, times: int) -> None:
-        """Count (1) or uncount (-1) the use of a member or group by an entry.
+        """Count (1) or uncount (-1) a table entry that uses a member or group.
 
-        Used ones cannot be deleted.
+        A member or group that an entry uses cannot be deleted.
         """
         kind = action.WhichOneof("type")
         if kind == "action_profile_member_id":
@@ -98,14 +92,16 @@ class Profiles:
         if not profile.with_selector:
             raise invalid(f"{self._name(profile.id)}: an action set needs a selector")
         if message.action_selection_mode == p4r.ActionProfileActionSet.RANDOM:
-            raise unimplemented(f"{self._name(profile.id)}: random selection is not supported")
+            raise unimplemented(
+                f"{self._name(profile.id)}: random action selection is not supported"
+            )
         for action in message.action_profile_actions:
             decode_action(self._name(profile.id), profile.actions, action.action)
         actions, semantics = message.action_profile_actions, message.size_semantics
         members.check(self._name(profile.id), profile, actions, self._ports, semantics=semantics)
 
     def make_one_shot(self, profile: ActionProfile, message: p4r.ActionProfileActionSet) -> OneShot:
-        """Create the members and the group of an action set; all or nothing."""
+        """Create the members and the group of an action set, or nothing if one of them fails."""
         with engine_calls(self._name(profile.id)):
             made = OneShot(profile, message, self._dataplane.group_add(profile.name))
         try:
@@ -121,7 +117,7 @@ class Profiles:
         return made
 
     def drop_one_shot(self, one_shot: OneShot) -> None:
-        """Undo make_one_shot()."""
+        """Remove the members and the group that make_one_shot() created."""
         self._one_shots.pop((one_shot.profile.name, one_shot.group), None)
         self._dataplane.group_delete(one_shot.profile.name, one_shot.group)
         for member in one_shot.members:
@@ -135,7 +131,11 @@ class Profiles:
             self._one_shots[old.profile.name, old.group] = old
 
     def port_changed(self, port: int) -> None:
-        """Activate or deactivate members that watch a changed port. Raises StatusError."""
+        """Activate or deactivate the members that watch a port whose state changed.
+
+        Raises StatusError.
+
+        """
         for (profile_id, _), group in self._groups.items():
             if self._watch(port, group.message.members):
                 profile = self._schema.profile(profile_id)
@@ -187,7 +187,7 @@ class Profiles:
         profile = self._schema.profile(message.action_profile_id)
         what = f"{self._name(profile.id)}, group {message.group_id}"
         if not profile.with_selector:
-            raise invalid(f"{what}: the profile has no selector, so no groups")
+            raise invalid(f"{what}: the profile has no selector, so it has no groups")
         members.check(what, profile, message.members, self._ports, max_size=message.max_size)
         if kind == DELETE:
             return lambda: self._delete_group(what, profile, message.group_id)
@@ -253,7 +253,7 @@ class Profiles:
         if message.max_size != old.message.max_size:
             raise invalid(
                 f"{what}: max_size {message.max_size}, but it was created with "
-                f"{old.message.max_size}, which stays"
+                f"{old.message.max_size}; the max_size of a group cannot change"
             )
         handles = self._handles(profile, message)
         with engine_calls(what):
@@ -269,7 +269,7 @@ class Profiles:
         return self._exchange_group(number, old, None)
 
     def _exchange_group(self, number: _Number, old: _Group | None, new: _Group | None) -> Undo:
-        """Record the new group; None: it was deleted."""
+        """Replace the record of a group; None removes it, because the group was deleted."""
         if old is not None:
             self._hold_members(old.message, -1)
             del self._groups[number]
@@ -285,7 +285,10 @@ class Profiles:
     def _refuse_used(self, what: str, kind: str, number: _Number) -> None:
         uses = self._uses[kind, number[0], number[1]]
         if uses:
-            raise StatusError(Code.FAILED_PRECONDITION, f"{what}: still used {uses} times")
+            raise StatusError(
+                Code.FAILED_PRECONDITION,
+                f"{what}: table entries or groups still use it ({uses} uses)",
+            )
 
     def _handles(self, profile: ActionProfile, message: p4r.ActionProfileGroup) -> list[int]:
         """Return the handles of active members of a group, repeated according to their weights."""
@@ -316,7 +319,7 @@ class Profiles:
         return self._groups[number]
 
     def _check_profile(self, profile: int) -> None:
-        """Reject an unknown profile; 0 selects all."""
+        """Reject an unknown profile id; 0 selects all profiles."""
         if profile:
             self._schema.profile(profile)
 

@@ -1,13 +1,29 @@
-"""Conversion of meter rates and counters between P4Runtime messages and the engine."""
+"""Operations of updates, and conversion of meter rates and counts for the engine."""
+
+from collections.abc import Callable
 
 from finsy.proto import p4i, p4r
 
-from minip4.engine.values import ColourCounts, Rates
+from minip4.engine.keys import ColourCounts, Rates
 from minip4.runtime.status import invalid, unimplemented
+
+INSERT, MODIFY, DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
+
+Undo = Callable[[], object]
+Operation = Callable[[], Undo]
+"""Performs one update and returns its undo function.
+
+After a failed batch, the engine first undoes its own changes (Engine.batch()). Then the undo
+function restores the data stored outside of the engine.
+"""
+
+
+def nothing() -> None:
+    """Undo an operation that changed nothing outside of the engine."""
 
 
 def decode_rates(what: str, config: p4r.MeterConfig) -> Rates:
-    """Check the two rates of a meter."""
+    """Check and decode the two rates and burst sizes of a meter config."""
     rates = (config.cir, config.cburst, config.pir, config.pburst)
     if min(rates) < 0:
         names = ", ".join(f"{k} {getattr(config, k)}" for k in ("cir", "cburst", "pir", "pburst"))
@@ -24,7 +40,7 @@ def encode_rates(rates: Rates) -> p4r.MeterConfig:
 
 
 def decode_counts(what: str, data: p4r.MeterCounterData) -> ColourCounts:
-    """Check the counter data of a meter."""
+    """Check and decode the counter data of a meter."""
     colours = (data.green, data.yellow, data.red)
     for colour in colours:
         check_count(what, colour)
@@ -33,7 +49,7 @@ def decode_counts(what: str, data: p4r.MeterCounterData) -> ColourCounts:
 
 
 def check_count(what: str, data: p4r.CounterData) -> None:
-    """Reject negative counts."""
+    """Reject negative packet or byte counts."""
     if data.packet_count < 0 or data.byte_count < 0:
         raise invalid(
             f"{what}: negative count: {data.packet_count} packets, {data.byte_count} bytes; "
@@ -47,7 +63,7 @@ def encode_counts(counts: ColourCounts) -> p4r.MeterCounterData:
 
 
 def counter_data(spec: p4i.CounterSpec, packets: int, size: int) -> p4r.CounterData:
-    """Return the counter data for a counter of this unit."""
+    """Return the counter data, with the fields that the unit of the counter has."""
     data = p4r.CounterData()
     if spec.unit != p4i.CounterSpec.BYTES:
         data.packet_count = packets

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from finsy.proto import p4r
 
 from minip4.runtime.dataplane import Dataplane
-from minip4.runtime.entities.updates import DELETE, INSERT, Operation, Undo
+from minip4.runtime.entities.rates import DELETE, INSERT, Operation, Undo
 from minip4.runtime.p4info.values import Values
 from minip4.runtime.status import (
     Code,
@@ -35,7 +35,7 @@ class Replication:
         self._sessions: dict[int, p4r.CloneSessionEntry] = {}
 
     def prepare(self, kind: int, message: p4r.PacketReplicationEngineEntry) -> Operation:
-        """Check an update; return the operation."""
+        """Check an update and return the operation."""
         entry = message.WhichOneof("type")
         if entry == "multicast_group_entry":
             group = message.multicast_group_entry
@@ -55,10 +55,15 @@ class Replication:
                     f"{what}: packet_length_bytes {session.packet_length_bytes}, expected 0 or more"
                 )
             return lambda: self._write(kind, what, self._sessions, session.session_id, session)
-        raise invalid("packet_replication_engine_entry: neither a group nor a session given")
+        raise invalid(
+            "packet_replication_engine_entry: expected a multicast group or a clone session"
+        )
 
     def read(self, message: p4r.PacketReplicationEngineEntry) -> Iterator[p4r.Entity]:
-        """Yield the selected group or session, or (id 0) all; both kinds if none is given."""
+        """Yield the selected group or session.
+
+        Id 0 selects all; a request without a kind selects both kinds.
+        """
         asked = message.WhichOneof("type")
         if asked != "clone_session_entry":
             for group in _select(self._groups, message.multicast_group_entry.multicast_group_id):
@@ -101,7 +106,7 @@ class Replication:
         _keep(known, number, message)
 
     def _replicas(self, what: str, replicas: Iterable[p4r.Replica]) -> list[tuple[int, int]]:
-        """Return (port, instance) of each replica."""
+        """Return a (port, instance) pair per replica."""
         copies = []
         for replica in replicas:
             if replica.WhichOneof("port_kind") == "port":
@@ -118,7 +123,7 @@ class Replication:
                 raise unimplemented(f"{what}: backup replicas are not supported")
             copies.append((port, replica.instance))
         if len(set(copies)) != len(copies):
-            raise invalid(f"{what}: a port and instance are given twice")
+            raise invalid(f"{what}: two replicas have the same port and instance")
         return copies
 
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from finsy.proto import p4r
 
-from minip4.engine.keys import MatchKey
-from minip4.engine.values import Entry
+from minip4.engine.keys import Entry, MatchKey
 from minip4.runtime.dataplane import Dataplane
 from minip4.runtime.entities.rates import (
+    DELETE,
+    INSERT,
+    MODIFY,
     ColourCounts,
+    Operation,
     Rates,
+    Undo,
     counter_data,
     decode_counts,
     decode_rates,
@@ -20,7 +25,6 @@ from minip4.runtime.entities.rates import (
     encode_rates,
 )
 from minip4.runtime.entities.targets import Place, Target, Targets, entry_text
-from minip4.runtime.entities.updates import DELETE, INSERT, MODIFY, Operation, Undo
 from minip4.runtime.p4info.match import decode_action, decode_key, encode_action, encode_key
 from minip4.runtime.p4info.schema import Schema, Table
 from minip4.runtime.status import denied, engine_calls, invalid, not_found, unimplemented
@@ -28,7 +32,7 @@ from minip4.runtime.status import denied, engine_calls, invalid, not_found, unim
 
 @dataclass(frozen=True, slots=True)
 class _Notes:
-    """Client data of an entry that the engine does not store."""
+    """Data that the client stores with an entry, and that the engine does not have."""
 
     controller_metadata: int
     metadata: bytes
@@ -37,7 +41,10 @@ class _Notes:
 
 @dataclass(frozen=True, slots=True)
 class _Direct:
-    """The direct resources of an entry; None: absent or unchanged."""
+    """The direct resources of an entry.
+
+    None means that the table has no such resource, or that an update does not change it.
+    """
 
     count: tuple[int, int] | None
     rates: Rates | None
@@ -50,15 +57,17 @@ class _Direct:
         count = rates = colours = None
         if message.HasField("counter_data"):
             if table.direct_counter is None:
-                raise invalid(f"{what}: counter_data given, but it has no direct counter")
+                raise invalid(f"{what}: counter_data given, but the table has no direct counter")
             count = (message.counter_data.packet_count, message.counter_data.byte_count)
         if message.HasField("meter_config"):
             if table.direct_meter is None:
-                raise invalid(f"{what}: meter_config given, but it has no direct meter")
+                raise invalid(f"{what}: meter_config given, but the table has no direct meter")
             rates = decode_rates(what, message.meter_config)
         if message.HasField("meter_counter_data"):
             if table.direct_meter is None:
-                raise invalid(f"{what}: meter_counter_data given, but it has no direct meter")
+                raise invalid(
+                    f"{what}: meter_counter_data given, but the table has no direct meter"
+                )
             colours = decode_counts(what, message.meter_counter_data)
         return cls(count, rates, colours)
 
@@ -75,11 +84,11 @@ class Tables:
         self._ageing = [table for table in schema.tables.values() if table.idle_timeout]
 
     def prepare(self, kind: int, message: p4r.TableEntry) -> Operation:
-        """Check an update; return the operation."""
+        """Check an update and return the operation."""
         table = self._schema.table(message.table_id)
         what = f"table {table.name}"
         if message.HasField("time_since_last_hit"):
-            raise invalid(f"{what}: time_since_last_hit can only be read")
+            raise invalid(f"{what}: time_since_last_hit is read-only")
         if message.is_default_action:
             return self._prepare_default(kind, table, message)
         if table.is_const:
@@ -94,7 +103,7 @@ class Tables:
         if notes.idle_timeout_ns < 0:
             raise invalid(f"{what}: idle timeout of {notes.idle_timeout_ns} ns, expected 0 or more")
         if notes.idle_timeout_ns and not table.idle_timeout:
-            raise invalid(f"{what}: it was declared without support_timeout")
+            raise invalid(f"{what}: the program declares the table without support_timeout")
         if kind == INSERT:
             return lambda: self._insert(table, place, target, notes, direct)
         return lambda: self._modify(table, place, target, notes, direct)
@@ -102,7 +111,7 @@ class Tables:
     def read(self, message: p4r.TableEntry) -> Iterator[p4r.Entity | None]:
         """Yield the entries that a read request selects; table id 0 selects all tables.
 
-        Yields None where other tasks may run, if they do not write.
+        Yields None at points where other tasks may run, provided that they do not write.
         """
         if message.table_id == 0:
             tables = list(self._schema.tables.values())
@@ -127,11 +136,11 @@ class Tables:
 
     @property
     def now_ns(self) -> int:
-        """Return the time of the engine's driver."""
+        """Return the current time of the data plane."""
         return self._dataplane.clock()
 
     def select(self, table: Table, message: p4r.TableEntry) -> list[Entry]:
-        """Return the entries that a message selects by its key, or all if it has no key."""
+        """Return the entries with the key in a message, or all if it has no key."""
         with engine_calls(f"table {table.name}"):
             now_ns = self._dataplane.clock()
             if message.match:
@@ -149,7 +158,7 @@ class Tables:
         return entries
 
     def find(self, table: Table, message: p4r.TableEntry) -> int:
-        """Return the handle of the entry that a message identifies."""
+        """Return the handle of the entry with the key in a message."""
         key = self.decode_key(table, message)
         return self._handle(table, (table.name, key, message.priority))
 
@@ -159,7 +168,7 @@ class Tables:
         return any(self._dataplane.table_has_timeouts(table.name) for table in self._ageing)
 
     def idle(self) -> Iterator[p4r.TableEntry]:
-        """Yield each entry whose idle timeout expired again since the last call."""
+        """Yield each entry whose idle timeout has passed again since the last call."""
         for table in self._ageing:
             for entry, _ in self._dataplane.table_idle(table.name, self.now_ns):
                 yield self._encode(table, entry, p4r.TableEntry())
@@ -169,14 +178,17 @@ class Tables:
         if table.has_priority and message.priority <= 0:
             raise invalid(
                 f"{what}: priority {message.priority}, expected 1 or more "
-                "(a ternary, range or optional field needs one; larger wins)"
+                "(ternary, range and optional fields need one; the largest wins)"
             )
         if not table.has_priority and message.priority:
-            raise invalid(f"{what}: priority {message.priority}, expected 0: no field needs one")
+            raise invalid(
+                f"{what}: priority {message.priority}, expected 0, because no "
+                f"field is ternary, range or optional"
+            )
         return decode_key(what, table.fields, message.match)
 
     def encode_place(self, table: Table, entry: Entry) -> p4r.TableEntry:
-        """Return a TableEntry with table, key and priority."""
+        """Return a TableEntry message with the table, key and priority."""
         message = p4r.TableEntry(table_id=table.id)
         if table.has_priority:
             message.priority = entry.priority
@@ -194,7 +206,7 @@ class Tables:
         if not message.HasField("action"):
             return lambda: self._set_default(table, None)
         if message.action.WhichOneof("type") != "action":
-            raise unimplemented(f"{what}: members and groups are not supported, give an action")
+            raise unimplemented(f"{what}: members and groups are not supported; use an action")
         action, params = decode_action(what, table.default_actions, message.action.action)
         return lambda: self._set_default(table, (action.name, params))
 
@@ -269,7 +281,7 @@ class Tables:
     def _handle(self, table: Table, place: Place) -> int:
         handle = self._dataplane.table_find(*place)
         if handle is None:
-            raise not_found(f"{entry_text(table, place)}: there is no such entry")
+            raise not_found(f"{entry_text(table, place)}: no such entry")
         return handle
 
     def _note(self, place: Place, notes: _Notes | None) -> None:
@@ -323,3 +335,30 @@ class Tables:
 
 
 _NO_NOTES = _Notes(0, b"", 0)
+
+
+MOST_ENTRIES = 500  # entries per notification, which must stay well below a client's limit of 4 MB
+
+
+class IdleTimeouts:
+    """Reports the idle entries of one pipeline.
+
+    An entry is reported each time that its idle timeout passes without a hit.
+    """
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    @property
+    def active(self) -> bool:
+        """Whether any entry has an idle timeout."""
+        return self._tables.has_timeouts
+
+    def collect(self) -> Iterator[p4r.StreamMessageResponse]:
+        """Yield the notifications since the last call."""
+        idle = self._tables.idle()
+        while entries := list(itertools.islice(idle, MOST_ENTRIES)):
+            response = p4r.StreamMessageResponse()
+            response.idle_timeout_notification.table_entry.extend(entries)
+            response.idle_timeout_notification.timestamp = self._tables.now_ns
+            yield response

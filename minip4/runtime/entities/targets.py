@@ -5,11 +5,10 @@ from dataclasses import dataclass
 
 from finsy.proto import p4r
 
-from minip4.engine.keys import MatchKey
-from minip4.engine.values import Entry
+from minip4.engine.keys import Entry, MatchKey
 from minip4.runtime.dataplane import Dataplane
 from minip4.runtime.entities.profiles import OneShot, Profiles
-from minip4.runtime.entities.updates import Undo
+from minip4.runtime.entities.rates import Undo
 from minip4.runtime.p4info.match import decode_action, encode_action, encode_key, key_text
 from minip4.runtime.p4info.schema import Schema, Table
 from minip4.runtime.status import engine_calls, invalid
@@ -25,7 +24,7 @@ class Call:
     params: Sequence[int]
 
 
-# Members, groups and action sets stay in the client's terms.
+# Members, groups and action sets are stored as the client sent them.
 Target = Call | p4r.TableAction
 
 
@@ -38,7 +37,7 @@ def entry_text(table: Table, place: Place) -> str:
 
 
 class Targets:
-    """Adds entries to tables of both kinds and stores their targets."""
+    """Adds, changes and removes entries in direct and indirect tables, and stores their targets."""
 
     def __init__(self, schema: Schema, dataplane: Dataplane, profiles: Profiles) -> None:
         self._schema = schema
@@ -48,7 +47,7 @@ class Targets:
         self._one_shots: dict[Place, OneShot] = {}
 
     def decode(self, table: Table, message: p4r.TableAction) -> Target:
-        """Check the target of an entry."""
+        """Check and decode the target of an entry."""
         what = f"table {table.name}"
         given = message.WhichOneof("type")
         if not table.action_profile:
@@ -60,7 +59,7 @@ class Targets:
         if given == "action_profile_action_set":
             self._profiles.check_one_shot(profile, message.action_profile_action_set)
         elif given == "action_profile_group_id" and not profile.with_selector:
-            raise invalid(f"{what}: its profile has no selector, so no groups")
+            raise invalid(f"{what}: its profile has no selector, so it has no groups")
         elif given not in ("action_profile_member_id", "action_profile_group_id"):
             raise invalid(
                 f"{what}: {given or 'no action'} given, expected a member, a group or an action set"
@@ -169,7 +168,7 @@ class Targets:
         return handle
 
     def _note(self, table: Table, place: Place, target: p4r.TableAction | None) -> None:
-        """Record the member or group that an indirect entry uses, instead of the previous one."""
+        """Count the use of a new member or group by an entry, and uncount the previous one."""
         old = self._indirect.pop(place, None)
         if old is not None:
             self._profiles.hold(table.action_profile, old, -1)
@@ -178,7 +177,7 @@ class Targets:
             self._indirect[place] = target
 
     def _own(self, place: Place, one_shot: OneShot | None) -> None:
-        """Record the one-shot group of an entry and free the previous one."""
+        """Record the one-shot group of an entry and free the previous group."""
         old = self._one_shots.pop(place, None)
         if old is not None:
             self._profiles.drop_one_shot(old)

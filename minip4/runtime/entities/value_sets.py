@@ -6,7 +6,7 @@ from finsy.proto import p4r
 
 from minip4.engine.keys import Exact
 from minip4.runtime.dataplane import Dataplane
-from minip4.runtime.entities.updates import MODIFY, Operation, Undo
+from minip4.runtime.entities.rates import MODIFY, Operation, Undo
 from minip4.runtime.p4info.match import decode_key
 from minip4.runtime.p4info.schema import MatchType, Schema
 from minip4.runtime.status import Code, StatusError, engine_calls, invalid, unimplemented
@@ -21,7 +21,7 @@ class ValueSets:
         self._entries: dict[int, p4r.ValueSetEntry] = {}
 
     def prepare(self, kind: int, message: p4r.ValueSetEntry) -> Operation:
-        """Check the new content of a value set; return the operation."""
+        """Check the new content of a value set and return the operation."""
         value_set = self._schema.value_set(message.value_set_id)
         what = f"value set {value_set.preamble.name}"
         if kind != MODIFY:
@@ -29,13 +29,14 @@ class ValueSets:
         if len(message.members) > value_set.size:
             raise StatusError(
                 Code.RESOURCE_EXHAUSTED,
-                f"{what}: {len(message.members)} members, the program allows {value_set.size}",
+                f"{what}: {len(message.members)} members, but the program allows "
+                f"at most {value_set.size}",
             )
         self._values(message)
         return lambda: self._write(what, message)
 
     def read(self, message: p4r.ValueSetEntry) -> Iterator[p4r.Entity]:
-        """Yield the content of one value set, or (id 0) of all."""
+        """Yield the content of one value set, or (id 0) of all value sets."""
         wanted = message.value_set_id
         if wanted:
             self._schema.value_set(wanted)
@@ -60,7 +61,7 @@ class ValueSets:
         return self._entries.get(number) or p4r.ValueSetEntry(value_set_id=number)
 
     def _values(self, message: p4r.ValueSetEntry) -> list[int]:
-        """Return the members, each as the concatenation of its fields."""
+        """Return the members of a value set, each as the concatenation of its fields."""
         value_set = self._schema.value_set(message.value_set_id)
         what = f"value set {value_set.preamble.name}"
         fields = self._schema.match_fields(what, value_set.match)

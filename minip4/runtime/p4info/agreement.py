@@ -5,7 +5,7 @@ from minip4.runtime.p4info import p4data
 from minip4.runtime.p4info.schema import MatchType, Schema, Table
 from minip4.runtime.status import StatusError, invalid
 
-_KINDS: dict[int, tuple[str, ...]] = {  # what each match type is called in BMv2 JSON
+_KINDS: dict[int, tuple[str, ...]] = {  # match types and their names in BMv2 JSON
     MatchType.EXACT: ("exact",),
     MatchType.LPM: ("lpm",),
     MatchType.TERNARY: ("ternary",),
@@ -17,7 +17,7 @@ _KINDS: dict[int, tuple[str, ...]] = {  # what each match type is called in BMv2
 def check(schema: Schema, program: Program) -> None:
     """Raise StatusError if P4Info and JSON contradict each other.
 
-    The JSON may lack objects of P4Info: a compiler omits unreachable parts.
+    The JSON may lack objects of P4Info, because a compiler omits unreachable code.
     """
     for table in schema.tables.values():
         if table.name in program.tables:
@@ -39,7 +39,7 @@ def check(schema: Schema, program: Program) -> None:
                 _check_number(what, "bits", p4data.bitwidth(register.type_spec), cells.width)
     tables = {table.name for table in schema.tables.values()}
     if tables and not tables & program.tables.keys():
-        raise _disagree("the JSON has none of the tables: " + ", ".join(sorted(tables)))
+        raise _disagree("the BMv2 JSON has none of the tables: " + ", ".join(sorted(tables)))
 
 
 def _check_table(table: Table, program: Program) -> None:
@@ -50,12 +50,14 @@ def _check_table(table: Table, program: Program) -> None:
         field = f"{what}, field {wanted.name}"
         _check_number(field, "bits", wanted.bitwidth, found.width)
         if found.match_type not in _KINDS[wanted.kind]:
-            raise _disagree(f"{field} is {_KINDS[wanted.kind][0]} there, {found.match_type} here")
+            raise _disagree(
+                f"{field} is {_KINDS[wanted.kind][0]} in P4Info, but {found.match_type} in the JSON"
+            )
 
 
 def _check_number(what: str, unit: str, there: int, here: int) -> None:
     if there != here:
-        raise _disagree(f"{what} has {there} {unit} there, {here} here")
+        raise _disagree(f"{what} has {there} {unit} in P4Info, but {here} in the JSON")
 
 
 def _disagree(message: str) -> StatusError:

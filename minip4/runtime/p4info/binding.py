@@ -1,4 +1,4 @@
-"""Properties of translated types that P4Info lacks: their width and the numbers in use."""
+"""Properties of translated types that P4Info lacks: their bit width and the values in use."""
 
 from collections.abc import Iterator
 
@@ -9,11 +9,11 @@ from minip4.runtime.p4info.schema import Schema, Table
 from minip4.runtime.p4info.translation import Translated
 from minip4.runtime.p4info.values import Values
 
-UNUSED_BITS = 32  # of a type that is only in parts that the compiler left out
+UNUSED_BITS = 32  # assumed width of a type that occurs only in code that the compiler left out
 
 
 def bind(schema: Schema, program: Program) -> None:
-    """Set the width and the used numbers of the translated types of a P4Info.
+    """Set the width and the used values of the translated types of a P4Info.
 
     Raises StatusError.
     """
@@ -29,7 +29,7 @@ def bind(schema: Schema, program: Program) -> None:
 
 
 def _reserve(schema: Schema, table: Table, program: Program, there: ProgramTable) -> None:
-    """Reserve the numbers of a table's const entries and default action."""
+    """Reserve the values that the const entries and the default action of a table use."""
     calls = [(program.actions[entry.action].name, entry.params) for entry in there.entries]
     if there.default_action is not None:
         calls.append((there.default_action.name, there.default_params))
@@ -44,7 +44,7 @@ def _reserve(schema: Schema, table: Table, program: Program, there: ProgramTable
 
 
 def _uses(schema: Schema, program: Program) -> Iterator[tuple[Values, int]]:
-    """Yield fields and parameters with their width in the program."""
+    """Yield the fields and parameters of translated types, with their width in the program."""
     for table in schema.tables.values():
         if table.name in program.tables:
             for field, key in zip(table.fields, program.tables[table.name].key, strict=False):

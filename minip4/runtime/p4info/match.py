@@ -1,4 +1,7 @@
-"""Table keys and actions between P4Runtime messages and the engine (spec 9.1.1, 9.1.2)."""
+"""Conversion of table keys and actions between P4Runtime messages and the engine.
+
+P4Runtime spec 9.1.1 and 9.1.2.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -21,7 +24,10 @@ _ONEOF: dict[int, str] = {
 def decode_key(
     owner: str, fields: Sequence[MatchField], matches: Iterable[p4r.FieldMatch]
 ) -> tuple[MatchKey, ...]:
-    """Decode the key of one entry; an omitted field matches anything, except an exact one."""
+    """Decode the key of an entry.
+
+    An omitted field matches any value. Only exact fields must not be omitted.
+    """
     given: dict[int, p4r.FieldMatch] = {}
     for match in matches:
         if match.field_id in given:
@@ -30,7 +36,7 @@ def decode_key(
     key = tuple(_decode_field(owner, f, given.pop(f.id, None)) for f in fields)
     if given:
         known = ", ".join(f"{f.id} ({f.name})" for f in fields) or "none"
-        raise invalid(f"{owner}: it has no match field with id {min(given)}, expected: {known}")
+        raise invalid(f"{owner}: no match field with id {min(given)}; expected one of: {known}")
     return key
 
 
@@ -55,7 +61,7 @@ def _decode_field(owner: str, match_field: MatchField, match: p4r.FieldMatch | N
 
 def _any_value(what: str, match_field: MatchField) -> MatchKey:
     if match_field.kind == MatchType.EXACT:
-        raise invalid(f"{what}: missing; an exact field must be given")
+        raise invalid(f"{what}: missing; exact fields are required")
     if match_field.kind == MatchType.LPM:
         return Lpm(0, 0)
     if match_field.kind == MatchType.RANGE:
@@ -69,7 +75,7 @@ def _decode_lpm(match: p4r.FieldMatch.LPM, of: Values, what: str) -> Lpm:
     if not 0 < length <= bitwidth:
         raise invalid(
             f"{what}: prefix length {length}, expected 1 to {bitwidth} "
-            "(leave the field out to match anything)"
+            "(omit the field to match any value)"
         )
     if of.exact_only:
         _check_exact(what, length == bitwidth, f"prefix length {bitwidth}")
@@ -83,7 +89,7 @@ def _decode_ternary(match: p4r.FieldMatch.Ternary, of: Values, what: str) -> Ter
     value = of.decode(match.value, what)
     mask = decode(match.mask, of.controller_bitwidth, f"{what}, mask")
     if not mask:
-        raise invalid(f"{what}: mask 0; leave the field out to match anything")
+        raise invalid(f"{what}: mask 0; omit the field to match any value")
     if of.exact_only:
         ones = _ones(of.controller_bitwidth)
         _check_exact(what, mask == ones, f"mask {ones:#x}")
@@ -101,18 +107,23 @@ def _decode_range(match: p4r.FieldMatch.Range, of: Values, what: str) -> Range:
     if low > high:
         raise invalid(f"{what}: range {low:#x}..{high:#x} is empty")
     if low == 0 and high == _ones(of.bitwidth):
-        raise invalid(f"{what}: the full range; leave the field out to match anything")
+        raise invalid(f"{what}: the full range; omit the field to match any value")
     return Range(low, high)
 
 
 def _check_exact(what: str, is_exact: bool, expected: str) -> None:
-    """Values of a translated type have no common bits, prefixes or order (spec 18.2)."""
+    """Reject any match except an exact one.
+
+    Values of a translated type have no common bits, no prefixes and no order (spec 18.2).
+    """
     if not is_exact:
-        raise unimplemented(f"{what}: its type is translated, expected {expected} or no match")
+        raise unimplemented(
+            f"{what}: its type is translated; expected {expected}, or omit the field"
+        )
 
 
 def encode_key(fields: Sequence[MatchField], key: Sequence[MatchKey]) -> list[p4r.FieldMatch]:
-    """Write a key as a client would have: fields that match anything are left out."""
+    """Encode a key as a client would: fields that match any value are omitted."""
     matches = []
     for match_field, part in zip(fields, key, strict=True):
         match, of = p4r.FieldMatch(field_id=match_field.id), match_field.values
@@ -144,12 +155,15 @@ def encode_key(fields: Sequence[MatchField], key: Sequence[MatchKey]) -> list[p4
 def decode_action(
     owner: str, allowed: Mapping[int, Action], message: p4r.Action
 ) -> tuple[Action, list[int]]:
-    """Read an action that `owner` may take, and its parameters in the order of the program."""
+    """Decode an action, with its parameters in the order of the program.
+
+    Raises StatusError if `owner` does not allow the action.
+    """
     action = allowed.get(message.action_id)
     if action is None:
         names = ", ".join(a.name for a in allowed.values()) or "none"
         raise invalid(
-            f"{owner}: action id {message.action_id:#010x} is not allowed here, expected one of: "
+            f"{owner}: action id {message.action_id:#010x} is not allowed here; expected one of: "
             f"{names}"
         )
     what = f"{owner}, action {action.name}"
@@ -164,7 +178,7 @@ def decode_action(
         params.append(param.values.decode(value, f"{what}, parameter {param.name}"))
     if given:
         known = ", ".join(f"{p.id} ({p.name})" for p in action.params) or "none"
-        raise invalid(f"{what}: it has no parameter with id {min(given)}, expected: {known}")
+        raise invalid(f"{what}: no parameter with id {min(given)}; expected one of: {known}")
     return action, params
 
 
@@ -180,7 +194,7 @@ def _ones(bitwidth: int) -> int:
 
 
 def key_text(fields: Sequence[MatchField], matches: Iterable[p4r.FieldMatch]) -> str:
-    """A key for a reader: `field=value`, in the order of the table's declaration."""
+    """Format a key for messages as `field=value`, in the order of the table's declaration."""
     given = {match.field_id: match for match in matches}
     return ", ".join(_match_text(f, given.get(f.id)) for f in fields) or "no key"
 

@@ -1,4 +1,7 @@
-"""P4Data: values of registers and digests, after the types in P4Info (spec 8.4.3)."""
+"""P4Data: values of registers and digests, encoded according to their types in P4Info.
+
+P4Runtime spec 8.4.3.
+"""
 
 from collections.abc import Iterator
 
@@ -10,7 +13,7 @@ from minip4.runtime.status import invalid, unimplemented
 
 
 def encode(spec: p4t.P4DataTypeSpec, schema: Schema, words: Iterator[int]) -> p4d.P4Data:
-    """Write one value; `words` yields its basic members in order, as the engine has them."""
+    """Encode a value; `words` yields its basic members in order, as the engine stores them."""
     kind = spec.WhichOneof("type_spec")
     data = p4d.P4Data()
     if kind == "bitstring":
@@ -35,7 +38,7 @@ def encode(spec: p4t.P4DataTypeSpec, schema: Schema, words: Iterator[int]) -> p4
 
 
 def decode_word(data: p4d.P4Data, spec: p4t.P4DataTypeSpec, schema: Schema, what: str) -> int:
-    """Read a value of a basic type."""
+    """Decode a value of a basic type."""
     kind = spec.WhichOneof("type_spec")
     translation = schema.translations.get(spec.new_type.name)
     if kind == "new_type" and translation is None:
@@ -47,7 +50,8 @@ def decode_word(data: p4d.P4Data, spec: p4t.P4DataTypeSpec, schema: Schema, what
         raise invalid(f"{what}: {given or 'no data'} given, expected {expected}")
     if translation is not None:
         number = translation.decode(data.bitstring, what)
-        translation.reserve(number)  # no one knows how long the program keeps it
+        # reserved, because the program may store the value for any time
+        translation.reserve(number)
         return number
     if kind == "bitstring":
         return values.decode(data.bitstring, bitwidth(spec), what)
@@ -60,7 +64,7 @@ def decode_word(data: p4d.P4Data, spec: p4t.P4DataTypeSpec, schema: Schema, what
 
 
 def bitwidth(spec: p4t.P4DataTypeSpec) -> int:
-    """The width of a bit<W> or int<W>."""
+    """Return the width of a bit<W> or int<W> type."""
     bits = spec.bitstring
     return bits.bit.bitwidth if bits.WhichOneof("type_spec") == "bit" else bits.int.bitwidth
 

@@ -7,14 +7,16 @@ from minip4.runtime.p4info.schema import Schema
 from minip4.runtime.status import invalid
 
 _Metadata = p4i.ControllerPacketMetadata.Metadata
-Layout = list[tuple[_Metadata | None, int]]  # fields from the front, with their width in bits
+# fields in the order of the header, with their width in bits
+Layout = list[tuple[_Metadata | None, int]]
 
 
 def header_layout(header: p4i.ControllerPacketMetadata, program: Program) -> Layout:
-    """The fields of a controller header as they are in frames; None: P4Info does not have it.
+    """Return the fields of a controller header as they are in frames.
 
-    P4Info has no widths of translated fields, and may lack a header's last, padding ones: so it is
-    looked for in the program, by its fields. A program without it has nothing before the frame.
+    Returns None if P4Info does not declare the header. P4Info does not give the width of translated
+    fields and may omit padding at the end of a header. Therefore the header is looked up in the
+    program by its fields. If the program lacks it, frames on the CPU port start without a header.
     Raises StatusError.
     """
     names = [field.name for field in header.metadata]
@@ -27,7 +29,7 @@ def header_layout(header: p4i.ControllerPacketMetadata, program: Program) -> Lay
     layouts = [fields for fields in known if len(fields) == shortest]
     if len(layouts) > 1:
         raise invalid(
-            f"header {header.preamble.name}: several headers of the program have this layout"
+            f"header {header.preamble.name}: several headers in the program have this layout"
         )
     if layouts:
         padding = [None] * (shortest - len(names))
@@ -38,7 +40,7 @@ def header_layout(header: p4i.ControllerPacketMetadata, program: Program) -> Lay
 
 
 class ControllerHeader:
-    """A @controller_header: fields packed from the most significant bit on."""
+    """A @controller_header, whose fields are packed from the most significant bit on."""
 
     def __init__(self, schema: Schema, program: Program, name: str) -> None:
         self._name = name
@@ -47,11 +49,14 @@ class ControllerHeader:
         self._fields = [(f, width, schema.values(f or _Metadata())) for f, width in layout]
         bits = sum(width for _, width in layout)
         if bits % 8:
-            raise invalid(f"header {name}: {bits} bits, expected whole bytes")
+            raise invalid(f"header {name}: its length is {bits} bits; expected a multiple of 8")
         self._length = bits // 8
 
     def unpack(self, frame: bytes) -> p4r.PacketIn:
-        """Split a frame from the CPU port; one too short for the header is all payload."""
+        """Split a frame from the CPU port into header fields and payload.
+
+        A frame shorter than the header is all payload.
+        """
         packet = p4r.PacketIn()
         if len(frame) < self._length:
             packet.payload = frame
@@ -67,7 +72,7 @@ class ControllerHeader:
         return packet
 
     def pack(self, packet: p4r.PacketOut) -> bytes:
-        """Make the frame for the CPU port. Raises StatusError."""
+        """Build the frame for the CPU port. Raises StatusError."""
         given = {m.metadata_id: m.value for m in packet.metadata}
         if len(given) != len(packet.metadata):
             raise invalid(f"{self._name}: a metadata field is given twice")
@@ -82,5 +87,5 @@ class ControllerHeader:
                 raise invalid(f"{what}: missing")
             bits |= of.decode(value, what)
         if given:
-            raise invalid(f"{self._name}: it has no metadata field with id {min(given)}")
+            raise invalid(f"{self._name}: no metadata field with id {min(given)}")
         return bits.to_bytes(self._length, "big") + packet.payload

@@ -1,4 +1,4 @@
-"""P4Info, indexed: what each id means, with errors that name the id."""
+"""Index of P4Info: what each id stands for, and error messages that name the id."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -11,9 +11,10 @@ from minip4.runtime.p4info.values import Values
 from minip4.runtime.status import invalid, unimplemented
 
 MatchType = p4i.MatchField.MatchType
-RANKED_KINDS = (MatchType.TERNARY, MatchType.RANGE, MatchType.OPTIONAL)  # entries have priorities
+# match kinds whose entries have priorities
+RANKED_KINDS = (MatchType.TERNARY, MatchType.RANGE, MatchType.OPTIONAL)
 
-PORT_BITS = 9  # of v1model's ports
+PORT_BITS = 9  # width of a port number in v1model
 _PORT_FIELDS = ("ingress_port", "egress_port")
 
 _T = TypeVar("_T")
@@ -43,7 +44,7 @@ class MatchField:
 
     @property
     def bitwidth(self) -> int:
-        """Width in the data plane."""
+        """Bit width in the data plane."""
         return self.values.bitwidth
 
 
@@ -57,7 +58,7 @@ class Table:
     size: int
     is_const: bool
     const_default_action: bool
-    action_profile: int  # P4Info id; 0: none
+    action_profile: int  # P4Info id, or 0 if the table has none
     idle_timeout: bool
     has_priority: bool
     direct_counter: p4i.DirectCounter | None = None
@@ -71,12 +72,16 @@ class ActionProfile:
     with_selector: bool
     size: int
     max_group_size: int
-    sum_of_members: bool  # that is what max_group_size limits; else the sum of weights
+    # max_group_size limits the number of members, not the sum of their weights
+    sum_of_members: bool
     actions: dict[int, Action] = field(default_factory=dict)
 
 
 class Schema:
-    """The objects of a P4Info message by id, with the names of the BMv2 JSON."""
+    """The objects of a P4Info message, by id.
+
+    They have the names of the BMv2 JSON.
+    """
 
     def __init__(self, p4info: p4i.P4Info) -> None:
         self.p4info = p4info
@@ -123,9 +128,9 @@ class Schema:
 
     @property
     def ports(self) -> Values:
-        """The type of ports in replicas and watch ports, which P4Info does not give.
+        """Return the type of ports in replicas and of watch ports, which P4Info does not state.
 
-        It is the type of the port field of packet-in and packet-out headers.
+        This is the type of the port field in packet-in and packet-out headers.
         """
         for header in self.controller_headers.values():
             for metadata in header.metadata:
@@ -135,7 +140,7 @@ class Schema:
         return Values(PORT_BITS)
 
     def values(self, of: _Typed) -> Values:
-        """Return the controller's view of a field or parameter."""
+        """Return the conversion of a field or parameter between controller and data plane."""
         return self.translations.get(of.type_name.name) or Values(of.bitwidth)
 
     def match_fields(self, owner: str, fields: Iterable[p4i.MatchField]) -> tuple[MatchField, ...]:
@@ -160,7 +165,9 @@ class Schema:
         try:
             return objects[number]
         except KeyError:
-            raise invalid(f"no {kind} has id {number:#010x} in this pipeline's P4Info") from None
+            raise invalid(
+                f"no {kind} has id {number:#010x} in the P4Info of this pipeline"
+            ) from None
 
     def _table(self, table: p4i.Table) -> Table:
         refs = [(self.action(ref.id), ref.scope) for ref in table.action_refs]

@@ -1,13 +1,15 @@
-"""@p4runtime_translation: controllers see other values than the data plane has (spec 8.4.6, 18).
+"""@p4runtime_translation: values that differ between controllers and data plane.
 
-The data plane's numbers of a translated type stand for the controllers' strings (`sdn_string`), or
-for numbers of another width (`sdn_bitwidth`). Which number a string has is the switch's affair:
+P4Runtime spec 8.4.6 and 18. A data-plane number of a translated type stands for a controller string
+(`sdn_string`) or for a controller number of another width (`sdn_bitwidth`). The switch assigns
+numbers to strings:
 
-- what @p4runtime_translation_mappings in the program says;
-- a decimal string is that number, where the type has it: so a port "3" is port 3;
-- any other string gets a number at its first use, from the largest down, where no port is likely.
+- A string in @p4runtime_translation_mappings has the number stated there.
+- A decimal string stands for this number if the type has it, so port "3" is port 3.
+- Any other string gets a number at its first use, from the largest number downwards, because
+  ports are unlikely to have large numbers.
 
-When numbers run out, those of strings that nothing uses any more are free again.
+When no number is left, the numbers of strings that nothing uses any more become free.
 """
 
 import json
@@ -20,9 +22,9 @@ from minip4.runtime.p4info import values
 from minip4.runtime.p4info.values import Values
 from minip4.runtime.status import Code, StatusError, invalid, out_of_range, unimplemented
 
-MAX_BITS = 2048  # of a translated type, on either side
-MAX_DIGITS = 617  # of a decimal string that can be a number of MAX_BITS
-COLLECT_AT = 4096  # strings of a type before the first look for unused ones, if numbers are plenty
+MAX_BITS = 2048  # maximum width of a translated type, for controllers and in the data plane
+MAX_DIGITS = 617  # digits of the largest decimal string that fits in MAX_BITS
+COLLECT_AT = 4096  # number of strings of a type at which the switch first looks for unused ones
 
 _MAPPINGS = "p4runtime_translation_mappings"
 _NUMBER = r"(?:[0-9]+w)?(0[xX][0-9a-fA-F]{1,256}|[0-9]{1,256})"
@@ -30,36 +32,42 @@ _PAIR = re.compile(rf'\s*\{{\s*(?:"((?:[^"\\]|\\.)*)"|{_NUMBER})\s*,\s*{_NUMBER}
 
 
 class Translated(Values):
-    """A translated type: pairs given by the program, and the common part of both kinds."""
+    """A translated type.
+
+    It has the pairs that the program states, and the code common to both kinds.
+    """
 
     def __init__(self, name: str, spec: p4t.P4NewTypeSpec) -> None:
-        """`bitwidth` is not in P4Info: it is 0 until bind() finds a use in the program."""
+        """Initialize the type.
+
+        `bitwidth` is not in P4Info. It is 0 until bind() finds a use of the type in the program.
+        """
         super().__init__(0)
         self.name = name
-        self._numbers: dict[bytes, int] = {}  # by the controller's value
+        self._numbers: dict[bytes, int] = {}  # data-plane numbers by controller value
         self._values: dict[int, bytes] = {}
         for value, number in _mappings(name, spec.annotations):
             key = value if isinstance(value, bytes) else values.encode(value)
             if key in self._numbers or number in self._values:
-                raise invalid(f"type {name}: @{_MAPPINGS} has {self.text(key)} or {number} twice")
+                raise invalid(f"type {name}: @{_MAPPINGS} maps {self.text(key)} or {number} twice")
             self._assign(key, number)
 
     def check(self) -> None:
-        """Reject values that the data plane cannot have, once its width is known.
+        """Reject values that do not fit in the data plane, after its width is known.
 
         Raises StatusError.
         """
         for bitwidth in (self.bitwidth, self.controller_bitwidth or 1):
             if not 0 < bitwidth <= MAX_BITS:
                 raise unimplemented(
-                    f"type {self.name}: {bitwidth} bits, expected 1 to {MAX_BITS} of a type with "
-                    "@p4runtime_translation"
+                    f"type {self.name}: {bitwidth} bits; expected 1 to {MAX_BITS} "
+                    f"for a type with @p4runtime_translation"
                 )
         for number in self._values:
             if number >> self.bitwidth:
                 raise invalid(
-                    f"type {self.name}: @{_MAPPINGS} has {number}, which is more than "
-                    f"{self.bitwidth} bits"
+                    f"type {self.name}: @{_MAPPINGS} has {number}, which does not "
+                    f"fit in {self.bitwidth} bits"
                 )
 
     def _assign(self, value: bytes, number: int) -> None:
@@ -69,12 +77,16 @@ class Translated(Values):
         owner = self.text(self._values[number])
         return StatusError(
             Code.ALREADY_EXISTS,
-            f"{what}: {self.text(value)} cannot be {number}, which stands for {owner}",
+            f"{what}: {self.text(value)} cannot have number {number}, which stands for {owner}",
         )
 
 
 class Numbers(Translated):
-    """sdn_bitwidth: numbers of another width, equal except for pairs given by the program."""
+    """Type with sdn_bitwidth: controller numbers of another width.
+
+    A controller number and its data-plane number are equal, except in the pairs that the program
+    states.
+    """
 
     def __init__(self, name: str, spec: p4t.P4NewTypeSpec) -> None:
         super().__init__(name, spec)
@@ -97,7 +109,8 @@ class Numbers(Translated):
             raise self._taken(what, key, number)
         if number >> self.bitwidth:
             raise out_of_range(
-                f"{what}: value {number:#x} is no {self.name}: the program has {self.bitwidth} bits"
+                f"{what}: value {number:#x} does not fit in type {self.name}, "
+                f"which has {self.bitwidth} bits in the program"
             )
         return number
 
@@ -106,16 +119,17 @@ class Numbers(Translated):
 
 
 class Strings(Translated):
-    """sdn_string: assigns a number to each string at its first use."""
+    """Type with sdn_string: assigns a number to each string at its first use."""
 
     def __init__(self, name: str, spec: p4t.P4NewTypeSpec) -> None:
         super().__init__(name, spec)
-        self._fixed = set(self._values)  # the program's own: never free
-        self._used: set[int] = set()  # since begin()
+        self._fixed = set(self._values)  # numbers that the program states, which never become free
+        self._used: set[int] = set()  # numbers used since begin()
         self.collect_at = COLLECT_AT
-        self._next = -1  # where to look for a free number first, modulo their count
+        # number at which the search for a free one starts, modulo the count of numbers
+        self._next = -1
         self.collect: Callable[[], None] = lambda: None
-        """Has the pipeline decode() what it holds, and then sweep()."""
+        """Calls decode() for all strings that the pipeline holds, and then sweep()."""
 
     @property
     def controller_bitwidth(self) -> int:
@@ -136,11 +150,11 @@ class Strings(Translated):
 
     @property
     def known(self) -> int:
-        """Return the number of strings that have a number."""
+        """Return the count of strings that have a number."""
         return len(self._numbers)
 
     def begin(self) -> None:
-        """Begin a batch of updates: its strings may not be in any table until it ends."""
+        """Begin a batch of updates, whose strings are not in a table until the batch ends."""
         self._used.clear()
 
     def sweep(self) -> None:
@@ -184,7 +198,7 @@ class Strings(Translated):
         return number
 
     def _decimal(self, value: bytes) -> int | None:
-        """Return the number of a decimal string, if the data plane can have it."""
+        """Return the number of a decimal string if it fits in the data plane, else None."""
         if not value.isdigit() or len(value) > MAX_DIGITS or (value[:1] == b"0" and value != b"0"):
             return None
         number = int(value)
@@ -197,7 +211,7 @@ class Strings(Translated):
         if len(self._values) >= size:
             raise StatusError(
                 Code.RESOURCE_EXHAUSTED,
-                f"{what}: all {size} numbers of {self.name} stand for strings already",
+                f"{what}: all {size} numbers of type {self.name} are in use",
             )
         number = self._next % size
         while number in self._values:
@@ -207,7 +221,7 @@ class Strings(Translated):
 
 
 def translations(types: p4t.P4TypeInfo) -> dict[str, Translated]:
-    """The translated types of a P4Info, by name. Raises StatusError."""
+    """Return the translated types of a P4Info, by name. Raises StatusError."""
     found: dict[str, Translated] = {}
     for name, spec in types.new_types.items():
         kind = spec.translated_type.WhichOneof("sdn_type")
@@ -219,12 +233,12 @@ def translations(types: p4t.P4TypeInfo) -> dict[str, Translated]:
 
 
 def check_kind(owner: str, match: p4i.MatchField, of: Values) -> None:
-    """Reject fields that a controller could not write: strings have no masks (spec 18.2)."""
+    """Reject match kinds that need masks, which strings do not have (spec 18.2)."""
     exact = (p4i.MatchField.EXACT, p4i.MatchField.OPTIONAL)
     if isinstance(of, Strings) and match.match_type not in exact:
         raise unimplemented(
-            f"{owner}, field {match.name}: type {of.name} is a string to controllers, "
-            "which an exact or optional field can have"
+            f"{owner}, field {match.name}: type {of.name} is a string for "
+            f"controllers, so the field must be exact or optional"
         )
 
 

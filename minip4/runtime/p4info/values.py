@@ -19,22 +19,22 @@ def encode(number: int) -> bytes:
 
 
 class Values:
-    """The controller's view of a field or parameter: numbers of `bitwidth`.
+    """Conversion of a field or parameter whose controller value is a number of `bitwidth` bits.
 
     Other types are in translation.py.
     """
 
     def __init__(self, bitwidth: int) -> None:
-        self.bitwidth = bitwidth  # of the data plane
+        self.bitwidth = bitwidth  # width in the data plane
 
     @property
     def controller_bitwidth(self) -> int:
-        """Width of masks and prefixes for the controller; 0: its values are strings."""
+        """Width of masks and prefixes for the controller; 0 means that its values are strings."""
         return self.bitwidth
 
     @property
     def exact_only(self) -> bool:
-        """Whether masks, prefixes and ranges are invalid, except for a single value."""
+        """Whether matches other than exact ones are invalid (masks, prefixes, ranges)."""
         return False
 
     def decode(self, value: bytes, what: str) -> int:
@@ -46,8 +46,8 @@ class Values:
         return encode(number)
 
     def reserve(self, number: int) -> None:
-        """Reserve a number used by the program: no other controller value gets it."""
+        """Reserve a number used by the program, so that no other controller value gets it."""
 
     def text(self, value: bytes, digits: int = 1) -> str:
-        """Return a controller value as text, with at least `digits` hexadecimal digits."""
+        """Format a controller value as text, with at least `digits` hexadecimal digits."""
         return f"0x{int.from_bytes(value, 'big'):0{digits}x}"

@@ -15,24 +15,28 @@ from minip4.runtime.status import (
     unimplemented,
 )
 
-MAX_QUEUED = 4096  # packets and digests that wait for a slow controller; more are dropped
-MAX_ANSWERS = 256  # answers that wait besides; a controller that takes none is not listened to
-MAX_STREAMS = 256  # open at a time, of all roles
-MAX_ROLES = 1024  # whose highest election id is remembered
+MAX_QUEUED = 4096  # packets and digests queued per slow controller; further ones are dropped
+# responses queued besides; above this, the switch stops reading from the controller
+MAX_ANSWERS = 256
+MAX_STREAMS = 256  # open streams of all roles
+MAX_ROLES = 1024  # roles whose highest election id is stored
 MAX_ROLE_NAME = 256  # bytes of UTF-8
 
 
 @dataclass(eq=False)
 class Client:
-    """The stream of one controller with its queue of messages to send; None marks the end."""
+    """The stream of one controller, with the queue of messages to send.
+
+    None in the queue marks the end.
+    """
 
     queue: asyncio.Queue[p4r.StreamMessageResponse | None] = field(default_factory=asyncio.Queue)
-    role: str | None = None  # None: has not sent its arbitration message
+    role: str | None = None  # None until the arbitration message arrives
     election_id: int = 0
     _taken: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def take(self) -> p4r.StreamMessageResponse | None:
-        """Return the next message to send; None at the end."""
+        """Return the next message to send, or None at the end."""
         response = await self.queue.get()
         self._taken.set()
         return response
@@ -47,7 +51,10 @@ class Client:
         self.queue.put_nowait(response)
 
     def offer(self, response: p4r.StreamMessageResponse) -> bool:
-        """Queue a packet or digest; False if the controller is too slow."""
+        """Queue a packet or digest.
+
+        Returns False if the queue is full because the controller is too slow.
+        """
         if self.queue.qsize() >= MAX_QUEUED:
             return False
         self.queue.put_nowait(response)
@@ -62,28 +69,30 @@ class _Role:
 
 
 class Arbitration:
-    """All open streams with the controllers and the primary of each role.
+    """All open streams, with the controllers and the primary of each role.
 
-    A role is freed with its last stream, except for its highest election id: a controller with a
+    A role ends with its last stream. Its highest election id is stored, because a controller with a
     lower id must not become primary later. P4Runtime 1.4.1, 5.3 ("Rules for Handling
-    MasterArbitrationUpdate Messages"): `election_id_past` is the highest id the server has ever
-    seen for the device and role.
+    MasterArbitrationUpdate Messages") says that `election_id_past` is the highest id that the
+    server has ever seen for the device and role.
     """
 
     def __init__(self, device_id: int) -> None:
         self._device_id = device_id
         self._streams = 0
-        self._roles: dict[str, _Role] = {}  # with a stream
-        self._highest: dict[str, int] = {}  # election id, of roles without a stream
+        self._roles: dict[str, _Role] = {}  # roles that have a stream
+        self._highest: dict[str, int] = {}  # highest election ids of roles that have no stream
 
     def join(self) -> None:
         """Count a new stream. Raises StatusError if there are too many."""
         if self._streams >= MAX_STREAMS:
-            raise exhausted(f"{MAX_STREAMS} streams are open; close one before you open another")
+            raise exhausted(
+                f"{MAX_STREAMS} streams are open; close one before you open another one"
+            )
         self._streams += 1
 
     def update(self, client: Client, message: p4r.MasterArbitrationUpdate) -> None:
-        """Handle an arbitration message; StatusError ends the stream."""
+        """Handle an arbitration message; a StatusError ends the stream."""
         check_device(self._device_id, message.device_id)
         name = _role_name(message.role)
         if client.role not in (None, name):
@@ -104,7 +113,10 @@ class Arbitration:
         self._elect(role, client)
 
     def leave(self, client: Client) -> None:
-        """Remove a closed stream, and its role if it has no other stream."""
+        """Remove a closed stream.
+
+        Removes its role, too, if the role has no other stream.
+        """
         self._streams -= 1
         if client.role is None:
             return
@@ -134,21 +146,25 @@ class Arbitration:
         return client.role is not None and self._roles[client.role].primary is client
 
     def primaries(self) -> list[Client]:
-        """Return the primary of each role, which gets packets and digests."""
+        """Return the primary of each role, which receives packets and digests."""
         return [role.primary for role in self._roles.values() if role.primary is not None]
 
     def _new_role(self, name: str) -> _Role:
         """Create a role. Raises StatusError if there are too many."""
-        is_known = name in self._highest or not name  # the default role always has a place
+        # the default role does not count towards the limit
+        is_known = name in self._highest or not name
         if not is_known and len(self._roles) + len(self._highest) >= MAX_ROLES:
             raise exhausted(
-                f"role {name!r}: election ids of {MAX_ROLES} roles are remembered; use one of "
-                "these roles, or restart the switch"
+                f"role {name!r}: the switch stores election ids of at most "
+                f"{MAX_ROLES} roles; use one of these roles, or restart the switch"
             )
         return _Role(highest=self._highest.get(name))
 
     def _elect(self, role: _Role, sender: Client | None) -> None:
-        """Determine the primary; notify all controllers if it changed, else only the sender."""
+        """Elect the primary of a role.
+
+        Notifies all controllers if the primary changed, else only the sender.
+        """
         if sender is not None and sender.election_id:
             role.highest = max(sender.election_id, role.highest or 0)
         before = role.primary
@@ -181,14 +197,14 @@ class Arbitration:
 
 def check_device(expected: int, given: int) -> None:
     if given != expected:
-        raise not_found(f"there is no device {given} here: this switch is device {expected}")
+        raise not_found(f"unknown device id {given}; this switch has device id {expected}")
 
 
 def _role_name(role: p4r.Role) -> str:
     if role.id:
         raise unimplemented("numeric role ids are not supported, name the role")
     if role.HasField("config"):
-        raise unimplemented(f"role {role.name[:40]!r}: a role's config is not supported")
+        raise unimplemented(f"role {role.name[:40]!r}: the config of a role is not supported")
     size = len(role.name.encode())
     if size > MAX_ROLE_NAME:
         raise invalid(f"role name: {size} bytes; use at most {MAX_ROLE_NAME}")

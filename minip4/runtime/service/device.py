@@ -1,4 +1,4 @@
-"""The device that P4Runtime controls: arbitration, and running and saved pipelines."""
+"""The device that P4Runtime controls: its arbitration and its running and saved pipelines."""
 
 import asyncio
 from collections.abc import Callable
@@ -21,9 +21,9 @@ GetRequest = p4r.GetForwardingPipelineConfigRequest
 class Device(Generic[D]):
     """One switch as its controllers see it.
 
-    `make_dataplane` creates a data plane from BMv2 JSON (slow: it may run the C compiler);
-    `install` activates it instead of the previous one and closes that. `in_thread`: make_dataplane
-    runs in a thread, so that other calls are answered meanwhile.
+    `make_dataplane` creates a data plane from BMv2 JSON, which is slow because it may run the C
+    compiler. `install` activates the new data plane and closes the previous one. With `in_thread`,
+    make_dataplane runs in a thread, so that the server handles other calls in the meantime.
     """
 
     def __init__(
@@ -43,7 +43,8 @@ class Device(Generic[D]):
         self._install = install
         self._in_thread = in_thread
         self._changing = asyncio.Lock()
-        self.access = asyncio.Lock()  # of who reads or writes entries, or exchanges the pipeline
+        # held while entries are read or written, or while the pipeline is replaced
+        self.access = asyncio.Lock()
 
     def adopt(self, p4info: p4i.P4Info, blob: bytes, dataplane: D) -> None:
         """Take over a data plane that already runs."""
@@ -62,12 +63,18 @@ class Device(Generic[D]):
 
     @property
     def pipeline(self) -> Pipeline[D]:
-        """Return the pipeline of Read and Write: a saved one, else the running one (spec 10.2)."""
+        """Return the pipeline for Read and Write: the saved one, or else the running one.
+
+        P4Runtime spec 10.2.
+        """
         return self._saved or self.running_pipeline
 
     @property
     def running_pipeline(self) -> Pipeline[D]:
-        """Return the running pipeline; StatusError if no controller has set its P4Info."""
+        """Return the running pipeline.
+
+        Raises StatusError if no controller has set its P4Info.
+        """
         if self.running is None:
             raise StatusError(
                 Code.FAILED_PRECONDITION,
@@ -77,7 +84,7 @@ class Device(Generic[D]):
         return self.running
 
     def get_config(self, response_type: int) -> p4r.ForwardingPipelineConfig:
-        """Return the requested parts of the pipeline's config."""
+        """Return the requested fields of the config of the pipeline."""
         full = self.pipeline.config
         config = p4r.ForwardingPipelineConfig()
         if full.HasField("cookie"):
@@ -89,14 +96,17 @@ class Device(Generic[D]):
         return config
 
     async def set_config(self, action: int, config: p4r.ForwardingPipelineConfig) -> None:
-        """Handle SetForwardingPipelineConfig (spec 10.3); on failure the running pipeline stays."""
+        """Handle SetForwardingPipelineConfig (spec 10.3).
+
+        On failure, the running pipeline stays active.
+        """
         async with self._changing:
             if action == SetRequest.COMMIT:
                 async with self.access:
                     self._commit()
                 return
             if action not in SetRequest.Action.values() or action == SetRequest.UNSPECIFIED:
-                raise invalid(f"action {action} is not an action of SetForwardingPipelineConfig")
+                raise invalid(f"action {action} is unknown to SetForwardingPipelineConfig")
             pipeline = await self._build(config)
             async with self.access:
                 self._put_in_place(action, pipeline)
@@ -139,7 +149,8 @@ class Device(Generic[D]):
     def _commit(self) -> None:
         if self._saved is None:
             raise StatusError(
-                Code.FAILED_PRECONDITION, "nothing to commit: VERIFY_AND_SAVE comes first"
+                Code.FAILED_PRECONDITION,
+                "there is no saved config to commit; send VERIFY_AND_SAVE first",
             )
         saved, self._saved = self._saved, None
         self._run(saved)

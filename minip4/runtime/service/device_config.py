@@ -9,17 +9,17 @@ from google.protobuf.unknown_fields import UnknownFieldSet  # type: ignore[impor
 
 from minip4.runtime.status import Code, StatusError, invalid
 
-MAX_BYTES = 16 << 20  # Python's objects take twenty times as much
-_DEVICE_DATA = 3  # its field number; PI's proto/p4/tmp/p4config.proto
-_LENGTH_DELIMITED = 2  # the wire type of bytes
+MAX_BYTES = 16 << 20  # the decoded Python objects need twenty times as much memory
+_DEVICE_DATA = 3  # field number of device_data, see proto/p4/tmp/p4config.proto of PI
+_LENGTH_DELIMITED = 2  # protobuf wire type of bytes
 
 
 def decode(blob: bytes) -> dict[str, Any]:
-    """Decode the program. Raises StatusError.
+    """Decode the program from p4_device_config. Raises StatusError.
 
-    PI accepts both forms; controllers of p4lang/tutorials push the message. No input is valid as
-    both: a message starts with a field tag, a JSON object with `{`, which would be the start of a
-    group.
+    PI accepts both forms; the controllers of p4lang/tutorials send the message. No input is valid
+    in both forms: a message starts with a field tag, and a JSON object starts with `{`, which as a
+    tag would start a group.
     """
     if len(blob) > MAX_BYTES:
         raise StatusError(
@@ -36,7 +36,7 @@ def decode(blob: bytes) -> dict[str, Any]:
 
 
 def _device_data(blob: bytes) -> bytes:
-    config = Empty()  # all fields of P4DeviceConfig are unknown to it, and so kept as they are
+    config = Empty()  # Empty() knows none of the fields, so it retains them as unknown fields
     try:
         config.ParseFromString(blob)
     except message.DecodeError:

@@ -1,5 +1,7 @@
 """One forwarding pipeline: P4Info and data plane of a program, with Write and Read."""
 
+import asyncio
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Generic
 
@@ -9,27 +11,49 @@ from minip4.runtime.dataplane import D
 from minip4.runtime.entities.arrays import Counters, Registers
 from minip4.runtime.entities.digests import Digests
 from minip4.runtime.entities.direct import DirectCounters
-from minip4.runtime.entities.idle import IdleTimeouts
 from minip4.runtime.entities.meters import DirectMeters, Meters
 from minip4.runtime.entities.profiles import Profiles
+from minip4.runtime.entities.rates import DELETE, INSERT, MODIFY, Operation, Undo
 from minip4.runtime.entities.replication import Replication
-from minip4.runtime.entities.tables import Tables
+from minip4.runtime.entities.tables import IdleTimeouts, Tables
 from minip4.runtime.entities.targets import Targets
-from minip4.runtime.entities.updates import DELETE, INSERT, MODIFY, Operation, Undo
 from minip4.runtime.entities.value_sets import ValueSets
 from minip4.runtime.p4info import agreement, binding
 from minip4.runtime.p4info.packetio import ControllerHeader
 from minip4.runtime.p4info.schema import Schema
 from minip4.runtime.p4info.translation import Strings
-from minip4.runtime.service.turns import Turns
 from minip4.runtime.status import Code, StatusError, invalid, unimplemented
+
+TURN_S = 0.005  # seconds of work between two pauses
+
+
+class Turns:
+    """The pauses of one operation.
+
+    Without `has_pauses` (in virtual time) there are no pauses, because results must not depend on
+    the speed of the machine.
+    """
+
+    def __init__(self, *, has_pauses: bool = True) -> None:
+        self._has_pauses = has_pauses
+        self._began_s = time.monotonic()
+
+    async def pause(self) -> None:
+        """Let other tasks run if TURN_S has passed since the last pause."""
+        if self._has_pauses and time.monotonic() - self._began_s >= TURN_S:
+            await asyncio.sleep(0)
+            self._began_s = time.monotonic()
+
 
 _Prepare = Callable[[int, Any], Operation]
 _Read = Callable[[Any], Iterator[p4r.Entity | None]]
 
 
 class Pipeline(Generic[D]):
-    """The object of Read and Write. `down_ports` is the current set of the switch."""
+    """The pipeline that Write and Read access.
+
+    `down_ports` is the set of ports of the switch that are down; the switch updates it.
+    """
 
     def __init__(
         self,
@@ -82,7 +106,7 @@ class Pipeline(Generic[D]):
             strings.collect = self._forget_unused
 
     def close(self) -> None:
-        """Free the data plane of a pipeline that does not run."""
+        """Free the data plane of a pipeline that is not running."""
         self.closed = True
         self.dataplane.close()
 
@@ -96,16 +120,18 @@ class Pipeline(Generic[D]):
                 raise StatusError(Code.INVALID_ARGUMENT, message) from error
 
     def state(self) -> Iterator[p4r.Update]:
-        """Return the updates that make a new pipeline forward like this one."""
+        """Return the updates that copy the state of this pipeline to a new one."""
         for handler in self._stateful:
             yield from handler.state()
 
     async def write(
         self, updates: Sequence[p4r.Update], atomicity: int, turns: Turns
     ) -> list[StatusError | None]:
-        """Perform updates in order; return the error of each. Atomic: all or none (spec 12.2).
+        """Perform updates in order and return the error of each.
 
-        No other write may run in its pauses.
+        An atomic write performs all updates or none (spec 12.2).
+
+        No other write may run during the pauses of this one.
         """
         for strings in self._strings:
             strings.begin()
@@ -120,7 +146,7 @@ class Pipeline(Generic[D]):
     def read(self, request: p4r.Entity) -> Iterator[p4r.Entity | None]:
         """Yield the entities that one entity of a ReadRequest selects.
 
-        Yields None where other tasks may run, if they do not write.
+        Yields None at points where other tasks may run, provided that they do not write.
         """
         kind, (_, read) = self._handler(request)
         return read(getattr(request, kind))
@@ -154,7 +180,7 @@ class Pipeline(Generic[D]):
         return [error or aborted for error in errors]
 
     def _perform(self, operations: list[Operation], errors: list[StatusError | None]) -> int | None:
-        """Perform operations atomically for packets; return the index of a failed one."""
+        """Perform operations so that packets see all or none; return the index of a failed one."""
         undos: list[Undo] = []
         try:
             with self.dataplane.batch():
@@ -168,7 +194,7 @@ class Pipeline(Generic[D]):
         return None
 
     def _forget_unused(self) -> None:
-        """Free the numbers of strings that neither this batch nor the tables use."""
+        """Free the numbers of strings that neither this batch nor a table uses."""
         for update in self.state():
             self._prepare(update)
         for strings in self._strings:
@@ -176,14 +202,14 @@ class Pipeline(Generic[D]):
 
     def _prepare(self, update: p4r.Update) -> Operation:
         if update.type not in (INSERT, MODIFY, DELETE):
-            raise invalid("the update has no type, expected INSERT, MODIFY or DELETE")
+            raise invalid("the update has no type; expected INSERT, MODIFY or DELETE")
         kind, (prepare, _) = self._handler(update.entity)
         return prepare(update.type, getattr(update.entity, kind))
 
     def _handler(self, entity: p4r.Entity) -> tuple[str, tuple[_Prepare, _Read]]:
         kind = entity.WhichOneof("entity")
         if kind is None:
-            raise invalid(f"the entity is empty, expected one of: {', '.join(self._handlers)}")
+            raise invalid(f"the entity is empty; expected one of: {', '.join(self._handlers)}")
         handler = self._handlers.get(kind)
         if handler is None:
             raise unimplemented(f"{kind} is not supported")

@@ -9,9 +9,8 @@ from finsy.proto import U128, p4r, p4r_grpc
 
 from minip4.runtime.service.arbitration import Client, check_device
 from minip4.runtime.service.device import Device
-from minip4.runtime.service.pipeline import Pipeline
+from minip4.runtime.service.pipeline import Pipeline, Turns
 from minip4.runtime.service.stream import Messages
-from minip4.runtime.service.turns import Turns
 from minip4.runtime.status import (
     Code,
     StatusError,
@@ -23,16 +22,17 @@ from minip4.runtime.status import (
 
 API_VERSION = "1.4.1"
 KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS = 15_000, 10_000
-READ_CHUNK = 500  # entities in one ReadResponse: well under a client's 4 MB limit
-MAX_MESSAGE_BYTES = 64 << 20  # of a request; gRPC refuses more with RESOURCE_EXHAUSTED
-MAX_UPDATES = 1 << 20  # of one WriteRequest
+READ_CHUNK = 500  # entities per ReadResponse, which must stay well below a client's limit of 4 MB
+# maximum size of a request; gRPC rejects larger ones with RESOURCE_EXHAUSTED
+MAX_MESSAGE_BYTES = 64 << 20
+MAX_UPDATES = 1 << 20  # maximum number of updates in a WriteRequest
 
 _OPTIONS = (
-    ("grpc.so_reuseport", 0),  # a second switch on the same port is an error
+    ("grpc.so_reuseport", 0),  # a second switch on the same port must get an error
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_metadata_size", 64 * 1024),
-    # A controller whose host vanished without a word is no primary for ever; and controllers may
-    # ask for signs of life themselves, as often as every 5 s.
+    # Keepalives detect controllers whose host vanished, so that such a controller does not stay
+    # primary. A controller may send keepalives, too, at most every 5 s.
     ("grpc.keepalive_time_ms", KEEPALIVE_MS),
     ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
     ("grpc.keepalive_permit_without_calls", 1),
@@ -43,7 +43,10 @@ _OPTIONS = (
 
 
 class Service(p4r_grpc.P4RuntimeServicer):
-    """The P4Runtime calls. Without `has_pauses` (virtual time), each runs without pauses."""
+    """The P4Runtime calls.
+
+    Without `has_pauses` (in virtual time), each call runs without pauses.
+    """
 
     def __init__(self, device: Device, messages: Messages, *, has_pauses: bool = True) -> None:
         self._device = device
@@ -80,7 +83,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
     ) -> p4r.WriteResponse:
         try:
             writing = self._write(request)
-            # A Write that has begun is completed, even if its controller leaves (spec 5.3).
+            # A Write that has begun is completed, even if its controller disconnects (spec 5.3).
             errors = await (asyncio.shield(writing) if self._has_pauses else writing)
         except StatusError as error:
             await _abort(context, error)
@@ -129,7 +132,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
                 raise invalid(f"atomicity {request.atomicity}, expected 0 to 2")
             if len(request.updates) > MAX_UPDATES:
                 raise exhausted(
-                    f"WriteRequest: {len(request.updates)} updates; send at most {MAX_UPDATES} "
+                    f"WriteRequest: {len(request.updates)} updates; expected at most {MAX_UPDATES} "
                     "in one request"
                 )
             turns = Turns(has_pauses=self._has_pauses)
@@ -138,12 +141,12 @@ class Service(p4r_grpc.P4RuntimeServicer):
     async def _next_response(
         self, pipeline: Pipeline, entities: Iterator[p4r.Entity | None]
     ) -> p4r.ReadResponse:
-        """Return up to READ_CHUNK entities; none at the end."""
+        """Return up to READ_CHUNK entities; an empty list marks the end."""
         response = p4r.ReadResponse()
         turns = Turns(has_pauses=self._has_pauses)
         async with self._device.access:
             if pipeline.closed:
-                raise StatusError(Code.ABORTED, "another pipeline was committed meanwhile")
+                raise StatusError(Code.ABORTED, "another pipeline was committed during the read")
             for entity in entities:
                 if entity is not None:
                     response.entities.append(entity)
@@ -155,7 +158,10 @@ class Service(p4r_grpc.P4RuntimeServicer):
     async def _take_all(
         self, client: Client, requests: AsyncIterator[p4r.StreamMessageRequest]
     ) -> None:
-        """Handle a controller's messages until it closes its side; StatusError ends the stream."""
+        """Handle the messages of a controller until it closes its stream.
+
+        A StatusError ends the stream.
+        """
         try:
             async for request in requests:
                 self._handle(client, request)
@@ -164,7 +170,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
             client.queue.put_nowait(None)
 
     def _handle(self, client: Client, request: p4r.StreamMessageRequest) -> None:
-        """Handle one message; only a failed arbitration ends the stream."""
+        """Handle one message; only a failed arbitration raises an error that ends the stream."""
         kind = request.WhichOneof("update")
         if kind == "arbitration":
             self._device.arbitration.update(client, request.arbitration)
@@ -193,7 +199,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
 async def serve(
     service: Service, address: str, credentials: grpc.ServerCredentials | None = None
 ) -> tuple[grpc.aio.Server, int]:
-    """Start the server on HOST:PORT (0: any free port); return it and its port.
+    """Start the server on HOST:PORT (0 selects any free port); return the server and its port.
 
     Uses TLS if `credentials` are given. Raises OSError if the address is not available.
     """
@@ -213,7 +219,7 @@ async def serve(
 def _entities(pipeline: Pipeline, request: p4r.ReadRequest) -> Iterator[p4r.Entity | None]:
     for entity in request.entities:
         yield from pipeline.read(entity)
-        yield None  # it may stand for nothing, however often it is asked for
+        yield None  # the generator may yield no entity for many steps; None lets the caller pause
 
 
 async def _abort(context: grpc.aio.ServicerContext, error: StatusError) -> NoReturn:

@@ -11,19 +11,19 @@ from minip4.runtime.service.arbitration import Client
 from minip4.runtime.service.device import Device
 from minip4.runtime.status import Code, StatusError, denied, unimplemented
 
-POLL_S = 0.01  # how often the engine is asked for digests, while a client wants them
-IDLE_TURNS = 25  # idle entries are looked for once in so many polls
+POLL_S = 0.01  # polling interval for digests, if a client wants digests
+IDLE_TURNS = 25  # idle entries are checked in every 25th poll
 
 
 class Driver(Protocol):
-    """The carrier of frames between the engine's CPU port and the streams."""
+    """Moves frames between the engine's CPU port and the streams."""
 
     def cpu_receive(self) -> list[bytes]: ...
     def cpu_send(self, frame: bytes) -> bool: ...
 
 
 class Messages:
-    """Transports frames, digests and notifications between engine and primary controllers."""
+    """Moves frames, digests and notifications between the engine and the controllers."""
 
     def __init__(self, device: Device, driver: Driver, *, cpu_port: bool) -> None:
         self._device = device
@@ -38,7 +38,7 @@ class Messages:
         self.digest_lists_dropped = 0
 
     def counters(self) -> dict[str, int]:
-        """Return the messages transported, and those that no controller took."""
+        """Return the number of messages sent, and of messages that no controller received."""
         return {
             "packet_in": self.packet_in,
             "packet_in_dropped": self.packet_in_dropped,
@@ -48,7 +48,10 @@ class Messages:
         }
 
     def start(self, cpu_fd: int | None) -> None:
-        """Watch the CPU port (None: there is none) and the digests, on the running event loop."""
+        """Start to watch the CPU port (None: the switch has none) and the digests.
+
+        Uses the running event loop.
+        """
         loop = asyncio.get_running_loop()
         if cpu_fd is not None:
             loop.add_reader(cpu_fd, self.packets_in)
@@ -80,12 +83,12 @@ class Messages:
         if not self._driver.cpu_send(frame):
             raise StatusError(
                 Code.RESOURCE_EXHAUSTED,
-                f"packet-out of {len(frame)} bytes: too long, or too many wait already",
+                f"packet-out of {len(frame)} bytes: too long, or too many packet-outs are queued",
             )
         self.packet_out += 1
 
     def packets_in(self) -> None:
-        """Send the frames that wait at the CPU port to the controllers."""
+        """Send the queued frames of the CPU port to the controllers."""
         for frame in self._driver.cpu_receive():
             self.packet_in += 1
             if not self._packet_in(frame):
@@ -104,12 +107,15 @@ class Messages:
         return delivered
 
     def _deliver(self, response: p4r.StreamMessageResponse) -> bool:
-        """Send a message to the primary of each role; False if no controller takes it."""
+        """Send a message to the primary of each role.
+
+        Returns False if no controller receives it.
+        """
         clients = self._device.arbitration.primaries()
         return any([client.offer(response) for client in clients])  # noqa: C419  each gets it
 
     def collect(self) -> None:
-        """Take the engine's digests and send those that are due to the controllers."""
+        """Fetch the digests of the engine and send those that are due to the controllers."""
         pipeline = self._device.running
         if pipeline is not None and pipeline.digests.active:
             pipeline.digests.collect(self._deliver)
@@ -127,7 +133,7 @@ class Messages:
         for notification in pipeline.idle_timeouts.collect():
             self._deliver(notification)
             yield
-            if pipeline.closed:  # by one of the others
+            if pipeline.closed:  # another task closed it
                 return
 
     async def _poll(self) -> None:
@@ -138,10 +144,10 @@ class Messages:
                 if turn % IDLE_TURNS == 0:
                     for _ in self._tell_idle():
                         await asyncio.sleep(0)
-            except Exception as error:  # reported as in any callback; polling continues
+            except Exception as error:  # reported like an error in any callback; polling continues
                 asyncio.get_running_loop().call_exception_handler(
                     {
-                        "message": "digests or idle notifications could not be sent",
+                        "message": "cannot send digests or idle notifications",
                         "exception": error,
                     }
                 )

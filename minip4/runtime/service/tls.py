@@ -1,4 +1,4 @@
-"""TLS of the P4Runtime server and clients: certificates in PEM files, checked at the start."""
+"""TLS of the P4Runtime server and clients; certificates in PEM files are checked at the start."""
 
 import ssl
 from pathlib import Path
@@ -11,7 +11,7 @@ from minip4.errors import Minip4Error
 def server_credentials(cert: Path, key: Path, cacert: Path | None) -> grpc.ServerCredentials:
     """Return server credentials; with `cacert`, clients need a certificate of that CA.
 
-    Raises Minip4Error: gRPC itself would only reject every client later.
+    Raises Minip4Error for a bad file, because gRPC would start and then reject every client.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _check_pair(context, cert, key)
@@ -27,7 +27,7 @@ def server_credentials(cert: Path, key: Path, cacert: Path | None) -> grpc.Serve
 def channel_credentials(
     cacert: Path | None, cert: Path | None, key: Path | None
 ) -> grpc.ChannelCredentials:
-    """Return client credentials; without `cacert`, the system's CAs are trusted."""
+    """Return client credentials; without `cacert`, the CAs of the system are trusted."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if cacert is not None:
         _check_authority(context, cacert)
@@ -45,7 +45,7 @@ def _check_pair(context: ssl.SSLContext, cert: Path, key: Path) -> None:
         _check_file(path)
 
     def no_password() -> str:
-        raise Minip4Error(f"{key}: the private key is encrypted: expected one without a password")
+        raise Minip4Error(f"{key}: the private key is encrypted; expected a key without a password")
 
     try:
         context.load_cert_chain(cert, key, no_password)

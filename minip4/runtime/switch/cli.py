@@ -17,7 +17,10 @@ from minip4.wire.shared import MAX_SNAPLEN, SNAPLEN
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options, with the names of simple_switch_grpc's options where they exist."""
+    """Declare the options.
+
+    They have the names of simple_switch_grpc's options where these exist.
+    """
     add = parser.add_argument
     add("program", type=Path, metavar="PROGRAM.json", help="program as BMv2 JSON")
     add("-i", "--interface", type=_interface, action="append", default=[], dest="interfaces",
@@ -43,13 +46,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="add a link to a port (repeatable); keys: " + ", ".join(LINK_KEYS))  # fmt: skip
     add("--queue", type=port_options.queue, action="append", default=[], dest="queues",
         metavar="PORT:KEY=VALUE,...",
-        help="depth and rate of a port's queues (repeatable); keys: "
+        help="depth and rate of the queues of a port (repeatable); keys: "
         + ", ".join(QUEUE_KEYS))  # fmt: skip
     add("--priority-queues", type=_priorities, default=1, metavar="N",
         help="priority queues per port, 1 to 8; the highest is served first (default: 1)"
     )  # fmt: skip
     add("--deflect-on-drop", action="store_true",
-        help="send packets that a full queue drops through egress, as instance type 7"
+        help="process packets dropped by a full queue in egress, with instance_type 7"
     )  # fmt: skip
     add("--seed", type=_natural, default=0, metavar="N",
         help="seed of random() in the program (default: 0)")  # fmt: skip

@@ -1,9 +1,7 @@
 """The control socket of a switch process: links, queues and counters at run time.
 
-A Unix socket that takes JSON objects, one per line, and answers each with one: {"call": "set_link",
-"port": 2, "delay_us": 500}, {"call": "set_queue", "port": 2, "depth": 10}, {"call": "counters"} ->
-{"result": ...} or {"error": message}. P4Runtime has no messages for these; simple_switch has Thrift
-calls.
+A Unix socket receives JSON objects, one per line, and responds to each with a JSON object:
+P4Runtime has no messages for these calls; simple_switch has Thrift calls instead.
 """
 
 import argparse
@@ -27,7 +25,7 @@ DEADLINE_S = 10.0
 
 
 class Target(Protocol):
-    """The controlled switch."""
+    """The switch that the control socket changes and reads."""
 
     @property
     def dataplane(self) -> Dataplane: ...
@@ -48,7 +46,7 @@ class ControlServer:
         self._path: Path | None = None
 
     async def start(self, path: Path) -> None:
-        """Listen on a socket with access for this user only. Raises Minip4Error."""
+        """Listen on a socket that only this user can access. Raises Minip4Error."""
         _remove_stale(path)
         mask = os.umask(0o177)
         try:
@@ -69,13 +67,14 @@ class ControlServer:
             while line := await reader.readline():
                 writer.write(json.dumps(self.answer(line)).encode() + b"\n")
                 await writer.drain()
-        except (ValueError, ConnectionError):  # a line beyond the limit, or the other end is gone
+        # the line is too long, or the client has disconnected
+        except (ValueError, ConnectionError):
             pass
         finally:
             writer.close()
 
     def answer(self, line: bytes) -> dict[str, Any]:
-        """Return the answer to one request."""
+        """Return the response to one request."""
         try:
             request = json.loads(line)
             name = request.pop("call")
@@ -115,20 +114,23 @@ def call(path: Path, name: str, **values: Any) -> Any:
             connection.sendall(json.dumps({"call": name, **values}).encode() + b"\n")
             answer = json.loads(answers.readline())
     except (OSError, ValueError) as error:
-        raise Minip4Error(f"{path}: no answer from a switch: {error}") from error
+        raise Minip4Error(f"{path}: no response from a switch: {error}") from error
     if "error" in answer:
         raise Minip4Error(f"{path}: {answer['error']}")
     return answer["result"]
 
 
 def _remove_stale(path: Path) -> None:
-    """Remove the socket of a killed switch; a socket with a listener stays."""
+    """Remove the socket of a killed switch.
+
+    A socket with a listener stays.
+    """
     try:
         is_socket = stat.S_ISSOCK(path.lstat().st_mode)
     except OSError:
         return
     if not is_socket:
-        raise Minip4Error(f"--control {path}: a file of this name exists")
+        raise Minip4Error(f"--control {path}: a file with this name exists")
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(DEADLINE_S)
         try:
@@ -136,4 +138,4 @@ def _remove_stale(path: Path) -> None:
         except ConnectionRefusedError:
             path.unlink(missing_ok=True)
             return
-    raise Minip4Error(f"--control {path}: another switch listens on it")
+    raise Minip4Error(f"--control {path}: another switch uses this socket")

@@ -1,4 +1,4 @@
-"""The counters of a switch in output format: of one data plane, or several in sequence."""
+"""The counters of a switch in output format: those of one data plane, or the sum of several."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,8 +10,8 @@ from minip4.runtime.dataplane import Dataplane
 def counters(dataplane: Dataplane, ports: Iterable[int], priority_queues: int) -> dict[str, Any]:
     """Return the counters of a data plane, as documented in docs/reference/minip4.md.
 
-    "engine"; "ports" by number, with "queues" and "drops"; and the "drops" of "other_ports", which
-    do not exist.
+    The keys are "engine", "ports" (by port number, with "queues" and "drops") and "other_ports"
+    (the "drops" at ports that do not exist).
     """
     dropped = dataplane.drops()
     return {
@@ -29,9 +29,10 @@ def counters(dataplane: Dataplane, ports: Iterable[int], priority_queues: int) -
 
 
 def control_plane(dataplane: Dataplane) -> dict[str, Any]:
-    """Return how the control plane delayed packets.
+    """Return how long the control plane delayed packets.
 
-    "holds" of the lock by purpose; how often packets found it held, and how long they waited.
+    "holds" has the holds of the lock by purpose. The other values say how often packets found the
+    lock held and how long they waited.
     """
     times, longest_ns = dataplane.packets_waited()
     return {

@@ -1,4 +1,4 @@
-"""State changes of the interfaces of a switch's ports: up, down, deleted, recreated."""
+"""State changes of the interfaces of a switch: up, down, deleted, recreated."""
 
 import asyncio
 import contextlib
@@ -10,27 +10,28 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-RTMGRP_LINK = 1  # rtnetlink(7): messages about interfaces
+RTMGRP_LINK = 1  # message group for interfaces, see rtnetlink(7)
 SIOCGIFFLAGS = 0x8913  # netdevice(7)
 IFF_UP = 0x1
-REQUEST = "16sH14x"  # struct ifreq: name and flags
-# Whether the other end is up, at once: IFF_RUNNING follows up to a second later (linkwatch).
+REQUEST = "16sH14x"  # struct ifreq with name and flags
+# Reports immediately whether the peer interface is up. IFF_RUNNING follows up to a second later
+# (linkwatch).
 SIOCETHTOOL, ETHTOOL_GLINK = 0x8946, 0xA
-REQUEST_DATA = "16sP8x"  # struct ifreq: name and a pointer
+REQUEST_DATA = "16sP8x"  # struct ifreq with name and a pointer
 MESSAGES_SIZE = 65536
 
 
 @dataclass(frozen=True, slots=True)
 class _Interface:
-    index: int  # 0: there is none of this name
-    is_up: bool  # and so is its other end
+    index: int  # 0 if no interface has this name
+    is_up: bool  # true if the interface and its peer are up
 
 
 class Interfaces:
     """Monitors the interfaces of {port: name}, from start() to stop().
 
-    Calls `changed(port, is_up)` if one went up or down, and `replaced(port)` if there is a new one
-    of its name. Kernel messages only trigger a check, so lost messages do no harm.
+    Calls `changed(port, is_up)` if an interface went up or down, and `replaced(port)` if a new
+    interface has the same name. Kernel messages only trigger a check, so lost messages do no harm.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class Interfaces:
         self._messages.bind((0, RTMGRP_LINK))
         self._messages.setblocking(False)
         self._asking = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        # As the driver takes them: attached, and up.
+        # initial state as the driver assumes it: attached and up
         self._known = {p: _Interface(_index(name), True) for p, name in ports.items()}
 
     def start(self) -> None:
@@ -65,7 +66,7 @@ class Interfaces:
         return [port for port, known in self._known.items() if not known.is_up]
 
     def _look(self) -> None:
-        with contextlib.suppress(OSError):  # no more messages, or some were lost
+        with contextlib.suppress(OSError):  # the socket has no more messages, or messages were lost
             while self._messages.recv(MESSAGES_SIZE):
                 pass
         for port, name in self._ports.items():
@@ -82,7 +83,7 @@ class Interfaces:
         request = struct.pack(REQUEST, name.encode(), 0)
         try:
             answer = fcntl.ioctl(self._asking, SIOCGIFFLAGS, request)
-        except OSError:  # there is none
+        except OSError:  # no such interface
             return _Interface(0, False)
         flags = struct.unpack(REQUEST, answer)[1]
         return _Interface(_index(name), flags & IFF_UP != 0 and self._has_carrier(name))
@@ -92,7 +93,8 @@ class Interfaces:
         request = struct.pack(REQUEST_DATA, name.encode(), ctypes.addressof(value))
         try:
             fcntl.ioctl(self._asking, SIOCETHTOOL, request)
-        except OSError as error:  # deleted; or it does not report its state and counts as up
+        # the interface was deleted; or it does not report its state and counts as up
+        except OSError as error:
             return error.errno == errno.EOPNOTSUPP
         return bool(value[1])
 

@@ -15,7 +15,10 @@ class Interface:
 
 @dataclass(frozen=True, slots=True)
 class LinkOptions:
-    """The link of a port: rate 0 is unlimited, probabilities are 0..1."""
+    """The link of a port.
+
+    Rate 0 means unlimited; probabilities are between 0 and 1.
+    """
 
     port: int
     rate_bps: int = 0
@@ -29,12 +32,12 @@ class LinkOptions:
 
     @property
     def is_seed_alone(self) -> bool:
-        """Whether only the seed is given: it is for a link added at run time."""
+        """Whether only the seed is given, for a link that is added at run time."""
         return self == LinkOptions(self.port, seed=self.seed)
 
 
 def link_fault(link: LinkOptions) -> str | None:
-    """Return the contradiction in the options of a link, or None."""
+    """Return an error message if the options of a link contradict each other, else None."""
     if link.jitter_us > link.delay_us:
         return f"jitter_us {link.jitter_us:g} is above delay_us {link.delay_us:g}"
     return None
@@ -42,9 +45,10 @@ def link_fault(link: LinkOptions) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class QueueOptions:
-    """The queue of a port's priority, or (None) all its queues; None elsewhere: unchanged.
+    """The queue with one priority of a port, or (None) all queues of the port.
 
-    Depth in packets and bytes (0: no limit), rates in packets/s and bit/s (0: none).
+    In other fields, None means unchanged. Depths are in packets and bytes (0: no limit), rates in
+    packets/s and bit/s (0: no limit).
     """
 
     port: int
@@ -92,14 +96,19 @@ class SwitchOptions:
         _refuse_twice("interface", [interface.name for interface in self.interfaces])
         _refuse_twice("link of port", [link.port for link in self.links if not link.is_seed_alone])
         if self.cpu_port in ports:
-            raise Minip4Error(f"port {self.cpu_port} cannot be the CPU port and an interface too")
+            raise Minip4Error(
+                f"port {self.cpu_port} cannot be both the CPU port and bound to an interface"
+            )
         for port in links:
             if port not in ports:
                 raise Minip4Error(f"--link: port {port} has no interface (-i {port}@INTERFACE)")
         self._check_tls()
 
     def _check_tls(self) -> None:
-        """Check that TLS options are complete: a switch never uses less security than requested."""
+        """Check that TLS options are complete.
+
+        A switch never uses less security than requested.
+        """
         given = {
             "--grpc-server-cert": self.grpc_server_cert is not None,
             "--grpc-server-key": self.grpc_server_key is not None,
@@ -113,8 +122,8 @@ class SwitchOptions:
             raise Minip4Error("--grpc-server-ssl needs --grpc-server-cert and --grpc-server-key")
         if (self.grpc_server_cacert is not None) != self.grpc_server_with_client_auth:
             raise Minip4Error(
-                "--grpc-server-cacert and --grpc-server-with-client-auth need each other: clients "
-                "must then have a certificate of that CA"
+                "use --grpc-server-cacert and --grpc-server-with-client-auth "
+                "together; clients then need a certificate of that CA"
             )
 
 

@@ -1,4 +1,4 @@
-"""Options of links and queues, as text (PORT:KEY=VALUE,...) and as JSON."""
+"""Options of links and queues, as text (PORT:KEY=VALUE,...) or as JSON."""
 
 import argparse
 from collections.abc import Callable, Mapping
@@ -6,7 +6,7 @@ from typing import Any
 
 from minip4.runtime.switch.options import LinkOptions, QueueOptions, link_fault
 
-MAX_PORT = 510  # 511 is v1model's drop port
+MAX_PORT = 510  # v1model's drop port is 511
 MAX_PRIORITIES = 8  # standard_metadata.priority has 3 bits
 
 _HOUR_US = 3_600_000_000
@@ -31,7 +31,10 @@ QUEUE_KEYS: Keys = {
 
 
 def number(text: str, kind: type, low: float, high: float) -> Any:
-    """Parse a number within limits; integers may be written as 1e6. Raises ArgumentTypeError."""
+    """Parse a number within limits.
+
+    Integers may be written as 1e6. Raises ArgumentTypeError.
+    """
     try:
         value = _whole(text) if kind is int else kind(text)
     except ValueError:
@@ -44,7 +47,7 @@ def number(text: str, kind: type, low: float, high: float) -> Any:
 
 def _whole(text: str) -> int:
     try:
-        return int(text)  # of any size
+        return int(text)  # exact for integers of any size, unlike float()
     except ValueError:
         value = float(text)
     if not value.is_integer():
@@ -93,10 +96,10 @@ def queue(text: str) -> QueueOptions:
 
 
 def checked(values: Mapping[str, Any], keys: Keys) -> dict[str, Any]:
-    """Check a request about a port and some of the keys. Raises ArgumentTypeError."""
+    """Check a request that has a port and some of the keys. Raises ArgumentTypeError."""
     limits = {"port": (int, 0, MAX_PORT), **keys}
     if "port" not in values:
-        raise argparse.ArgumentTypeError("port: is missing")
+        raise argparse.ArgumentTypeError("port: missing")
     result = {}
     for key, value in values.items():
         if key not in limits:

@@ -13,17 +13,20 @@ DEFAULT_DEPTH = 64  # packets, as in simple_switch
 
 
 class PortSettings:
-    """The settings, stored here because a new pipeline has a new data plane."""
+    """The settings of the ports.
+
+    They are stored here because each new pipeline has a new data plane.
+    """
 
     def __init__(self, options: SwitchOptions, ports: Iterable[int]) -> None:
-        """Initialize for a switch with these ports and the CPU port. Raises Minip4Error."""
+        """Initialize the settings of a switch with these ports. Raises Minip4Error."""
         self.priority_queues = options.priority_queues
         self._deflects_on_drop = options.deflect_on_drop
         self._ports = set(ports)
         if options.cpu_port is not None:
             self._ports.add(options.cpu_port)
         self._seeds = {link.port: link.seed for link in options.links}
-        # Depths are kept with the queues.
+        # The depth of a queue is stored with the queue, not with the link.
         self._links = {link.port: replace(link, queue_packets=None) for link in options.links
                        if not link.is_seed_alone}  # fmt: skip
         self._queues: dict[tuple[int, int], QueueOptions] = {}
@@ -45,8 +48,8 @@ class PortSettings:
     def reapply(self, dataplane: Dataplane, old: Dataplane) -> None:
         """Apply the settings to the data plane of another pipeline.
 
-        Links that carried traffic get the next seed; with the same seed they would repeat their
-        losses.
+        Links that carried traffic get the next seed, because with the same seed they would repeat
+        their losses.
         """
         for port, link in self._links.items():
             if old.port_counters(port)["link"]["sent_packets"]:
@@ -68,7 +71,7 @@ class PortSettings:
             self.set_queue(dataplane, QueueOptions(port, depth=changes["queue_packets"]))
 
     def set_queue(self, dataplane: Dataplane, changes: QueueOptions) -> None:
-        """Change the given (not None) settings of a port's queues. Raises Minip4Error."""
+        """Change those settings of a port's queues that are not None. Raises Minip4Error."""
         for queue in self._change_queue(changes):
             _set_queue(dataplane, queue)
 
@@ -93,7 +96,7 @@ class PortSettings:
     def _check_port(self, port: int) -> None:
         if port not in self._ports:
             known = ", ".join(map(str, sorted(self._ports))) or "none"
-            raise Minip4Error(f"the switch has no port {port} (it has {known})")
+            raise Minip4Error(f"the switch has no port {port} (its ports: {known})")
 
 
 def _next_seed(seed: int) -> int:
@@ -101,7 +104,10 @@ def _next_seed(seed: int) -> int:
 
 
 def set_link(dataplane: Dataplane, link: LinkOptions) -> None:
-    """Add a link to a port; `queue_packets` belongs to the port's queues."""
+    """Add a link to a port.
+
+    `queue_packets` is the depth of the port's queue.
+    """
     dataplane.set_link(
         link.port,
         rate_bps=link.rate_bps,

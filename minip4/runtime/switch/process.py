@@ -34,7 +34,7 @@ from minip4.runtime.switch.options import SwitchOptions
 from minip4.runtime.switch.port_settings import PortSettings
 from minip4.runtime.switch.tracing import TraceWriter
 
-SERVER_GRACE_S = 0.2  # for pending calls when the switch terminates
+SERVER_GRACE_S = 0.2  # grace period for pending calls when the switch terminates
 
 
 def run_switch(options: SwitchOptions) -> int:
@@ -49,12 +49,13 @@ def run_switch(options: SwitchOptions) -> int:
     if not isinstance(program, dict):
         raise Minip4Error(f"{options.program}: expected BMv2 JSON, whose root is an object")
     hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))  # some four files a port
+    # each port needs about four open files
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
     p4info = None if options.p4info is None else _read_p4info(options.p4info)
     _check_address(options.grpc_server_addr)
     if options.counters is not None and not options.counters.parent.is_dir():
         raise Minip4Error(
-            f"--counters {options.counters}: {options.counters.parent} is not a folder"
+            f"--counters {options.counters}: {options.counters.parent} is not a directory"
         )
     return asyncio.run(_Switch(options).run(program, blob, p4info))
 
@@ -62,13 +63,13 @@ def run_switch(options: SwitchOptions) -> int:
 class _Switch:
     def __init__(self, options: SwitchOptions) -> None:
         self._options = options
-        self._began_ns = time.monotonic_ns()  # whatever the machine's clock shows then
+        self._began_ns = time.monotonic_ns()  # start of timestamps, independent of the wall clock
         ports = [interface.port for interface in options.interfaces]
         self._settings = PortSettings(options, ports)
         self._trace: TraceWriter | None = None
         self._engine: Engine
         self._driver: Driver
-        self._retired: list[dict[str, Any]] = []  # counters of engines of earlier pipelines
+        self._retired: list[dict[str, Any]] = []  # counters of the engines of earlier pipelines
         self._credentials = _credentials(options)
 
     async def run(self, program: dict[str, Any], blob: bytes, p4info: p4i.P4Info | None) -> int:
@@ -104,7 +105,7 @@ class _Switch:
         control = ControlServer(self, self._settings)
         if options.control is not None:
             await control.start(options.control)
-        self._driver.start()  # before a controller can replace its engine
+        self._driver.start()  # starts before a controller can replace the engine
         self._interfaces.start()
         messages.start(None if options.cpu_port is None else self._driver.cpu_fd)
         try:
@@ -142,7 +143,7 @@ class _Switch:
         return self._engine
 
     def wake(self) -> None:
-        """Called after a change that may be due earlier than the driver expects."""
+        """Tell the driver about a change that may be due earlier than the driver expects."""
         self._driver.wake()
 
     def _make_engine(self, program: dict[str, Any]) -> Engine:
@@ -160,7 +161,7 @@ class _Switch:
     def _install(self, engine: Engine) -> None:
         old = self._engine
         self._settings.reapply(engine, old)
-        self._driver.swap(engine)  # which has all its ports up
+        self._driver.swap(engine)  # a new engine has all its ports up
         self._engine = engine
         for port in self._interfaces.down:
             engine.set_port(port, False)
@@ -222,7 +223,7 @@ class _Switch:
             "other_ports": part["other_ports"],
             "driver": driver,
             "control_plane": control_plane(self._engine),
-            "capture_error": self._driver.capture_error,  # None, or what the captures lack
+            "capture_error": self._driver.capture_error,  # why the captures are incomplete, or None
             "cpu": self._messages.counters(),
         }
 
@@ -250,7 +251,10 @@ def _read_p4info(path: Path) -> p4i.P4Info:
 
 
 def _check_address(address: str) -> None:
-    """Check the address, since gRPC's error neither names it nor gives a reason."""
+    """Check that the server can bind to an address.
+
+    gRPC's own error message has neither the address nor the reason.
+    """
     host, _, port = address.rpartition(":")
     try:
         family, kind, _, _, target = socket.getaddrinfo(
@@ -281,9 +285,9 @@ def _preload_sanitizer() -> None:
             [compiler, "-print-file-name=libasan.so"], capture_output=True, text=True, check=True
         ).stdout.strip()
     except (OSError, subprocess.CalledProcessError) as error:
-        raise ToolchainError(f"--sanitize: {compiler} cannot be asked for libasan") from error
+        raise ToolchainError(f"--sanitize: cannot run {compiler} to find libasan") from error
     if not Path(library).is_absolute():
         raise ToolchainError(f"--sanitize: {compiler} has no libasan")
-    # Python keeps memory for life: leaks would all be its own
+    # Python never frees some of its memory, so LeakSanitizer would report only such memory
     environment = {**os.environ, "LD_PRELOAD": library, "ASAN_OPTIONS": "detect_leaks=0"}
     os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)

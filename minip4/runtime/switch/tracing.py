@@ -11,15 +11,15 @@ from minip4.engine.engine import Engine
 from minip4.errors import Minip4Error
 
 INTERVAL_S = 0.05
-STOP_S = 5.0  # for a slow reader of a pipe
+STOP_S = 5.0  # grace period for a slow reader of a pipe
 
 
 class TraceFile:
-    """The output of a trace: a file, or for "-" standard output. Raises Minip4Error."""
+    """The output file of a trace; "-" is standard output. Raises Minip4Error."""
 
     def __init__(self, engine: Engine, path: Path) -> None:
         self.error: str | None = None
-        """Why the trace lacks something, or None."""
+        """Why the trace is incomplete, or None."""
         self._path = path
         try:
             self._file: TextIO = sys.stdout if path == Path("-") else path.open("w")
@@ -28,7 +28,7 @@ class TraceFile:
         self._trace = Trace(engine)
 
     def write(self, *, is_end: bool = False) -> None:
-        """Write the new blocks of the trace; at the end also unfinished ones."""
+        """Write the new blocks of the trace, at the end also unfinished ones."""
         blocks = [*self._trace.blocks(), *(self._trace.unfinished() if is_end else ())]
         if self.error is not None or not blocks:
             return
@@ -77,7 +77,7 @@ class TraceWriter:
         self._thread.start()
 
     def swap(self, engine: Engine) -> None:
-        """See TraceFile."""
+        """Switch to another engine after writing the remaining blocks of the old one."""
         with self._mutex:
             self._file.swap(engine)
 
@@ -94,7 +94,7 @@ class TraceWriter:
             start = time.monotonic()
             with self._mutex:
                 self._file.write()
-            # At most half of a processor for telling: the packets have the other.
+            # Use at most half of a core for the trace, because packets need the other half.
             pause = max(INTERVAL_S, time.monotonic() - start)
         with self._mutex:
             self._file.close()

@@ -1,7 +1,7 @@
 """A gRPC channel without a network: calls go directly to services in the same event loop.
 
-For virtual time: only the event loop knows pending calls, so time can stop until all calls are
-done, and calls run in the same order each time.
+In virtual time, the event loop must know all pending calls. Then it stops the time until they are
+done, and calls run in the same order in each run.
 """
 
 import asyncio
@@ -31,15 +31,15 @@ class Clock(Protocol):
 
 
 class ControlPlane:
-    """The common settings of all channels of a network, such as the message delay."""
+    """The settings that all channels of a network share, such as the message delay."""
 
     def __init__(self, clock: Clock, delay_ns: int = 0) -> None:
         self._clock = clock
         self.delay_ns = delay_ns
-        self.calls = 0  # until now
+        self.calls = 0  # calls since the start
 
     def due_ns(self) -> int:
-        """Return when a message sent now arrives."""
+        """Return the arrival time of a message that is sent now."""
         return self._clock.now_ns() + self.delay_ns
 
     async def until(self, due_ns: int) -> None:
@@ -60,7 +60,7 @@ class Context:
 
 
 class LocalChannel:
-    """A replacement of grpc.aio.Channel with the methods that P4Runtime clients use."""
+    """A replacement of grpc.aio.Channel, with the methods that P4Runtime clients use."""
 
     def __init__(self, service: Service, plane: ControlPlane) -> None:
         self._service = service
@@ -74,7 +74,7 @@ class LocalChannel:
         await self.close()
 
     async def close(self, grace: float | None = None) -> None:
-        """End the streams; other calls have ended already."""
+        """End the streams; all other calls have already ended."""
         for stream in self._streams:
             stream.cancel()
 
@@ -109,7 +109,7 @@ class LocalChannel:
             self._begin(timeout)
             copy = type(request).FromString(request_serializer(request))
             await self._plane.pass_once()
-            # All at one instant: no update comes between two parts of the answer.
+            # The whole response belongs to one point in time: no update runs between its messages.
             responses = [response async for response in handler(copy, Context())]
             await self._plane.pass_once()
             for response in responses:
@@ -130,7 +130,7 @@ class LocalChannel:
 
         return call
 
-    stream_unary = stream_stream  # no method of P4Runtime or gNMI has this form
+    stream_unary = stream_stream  # neither P4Runtime nor gNMI has such a method
 
     def _handler(self, method: str) -> Callable[..., Any]:
         """Return the service's method by its path, such as `/p4.v1.P4Runtime/Write`."""
@@ -142,11 +142,13 @@ class LocalChannel:
     def _begin(self, timeout: float | None) -> None:
         self._plane.calls += 1
         if timeout is not None and 2 * self._plane.delay_ns > timeout * 1e9:
-            raise _error(grpc.StatusCode.DEADLINE_EXCEEDED, "the control plane's delay is longer")
+            raise _error(
+                grpc.StatusCode.DEADLINE_EXCEEDED, "the delay of the control plane is longer"
+            )
 
 
 class _Stream:
-    """One StreamChannel: the service's side runs as a task."""
+    """One StreamChannel call; a task runs the service."""
 
     def __init__(
         self, handler: Callable[..., AsyncIterator[Any]], request_serializer: Serializer,
@@ -174,7 +176,10 @@ class _Stream:
         self._requests.close()
 
     async def read(self) -> Any:
-        """Return the next message; grpc.aio.EOF at the end. Raises AioRpcError from the service."""
+        """Return the next message, or grpc.aio.EOF at the end.
+
+        Raises AioRpcError if the service failed.
+        """
         async for message in self._responses:
             return self._deserialize(message)
         await asyncio.wait([self._task])
@@ -203,7 +208,10 @@ class _Stream:
 
 
 class _Pipe(Generic[T]):
-    """A message queue in order; each message is available when it is due."""
+    """A message queue that preserves the order.
+
+    Each message becomes available when it is due.
+    """
 
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
@@ -234,9 +242,9 @@ class _Pipe(Generic[T]):
 
 @contextlib.contextmanager
 def local_channels(services: Mapping[str, Service], plane: ControlPlane) -> Iterator[None]:
-    """Make grpc.aio.insecure_channel() connect to `services` by their targets `virtual:NAME`.
+    """Make grpc.aio.insecure_channel() connect to `services` for targets `virtual:NAME`.
 
-    Clients need no change. Other targets and gRPC's blocking API are not supported.
+    Clients need no changes. Other targets and gRPC's blocking API are not supported.
     """
     insecure_channel = grpc.aio.insecure_channel
 
@@ -251,7 +259,7 @@ def local_channels(services: Mapping[str, Service], plane: ControlPlane) -> Iter
 
 def _unimplemented(method: str) -> Callable[..., Any]:
     async def refuse(_request: object, context: Context) -> NoReturn:
-        await context.abort(grpc.StatusCode.UNIMPLEMENTED, f"there is no {method} here")
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, f"unknown method {method}")
 
     return refuse
 

@@ -1,4 +1,4 @@
-"""A switch of a virtual network: an engine on its event queue, with a P4Runtime service."""
+"""A switch of a virtual network: an engine on the event queue, with a P4Runtime service."""
 
 import json
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from minip4.simulator.virtual import Virtual
 
 
 class SwitchProgram:
-    """A compiled program with the engine that all its switches copy."""
+    """A compiled program, with an engine that all its switches copy."""
 
     def __init__(self, bmv2_json: dict[str, Any], p4info: p4i.P4Info) -> None:
         self.bmv2_json = bmv2_json
@@ -33,34 +33,34 @@ class SwitchProgram:
 
     @cached_property
     def traced_engine(self) -> Engine:
-        """The engine for switches that are traced."""
+        """Return the engine that traced switches copy."""
         return Engine(self.bmv2_json, trace=True)
 
     def close(self) -> None:
-        """Free the engines; those of switches stay."""
+        """Free the two engines, but not the copies in switches."""
         self.engine.close()
         if "traced_engine" in self.__dict__:
             self.traced_engine.close()
 
 
 class VirtualSwitch:
-    """The counterpart of `minip4 switch`. Its ports are wired in `virtual` beforehand.
+    """The counterpart of `minip4 switch`. The caller connects its ports in `virtual` before.
 
-    Options about interfaces, files and addresses are ignored.
+    Options for interfaces, files and addresses have no effect.
     """
 
     def __init__(
         self, virtual: Virtual, node: int, program: SwitchProgram, options: SwitchOptions,
         *, clock: Clock, interfaces: Mapping[int, str],
     ) -> None:  # fmt: skip
-        """`interfaces` are the names of its ports, for the counters."""
+        """Create the switch; `interfaces` are the names of its ports in the counters."""
         self._virtual = virtual
         self._interfaces = interfaces
         self._node = node
         self._program = program
         self._options = options
         self._clock = clock
-        self._retired: list[dict[str, Any]] = []  # counters of engines of earlier pipelines
+        self._retired: list[dict[str, Any]] = []  # counters of the engines of earlier pipelines
         self._settings = PortSettings(options, virtual.ports(node))
         self.dataplane = self._make_engine(program.bmv2_json)
         self._settings.apply(self.dataplane)
@@ -85,7 +85,7 @@ class VirtualSwitch:
         return self._control.call(call, values)
 
     def wake(self) -> None:
-        """Called after a change that may be due earlier than the network expects."""
+        """Tell the network about a change that may be due earlier than the network expects."""
         self._virtual.refresh(self._node)
 
     @property
@@ -94,7 +94,7 @@ class VirtualSwitch:
         return self._trace is not None
 
     def write_trace(self, *, is_end: bool = False) -> None:
-        """Write the new part of the trace. Raises Minip4Error."""
+        """Write the new blocks of the trace. Raises Minip4Error."""
         if self._trace is None:
             return
         if is_end:
@@ -106,12 +106,12 @@ class VirtualSwitch:
 
     @property
     def wants_polls(self) -> bool:
-        """Whether a controller wants digests or idle notifications."""
+        """Whether a controller wants digests or idle notifications, which need polling."""
         pipeline = self.device.running
         return pipeline is not None and (pipeline.digests.active or pipeline.idle_timeouts.active)
 
     def take_messages(self) -> None:
-        """Send frames and digests to the controllers, while the network is stopped."""
+        """Send frames and digests to the controllers while the network is stopped."""
         self.messages.packets_in()
         self.messages.collect()
 
@@ -146,7 +146,7 @@ class VirtualSwitch:
             },
         }
 
-    # The driver's part, for Messages.
+    # The following methods are the Driver interface that Messages uses.
 
     def cpu_receive(self) -> list[bytes]:
         return self._virtual.cpu_receive(self._node)
@@ -164,7 +164,7 @@ class VirtualSwitch:
             engine = Engine(bmv2_json, seed=options.seed, trace=trace)
         engine.clock = self._clock.now_ns
         self._virtual.prepare(engine)
-        # Virtual time began at 0: that is the start.
+        # Virtual time started at 0, so clock offset and drift start there.
         engine.set_clock(options.clock_offset_us, options.clock_drift_ppb, since_ns=0)
         return engine
 

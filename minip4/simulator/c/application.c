@@ -1,4 +1,5 @@
-/* Python applications at hosts: received packets wait in inboxes, sent packets leave immediately. */
+/* Python applications on hosts: received packets wait in inboxes, sent packets leave
+ * immediately. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,14 +7,14 @@
 
 struct inbox {
     struct arrival_record *records;
-    uint8_t *bytes; /* of all of them, one after the other */
+    uint8_t *bytes; /* bytes of all packets, concatenated */
     uint32_t count, room;
     uint32_t size, bytes_room;
     uint32_t number;
-    struct inbox *next; /* in the list of inboxes that became nonempty */
+    struct inbox *next; /* next one in the list of inboxes that became nonempty */
 };
 
-/* The smallest power of two that is at least `wanted`, starting from `room`. */
+/* Return a capacity of at least `wanted`: `room` or its smallest sufficient doubling. */
 static uint32_t enough(uint32_t room, uint32_t wanted)
 {
     room = room ? room : 64;
@@ -60,7 +61,7 @@ void inbox_add(struct partition *p, uint32_t number, struct arrival_record recor
     }
     record.time_ns = p->now_ns;
     inbox->records[inbox->count++] = record;
-    if (record.length) /* there may be no room yet, nor a need of any */
+    if (record.length) /* without data, `bytes` may be NULL */
         memcpy(inbox->bytes + inbox->size, bytes, record.length);
     inbox->size += record.length;
 }
@@ -75,7 +76,8 @@ void inboxes_free(struct virtual *v)
     free(v->inbox);
 }
 
-/* NULL: out of memory. It is there to stay once v->inboxes counts it. */
+/* Create an inbox. Returns NULL if out of memory. It is permanent as soon as v->inboxes counts
+ * it. */
 static struct inbox *make_inbox(struct virtual *v)
 {
     if (!virtual_room(&v->inbox, v->inboxes, &v->inbox_room, sizeof(struct inbox *)))
@@ -113,7 +115,8 @@ uint32_t virtual_open_frames(struct virtual *v, uint32_t node)
 
 uint32_t virtual_inbox_next(struct virtual *v)
 {
-    struct partition *p = v->partition[0]; /* of all that may stop the network */
+    /* the partition of all nodes that may stop the network */
+    struct partition *p = v->partition[0];
     struct inbox *inbox = p->first_inbox;
     if (!inbox)
         return VIRTUAL_NONE;
@@ -162,7 +165,7 @@ bool virtual_send_datagram(struct virtual *v, uint32_t node, const uint8_t mac[6
     uint64_t sum = datagram_head(frame, &datagram);
     memcpy(frame + HEADERS, payload, length);
     uint16_t folded = checksum_fold(checksum_add(sum, payload, length));
-    folded = folded ? folded : 0xffff; /* RFC 768: zero means no checksum */
+    folded = folded ? folded : 0xffff; /* RFC 768: a checksum of zero means no checksum */
     memcpy(frame + HEADERS - 2, &folded, 2);
     return virtual_send_frame(v, node, frame, HEADERS + length);
 }

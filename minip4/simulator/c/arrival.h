@@ -1,4 +1,5 @@
-/* The record of a packet received by an application, in virtual and in real time, without its bytes. */
+/* The record of a packet that an application received, without its bytes; used in virtual and in
+ * real time. */
 #ifndef MINIP4_ARRIVAL_H
 #define MINIP4_ARRIVAL_H
 
@@ -7,9 +8,9 @@
 struct arrival_record {
     uint64_t time_ns;
     uint32_t length;  /* bytes */
-    uint32_t address; /* of the sender of a datagram, in network byte order; 0 for frames */
-    uint16_t port;    /* the same */
-    uint8_t tos;      /* of the datagram: DSCP << 2 | ECN; 0 for frames */
+    uint32_t address; /* source address of a datagram, in network byte order; 0 for frames */
+    uint16_t port;    /* source port of a datagram, in network byte order; 0 for frames */
+    uint8_t tos;      /* DSCP << 2 | ECN of a datagram; 0 for frames */
     uint8_t none[5];
 };
 

@@ -15,14 +15,14 @@ static struct message *message_at(struct channel *channel, uint32_t number)
     return &channel->message[number & (CHANNEL_ROOM - 1)];
 }
 
-/* The lines of a message with a short frame. */
+/* Prefetch the cache lines of a message with a short frame. */
 static void fetch(struct message *message)
 {
     __builtin_prefetch(message);
     __builtin_prefetch(message->frame);
 }
 
-/* Copies the frame and the packet data that persist beyond a switch. */
+/* Copy into a message the frame and the packet data that are needed after a switch. */
 static void pack(struct message *message, const struct packet *packet)
 {
     message->arrival.packet = NULL;
@@ -33,7 +33,7 @@ static void pack(struct message *message, const struct packet *packet)
     memcpy(message->frame, packet->data, packet->length);
 }
 
-/* NULL: out of memory. */
+/* Create a packet from a message. Returns NULL if out of memory. */
 static struct packet *unpack(const struct message *message, struct packet_pool *pool)
 {
     struct packet *packet = packet_take(pool);
@@ -86,7 +86,7 @@ static void take_out(struct message *message, struct partition *p)
         __builtin_prefetch(arrival.packet, 1);
         message->spare = packet_lend(p->pool);
     } else if (!(arrival.packet = unpack(message, p->pool))) {
-        return; /* the partition knows that it is short */
+        return; /* the partition has noted the lack of memory */
     } else {
         __builtin_prefetch(&p->trail[message->source]);
     }

@@ -5,7 +5,8 @@
 
 uint64_t checksum_add(uint64_t sum, const uint8_t *bytes, uint32_t length)
 {
-    /* The sum of 32-bit words folds to the same as that of 16-bit words (section 2, part C). */
+    /* Folding a sum of 32-bit words gives the same result as a sum of 16-bit words (section 2, part
+     * C). */
     uint32_t word;
     for (; length >= 4; bytes += 4, length -= 4) {
         memcpy(&word, bytes, 4);

@@ -1,4 +1,4 @@
-/* Limits of how far partitions may advance: their clocks and their messages. */
+/* Limits of how far partitions may advance, derived from their clocks and messages. */
 #define _GNU_SOURCE
 #include <sched.h>
 
@@ -62,7 +62,8 @@ uint64_t partition_safe_before(struct partition *p)
         uint64_t clock_ns = atomic_load_explicit(&v->partition[i]->clock_ns, memory_order_acquire);
         before = time_least(before, time_plus(clock_ns > floor_ns ? clock_ns : floor_ns, lookahead_ns));
     }
-    partition_receive(p); /* after reading the clocks: all messages sent before */
+    /* after the clocks were read, since all messages sent before those times have then arrived */
+    partition_receive(p);
     return before;
 }
 
@@ -72,13 +73,15 @@ void partition_send(struct partition *p, uint16_t to, const struct arrival *arri
     struct partition *other = v->partition[to];
     if (!v->threads->is_parallel) {
         partition_take_in(other, arrival, due_ns);
-        struct packet *spare = packet_lend(other->pool); /* so that this one does not run out of them */
+        /* return spare packets, so that this partition does not run out of them */
+        struct packet *spare = packet_lend(other->pool);
         if (spare)
             packet_give(p->pool, spare);
         return;
     }
     struct channel *channel = channel_between(v, p->number, to);
-    while (channel_is_full(channel)) { /* the other may wait for this one likewise */
+    /* receive meanwhile, because the other partition may wait for this one in the same way */
+    while (channel_is_full(channel)) {
         partition_receive(p);
         sched_yield();
     }

@@ -1,34 +1,37 @@
-/* Partitioning of a network, and changes of it. Nodes with a delay of 0 between them stay together (a unit), and
- * so do all nodes at which the network must stop for Python: that unit is in the first partition, which the
- * others follow. Links with the longest delay are cut for which units are small enough to be distributed evenly;
- * then each partition grows from a unit to those with the most links to it. */
+/* Partitioning of a network, and repartitioning. Nodes with a delay of 0 between them stay together
+ * in a unit. All nodes at which the network must stop for Python form a unit, too, which is in the
+ * first partition; the other partitions follow it. Only links with a long delay are cut: the
+ * longest minimum delay is chosen for which units are small enough to be distributed evenly. Then
+ * each partition grows from one unit, by the units with the most links to it. */
 #include <stdlib.h>
 
 #include "threads.h"
 
 enum {
-    NOWHERE = UINT16_MAX /* as node.place */,
+    NOWHERE = UINT16_MAX /* value of node.place: any partition */,
     LONGEST_BITS = 40,
-    ENOUGH_EVENTS = 1 << 18, /* to measure the work of nodes; doubled after each repartitioning: */
-    MOST_DOUBLINGS = 4       /* some loads cannot be distributed evenly */
+    /* number of events that measures the work of nodes; doubled after each repartitioning */
+    ENOUGH_EVENTS = 1 << 18,
+    MOST_DOUBLINGS = 4       /* limit of doublings, since some loads cannot be distributed evenly */
 };
 
 struct edge {
-    uint32_t from, to; /* nodes; later units */
+    uint32_t from, to; /* node numbers, later unit numbers */
     uint64_t delay_ns;
 };
 
-/* Of each node, and of each unit by its first node. */
+/* Arrays indexed by node, or for a unit by its first node. */
 struct plan {
     struct virtual *v;
     struct edge *edge;
     uint32_t edges;
-    uint32_t *unit;      /* of a node, or of a node nearer to that: see unit_of() */
-    uint64_t *weight;    /* of a unit: what it has to do */
-    int32_t *gain;       /* of a unit: links to the growing partition minus links to other nodes */
-    uint16_t *partition; /* of a unit, or NOWHERE */
+    uint32_t *unit;      /* of a node: its unit or a node closer to it, see unit_of() */
+    uint64_t *weight;    /* of a unit: its amount of work */
+    /* of a unit: number of links to the growing partition minus links to other nodes */
+    int32_t *gain;
+    uint16_t *partition; /* of a unit: its partition or NOWHERE */
     uint64_t total;
-    uint32_t stops;      /* the unit that may stop the network; VIRTUAL_NONE: none */
+    uint32_t stops;      /* unit that may stop the network, or VIRTUAL_NONE */
 };
 
 static bool may_stop(const struct node *node)
@@ -38,7 +41,7 @@ static bool may_stop(const struct node *node)
     return node->switching.cpu_port != VIRTUAL_NO_CPU || node->switching.may_notify;
 }
 
-/* The minimum delay of a frame from a node to the next one. */
+/* Return the minimum delay of a frame from a node to the next one, in ns. */
 static uint64_t delay_of(const struct node *node, uint16_t port)
 {
     const struct switching *s = &node->switching;
@@ -73,7 +76,7 @@ static void join(struct plan *plan, uint32_t a, uint32_t b)
     plan->unit[a > b ? a : b] = a > b ? b : a;
 }
 
-/* The work of a node: measured so far, or estimated from its wires. */
+/* Return the work of a node: the measured work, or an estimate from the number of its wires. */
 static uint64_t work_of(const struct node *node, bool is_known)
 {
     uint64_t work = 1;
@@ -82,7 +85,7 @@ static uint64_t work_of(const struct node *node, bool is_known)
     return is_known ? work + node->load : work;
 }
 
-/* Joins nodes with a delay below `delay_ns` to units. Returns the weight of the heaviest one. */
+/* Join nodes with a delay below `delay_ns` to units. Returns the weight of the heaviest one. */
 static uint64_t make_units(struct plan *plan, uint64_t delay_ns)
 {
     const struct virtual *v = plan->v;
@@ -117,7 +120,7 @@ static void choose_units(struct plan *plan)
     uint64_t share = plan->total / v->partitions;
     for (int bits = LONGEST_BITS; bits >= 0; bits--)
         if (make_units(plan, UINT64_C(1) << bits) <= share + share / 8)
-            return; /* else those of links with any delay */
+            return; /* otherwise, links with any delay are cut */
 }
 
 /* --- growing ------------------------------------------------------------------------------------------- */
@@ -127,7 +130,8 @@ static bool is_free(const struct plan *plan, uint32_t unit)
     return plan->unit[unit] == unit && plan->partition[unit] == NOWHERE;
 }
 
-/* The first free unit with the highest gain; VIRTUAL_NONE: none is left. */
+/* Return the free unit with the highest gain (the first of several), or VIRTUAL_NONE if no unit is
+ * free. */
 static uint32_t best_unit(const struct plan *plan)
 {
     uint32_t best = VIRTUAL_NONE;
@@ -137,7 +141,7 @@ static uint32_t best_unit(const struct plan *plan)
     return best;
 }
 
-/* The start of the first partition: nodes that may stop the network. */
+/* Return the first unit of the first partition: the nodes that may stop the network. */
 static uint32_t first_unit(const struct plan *plan)
 {
     return plan->stops != VIRTUAL_NONE ? plan->stops : best_unit(plan);
@@ -151,7 +155,8 @@ static void take(struct plan *plan, uint32_t unit, uint16_t partition, const uin
         plan->gain[plan->edge[i].to] += 2;
 }
 
-/* Distributes the units; `first_edge` and `next_edge` are lists of their edges. */
+/* Assign the units to partitions; `first_edge` and `next_edge` are lists of the edges of each
+ * unit. */
 static void grow(struct plan *plan, const uint32_t *first_edge, const uint32_t *next_edge)
 {
     const struct virtual *v = plan->v;
@@ -174,7 +179,7 @@ static void grow(struct plan *plan, const uint32_t *first_edge, const uint32_t *
         take(plan, unit, (uint16_t)(v->partitions - 1), first_edge, next_edge);
 }
 
-/* False: out of memory. */
+/* Partition the network by a plan. Returns false if out of memory. */
 static bool share_out(struct plan *plan)
 {
     const struct virtual *v = plan->v;
@@ -186,7 +191,7 @@ static bool share_out(struct plan *plan)
             plan->partition[i] = v->node[i]->place;
         }
         if (plan->stops != VIRTUAL_NONE)
-            plan->partition[plan->stops] = NOWHERE; /* it is the first partition's */
+            plan->partition[plan->stops] = NOWHERE; /* this unit belongs to the first partition */
         for (uint32_t i = 0; i < plan->edges; i++) {
             struct edge *edge = &plan->edge[i];
             edge->from = unit_of(plan, edge->from);
@@ -204,7 +209,7 @@ static bool share_out(struct plan *plan)
 
 /* --- from one cut to another --------------------------------------------------------------------------- */
 
-/* Removes all events from a queue, in order, and adds each to that of its partition. */
+/* Remove all events from a queue, in order, and add each one to the queue of its new partition. */
 static bool move_events(struct virtual *v, struct events *from, size_t queue,
                         struct node *(*node_of)(const struct virtual *, uint32_t))
 {
@@ -245,7 +250,7 @@ static bool move_flights(struct partition *from)
     return is_done;
 }
 
-/* The partition with the earliest frame, among those that have any `left`. */
+/* Return the partition with the earliest frame, among those with frames `left`. */
 static struct partition *first_to_come(const struct virtual *v, const uint32_t *left)
 {
     struct partition *found = NULL;
@@ -260,8 +265,8 @@ static struct partition *first_to_come(const struct virtual *v, const uint32_t *
     return found;
 }
 
-/* Events due at this instant, in order of arrival: applications and controllers are notified in that order,
- * although on arrival it was not known that they would stop the network. */
+/* Move the frames that arrive now, in order of arrival. Applications and controllers are notified
+ * in that order, although it was not known on arrival that these nodes would stop the network. */
 static bool move_arrivals(struct virtual *v)
 {
     uint32_t left[VIRTUAL_MAX_THREADS];
@@ -275,7 +280,7 @@ static bool move_arrivals(struct virtual *v)
     return is_done;
 }
 
-/* False: out of memory. */
+/* Move all events to the new partitions. Returns false if out of memory. */
 static bool move_all(struct virtual *v)
 {
     bool is_done = virtual_sort(v);
@@ -291,7 +296,7 @@ static bool move_all(struct virtual *v)
     return is_done;
 }
 
-/* Sets the destination of each wire, and the minimum delay between partitions. */
+/* Set the destination of each wire and the minimum delays between partitions. */
 static bool connect_partitions(struct virtual *v)
 {
     for (uint32_t i = 0; i < v->partitions * v->partitions; i++)
@@ -311,11 +316,13 @@ static bool connect_partitions(struct virtual *v)
                 return false;
         }
     for (uint32_t i = 1; i < v->partitions && v->partition[0]->may_stop; i++)
-        *lookahead_between(v, 0, i) = 0; /* it may stop the others at any time: none advances beyond it */
+        /* the first partition may stop the network at any time, so no partition advances beyond
+         * it */
+        *lookahead_between(v, 0, i) = 0;
     return true;
 }
 
-/* False: out of memory. */
+/* Put a plan into effect. Returns false if out of memory. */
 static bool apply(struct plan *plan)
 {
     struct virtual *v = plan->v;
@@ -336,7 +343,7 @@ static bool apply(struct plan *plan)
         struct node *node = v->node[i];
         struct partition *p = v->partition[v->is_cut ? plan->partition[unit_of(plan, i)] : 0];
         node->partition = p;
-        node->load /= 2; /* what was long ago counts less */
+        node->load /= 2; /* earlier work has a smaller weight */
         p->nodes++;
         p->may_stop |= may_stop(node);
         if (!node->is_host && node->switching.engine)

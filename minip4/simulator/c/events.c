@@ -1,9 +1,10 @@
-/* The event queue: a heap of times, four children to a node. */
+/* The event queue: a heap ordered by time, in which each node has four children. */
 #include "events.h"
 
 #include "memory.h"
 
-enum { FIRST_ROOM = 64, CHILDREN = 4, OFFSET = CHILDREN - 1 /* so that siblings share a cache line */ };
+/* OFFSET of the heap in memory, so that siblings share a cache line */
+enum { FIRST_ROOM = 64, CHILDREN = 4, OFFSET = CHILDREN - 1 };
 
 static bool is_first_of_two(const struct events *events, struct event a, struct event b)
 {

@@ -1,4 +1,4 @@
-/* An event queue: a heap of times, four children to a node, each four in one cache line. */
+/* An event queue: a heap ordered by time, with four children per node, which share a cache line. */
 #ifndef MINIP4_EVENTS_H
 #define MINIP4_EVENTS_H
 
@@ -8,23 +8,24 @@
 struct event {
     uint64_t time_ns;
     uint32_t order;
-    uint32_t what; /* for the caller */
+    uint32_t what; /* value for the caller */
 };
 
-enum { EVENTS_SOON = 5 /* the first event, and those of which one comes next */ };
+enum { EVENTS_SOON = 5 /* the first event and the four candidates for the next one */ };
 
-/* Among events at the same time, `tie` (if any) decides the order (less than 0: `a` comes first); without it, or
- * if it returns 0, the lower `order` comes first, which may wrap around. */
+/* Events at the same time: if `tie` is set, it decides (a result below 0 means that `a` comes
+ * first). Without it, or if it returns 0, the event with the lower `order` comes first; `order` may
+ * wrap around. */
 struct events {
-    struct event *heap; /* the first event first */
+    struct event *heap; /* heap[0] is the first event */
     uint32_t count, room;
     int (*tie)(const struct events *events, uint32_t a, uint32_t b);
 };
 
-/* False: out of memory. */
+/* Add an event. Returns false if out of memory. */
 bool events_add(struct events *events, struct event event);
 void events_remove_first(struct events *events);
-/* Removes the first event, and adds another. */
+/* Replace the first event by another event, at its own place in the order. */
 void events_replace_first(struct events *events, struct event event);
 void events_free(struct events *events);
 

@@ -4,10 +4,11 @@
 
 #include "virtual_internal.h"
 
-/* Frames with the same due time, see struct flights. */
+/* Compare frames with the same due time, see struct flights. */
 static int tie(const struct events *events, uint32_t place_a, uint32_t place_b)
 {
-    const struct flights *flights = (const struct flights *)events; /* whose first member it is */
+    /* `events` is the first member of struct flights */
+    const struct flights *flights = (const struct flights *)events;
     const struct arrival *a = &flights->flight[place_a], *b = &flights->flight[place_b];
     if (a->sent_ns != b->sent_ns)
         return a->sent_ns < b->sent_ns ? -1 : 1;

@@ -1,5 +1,5 @@
-/* Hosts: they answer ARP and ICMP echo requests, and pass UDP datagrams to flows and applications and TCP
- * segments to connections. */
+/* Hosts. They respond to ARP and ICMP echo requests, pass UDP datagrams to flows and applications,
+ * and pass TCP segments to connections. */
 #include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "virtual_internal.h"
 
 enum {
-    ETHERNET = 14, /* bytes of headers */
+    ETHERNET = 14, /* lengths of headers in bytes */
     ARP = 28,
     IPV4 = 20,
     UDP = 8,
@@ -21,7 +21,7 @@ enum {
     PROTOCOL_UDP = 17,
     ECHO_REPLY = 0,
     ECHO_REQUEST = 8,
-    FRAGMENT = 0x3fff /* offset and "more fragments" */
+    FRAGMENT = 0x3fff /* mask of the fragment offset and of "more fragments" */
 };
 
 static uint16_t get_16(const uint8_t *at)
@@ -37,7 +37,7 @@ static void put_16(uint8_t *at, uint16_t value)
 
 /* --- UDP ports -------------------------------------------------------------------------------- */
 
-/* The slot of a port, or the free one where it belongs. */
+/* Return the slot of a port, or the free slot where the port belongs. */
 static struct listener *slot_of(struct host *host, uint16_t port)
 {
     uint32_t mask = host->listener_room - 1;
@@ -82,7 +82,8 @@ void host_close(struct host *host, uint16_t port)
     struct listener *slot = slot_of(host, port);
     slot->flow = 0;
     host->listener_count--;
-    /* Entries behind it may belong before the gap: move each to where a search finds it. */
+    /* Entries after the removed one may belong before the gap, so move each to where a search finds
+     * it. */
     for (uint32_t i = (uint32_t)(slot - host->listeners) + 1; host->listeners[i & mask].flow; i++) {
         struct listener moved = host->listeners[i & mask];
         host->listeners[i & mask].flow = 0;
@@ -106,7 +107,8 @@ static void reply(struct node *node, struct packet *packet, const uint8_t *to_ma
     virtual_put_on_wire(node, 0, packet, node->partition->now_ns);
 }
 
-/* RFC 826, for Ethernet and IPv4. True: the packet has become the answer. */
+/* Process an ARP packet (RFC 826, Ethernet and IPv4). Returns true if the packet was changed to a
+ * reply. */
 static bool receive_arp(struct node *node, struct packet *packet)
 {
     static const uint8_t expected[6] = {0, 1, 8, 0, 6, 4};
@@ -128,7 +130,7 @@ static bool receive_arp(struct node *node, struct packet *packet)
     return true;
 }
 
-/* RFC 792. True: the packet has become the answer. */
+/* Process an ICMP packet (RFC 792). Returns true if the packet was changed to a reply. */
 static bool receive_icmp(struct node *node, struct packet *packet, uint8_t *ip, uint32_t header,
                          uint32_t length)
 {
@@ -184,7 +186,8 @@ static void receive_udp(struct node *node, const uint8_t *ip, const uint8_t *udp
     }
 }
 
-/* RFC 791; no fragments, no forwarding. True: the packet has become an answer. */
+/* Process an IPv4 packet (RFC 791); fragments and forwarding are not supported. Returns true if the
+ * packet was changed to a reply. */
 static bool receive_ipv4(struct node *node, struct packet *packet)
 {
     struct host *host = &node->host;
@@ -224,7 +227,7 @@ static uint64_t malformed_frames(const struct host *host)
     return host->counters.header_errors + host->counters.checksum_errors;
 }
 
-/* Stores the first one for the report of the run, if there is memory. */
+/* Store the first malformed frame for the report of the run, if there is memory. */
 static void keep_malformed(struct host *host, const struct packet *packet, uint64_t now_ns)
 {
     if (host->malformed || !(host->malformed = malloc(packet->length)))
@@ -239,7 +242,8 @@ void host_receive(struct node *node, struct packet *packet)
     static const uint8_t broadcast[6] = {255, 255, 255, 255, 255, 255};
     struct host *host = &node->host;
     bool is_answer = false;
-    if (packet->length > host->longest_frame) { /* as its interface would drop it */
+    /* the interface of a real host would drop it, too */
+    if (packet->length > host->longest_frame) {
         host->counters.too_long++;
         packet_give(node->partition->pool, packet);
         return;

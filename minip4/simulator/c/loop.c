@@ -1,4 +1,5 @@
-/* The loop that runs a virtual network's events: frames that arrive, switches with work, sources, timers. */
+/* The event loop of a virtual network: arrivals of frames, switches with work, sources, and
+ * timers. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +13,7 @@ static bool more_arrivals(struct partition *p)
     struct arrival *grown = realloc(p->arrivals, 2 * (size_t)room * sizeof *grown);
     if (!grown)
         return false;
-    /* Moves the wrapped part behind the old end. */
+    /* Move the part that wrapped around to the end of the old ring. */
     memcpy(grown + room, grown, p->arrival_first * sizeof *grown);
     p->arrivals = grown;
     p->arrival_room = 2 * room;
@@ -50,7 +51,8 @@ void virtual_put_on_wire(struct node *from, uint16_t port, struct packet *packet
     const struct wire *wire = port < from->ports ? &from->wire[port] : NULL;
     struct partition *p = from->partition;
     if (!wire || !wire->to)
-        packet_give(p->pool, packet); /* a host without a wire; unconnected ports of switches are down */
+        /* the host has no wire; unconnected ports of switches are down */
+        packet_give(p->pool, packet);
     else if (wire->partition == p->number)
         send_to(from, wire->to, wire->to_port, packet, due_ns);
     else
@@ -58,7 +60,7 @@ void virtual_put_on_wire(struct node *from, uint16_t port, struct packet *packet
                        &(struct arrival){packet, wire->to, p->now_ns, wire->to_port, 0, 0}, due_ns);
 }
 
-/* NULL: that event is not for a wire. */
+/* Return the packet that is on the wire, or NULL if the event belongs to another wire. */
 static const struct packet *flies_on(const struct wire *wire, const struct flights *flights,
                                      uint32_t event)
 {
@@ -94,7 +96,7 @@ static void want_control(struct node *node)
     node->partition->end_control = &s->next_control;
 }
 
-/* Where the packet's next port is, or was, noted. */
+/* Return the location where the packet's next egress port is, or will be, recorded. */
 static uint16_t *trail_at(const struct partition *p, const struct packet *packet)
 {
     return &p->trail[packet->source].port[packet->hops % TRAIL_HOPS];
@@ -140,13 +142,13 @@ static void wake_at(struct node *node, uint64_t due_ns)
 {
     struct switching *s = &node->switching;
     if (due_ns >= s->queued_ns)
-        return; /* it is looked at in time, or has nothing to do */
+        return; /* an earlier wake-up is queued, or the switch has nothing to do */
     s->queued_ns = due_ns;
     if (!events_add(&node->partition->wakes, (struct event){due_ns, node->number, node->number}))
         node->partition->is_short = true;
 }
 
-/* NULL: out of memory. */
+/* Return the network's copy of the functions of an engine. Returns NULL if out of memory. */
 static const struct virtual_calls *keep_calls(struct virtual *v, const struct virtual_calls *calls)
 {
     struct program_calls *of_program = v->programs;
@@ -262,8 +264,8 @@ static void time_first(struct partition *p)
 
 enum { STEPS = 2, SOURCE_STEPS = 3 };
 
-/* Prefetches the data of a node for a frame received at a port that will probably leave by `out`; in steps, each
- * of which reads the data of the previous one. */
+/* Prefetch the data of a node for a frame that is received at `port` and will probably leave by
+ * `out`. Each step reads data that the previous step has prefetched. */
 static void fetch(unsigned step, const struct node *node, uint16_t port, uint16_t out)
 {
     const struct switching *s = &node->switching;
@@ -278,7 +280,8 @@ static void fetch(unsigned step, const struct node *node, uint16_t port, uint16_
     }
 }
 
-/* The same for the next packet of a source: the source, its host, and the end of the host's wire. */
+/* Prefetch the data for the next packet of a source: the source, its host, and the other end of the
+ * host's wire. */
 static void fetch_source(const struct partition *p, unsigned step, uint32_t number)
 {
     const struct source *source = &p->v->source[number];
@@ -296,7 +299,8 @@ static void fetch_source(const struct partition *p, unsigned step, uint32_t numb
     }
 }
 
-/* Events that are due soon are scattered in memory: so they are prefetched while earlier ones are processed. */
+/* Events that are due soon are scattered in memory. Prefetch their data while earlier events are
+ * processed. */
 static void look_ahead(struct partition *p)
 {
     struct flights *flights = &p->flights;
@@ -322,14 +326,14 @@ uint64_t partition_next_ns(struct partition *p)
 {
     const struct event *wake = p->wakes.heap;
     while (p->wakes.count && wake->time_ns != p->v->node[wake->what]->switching.queued_ns)
-        events_remove_first(&p->wakes); /* it was woken before */
+        events_remove_first(&p->wakes); /* the switch was already woken earlier */
     while (p->timers.count && !tcp_woken(p->v, p->timers.heap))
         events_remove_first(&p->timers);
     return earliest(earliest(events_next_ns(&p->flights.events), events_next_ns(&p->wakes)),
                     earliest(events_next_ns(&p->sends), events_next_ns(&p->timers)));
 }
 
-/* Processes the first event, which is due at `due_ns`. */
+/* Process the first event, which is due at `due_ns`. */
 static void do_first(struct partition *p, uint64_t due_ns)
 {
     p->now_ns = due_ns > p->now_ns ? due_ns : p->now_ns;

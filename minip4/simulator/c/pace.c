@@ -1,13 +1,15 @@
-/* Decides whether partitions run in parallel or in turn, by the cost per event of the latest runs of each way.
- * Where links are short, or a core has other work, parallel threads mostly wait for each other, and turns on
- * one core may be faster. If threads hardly wait, turns can only be slower, and are not tried.
+/* Decides whether partitions run in parallel or in turn on one core, by the cost per event of the
+ * latest runs in each mode. If links are short, or a core has other work, parallel threads mostly
+ * wait for each other, and running in turn may be faster. If threads hardly wait, running in turn
+ * can only be slower and is not tried.
  *
- * The cost of a way is the median of its latest runs: a single disturbed run does not change the decision, nor
- * does the first run after a change, when all memory comes out of the other core's cache. */
+ * The cost of a mode is the median of its latest runs. So a single disturbed run does not change
+ * the decision. The first run after a change does not, either, although all its memory comes from
+ * the other core's cache. */
 #include "threads.h"
 
 enum {
-    LEAST_RUNS = 2, /* after a change, before the next decision */
+    LEAST_RUNS = 2, /* runs after a change before the next decision */
     FIRST_INTERVAL = 8,
     LONGEST_INTERVAL = 1 << 8,
     FEW_EVENTS = 1 << 10
@@ -18,7 +20,7 @@ bool pace_wants_turns(const struct pace *pace)
     return pace->in_turn;
 }
 
-/* Returns the median of the latest values, the lower one if there are two. */
+/* Return the median of the latest values; of an even number of values, the lower median. */
 static double median(const double *values, uint32_t count)
 {
     double low = values[0], high = values[0];
@@ -31,7 +33,8 @@ static double median(const double *values, uint32_t count)
     return values[2] < high ? values[2] : high;
 }
 
-/* Chooses the way of the next run. The longer one way has been the better, the more rarely the other is tried. */
+/* Choose the mode of the next run. The longer one mode has been faster, the more rarely the other
+ * one is tried. */
 static void decide(struct pace *pace)
 {
     bool in_turn = pace->in_turn, turns_are_better = pace->cost_ns[1] && pace->cost_ns[1] < pace->cost_ns[0];

@@ -1,5 +1,5 @@
-/* Records of flows. Received datagrams are recorded in order of arrival and sorted by flow later, so that
- * thousands of flows need no more cache than one. */
+/* Records of flows. Received datagrams are recorded in order of arrival and later sorted by flow.
+ * So thousands of flows need no more cache than one flow. */
 #include <endian.h>
 #include <stdlib.h>
 
@@ -18,7 +18,7 @@ void receptions_free(struct partition *p)
         memory_give(p->reception[i], block_size);
 }
 
-/* Allocates room for `more` records; false: out of memory. */
+/* Allocate memory for `more` records of a flow. Returns false if out of memory. */
 static bool make_room(struct flow *flow, uint64_t more)
 {
     uint64_t needed = flow->result.received_count + more;
@@ -33,7 +33,7 @@ static bool make_room(struct flow *flow, uint64_t more)
     return true;
 }
 
-/* Allocates room in each flow for its records. */
+/* Allocate memory in each flow for its records. */
 static bool make_rooms(struct partition *p)
 {
     const struct virtual *v = p->v;
@@ -64,7 +64,7 @@ bool receptions_sort(struct partition *p)
     return true;
 }
 
-/* NULL: no memory. */
+/* Return the next free record. Returns NULL if out of memory. */
 static struct reception *next_reception(struct partition *p)
 {
     if (p->receptions == RECEPTION_BLOCK * RECEPTION_BLOCKS && !receptions_sort(p))
@@ -95,7 +95,8 @@ void flow_receive(struct partition *p, const struct listener *listener, uint8_t 
         p->v->flow[flow]->result.dscp_changed++;
 }
 
-/* A flow always keeps its schedule, so its sent datagrams need no records. */
+/* Create the records of sent datagrams. They follow from the schedule, because a virtual flow never
+ * falls behind. */
 static bool note_sent(struct virtual *v, uint32_t number)
 {
     struct flow *flow = v->flow[number];

@@ -1,4 +1,4 @@
-/* Sources of packets at hosts: flows of UDP datagrams, and unmodified frames. */
+/* Sources of packets on hosts: flows of UDP datagrams, and unmodified frames. */
 #include <arpa/inet.h>
 #include <endian.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static void send_frame(struct partition *p, struct source *source, struct packet
     virtual_put_on_wire(source->host, 0, packet, p->now_ns);
 }
 
-/* The contribution of eight bytes to a checksum (RFC 1071). */
+/* Return the contribution of eight bytes to a checksum (RFC 1071). */
 static uint64_t halves(uint64_t word)
 {
     return (word & UINT32_MAX) + (word >> 32);
@@ -32,7 +32,7 @@ static void send_datagram(struct partition *p, uint32_t number)
     struct source *source = &p->v->source[number];
     struct packet *packet = packet_take(p->pool);
     if (!packet)
-        return; /* is_short by now */
+        return; /* is_short is set */
     packet->length = source->length;
     packet->source = number;
     if (source->length > HEAD)
@@ -43,7 +43,7 @@ static void send_datagram(struct partition *p, uint32_t number)
     payload->sequence = stamped[0];
     payload->sent_ns = stamped[1];
     uint16_t sum = checksum_fold(source->sum + halves(stamped[0]) + halves(stamped[1]));
-    sum = sum ? sum : 0xffff; /* RFC 768: zero means no checksum */
+    sum = sum ? sum : 0xffff; /* RFC 768: a checksum of zero means no checksum */
     memcpy(packet->data + HEADERS - 2, &sum, 2);
     send_frame(p, source, packet);
 }
@@ -65,7 +65,7 @@ uint64_t source_wake(struct partition *p, uint32_t number)
 {
     struct source *source = &p->v->source[number];
     if (source->next == source->count)
-        return UINT64_MAX; /* it was ended before its time */
+        return UINT64_MAX; /* the flow was removed */
     if (source->length)
         send_datagram(p, number);
     else
@@ -73,7 +73,7 @@ uint64_t source_wake(struct partition *p, uint32_t number)
     return source->next < source->count ? source_due_ns(source, source->next) : UINT64_MAX;
 }
 
-/* Of a partition; trails of packets that have no source are those of the first one. */
+/* Allocate memory in a partition for more sources. The first trail is that of packets without a source. */
 static bool partition_makes_room(struct partition *p, uint32_t old_room, uint32_t room)
 {
     uint8_t *fetched = realloc(p->source_fetched, room);
@@ -108,7 +108,7 @@ bool sources_make_room(struct virtual *v)
     return true;
 }
 
-/* Adds a source to the network; returns its number, or VIRTUAL_NONE if out of memory. */
+/* Add a source to the network. Returns its number, or VIRTUAL_NONE if out of memory. */
 static uint32_t add_source(struct virtual *v, const struct source *source, struct flow *flow)
 {
     uint32_t number = v->sources;
@@ -151,7 +151,7 @@ uint64_t datagram_head(uint8_t *head, const struct datagram *datagram)
     uint16_t udp_length = (uint16_t)(8 + datagram->payload);
     memcpy(head, datagram->to_mac, 6);
     memcpy(head + 6, datagram->from->mac, 6);
-    uint8_t ip[20] = {[0] = 0x45, [1] = datagram->tos, [6] = 0x40 /* do not fragment */,
+    uint8_t ip[20] = {[0] = 0x45, [1] = datagram->tos, [6] = 0x40 /* flag "do not fragment" */,
                       [8] = datagram->ttl, [9] = 17};
     uint16_t word = htons(0x0800); /* IPv4 */
     memcpy(head + 12, &word, 2);

@@ -1,4 +1,4 @@
-/* TCP connections: opened and ended, and their timers. */
+/* TCP connections: creation and removal, and their timers. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,14 +8,14 @@ enum { HEADERS_WITHOUT_OPTIONS = 20 + TCP_HEADER };
 
 /* --- timers ----------------------------------------------------------------------------------- */
 
-/* Sees to it that an end is woken for its next timer. */
+/* Queue the wake-up of an end for its next timer. */
 static void queue(struct tcp *t)
 {
     uint64_t due_ns = NEVER;
     for (int i = 0; i < TIMERS; i++)
         due_ns = t->due_ns[i] < due_ns ? t->due_ns[i] : due_ns;
     if (due_ns >= t->queued_ns)
-        return; /* it is looked at in time */
+        return; /* an earlier wake-up is queued */
     t->queued_ns = due_ns;
     if (!events_add(&t->host->partition->timers, (struct event){due_ns, t->number, t->number}))
         t->host->partition->is_short = true;
@@ -52,7 +52,7 @@ void tcp_wake(struct tcp *t)
     queue(t);
 }
 
-/* NULL: it is not that end's turn; its event is an old one. */
+/* Return the end that an event wakes. Returns NULL if the event is obsolete. */
 struct tcp *tcp_woken(const struct virtual *v, const struct event *event)
 {
     struct connection *connection = v->connection[event->what / 2];
@@ -77,7 +77,8 @@ void tcp_fail(struct tcp *t)
         t->due_ns[i] = NEVER;
 }
 
-/* RFC 9293, 3.10.7.4: who was asked for a connection that is not there yet may be asked again. */
+/* RFC 9293, 3.10.7.4: return to LISTEN, so that an end which was asked for a connection can be
+ * asked again. */
 static void listen_again(struct tcp *t)
 {
     struct segment *segment = t->out.segment;
@@ -116,7 +117,8 @@ struct tcp *tcp_find(struct virtual *v, uint32_t node, uint16_t port, uint32_t a
             continue;
         if (t->peer_address == address && t->peer_port == peer_port)
             return t;
-        if (t->state == TCP_LISTEN) /* for one whose address is translated on the way */
+        /* finds a listening end even if its address is translated on the path */
+        if (t->state == TCP_LISTEN)
             listens = t;
     }
     return listens;
@@ -137,7 +139,7 @@ static void remove_from_bucket(struct tcp *t)
     *at = t->next;
 }
 
-/* As many buckets as ends, at least; false: no memory. */
+/* Allocate at least as many hash buckets as there are ends. Returns false if out of memory. */
 static bool make_buckets(struct virtual *v)
 {
     if (2 * (v->connections + 1) <= v->tcp_buckets)

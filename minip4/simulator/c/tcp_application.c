@@ -1,10 +1,11 @@
-/* What applications do over TCP: one writes, by itself or request after request; the other one takes what
- * comes, and answers. Both record it. */
+/* Applications that use TCP. The client writes, either continuously or in requests; the server
+ * reads and responds. Both record their progress. */
 #include "tcp.h"
 
 enum {
-    LEAST_BUFFER = 1 << 16, /* bytes that are written ahead of acknowledgements, at least */
-    MIN_CHUNK = 1448, MAX_CHUNK = 1 << 16, CHUNKS_PER_S = 1000 /* of paced flows, as in real time */
+    LEAST_BUFFER = 1 << 16, /* minimum number of bytes written ahead of acknowledgements */
+    /* for flows with a rate, as in real time */
+    MIN_CHUNK = 1448, MAX_CHUNK = 1 << 16, CHUNKS_PER_S = 1000
 };
 
 static void record(struct tcp *t)
@@ -35,7 +36,7 @@ static bool is_written(const struct tcp *t)
                          : t->host->partition->now_ns - config->start_ns >= config->duration_ns;
 }
 
-/* When the application goes on after a silence; now, where there is none. */
+/* Return when the application continues after an off period, or now outside of one. */
 static uint64_t awake_ns(const struct virtual_tcp_config *config, uint64_t now_ns)
 {
     uint64_t cycle_ns = config->on_ns + config->off_ns;
@@ -43,7 +44,7 @@ static uint64_t awake_ns(const struct virtual_tcp_config *config, uint64_t now_n
     return since_ns < config->on_ns || !cycle_ns ? now_ns : now_ns - since_ns + cycle_ns;
 }
 
-/* When so many bytes are due at the rate: the application's own clock stands still in silences. */
+/* Return when `bytes` are due at the rate; the rate's clock stops in off periods. */
 static uint64_t rate_due_ns(const struct virtual_tcp_config *config, uint64_t bytes)
 {
     uint64_t own_ns = (uint64_t)((double)bytes * 8e9 / config->rate_bps);
@@ -51,7 +52,8 @@ static uint64_t rate_due_ns(const struct virtual_tcp_config *config, uint64_t by
     return config->start_ns + own_ns + silences * config->off_ns;
 }
 
-/* Writes what is due and has room; returns when it goes on, if not by an acknowledgement. */
+/* Write the data that are due and fit in the buffer. Returns when the application continues, unless
+ * an acknowledgement wakes it earlier. */
 static uint64_t write_more(struct tcp *t)
 {
     const struct virtual_tcp_config *config = &t->connection->config;
@@ -78,7 +80,7 @@ static uint64_t write_more(struct tcp *t)
     return config->rate_bps > 0 ? now_ns : next_ns;
 }
 
-/* The same where requests wait for answers. */
+/* Like write_more(), for requests that wait for responses. */
 static uint64_t ask(struct tcp *t)
 {
     struct connection *c = t->connection;
@@ -94,7 +96,8 @@ static uint64_t ask(struct tcp *t)
     return NEVER;
 }
 
-/* All is written: the rest is to have it acknowledged, and answered, and to say so. */
+/* Finish after the last write: wait until all data are acknowledged and all responses have arrived,
+ * then report it. */
 static void finish(struct tcp *t)
 {
     if (t->out.una < t->out.limit || t->connection->asked > t->connection->result.answers_count)
@@ -130,7 +133,7 @@ static void opener_goes_on(struct tcp *t)
                 next_ns < c->next_record_ns ? next_ns : c->next_record_ns);
 }
 
-/* It has so much of the answers in all. */
+/* Record that `received` bytes of responses have arrived in total. */
 static void take_answers(struct connection *c, uint64_t received, uint64_t now_ns)
 {
     uint64_t answered = received / c->config.response_bytes;
@@ -153,7 +156,7 @@ static void listener_goes_on(struct tcp *t)
         t->out.limit = 1 + received / config->request_bytes * config->response_bytes;
     }
     if (is_over) {
-        t->out.has_fin = true; /* it has nothing more to say */
+        t->out.has_fin = true; /* the server has no more data to send */
         t->out.limit++;
     }
 }

@@ -3,14 +3,15 @@
 
 enum {
     LEAST = 2,             /* segments */
-    CUBIC_BETA = 717,      /* 0.7, of 1,024 */
-    FIRST_EACH = 20, LEAST_EACH = 2, MOST_EACH = 100, /* the last: windows, where CUBIC stands still */
+    CUBIC_BETA = 717,      /* 0.7 in units of 1/1,024 */
+    /* in segments or windows; the last one limits growth where CUBIC is flat */
+    FIRST_EACH = 20, LEAST_EACH = 2, MOST_EACH = 100,
     LONGEST_MS = 1000000,
-    SAMPLES = 8, ROUNDS = 5, GROWTH_DIVISOR = 4, /* RFC 9406, 4.2 */
+    SAMPLES = 8, ROUNDS = 5, GROWTH_DIVISOR = 4, /* constants of RFC 9406, 4.2 */
     DCTCP_GAIN_BITS = 4
 };
-#define CUBIC_C_INVERSE_MS 2500000000ull /* 1 / 0.4, in ms^3 a segment */
-#define CUBIC_LOOK_NS 31250000ull        /* a 32nd of a second */
+#define CUBIC_C_INVERSE_MS 2500000000ull /* 1 / 0.4, in ms^3 per segment */
+#define CUBIC_LOOK_NS 31250000ull        /* 1/32 of a second */
 #define MIN_RTT_THRESHOLD_NS 4000000ull
 #define MAX_RTT_THRESHOLD_NS 16000000ull
 
@@ -30,12 +31,14 @@ void congestion_begin(struct tcp *t)
     t->congestion.ssthresh = UINT32_MAX;
     t->congestion.hystart.current_round_min_rtt_ns = t->congestion.hystart.last_round_min_rtt_ns = UINT64_MAX;
     t->congestion.hystart.round_end = t->out.next;
-    t->congestion.dctcp.alpha = 1 << 16; /* RFC 8257, 4.1: as a first guess, all are marked */
+    /* RFC 8257, 4.1: at first assume that all packets are marked */
+    t->congestion.dctcp.alpha = 1 << 16;
     t->congestion.dctcp.round_end = t->out.next;
 }
 
-/* RFC 5681, 4.1: nothing paces what follows a silence. As the kernel does, half for each timeout that it
- * lasted; slow start takes it back to where it was, nearly. */
+/* RFC 5681, 4.1: after an idle period, no acknowledgements pace the transmission. As in the Linux
+ * kernel, the window is halved for each timeout that the idle period lasted. Slow start then
+ * returns almost to the previous window. */
 void congestion_idle(struct tcp *t, uint64_t silent_ns)
 {
     struct congestion *c = &t->congestion;
@@ -46,7 +49,7 @@ void congestion_idle(struct tcp *t, uint64_t silent_ns)
     for (; silent_ns > t->rto_ns && c->cwnd > restart_window; silent_ns -= t->rto_ns)
         c->cwnd /= 2;
     c->cwnd = most(c->cwnd, restart_window);
-    c->cubic.epoch_ns = 0; /* RFC 9438, 5.8: such times do not count */
+    c->cubic.epoch_ns = 0; /* RFC 9438, 5.8: idle time does not count */
 }
 
 uint32_t congestion_reduced(struct tcp *t, bool is_marked)
@@ -55,7 +58,8 @@ uint32_t congestion_reduced(struct tcp *t, bool is_marked)
     uint32_t reduced = c->cwnd / 2;
     if (c->kind == TCP_CUBIC) {
         struct cubic *cubic = &c->cubic;
-        bool is_smaller = c->cwnd < cubic->w_max; /* fast convergence: RFC 9438, 4.7 */
+        /* condition of fast convergence (RFC 9438, 4.7) */
+        bool is_smaller = c->cwnd < cubic->w_max;
         uint64_t share = is_smaller ? (1024 + CUBIC_BETA) / 2 : 1024;
         cubic->w_max = (uint32_t)(c->cwnd * share >> 10);
         cubic->epoch_ns = 0;
@@ -69,7 +73,7 @@ uint32_t congestion_reduced(struct tcp *t, bool is_marked)
 
 void congestion_timed_out(struct tcp *t)
 {
-    t->congestion.cubic = (struct cubic){0}; /* RFC 9438, 4.8 */
+    t->congestion.cubic = (struct cubic){0}; /* RFC 9438, 4.8: a timeout starts a new epoch */
 }
 
 /* --- slow start ------------------------------------------------------------------------------- */
@@ -110,12 +114,12 @@ void congestion_sample(struct tcp *t, uint64_t rtt_ns)
         h->css_baseline_min_rtt_ns = h->current_round_min_rtt_ns;
         h->css_rounds = 1;
     } else if (h->css_rounds && h->current_round_min_rtt_ns < h->css_baseline_min_rtt_ns) {
-        h->css_rounds = 0; /* the queue was not caused by this flow */
+        h->css_rounds = 0; /* this flow did not cause the queue */
     }
 }
 
-/* The window grows by one for `each` so many that are acknowledged. What was counted while a step took
- * more is one step at most. */
+/* Grow the window by one segment per `each` acknowledged segments. Segments counted while a step
+ * was longer yield at most one step. */
 static void grow_by(struct congestion *c, uint32_t segments, uint32_t each)
 {
     if (c->counted >= each) {
@@ -127,7 +131,7 @@ static void grow_by(struct congestion *c, uint32_t segments, uint32_t each)
     c->counted %= each;
 }
 
-/* Returns how many segments are left when slow start ends. */
+/* Grow the window in slow start. Returns the number of segments left when slow start ends. */
 static uint32_t grow_slowly(struct congestion *c, uint32_t segments)
 {
     if (c->hystart.css_rounds) {
@@ -145,7 +149,8 @@ static uint32_t grow_slowly(struct congestion *c, uint32_t segments)
 static uint32_t cube_root(uint64_t value)
 {
     uint32_t root = 0;
-    for (int bit = 21; bit >= 0; bit--) { /* 2^64 has one of 22 bits */
+    /* the cube root of a number below 2^64 has at most 22 bits */
+    for (int bit = 21; bit >= 0; bit--) {
         uint64_t tried = root | 1u << bit;
         if ((unsigned __int128)tried * tried * tried <= value)
             root = (uint32_t)tried;
@@ -165,7 +170,7 @@ static void begin_epoch(struct tcp *t)
     cubic->looked_at = 0;
 }
 
-/* W_cubic of RFC 9438, 4.2. */
+/* Return W_cubic (RFC 9438, 4.2) in segments. */
 static uint32_t cubic_window(const struct cubic *cubic, uint64_t since_ms)
 {
     since_ms = since_ms < LONGEST_MS ? since_ms : LONGEST_MS;
@@ -175,8 +180,8 @@ static uint32_t cubic_window(const struct cubic *cubic, uint64_t since_ms)
     return is_before ? cubic->origin - least(offset, cubic->origin) : cubic->origin + offset;
 }
 
-/* So many segments are acknowledged before the window grows by one: Linux' way to follow W_cubic, and
- * W_est, the window that Reno would have. */
+/* Return the number of acknowledged segments per growth by one segment. As in Linux, the window
+ * follows W_cubic, or W_est, the window that Reno would have. */
 static uint32_t cubic_each(const struct tcp *t)
 {
     const struct congestion *c = &t->congestion;
@@ -184,7 +189,7 @@ static uint32_t cubic_each(const struct tcp *t)
     uint64_t ahead_ns = t->host->partition->now_ns - cubic->epoch_ns + t->min_rtt_ns;
     uint32_t target = cubic_window(cubic, ahead_ns / 1000000);
     uint32_t each = target > c->cwnd ? c->cwnd / (target - c->cwnd) : MOST_EACH * c->cwnd;
-    if (!cubic->w_max) /* nothing was lost yet */
+    if (!cubic->w_max) /* no loss yet */
         each = least(each, FIRST_EACH);
     if (cubic->w_est > c->cwnd)
         each = least(each, c->cwnd / (cubic->w_est - c->cwnd));
@@ -202,7 +207,7 @@ static void grow_cubic(struct tcp *t, uint32_t segments)
     if (cubic->looked_at != c->cwnd || now_ns - cubic->looked_ns > CUBIC_LOOK_NS) {
         cubic->looked_ns = now_ns;
         cubic->looked_at = c->cwnd;
-        uint32_t each = c->cwnd * 15 / 8; /* 1 / alpha windows: RFC 9438, 4.3 */
+        uint32_t each = c->cwnd * 15 / 8; /* 1 / alpha windows (RFC 9438, 4.3) */
         cubic->w_est += cubic->counted / each;
         cubic->counted %= each;
         cubic->each = cubic_each(t);
@@ -232,7 +237,7 @@ void congestion_marks(struct tcp *t, uint64_t bytes, bool is_echoed)
     d->marked += is_echoed ? bytes : 0;
     if (t->out.una < d->round_end)
         return;
-    uint64_t m = d->acked ? (d->marked << 16) / d->acked : 0; /* RFC 8257, 3.3: M */
+    uint64_t m = d->acked ? (d->marked << 16) / d->acked : 0; /* M of RFC 8257, 3.3 */
     d->alpha = (uint32_t)(d->alpha - (d->alpha >> DCTCP_GAIN_BITS) + (m >> DCTCP_GAIN_BITS));
     d->acked = d->marked = 0;
     d->round_end = t->out.next;

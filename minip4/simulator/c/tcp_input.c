@@ -1,4 +1,4 @@
-/* Segments that arrive at a host (RFC 9293, 3.10.7): to which end, and what it makes of them. */
+/* Processing of segments that arrive at a host (RFC 9293, 3.10.7). */
 #include <arpa/inet.h>
 
 #include "tcp.h"
@@ -7,9 +7,10 @@ enum {
     PROTOCOL_TCP = 6,
     OPTION_END = 0, OPTION_NOP = 1, OPTION_MSS = 2, OPTION_SCALE = 3,
     OPTION_SACK_PERMITTED = 4, OPTION_SACK = 5, OPTION_TIMESTAMP = 8,
-    ECN = 3, CE = 3,     /* RFC 3168: the two bits, and that they were marked on the way */
-    DEFAULT_MSS = 536,   /* RFC 9293, 3.7.1 */
-    QUICK_ACKS = 16      /* at first, so that slow start is not slower than it needs (RFC 5681, 4.2) */
+    ECN = 3, CE = 3,     /* RFC 3168: mask of the ECN field, and the code point of marked packets */
+    DEFAULT_MSS = 536,   /* RFC 9293, 3.7.1: the MSS of a peer that does not state one */
+    /* not delayed at the start, so that slow start is not slowed down (RFC 5681, 4.2) */
+    QUICK_ACKS = 16
 };
 
 struct parsed {
@@ -35,7 +36,7 @@ static void parse_option(struct parsed *parsed, const uint8_t *option, uint32_t 
     if (option[0] == OPTION_MSS && length == 4)
         parsed->mss = get_16(option + 2);
     else if (option[0] == OPTION_SCALE && length == 3) {
-        parsed->scale = option[2] < 14 ? option[2] : 14; /* RFC 7323, 2.3 */
+        parsed->scale = option[2] < 14 ? option[2] : 14; /* RFC 7323, 2.3: at most 14 */
         parsed->has_scale = true;
     } else if (option[0] == OPTION_SACK_PERMITTED && length == 2)
         parsed->has_sack = true;
@@ -70,7 +71,8 @@ static struct parsed parse(const uint8_t *bytes, uint32_t header, uint32_t lengt
     return parsed;
 }
 
-/* The offset of a sequence number, next to one that is known; negative: before the stream began. */
+/* Return the offset of a sequence number that is closest to a known offset. Negative: before the
+ * start of the stream. */
 static int64_t offset_of(uint32_t sequence, uint32_t isn, uint64_t near)
 {
     return (int64_t)near + (int32_t)(sequence - (isn + (uint32_t)near));
@@ -78,14 +80,15 @@ static int64_t offset_of(uint32_t sequence, uint32_t isn, uint64_t near)
 
 /* --- refusals --------------------------------------------------------------------------------- */
 
-/* RFC 9293, 3.10.7.1: what is for no connection is refused, by an end that is there for this alone. */
+/* RFC 9293, 3.10.7.1: refuse a segment for an unknown connection. A temporary end sends the RST. */
 static void refuse(struct node *node, const struct parsed *parsed, const uint8_t *ip,
                    const uint8_t *bytes)
 {
     uint8_t flags = parsed->flags;
     if (flags & RST)
         return;
-    struct tcp nobody = {.host = node, .peer_mac = ip - 8 /* who sent the frame */,
+    /* the RST goes to the sender of the frame */
+    struct tcp nobody = {.host = node, .peer_mac = ip - 8,
                          .port = (uint16_t)get_16(bytes + 2), .peer_port = (uint16_t)get_16(bytes),
                          .isn = flags & ACK ? parsed->acknowledged : 0,
                          .in.rcv_wnd = UINT16_MAX};
@@ -94,8 +97,9 @@ static void refuse(struct node *node, const struct parsed *parsed, const uint8_t
     tcp_send_bare(&nobody, flags & ACK ? RST : RST | ACK);
 }
 
-/* RFC 5961, 3.2: a RST must have the next sequence number. If it is in the window, a challenge ACK is
- * sent: a peer that sent the RST repeats it with the right number. */
+/* RFC 5961, 3.2: accept a RST only with exactly the next sequence number. For another one within
+ * the window, send a challenge ACK: a peer that really sent the RST repeats it with the right
+ * number. */
 static void take_reset(struct tcp *t, const struct parsed *parsed)
 {
     int64_t begin = offset_of(parsed->sequence, t->peer_isn, t->in.next);
@@ -108,8 +112,8 @@ static void take_reset(struct tcp *t, const struct parsed *parsed)
 
 /* --- opening ---------------------------------------------------------------------------------- */
 
-/* What the peer's SYN says of it. Options that it does not offer are not sent (RFC 7323, 2.2 and 3.2;
- * RFC 2018, 2): this end offers all of them. */
+/* Learn the peer's properties from its SYN. This end offers all options. It does not send those
+ * that the peer does not offer (RFC 7323, 2.2 and 3.2; RFC 2018, 2). */
 static void know_peer(struct tcp *t, const struct parsed *parsed)
 {
     t->peer_isn = parsed->sequence;
@@ -147,14 +151,16 @@ static void become_established(struct tcp *t, const struct parsed *parsed)
                                   .echoed = parsed->echoed};
     t->state = TCP_ESTABLISHED;
     tcp_take_ack(t, &ack);
-    if (!t->srtt_ns) { /* RFC 6298, 5.7: the SYN was sent again, and no timestamp tells its copies apart */
+    /* RFC 6298, 5.7: the SYN was retransmitted, and without timestamps its copies cannot be
+     * distinguished */
+    if (!t->srtt_ns) {
         t->rto_ns = RTO_AFTER_SYN_NS;
         t->repair.backoff = 0;
     }
     congestion_begin(t);
 }
 
-/* RFC 9293, 3.10.7.3. */
+/* Process a segment in SYN-SENT (RFC 9293, 3.10.7.3). */
 static void take_in_syn_sent(struct tcp *t, const struct parsed *parsed, const uint8_t *ip,
                              const uint8_t *bytes)
 {
@@ -171,7 +177,7 @@ static void take_in_syn_sent(struct tcp *t, const struct parsed *parsed, const u
     if (!(parsed->flags & SYN))
         return;
     know_peer(t, parsed);
-    t->out.window_end = 1 + parsed->window; /* of a SYN it is not scaled: RFC 7323, 2.2 */
+    t->out.window_end = 1 + parsed->window; /* RFC 7323, 2.2: the window of a SYN is not scaled */
     t->out.snd_wnd = parsed->window;
     if (!has_ack) { /* a simultaneous open */
         t->has_ecn = t->has_ecn && (parsed->flags & (ECE | CWR)) == (ECE | CWR);
@@ -185,8 +191,8 @@ static void take_in_syn_sent(struct tcp *t, const struct parsed *parsed, const u
     tcp_application(t);
 }
 
-/* Whether a segment in SYN-RECEIVED is a SYN, and what follows: an answer that was lost is sent again,
- * and a simultaneous open ends with the peer's SYN, ACK (RFC 9293, 3.5). */
+/* Process a SYN in SYN-RECEIVED; returns whether the segment is one. If the response was lost, it
+ * is sent again. A simultaneous open ends with the peer's SYN, ACK (RFC 9293, 3.5). */
 static bool takes_syn_again(struct tcp *t, const struct parsed *parsed)
 {
     if (!(parsed->flags & SYN) || t->state != TCP_SYN_RECEIVED)
@@ -209,17 +215,17 @@ static bool takes_syn_again(struct tcp *t, const struct parsed *parsed)
 static void take_marks(struct tcp *t, const struct parsed *parsed)
 {
     struct receiving *in = &t->in;
-    if (t->congestion.kind == TCP_DCTCP) { /* RFC 8257, 3.2 */
+    if (t->congestion.kind == TCP_DCTCP) { /* RFC 8257, 3.2: ECE follows the marks of each packet */
         if (parsed->is_marked != in->is_marked && in->waiting)
             tcp_send_ack(t);
         in->is_marked = parsed->is_marked;
-    } else { /* RFC 3168, 6.1.3; acknowledged immediately, as in the kernel */
+    } else { /* RFC 3168, 6.1.3; the acknowledgement is immediate, as in the Linux kernel */
         in->quick += parsed->is_marked && !in->is_marked;
         in->is_marked = parsed->is_marked || (in->is_marked && !(parsed->flags & CWR));
     }
 }
 
-/* False: it acknowledges what was never sent. */
+/* Process an acknowledgement. Returns false if it acknowledges data that were never sent. */
 static bool take_acknowledgement(struct tcp *t, const struct parsed *parsed)
 {
     struct sending *out = &t->out;
@@ -227,7 +233,7 @@ static bool take_acknowledgement(struct tcp *t, const struct parsed *parsed)
     if (una > (int64_t)out->next)
         return false;
     if (una < (int64_t)out->una)
-        return true; /* an old one, that was overtaken */
+        return true; /* an old acknowledgement, which others have overtaken */
     bool is_duplicate = una == (int64_t)out->una && !parsed->data && !(parsed->flags & FIN) &&
                         parsed->window == out->snd_wnd;
     out->snd_wnd = parsed->window;
@@ -247,14 +253,14 @@ static bool take_acknowledgement(struct tcp *t, const struct parsed *parsed)
     return true;
 }
 
-/* RFC 9293, 3.4: the window is never closed, and a segment must begin or end in it. */
+/* Whether a segment begins or ends in the window (RFC 9293, 3.4), which is never closed. */
 static bool is_acceptable(const struct tcp *t, int64_t begin, uint32_t length)
 {
     int64_t first = begin - (int64_t)t->in.next, last = first + length - (length > 0);
     return (first >= 0 && first < t->in.rcv_wnd) || (last >= 0 && last < t->in.rcv_wnd);
 }
 
-/* RFC 9293, 3.10.7.4, and RFC 5961. */
+/* Process a segment in a synchronized state (RFC 9293, 3.10.7.4, and RFC 5961). */
 static void take_segment(struct tcp *t, const struct parsed *parsed, const uint8_t *ip,
                          const uint8_t *bytes)
 {
@@ -264,9 +270,10 @@ static void take_segment(struct tcp *t, const struct parsed *parsed, const uint8
     if (takes_syn_again(t, parsed))
         return;
     if (parsed->flags & SYN || begin < 1 || !is_acceptable(t, begin, length)) {
-        if (length && begin >= 1 && begin + length <= (int64_t)t->in.next) /* RFC 2883 */
+        /* RFC 2883: report a duplicate */
+        if (length && begin >= 1 && begin + length <= (int64_t)t->in.next)
             t->in.duplicate = (struct range){(uint64_t)begin, (uint64_t)begin + length, 0};
-        tcp_send_ack(t); /* RFC 9293, 3.10.7.4: the peer learns the expected sequence number */
+        tcp_send_ack(t); /* RFC 9293, 3.10.7.4: tell the peer the expected sequence number */
         return;
     }
     if (!(parsed->flags & ACK))
@@ -282,7 +289,7 @@ static void take_segment(struct tcp *t, const struct parsed *parsed, const uint8
         tcp_send_ack(t);
         return;
     }
-    if (parsed->has_time && (uint64_t)begin <= t->in.next) /* RFC 7323, 4.3 */
+    if (parsed->has_time && (uint64_t)begin <= t->in.next) /* RFC 7323, 4.3: update TS.Recent */
         t->in.ts_recent = parsed->time;
     if (parsed->data)
         take_marks(t, parsed);

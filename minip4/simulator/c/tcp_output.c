@@ -1,4 +1,5 @@
-/* What an end sends: segments and their headers (RFC 9293), options (RFC 7323, RFC 2018), marks (RFC 3168). */
+/* Output of an end: segments and headers (RFC 9293), options (RFC 7323, RFC 2018), ECN marks (RFC
+ * 3168). */
 #include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,7 @@ enum {
     ETHERNET = 14, IPV4 = 20, TTL = 64, PROTOCOL_TCP = 6,
     OPTION_NOP = 1, OPTION_MSS = 2, OPTION_SCALE = 3, OPTION_SACK_PERMITTED = 4, OPTION_SACK = 5,
     OPTION_TIMESTAMP = 8,
-    ECT_0 = 2 /* a packet of a transport that knows of ECN */
+    ECT_0 = 2 /* ECN field of a packet whose transport supports ECN */
 };
 
 static uint8_t *put_16(uint8_t *at, uint32_t value)
@@ -32,7 +33,8 @@ static uint8_t *put_timestamp(const struct tcp *t, uint8_t *at)
     return put_32(at, t->in.ts_recent);
 }
 
-/* As the kernel orders them: what a receiver looks for in one step comes first. */
+/* Write the options in the order of the Linux kernel: those that a receiver parses in one step come
+ * first. */
 static uint8_t *put_options(struct tcp *t, uint8_t *at, uint8_t flags)
 {
     if (flags & SYN) {
@@ -81,7 +83,7 @@ static void put_ip(const struct tcp *t, uint8_t *frame, uint32_t length, uint8_t
     memcpy(frame + 6, t->host->host.mac, 6);
     put_16(frame + 12, 0x0800);
     uint8_t *ip = frame + ETHERNET;
-    memcpy(ip, (const uint8_t[IPV4]){[0] = 0x45, [1] = tos, [6] = 0x40 /* do not fragment */,
+    memcpy(ip, (const uint8_t[IPV4]){[0] = 0x45, [1] = tos, [6] = 0x40 /* flag "do not fragment" */,
                                      [8] = TTL, [9] = PROTOCOL_TCP}, IPV4);
     put_16(ip + 2, length);
     memcpy(ip + 12, &t->host->host.address, 4);
@@ -90,12 +92,12 @@ static void put_ip(const struct tcp *t, uint8_t *frame, uint32_t length, uint8_t
     memcpy(ip + 10, &sum, 2);
 }
 
-/* Sends a segment that begins at an offset, with so many zeros. */
+/* Send a segment with `data` zero bytes, starting at an offset. */
 static void transmit(struct tcp *t, uint64_t begin, uint32_t data, uint8_t flags, bool is_capable)
 {
     struct packet *packet = packet_take(t->host->partition->pool);
     if (!packet)
-        return; /* is_short by now */
+        return; /* is_short is set */
     uint8_t *tcp = packet->data + ETHERNET + IPV4;
     if (flags & ACK && t->in.is_marked && !(flags & SYN))
         flags |= ECE;
@@ -103,7 +105,7 @@ static void transmit(struct tcp *t, uint64_t begin, uint32_t data, uint8_t flags
     put_32(tcp + 4, t->isn + (uint32_t)begin);
     put_32(tcp + 8, flags & ACK ? t->peer_isn + (uint32_t)t->in.next : 0);
     put_16(tcp + 14, flags & SYN ? UINT16_MAX : t->in.rcv_wnd >> t->own_scale);
-    memset(tcp + 16, 0, 4); /* checksum and urgent pointer */
+    memset(tcp + 16, 0, 4); /* clear checksum and urgent pointer */
     uint8_t *end = put_options(t, tcp + TCP_HEADER, flags);
     uint32_t header = (uint32_t)(end - tcp);
     tcp[12] = (uint8_t)(header / 4 << 4);
@@ -112,7 +114,8 @@ static void transmit(struct tcp *t, uint64_t begin, uint32_t data, uint8_t flags
     put_ip(t, packet->data, IPV4 + header + data, (uint8_t)(t->tos | (is_capable ? ECT_0 : 0)));
     uint64_t pseudo = checksum_add(htons(PROTOCOL_TCP), packet->data + ETHERNET + 12, 8) +
                       htons((uint16_t)(header + data));
-    uint16_t sum = checksum_fold(checksum_add(pseudo, tcp, header)); /* zeros add nothing */
+    /* zero bytes do not change the sum */
+    uint16_t sum = checksum_fold(checksum_add(pseudo, tcp, header));
     memcpy(tcp + 16, &sum, 2);
     packet->length = ETHERNET + IPV4 + header + data;
     t->host->host.counters.sent++;
@@ -136,8 +139,8 @@ void tcp_send_bare(struct tcp *t, uint8_t flags)
 
 /* --- segments that are acknowledged ----------------------------------------------------------- */
 
-/* Sends a segment of the ring, for the first time or again. Neither retransmissions nor window probes
- * are ECN-capable (RFC 3168, 6.1.5 and 6.1.6). */
+/* Send a segment of the ring, for the first time or again. Neither retransmissions nor window
+ * probes are ECN-capable (RFC 3168, 6.1.5 and 6.1.6). */
 static void transmit_segment(struct tcp *t, struct segment *segment, bool is_new, bool is_probe)
 {
     uint8_t flags = t->state == TCP_SYN_SENT ? 0 : ACK;
@@ -145,7 +148,7 @@ static void transmit_segment(struct tcp *t, struct segment *segment, bool is_new
     if (segment->begin == 0) {
         flags |= SYN;
         data--;
-        if (t->has_ecn) /* RFC 3168, 6.1.1: asked for by both flags, granted by one */
+        if (t->has_ecn) /* RFC 3168, 6.1.1: the request has both flags, the response only ECE */
             flags |= t->state == TCP_SYN_SENT ? ECE | CWR : ECE;
     } else {
         bool has_fin = t->out.has_fin && segment->begin + segment->length == t->out.limit;
@@ -163,7 +166,7 @@ static void transmit_segment(struct tcp *t, struct segment *segment, bool is_new
     tcp_arm(t);
 }
 
-/* A new segment at the ring's end; NULL: no memory. */
+/* Add a new segment to the end of the ring. Returns NULL if out of memory. */
 static struct segment *add_segment(struct tcp *t, uint32_t length)
 {
     struct sending *out = &t->out;
@@ -188,7 +191,8 @@ static struct segment *add_segment(struct tcp *t, uint32_t length)
 
 void tcp_send_syn(struct tcp *t)
 {
-    bool is_again = t->out.first < t->out.end; /* in a simultaneous open, with an acknowledgement */
+    /* in a simultaneous open, the SYN is sent again with an ACK */
+    bool is_again = t->out.first < t->out.end;
     struct segment *segment = is_again ? segment_at(&t->out, t->out.first) : add_segment(t, 1);
     t->timed_ns = t->host->partition->now_ns;
     if (!segment)
@@ -207,13 +211,14 @@ bool tcp_send_new(struct tcp *t)
     bool is_probe = (int64_t)allowed <= 0;
     if ((int64_t)allowed < length) {
         if (out->first < out->end)
-            return false; /* acknowledgements will update the window */
-        length = 1; /* RFC 9293, 3.8.6.1: otherwise nothing would */
+            return false; /* an acknowledgement will update the window */
+        /* RFC 9293, 3.8.6.1: a probe of a zero window, since nothing else would open it */
+        length = 1;
     }
     struct segment *segment = add_segment(t, length);
     if (!segment)
         return false;
-    if (out->end - out->first == 1) /* before, there was nothing to acknowledge */
+    if (out->end - out->first == 1) /* start the timer, because nothing else was outstanding */
         t->progress_ns = t->timed_ns = t->host->partition->now_ns;
     transmit_segment(t, segment, true, is_probe);
     t->repair.prr_out++;
@@ -229,7 +234,7 @@ void tcp_send_again(struct tcp *t, struct segment *segment)
     transmit_segment(t, segment, false, false);
 }
 
-/* The first segment that is lost, and whose repetition is not on its way; NULL: there is none. */
+/* Return the first lost segment that was not retransmitted yet, or NULL. */
 static struct segment *next_lost(struct sending *out)
 {
     for (; out->lost && out->look_at < out->end; out->look_at++) {
@@ -254,7 +259,8 @@ void tcp_send(struct tcp *t)
         ;
     struct congestion *c = &t->congestion;
     uint32_t pipe = tcp_pipe(out);
-    if (out->una >= c->limited_until || pipe > c->most) { /* of each round trip, the most */
+    /* maximum number of segments in flight per round trip */
+    if (out->una >= c->limited_until || pipe > c->most) {
         c->most = pipe;
         c->limited_until = out->next;
     }

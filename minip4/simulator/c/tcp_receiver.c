@@ -1,10 +1,11 @@
-/* What an end does with data that come: in order or not, and what it reports of those that are not. */
+/* Processing of received data: data in order, data out of order, and the SACK blocks that report
+ * the latter. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "tcp.h"
 
-/* Makes room at a place in the list; false: no memory. */
+/* Insert an element at an index of the list. Returns false if out of memory. */
 static bool insert(struct receiving *in, uint32_t at)
 {
     if (!virtual_room(&in->range, in->ranges, &in->room, sizeof *in->range))
@@ -21,7 +22,7 @@ static void remove_ranges(struct receiving *in, uint32_t at, uint32_t count)
     in->ranges -= count;
 }
 
-/* Keeps begin..end, which lie beyond a gap, with what they touch. */
+/* Store the range begin..end, which is beyond a gap, and merge it with adjacent ranges. */
 static void keep(struct tcp *t, uint64_t begin, uint64_t end)
 {
     struct receiving *in = &t->in;
@@ -43,7 +44,7 @@ static void keep(struct tcp *t, uint64_t begin, uint64_t end)
     in->range[at] = (struct range){begin, end, ++in->touched};
 }
 
-/* Data up to `end` came in order: with those that waited for them. */
+/* Data up to `end` arrived in order: deliver them, with stored ranges that are now in order. */
 static void advance(struct tcp *t, uint64_t end)
 {
     struct receiving *in = &t->in;
@@ -62,15 +63,16 @@ void tcp_take_data(struct tcp *t, uint64_t begin, uint32_t length, bool is_fin)
 {
     struct receiving *in = &t->in;
     uint64_t end = begin + length + is_fin;
-    if (end > in->next + in->rcv_wnd) { /* what lies beyond the window is cut off: RFC 9293, 3.10.7.4 */
+    if (end > in->next + in->rcv_wnd) { /* RFC 9293, 3.10.7.4: cut off data beyond the window */
         end = in->next + in->rcv_wnd;
         length = (uint32_t)(end - begin);
         is_fin = false;
     }
     if (is_fin)
         in->fin = begin + length;
-    bool is_hurried = in->ranges > 0 || is_fin; /* RFC 5681, 4.2: it fills a gap, or part of one */
-    if (begin < in->next) { /* it came before, some of it or all */
+    /* RFC 5681, 4.2: the segment fills a gap, or a part of a gap */
+    bool is_hurried = in->ranges > 0 || is_fin;
+    if (begin < in->next) { /* the data, or some of them, arrived before */
         in->duplicate = (struct range){begin, end < in->next ? end : in->next, 0};
         begin = in->next;
         is_hurried = true;
@@ -88,7 +90,7 @@ void tcp_take_data(struct tcp *t, uint64_t begin, uint32_t length, bool is_fin)
         tcp_set(t, TIMER_ACK, t->host->partition->now_ns + DELAYED_ACK_NS);
 }
 
-/* The range touched last of those touched before `before`; NULL: there is none. */
+/* Return the range that was changed last before `before`, or NULL. */
 static const struct range *last_touched(const struct receiving *in, uint64_t before)
 {
     const struct range *found = NULL;
@@ -102,7 +104,7 @@ uint32_t tcp_sack_blocks(struct tcp *t, struct range *blocks)
 {
     struct receiving *in = &t->in;
     uint32_t count = 0;
-    if (in->duplicate.end) { /* RFC 2883: the first block */
+    if (in->duplicate.end) { /* RFC 2883: the duplicate is the first block */
         blocks[count++] = in->duplicate;
         in->duplicate = (struct range){0};
     }

@@ -1,20 +1,24 @@
-/* What an end does with acknowledgements and timeouts: round trips (RFC 6298), what is lost (RACK and
- * tail loss probes, RFC 8985), and how the window shrinks meanwhile (RFC 6675, RFC 6937, RFC 3168). */
+/* Processing of acknowledgements and timeouts: RTT samples (RFC 6298), loss detection (RAC and tail
+ * loss probes, RFC 8985), and the window during recovery (RFC 6675, RFC 6937, RFC 3168). */
 #include "tcp.h"
 
 #define NEVER UINT64_MAX
-#define PROBE_ALONE_NS 200000000ull /* RFC 8985, 7.2: a lone segment's acknowledgement may be delayed */
+/* RFC 8985, 7.2: the acknowledgement of a single segment may be delayed */
+#define PROBE_ALONE_NS 200000000ull
 
-/* What one acknowledgement told. */
+/* The information in one acknowledgement. */
 struct news {
-    uint32_t delivered;  /* segments, acknowledged or reported, for the first time */
-    uint64_t fack;       /* offset: what had come before went so far */
+    uint32_t delivered;  /* segments acknowledged or sacked for the first time */
+    uint64_t fack;       /* offset: end of the furthest data delivered before */
     uint64_t bytes;      /* acknowledged */
-    uint64_t rtt_ns;     /* of the first segment that was sent once; 0: of none */
-    bool has_waited;     /* acknowledged is what was sent again: what follows waited for it */
-    bool is_duplicate;   /* something came twice (RFC 2883) */
-    bool has_lost;       /* more is lost */
-    bool is_of_original; /* what is acknowledged was sent before a timeout, and not after it */
+    /* RTT of the first acknowledged segment that was sent only once; 0: no sample */
+    uint64_t rtt_ns;
+    /* a retransmission was acknowledged, together with data that waited for it */
+    bool has_waited;
+    bool is_duplicate;   /* the receiver reports a duplicate (RFC 2883) */
+    bool has_lost;       /* new losses were detected */
+    /* an acknowledged segment was sent before a timeout and not retransmitted after it */
+    bool is_of_original;
 };
 
 /* --- the scoreboard --------------------------------------------------------------------------- */
@@ -26,12 +30,12 @@ static void no_longer_lost(struct sending *out, struct segment *segment)
     segment->is_lost = segment->is_again = false;
 }
 
-/* A segment has come: RFC 8985, 6.2, steps 1 to 3. */
+/* Record that a segment was delivered (RFC 8985, 6.2, steps 1 to 3). */
 static void deliver(struct tcp *t, struct segment *segment, struct news *news)
 {
     struct rack *rack = &t->rack;
     uint64_t rtt_ns = t->host->partition->now_ns - segment->sent_ns, end = segment->begin + segment->length;
-    rtt_ns += rtt_ns == 0; /* wires without delay; 0 is none */
+    rtt_ns += rtt_ns == 0; /* on wires without delay the RTT is 0, which would mean no sample */
     news->delivered++;
     if (!segment->was_again) {
         news->rtt_ns = news->rtt_ns ? news->rtt_ns : rtt_ns;
@@ -40,14 +44,14 @@ static void deliver(struct tcp *t, struct segment *segment, struct news *news)
     }
     rack->fack = end > rack->fack ? end : rack->fack;
     if (segment->was_again && (rtt_ns < t->min_rtt_ns || news->is_of_original))
-        return; /* what is acknowledged is an earlier copy */
+        return; /* the acknowledgement is of an earlier copy */
     if (segment->transmission > rack->transmission) {
         rack->transmission = segment->transmission;
         rack->rtt_ns = rtt_ns;
     }
 }
 
-/* The number of the first segment that begins at an offset or later. */
+/* Return the number of the first segment that begins at or after an offset. */
 static uint64_t number_of(const struct sending *out, uint64_t offset)
 {
     uint64_t low = out->first, high = out->end;
@@ -78,7 +82,7 @@ static void take_block(struct tcp *t, const struct range *block, struct news *ne
     }
 }
 
-/* All before `una` has come. */
+/* Record that all data before `una` were delivered. */
 static void advance(struct tcp *t, uint64_t una, struct news *news)
 {
     struct sending *out = &t->out;
@@ -97,7 +101,8 @@ static void advance(struct tcp *t, uint64_t una, struct news *news)
         out->first++;
     }
     struct segment *head = segment_at(out, out->first);
-    if (out->first < out->end && head->begin < una) { /* a part of it has come */
+    /* a part of the first segment was delivered */
+    if (out->first < out->end && head->begin < una) {
         head->length -= (uint32_t)(una - head->begin);
         head->begin = una;
     }
@@ -114,7 +119,8 @@ static void mark_lost(struct sending *out, uint64_t number)
     out->look_at = number < out->look_at ? number : out->look_at;
 }
 
-/* RFC 8985, 6.2, step 4: how long after a later one a segment may still come. */
+/* Return the reordering window: the time by which a segment may arrive after later ones (RFC 8985,
+ * 6.2, step 4). */
 static uint64_t reo_wnd_ns(const struct tcp *t)
 {
     if (!t->rack.reordering_seen && (t->repair.state >= TCP_RECOVERS || t->out.sacked >= DUPLICATES))
@@ -123,7 +129,7 @@ static uint64_t reo_wnd_ns(const struct tcp *t)
     return quarter_ns < t->srtt_ns ? quarter_ns : t->srtt_ns;
 }
 
-/* Step 5; true: more is lost. */
+/* Detect losses (RFC 8985, 6.2, step 5). Returns true if more segments are lost. */
 static bool look_for_losses(struct tcp *t)
 {
     struct sending *out = &t->out;
@@ -149,8 +155,8 @@ static bool look_for_losses(struct tcp *t)
     return has_lost;
 }
 
-/* Without SACK three duplicates tell of a loss (RFC 5681, 3.2), and in recovery an acknowledgement of a
- * part tells of the next one (RFC 6582, 3.2). True: more is lost. */
+/* Detect losses without SACK: by three duplicate acknowledgements (RFC 5681, 3.2), and in recovery
+ * by each partial acknowledgement (RFC 6582, 3.2). Returns true if more segments are lost. */
 static bool count_duplicates(struct tcp *t, const struct acknowledgement *ack, struct news *news)
 {
     struct sending *out = &t->out;
@@ -160,7 +166,7 @@ static bool count_duplicates(struct tcp *t, const struct acknowledgement *ack, s
         return false;
     }
     if (ack->is_duplicate && out->duplicates + 1 < out->end - out->first) {
-        out->duplicates++; /* a segment behind the gap has come */
+        out->duplicates++; /* a segment beyond the gap has arrived */
         news->delivered++;
         if (out->duplicates < DUPLICATES || state == TCP_RECOVERS)
             return false;
@@ -194,7 +200,8 @@ static void take_rtt(struct tcp *t, uint64_t rtt_ns)
     set_rto(t);
 }
 
-/* A sample of what was sent more than once, whose copies only the timestamp tells apart: RFC 7323, 4.1. */
+/* Return an RTT sample for data sent more than once; only timestamps distinguish the copies (RFC
+ * 7323, 4.1). */
 static uint64_t echoed_rtt_ns(const struct tcp *t, const struct acknowledgement *ack)
 {
     int32_t ms = (int32_t)(tcp_timestamp(t) - ack->echoed);
@@ -213,7 +220,8 @@ void tcp_arm(struct tcp *t)
             probe_ns = t->host->partition->now_ns + 2 * t->srtt_ns +
                        (out->end - out->first == 1 ? PROBE_ALONE_NS : 0);
     }
-    bool has_probe = probe_ns != NEVER; /* RFC 8985, 7.2: instead of the timeout, and not after it */
+    /* RFC 8985, 7.2: the probe replaces the timeout if it is due earlier */
+    bool has_probe = probe_ns != NEVER;
     tcp_set(t, TIMER_RETRANSMIT, has_probe ? NEVER : due_ns);
     tcp_set(t, TIMER_PROBE, has_probe && due_ns < probe_ns ? due_ns : probe_ns);
 }
@@ -242,11 +250,11 @@ static void begin_repair(struct tcp *t, enum tcp_recovery state, bool is_marked)
     t->wants_cwr = t->has_ecn;
 }
 
-/* What is lost when nothing has told of it for so long: RFC 8985, 6.3. */
+/* Mark segments as lost after a timeout (RFC 8985, 6.3). */
 static void lose_all(struct tcp *t)
 {
     struct sending *out = &t->out;
-    /* RFC 2018, 8: who acknowledges less than it had reported has thrown it away. */
+    /* RFC 2018, 8: a receiver that does not acknowledge what it had sacked has discarded it. */
     bool has_reneged = segment_at(out, out->first)->is_sacked;
     uint64_t within_ns = t->rack.rtt_ns + reo_wnd_ns(t);
     for (uint64_t i = out->first; i < out->end; i++) {
@@ -297,22 +305,23 @@ void tcp_on_timeout(struct tcp *t)
 
 /* --- acknowledgements ------------------------------------------------------------------------- */
 
-/* RFC 8985, 7.4: evaluates a probe. True: it has repaired a loss. */
+/* Evaluate a tail loss probe (RFC 8985, 7.4). Returns true if the probe has repaired a loss. */
 static bool end_probe(struct tcp *t, const struct news *news)
 {
     struct repair *r = &t->repair;
     if (!r->tlp_end_seq || t->out.una < r->tlp_end_seq)
         return false;
-    /* A duplicate is reported after the acknowledgement of the first copy: so a loss is known only when
-     * more has been acknowledged. */
+    /* The receiver reports a duplicate after it has acknowledged the first copy. So a loss is known
+     * only when later data are acknowledged. */
     bool is_known = !r->tlp_is_retrans || news->is_duplicate || t->out.una > r->tlp_end_seq;
     if (is_known)
         r->tlp_end_seq = 0;
     return is_known && r->tlp_is_retrans && !news->is_duplicate;
 }
 
-/* RFC 4015: nothing was lost. The window is what is on its way, and what has come may be sent anew; the
- * threshold is what it was, and the timeout as long as this delay asks for. */
+/* Undo a spurious timeout (RFC 4015): no segment was lost. The window becomes the data in flight,
+ * plus the delivered data, which may be replaced by new data. The threshold is restored, and the
+ * RTO takes this long delay into account. */
 static void undo_timeout(struct tcp *t, const struct news *news, uint64_t rtt_ns)
 {
     struct sending *out = &t->out;
@@ -331,7 +340,8 @@ static void undo_timeout(struct tcp *t, const struct news *news, uint64_t rtt_ns
     set_rto(t);
 }
 
-/* RFC 3522: the first acknowledgement after a timeout is of the original, not of the retransmission. */
+/* Whether a timeout was spurious: the first acknowledgement after it is of the original segment,
+ * not of the retransmission (RFC 3522). */
 static bool was_spurious(struct tcp *t, const struct acknowledgement *ack)
 {
     struct eifel *eifel = &t->repair.eifel;
@@ -340,7 +350,7 @@ static bool was_spurious(struct tcp *t, const struct acknowledgement *ack)
     return is_open && ack->has_timestamp && (int32_t)(ack->echoed - eifel->timestamp) < 0;
 }
 
-/* RFC 6937: the window while it is reduced. */
+/* Reduce the window during recovery (RFC 6937). */
 static void reduce(struct tcp *t, const struct news *news, bool is_first)
 {
     struct repair *r = &t->repair;
@@ -356,7 +366,8 @@ static void reduce(struct tcp *t, const struct news *news, bool is_first)
         allowed += news->bytes && !news->has_lost;
         allowed = allowed < ssthresh - pipe ? allowed : ssthresh - pipe;
     }
-    /* The first repetition; and with nothing on its way, nothing would ever open the window. */
+    /* Allows the first retransmission. It also allows one segment if none is in flight, since then
+     * no acknowledgement would open the window. */
     allowed = (is_first || !pipe) && !allowed ? 1 : allowed;
     t->congestion.cwnd = (uint32_t)(pipe + allowed);
 }
@@ -366,19 +377,19 @@ static void grow(struct tcp *t, const struct news *news)
     struct congestion *c = &t->congestion;
     bool is_slow_start = c->cwnd < c->ssthresh;
     if (!c->is_limited && !(is_slow_start && c->cwnd < 2 * (uint64_t)c->most)) {
-        c->cubic.epoch_ns = 0; /* RFC 9438, 5.8: such times do not count */
+        c->cubic.epoch_ns = 0; /* RFC 9438, 5.8: time in recovery does not count */
         return;
     }
     congestion_grow(t, news->delivered);
 }
 
-/* What the window becomes. */
+/* Adapt the window to the information in an acknowledgement. */
 static void respond(struct tcp *t, const struct news *news, bool is_marked, bool is_repaired)
 {
     struct repair *r = &t->repair;
     bool is_first = false;
-    /* The segment with CWR is just behind `recovery_point`: until it is received, marks belong to the previous
-     * reduction. */
+    /* The segment with CWR starts at `recovery_point`. Marks that arrive before it is acknowledged
+     * belong to the previous reduction. */
     uint64_t end = r->recovery_point + (r->state == TCP_REDUCES);
     if (r->state != TCP_OPEN && t->out.una >= end) {
         if (r->state != TCP_LOSS)
@@ -386,14 +397,15 @@ static void respond(struct tcp *t, const struct news *news, bool is_marked, bool
         r->state = TCP_OPEN;
     }
     if (t->out.lost && r->state == TCP_REDUCES) {
-        r->state = TCP_RECOVERS; /* it is reduced already */
+        r->state = TCP_RECOVERS; /* the window is already reduced */
         r->recovery_point = t->out.next;
         is_first = true;
     } else if (t->out.lost && r->state == TCP_OPEN) {
         begin_repair(t, TCP_RECOVERS, false);
         is_first = true;
     } else if ((is_marked || is_repaired) && r->state == TCP_OPEN) {
-        begin_repair(t, TCP_REDUCES, !is_repaired); /* RFC 8257, 3.5: a loss is more than marks */
+        /* RFC 8257, 3.5: a loss takes precedence over marks */
+        begin_repair(t, TCP_REDUCES, !is_repaired);
     }
     if (r->state == TCP_REDUCES || r->state == TCP_RECOVERS)
         reduce(t, news, is_first);

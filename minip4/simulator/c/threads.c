@@ -1,7 +1,8 @@
-/* Partitions of one network on several threads, without a common clock (conservative: Chandy, Misra, Bryant).
- * Each partition publishes its time. Its frames to another partition take at least the delay of the links
- * between them, the lookahead: so the other may process all events before the sum of both. Since the order
- * of events does not depend on partitions, results equal those of one thread. */
+/* Runs the partitions of a network on several threads, without a common clock (conservative
+ * synchronization: Chandy, Misra, Bryant). Each partition publishes its time. Frames to another
+ * partition need at least the minimum delay of the links between the two, the lookahead. So the
+ * other partition may process all events before the sum of that time and the lookahead. Since the
+ * order of events does not depend on partitions, results equal those of a single thread. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdlib.h>
@@ -10,9 +11,11 @@
 #include "threads.h"
 
 enum {
-    PATIENCE = 64,       /* polls of the others' clocks before yielding the core */
-    LONG_WAIT_NS = 1000000, /* the other threads of a parallel run make no progress */
-    ALONE_EVENTS = 512   /* are processed by one thread before the others are woken */
+    /* polls of the other partitions' clocks before the thread yields the core */
+    PATIENCE = 64,
+    /* after this time, the other threads of a parallel run are assumed to make no progress */
+    LONG_WAIT_NS = 1000000,
+    ALONE_EVENTS = 512   /* one thread processes so many events before it wakes the other threads */
 };
 
 static uint64_t real_ns(void)
@@ -24,17 +27,17 @@ static uint64_t real_ns(void)
 
 /* --- a thread's part of a run ---------------------------------------------------------------------- */
 
-/* Records why a partition has ended early. */
+/* Record why a partition has ended early. */
 static void note_stop(struct partition *p, enum virtual_stop stop)
 {
     struct threads *threads = p->v->threads;
     if (stop == VIRTUAL_CONTROL || stop == VIRTUAL_INBOX)
-        atomic_store(&threads->before_ns, p->now_ns); /* the others advance to this time only */
+        atomic_store(&threads->before_ns, p->now_ns); /* the others advance only to this time */
     else
         atomic_store(&threads->quits, stop);
 }
 
-/* Processes the permitted events; returns the time of this partition. */
+/* Process the permitted events. Returns the time of this partition. */
 static uint64_t go_on(struct partition *p, uint64_t before_ns)
 {
     uint64_t next_ns = p->arrival_count ? p->now_ns : partition_next_ns(p);
@@ -50,7 +53,7 @@ static uint64_t go_on(struct partition *p, uint64_t before_ns)
     return time_least(next_ns, before_ns);
 }
 
-/* A short pause in a polling loop. */
+/* Pause briefly in a polling loop. */
 static void rest(void)
 {
 #ifdef __x86_64__
@@ -60,7 +63,7 @@ static void rest(void)
 #endif
 }
 
-/* No event could be processed, for the `count`th time. */
+/* Wait a little, after no event could be processed for the `count`th time. */
 static void wait_a_little(struct partition *p, uint32_t count)
 {
     bool is_parallel = p->v->threads->is_parallel;
@@ -75,7 +78,8 @@ static void wait_a_little(struct partition *p, uint32_t count)
         sched_yield();
 }
 
-/* Ends a parallel run early if a partition has waited for most of it: turns may be faster. */
+/* End a parallel run early if a partition has waited for most of it, because running in turn may be
+ * faster. */
 static void end_slow_run(struct partition *p, uint64_t now_ns)
 {
     struct threads *threads = p->v->threads;
@@ -86,7 +90,7 @@ static void end_slow_run(struct partition *p, uint64_t now_ns)
         atomic_compare_exchange_strong(&threads->quits, &goes_on, VIRTUAL_PAUSED);
 }
 
-/* Measures how long a partition waits, in real time, unless it is very short. */
+/* Measure how long a partition waits, in real time; very short waits are not measured. */
 static void note_wait(struct partition *p, bool goes_on)
 {
     struct wait *wait = &p->wait;
@@ -100,7 +104,7 @@ static void note_wait(struct partition *p, bool goes_on)
     }
 }
 
-/* Processes the permitted events of a partition and receives its messages. */
+/* Receive the messages of a partition and process its permitted events. */
 static void take_turn(struct partition *p)
 {
     struct threads *threads = p->v->threads;
@@ -119,7 +123,7 @@ static void take_turn(struct partition *p)
         wait_a_little(p, p->wait.count);
 }
 
-/* A partition's part of a run. It receives messages until all partitions have ended. */
+/* Do one partition's part of a run. Receives messages until all partitions have ended. */
 static void take_part(struct partition *p)
 {
     while (atomic_load(&p->v->threads->done) < p->v->partitions)
@@ -151,7 +155,7 @@ static void *work(void *user)
 
 /* --- runs -------------------------------------------------------------------------------------------- */
 
-/* Each partition on its thread. */
+/* Run each partition on its own thread. */
 static void run_at_once(struct virtual *v)
 {
     struct threads *threads = v->threads;
@@ -171,7 +175,8 @@ static void run_at_once(struct virtual *v)
         partition_receive(v->partition[i]);
 }
 
-/* All partitions in turn on this thread: cheaper if each could do only little before it waits. */
+/* Run all partitions in turn on this thread, which is cheaper if each can process only few events
+ * before it waits. */
 static void run_in_turn(struct virtual *v)
 {
     while (atomic_load(&v->threads->done) < v->partitions)
@@ -179,7 +184,7 @@ static void run_in_turn(struct virtual *v)
             take_turn(v->partition[i]);
 }
 
-/* The total waiting time of all partitions. */
+/* Return the total waiting time of all partitions. */
 static uint64_t waited_ns(const struct virtual *v)
 {
     uint64_t all_ns = 0;
@@ -188,8 +193,9 @@ static uint64_t waited_ns(const struct virtual *v)
     return all_ns;
 }
 
-/* Runs all partitions up to a time; ends sooner, as partition_run() does. Both ways have the same results: the
- * one that was faster recently is used, and occasionally the other is tried. */
+/* Run all partitions up to a time; may end earlier, as partition_run() does. Both modes (in
+ * parallel and in turn) have the same results. The mode that was faster recently is used;
+ * occasionally, the other one is tried. */
 static void run_together(struct virtual *v, uint64_t before_ns, uint64_t max_events)
 {
     struct threads *threads = v->threads;
@@ -220,7 +226,7 @@ static void run_together(struct virtual *v, uint64_t before_ns, uint64_t max_eve
     pace_note(&threads->pace, took_ns, waited, events);
 }
 
-/* NULL: nothing is due. */
+/* Return the partition with the first event. Returns NULL if no event is queued. */
 static struct partition *first_of(struct virtual *v, struct moment *first)
 {
     struct partition *found = NULL;
@@ -234,7 +240,7 @@ static struct partition *first_of(struct virtual *v, struct moment *first)
     return found;
 }
 
-/* Processes the first event of a partition and its immediate consequences. */
+/* Process the first event of a partition and its immediate consequences. */
 static void step(struct partition *p, uint64_t time_ns, uint64_t *left)
 {
     do {
@@ -242,8 +248,8 @@ static void step(struct partition *p, uint64_t time_ns, uint64_t *left)
     } while (--*left && p->arrival_count && !p->is_short);
 }
 
-/* Processes single events, each the first of all partitions. Also ends when the partition that may stop the
- * network has done so and the others have reached the same time. */
+/* Process single events, each the first one of all partitions. Also ends when the partition that
+ * may stop the network has stopped it and the others have reached the same time. */
 static enum virtual_stop run_alone(struct virtual *v, uint64_t until_ns, uint64_t max_events)
 {
     struct partition *stops = v->partition[0];
@@ -264,7 +270,7 @@ static enum virtual_stop run_alone(struct virtual *v, uint64_t until_ns, uint64_
     return virtual_is_short(v) ? VIRTUAL_SHORT : VIRTUAL_PAUSED;
 }
 
-/* Advances all partitions to the same time. */
+/* Advance all partitions to the same time. */
 static void set_now(struct virtual *v, uint64_t now_ns)
 {
     v->now_ns = now_ns;
@@ -282,7 +288,7 @@ static uint64_t now_of(const struct virtual *v, bool is_last)
     return now_ns;
 }
 
-/* Sets the time when a run has ended. */
+/* Set the time at the end of a run. */
 static enum virtual_stop ended(struct virtual *v, enum virtual_stop stop, uint64_t until_ns)
 {
     if (stop == VIRTUAL_REACHED)
@@ -317,7 +323,7 @@ enum virtual_stop threads_run(struct virtual *v, uint64_t until_ns, uint64_t max
 
 /* --- threads ------------------------------------------------------------------------------------------ */
 
-/* False: out of memory or threads. */
+/* Returns false if out of memory or threads. */
 bool threads_create(struct virtual *v)
 {
     uint32_t count = v->partitions;

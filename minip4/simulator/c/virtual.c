@@ -5,8 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Limit for the whole network. A packet uses the pages of its frame, 4 to 12 KB: so this is at most 6 GB, and a
- * forwarding loop that copies packets ends the run instead of exhausting the machine. */
+/* Limit of packets in the whole network. A packet uses the memory pages of its frame, 4 to 12 KB,
+ * so the limit is at most 6 GB. A forwarding loop that copies packets ends the run instead of
+ * exhausting the machine's memory. */
 enum { MAX_PACKETS = 1 << 19 };
 
 bool virtual_room(void *array, uint32_t count, uint32_t *room, size_t size)
@@ -160,7 +161,7 @@ static bool make_ports(struct node *node, uint16_t ports)
 
 static struct wire *wire_at(struct node *node, uint16_t port)
 {
-    if (node->is_host) /* whose wire lies within it */
+    if (node->is_host) /* for a host, the delay of its wire is inside the partition */
         return port ? NULL : node->wire;
     if (port >= node->ports && !make_ports(node, (uint16_t)(port + 1)))
         return NULL;
@@ -232,7 +233,7 @@ static enum virtual_stop run_one(struct virtual *v, uint64_t until_ns, uint64_t 
     return stop;
 }
 
-/* Partitions the network if necessary. VIRTUAL_REACHED: it may run. */
+/* Partition the network if necessary. Returns VIRTUAL_REACHED if it may run. */
 static enum virtual_stop cut_if_due(struct virtual *v, uint64_t max_events)
 {
     if (v->threads && virtual_is_uneven(v)) {
@@ -282,7 +283,8 @@ uint64_t virtual_next(struct virtual *v)
 
 uint32_t virtual_control_next(struct virtual *v)
 {
-    struct partition *p = v->partition[0]; /* of all that may stop the network */
+    /* the partition of all nodes that may stop the network */
+    struct partition *p = v->partition[0];
     struct node *node = p->first_control;
     if (!node)
         return VIRTUAL_NONE;

@@ -1,7 +1,7 @@
-/* A virtual network: engines, hosts and wires in virtual time. It has no clock: the same calls result in the
- * same events, to the bit, on one thread or on several. Order of events at the same time: arriving frames, in
- * the order of sending, then by destination node and port; then switches, sources, and ends of TCP connections,
- * each in the order of adding. */
+/* A virtual network: engines, hosts and wires in virtual time. It has no clock. The same calls
+ * result in exactly the same events, on one thread or on several. Events at the same time have this
+ * order: first arriving frames, by sending time, destination node and port; then switches, sources,
+ * and ends of TCP connections, each kind in the order of adding. */
 #ifndef MINIP4_VIRTUAL_H
 #define MINIP4_VIRTUAL_H
 
@@ -12,7 +12,7 @@
 
 enum { VIRTUAL_NO_CPU = 0xffff, VIRTUAL_NONE = UINT32_MAX, VIRTUAL_MAX_THREADS = 64 };
 
-/* The functions of an engine: the shared object of each P4 program has its own. */
+/* The functions of an engine. Each P4 program has its own shared object with them. */
 struct virtual_calls {
     void (*prefetch)(const struct engine *, uint16_t);
     void (*prefetch_more)(const struct engine *, uint16_t);
@@ -26,105 +26,120 @@ struct virtual_calls {
 
 struct virtual;
 
-/* `threads`: 1 to VIRTUAL_MAX_THREADS, including the caller of virtual_run(). NULL: out of memory or threads. */
+/* Create a network. `threads` is 1 to VIRTUAL_MAX_THREADS, including the thread that calls
+ * virtual_run(). Returns NULL if out of memory or threads. */
 struct virtual *virtual_create(uint64_t now_ns, uint32_t threads);
-/* Called after the engines were freed. Returns 0, or -1 with an error of the captures in `error`. */
+/* Free the network. The engines must be freed before. Returns 0, or -1 with an error of the
+ * captures in `error`. */
 int virtual_destroy(struct virtual *v, char *error, size_t error_size);
-/* For engine_share_pool(). */
+/* Return the packet pool for engine_share_pool(). */
 struct packet_pool *virtual_pool(struct virtual *v);
-/* The limit of packets in the whole network. */
+/* Return the limit of packets in the whole network. */
 uint64_t virtual_max_packets(void);
 uint64_t virtual_now(const struct virtual *v);
 
-/* Nodes are numbered in the order in which they are added; VIRTUAL_NONE: out of memory. */
+/* Add a switch. Returns the node's number, in the order of adding, or VIRTUAL_NONE if out of
+ * memory. */
 uint32_t virtual_add_switch(struct virtual *v, uint16_t cpu_port);
-/* `mtu`: bytes of the longest IP packet that it receives; sent packets are not checked. */
+/* Add a host. `mtu` is the length of the longest IP packet that it receives, in bytes; sent packets
+ * are not checked. */
 uint32_t virtual_add_host(struct virtual *v, const uint8_t mac[6], uint32_t address, uint32_t mtu);
-/* Connects ports of two nodes by a wire without delay. False: out of memory, or a host's port is not 0. */
+/* Connect ports of two nodes by a wire without delay. Returns false if out of memory, or if a
+ * host's port is not 0. */
 bool virtual_connect(struct virtual *v, uint32_t node, uint16_t port, uint32_t other,
                      uint16_t other_port);
-/* Sets or replaces the engine of a switch; its ports are those connected so far. `may_notify`: its program has
- * digests. False: out of memory. */
+/* Set or replace the engine of a switch, whose ports are those connected so far. `may_notify` says
+ * whether its program has digests. Returns false if out of memory. */
 bool virtual_set_engine(struct virtual *v, uint32_t node, struct engine *engine,
                         const struct virtual_calls *calls, bool may_notify);
-/* Assigns a node, and nodes that cannot be separated from it, to a partition, unless they may stop the network.
- * Results do not change. */
+/* Assign a node, and nodes that cannot be separated from it, to a partition, unless they may stop
+ * the network. This does not change results. */
 void virtual_place(struct virtual *v, uint32_t node, uint16_t partition);
 
 struct virtual_partition {
-    uint64_t events, sent; /* until now; sent: frames to other partitions */
-    uint64_t waited_ns;    /* for other partitions, in real time */
-    uint64_t lookahead_ns; /* how far it may advance beyond others; UINT64_MAX: not limited */
+    uint64_t events, sent; /* since the start; `sent`: frames to other partitions */
+    uint64_t waited_ns;    /* time spent waiting for other partitions, in real time */
+    uint64_t lookahead_ns; /* how far it may advance beyond others; UINT64_MAX: no limit */
     uint32_t nodes;
-    bool may_stop;         /* switches with digests or a CPU port, hosts with applications: all in one */
+    /* it has the switches with digests or a CPU port, and the hosts with applications */
+    bool may_stop;
 };
-/* The state of a partition, numbered from 0, since the last run. */
+/* Get the state of a partition, numbered from 0, since the last run. */
 void virtual_partition(const struct virtual *v, uint32_t number, struct virtual_partition *out);
-/* Captures frames received or sent by a switch's port, or lost by its link: `what` is 0, 1, 2. Before
- * virtual_set_engine(). Returns 0, or -1 with errno set. */
+/* Capture frames that a switch's port receives (`what` 0) or sends (1), or that its link loses (2).
+ * Must be called before virtual_set_engine(). Returns 0, or -1 with errno set. */
 int virtual_capture(struct virtual *v, uint32_t node, uint16_t port, int what, const char *path,
                     uint32_t snaplen);
-/* Recomputes when a switch is due, after its links or queues were changed. */
+/* Recompute when a switch is due, after a change of its links or queues. */
 void virtual_refresh(struct virtual *v, uint32_t node);
-/* Frames in flight on a port's link, which its engine counts as delivered. */
+/* Count the frames in flight on a port's link, which the engine counts as delivered. */
 void virtual_flying(const struct virtual *v, uint32_t node, uint16_t port, uint64_t *packets,
                     uint64_t *bytes);
-/* Frames received by a switch's port that are longer than PACKET_MAX_FRAME: its engine never sees them. */
+/* Return the number of frames received by a switch's port that are longer than PACKET_MAX_FRAME;
+ * its engine does not count them. */
 uint64_t virtual_too_long(const struct virtual *v, uint32_t node, uint16_t port);
 
 enum virtual_stop {
-    VIRTUAL_REACHED, /* all events up to until_ns are processed; the time is until_ns, or (UINT64_MAX) that of
-                      * the last event */
-    VIRTUAL_CONTROL, /* a switch has messages for its controller: virtual_control_next() */
-    VIRTUAL_PAUSED,  /* after max_events (on several threads, approximately); threads are then at different
-                      * times: only virtual_place() and virtual_run() may follow */
-    VIRTUAL_SHORT,   /* of packets or other memory: data were lost, so results would be wrong */
-    VIRTUAL_INBOX    /* an application has received packets: virtual_inbox_next() */
+    /* all events up to until_ns are processed; the time is until_ns, or that of the last event
+     * if until_ns is UINT64_MAX */
+    VIRTUAL_REACHED,
+    VIRTUAL_CONTROL, /* a switch has messages for its controller, see virtual_control_next() */
+    /* max_events were processed (on several threads, approximately); threads are then at
+     * different times, so only virtual_place() and virtual_run() may follow */
+    VIRTUAL_PAUSED,
+    VIRTUAL_SHORT,   /* out of packets or other memory: data were lost, so results would be wrong */
+    VIRTUAL_INBOX    /* an application has received packets, see virtual_inbox_next() */
 };
 enum virtual_stop virtual_run(struct virtual *v, uint64_t until_ns, uint64_t max_events);
-/* Events since the start: frames that arrived or were sent, and switches that were woken. */
+/* Return the number of events since the start: frames that arrived or were sent, and switches that
+ * were woken. */
 uint64_t virtual_events(const struct virtual *v);
-/* The events processed while all threads ran; one thread processes the others. */
+/* Return the number of events processed while all threads ran; one thread processed the others. */
 uint64_t virtual_at_once(const struct virtual *v);
-/* When the next event is due; UINT64_MAX: never. */
+/* Return when the next event is due, or UINT64_MAX if there is none. */
 uint64_t virtual_next(struct virtual *v);
 
 /* --- the control plane ------------------------------------------------------------------------ */
 
-/* Returns the next switch with digests or frames for its controller; VIRTUAL_NONE: no more. */
+/* Return the next switch with digests or frames for its controller, or VIRTUAL_NONE if there is no
+ * other. */
 uint32_t virtual_control_next(struct virtual *v);
-/* Copies the next frame for a switch's controller into `room`, of PACKET_ROOM + PACKET_MAX_FRAME
- * bytes; returns its length, or 0. */
+/* Copy the next frame for a switch's controller into `room`, which has PACKET_ROOM +
+ * PACKET_MAX_FRAME bytes. Returns the frame's length, or 0 if there is no frame. */
 uint32_t virtual_cpu_read(struct virtual *v, uint32_t node, uint8_t *room);
-/* Sends a frame from the controller; -1: longer than PACKET_MAX_FRAME, or out of memory. */
+/* Send a frame from the controller. Returns -1 if it is longer than PACKET_MAX_FRAME, or if out of
+ * memory. */
 int virtual_cpu_write(struct virtual *v, uint32_t node, const uint8_t *frame, uint32_t length);
 
 /* --- hosts ------------------------------------------------------------------------------------ */
 
 struct virtual_host_counters {
     uint64_t sent, received;   /* frames */
-    uint64_t too_long;         /* frames that it did not take */
-    uint64_t other_addresses;  /* not for this host's MAC or IP address */
-    uint64_t header_errors;    /* ARP, and IPv4 headers: malformed, or with a wrong checksum */
-    uint64_t checksum_errors;  /* UDP, TCP or ICMP: a wrong checksum or length */
-    uint64_t unclaimed;        /* for a protocol or port without a listener */
+    uint64_t too_long;         /* received frames longer than the MTU allows */
+    uint64_t other_addresses;  /* frames not addressed to this host's MAC or IP address */
+    /* ARP packets and IPv4 headers that are malformed or have a wrong checksum */
+    uint64_t header_errors;
+    uint64_t checksum_errors;  /* UDP, TCP or ICMP with a wrong checksum or length */
+    uint64_t unclaimed;        /* packets for a protocol or port without a listener */
 };
 void virtual_host_counters(struct virtual *v, uint32_t node, struct virtual_host_counters *out);
-/* Copies the first frame that a host counted in header_errors or checksum_errors into `room`, of PACKET_ROOM +
- * PACKET_MAX_FRAME bytes. Returns its length, or 0 if there is none. */
+/* Copy the first frame that a host counted in header_errors or checksum_errors into `room`, which
+ * has PACKET_ROOM + PACKET_MAX_FRAME bytes. Returns the frame's length, or 0 if there is none. */
 uint32_t virtual_first_malformed(const struct virtual *v, uint32_t node, uint64_t *time_ns,
                                  uint8_t *room);
 
 struct virtual_flow_config {
-    uint32_t source, destination; /* hosts: the UDP datagrams go from one to the other */
+    uint32_t source, destination; /* hosts that send and receive the UDP datagrams */
     uint16_t id, source_port, destination_port;
     uint8_t tos, ttl;
-    uint32_t payload;       /* bytes, at least those of struct flow_payload */
+    uint32_t payload;       /* in bytes, at least the size of struct flow_payload */
     uint64_t count, start_ns;
-    double rate_pps;        /* datagram i is due at start_ns + i / rate; or: */
-    const uint64_t *due_ns; /* ... at start_ns + due_ns[i], ascending (copied); or NULL */
+    double rate_pps;        /* datagram i is due at start_ns + i / rate, unless due_ns is set */
+    /* NULL, or: datagram i is due at start_ns + due_ns[i]; ascending; copied */
+    const uint64_t *due_ns;
 };
-/* Returns a flow's number, or VIRTUAL_NONE: out of memory, or another flow uses this port of the host. */
+/* Add a flow. Returns its number, or VIRTUAL_NONE if out of memory or if another flow uses this
+ * port of the host. */
 uint32_t virtual_add_flow(struct virtual *v, const struct virtual_flow_config *config);
 
 struct virtual_sent {
@@ -135,17 +150,18 @@ struct virtual_received {
 };
 struct virtual_flow_result {
     const struct virtual_sent *sent;
-    const struct virtual_received *received; /* both valid until the next event */
+    const struct virtual_received *received; /* both pointers are valid until the next event */
     uint64_t sent_count, received_count;
     uint64_t foreign, dscp_changed;
 };
-/* False: memory is, or was, short. */
+/* Get the result of a flow. Returns false if memory was short, because data were then lost. */
 bool virtual_flow_result(struct virtual *v, uint32_t flow, struct virtual_flow_result *out);
-/* Ends a flow and frees its port and its records. */
+/* End a flow and free its port and records. */
 void virtual_remove_flow(struct virtual *v, uint32_t flow);
 
-/* Sends unmodified frames from a host, each at its time (ascending; not before now); `bytes` has the
- * concatenated frames. False: out of memory, or a frame is longer than PACKET_MAX_FRAME. */
+/* Send unmodified frames from a host, each at its time (ascending, not before now); `bytes` has the
+ * concatenated frames. Returns false if out of memory, or if a frame is longer than
+ * PACKET_MAX_FRAME. */
 bool virtual_send_frames(struct virtual *v, uint32_t node, uint64_t count, const uint64_t *time_ns,
                          const uint32_t *length, const uint8_t *bytes);
 
@@ -154,18 +170,19 @@ bool virtual_send_frames(struct virtual *v, uint32_t node, uint64_t count, const
 enum virtual_congestion { TCP_RENO, TCP_CUBIC, TCP_DCTCP };
 
 struct virtual_tcp_config {
-    uint32_t source, destination; /* hosts: the first opens the connection, and sends */
-    uint32_t isn[2];              /* initial sequence numbers of both */
+    uint32_t source, destination; /* hosts; the source opens the connection and sends */
+    uint32_t isn[2];              /* initial sequence numbers of source and destination */
     uint16_t source_port, destination_port;
     uint8_t tos;        /* DSCP << 2 */
     uint8_t congestion; /* enum virtual_congestion */
     bool has_ecn;
-    uint64_t bytes, duration_ns; /* one is 0, and the other ends the flow */
+    uint64_t bytes, duration_ns; /* one of them is 0; the other one limits the flow */
     uint64_t start_ns;
-    double rate_bps; /* of the application; 0: unlimited */
-    uint64_t on_ns, off_ns; /* alternating times with and without writes; 0: always writes */
-    uint64_t request_bytes, response_bytes, think_ns; /* `bytes` are requests, each of which waits for the
-                                                       * previous response; 0: none */
+    double rate_bps; /* rate of the application; 0: unlimited */
+    uint64_t on_ns, off_ns; /* alternating periods with and without writes; 0: no pauses */
+    /* `bytes` are sent as requests, each of which waits for the previous response; 0: no
+     * requests */
+    uint64_t request_bytes, response_bytes, think_ns;
 };
 struct virtual_tcp_progress {
     uint64_t time_ns, written, acknowledged; /* bytes */
@@ -173,43 +190,50 @@ struct virtual_tcp_progress {
     uint32_t rtt_us, zero;
 };
 struct virtual_tcp_received {
-    uint64_t time_ns, bytes; /* in all until then */
+    uint64_t time_ns, bytes; /* total number of bytes up to that time */
 };
 struct virtual_tcp_answer {
-    uint64_t asked_ns, answered_ns; /* the request was written; the response was complete */
+    /* when the request was written, and when the response was complete */
+    uint64_t asked_ns, answered_ns;
 };
 struct virtual_tcp_result {
-    const struct virtual_tcp_progress *progress; /* every 10 ms, and when all data were acknowledged */
+    /* recorded every 10 ms, and when all data were acknowledged */
+    const struct virtual_tcp_progress *progress;
     const struct virtual_tcp_received *received;
-    const struct virtual_tcp_answer *answers; /* all valid until the next event */
+    const struct virtual_tcp_answer *answers; /* all pointers are valid until the next event */
     uint32_t progress_count, received_count, answers_count;
-    uint64_t retransmitted; /* segments, by the end that opens */
-    bool is_acknowledged;   /* all of it */
-    bool has_failed;        /* no connection, no progress for ten seconds, or reset */
-    bool was_reset;         /* refused or ended by a RST */
+    uint64_t retransmitted; /* segments that the source retransmitted */
+    bool is_acknowledged;   /* all data were acknowledged */
+    bool has_failed;        /* no connection, ten seconds without progress, or reset */
+    bool was_reset;         /* a RST refused or ended the connection */
 };
-/* Returns a connection's number, or VIRTUAL_NONE: out of memory, or it exists already. */
+/* Add a connection. Returns its number, or VIRTUAL_NONE if out of memory or if it already
+ * exists. */
 uint32_t virtual_add_tcp(struct virtual *v, const struct virtual_tcp_config *config);
-/* False: memory is, or was, short. */
+/* Get the result of a connection. Returns false if memory was short, because data were then
+ * lost. */
 bool virtual_tcp_result(struct virtual *v, uint32_t connection, struct virtual_tcp_result *out);
-/* Ends a connection immediately and frees its ports and its records. */
+/* End a connection immediately and free its ports and records. */
 void virtual_remove_tcp(struct virtual *v, uint32_t connection);
 
 /* --- applications at hosts -------------------------------------------------------------------- */
 
-/* Opens an inbox for the datagrams to a UDP port of a host, or for all frames to it; then it answers nothing
- * itself. VIRTUAL_NONE: it is in use, or out of memory. */
+/* Open an inbox for the datagrams to a UDP port of a host, or for all frames to it. In the latter
+ * case, the host itself does not respond to any frame. Returns VIRTUAL_NONE if the port is in use,
+ * or if out of memory. */
 uint32_t virtual_open_udp(struct virtual *v, uint32_t node, uint16_t port);
 uint32_t virtual_open_frames(struct virtual *v, uint32_t node);
-/* Returns the next inbox that became nonempty; VIRTUAL_NONE: no more. */
+/* Return the next inbox that became nonempty, or VIRTUAL_NONE if there is no other. */
 uint32_t virtual_inbox_next(struct virtual *v);
-/* Empties an inbox; returns the number of records. They are valid until the next event; `bytes` has their
- * concatenated bytes. */
+/* Empty an inbox. Returns the number of records. They are valid until the next event; `bytes` has
+ * their concatenated bytes. */
 uint32_t virtual_inbox_take(struct virtual *v, uint32_t inbox,
                             const struct arrival_record **records, const uint8_t **bytes);
-/* Sends a frame from a host now. False: out of memory, or it is longer than PACKET_MAX_FRAME. */
+/* Send a frame from a host now. Returns false if out of memory, or if the frame is longer than
+ * PACKET_MAX_FRAME. */
 bool virtual_send_frame(struct virtual *v, uint32_t node, const uint8_t *frame, uint32_t length);
-/* The same with a UDP datagram; addresses in network byte order. `tos`: DSCP << 2 | ECN (RFC 3168). */
+/* Send a UDP datagram from a host now. Addresses are in network byte order. `tos` is DSCP << 2 |
+ * ECN (RFC 3168). */
 bool virtual_send_datagram(struct virtual *v, uint32_t node, const uint8_t mac[6], uint32_t address,
                            uint16_t source_port, uint16_t port, uint8_t tos,
                            const uint8_t *payload, uint32_t length);

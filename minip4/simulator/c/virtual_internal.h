@@ -16,16 +16,16 @@ struct threads;
 struct connection;
 struct tcp;
 
-/* The wire at a port of a node. */
+/* The wire at a port of a node, in one direction. */
 struct wire {
-    struct node *to; /* NULL: nothing */
+    struct node *to; /* NULL: the port is not connected */
     uint16_t to_port;
-    uint16_t partition; /* that of `to`, which is not to be touched yet: its number */
+    uint16_t partition; /* partition of `to`, a copy that avoids access to `to` */
 };
 
 /* Rarely used data of a switch's port. */
 struct port {
-    struct capture *captured[3]; /* in, out, lost; each or NULL */
+    struct capture *captured[3]; /* captures in, out and lost; each may be NULL */
     uint64_t too_long;           /* received frames longer than PACKET_MAX_FRAME */
 };
 
@@ -33,93 +33,97 @@ struct fifo {
     struct packet *first, **end;
 };
 
-/* The receiver of a flow, as far as each datagram needs it; or an application's port with the inbox `flow`. */
+/* A UDP port of a host: the data of a flow's receiver that each datagram needs, or an application
+ * with the inbox `flow`. */
 struct listener {
-    uint32_t flow; /* its number + 1; 0: none */
+    uint32_t flow; /* number of the flow + 1; 0: none */
     uint16_t port, id;
     uint32_t payload; /* bytes */
     uint8_t tos;
     bool is_application;
 };
 
-/* Bytes of a frame's header and a VLAN tag, which interfaces accept beyond their MTU. */
+/* Length of Ethernet header and VLAN tag, which interfaces accept in addition to their MTU. */
 enum { ETHERNET_AND_TAG = 14 + 4 };
 
 struct host {
     struct listener *listeners; /* a hash table by UDP port, at most half full */
-    uint32_t address; /* network byte order */
+    uint32_t address; /* in network byte order */
     uint32_t listener_room;
     struct wire wire;
     uint8_t mac[6];
     uint32_t listener_count;
-    uint32_t frames; /* the inbox, + 1, that gets all frames; 0: none */
-    bool has_application; /* or had one: frames received here may stop the network */
-    uint32_t longest_frame; /* bytes, that it takes */
+    uint32_t frames; /* number of the inbox that receives all frames, + 1; 0: none */
+    /* has or had an application, so frames received here may stop the network */
+    bool has_application;
+    uint32_t longest_frame; /* maximum length of received frames, in bytes */
     struct virtual_host_counters counters;
-    uint8_t *malformed; /* the first frame of header_errors and checksum_errors; NULL: none */
-    uint64_t malformed_ns; /* when it came */
+    uint8_t *malformed; /* first frame counted in header_errors or checksum_errors; NULL: none */
+    uint64_t malformed_ns; /* arrival time of this frame */
     uint32_t malformed_length;
 };
 
 struct switching {
     struct engine *engine;
     const struct virtual_calls *calls;
-    uint64_t queued_ns;  /* the earliest time of its entry in the queue `wakes` */
+    uint64_t queued_ns;  /* time of the earliest entry of the switch in the queue `wakes` */
     uint16_t cpu_port;
-    bool may_notify;     /* its program has digests */
-    bool wants_control;  /* is in the list of switches with messages for the controller */
+    bool may_notify;     /* the program has digests */
+    bool wants_control;  /* in the list of switches with messages for the controller */
     struct fifo to_cpu;
     struct node *next_control;
 };
 
-/* Data that each packet needs are in the first cache line. */
+/* A switch or a host. Data that each packet needs are in the first cache line. */
 struct node {
     struct partition *partition;
-    struct wire *wire; /* of each port */
-    uint16_t ports; /* room of `wire` and `port` */
+    struct wire *wire; /* one per port */
+    uint16_t ports; /* capacity of `wire` and `port` */
     bool is_host, is_captured;
     uint32_t number;
-    uint32_t load; /* recently received frames, and frames sent by its sources */
-    uint16_t place; /* the partition that it is to be in; UINT16_MAX: any */
+    uint32_t load; /* recent work: frames received, and frames sent by sources */
+    uint16_t place; /* partition requested by virtual_place(); UINT16_MAX: any */
     union {
         struct host host;
         struct switching switching;
     };
-    struct port *port; /* of each */
+    struct port *port; /* one per port */
 };
 
-/* A frame that arrives at a node; frames of the controller arrive at port TO_CONTROLLER of its switch. */
+/* A frame that arrives at a node. Frames of the controller arrive at port TO_CONTROLLER of the
+ * switch. */
 struct arrival {
     struct packet *packet;
     struct node *to;
     uint64_t sent_ns;
     uint16_t port;
     uint8_t fetched; /* prefetch steps done */
-    uint32_t order;  /* of frames added while no thread ran, for immediate events */
+    uint32_t order;  /* order among frames added while no thread ran */
 };
 
-/* Frames in flight in the order of arrival; at the same time in the order of sending, then by the number of the
- * destination node and its port. So the order does not depend on the partitions. */
+/* Frames in flight, ordered by arrival time, then by sending time, then by number and port of the
+ * destination node. So the order does not depend on the partitions. */
 struct flights {
-    struct events events; /* `what` is a place in `flight`; `order` counts what this partition sent */
+    /* `what` is an index in `flight`; `order` counts the frames sent by this partition */
+    struct events events;
     struct arrival *flight;
-    uint32_t *free; /* places that are free: a stack */
+    uint32_t *free; /* stack of the free indices in `flight` */
     uint32_t room, count, order;
 };
 
 enum { TO_CONTROLLER = VIRTUAL_NO_CPU };
 
-/* A source of packets at a host: a flow of datagrams, or unmodified frames. Two cache lines have all data for a
- * short datagram. */
+/* A source of packets on a host: a flow of datagrams, or unmodified frames. Two cache lines have
+ * all data for a short datagram. */
 enum { HEADERS = 14 + 20 + 8, HEAD = 64, TRAIL_HOPS = CACHE_LINE / sizeof(uint16_t) };
 
-/* The egress ports of a source's last packet at the switches on its path: the next packet probably takes the
- * same path, so its data can be prefetched. */
+/* The egress ports of a source's last packet at the switches on its path. The next packet probably
+ * has the same path, so its data can be prefetched. */
 struct trail {
     uint16_t port[TRAIL_HOPS];
 };
 
-/* Unmodified frames: arrays of times, lengths and bytes. */
+/* Unmodified frames: arrays of times and lengths, and the concatenated bytes. */
 struct frames {
     uint64_t *time_ns;
     uint32_t *length;
@@ -127,47 +131,51 @@ struct frames {
 };
 
 struct source {
-    uint64_t next, count; /* of datagrams or frames; next = count: it has ended */
+    /* of datagrams or frames; next == count means that the source has finished */
+    uint64_t next, count;
     struct node *host;
     uint64_t start_ns;
-    const uint64_t *due_ns; /* offsets to start_ns; NULL: a steady rate */
+    const uint64_t *due_ns; /* offsets to start_ns; NULL: constant rate */
     double rate_pps;
     union {
-        uint64_t sum;       /* of the UDP checksum, without sequence and time */
+        /* constant part of the UDP checksum, without sequence number and time */
+        uint64_t sum;
         struct frames *frames;
     };
-    uint32_t length; /* of each datagram's frame; 0: frames as they are */
-    uint8_t head[HEAD]; /* its beginning; zeros follow */
+    uint32_t length; /* length of each datagram's frame; 0: unmodified frames */
+    uint8_t head[HEAD]; /* start of the frame; zeros follow */
 };
 
 /* Data of a flow that are not in its source. */
 struct flow {
     struct virtual_flow_config config;
     uint64_t added_ns;
-    struct virtual_sent *sent; /* created on request: a flow always keeps its schedule */
+    /* created on request from the schedule, which a virtual flow always meets */
+    struct virtual_sent *sent;
     struct virtual_received *received;
     uint64_t received_room;
     struct virtual_flow_result result;
 };
 
-/* A received datagram: stored in the order of arrival, so that a thousand flows access as little memory as one;
- * sorted by flow on request. */
+/* A received datagram. Records are stored in order of arrival, so that a thousand flows access as
+ * little memory as one; they are sorted by flow on request. */
 struct reception {
     uint64_t sequence, sent_ns, received_ns;
     uint32_t flow;
 };
 
-/* A block is a huge page, since small pages cost a page fault per 128 datagrams. When all blocks (128 MB) are
- * full, they are sorted. */
+/* A block is a huge page, because small pages cost a page fault per 128 datagrams. When all blocks
+ * (128 MB) are full, they are sorted. */
 enum { RECEPTION_BLOCK = 1 << 16, RECEPTION_BLOCKS = 64 };
 
-/* A list of the shared data of each program's engines. */
+/* A list with the functions of each program's engines. */
 struct program_calls {
     struct program_calls *next;
     struct virtual_calls calls;
 };
 
-/* The position of an event in the order of all events of a network, independent of partitions. */
+/* The position of an event in the order of all events of the network, which does not depend on
+ * partitions. */
 struct moment {
     uint64_t time_ns, sent_ns;
     uint64_t number; /* of a node and its port, a switch, a source, or an end of a connection */
@@ -183,67 +191,73 @@ static inline bool moment_is_before(const struct moment *a, const struct moment 
     return a->sent_ns != b->sent_ns ? a->sent_ns < b->sent_ns : a->number < b->number;
 }
 
-/* How often a partition found no work in a run, and since when (0: not for long). */
+/* How often a partition found no work in a run, and since when (0: only briefly). */
 struct wait {
     uint64_t since_ns;
-    uint64_t before_ns; /* the partition's waited_ns when the run began */
+    uint64_t before_ns; /* waited_ns of the partition at the start of the run */
     uint32_t count;
-    bool is_done; /* with its part of the run */
+    bool is_done; /* the partition has finished its part of the run */
 };
 
-/* The part of one thread: nodes and their events. */
+/* The nodes and events of one thread. */
 struct partition {
     struct virtual *v;
     uint64_t now_ns, event_count;
     struct packet_pool *pool;
     uint16_t number;
-    bool is_short; /* of memory: data were lost, and the run ends */
-    bool may_stop; /* a controller or an application may be notified here */
-    /* Events, by kind: at the same time the earlier kind comes first. */
-    struct flights flights; /* frames that come out of a link */
-    struct events wakes;    /* switches with work; `what` is a node, which may not be due any more */
+    bool is_short; /* out of memory: data were lost, and the run ends */
+    bool may_stop; /* nodes in it may have messages for controllers or applications */
+    /* Queues of events. At the same time, events of an earlier queue come first. */
+    struct flights flights; /* frames that arrive from a link */
+    /* switches with work; `what` is a node, which may not be due any more */
+    struct events wakes;
     struct events sends;    /* `what` is a source */
-    struct events timers;   /* `what` is the number of a TCP connection's end: see tcp_woken() */
-    struct arrival *arrivals; /* of this instant: a ring of a power of two */
+    /* `what` is the number of an end of a TCP connection, see tcp_woken() */
+    struct events timers;
+    struct arrival *arrivals; /* frames that arrive now; a ring whose size is a power of two */
     uint32_t arrival_first, arrival_count, arrival_room;
-    uint8_t *source_fetched; /* of each source: prefetch steps of its next packet */
-    struct trail *trail;     /* of each source, as far as this partition's switches know */
+    uint8_t *source_fetched; /* per source: prefetch steps done for its next packet */
+    struct trail *trail;     /* per source, for switches in this partition */
     struct reception *reception[RECEPTION_BLOCKS];
     uint32_t receptions;
-    struct node *first_control, **end_control; /* of all but the first partition, since the last partitioning: */
-    struct inbox *first_inbox, **end_inbox;    /* it stops the network after the next one */
-    struct moment moment; /* of the current or last event; only if it may stop */
-    uint64_t last;        /* the event_count at which a run ends */
+    /* Nodes and inboxes with messages. In partitions other than the first, these lists are filled since
+     * the last partitioning; the network stops for them after the next one. */
+    struct node *first_control, **end_control;
+    struct inbox *first_inbox, **end_inbox;
+    struct moment moment; /* position of the current or last event; set only if may_stop */
+    uint64_t last;        /* event_count at which a run ends */
     struct wait wait;
-    uint64_t waited_ns;   /* for other partitions, in real time */
+    uint64_t waited_ns;   /* time spent waiting for other partitions, in real time */
     uint64_t events_before; /* event_count at the last partitioning */
     uint32_t nodes;
-    /* What other threads read, too. */
-    _Alignas(CACHE_LINE) _Atomic uint64_t clock_ns; /* all before it is done */
-    _Alignas(CACHE_LINE) _Atomic uint64_t version;  /* odd: it waits, and this holds: */
-    _Atomic uint64_t quiet_next_ns;                 /* when its next event is due */
-    _Atomic uint64_t sent, received;                /* frames, to and from other partitions */
+    /* Data that other threads read. */
+    _Alignas(CACHE_LINE) _Atomic uint64_t clock_ns; /* all events before this time are processed */
+    /* odd: the partition waits, and quiet_next_ns is valid */
+    _Alignas(CACHE_LINE) _Atomic uint64_t version;
+    _Atomic uint64_t quiet_next_ns;                 /* time of the next event */
+    /* number of frames sent to and received from other partitions */
+    _Atomic uint64_t sent, received;
 };
 
 struct virtual {
-    uint64_t now_ns; /* while no partition runs */
+    uint64_t now_ns; /* valid while no partition runs */
     struct partition **partition;
     uint32_t partitions;
     bool is_cut;   /* more than one partition has nodes */
-    bool is_stale; /* the cut: something has changed */
+    bool is_stale; /* the network changed after the last partitioning */
     bool is_running;
-    uint32_t came; /* frames, while nothing ran */
+    uint32_t came; /* frames added while no thread ran */
     bool is_load_known;
     uint32_t cuts_for_load;
-    struct threads *threads; /* NULL: one partition */
+    struct threads *threads; /* NULL: there is only one partition */
     struct node **node;
     uint32_t nodes, node_room;
-    struct connection **connection; /* NULL: it was removed */
+    struct connection **connection; /* NULL: the connection was removed */
     uint32_t connections, connection_room;
-    struct tcp **tcp_bucket; /* a hash table of their ends, by host and port */
+    struct tcp **tcp_bucket; /* hash table of the connections' ends, by host and port */
     uint32_t tcp_buckets;
     struct source *source;
-    struct flow **flow; /* of each source; NULL: it is none, or it was removed */
+    struct flow **flow; /* per source; NULL: not a flow, or removed */
     uint32_t sources, source_room;
     struct inbox **inbox;
     uint32_t inboxes, inbox_room;
@@ -252,17 +266,19 @@ struct virtual {
 };
 
 /* virtual.c */
-/* Makes room for one more item in an array by doubling; false: out of memory. */
+/* Ensure that an array has room for one more item, by doubling it. Returns false if out of
+ * memory. */
 bool virtual_room(void *array, uint32_t count, uint32_t *room, size_t size);
-/* Whether a partition is short of memory. */
+/* Whether a partition is out of memory. */
 bool virtual_is_short(const struct virtual *v);
 
 /* partition.c */
-/* NULL: out of memory. */
+/* Create a partition. Returns NULL if out of memory. */
 struct partition *partition_create(struct virtual *v, uint16_t number);
-/* The moment of the first event; its time is UINT64_MAX if there is none. */
+/* Return the moment of the first event; its time is UINT64_MAX if there is no event. */
 struct moment partition_moment(struct partition *p);
-/* VIRTUAL_CONTROL or VIRTUAL_INBOX: a controller or application must be notified. Else VIRTUAL_REACHED. */
+/* Return VIRTUAL_CONTROL or VIRTUAL_INBOX if a controller or application must be notified.
+ * Otherwise, return VIRTUAL_REACHED. */
 static inline enum virtual_stop partition_stop(const struct partition *p)
 {
     if (p->first_control && !p->number)
@@ -275,7 +291,8 @@ void partition_free(struct partition *p);
 bool flights_make_room(struct flights *flights);
 void flights_free(struct flights *flights);
 
-/* Both are inline, since each hop uses them. False: out of memory; the caller still owns the packet. */
+/* Add a frame. This function and flights_take() are inline, because each hop uses them. Returns
+ * false if out of memory; the caller then still owns the packet. */
 static inline bool flights_add(struct flights *flights, const struct arrival *arrival, uint64_t due_ns)
 {
     if (flights->count == flights->room && !flights_make_room(flights))
@@ -288,7 +305,7 @@ static inline bool flights_add(struct flights *flights, const struct arrival *ar
     return true;
 }
 
-/* Takes the first one out. */
+/* Remove and return the first frame. */
 static inline struct arrival flights_take(struct flights *flights)
 {
     uint32_t place = flights->events.heap[0].what;
@@ -298,11 +315,12 @@ static inline struct arrival flights_take(struct flights *flights)
 }
 
 /* loop.c */
-/* Sends a frame to the peer of a port, at `due_ns`, which is not before now; owns the packet. */
+/* Send a frame to the peer of a port, at `due_ns`, which is not before now; owns the packet. */
 void virtual_put_on_wire(struct node *from, uint16_t port, struct packet *packet, uint64_t due_ns);
-/* Schedules the arrival of a frame at a node of a partition, at `due_ns` or now. False: out of memory. */
+/* Schedule the arrival of a frame at a node of a partition, at `due_ns` or now. Returns false if
+ * out of memory. */
 bool partition_put(struct partition *p, const struct arrival *arrival, uint64_t due_ns);
-/* Takes the first frame that arrives now. */
+/* Remove and return the first frame that arrives now. */
 static inline struct arrival partition_take_arrival(struct partition *p)
 {
     struct arrival arrival = p->arrivals[p->arrival_first];
@@ -311,47 +329,51 @@ static inline struct arrival partition_take_arrival(struct partition *p)
     return arrival;
 }
 
-/* Brings a frame in at once. */
+/* Process the arrival of a frame now. */
 void virtual_arrive(struct partition *p, const struct arrival *arrival);
-/* Processes events up to `until_ns`; ends sooner if event_count is `last`, or if the network must stop. */
+/* Process events up to `until_ns`. Ends earlier if event_count reaches `last`, or if the network
+ * must stop. */
 enum virtual_stop partition_run(struct partition *p, uint64_t until_ns, uint64_t last);
-/* When a partition's next event is due; UINT64_MAX: never. */
+/* Return when a partition's next event is due, or UINT64_MAX if there is none. */
 uint64_t partition_next_ns(struct partition *p);
 
 /* cut.c */
-/* Partitions the network again, while no thread runs. False: out of memory. */
+/* Partition the network again, while no thread runs. Returns false if out of memory. */
 bool virtual_cut(struct virtual *v);
-/* Whether a node's links have become shorter than the partitioning allows. */
+/* Whether the delay of a node's links is now shorter than the partitioning allows. */
 bool virtual_is_nearer(const struct virtual *v, const struct node *node);
-/* Whether partitions had such different numbers of events that another partitioning is better. */
+/* Whether the numbers of events in the partitions differ so much that another partitioning is
+ * better. */
 bool virtual_is_uneven(const struct virtual *v);
 
 /* threads.c */
-/* False: out of memory or threads. */
+/* Returns false if out of memory or threads. */
 bool threads_create(struct virtual *v);
 void threads_destroy(struct virtual *v);
-/* Advances partitions that are at different times, after VIRTUAL_PAUSED, to the latest one: only then may nodes
- * move. VIRTUAL_REACHED: done. */
+/* Advance partitions that are at different times after VIRTUAL_PAUSED to the latest of these times.
+ * Only then may nodes move to other partitions. Returns VIRTUAL_REACHED when done. */
 enum virtual_stop threads_meet(struct virtual *v, uint64_t max_events);
-/* virtual_run() of a partitioned network; also VIRTUAL_PAUSED if another partitioning would be better. */
+/* Do virtual_run() for a partitioned network. Also returns VIRTUAL_PAUSED if another partitioning
+ * would be better. */
 enum virtual_stop threads_run(struct virtual *v, uint64_t until_ns, uint64_t max_events);
 /* source.c */
-/* When a datagram or frame is due. */
+/* Return when a datagram or frame of a source is due. */
 uint64_t source_due_ns(const struct source *source, uint64_t number);
-/* Sends the packets due now; returns the next due time. */
+/* Send the packets of a source that are due now. Returns the next due time. */
 uint64_t source_wake(struct partition *p, uint32_t number);
-/* Makes room for one more source, and for the trail of packets without source, which is the first. False: out of
- * memory. */
+/* Ensure room for one more source. The first element is for the trail of packets without a source.
+ * Returns false if out of memory. */
 bool sources_make_room(struct virtual *v);
 void sources_free(struct virtual *v);
 
 /* record.c */
-/* A datagram has arrived at a flow's port: `payload` of `length` bytes. */
+/* Process a datagram for a flow's port, with `length` bytes of payload. */
 void flow_receive(struct partition *p, const struct listener *listener, uint8_t tos,
                   const uint8_t *payload, uint32_t length);
-/* Sorts the records into the flows, except those removed since. False: out of memory. */
+/* Sort the records into the flows, except into flows that were removed. Returns false if out of
+ * memory. */
 bool receptions_sort(struct partition *p);
-/* The same in all partitions. */
+/* Sort the records of all partitions. */
 bool virtual_sort(struct virtual *v);
 void receptions_free(struct partition *p);
 
@@ -359,42 +381,44 @@ void receptions_free(struct partition *p);
 struct datagram {
     const struct host *from;
     const uint8_t *to_mac;
-    uint32_t to_address; /* network byte order */
+    uint32_t to_address; /* in network byte order */
     uint16_t source_port, destination_port;
     uint8_t tos, ttl;
     uint32_t payload; /* bytes */
 };
-/* Writes HEADERS bytes without the UDP checksum; returns the part of its sum that does not depend on the payload. */
+/* Write HEADERS bytes of headers without the UDP checksum. Returns the part of the checksum's sum
+ * that does not depend on the payload. */
 uint64_t datagram_head(uint8_t *head, const struct datagram *datagram);
 
 /* application.c */
 enum { MAX_INBOX = 1 << 30 /* bytes */ };
-/* An application receives `bytes` now, with the data of the record. */
+/* Add `bytes` to an inbox now, with the data of the record. */
 void inbox_add(struct partition *p, uint32_t number, struct arrival_record record,
                const uint8_t *bytes);
 void inboxes_free(struct virtual *v);
 
 /* host.c */
-/* False: out of memory, or the port is in use. */
+/* Add a listener to a host. Returns false if out of memory, or if the port is in use. */
 bool host_listen(struct host *host, const struct listener *listener);
 void host_close(struct host *host, uint16_t port);
 void host_receive(struct node *node, struct packet *packet);
 void host_free(struct host *host);
 
 /* tcp.c */
-/* The end of a connection of an event of `timers`; NULL: the event is obsolete. */
+/* Return the end of a connection that an event of `timers` is for. Returns NULL if the event is
+ * obsolete. */
 struct tcp *tcp_woken(const struct virtual *v, const struct event *event);
 void tcp_wake(struct tcp *t);
-/* The host of an end by its number; NULL: it was removed. */
+/* Return the host of an end by the end's number. Returns NULL if the connection was removed. */
 struct node *tcp_host(const struct virtual *v, uint32_t number);
 void connections_free(struct virtual *v);
 
 /* tcp_input.c */
-/* A host receives a segment of a complete IP packet. */
+/* Receive a segment of a complete IP packet at a host. */
 void tcp_receive(struct node *node, const uint8_t *ip, const uint8_t *bytes, uint32_t length);
 
 /* checksum.c */
-/* The ones' complement sum of bytes that begin at an even offset (RFC 1071), added to `sum`. */
+/* Add the ones' complement sum of bytes that begin at an even offset (RFC 1071) to `sum`. */
 uint64_t checksum_add(uint64_t sum, const uint8_t *bytes, uint32_t length);
 uint16_t checksum_fold(uint64_t sum);
 

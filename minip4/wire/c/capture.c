@@ -1,4 +1,5 @@
-/* Captures: each file has two buffers; the data plane fills one while the writer saves the other. */
+/* Captures. Each file has two buffers: the data plane fills one while the writer saves the
+ * other. */
 #define _GNU_SOURCE
 #include "capture.h"
 
@@ -13,7 +14,7 @@
 
 enum { BUFFER_SIZE = 256 * 1024, PATH_SIZE = 512 };
 
-/* https://www.ietf.org/archive/id/draft-ietf-opsawg-pcap: file header, then records. */
+/* Format: https://www.ietf.org/archive/id/draft-ietf-opsawg-pcap, file header, then records. */
 struct file_header {
     uint32_t magic;
     uint16_t version_major, version_minor;
@@ -37,11 +38,12 @@ struct capture {
     struct capture_set *set;
     int fd;
     uint32_t snaplen;
-    uint8_t *filling; /* the data plane's, without the lock */
+    uint8_t *filling; /* used by the data plane, without the lock */
     size_t filled;
-    uint8_t *saving; /* the writer's while to_save > 0; changes hands under the set's lock */
+    /* used by the writer while to_save > 0; the buffers are swapped under the lock of the set */
+    uint8_t *saving;
     size_t to_save;
-    int error; /* errno of the first failed write; nothing is written afterwards */
+    int error; /* errno of the first failed write, after which nothing is written */
     char path[PATH_SIZE];
 };
 
@@ -67,7 +69,7 @@ static int write_all(int fd, const uint8_t *bytes, size_t size)
     return 0;
 }
 
-/* A capture that waits to be saved, or NULL. Under the lock. */
+/* Return a capture with a buffer to save, or NULL. Called with the lock held. */
 static struct capture *waiting(struct capture_set *set)
 {
     struct capture *capture = set->first;
@@ -93,7 +95,7 @@ static void *write_captures(void *user)
             capture->error = write_all(capture->fd, capture->saving, capture->to_save);
         pthread_mutex_lock(&set->lock);
         capture->to_save = 0;
-        pthread_cond_broadcast(&set->done); /* threads may wait for different files */
+        pthread_cond_broadcast(&set->done); /* threads may be waiting for different files */
     }
     pthread_mutex_unlock(&set->lock);
     return NULL;
@@ -161,7 +163,7 @@ struct capture *capture_open(struct capture_set *set, const char *path, uint32_t
     return capture;
 }
 
-/* Swaps the buffers. Under the lock, with nothing left to save. */
+/* Swap the buffers. Called with the lock held, when nothing is left to save. */
 static void hand_over(struct capture *capture)
 {
     uint8_t *saved = capture->saving;

@@ -6,27 +6,29 @@
 #include <stdint.h>
 
 enum {
-    CAPTURE_SNAPLEN = 128,      /* enough for headers and for the data that experiments read behind them */
-    CAPTURE_MAX_SNAPLEN = 65535 /* whole frames */
+    /* bytes per frame; enough for headers and the data after them that experiments read */
+    CAPTURE_SNAPLEN = 128,
+    CAPTURE_MAX_SNAPLEN = 65535 /* bytes per frame; enough for whole frames */
 };
 
 /* All captures of a process; a separate thread writes them to disk. */
 struct capture_set;
-/* One file. */
+/* One capture file. */
 struct capture;
 
-/* NULL when memory or threads are short. */
+/* Create an empty set. Returns NULL if memory or threads are short. */
 struct capture_set *capture_set_create(void);
-/* Creates the file and writes its header; NULL: see errno. It is closed with the set. At most `snaplen` bytes of
- * each frame are written (1 to CAPTURE_MAX_SNAPLEN). */
+/* Create a file and write its header. Returns NULL with errno set on failure. The file is closed
+ * with the set. Of each frame, at most `snaplen` bytes are written (1 to CAPTURE_MAX_SNAPLEN). */
 struct capture *capture_open(struct capture_set *set, const char *path, uint32_t snaplen);
-/* Appends a frame. Called by one thread per file, which waits only if the disk is slower than the frames. */
+/* Append a frame. Each file has one calling thread, which waits only if the disk is slower than the
+ * frames. */
 void capture_frame(struct capture *capture, uint64_t time_ns, const uint8_t *frame,
                    uint32_t length);
-/* Passes the buffered data to the writer; same thread as capture_frame(). */
+/* Pass the buffered data to the writer; called by the same thread as capture_frame(). */
 void capture_flush(struct capture_set *set);
-/* Writes and closes all files. Returns 0; or -1, with the first error of any file as a text in `error`: that
- * file then lacks frames. */
+/* Write and close all files. Returns 0; or -1 with the first error of any file as a text in
+ * `error`. That file then lacks frames. */
 int capture_set_close(struct capture_set *set, char *error, size_t error_size);
 
 #endif

@@ -37,7 +37,7 @@ static uint64_t next_random(struct rng *rng)
     return result;
 }
 
-/* True with the given probability, to within 2^-53. */
+/* Return true with the given probability, to within 2^-53. */
 static bool happens(struct rng *rng, double probability)
 {
     return (double)(next_random(rng) >> 11) * 0x1p-53 < probability;
@@ -53,13 +53,14 @@ struct link_rest {
     link_deliver_fn deliver;
     link_drop_fn drop;
     void *user;
-    /* Held-back frames have a separate line: all are held back for the same time, so each line stays in order
-     * and needs no sorting. */
+    /* Frames held back have a separate line. All are held back for the same time, so each line
+     * stays in order and needs no sorting. */
     struct delay_line straight, held_back;
-    uint64_t last_held_ns;             /* as last_due_ns, of those held back */
-    struct rng loss, jitter, reorder; /* separate: jitter does not change which frames are lost */
+    uint64_t last_held_ns;             /* same as last_due_ns, for frames held back */
+    /* separate generators, so that jitter does not change which frames are lost */
+    struct rng loss, jitter, reorder;
     struct link_config config;
-    struct link_counters counters; /* in part only as link_counters() last saw them */
+    struct link_counters counters; /* some fields are only updated by link_counters() */
 };
 
 static void seed_rngs(struct link *link)
@@ -76,7 +77,7 @@ static void set_config(struct link *link, const struct link_config *config)
     link->rest->config = *config;
     link->rate_bps = config->rate_bps;
     link->delay_ns = config->delay_ns;
-    link->wire_remainder = 0; /* it is in units of the rate */
+    link->wire_remainder = 0; /* the remainder is in units of the old rate */
     link->is_random = config->loss > 0 || config->jitter_ns || config->reorder > 0;
 }
 
@@ -165,7 +166,7 @@ const struct link_counters *link_counters(struct link *link)
     return counters;
 }
 
-/* Transmits the frame; returns when its last bit has left. */
+/* Transmit a frame. Returns the time when its last bit is sent. */
 static uint64_t transmit(struct link *link, uint32_t length, uint64_t now_ns)
 {
     uint64_t rate_bps = link->rate_bps;
@@ -174,7 +175,8 @@ static uint64_t transmit(struct link *link, uint32_t length, uint64_t now_ns)
     if (!rate_bps)
         return link->free_at_ns = now_ns;
     if (now_ns > link->free_at_ns)
-        link->wire_remainder = 0; /* the wire was idle: nothing to carry over */
+        /* the transmitter was idle, so there is no remainder to carry over */
+        link->wire_remainder = 0;
     uint64_t time = (uint64_t)length * 8 * 1000000000 + link->wire_remainder;
     link->wire_remainder = time % rate_bps;
     return link->free_at_ns = now_ns + time / rate_bps;
@@ -198,8 +200,8 @@ static void lose(struct link *link, struct packet *packet, uint64_t now_ns)
     packet_give(link->rest->pool, packet);
 }
 
-/* Sends a frame: true, with its due time in packet->time_ns and whether it was held back; false if it was lost
- * and freed. */
+/* Send a frame. Returns true, with the due time in packet->time_ns and whether the frame is held
+ * back; or false if the frame was lost and freed. */
 static bool pass(struct link *link, struct packet *packet, uint64_t now_ns, bool *is_held_back)
 {
     uint64_t due_ns = transmit(link, packet->length, now_ns) + link->delay_ns;
@@ -222,7 +224,8 @@ static bool pass(struct link *link, struct packet *packet, uint64_t now_ns, bool
 bool link_pass(struct link *link, struct packet *packet, uint64_t now_ns)
 {
     bool is_held_back;
-    if (!link->is_passed) /* a store would hold up pass(), which reads the same word */
+    /* an unconditional store would delay link_pass(), which reads the same word */
+    if (!link->is_passed)
         link->is_passed = true;
     return pass(link, packet, now_ns, &is_held_back);
 }
@@ -241,7 +244,7 @@ void link_send(struct link *link, struct packet *packet, uint64_t now_ns)
     line->last = packet;
 }
 
-/* The line whose first frame is due first; NULL: no frame is in flight. */
+/* Return the line whose first frame is due first, or NULL if no frame is in flight. */
 static struct delay_line *next_line(struct link *link)
 {
     struct packet *straight = link->rest->straight.first, *held_back = link->rest->held_back.first;
@@ -258,7 +261,8 @@ uint64_t link_advance(struct link *link, uint64_t now_ns)
         uint64_t due_ns = packet->time_ns;
         if (due_ns > now_ns)
             return due_ns;
-        line->first = packet->next; /* before deliver(), which may send on this link again */
+        /* removed before deliver(), which may send on this link again */
+        line->first = packet->next;
         link->rest->counters.delivered_packets++;
         link->rest->counters.delivered_bytes += packet->length;
         link->rest->deliver(link->rest->user, packet, due_ns);

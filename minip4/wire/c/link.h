@@ -8,65 +8,75 @@
 #include "packet.h"
 
 struct link_config {
-    uint64_t rate_bps;    /* serialisation rate of the frame's bytes; 0: none */
+    uint64_t rate_bps;    /* rate in bit/s of the frame's bytes; 0: unlimited */
     uint64_t delay_ns;    /* propagation */
-    uint64_t jitter_ns;   /* the delay is uniform in delay_ns +- jitter_ns (not below 0); frames keep their
-                           * order: a frame that would overtake arrives with its predecessor */
+    /* the delay is uniform in delay_ns +- jitter_ns (not below 0). Frames keep their order: a
+     * frame that would overtake its predecessor arrives with it */
+    uint64_t jitter_ns;
     double loss;          /* probability that a frame is lost, 0..1 */
-    double reorder;       /* probability that a frame is held back, 0..1 ... */
-    uint64_t reorder_ns;  /* ... by this time, while later frames overtake it */
-    uint64_t seed;        /* same seed: same frames lost, regardless of other settings */
+    double reorder;       /* probability that a frame is held back, 0..1 */
+    /* additional delay of a frame held back, while later frames overtake it */
+    uint64_t reorder_ns;
+    /* with the same seed, the same frames are lost, regardless of other settings */
+    uint64_t seed;
 };
 
 struct link_counters {
-    uint64_t sent_packets, sent_bytes;           /* handed to the link */
-    uint64_t delivered_packets, delivered_bytes; /* arrived at the far end */
+    uint64_t sent_packets, sent_bytes;           /* sent to the link */
+    uint64_t delivered_packets, delivered_bytes; /* arrived at the other end */
     uint64_t lost_packets, lost_bytes;           /* dropped at random */
 };                                               /* sent = delivered + lost + in flight */
 
-/* Called for each frame that the link lost; must copy the frame to keep it. */
+/* Called for each frame that the link lost. Must copy the frame to store it. */
 typedef void (*link_drop_fn)(void *user, uint64_t now_ns, const uint8_t *frame, uint32_t length);
-/* Called with each frame and the exact time of its arrival; takes ownership. */
+/* Called with each frame and the exact arrival time; takes ownership. */
 typedef void (*link_deliver_fn)(void *user, struct packet *packet, uint64_t now_ns);
 
-/* Private to link.c; defined here so that it can be embedded: data that each frame needs, in one cache line. */
+/* Private to link.c, but defined here so that it can be embedded. It has the data that each frame
+ * needs, in one cache line. */
 struct link {
     uint64_t rate_bps, free_at_ns;
-    uint64_t wire_remainder; /* bits x 1e9 modulo the rate, carried over: the rate is exact */
+    /* bits * 1e9 modulo the rate, carried over, so that the rate is exact */
+    uint64_t wire_remainder;
     uint64_t delay_ns : 62;
-    uint64_t is_random : 1;   /* 0: all frames are treated alike */
-    uint64_t is_passed : 1;  /* by link_pass(): frames that are not lost count as delivered */
-    uint64_t last_due_ns;    /* of the frames that keep their order */
+    uint64_t is_random : 1;   /* 0: no loss, jitter or reordering */
+    /* used with link_pass(): frames that are not lost count as delivered */
+    uint64_t is_passed : 1;
+    uint64_t last_due_ns;    /* due time of the last frame that keeps its order */
     uint64_t sent_packets, sent_bytes;
     struct link_rest *rest;
 };
 
-/* False when out of memory. */
+/* Initialize a link. Returns false if out of memory. */
 bool link_open(struct link *link, const struct link_config *config, struct packet_pool *pool,
                link_deliver_fn deliver, link_drop_fn drop, void *user);
-/* Returns the frames in flight to the pool. */
+/* Return the frames in flight to the pool. */
 void link_close(struct link *link);
-/* The same, with allocated memory. NULL when out of memory. */
+/* Create a link in allocated memory. Returns NULL if out of memory. */
 struct link *link_create(const struct link_config *config, struct packet_pool *pool,
                          link_deliver_fn deliver, link_drop_fn drop, void *user);
 void link_destroy(struct link *link);
-/* Applies to frames sent from now on; a new seed restarts the pseudo-random numbers. */
+/* Change the settings for frames sent from now on. A new seed restarts the pseudo-random
+ * numbers. */
 void link_configure(struct link *link, const struct link_config *config);
 
-/* The time when the transmitter is free: a queue before the link must not send earlier. A queue with a waiting
- * frame sends it with now_ns = link_free_at() even if its driver woke late; otherwise late wake-ups would lower
- * the rate. */
+/* Return the time when the transmitter is free. A queue before the link must not send earlier. A
+ * queue with a waiting frame sends it with now_ns = link_free_at(), even if its driver woke late;
+ * otherwise, late wake-ups would lower the rate. */
 uint64_t link_free_at(const struct link *link);
-/* The minimum delay of a frame. */
+/* Return the minimum delay of a frame, in ns. */
 uint64_t link_lookahead_ns(const struct link *link);
-/* Returns lost frames to another pool. */
+/* Return lost frames to another pool from now on. */
 void link_move_pool(struct link *link, struct packet_pool *pool);
-/* Sends a frame. Must be called only if now_ns >= link_free_at(). A lost frame also takes transmission time. */
+/* Send a frame. May be called only if now_ns >= link_free_at(). A lost frame also takes
+ * transmission time. */
 void link_send(struct link *link, struct packet *packet, uint64_t now_ns);
-/* The same for a caller that keeps frames in flight itself: true, and the frame arrives at packet->time_ns;
- * false: it was lost. It counts as delivered immediately. */
+/* Send a frame for a caller that stores frames in flight itself. Returns true, and packet->time_ns
+ * is the arrival time; or false if the frame was lost. The frame counts as delivered
+ * immediately. */
 bool link_pass(struct link *link, struct packet *packet, uint64_t now_ns);
-/* Delivers frames due by now_ns in order; returns when to call again (UINT64_MAX: no frame in flight). */
+/* Deliver the frames due by now_ns, in order. Returns when to call again; UINT64_MAX: no frame is
+ * in flight. */
 uint64_t link_advance(struct link *link, uint64_t now_ns);
 const struct link_counters *link_counters(struct link *link);
 

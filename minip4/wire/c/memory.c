@@ -1,5 +1,5 @@
-/* Memory by size classes: regions on huge pages are allocated from their start; freed blocks wait in the list of
- * their class. */
+/* Memory in size classes. Regions on huge pages are used from their start; freed blocks are kept in
+ * the list of their class. */
 #define _GNU_SOURCE
 #include "memory.h"
 
@@ -10,10 +10,13 @@
 #include <sys/mman.h>
 
 #define HUGE_PAGE ((size_t)2 << 20)
-#define REGION (32 * HUGE_PAGE)   /* address space: only accessed pages use memory */
-#define LARGEST (2 * HUGE_PAGE)   /* larger blocks come from malloc() */
+/* size of address space, of which only accessed pages use memory */
+#define REGION (32 * HUGE_PAGE)
+/* maximum size of a block in a region; larger ones come from malloc() */
+#define LARGEST (2 * HUGE_PAGE)
 
-enum { FINE = 64, STEPS = 4, CLASSES = FINE + STEPS * 10 }; /* 2^6 to 2^16 cache lines */
+/* one class per number of cache lines up to 2^6, then STEPS classes per power of two up to 2^16 */
+enum { FINE = 64, STEPS = 4, CLASSES = FINE + STEPS * 10 };
 
 struct given {
     struct given *next;
@@ -29,7 +32,8 @@ static uint8_t *fresh, *fresh_end;
 static struct given *given[CLASSES];
 static struct region *regions;
 
-/* Up to 4 KB a class for each number of cache lines; then four from each power of two to the next. */
+/* Return the class and the rounded size. Up to 4 KB there is one class per number of cache lines,
+ * then four classes per power of two. */
 static unsigned class_of(size_t size, size_t *rounded)
 {
     size_t lines = size ? (size + CACHE_LINE - 1) / CACHE_LINE : 1;
@@ -51,13 +55,14 @@ static void *from_system(size_t size)
     return start ? memset(start, 0, rounded) : NULL;
 }
 
-#if defined(__SANITIZE_ADDRESS__) /* which must see each block by itself */
+#if defined(__SANITIZE_ADDRESS__) /* AddressSanitizer must see each block separately */
 static const size_t largest = 0;
 #else
 static const size_t largest = LARGEST;
 #endif
 
-/* The rest of the previous region, less than LARGEST, is lost. */
+/* Return the start of the free part of a region. The rest of the previous region, less than
+ * LARGEST, stays unused. */
 static void *from_region(size_t size)
 {
     if ((size_t)(fresh_end - fresh) < size) {
@@ -72,7 +77,8 @@ static void *from_region(size_t size)
         regions = region;
         fresh = (uint8_t *)(((uintptr_t)start + HUGE_PAGE - 1) & ~(uintptr_t)(HUGE_PAGE - 1));
         fresh_end = fresh + REGION;
-        madvise(fresh, REGION, MADV_HUGEPAGE); /* fails on kernels without huge pages: small pages are used then */
+        /* fails on kernels without huge pages, where small pages are used */
+        madvise(fresh, REGION, MADV_HUGEPAGE);
     }
     fresh += size;
     return fresh - size;
@@ -117,7 +123,7 @@ void *memory_resize(void *start, size_t old_size, size_t size)
     return moved;
 }
 
-/* Not calloc(), which clears and thereby touches recycled memory. */
+/* calloc() would clear and thereby touch recycled memory. */
 void *memory_take_sparse(size_t size)
 {
     void *start = mmap(NULL, size, PROT_READ | PROT_WRITE,
@@ -129,7 +135,8 @@ void *memory_reserve(size_t size)
 {
     void *start = memory_take_sparse(size);
     if (start)
-        madvise(start, size, MADV_HUGEPAGE); /* fails on kernels without huge pages: small pages are used then */
+        /* fails on kernels without huge pages, where small pages are used */
+        madvise(start, size, MADV_HUGEPAGE);
     return start;
 }
 

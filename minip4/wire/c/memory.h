@@ -1,5 +1,5 @@
-/* Memory for data that packets access: aligned to cache lines, and on huge pages if available, since the pages
- * of a thousand switches exceed a TLB. Thread-safe. */
+/* Memory for data that packets access. It is aligned to cache lines, and on huge pages if
+ * available, because the pages of a thousand switches exceed the TLB. Thread-safe. */
 #ifndef MINIP4_MEMORY_H
 #define MINIP4_MEMORY_H
 
@@ -7,21 +7,23 @@
 
 enum { CACHE_LINE = 64 };
 
-/* Zeros, aligned to a cache line; NULL when out of memory. */
+/* Allocate zeroed memory, aligned to a cache line. Returns NULL if out of memory. */
 void *memory_take(size_t size);
-/* `size` as allocated; NULL is ignored. */
+/* Free memory; `size` is the size at allocation. NULL is ignored. */
 void memory_give(void *start, size_t size);
-/* Like realloc(): new memory is zero; NULL: out of memory, and `start` is unchanged. */
+/* Resize memory like realloc(). New memory is zero. Returns NULL if out of memory; then `start` is
+ * unchanged. */
 void *memory_resize(void *start, size_t old_size, size_t size);
 
-/* Zeros on separate pages that use memory only if accessed; NULL when out of memory. */
+/* Allocate zeroed memory on separate pages, which use memory only if accessed. Returns NULL if out
+ * of memory. */
 void *memory_take_sparse(size_t size);
-/* The same for large and frequently used data: on huge pages. */
+/* Like memory_take_sparse(), but on huge pages, for large and frequently used data. */
 void *memory_reserve(size_t size);
-/* Frees either kind. */
+/* Free memory of memory_take_sparse() or memory_reserve(). */
 void memory_give_sparse(void *start, size_t size);
 
-/* Frees all allocated memory in one step; it must not be used afterwards. */
+/* Free all allocated memory in one step. It must not be used afterwards. */
 void memory_release(void);
 
 #endif

@@ -1,4 +1,5 @@
-/* The packet pool: packets come from slabs; returned packets are used first, since they are cached. */
+/* The packet pool. Packets are allocated in slabs. Returned packets are used first, because they
+ * are in the cache. */
 #include "packet.h"
 
 #include <stdatomic.h>
@@ -17,30 +18,32 @@
 
 enum {
     ALIGNMENT = 16,
-    GUARD = 64,          /* between the parts of a slot; poisoned where AddressSanitizer watches */
-    SLAB_PACKETS = 64,   /* some 700 KB of addresses, of which only the touched pages cost memory */
-    MAX_PACKETS = 1 << 16 /* half a second of link delay at 130,000 packets/s */
+    /* space between the parts of a slot, poisoned if AddressSanitizer is used */
+    GUARD = 64,
+    /* about 700 KB of address space per slab, of which only accessed pages use memory */
+    SLAB_PACKETS = 64,
+    MAX_PACKETS = 1 << 16 /* enough for half a second of link delay at 130,000 packets/s */
 };
 
-/* Packets that are allocated together. */
+/* Packets that were allocated together. */
 struct slab {
     struct slab *next;
-    size_t size; /* of its slots */
+    size_t size; /* size of its slots */
     _Alignas(ALIGNMENT) uint8_t slots[];
 };
 
-/* A slot is phv, guard, struct packet with its buffer, guard. The phv comes first so that phv,
- * packet and the start of a short frame lie on one or two pages. */
+/* The members of a slot are: phv, guard, struct packet with its buffer, guard. The phv is first, so
+ * that the phv, the packet and the start of a short frame are on one or two pages. */
 struct packet_pool {
     struct packet *free;
-    size_t phv_size;  /* as asked for */
+    size_t phv_size;  /* as requested */
     size_t phv_room;  /* rounded up */
     size_t slot_size;
-    struct packet_pool *first;   /* of those that share a limit; often the pool itself */
-    _Atomic uint64_t packets;    /* in use, or to be used: the first pool's count */
+    struct packet_pool *first;   /* the pool whose limit is shared; often the pool itself */
+    _Atomic uint64_t packets;    /* allocated or reserved; counted in the first pool */
     uint64_t max_packets;        /* likewise */
-    bool *is_short;   /* NULL: not reported */
-    unsigned fresh;   /* slots of the newest slab that were never handed out */
+    bool *is_short;   /* set when the pool is out of packets; may be NULL */
+    unsigned fresh;   /* number of slots of the newest slab that were never used */
     struct slab *newest;
 };
 
@@ -76,7 +79,7 @@ struct packet_pool *packet_pool_another(struct packet_pool *pool)
     return other;
 }
 
-/* Retires unused packets, since they are too small. */
+/* Retire unused packets, because they are too small. */
 static void widen(struct packet_pool *pool, uint32_t phv_size)
 {
     pool->first->packets -= pool->fresh;
@@ -93,7 +96,7 @@ void packet_pool_widen(struct packet_pool *pool, uint32_t phv_size)
 {
     if (phv_size <= pool->phv_size)
         return;
-    /* Doubles once there are packets, so that only few generations are retired. */
+    /* If there are packets, double the size, so that only few generations are retired. */
     if (pool->newest && phv_size < 2 * pool->phv_size)
         phv_size = (uint32_t)(2 * pool->phv_size);
     widen(pool, phv_size);
@@ -127,7 +130,7 @@ void packet_pool_set_limit(struct packet_pool *pool, uint64_t packets)
     pool->first->max_packets = (packets + SLAB_PACKETS - 1) / SLAB_PACKETS * SLAB_PACKETS;
 }
 
-/* Counts the packets of another slab; false: there would be too many. */
+/* Reserve the packets of another slab. Returns false if they would exceed the limit. */
 static bool reserve_slab(struct packet_pool *first)
 {
     if (atomic_fetch_add(&first->packets, SLAB_PACKETS) + SLAB_PACKETS <= first->max_packets)
@@ -136,7 +139,8 @@ static bool reserve_slab(struct packet_pool *first)
     return false;
 }
 
-/* The next unused slot, or NULL. Slots are not linked beforehand: this would allocate every page of the slab. */
+/* Return the next slot that was never used, or NULL. Slots are not linked beforehand, because this
+ * would touch every page of the slab. */
 static struct packet *fresh_packet(struct packet_pool *pool)
 {
     if (!pool->fresh) {
@@ -192,7 +196,7 @@ void packet_give(struct packet_pool *pool, struct packet *packet)
         POISON(packet, sizeof *packet + PACKET_ROOM + PACKET_MAX_FRAME);
         return;
     }
-    packet->next = pool->free; /* a packet given back twice is poisoned here */
+    packet->next = pool->free; /* a packet that is returned twice is poisoned here */
     pool->free = packet;
     POISON((uint8_t *)packet - GUARD - pool->phv_room, pool->slot_size);
 }

@@ -1,4 +1,4 @@
-/* A packet: one frame and its pool. A packet always has exactly one owner. */
+/* A packet, which has one frame, and the pool of packets. A packet always has exactly one owner. */
 #ifndef MINIP4_PACKET_H
 #define MINIP4_PACKET_H
 
@@ -7,49 +7,51 @@
 #include <string.h>
 
 enum {
-    PACKET_ROOM = 1024,     /* bytes kept free before the frame, for headers that grow */
-    PACKET_MAX_FRAME = 9216 /* longest frame that a port takes (jumbo) */
+    PACKET_ROOM = 1024,     /* free bytes before the frame, for headers that grow */
+    PACKET_MAX_FRAME = 9216 /* bytes of the longest frame that a port receives (jumbo frame) */
 };
 
 struct packet {
-    struct packet *next; /* for the owner: free list, queue, batch */
-    uint8_t *data;       /* the frame's first byte; lies in buffer */
+    struct packet *next; /* for the owner: free list, queue or batch */
+    uint8_t *data;       /* the first byte of the frame, within buffer */
     uint32_t length;     /* bytes of the frame */
-    uint32_t source, hops; /* for the creator; 0 at first */
-    uint32_t phv_size;   /* bytes of: */
-    uint8_t *phv;        /* parsed headers and metadata, in the layout of the generated code */
-    uint64_t time_ns;    /* for the owner: when it is due */
+    uint32_t source, hops; /* for the creator; initially 0 */
+    uint32_t phv_size;   /* size of phv in bytes */
+    uint8_t *phv;        /* parsed headers and metadata, as laid out by the generated code */
+    uint64_t time_ns;    /* for the owner: the due time */
     uint8_t buffer[];
 };
 
-/* Packets of one size, at most 65,536 by default; not thread-safe: one pool per thread. */
+/* Packets of one size, at most 65,536 by default. Not thread-safe: each thread has its own pool. */
 struct packet_pool;
 
-/* NULL when out of memory. */
+/* Create a pool. Returns NULL if out of memory. */
 struct packet_pool *packet_pool_create(uint32_t phv_size);
-/* Frees every packet of the pool, regardless of its owner. */
+/* Free all packets of the pool, regardless of their owners. */
 void packet_pool_destroy(struct packet_pool *pool);
 void packet_pool_set_limit(struct packet_pool *pool, uint64_t packets);
-/* From now on *is_short is set when packet_take() fails. */
+/* Set *is_short from now on when packet_take() fails. */
 void packet_pool_tell(struct packet_pool *pool, bool *is_short);
-/* Another pool for another thread, as wide as the first: packets may be taken from one and returned to the
- * other; both share the limit. NULL when out of memory. */
+/* Create another pool of the same width for another thread. Packets may be taken from one pool and
+ * returned to the other, and both share the limit. Returns NULL if out of memory. */
 struct packet_pool *packet_pool_another(struct packet_pool *pool);
-/* Makes such a pool as wide as the first. */
+/* Make such a pool as wide as the first pool. */
 void packet_pool_match(struct packet_pool *pool, const struct packet_pool *first);
-/* Removes an unused packet, to be given to another such pool; NULL: none. */
+/* Remove an unused packet, for another such pool. Returns NULL if there is none. */
 struct packet *packet_lend(struct packet_pool *pool);
-/* Packets taken from now on have a phv of at least `bytes` bytes; smaller ones are retired when they are returned. */
+/* Give packets from now on a phv of at least `bytes` bytes. Smaller ones are retired when they are
+ * returned. */
 void packet_pool_widen(struct packet_pool *pool, uint32_t phv_size);
 
-/* An empty packet (length 0, data after PACKET_ROOM, phv of any content, aligned to 16 bytes), or
- * NULL when out of memory. */
+/* Return an empty packet (length 0, data after PACKET_ROOM, phv uninitialized and aligned to 16
+ * bytes). Returns NULL if out of memory. */
 struct packet *packet_take(struct packet_pool *pool);
 void packet_give(struct packet_pool *pool, struct packet *packet);
-/* Replaces a packet by another one with the same frame and the current phv size. NULL: out of memory; the caller
- * still owns the packet. */
+/* Replace a packet by another one with the same frame and the current phv size. Returns NULL if out
+ * of memory; the caller then still owns the packet. */
 struct packet *packet_exchange(struct packet_pool *pool, struct packet *packet);
-/* Moves a frame of at most PACKET_MAX_FRAME bytes, so that there is PACKET_ROOM for growing headers again. */
+/* Move a frame of at most PACKET_MAX_FRAME bytes, so that PACKET_ROOM bytes before it are free
+ * again. */
 static inline void packet_make_room(struct packet *packet)
 {
     uint8_t *start = packet->buffer + PACKET_ROOM;

@@ -28,13 +28,12 @@ from telemark.backends.backend import LinkEnd, Outcome, Settings
 from telemark.backends.real.applications import ApplicationProcess
 from telemark.backends.real.bmv2_thrift.client import ThriftCalls
 from telemark.backends.real.flow_processes import build_program
-from telemark.backends.real.frames import FrameSender
 from telemark.backends.real.isolation import DISABLE_IPV6
 from telemark.backends.real.mininet_cli import end_command, run_cli
 from telemark.backends.real.shell import Shell
 from telemark.backends.real.targets.bmv2 import PANEL, Bmv2Switch, panel_interface
 from telemark.backends.real.targets.minip4 import Minip4Switch, SwitchSettings
-from telemark.backends.real.traffic import ProcessTrafficDriver
+from telemark.backends.real.traffic import FrameSender, ProcessTrafficDriver
 from telemark.errors import InvalidRunError, TestbedError
 from telemark.programs import Program, Source, compiled
 from telemark.topology import links

@@ -1,16 +1,182 @@
 """Traffic in real time: processes in the hosts' namespaces that share one clock."""
 
 import asyncio
+import contextlib
+import json
+import signal
+import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from telemark.backends.real.tcp import TcpProcesses
-from telemark.backends.real.udp import UdpProcesses
-from telemark.errors import IDLE_MACHINE
-from telemark.traffic.flows import AnyFlow, AnyRecord, RateError, Schedule
-from telemark.traffic.tcp import TcpFlow
+import numpy as np
+
+from telemark.backends.real.flow_processes import FlowProcesses, build_program
+from telemark.errors import IDLE_MACHINE, FailedRunError, InvalidRunError, TestbedError
+from telemark.traffic import tcp
+from telemark.traffic.flows import (
+    HEADERS_BYTES,
+    RECEIVED,
+    SENT,
+    AnyFlow,
+    AnyRecord,
+    Flow,
+    FlowRecord,
+    RateError,
+    Schedule,
+)
+from telemark.traffic.tcp import TcpFlow, TcpRecord
+
+BURST = 32  # maximum number of datagrams per batch of a late sender
+MAX_LAG_NS = 500_000_000  # a sender that is later than this gives up
+END_LAG_NS = 50_000_000  # maximum lag at the end, in addition to 1 % of the duration
+RATE_NOT_KEPT = 3  # exit status of c/send.c if it did not keep the rate
+
+
+class UdpProcesses(FlowProcesses):
+    """Sender and receiver of paced datagrams: c/send.c, c/receive.c."""
+
+    def __init__(
+        self, hosts: Mapping[str, Any], folder: Path, flow: Flow, schedule: Schedule
+    ) -> None:
+        super().__init__(hosts, folder, flow)
+        self._udp_flow = flow
+        self._schedule = schedule
+        self._start_ns = 0
+        self._totals: dict[str, int] = {}  # counts of the sender
+
+    def begin(self, start_ns: int) -> None:
+        """Send the start time to the sender."""
+        self._start_ns = start_ns
+        super().begin(start_ns)
+
+    async def finish_sending(self) -> None:
+        """Wait for the end of the sender. Raises RateError if it did not keep its rate."""
+        output = await self._sender.output(RATE_NOT_KEPT)
+        self._totals = json.loads(output)
+        allowed_ns = END_LAG_NS + self._schedule.duration_ns / 100
+        is_late = self._totals["last_lag_ns"] > allowed_ns
+        if is_late or self._sender.process.returncode == RATE_NOT_KEPT:
+            lasted_ns = max(self._totals["last_ns"] - self._start_ns, 1)
+            raise RateError(
+                f"flow {self._flow.id} of {self._flow.source}: rate too high for this machine: "
+                f"requested {self._udp_flow.rate_pps:.0f} packets/s, "
+                f"sent {1e9 * self._totals['sent'] / lasted_ns:.0f}",
+                f"lower the rate or {IDLE_MACHINE}",
+            )
+
+    async def record(self) -> FlowRecord:
+        """Stop the receiver and read the records of both ends."""
+        self._receiver.process.send_signal(signal.SIGTERM)
+        received: dict[str, int] = json.loads(await self._receiver.output())
+        return FlowRecord(
+            self._udp_flow,
+            np.fromfile(self._path("sent"), SENT),
+            np.fromfile(self._path("received"), RECEIVED),
+            self._totals["largest_lag_ns"],
+            received["kernel_drops"],
+            received["foreign"],
+            received["dscp_changed"],
+        )
+
+    def _receiver_command(self) -> list[Any]:
+        flow = self._udp_flow
+        return ["receive", flow.port, flow.id, flow.size - HEADERS_BYTES, flow.dscp << 2,
+                self._path("received")]  # fmt: skip
+
+    def _sender_command(self) -> list[Any]:
+        flow, due = self._udp_flow, "-"
+        if self._schedule.due_ns is not None:
+            due = str(self._path("due"))
+            self._schedule.due_ns.tofile(due)
+        return ["send", self._hosts[flow.destination].IP(), flow.port, flow.source_port, flow.id,
+                flow.rate_pps, flow.count, flow.size - HEADERS_BYTES, flow.dscp << 2,
+                flow.ttl, BURST, MAX_LAG_NS, self._path("sent"), due]  # fmt: skip
+
+
+class TcpProcesses(FlowProcesses):
+    """Sender and receiver of a TCP connection: c/tcp_send.c, c/tcp_receive.c."""
+
+    def __init__(self, hosts: Mapping[str, Any], folder: Path, flow: TcpFlow) -> None:
+        super().__init__(hosts, folder, flow)
+        self._tcp_flow = flow
+
+    async def finish_sending(self) -> None:
+        """Wait until all data is acknowledged. Raises FailedRunError if the connection failed."""
+        try:
+            await self._sender.await_word("acknowledged")
+        except TestbedError as error:
+            raise FailedRunError(str(error)) from error
+
+    async def record(self) -> TcpRecord:
+        """Close the connection, first at the receiver, and read the records of both ends."""
+        self._receiver.process.send_signal(signal.SIGTERM)
+        await self._receiver.output()
+        await self._sender.output()
+        return TcpRecord(
+            self._tcp_flow,
+            np.fromfile(self._path("sent"), tcp.PROGRESS),
+            np.fromfile(self._path("received"), tcp.RECEIVED),
+            np.fromfile(self._path("answers"), tcp.ANSWERS),
+        )
+
+    def _receiver_command(self) -> list[Any]:
+        return ["tcp_receive", self._flow.port, self._tcp_flow.size_bytes,
+                self._tcp_flow.response_bytes, self._path("received")]  # fmt: skip
+
+    def _sender_command(self) -> list[Any]:
+        flow = self._tcp_flow
+        return ["tcp_send", self._hosts[flow.destination].IP(), flow.port, flow.source_port,
+                flow.dscp << 2, flow.size_bytes, round(flow.duration_s * 1e9), flow.rate_bps,
+                flow.congestion, int(flow.has_ecn), round(flow.on_s * 1e9),
+                round(flow.off_s * 1e9), flow.requests, flow.response_bytes,
+                round(flow.think_s * 1e9), self._path("sent"), self._path("answers")]  # fmt: skip
+
+
+class FrameSender:
+    """Process that sends frames over the host's interface; the constructor starts it."""
+
+    def __init__(
+        self, host: Any, path: Path, times_ns: Sequence[int], frames: Sequence[bytes]
+    ) -> None:
+        self._host = host.name
+        self._count = len(frames)
+        with path.open("wb") as file:
+            file.write(np.uint64(len(frames)).tobytes())
+            file.write(np.asarray(times_ns, np.uint64).tobytes())
+            file.write(np.array([len(frame) for frame in frames], np.uint32).tobytes())
+            file.writelines(frames)
+        program = str(build_program("send_frames"))
+        command = [*host.enter(), program, str(host.defaultIntf()), str(path), str(MAX_LAG_NS)]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+
+    def finish(self, timeout_s: float) -> None:
+        """Wait for the last frame until the timeout, then stop sending.
+
+        Raises InvalidRunError if a frame was sent too late, TestbedError if it could not be sent.
+        """
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout_s)
+        self._process.terminate()
+        output, errors = self._process.communicate()
+        if self._process.returncode == RATE_NOT_KEPT:
+            totals = json.loads(output)
+            raise InvalidRunError(
+                f"frames of {self._host}: {totals['sent']} of {self._count} sent, the last "
+                f"{totals['largest_lag_ns'] / 1e6:.0f} ms late",
+                f"lower the rate or {IDLE_MACHINE}",
+            )
+        if self._process.returncode:
+            raise TestbedError(f"frames of {self._host}: {errors.decode().strip()}")
+
+    def stop(self) -> None:
+        """Kill the process."""
+        self._process.kill()
+        self._process.communicate()
+
 
 LEAD_NS, LEAD_PER_FLOW_NS = 20_000_000, 200_000  # time to send the start time to all senders
 

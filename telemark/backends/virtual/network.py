@@ -1,6 +1,6 @@
 """Network in virtual time, with all switches and hosts in this process, without root."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from ipaddress import IPv4Interface
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from mininet.util import ipAdd, macColonHex
 
+from minip4.runtime.service.stream import IDLE_TURNS, POLL_S
 from minip4.runtime.switch.options import SwitchOptions
 from minip4.runtime.virtual.channel import SCHEME, ControlPlane, local_channels
 from minip4.runtime.virtual.switch import SwitchProgram, VirtualSwitch
@@ -19,7 +20,6 @@ from telemark.apps.application import Application, RunningApplication
 from telemark.backends.backend import LinkEnd, Outcome, Settings, derive_seed
 from telemark.backends.virtual.applications import Applications
 from telemark.backends.virtual.clock import VirtualClock
-from telemark.backends.virtual.control_timers import ControlTimers
 from telemark.backends.virtual.switch_options import parse
 from telemark.backends.virtual.traffic import VirtualTrafficDriver
 from telemark.errors import FailedRunError, TestbedError
@@ -29,7 +29,7 @@ from telemark.traffic.flows import AnyFlow, Schedule
 if TYPE_CHECKING:
     from telemark.backends.virtual.ping_host import PingHost
 
-
+POLL_NS = round(POLL_S * 1e9)
 NETWORK_BITS, NETWORK = 8, 0x0A000000  # 10.0.0.0/8, Mininet's default
 # maximum time for draining queues and links, the same as in a switch process
 DRAIN_NS = 1_000_000_000
@@ -38,6 +38,34 @@ DRAIN_EVENTS = 100_000
 MAX_INSTANT_EVENTS = 20_000_000
 # number of events between reads of switch traces, so that their buffers do not fill up
 TRACED_EVENTS = 256
+
+
+class ControlTimers:
+    """Schedule of polls of switches for digest lists and idle table entries.
+
+    `minip4 switch` polls every POLL_S; here, only switches whose controller needs it are polled.
+    """
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self._plane = plane
+        self._seen_calls = -1
+        self._polled: list[VirtualSwitch] = []
+        self._turn = 0
+
+    def next_ns(self, switches: Iterable[VirtualSwitch], now_ns: int) -> int | None:
+        """Return the time of the next poll; None if no switch needs one."""
+        if self._plane.calls != self._seen_calls:  # controllers may have changed their needs
+            self._seen_calls = self._plane.calls
+            self._polled = [switch for switch in switches if switch.wants_polls]
+        return (now_ns // POLL_NS + 1) * POLL_NS if self._polled else None
+
+    def poll(self) -> None:
+        """Poll the switches."""
+        self._turn += 1
+        for switch in self._polled:
+            switch.messages.collect()
+            if self._turn % IDLE_TURNS == 0:
+                switch.messages.collect_idle()
 
 
 @dataclass(frozen=True)

@@ -189,4 +189,4 @@ def test_a_network_is_run(tmp_path: Path) -> None:
 def test_what_is_no_clone_gets_one_line(tmp_path: Path) -> None:
     done = run(tmp_path)
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
-    assert f"{tmp_path}: has no {EXAMPLE}; pass a clone" in done.stderr
+    assert f"{tmp_path}: the folder has no {EXAMPLE}; pass a clone" in done.stderr

@@ -23,7 +23,7 @@ def test_a_short_run_measures_every_role(tmp_path: Path) -> None:
         samples = {row["measure"]: float(row["ns"]) for row in csv.DictReader(file)}
     assert len(samples) == 9
     assert all(5 < ns < 100_000 for ns in samples.values())
-    assert samples["INT, sink with a report of each packet"] > samples["INT, sink"]
+    assert samples["INT, sink with a report per packet"] > samples["INT, sink"]
 
 
 def test_bmv2_is_not_what_it_measures(tmp_path: Path) -> None:

@@ -45,9 +45,12 @@ def test_a_short_run_measures_everything(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        (("--program", str(FOLDER / "p4" / "ipv4_lpm.p4")), "does not have SAI's structure: "),
+        (("--program", str(FOLDER / "p4" / "ipv4_lpm.p4")), "does not have the structure of SAI: "),
         (("--program", "/none.p4"), "/none.p4"),
-        (("--p4info", "/none.txtpb"), "--p4info /none.txtpb: expected P4Info as text: "),
+        (
+            ("--p4info", "/none.txtpb"),
+            "--p4info /none.txtpb: the file is not P4Info in text format: ",
+        ),
     ],
 )
 def test_what_is_no_program_of_sais_gets_one_line(

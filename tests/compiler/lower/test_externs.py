@@ -52,6 +52,27 @@ def test_register_into_a_slice(tmp_path: Path) -> None:
     assert result[1].hex().startswith("2102")
 
 
+@pytest.mark.parametrize("call", ["take();", "if (h.d.a == 1) { outer(); }"])
+def test_an_action_with_registers_and_branches_stays_one_action(tmp_path: Path, call: str) -> None:
+    """bmv2 locks registers for one action: in two, egress could write between read and write."""
+    parts = {
+        "locals": """register<bit<8>>(2) r;
+                     action take() { bit<8> next; r.read(next, 1);
+                                     if (next > 1) { next = 0; } r.write(1, next + 1); }
+                     action outer() { take(); h.d.b = 7; }""",
+        "ingress": f"r.write(1, 2); {call} if (h.d.a == 1) {{ r.read(h.d.c, 1); }}",
+    }
+    json = compiled(tmp_path, **parts).bmv2_json
+    operations = [[p["op"] for p in action["primitives"]] for action in json["actions"]]
+    (taking,) = (each for each in operations if each.count("_jump_if_zero"))
+    first = taking.index("register_read")
+    assert {"_jump_if_zero", "register_write"} <= {*taking[first:]}
+    switch = interpreter(tmp_path, **parts)
+    result = switch.run(bytes.fromhex("0102037f00000004"))
+    assert result is not None
+    assert result[1].hex()[4:6] == "01"  # 2 > 1: the next is 0, plus 1
+
+
 def test_direct_counter_and_meter(tmp_path: Path) -> None:
     json = compiled(
         tmp_path,

@@ -19,7 +19,7 @@ GIVEN_TO_TWO = {
 }
 REFUSED = {
     # parts of the program, text of the error
-    "division": ({"ingress": "h.d.a = h.d.b / h.d.c;"}, "by no power of two"),
+    "division": ({"ingress": "h.d.a = h.d.b / h.d.c;"}, "not a power of two"),
     "exit in an instance that two controls have, the first of which copies out": (
         GIVEN_TO_TWO | {"ingress": "g.apply(h.d.a, h.d.a); i.apply(h.d.b, h.d.c);"},
         "is applied by two controls",
@@ -41,7 +41,7 @@ REFUSED = {
             "ingress": "if (h.d.b == 1) { if (t.apply().hit) { h.d.b = 0; } }"
             " else { switch (t.apply().action_run) { a: { h.d.c = 1; } none: { h.d.c = 2; } } }",
         },
-        "action_run in another",
+        "action_run at another",
     ),
     "mask that is not a prefix": (
         {

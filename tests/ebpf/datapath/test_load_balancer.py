@@ -14,7 +14,7 @@ import wire
 from bad_frames import TCP, UDP, ethernet, frames, ipv4, ipv6, segment
 from packet_model import WITH_PORTS, Packet, parse
 
-from ebpf.datapath import load_balancer, maglev
+from ebpf.datapath import load_balancer
 from ebpf.datapath.hashing import murmur3
 from ebpf.datapath.load_balancer import (
     MAX_REALS,
@@ -63,18 +63,18 @@ def by_table(frame: bytes, names: list[str]) -> str:
     packet = parse(frame)
     ports = packet.source_port.to_bytes(2, "big") + packet.destination_port.to_bytes(2, "big")
     flow = packet.source + packet.destination + ports + bytes([packet.protocol, 0, 0, 0])
-    place = int(murmur3(np.frombuffer(flow, "<u4")[None])[0]) * maglev.PLACES >> 32
+    place = int(murmur3(np.frombuffer(flow, "<u4")[None])[0]) * load_balancer.PLACES >> 32
     return names[model_table(names)[place]]
 
 
-def model_table(names: list[str], places: int = maglev.PLACES) -> list[int]:
+def model_table(names: list[str], places: int = load_balancer.PLACES) -> list[int]:
     """The paper's pseudocode 1 (3.4), with all permutations written out."""
     return _model_table(tuple(names), places)
 
 
 @cache
 def _model_table(names: tuple[str, ...], places: int) -> list[int]:
-    orders = np.array([maglev._order(name, places) for name in names])
+    orders = np.array([load_balancer._order(name, places) for name in names])
     permutation = (orders[:, :1] + np.arange(places) * orders[:, 1:]) % places
     following, entry, done = [0] * len(names), [-1] * places, 0
     while done < places:
@@ -92,7 +92,7 @@ def _model_table(names: tuple[str, ...], places: int) -> list[int]:
 @pytest.mark.parametrize(("count", "places"), [(1, 7), (3, 7), (7, 7), (10, 1009), (100, 65537)])
 def test_tables_are_those_of_the_papers_pseudocode(count: int, places: int) -> None:
     names = [f"real{i}" for i in range(count)]
-    table = maglev.table(names, places)
+    table = load_balancer.maglev_table(names, places)
     assert table.tolist() == model_table(names, places)
     shares = np.bincount(table, minlength=count)
     assert shares.max() - shares.min() <= 1, "each has as many places, or one more"
@@ -173,7 +173,7 @@ def test_a_full_balancer_refuses_and_goes_on(
         balancer.serve(SERVICE, reals(MAX_REALS + 1))
     for number in range(2):
         balancer.serve(Service(VIP, 80 + number, TCP), there)
-    with pytest.raises(LoadError, match=r"^no room for another service: expected 2 at most$"):
+    with pytest.raises(LoadError, match=r"^no room for another service; at most 2 are supported$"):
         balancer.serve(Service(VIP, 82, TCP), there)
     assert goes_to(balancer, request(1)) == there["real0"]
 

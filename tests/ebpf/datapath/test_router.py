@@ -10,7 +10,7 @@ import pytest
 import wire
 from bad_frames import TCP, UDP, checksum, ethernet, frames, ipv4, ipv6, segment
 
-from ebpf.datapath.router import SOURCE, Router, mac_of
+from ebpf.datapath.router import SOURCE, Router, read_mac
 from ebpf.loader import LoadError, attach_xdp, load, run, run_live
 
 PASS, REDIRECT, DROP = 2, 4, 1
@@ -110,7 +110,7 @@ def expected_ip6(packet: bytes) -> str:
 def forwarded(frame: bytes) -> bytes:
     """The frame sent by w0: TTL or hop limit decremented, checksum recomputed."""
     head, packet = (
-        bytes.fromhex(NEXT_HOP.replace(":", "")) + mac_of("w0") + frame[12:14],
+        bytes.fromhex(NEXT_HOP.replace(":", "")) + read_mac("w0") + frame[12:14],
         frame[14:],
     )
     if packet[0] >> 4 == 6:
@@ -120,7 +120,7 @@ def forwarded(frame: bytes) -> bytes:
 
 
 def test_each_frame_is_forwarded_or_left_to_the_kernel(router: Router) -> None:
-    payload, mac = segment(UDP, 1, 2), mac_of("v0")
+    payload, mac = segment(UDP, 1, 2), read_mac("v0")
     macs = mac + SENDER
     made = [
         ethernet(ipv4(ip("10.0.0.2"), ip(to), UDP, load, ttl=ttl), 0x0800, macs=macs)
@@ -151,7 +151,7 @@ def test_each_frame_is_forwarded_or_left_to_the_kernel(router: Router) -> None:
 
 def test_a_checksum_is_updated_to_what_it_would_be_anew(router: Router) -> None:
     """RFC 1624, 4: no update may end at 0xFFFF for 0, so what matters are sums close to either."""
-    macs, to = mac_of("v0") + SENDER, ip("10.1.0.2")
+    macs, to = read_mac("v0") + SENDER, ip("10.1.0.2")
     seen = set()
     for identity in range(65536):
         packet = ipv4(ip("10.0.0.2"), to, TCP, segment(TCP, 1, 2), identity=identity)
@@ -166,7 +166,7 @@ def test_a_checksum_is_updated_to_what_it_would_be_anew(router: Router) -> None:
 
 def test_packets_arrive_at_the_next_hop(router: Router) -> None:
     """All of them, as live frames, and none goes through the kernel's own forwarding."""
-    macs = mac_of("v0") + SENDER
+    macs = read_mac("v0") + SENDER
     many = [
         ethernet(ipv4(ip("10.0.0.2"), ip("192.168.0.0") + i, UDP, bytes(26)), 0x0800, macs=macs)
         for i in range(100)

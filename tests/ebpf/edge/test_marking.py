@@ -292,7 +292,7 @@ def test_more_kinds_of_keys_than_there_are_places_for_are_refused(edge: Edge) ->
     keys = [Key(ip_network(f"10.0.0.0/{length}"), ALL) for length in range(9, 26)]
     for some in (keys[:16], keys[1:]):  # the place of the first one is free again
         edge.edge.watch(dict.fromkeys(some, fields))
-    with pytest.raises(LoadError, match="17 kinds of open parts: expected 1024 and 16 at most"):
+    with pytest.raises(LoadError, match="17 masks; at most 1024 flows and 16 masks"):
         edge.edge.watch(dict.fromkeys(keys, fields))
 
 

@@ -122,7 +122,7 @@ def test_at_clsact_there_is_room_for_so_many_of_one_order(
     with ExitStack() as stack:
         for _ in range(hooks.EQUAL_ORDERS):
             stack.enter_context(attach_tc(program, veth[1]))
-        with pytest.raises(LoadError, match=r"^interface v1: tc: no place behind others of ord"):
+        with pytest.raises(LoadError, match=r"^interface v1: tc: no free priority after others"):
             attach_tc(program, veth[1])
         stack.enter_context(attach_tc(program, veth[1], order=1))
 
@@ -195,7 +195,10 @@ def test_what_cannot_be_attached_is_refused(loaded: Loaded, veth: Veth) -> None:
         (lambda: attach_xdp(tc, veth[0]), r'at_tc cannot be attached there: expected SEC\("xdp"\)'),
         (lambda: attach_tc(xdp, veth[0]), r'at_xdp cannot be attached there: expected SEC\("tc"\)'),
         (lambda: attach_xdp(xdp, "nothing"), "no interface nothing in this network namespace"),
-        (lambda: attach_xdp(xdp, "lo"), 'lo: its driver knows no native XDP: .* mode="generic"'),
+        (
+            lambda: attach_xdp(xdp, "lo"),
+            'lo: its driver does not support native XDP; .* mode="generic"',
+        ),
         (lambda: attach_xdp(xdp, veth[0], mode="fast"), "mode fast: expected native or generic"),
         (lambda: attach_tc(tc, veth[0], "out"), "point out: expected ingress or egress"),
         (lambda: attach_xdp(xdp, veth[0], order=-1), "order -1: expected 0 to 1022"),

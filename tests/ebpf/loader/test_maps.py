@@ -60,7 +60,7 @@ def test_an_array_is_read_written_and_mapped(whole: ProgramObject) -> None:
     assert mapped.tolist() == array.read().tolist()
     mapped[2, 1] = 99
     assert array.read()[2].tolist() == [7, 99, 9]
-    with pytest.raises(LoadError, match="array has 3 values, not 2"):
+    with pytest.raises(LoadError, match="array has 3 values, but 2"):
         array.write([[1, 2, 3]] * 2)
     with pytest.raises(LoadError, match="counts cannot be mapped"):
         whole.maps["counts"].mapped()
@@ -174,7 +174,7 @@ def test_a_new_map_takes_the_place_of_another_in_a_map_of_maps(
         second = outer.put_new(0)
         assert run(example, bytes(64)).verdict == 0
         assert second.max_entries == 4
-        with pytest.raises(LoadError, match="4 values, not 3"):
+        with pytest.raises(LoadError, match="4 values, but 3"):
             outer.put_new(0, [1, 2, 3])
         with pytest.raises(LoadError, match="is not a map of maps"):
             second.put_new(0)

@@ -36,10 +36,10 @@ def test_constants_and_sizes_are_those_it_is_loaded_with(write_bpf: Write) -> No
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (({"nothing": 1},), "no constant nothing: it has verdict"),
+        (({"nothing": 1},), "no constant nothing; expected one of: verdict"),
         (({"verdict": "many"},), "constant verdict (int32) cannot be many: "),
         (({"verdict": 1 << 32},), "constant verdict (int32) cannot be 4294967296: "),
-        (({}, {"nothing": 1}), "no map nothing: it has "),
+        (({}, {"nothing": 1}), "no map nothing; expected one of: "),
         (({}, {"seen": 0}), "map seen"),
     ],
 )
@@ -55,17 +55,17 @@ def test_what_it_does_not_have_is_refused(
 def test_a_result_names_the_very_source_of_its_programs(write_bpf: Write, tmp_path: Path) -> None:
     header, source = tmp_path / "mine.h", write_bpf('#include "mine.h"\n' + RETURNS)
     header.write_text("/* nothing yet */\n")
-    first = compile.source_of(source)
-    assert compile.source_of(source) == first
+    first = compile.hash_source(source)
+    assert compile.hash_source(source) == first
     header.write_text("/* another text */\n")
-    second = compile.source_of(source)
+    second = compile.hash_source(source)
     (tmp_path / "other.h").write_text("/* that it does not include */\n")
-    assert first != second == compile.source_of(source)
+    assert first != second == compile.hash_source(source)
     source.write_text(source.read_text() + "\n")
-    assert compile.source_of(source) != second
+    assert compile.hash_source(source) != second
     with load(source):
         pass
-    assert compile.source_of(source).as_dict() in Origin().as_dict()["bpf_programs"]
+    assert compile.hash_source(source).as_dict() in Origin().as_dict()["bpf_programs"]
 
 
 def test_the_verifiers_reason_is_told_with_its_line(write_bpf: Write) -> None:

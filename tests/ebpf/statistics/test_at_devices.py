@@ -16,7 +16,7 @@ from bad_frames import UDP, ethernet, ipv4, segment
 
 from ebpf.loader import attach_tc, attach_xdp, load, run_live
 from ebpf.statistics.flows import KEY
-from ebpf.statistics.program import Kept, Setting, Statistics, Window, counting
+from ebpf.statistics.program import Kept, Setting, Statistics, Window, load_statistics
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="BPF needs root")
 
@@ -66,7 +66,8 @@ def test_each_packet_of_a_capture_is_in_one_window_at_xdp_and_at_tc(
     ]
     setting = Setting(Kept.COUNTERS | Kept.DISTINCT, groups=1024)
     with (
-        counting(setting) as first, counting(setting) as second, load(write_bpf(SENDING)) as sender,
+        load_statistics(setting) as first, load_statistics(setting) as second,
+        load(write_bpf(SENDING)) as sender,
         attach_xdp(first.at_xdp, device), attach_tc(second.at_tc, device),
         attach_xdp(sender.programs["example"], peer), ThreadPoolExecutor(1) as other,
         socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL)) as tap,
@@ -109,7 +110,7 @@ def test_tc_counts_packets_whose_payload_is_in_pages(veth: tuple[str, str]) -> N
     wire.run("ip link set lo up")
     setting = Setting(Kept.COUNTERS | Kept.QUANTILES, groups=64)
     with (
-        counting(setting) as statistics, attach_tc(statistics.at_tc, "lo"),
+        load_statistics(setting) as statistics, attach_tc(statistics.at_tc, "lo"),
         socket.create_server(("127.0.0.1", 0)) as server,
         socket.create_connection(server.getsockname()) as sender,
         server.accept()[0] as receiver,
@@ -136,7 +137,7 @@ def test_tc_looks_for_headers_beyond_a_packets_head(veth: tuple[str, str]) -> No
         wire.run(f"ip link set {end} mtu 9000")
     packet = ipv4(0x0A000001, 0x0A000002, UDP, segment(UDP, 1234, 9) + bytes(6000))
     with (
-        counting(Setting(Kept.COUNTERS, groups=64)) as statistics,
+        load_statistics(Setting(Kept.COUNTERS, groups=64)) as statistics,
         attach_tc(statistics.at_tc, device), wire.end(peer) as sender,
     ):  # fmt: skip
         sender.send(ethernet(packet, 0x0800))

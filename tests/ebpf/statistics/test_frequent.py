@@ -4,18 +4,19 @@ from collections import Counter, deque
 
 import numpy as np
 import pytest
+from statistics_models import make_key
 
-from ebpf.statistics.flows import Flows, key_of
+from ebpf.statistics.flows import Flows
 from ebpf.statistics.frequent import Frequent
 
 
 def keyed(counts: dict[int, int]) -> Flows:
-    keys = [key_of(source_port=flow) for flow in counts]
+    keys = [make_key(source_port=flow) for flow in counts]
     return Flows.summed(np.array(keys).reshape(-1, 5), list(counts.values()))
 
 
 def named(flow: int) -> bytes:
-    return key_of(source_port=flow).tobytes()
+    return make_key(source_port=flow).tobytes()
 
 
 def test_an_example_by_hand() -> None:

@@ -7,9 +7,9 @@ import pytest
 from streams import stream_of, thrown_after
 
 from ebpf.statistics import exact, heavykeeper
-from ebpf.statistics.hashes import factors, hashes
-from ebpf.statistics.offer import keys_of, offering
-from ebpf.statistics.program import Kept, Setting, counting
+from ebpf.statistics.hashes import draw_factors, hash_keys
+from ebpf.statistics.offer import load_stream, make_keys
+from ebpf.statistics.program import Kept, Setting, load_statistics
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="BPF needs root")
 
@@ -36,7 +36,7 @@ def kept(numbers: list[int], rng: int) -> dict[tuple[int, int], tuple[int, int]]
 def test_buckets_are_those_of_the_paper_s_algorithm() -> None:
     stream = stream_of(3000, 200, 8)
     setting = Setting(Kept.HEAVY_KEEPER, columns=COLUMNS, seed=SEED)
-    with offering(stream.rows) as offer, counting(setting) as statistics:
+    with load_stream(stream.rows) as offer, load_statistics(setting) as statistics:
         state = statistics.buffers.states.copy()
         offer.through(statistics.at_xdp, len(stream.rows))
         changed = np.flatnonzero(statistics.buffers.states != state)
@@ -45,16 +45,19 @@ def test_buckets_are_those_of_the_paper_s_algorithm() -> None:
         divmod(place, COLUMNS): (int(each["hash"]), int(each["count"]))
         for place, each in enumerate(raw) if each["count"]
     }  # fmt: skip
-    numbers = hashes(keys_of(stream.rows), factors(SEED)).tolist()
+    numbers = hash_keys(make_keys(stream.rows), draw_factors(SEED)).tolist()
     assert found == kept(numbers, int(state[changed[0]]))
     assert len(found) > COLUMNS
     keys = heavykeeper.words_of(raw["key"][raw["count"] > 0])
-    assert (hashes(keys, factors(SEED)) == raw["hash"][raw["count"] > 0]).all()
+    assert (hash_keys(keys, draw_factors(SEED)) == raw["hash"][raw["count"] > 0]).all()
 
 
 def test_it_finds_the_top_flows_of_zipf() -> None:
     stream = stream_of(100_000, 20_000, 3)
-    with offering(stream.rows) as offer, counting(Setting(Kept.HEAVY_KEEPER)) as statistics:
+    with (
+        load_stream(stream.rows) as offer,
+        load_statistics(Setting(Kept.HEAVY_KEEPER)) as statistics,
+    ):
         offer.through(statistics.at_xdp, len(stream.rows))
         found = statistics.flip().heavy.top(20)
     true = [count for _, count in exact.top(stream.flows, 20)]

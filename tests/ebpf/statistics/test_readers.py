@@ -5,12 +5,13 @@ import math
 
 import numpy as np
 import pytest
+from statistics_models import find_classes, find_minima, find_registers, make_key, make_sketch
 
 from ebpf.statistics import exact, quantiles, samples
-from ebpf.statistics.distinct import Registers, at_most, registers_of
-from ebpf.statistics.flows import Flows, address_text, key_of, records
-from ebpf.statistics.minwise import BUCKETS, Minima, minima_of
-from ebpf.statistics.norms import COLUMNS, sketch_of
+from ebpf.statistics.distinct import Registers, at_most
+from ebpf.statistics.flows import Flows, format_address, unpack_keys
+from ebpf.statistics.minwise import BUCKETS, Minima
+from ebpf.statistics.norms import COLUMNS
 from ebpf.statistics.samples import Sample
 
 
@@ -24,7 +25,7 @@ def hashes(number: int, seed: int = 1) -> np.ndarray:
 
 def test_classes_are_no_wider_than_their_share_of_the_values() -> None:
     values = np.arange(1 << quantiles.LENGTH_BITS)
-    classes = quantiles.class_of(values)
+    classes = find_classes(values)
     assert ((quantiles.LEAST[classes] <= values) & (values <= quantiles.GREATEST[classes])).all()
     middles = (quantiles.LEAST[classes] + quantiles.GREATEST[classes]) / 2
     assert (np.abs(middles - values) <= quantiles.RELATIVE_ERROR * values).all()
@@ -33,9 +34,7 @@ def test_classes_are_no_wider_than_their_share_of_the_values() -> None:
 
 def test_quantiles_are_within_their_bound() -> None:
     lengths = rng().integers(60, 1515, size=997)
-    histogram = quantiles.Histogram(
-        np.bincount(quantiles.class_of(lengths), minlength=quantiles.CLASSES)
-    )
+    histogram = quantiles.Histogram(np.bincount(find_classes(lengths), minlength=quantiles.CLASSES))
     for part in (0, 0.001, 0.25, 0.5, 0.9, 0.999, 1):
         true = exact.quantile(lengths, part)
         assert abs(histogram.quantile(part) - true) <= quantiles.RELATIVE_ERROR * true
@@ -45,13 +44,13 @@ def test_quantiles_are_within_their_bound() -> None:
 
 @pytest.mark.parametrize("flows", [0, 1, 10, 1000, 10_000, 1_000_000])
 def test_distinct_flows_are_estimated_within_five_standard_errors(flows: int) -> None:
-    estimate = registers_of(hashes(flows)).estimate
+    estimate = find_registers(hashes(flows)).estimate
     assert abs(estimate - flows) <= 5 * 1.04 / 64 * flows
 
 
 def test_a_register_is_as_high_as_its_law_has_it() -> None:
     flows = 10_000
-    ranks = np.concatenate([registers_of(hashes(flows, seed)).ranks for seed in range(20)])
+    ranks = np.concatenate([find_registers(hashes(flows, seed)).ranks for seed in range(20)])
     for rank in range(6):
         share = at_most(rank, flows)
         error = math.sqrt(share * (1 - share) / len(ranks))
@@ -61,16 +60,16 @@ def test_a_register_is_as_high_as_its_law_has_it() -> None:
 
 def test_registers_of_all_ranks_and_of_none() -> None:
     numbers = np.array([0, (1 << 64) - 1, 1 << 12, 5], np.uint64)
-    assert registers_of(numbers).ranks[[0, 4095, 5]].tolist() == [53, 1, 53]
-    assert registers_of(np.array([1 << 12], np.uint64)).ranks[0] == 52
+    assert find_registers(numbers).ranks[[0, 4095, 5]].tolist() == [53, 1, 53]
+    assert find_registers(np.array([1 << 12], np.uint64)).ranks[0] == 52
     assert Registers(np.full(4096, 53, np.uint8)).estimate == math.inf
 
 
 def test_rarity_and_similarity_of_few_flows_are_exact() -> None:
     """With a bucket each the sample is all of them."""
     numbers = np.arange(100, dtype=np.uint64)
-    one = minima_of(numbers[:80], np.repeat([1, 2, 3, 4], 20))
-    other = minima_of(numbers[40:], np.repeat([5], 60))
+    one = find_minima(numbers[:80], np.repeat([1, 2, 3, 4], 20))
+    other = find_minima(numbers[40:], np.repeat([5], 60))
     assert [one.rarity(times) for times in (0, 1, 3, 9)] == [0, 0.25, 0.25, 0]
     assert one.similarity(other) == 40 / 100
     assert (one + other).used == 100
@@ -81,9 +80,9 @@ def test_rarity_and_similarity_of_few_flows_are_exact() -> None:
 
 def test_minima_of_parts_are_those_of_the_whole() -> None:
     numbers, counts = hashes(5000), rng().integers(1, 9, size=5000)
-    whole = minima_of(numbers, 2 * counts)
-    parts = minima_of(numbers[:3000], counts[:3000]) + minima_of(numbers[3000:], counts[3000:])
-    again = parts + minima_of(numbers, counts)
+    whole = find_minima(numbers, 2 * counts)
+    parts = find_minima(numbers[:3000], counts[:3000]) + find_minima(numbers[3000:], counts[3000:])
+    again = parts + find_minima(numbers, counts)
     assert (again.hashes == whole.hashes).all()
     assert (again.counts == whole.counts).all()
 
@@ -91,9 +90,8 @@ def test_minima_of_parts_are_those_of_the_whole() -> None:
 def test_a_norm_of_flows_that_do_not_meet_is_exact() -> None:
     numbers = np.arange(COLUMNS, dtype=np.uint64)  # of the first row: one column each
     counts = rng().integers(1, 100, size=COLUMNS)
-    sketch = sketch_of(numbers, counts)
+    sketch = make_sketch(numbers, counts)
     assert sketch.of_rows[0] == (counts**2).sum()
-    assert sketch.l2 == math.sqrt(sketch.f2)
     assert (sketch + sketch).of_rows[0] == 4 * (counts**2).sum()
 
 
@@ -131,12 +129,12 @@ def test_a_sample_of_two_windows_has_its_share_of_each() -> None:
 
 
 def test_flows_are_summed_and_ordered() -> None:
-    keys = np.array([key_of("10.0.0.1", "10.0.0.2", 80), key_of("2001:db8::1")]).reshape(-1, 5)
+    keys = np.array([make_key("10.0.0.1", "10.0.0.2", 80), make_key("2001:db8::1")]).reshape(-1, 5)
     flows = Flows.summed(keys[[0, 1, 0]], [1, 5, 9])
     assert (flows + flows).top(1).counts.tolist() == [20]
-    (first,) = records(flows.top(1).keys)
-    assert address_text(bytes(first["source"])) == "10.0.0.1"
+    (first,) = unpack_keys(flows.top(1).keys)
+    assert format_address(bytes(first["source"])) == "10.0.0.1"
     assert (first["source_port"], first["destination_port"]) == (80, 0)
-    (second,) = records(flows.top(2).keys)[1:]
-    assert address_text(bytes(second["source"])) == "2001:db8::1"
+    (second,) = unpack_keys(flows.top(2).keys)[1:]
+    assert format_address(bytes(second["source"])) == "2001:db8::1"
     assert len(Flows.summed(keys[:0], [])) == 0

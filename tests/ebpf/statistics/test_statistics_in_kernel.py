@@ -7,15 +7,16 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from statistics_models import find_classes, find_minima, find_registers, make_sketch
 from streams import thrown_after
 
 from ebpf.loader import load, run
-from ebpf.statistics import distinct, exact, minwise, norms, quantiles
-from ebpf.statistics.flows import Fields, Flows, records
+from ebpf.statistics import exact, quantiles
+from ebpf.statistics.flows import Fields, Flows, unpack_keys
 from ebpf.statistics.frequent import Frequent
-from ebpf.statistics.hashes import factors, hashes
-from ebpf.statistics.offer import UDP, keys_of, offering
-from ebpf.statistics.program import Kept, Setting, Statistics, Window, counting
+from ebpf.statistics.hashes import draw_factors, hash_keys
+from ebpf.statistics.offer import UDP, load_stream, make_keys
+from ebpf.statistics.program import Kept, Setting, Statistics, Window, load_statistics
 from ebpf.statistics.totals import Totals
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="BPF needs root")
@@ -41,13 +42,16 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 @pytest.fixture(scope="module")
 def whole(stream) -> Iterator[Window]:
     """All statistics of the stream, in one window."""
-    with offering(stream.rows) as offer, counting(Setting(Kept.ALL, seed=SEED)) as statistics:
+    with (
+        load_stream(stream.rows) as offer,
+        load_statistics(Setting(Kept.ALL, seed=SEED)) as statistics,
+    ):
         offer.through(statistics.at_xdp, len(stream.rows))
         yield statistics.flip()
 
 
 def hashed(flows: Flows) -> NDArray[np.uint64]:
-    return hashes(flows.keys, factors(SEED))
+    return hash_keys(flows.keys, draw_factors(SEED))
 
 
 def test_totals_are_those_of_the_packets(whole, stream) -> None:
@@ -58,27 +62,27 @@ def test_totals_are_those_of_the_packets(whole, stream) -> None:
 
 
 def test_counters_have_every_flow_with_its_fields_and_packets(whole, stream) -> None:
-    packets = Flows.summed(keys_of(stream.rows), np.ones(len(stream.rows)))
+    packets = Flows.summed(make_keys(stream.rows), np.ones(len(stream.rows)))
     assert whole.counted.as_dict() == packets.as_dict()
     assert sorted(packets.counts) == sorted(exact.counts(stream.flows))
-    fields = records(whole.counted.keys)
+    fields = unpack_keys(whole.counted.keys)
     assert all(bytes(each["source"])[:12] == bytes(10) + b"\xff\xff" for each in fields)
     assert set(fields["protocol"]) == {UDP}
 
 
 def test_the_histogram_is_that_of_the_lengths(whole, stream) -> None:
     lengths = stream.rows["length"].astype(np.int64)
-    classes = np.bincount(quantiles.class_of(lengths), minlength=quantiles.CLASSES)
+    classes = np.bincount(find_classes(lengths), minlength=quantiles.CLASSES)
     assert (whole.lengths.counts == classes).all()
 
 
 def test_sets_are_those_of_the_flows_hashes(whole) -> None:
     counts = whole.counted.counts
-    minima = minwise.minima_of(hashed(whole.counted), counts)
-    assert (whole.registers.ranks == distinct.registers_of(hashed(whole.counted)).ranks).all()
+    minima = find_minima(hashed(whole.counted), counts)
+    assert (whole.registers.ranks == find_registers(hashed(whole.counted)).ranks).all()
     assert (whole.minima.hashes == minima.hashes).all()
     assert (whole.minima.counts == minima.counts).all()
-    sketch = norms.sketch_of(hashed(whole.counted), counts)
+    sketch = make_sketch(hashed(whole.counted), counts)
     assert (whole.sketch.counters == sketch.counters).all()
 
 
@@ -90,7 +94,7 @@ def test_no_heavy_flow_has_more_than_it_had(whole) -> None:
 
 def test_the_sample_is_that_of_algorithm_r(stream) -> None:
     lengths = stream.rows["length"].tolist()
-    with offering(stream.rows) as offer, counting(Setting(Kept.SAMPLES)) as statistics:
+    with load_stream(stream.rows) as offer, load_statistics(Setting(Kept.SAMPLES)) as statistics:
         before = statistics.buffers.states.copy()
         offer.through(statistics.at_xdp, len(lengths))
         used = np.flatnonzero(statistics.buffers.states != before)[0]
@@ -109,11 +113,11 @@ def test_what_two_processors_counted_adds_up(whole, stream) -> None:
     if len(processors := sorted(os.sched_getaffinity(0))) < 2:
         pytest.skip("one processor")
     half = len(stream.rows) // 2
-    with counting(Setting(Kept.ALL, seed=SEED)) as statistics:
+    with load_statistics(Setting(Kept.ALL, seed=SEED)) as statistics:
         try:
             for processor, part in zip(processors, (slice(half), slice(half, None)), strict=False):
                 os.sched_setaffinity(0, {processor})
-                with offering(stream.rows[part]) as offer:
+                with load_stream(stream.rows[part]) as offer:
                     offer.through(statistics.at_xdp, half)
         finally:
             os.sched_setaffinity(0, processors)
@@ -132,10 +136,10 @@ def test_what_two_processors_counted_adds_up(whole, stream) -> None:
 
 def test_windows_add_up(whole, stream) -> None:
     part = len(stream.rows) // 4
-    with counting(Setting(Kept.ALL, seed=SEED)) as statistics:
+    with load_statistics(Setting(Kept.ALL, seed=SEED)) as statistics:
         windows = []
         for start in range(0, len(stream.rows), part):
-            with offering(stream.rows[start : start + part]) as offer:
+            with load_stream(stream.rows[start : start + part]) as offer:
                 offer.through(statistics.at_xdp, part)
             windows.append(statistics.flip())
         empty = statistics.flip()
@@ -150,7 +154,7 @@ def test_windows_add_up(whole, stream) -> None:
 def test_flips_under_load_lose_no_packet(stream) -> None:
     rounds = 10
     stop = rounds * len(stream.rows)
-    with offering(stream.rows) as offer, counting(Setting(Kept.COUNTERS)) as statistics:
+    with load_stream(stream.rows) as offer, load_statistics(Setting(Kept.COUNTERS)) as statistics:
         thread = threading.Thread(target=offer.through, args=(statistics.at_xdp, stop))
         thread.start()
         windows = []
@@ -171,7 +175,7 @@ def test_a_flip_waits_for_programs_that_run(tmp_path) -> None:
     """Those may have read the old number, and still write to the buffer that will be read."""
     source = tmp_path / "slow.bpf.c"
     source.write_text(SLOW)
-    with load(source) as loaded, counting(Setting(Kept(0))) as statistics:
+    with load(source) as loaded, load_statistics(Setting(Kept(0))) as statistics:
         state = loaded.maps[".bss"].mapped()
         for _ in range(10):  # until this thread is not too late itself
             state["began"] = state["ended"] = 0
@@ -190,7 +194,10 @@ def test_a_flip_waits_for_programs_that_run(tmp_path) -> None:
 
 
 def test_flows_without_a_place_are_counted_and_in_the_bound(stream) -> None:
-    with offering(stream.rows) as offer, counting(Setting(Kept.COUNTERS, groups=2)) as statistics:
+    with (
+        load_stream(stream.rows) as offer,
+        load_statistics(Setting(Kept.COUNTERS, groups=2)) as statistics,
+    ):
         offer.through(statistics.at_xdp, len(stream.rows))
         window = statistics.flip()
     packets = int(window.counted.counts.sum())
@@ -205,7 +212,7 @@ def test_flows_without_a_place_are_counted_and_in_the_bound(stream) -> None:
 
 def test_a_table_that_is_more_than_half_full_has_a_place_for_nearly_each_flow(stream) -> None:
     setting = Setting(Kept.COUNTERS, groups=512)
-    with offering(stream.rows) as offer, counting(setting) as statistics:
+    with load_stream(stream.rows) as offer, load_statistics(setting) as statistics:
         offer.through(statistics.at_xdp, len(stream.rows))
         window = statistics.flip()
     distinct = len(exact.counts(stream.flows))
@@ -215,9 +222,9 @@ def test_a_table_that_is_more_than_half_full_has_a_place_for_nearly_each_flow(st
 
 def test_a_key_has_the_selected_fields_alone(stream) -> None:
     setting = Setting(Kept.COUNTERS, Fields.SOURCE | Fields.DESTINATION_PORT)
-    with offering(stream.rows) as offer, counting(setting) as statistics:
+    with load_stream(stream.rows) as offer, load_statistics(setting) as statistics:
         offer.through(statistics.at_xdp, len(stream.rows))
-        fields = records(statistics.flip().counted.keys)
+        fields = unpack_keys(statistics.flip().counted.keys)
     assert {bytes(each) for each in fields["destination"]} == {bytes(16)}
     assert not fields["source_port"].any()
     assert not fields["protocol"].any()
@@ -226,7 +233,7 @@ def test_a_key_has_the_selected_fields_alone(stream) -> None:
 
 def test_tc_counts_what_xdp_counts(stream) -> None:
     frames = [frame_of(row) for row in stream.rows[:300]]
-    with counting(Setting(Kept.ALL, seed=SEED)) as statistics:
+    with load_statistics(Setting(Kept.ALL, seed=SEED)) as statistics:
         at_tc = counted_by(statistics, statistics.at_tc, frames)
         at_xdp = counted_by(statistics, statistics.at_xdp, frames)
     assert at_tc.totals == at_xdp.totals
@@ -237,7 +244,7 @@ def test_tc_counts_what_xdp_counts(stream) -> None:
 
 def test_packets_of_any_bytes_are_counted_or_ignored() -> None:
     rng = np.random.default_rng(SEED)
-    with counting(Setting(Kept.ALL)) as statistics:
+    with load_statistics(Setting(Kept.ALL)) as statistics:
         for _ in range(2000):
             frame = bytearray(rng.bytes(int(rng.integers(14, 200))))
             frame[12:14] = [b"\x08\x00", b"\x86\xdd", b"\x81\x00", b"\x88\xa8"][rng.integers(4)]

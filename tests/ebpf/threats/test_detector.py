@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from streams import stream_of
 
 from ebpf.loader import run
-from ebpf.statistics.flows import address_text
-from ebpf.statistics.offer import ROW, TCP, UDP, offering
+from ebpf.statistics.flows import format_address
+from ebpf.statistics.offer import ROW, TCP, UDP, load_stream
 from ebpf.threats.alerts import Alert, Kind
 from ebpf.threats.detector import Limits, Setting, detecting, estimate
 
@@ -48,7 +48,7 @@ def alerts(rows: NDArray[Any], setting: Setting | None = None) -> list[Alert]:
     """Of one window of these packets among clean ones."""
     mixed = np.concatenate([clean(), rows])
     np.random.default_rng(1).shuffle(mixed)
-    with offering(mixed) as offer, detecting(setting or Setting()) as detector:
+    with load_stream(mixed) as offer, detecting(setting or Setting()) as detector:
         offer.through(detector.at_xdp, len(mixed))
         found = detector.poll()
         assert detector.totals.packets == len(mixed)
@@ -87,7 +87,7 @@ def test_an_attack_is_told_with_its_evidence(kind: Kind) -> None:
         Kind.SYN_FLOOD: ("::", 0, "10.0.0.2", 80),
         Kind.AMPLIFICATION: ("::", 53, "10.0.0.2", 0),
     }[kind]
-    named = (address_text(seen.source), seen.source_port, address_text(seen.destination),
+    named = (format_address(seen.source), seen.source_port, format_address(seen.destination),
              seen.destination_port)  # fmt: skip
     assert named == concerned
     assert alert.when_ns > 0
@@ -104,7 +104,7 @@ def test_handshakes_that_go_on_are_no_flood() -> None:
     gone_on = packets(750, source=spread(750), flags=ACK)
     limits = Limits(share=1)
     ordered = np.concatenate([opened, gone_on])
-    with offering(ordered) as offer, detecting(Setting(limits)) as detector:
+    with load_stream(ordered) as offer, detecting(Setting(limits)) as detector:
         offer.through(detector.at_xdp, len(ordered))
         assert detector.poll() == []
         offer.through(detector.at_xdp, len(ordered) - 1)
@@ -117,7 +117,10 @@ def test_answers_to_questions_are_no_attack() -> None:
     asked = packets(100, destination=hosts, destination_port=53, protocol=UDP, length=400)
     answered = packets(100, source=hosts, destination=A, source_port=53, protocol=UDP, length=1400)
     both = np.stack([answered, asked], axis=1).ravel()
-    with offering(both) as offer, detecting(Setting(Limits(share=1, destinations=500))) as detector:
+    with (
+        load_stream(both) as offer,
+        detecting(Setting(Limits(share=1, destinations=500))) as detector,
+    ):
         offer.through(detector.at_xdp, len(both))
         assert detector.poll() == []
 
@@ -133,7 +136,7 @@ def test_spoofed_hosts_do_not_drive_a_scanner_out() -> None:
     others = packets(2000, source=spread(2000), destination=spread(2000), flags=SYN)
     mixed = np.concatenate([scan, others])
     np.random.default_rng(2).shuffle(mixed)
-    with offering(mixed) as offer, detecting(Setting(places=16)) as detector:
+    with load_stream(mixed) as offer, detecting(Setting(places=16)) as detector:
         offer.through(detector.at_xdp, len(mixed))
         found = detector.poll()
     assert Kind.PORT_SCAN in {each.kind for each in found}
@@ -172,6 +175,6 @@ def test_tc_tells_the_same() -> None:
 
 def test_zipf_traffic_alarms_nobody_but_of_its_largest_flow() -> None:
     stream = stream_of(20_000, 4000, 5)
-    with offering(stream.rows) as offer, detecting(Setting()) as detector:
+    with load_stream(stream.rows) as offer, detecting(Setting()) as detector:
         offer.through(detector.at_xdp, len(stream.rows))
         assert {each.kind for each in detector.poll()} <= {Kind.HEAVY_HITTER}

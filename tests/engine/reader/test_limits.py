@@ -29,7 +29,7 @@ WIDE = {
 CASES: dict[str, tuple[dict[str, str], str]] = {
     "register": (
         {"ingress_locals": REGISTER.format(2**28), "ingress": "a();"},
-        "the program's state (the most of it: register I.r, 2147483648 bytes) needs 2147483712 "
+        "the program's state (largest part: register I.r, 2147483648 bytes) needs 2147483712 "
         "bytes; at most 1073741824 are accepted",
     ),
     "registers together": (
@@ -39,18 +39,18 @@ CASES: dict[str, tuple[dict[str, str], str]] = {
     ),
     "counter": (
         {"ingress_locals": "counter(2147483647, CounterType.bytes) c;", "ingress": "c.count(1);"},
-        "the most of it: counter I.c, 34359738352 bytes",
+        "largest part: counter I.c, 34359738352 bytes",
     ),
     "meter": (
         {"ingress_locals": "meter(10000000, MeterType.bytes) m;",
          "ingress": "m.execute_meter(1, hdr.h.a);"},
-        "the most of it: meter I.m, 1520000000 bytes",
+        "largest part: meter I.m, 1520000000 bytes",
     ),
     "action profile": (
         {"ingress_locals": "action a(bit<64> x) { hdr.h.a = (bit<8>) x; } table t { "
          "key = { hdr.h.a: exact; } actions = { a; } implementation = "
          "action_profile(2000000000); }", "ingress": "t.apply();"},
-        "the most of it: action profile",
+        "largest part: action profile",
     ),
     "headers in use": (WIDE, "a parsed packet (all headers and metadata) needs 15"),
     "header": (
@@ -81,7 +81,7 @@ def test_too_much_code_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert made.is_large
     assert made.text.count("\n") < 3000
     monkeypatch.setattr("minip4.engine.limits.MAX_CODE_LINES", 15_000)
-    with pytest.raises(TooLarge, match="lines of C; at most 15000 are accepted"):
+    with pytest.raises(TooLarge, match="lines of C, but at most 15000 are accepted"):
         Generator(read_program(json_of(**parts)))
     assert not Generator(read_program(json_of())).is_large
 

@@ -1,19 +1,24 @@
 """INT on bmv2: bounds from captures at both sides of a switch; losses that make a run invalid."""
 
+from argparse import Namespace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from scripts import module
+from virtual_networks import virtually
 
 from controllers.ampm.watch import Method, check_limits
-from experiments.shared.int import loss, on_bmv2
+from experiments.shared.int import loss, microburst, on_bmv2
 from experiments.shared.int.marking import BMV2_BOUNDS, BMV2_SCHEDULE, SCHEDULE, schedule_on
 from experiments.shared.int.truth import FRAME
 from telemark.errors import InvalidRunError
 from telemark.traffic.flows import Flow
 
 FLOW = Flow(1, "h1", "h2", 100, 4)
+int_microburst = module("int_microburst")
 
 
 def net_of(captures: dict[tuple[str, str, str], Any]) -> Any:
@@ -107,3 +112,44 @@ def test_losses_without_a_cause_make_a_run_invalid(
     else:
         with pytest.raises(InvalidRunError, match=message):
             loss.reject_bmv2_losses(net, flows)
+
+
+def microburst_outcome(folder: Path) -> Any:
+    """A microburst in virtual time, whose clocks are known to 100 us as on bmv2."""
+    options = Namespace(program="p4src/int/int.p4", before=0.1, bursting="orange", time="virtual")
+    outcome = virtually(
+        folder, lambda run: microburst.measure(options, microburst.Scale(), run)
+    )  # fmt: skip
+    switches = [f"s{number}" for number in range(1, microburst.SWITCHES + 1)]
+    vars(outcome)["clock_errors_us"] = dict.fromkeys(switches, 100.0)
+    return outcome
+
+
+def failed(outcome: Any) -> set[str]:
+    culprit = int_microburst.Culprit.of(int_microburst.sightings(outcome.kept))
+    checks = [*int_microburst.check_hops(outcome), *int_microburst.check_culprit(outcome, culprit)]
+    return {check.name for check in checks if not check.passed}
+
+
+def test_values_of_a_microburst_have_bounds(tmp_path: Path) -> None:
+    """A timestamp is that of a time in the switch, known to 100 us, and not beyond."""
+    outcome = microburst_outcome(tmp_path)
+    assert failed(outcome) == set()
+    hops, truth = outcome.reported["red"][:, 1], outcome.truth["red"][1]
+    low_us, high_us = truth.arrived_ns[7] // 1000 - 100, truth.left_ns[7] // 1000 + 100
+    for us, wrong in ((low_us, 0), (low_us - 1, 1), (high_us, 0), (high_us + 1, 1)):
+        hops["ingress_ns"][7] = us * 1000
+        assert failed(outcome) == ({"s2: max error of arrival (us)"} if wrong else set())
+    hops["ingress_ns"][7] = low_us * 1000
+    hops["occupancy"][7] = truth.max_queued[7] + 1
+    assert failed(outcome) == {"s2: max error of queue (packets)"}
+
+
+def test_late_packets_of_a_microburst_have_bounds(tmp_path: Path) -> None:
+    outcome = microburst_outcome(tmp_path)
+    late, (low, high) = int_microburst.late_packets(outcome)
+    assert low <= late <= high
+    assert low < high
+    outcome.reported["red"]["latency_ns"][:, -1] += 10**9
+    name = "packets of the red flow later than 20 ms"
+    assert failed(outcome) == {name}

@@ -9,17 +9,17 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from experiments.shared.xdp import keep_awake
-from experiments.shared.xdp.keep_awake import Awake
+from experiments.shared.xdp import flooded_server
+from experiments.shared.xdp.flooded_server import Awake
 
-EXPERIMENTS = Path(keep_awake.__file__).parents[1]
+EXPERIMENTS = Path(flooded_server.__file__).parents[1]
 # With a share of its core like others': behind them it would end only when they let it.
 PARENT = """
 import os
 import signal
-from experiments.shared.xdp import keep_awake
-keep_awake.LAST_NICE, os.SCHED_IDLE = 0, os.SCHED_OTHER
-print(keep_awake.Awake(0)._process.pid, flush=True)
+from experiments.shared.xdp import flooded_server
+flooded_server.LAST_NICE, os.SCHED_IDLE = 0, os.SCHED_OTHER
+print(flooded_server.Awake(0)._process.pid, flush=True)
 signal.pause()
 """
 LONGEST_S = 60
@@ -37,7 +37,7 @@ def test_it_is_on_its_core_behind_all_others() -> None:
 
 
 def test_it_never_sleeps() -> None:
-    command = [sys.executable, "-c", keep_awake.LOOP, str(os.getpid())]
+    command = [sys.executable, "-c", flooded_server.LOOP, str(os.getpid())]
     with subprocess.Popen(command) as process:
         try:
             end_s = time.monotonic() + LONGEST_S
@@ -64,5 +64,5 @@ def test_it_ends_with_its_parent() -> None:
 
 
 def test_it_ends_at_once_where_its_parent_has_gone_before() -> None:
-    command = [sys.executable, "-c", keep_awake.LOOP, str(os.getpid() + 1)]
+    command = [sys.executable, "-c", flooded_server.LOOP, str(os.getpid() + 1)]
     assert subprocess.run(command, timeout=LONGEST_S, check=False).returncode == 0

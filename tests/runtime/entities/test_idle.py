@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from finsy.proto import p4r
 
-from minip4.runtime.entities.idle import MOST_ENTRIES, IdleTimeouts
+from minip4.runtime.entities.tables import MOST_ENTRIES, IdleTimeouts
 
 
 class ManyIdle:

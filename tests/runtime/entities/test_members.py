@@ -105,10 +105,26 @@ EXHAUSTED, INVALID = grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INVALID
     [
         (insert(sized(-1)), INVALID, "max_size -1, expected 0 to 16"),
         (insert(sized(17)), INVALID, "max_size 17, expected 0 to 16"),
-        (insert(sized(3, 2, 2)), EXHAUSTED, "weights add up to 4, its max_size allows 3"),
-        (insert(sized(0, 9, 8)), EXHAUSTED, "weights add up to 17, the program allows 16"),
-        (modify(sized(5, 1)), INVALID, "max_size 5, but it was created with 4, which stays"),
-        (modify(sized(4, 2, 3)), EXHAUSTED, "weights add up to 5, its max_size allows 4"),
+        (
+            insert(sized(3, 2, 2)),
+            EXHAUSTED,
+            "the sum of the weights is 4, but its max_size allows 3",
+        ),
+        (
+            insert(sized(0, 9, 8)),
+            EXHAUSTED,
+            "the sum of the weights is 17, but the program allows 16",
+        ),
+        (
+            modify(sized(5, 1)),
+            INVALID,
+            "max_size 5, but it was created with 4; the max_size of a group cannot change",
+        ),
+        (
+            modify(sized(4, 2, 3)),
+            EXHAUSTED,
+            "the sum of the weights is 5, but its max_size allows 4",
+        ),
     ],
 )
 @asynchronous

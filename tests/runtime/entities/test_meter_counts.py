@@ -112,5 +112,5 @@ async def test_counts_of_a_table_without_meter_are_refused() -> None:
         plain.table_entry.meter_counter_data.CopyFrom(ASKED)
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await running.write(insert(plain))
-        text = "table MyIngress.direct: meter_counter_data given, but it has no direct meter"
+        text = "table MyIngress.direct: meter_counter_data given, but the table has no direct meter"
         assert error_details(caught.value)[0].message == text

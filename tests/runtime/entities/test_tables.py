@@ -106,7 +106,7 @@ REFUSED = {
     "default-only action": (
         entry("route", {}, ("NoAction", {})),
         grpc.StatusCode.INVALID_ARGUMENT,
-        "is not allowed here, expected one of: MyIngress.drop",
+        "is not allowed here; expected one of: MyIngress.drop",
     ),
     "other match kind": (
         entry("switching", {"hdr.ethernet.destination": lpm(MAC, 48)}, ("drop", {})),
@@ -144,7 +144,7 @@ REFUSED = {
         entry("acl", {"hdr.ipv4.ttl": between(b"\x00", b"\xff"), PORT: exact(b"\x01")},
               ("drop", {}), priority=1),
         grpc.StatusCode.INVALID_ARGUMENT,
-        "the full range; leave the field out to match anything",
+        "the full range; omit the field to match any value",
     ),
     "no priority": (
         entry("acl", {PORT: exact(b"\x01")}, ("drop", {})),
@@ -329,12 +329,12 @@ async def test_an_error_names_the_entry() -> None:
         await running.write(insert(switching(port=b"\1")), insert(route(b"\x0a\0\0\0", 8)))
         for update, text in (
             (insert(switching(port=b"\1")), "table MyIngress.switching, entry "
-             f"hdr.ethernet.destination=0x{MAC.hex()}: there is one with this key already"),
+             f"hdr.ethernet.destination=0x{MAC.hex()}: an entry with this key exists already"),
             (delete(route(b"\x0b\0\0\0", 8)), "table MyIngress.route, entry "
-             "hdr.ipv4.destination=0x0b000000/8: there is no such entry"),
+             "hdr.ipv4.destination=0x0b000000/8: no such entry"),
             (delete(entry("acl", acl, ("drop", {}), priority=7)), "table MyIngress.acl, entry "
              "hdr.ipv4.source=0x0a000001 &&& 0xff0000ff, hdr.ipv4.protocol=*, hdr.ipv4.ttl=*, "
-             "standard_metadata.ingress_port=0x001 (priority 7): there is no such entry"),
+             "standard_metadata.ingress_port=0x001 (priority 7): no such entry"),
         ):  # fmt: skip
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await running.write(update)

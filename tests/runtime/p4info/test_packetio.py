@@ -60,7 +60,7 @@ BAD = {
     ),
     "unknown": (
         packet_out(egress_port=b"\x01", padding=b"\x00", other=b"\x00"),
-        "packet_out: it has no metadata field with id 3",
+        "packet_out: no metadata field with id 3",
     ),
 }
 

@@ -32,7 +32,7 @@ from minip4.runtime.client.dump import key_text
 from minip4.runtime.p4info.packetio import header_layout
 from minip4.runtime.p4info.schema import Schema
 from minip4.runtime.p4info.translation import Strings
-from minip4.runtime.service.turns import Turns
+from minip4.runtime.service.pipeline import Turns
 
 Set = p4r.SetForwardingPipelineConfigRequest
 NAME = "translated"
@@ -130,28 +130,31 @@ async def test_numbers_of_another_width_are_the_same_but_for_the_programs_pairs(
 
 
 REFUSED = {
-    "too large": (interface(b"\x10\x00", b"1"), "value 0x1000 is no interface_t: the program has"),
+    "too large": (
+        interface(b"\x10\x00", b"1"),
+        "value 0x1000 does not fit in type interface_t, which has",
+    ),
     "beyond sdn_bitwidth": (interface(b"\x01\0\0\0\0", b"1"), "does not fit in 32 bits"),
     "taken by a pair": (
         hop(b"a", [p4r.ActionProfileAction(action=to_interface(b"\x01", b"\x01"), weight=1)]),
-        "parameter label: 0x1 cannot be 1, which stands for 0x7",
+        "parameter label: 0x1 cannot have number 1, which stands for 0x7",
     ),
-    "taken by a name": (vrf(b"3"), '"3" cannot be 3, which stands for "guests \\"A\\""'),
+    "taken by a name": (vrf(b"3"), '"3" cannot have number 3, which stands for "guests \\"A\\""'),
     "empty": (
         interface(b"\x01", b""),
         "parameter port: empty string, expected the name of a port_t",
     ),
     "mask": (
         there("labels", {"meta.label": ternary(b"\x07", b"\x0f")}, ("NoAction", {}), priority=1),
-        "field meta.label: its type is translated, expected mask 0xff or no match",
+        "field meta.label: its type is translated; expected mask 0xff, or omit the field",
     ),
     "prefix": (
         there("labels", {"meta.interface": lpm(b"\x08", 31)}, ("NoAction", {}), priority=1),
-        "field meta.interface: its type is translated, expected prefix length 32 or no match",
+        "meta.interface: its type is translated; expected prefix length 32, or omit the field",
     ),
     "range": (
         there("labels", {"label_range": between(b"\x07", b"\x08")}, ("NoAction", {}), priority=1),
-        "field label_range: its type is translated, expected a range of one value or no match",
+        "its type is translated; expected a range of one value, or omit the field",
     ),
 }
 
@@ -289,7 +292,7 @@ async def test_a_decimal_string_gets_its_number_back_when_no_other_uses_it() -> 
     async with bench(NAME) as running:
         await running.write(insert(vrf(b"name")))  # has 7
         assert (
-            '"7" cannot be 7, which stands for "name"'
+            '"7" cannot have number 7, which stands for "name"'
             in (await failing(running, insert(vrf(b"7", priority=2))))[0].message
         )
         await running.write(delete(vrf(b"name")))
@@ -318,7 +321,7 @@ async def test_when_all_numbers_are_used_a_new_string_is_refused_and_nothing_cha
         more = vrf(b"one more", priority=9)
         for atomicity in (0, 1):
             errors = await failing(running, insert(more), atomicity=atomicity)
-            assert "all 8 numbers of vrf_t stand for strings already" in errors[0].message
+            assert "all 8 numbers of type vrf_t are in use" in errors[0].message
             assert errors[0].canonical_code == grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
         assert await written(running) == before
         await running.write(delete(fill[0]), insert(more))
@@ -365,21 +368,21 @@ CHANGED_P4INFO = {
     "a ternary string": (
         "match_type: EXACT",
         "match_type: TERNARY",
-        "field meta.vrf: type vrf_t is a string to controllers, which an exact or optional",
+        "field meta.vrf: type vrf_t is a string for controllers, so the field must be",
     ),
     "no pairs": ('{ \\"\\" , 0 }', "{ 0 }", 'expected ({ {"name", number}, ... })'),
-    "a pair twice": ('{ \\"\\" , 0 }', '{ \\"\\" , 3 }', 'has "guests \\"A\\"" or 3 twice'),
-    "a pair too large": ('{ \\"\\" , 0 }', '{ \\"\\" , 8 }', "has 8, which is more than 3 bits"),
+    "a pair twice": ('{ \\"\\" , 0 }', '{ \\"\\" , 3 }', 'maps "guests \\"A\\"" or 3 twice'),
+    "a pair too large": ('{ \\"\\" , 0 }', '{ \\"\\" , 8 }', "has 8, which does not fit in 3 bits"),
     "a decimal string for another number": (
         '{ \\"\\" , 0 }',
         '{ \\"5\\" , 0 }',
         'has "5" for 0, but a decimal string stands for itself',
     ),
-    "no width": ("sdn_bitwidth: 32", "sdn_bitwidth: -1", "interface_t: -1 bits, expected 1 to"),
+    "no width": ("sdn_bitwidth: 32", "sdn_bitwidth: -1", "interface_t: -1 bits; expected 1 to"),
     "another type's width": (
         'name: "vrf_t"',
         'name: "next_hop_t"',
-        "table MyIngress.hops_of, field meta.next_hop has 3 bits there, 10 here",
+        "table MyIngress.hops_of, field meta.next_hop has 3 bits in P4Info, but 10 in the JSON",
     ),
 }
 

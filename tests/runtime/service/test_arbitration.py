@@ -81,7 +81,7 @@ async def test_roles_have_primaries_of_their_own() -> None:
 
 
 ENDS = {
-    "other device": (arbitration(6, device_id=2), grpc.StatusCode.NOT_FOUND, "device 1"),
+    "other device": (arbitration(6, device_id=2), grpc.StatusCode.NOT_FOUND, "device id 1"),
     "used id": (arbitration(5), grpc.StatusCode.INVALID_ARGUMENT, "Election id 5 already exists"),
 }
 
@@ -165,7 +165,7 @@ async def test_the_number_of_roles_has_a_limit(monkeypatch: pytest.MonkeyPatch) 
         await told(await running.arbitrate(1, "two"))
         error = await refusal(running, "three")
         assert error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert "role 'three': election ids of 2 roles are remembered" in error.details()
+        assert "role 'three': the switch stores election ids of at most 2 roles" in error.details()
         assert await told(await running.arbitrate(2, "one")) == (OK, 2)
         assert await told(await running.arbitrate(1)) == (OK, 1)  # the default role
 

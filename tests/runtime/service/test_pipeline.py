@@ -90,10 +90,10 @@ async def test_reconcile_keeps_entries_and_defaults() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "text"),
     [
-        ("bitwidth: 48", "bitwidth: 47", "has 47 bits there, 48 here"),
-        ("match_type: LPM", "match_type: TERNARY", "is ternary there, lpm here"),
-        ("size: 16", "size: 17", "counter MyIngress.port_counter has 17 cells there, 16 here"),
-        ('name: "MyIngress.', 'name: "Other.', "the JSON has none of the tables"),
+        ("bitwidth: 48", "bitwidth: 47", "has 47 bits in P4Info, but 48 in the JSON"),
+        ("match_type: LPM", "match_type: TERNARY", "is ternary in P4Info, but lpm in the JSON"),
+        ("size: 16", "size: 17", "port_counter has 17 cells in P4Info, but 16 in the JSON"),
+        ('name: "MyIngress.', 'name: "Other.', "the BMv2 JSON has none of the tables"),
     ],
 )
 @asynchronous

@@ -138,8 +138,8 @@ def bad_options(pairs: dict[str, Pair]) -> Iterator[tuple[list[str], str]]:
     cert, key = ["--grpc-server-cert", str(server.cert)], ["--grpc-server-key", str(server.key)]
     yield cert, "--grpc-server-cert needs --grpc-server-ssl"
     yield [ssl, *cert], "needs --grpc-server-cert and --grpc-server-key"
-    yield [*tls(pairs), "--grpc-server-with-client-auth"], "need each other"
-    yield [*tls(pairs), "--grpc-server-cacert", str(other.cert)], "need each other"
+    yield [*tls(pairs), "--grpc-server-with-client-auth"], "with-client-auth together"
+    yield [*tls(pairs), "--grpc-server-cacert", str(other.cert)], "with-client-auth together"
     yield [ssl, *cert, "--grpc-server-key", "nosuch.pem"], "nosuch.pem: No such file"
     yield [ssl, *cert, "--grpc-server-key", str(other.key)], "KEY_VALUES_MISMATCH"
     yield [ssl, *key, "--grpc-server-cert", __file__], "a certificate and its private key in PEM"

@@ -7,7 +7,8 @@ import pytest
 from finsy.proto import p4r
 from harness import asynchronous, bench, entry, exact, insert
 
-from minip4.runtime.service import server, turns
+from minip4.runtime.service import pipeline as pipeline_module
+from minip4.runtime.service import server
 
 EVERYTHING = p4r.Entity(table_entry=p4r.TableEntry())
 UPDATES = [
@@ -32,7 +33,7 @@ class Counter:
 @asynchronous
 async def test_a_long_request_pauses(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """After each table, read entry and update, if they take long; not in virtual time."""
-    monkeypatch.setattr(turns, "TURN_S", 0.0)
+    monkeypatch.setattr(pipeline_module, "TURN_S", 0.0)
     async with bench() as running:
         pipeline, rounds = running.device.running_pipeline, []
         counter = Counter()
@@ -60,7 +61,7 @@ async def test_a_long_request_pauses(kind: str, monkeypatch: pytest.MonkeyPatch)
 async def test_a_read_of_many_entities_that_are_not_there_pauses(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "TURN_S", 0.0)
+    monkeypatch.setattr(pipeline_module, "TURN_S", 0.0)
     asked = p4r.Entity()
     getattr(asked, kind).SetInParent()
     async with bench() as running:
@@ -77,7 +78,7 @@ async def test_a_read_of_many_entities_that_are_not_there_pauses(
 @asynchronous
 async def test_a_write_waits_for_a_read_of_the_same_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """A response has all entries of a table before a write, or all after it."""
-    monkeypatch.setattr(turns, "TURN_S", 0.0)
+    monkeypatch.setattr(pipeline_module, "TURN_S", 0.0)
     async with bench() as running:
         reads = [asyncio.create_task(running.read(SWITCHING)) for _ in range(20)]
         await running.write(*UPDATES)
@@ -89,7 +90,7 @@ async def test_a_write_waits_for_a_read_of_the_same_table(monkeypatch: pytest.Mo
 async def test_a_write_is_completed_though_its_controller_leaves(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(turns, "TURN_S", 0.0)
+    monkeypatch.setattr(pipeline_module, "TURN_S", 0.0)
     async with bench() as running:
         pipeline = running.device.running_pipeline
         begun = asyncio.Event()
@@ -115,7 +116,7 @@ async def test_a_write_request_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> N
             await running.write(*UPDATES)
         assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
         assert caught.value.details() == (
-            "WriteRequest: 100 updates; send at most 99 in one request"
+            "WriteRequest: 100 updates; expected at most 99 in one request"
         )
         await running.write(*UPDATES[1:])
 

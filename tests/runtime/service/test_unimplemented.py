@@ -33,7 +33,7 @@ UPDATES = {
     "extern entries": (insert(p4r.Entity(extern_entry=p4r.ExternEntry())), "extern_entry"),
     "class of service": (insert(clone(1, class_of_service=1)), "clone session 1: class_of_service"),
     "backup replicas": (insert(backup()), "clone session 1: backup replicas"),
-    "random selection": (insert(random_set()), "random selection"),
+    "random selection": (insert(random_set()), "random action selection"),
     "single-rate meters": (modify(meter(0, p4r.MeterConfig(eburst=1))), "eburst"),
     "default members": (modify(default_member()), "members and groups are not supported"),
 }

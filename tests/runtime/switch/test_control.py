@@ -93,8 +93,8 @@ REFUSED = {
     "no call": (b"{}", "one of set_link, set_queue, counters"),
     "another call": (b'{"call": "fly"}', "one of set_link, set_queue, counters"),
     "a call that is a list": (b'{"call": []}', "expected a JSON object"),
-    "no port": (b'{"call": "set_link", "loss_probability": 1}', "port: is missing"),
-    "no such port": (b'{"call": "set_link", "port": 3}', "has no port 3 (it has 1, 2)"),
+    "no port": (b'{"call": "set_link", "loss_probability": 1}', "port: missing"),
+    "no such port": (b'{"call": "set_link", "port": 3}', "has no port 3 (its ports: 1, 2)"),
     "a key": (b'{"call": "set_link", "port": 1, "lost": 1}', "lost: expected one of port"),
     "a text": (b'{"call": "set_link", "port": 1, "delay_us": "1"}', "delay_us: expected a number"),
     "true": (b'{"call": "set_queue", "port": 1, "depth": true}', "depth: expected a whole"),
@@ -118,7 +118,7 @@ def test_over_the_socket(target: Target, tmp_path: Path) -> None:
 
     async def scene() -> None:
         await target.server.start(path)
-        with pytest.raises(Minip4Error, match="another switch listens on it"):
+        with pytest.raises(Minip4Error, match="another switch uses this socket"):
             await ControlServer(target, target.settings).start(path)
         assert path.stat().st_mode & 0o777 == 0o600
         assert await asyncio.to_thread(call, path, "counters") == {"made": "up"}
@@ -127,7 +127,7 @@ def test_over_the_socket(target: Target, tmp_path: Path) -> None:
         target.server.stop()
 
     asyncio.run(scene())
-    with pytest.raises(Minip4Error, match="no answer from a switch"):
+    with pytest.raises(Minip4Error, match="no response from a switch"):
         call(path, "counters")
 
 
@@ -152,7 +152,7 @@ def test_counters_for_a_reader() -> None:
     counters = {"ports": {"1": port}, "other_ports": {"9": {"drops": {"no_port": 2}}}}
     assert list(described(counters)) == [
         "port 1 (v1): received 3 packets, 180 bytes; sent 0, 0",
-        "  queue 1: 2 packets, 120 bytes wait; 1 dropped",
+        "  queue 1: 2 packets, 120 bytes queued; 1 packets dropped",
         "  dropped: queue 1, link 4",
         "port 9 (no interface)",
         "  dropped: no_port 2",

@@ -137,7 +137,8 @@ def test_a_process_that_is_killed_costs_its_run_only(
     [
         ("SIGKILL", 2, "example: error", r"SIGKILL, from another process; the largest process used "
          r"[\d,]+ MB, [\d,]+ of [\d,]+ MB are available; use fewer --jobs if memory is short"),
-        ("SIGSEGV", 3, "telemark.sweep.worker_death.CrashError", r"SIGSEGV \(Segmentation fault\)"),
+        ("SIGSEGV", 3, "telemark.sweep.worker_process.CrashError",
+         r"SIGSEGV \(Segmentation fault\)"),
     ],
 )  # fmt: skip
 def test_a_run_whose_process_dies_three_times_ends_the_sweep_with_the_signal(

@@ -1,4 +1,4 @@
-/* An AF_XDP socket that takes packets and gives them back unread: all that a process needs for each. */
+/* AF_XDP socket that receives packets and returns them unread, which is the min work per packet. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/if_xdp.h>
@@ -20,7 +20,7 @@ struct ring {
 
 struct taker {
     int socket;
-    uint32_t size; /* of the rings, and frames: a power of two */
+    uint32_t size; /* entries per ring and number of frames, a power of two */
     void *memory;
     struct ring filled, received;
 };
@@ -77,13 +77,14 @@ static int make(struct taker *taker, const char *device, uint32_t queue)
 
 void taker_close(struct taker *taker)
 {
-    close(taker->socket); /* its rings go with the process */
+    close(taker->socket); /* the kernel unmaps the rings when the process exits */
     if (taker->memory != MAP_FAILED)
         munmap(taker->memory, (size_t)taker->size * FRAME_BYTES);
     free(taker);
 }
 
-/* A socket at a queue of a device, for `size` packets at a time; NULL with errno. */
+/* Opens a socket at a queue of a device, with rings of `size` packets; on errors, returns NULL and
+ * sets errno. */
 struct taker *taker_open(const char *device, uint32_t queue, uint32_t size)
 {
     struct taker *taker = calloc(1, sizeof *taker);
@@ -107,7 +108,7 @@ int taker_socket(const struct taker *taker)
     return taker->socket;
 }
 
-/* Take what is there; how many packets that were. */
+/* Receives all available packets; returns their number. */
 uint32_t taker_take(struct taker *taker)
 {
     uint32_t end = __atomic_load_n(taker->received.producer, __ATOMIC_ACQUIRE);
@@ -123,8 +124,8 @@ uint32_t taker_take(struct taker *taker)
     return packets;
 }
 
-/* Take what comes until `*stops` and nothing is left: asleep until something is there, or never asleep.
- * How many packets that were. */
+/* Receives packets until `*stops` is set and no packet is left; returns their number.
+ * `sleeps`: whether it sleeps while there are no packets. */
 uint64_t taker_follow(struct taker *taker, const int *stops, int sleeps)
 {
     struct pollfd waited = {.fd = taker->socket, .events = POLLIN};

@@ -1,4 +1,4 @@
-"""Lower calls of v1model's extern functions and methods."""
+"""Lowering of calls of v1model's extern functions and methods."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def extern_function(context: Context, call: syntax.Call) -> None:
 
 
 def extern_method(context: Context, call: syntax.Call) -> places.Value | None:
-    """Lower a method; return its value, if any: lookahead() has one."""
+    """Lower an extern method and return its value; only lookahead() has one."""
     assert call.object is not None
     target = object_of(context, call.object)
     assert isinstance(target, ExternObject)

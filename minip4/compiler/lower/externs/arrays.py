@@ -1,4 +1,4 @@
-"""Lower methods of counters, meters and registers."""
+"""Lowering of the methods of counters, meters and registers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def write_register(context: Context, call: syntax.Call, register: ExternObject) 
 
 
 def count_direct(context: Context, call: syntax.Call, counter: ExternObject) -> None:
-    """Do nothing: a table with a direct counter counts each lookup itself."""
+    """Do nothing, because a table with a direct counter counts each lookup itself."""
 
 
 def read_direct_meter(context: Context, call: syntax.Call, meter: ExternObject) -> None:

@@ -1,4 +1,4 @@
-"""Lower hashes and checksums: calculations over fields and constants."""
+"""Lowering of hashes and checksums to calculations over fields and constants."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _calculation(
     *,
     with_payload: bool,
 ) -> str:
-    """Add a named calculation over the data; return its name."""
+    """Add a named calculation over the data and return its name."""
     name = _numbered("calc", len(context.program.calculations))
     flat = [e for part in data for e in context.expressions.flattened(part, source)]
     inputs = [_input(context, e, source) for wide in flat for e in _zero_extended(wide)]
@@ -96,7 +96,7 @@ def _input(context: Context, expression: ir.Expression, source: syntax.Source) -
 
 
 def _data_parts(data: syntax.Expression) -> list[syntax.Expression]:
-    """Return the smallest parts of hashed data: lists and `a ++ b` are split."""
+    """Return the smallest parts of hashed data, splitting lists and `a ++ b`."""
     if data.constant is not None:
         return [data]
     if isinstance(data, syntax.ListExpression):
@@ -109,7 +109,7 @@ def _data_parts(data: syntax.Expression) -> list[syntax.Expression]:
 
 
 def _zero_extended(expression: ir.Expression) -> list[ir.Expression]:
-    """Return `(bit<32>)f` as zeros followed by f: hashed data consists of fields and constants."""
+    """Return `(bit<32>)f` as zeros followed by f, since hashes have only fields and constants."""
     if isinstance(expression, ir.Cast):
         wide, narrow = expression.type, expression.operand.type
         if isinstance(wide, Bits) and isinstance(narrow, Bits) and not narrow.signed:

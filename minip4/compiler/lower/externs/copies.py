@@ -1,4 +1,4 @@
-"""Lower functions that send a packet, or a copy of it, through the pipelines again."""
+"""Lowering of functions that send a packet, or a copy of it, through the pipelines again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from minip4.compiler.lower.externs import operands
 from minip4.compiler.lower.externs.operands import operand, require_block
 from minip4.compiler.lower.field_lists import field_list, list_of
 
-_NOTHING = "fl"  # the field list of clones that take nothing along
+_NOTHING = "fl"  # the field list of clones that preserve no fields
 
 
 def clone(context: Context, call: syntax.Call) -> None:
@@ -62,18 +62,18 @@ def recirculate_data(context: Context, call: syntax.Call) -> None:
 
 
 def _data_list(context: Context, data: Argument, name: str) -> ir.FieldList:
-    """The field list of a call that has data in place of an index.
+    """Return the field list of a call that has data instead of an index.
 
     BMv2 copies the fields at the end of the pipeline, into the same fields. So data can only be
-    fields of the user metadata: values that are computed have no field to be copied into, and what
-    is parsed again or set by the target has a value of its own in the copy.
+    fields of the user metadata. A computed value has no field into which it could be copied. Fields
+    that the parser or the target sets have their own values in the copy.
     """
     metadata = set(places.storage(context.user_metadata))
     fields = context.expressions.flattened(data.value, data.source)
     for field in fields:
         if not isinstance(field, ir.Field) or f"{field.header}.{field.name}" not in metadata:
             raise P4Error(
-                "the data of this call is something else than fields of the user metadata",
+                "the data of this call is not a list of fields of the user metadata",
                 data.source,
                 f"{name}_preserving_field_list(), and @field_list at fields of the user metadata",
             )

@@ -1,4 +1,4 @@
-"""Lower v1model functions that act on the current packet."""
+"""Lowering of v1model functions that act on the current packet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from minip4.compiler.lower.externs import operands
 from minip4.compiler.lower.externs.operands import operand, require_block
 from minip4.compiler.types import BOOL, Bits
 
-DROP_PORT = 511  # v1model drops what has this egress_spec
+DROP_PORT = 511  # v1model drops packets with this egress_spec
 
 
 def mark_to_drop(context: Context, call: syntax.Call) -> None:
@@ -27,7 +27,7 @@ def mark_to_drop(context: Context, call: syntax.Call) -> None:
     if list(places.storage(target)) == list(places.storage(context.standard_metadata)):
         context.emit(ir.MarkToDrop(call.source))
         return
-    # A copy of the metadata: the same assignments take effect when it is copied back.
+    # For a copy of the metadata, the same assignments take effect when it is copied back.
     for name, value in (("egress_spec", DROP_PORT), ("mcast_grp", 0)):
         field = places.member(target, name)
         assert isinstance(field, places.Scalar)
@@ -43,7 +43,11 @@ def random(context: Context, call: syntax.Call) -> None:
 
 
 def digest(context: Context, call: syntax.Call) -> None:
-    """Lower a digest. The fields are copied: a target may read them at the end of the pipeline."""
+    """Lower a digest.
+
+    The fields are copied, because a target may read them only at the end of the
+    pipeline.
+    """
     require_block(context, call, "ingress")
     receiver, data = extern_arguments(context, call)
     of = context.environment.resolve(call.parameter_types[1])

@@ -15,7 +15,7 @@ from minip4.compiler.lower.expressions import read_scalar
 
 
 def require_block(context: Context, call: syntax.Call, *blocks: str) -> None:
-    """Reject a call outside of these blocks."""
+    """Reject a call outside of the given blocks."""
     if context.block not in blocks:
         name = call.method or getattr(call.declaration, "name", "")
         raise P4Error(f"{name}() cannot be called here", call.source, " or ".join(blocks))
@@ -26,12 +26,12 @@ def scalar(argument: Argument) -> ir.Expression:
 
 
 def operand(context: Context, argument: Argument) -> ir.Expression:
-    """Return a field, constant or action parameter with the argument's value."""
+    """Return a field, constant or action parameter with the value of an argument."""
     return context.simple(scalar(argument), argument.source)
 
 
 def result(context: Context, target: Argument) -> tuple[ir.Field, Callable[[], None]]:
-    """Return a field for the result of an operation, and code that moves it to its target."""
+    """Return a field for the result of an operation, and code that copies it to its target."""
     place = target.place
     if is_compound(place):
         raise P4Error("the result is a number or bool", target.source)

@@ -1,4 +1,4 @@
-"""Lower methods of packet_in and packet_out (spec 13.8, 16)."""
+"""Lowering of the methods of packet_in and packet_out (spec 13.8, 16)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from minip4.compiler.lower.storage import field_types, scalar_type
 
 
 def packet_in(context: Context, call: syntax.Call) -> places.Value | None:
-    """Lower a method of packet_in; return the value of lookahead(), else None."""
+    """Lower a method of packet_in; return the value of lookahead(), or None for others."""
     if context.block != "parser":
-        raise P4Error(f"{call.method}() can be called in a parser only", call.source)
+        raise P4Error(f"{call.method}() can be called only in a parser", call.source)
     arguments = extern_arguments(context, call)
     match call.method:
         case "lookahead":
@@ -53,7 +53,7 @@ def _extract(
 def _lookahead(
     context: Context, of: types.Type, source: syntax.Source, offset: list[int]
 ) -> places.Value:
-    """Return bits of the packet in a temporary; `offset[0]` advances behind them."""
+    """Return bits of the packet in a temporary; `offset[0]` advances past them."""
     of = types.strip_newtypes(of)
     scalar = scalar_type(of)
     if scalar is not None:
@@ -73,7 +73,7 @@ def _lookahead(
 
 def emit(context: Context, call: syntax.Call) -> None:
     if context.block != "deparser":
-        raise P4Error("emit() can be called in the deparser only", call.source)
+        raise P4Error("emit() can be called only in the deparser", call.source)
     argument = call.arguments[0]
     assert argument is not None
     for header in _headers(context.expressions.value(argument), argument.source):

@@ -137,7 +137,7 @@ static const uint64_t *read_due(const char *path, uint64_t count)
     return due;
 }
 
-/* Arguments are positional and valid, since only telemark/backends/real/udp.py calls this
+/* Arguments are positional and valid, since only telemark/backends/real/traffic.py calls this
  * program. */
 static struct options parse(char **argv)
 {

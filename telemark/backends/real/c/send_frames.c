@@ -97,7 +97,7 @@ static uint64_t send_all(int fd, const struct frames *frames, uint64_t max_lag_n
     return next;
 }
 
-/* Arguments are positional, since only telemark/backends/real/frames.py calls this program. */
+/* Arguments are positional, since only telemark/backends/real/traffic.py calls this program. */
 int main(int argc, char **argv)
 {
     uint64_t largest_lag_ns = 0, sent;

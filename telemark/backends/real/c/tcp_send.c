@@ -269,7 +269,7 @@ static void send_requests(struct flow *flow, FILE *answers)
     flow->options = options;
 }
 
-/* Arguments are positional and valid, since only telemark/backends/real/tcp.py calls this
+/* Arguments are positional and valid, since only telemark/backends/real/traffic.py calls this
  * program. */
 static struct options parse(char **argv)
 {

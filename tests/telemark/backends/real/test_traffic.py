@@ -12,7 +12,7 @@ from minip4.native.build import ToolchainError
 from minip4.native.layouts import Shared
 from telemark.backends.real import flow_processes
 from telemark.backends.real.flow_processes import build_program
-from telemark.backends.real.udp import RATE_NOT_KEPT
+from telemark.backends.real.traffic import RATE_NOT_KEPT
 from telemark.errors import TestbedError
 from telemark.traffic.flows import RECEIVED, SENT, Flow
 

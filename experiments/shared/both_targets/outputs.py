@@ -1,0 +1,90 @@
+"""Outputs of a target for given packets: what is compared, and whether bmv2 dropped frames."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from telemark.accounting import pcap
+from telemark.accounting.packet_accounting import PacketAccounting
+from telemark.errors import note_invalid
+from telemark.network import Network
+from telemark.results.report import Check
+from telemark.session.clock import Clock
+
+PACKETS_PER_S = 100  # far below the capacity of bmv2 with any of the programs
+LEAD_NS, SETTLE_NS = 200_000_000, 400_000_000  # before the first packet, and after the last one
+
+Port = tuple[str, str]
+"""A switch and its neighbour."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the outputs, in which both targets must agree."""
+
+    measured: Sequence[bytes]  # frames, or one region of memory; times are zero
+    expected: Sequence[bytes] | None = None  # ground truth, if it is known byte by byte
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Outputs of one system on one target."""
+
+    system: str
+    parts: Mapping[str, Part]
+    counts: Mapping[str, tuple[int, int]]  # quantity -> measured, ground truth
+    sent: Mapping[Port, int]  # frames that the packets alone determine, by captures
+    accounting: PacketAccounting
+
+
+async def send(net: Network, host: str, frames: Sequence[bytes], clock: Clock) -> None:
+    """Send frames at a constant rate, and wait until the network has processed them."""
+    start_ns = clock.now_ns() + LEAD_NS
+    times = [start_ns + number * 10**9 // PACKETS_PER_S for number in range(len(frames))]
+    net.send_frames(host, times, frames)
+    await clock.sleep_until(times[-1] + SETTLE_NS)
+
+
+def count_sent(net: Network, ports: Iterable[Port]) -> dict[Port, int]:
+    """Count the frames that switches sent to neighbours, after the network has ended."""
+    return {port: len(pcap.read(net.capture(*port, "out")).length) for port in ports}
+
+
+def differing_bytes(ours: Sequence[bytes], theirs: Sequence[bytes]) -> int:
+    """Count the bytes that differ, including those that only one of two sequences has."""
+    return sum(
+        sum(a != b for a, b in zip_longest(one, other))
+        for one, other in zip_longest(ours, theirs, fillvalue=b"")
+    )
+
+
+def compare(at: str, ours: Outputs, theirs: Outputs) -> list[Check]:
+    """Check that two targets agree in each byte of each part."""
+    return [
+        Check(f"{at}: {ours.system}: {name}: difference between targets (bytes)",
+              differing_bytes(ours.parts[name].measured, theirs.parts[name].measured), 0)
+        for name in ours.parts
+    ]  # fmt: skip
+
+
+def check(at: str, found: Outputs) -> list[Check]:
+    """Compare the outputs of one target with ground truth."""
+    name = f"{at}: {found.system}"
+    return [
+        *(Check(f"{name}: {part}: error (bytes)", differing_bytes(of.measured, of.expected), 0)
+          for part, of in found.parts.items() if of.expected is not None),
+        *(Check(f"{name}: {quantity}", *values) for quantity, values in found.counts.items()),
+        *found.accounting.checks(name),
+    ]  # fmt: skip
+
+
+def reject_drops(ours: Outputs, theirs: Outputs) -> None:
+    """Make the run inconclusive if bmv2 (`theirs`) sent fewer frames than minip4.
+
+    bmv2 does not distinguish its own drops, as on a loaded machine, from those by its program.
+    """
+    for (switch, neighbour), count in ours.sent.items():
+        if (dropped := count - theirs.sent[switch, neighbour]) > 0:
+            note_invalid(
+                f"{ours.system}: bmv2 dropped {dropped} frames in {switch} for {neighbour}"
+            )
