@@ -34,9 +34,10 @@ class Program:
 
 
 class ProgramObject:
-    """The result of load(), with `programs` and `maps` by name; close() releases them.
+    """The result of load():
 
-    Global variables are maps, too: ".bss" and ".data" have one record each.
+    `programs` and `maps`, by name; close() releases them. Global variables are maps, too, ".bss"
+    and ".data", with one record each.
     """
 
     def __init__(
