@@ -10,8 +10,7 @@ struct key_write_store_t {
     bit<32> checksum_mask;  // mask of the bits of the checksum
 }
 
-/* Finds the store (in the collector's memory) for this number of words, in ingress.
- * */
+/* Finds the store (in the collector's memory) for this number of words, in ingress. */
 control PlanKeyWrite(in key_write_t report, inout plan_t plan, inout key_write_store_t store) {
     PlanCopies() plan_copies;
 

@@ -179,8 +179,7 @@ control IntWatch(
         size = 1024;
     }
 
-    /* Every switch samples the same packets, because no switch changes the hashed fields.
-     * */
+    /* Every switch samples the same packets, because no switch changes the hashed fields. */
     action sample() {
         bit<32> number;
         hash(

@@ -1,8 +1,7 @@
 /* The RoCE switch with a hold-off period after PSNs were set back, for comparison.
  *
  * DTA's published translator waits in this way for packets in flight: its egress drops HOLD_OFF
- * reports. This is unnecessary, since packets in flight arrive before later packets.
- * */
+ * reports. This is unnecessary, since packets in flight arrive before later packets. */
 #include "pipeline.p4"
 
 const bit<32> HOLD_OFF = 100000;  // number of records that are dropped
