@@ -80,7 +80,7 @@ class Postcard(NamedTuple):
 class PostcardEdge:
     """Reports packets of watched flows at a device, until close() or the end of this process.
 
-    `node` is the node ID in reports; `collector` is an IPv4 address and UDP port. `namespace` is
+    `node` is the node id in reports; `collector` is an IPv4 address and UDP port. `namespace` is
     the network namespace of the device, as `/proc/PID/ns/net`; None means the namespace of this
     thread. The clock is CLOCK_MONOTONIC, in microseconds. Raises LoadError.
     """
