@@ -126,7 +126,7 @@ def check_recirculations(expected: Callable[[int], int], output: str) -> str | N
 
 
 def check_tos_cells(output: str) -> str | None:
-    """Check the cells for the ToS of the packet and of the ICMP error that Linux on h2 derives."""
+    """Check the cells for the ToS of the packet and for the ToS of the ICMP error that h2 sends."""
     answer = 50 & 0x1E | 0xC0  # icmp_send: IPTOS_TOS_MASK, IPTOS_PREC_INTERNETCONTROL
     return compare(parse_cells(output), {tos: tos for tos in (50, answer)}, "cells")
 

@@ -1,10 +1,10 @@
 """Cost of telemetry on a host: packets, records or sketches, one program or a chain?
 
-Packets with Zipf flow sizes pass the programs that hosts attach. The number of bytes per window for
-user space is exact. It is computed for whole packets, for their first 128 bytes (a truncated
-mirror), for a record per flow (a key and a count) and for sketches. The CPU time per packet is
-measured in interleaved rounds on one core, for six kinds of statistics in one program and for the
-same six as a chain of six programs.
+Packets with Zipf flow sizes pass the programs that hosts attach. The number of bytes per window
+that user space reads is computed exactly: for whole packets, for their first 128 bytes (a truncated
+mirror), for one record per flow (a key and a count) and for sketches. The CPU time per packet is
+measured in interleaved rounds on one core. One program with six kinds of statistics is compared
+with a chain of six programs, one per kind.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from telemark.errors import TestbedError
 
 BATCHES = (1, 2, 4, 8, 16)
-"""Allowed numbers of entries per batch; the published translator has the same."""
+"""Allowed numbers of entries per batch, as in the published translator."""
 
 NUMBERS = (1 << 27) - 1
 """Batch numbers run from 1 to NUMBERS, then start at 1 again. 0 means never written."""
@@ -87,7 +87,7 @@ class Reader:
 
     @property
     def waiting(self) -> int:
-        """Number of batches up to the head of the list, with lost and overwritten ones."""
+        """Number of batches up to the head of the list, including lost and overwritten batches."""
         return max(int(self._distances().max()) + 1, 0)
 
     def pull(self) -> NDArray[np.uint32]:
@@ -110,7 +110,7 @@ class Reader:
         return _entries(batches)
 
     def _distances(self) -> NDArray[np.int64]:
-        """Return by how many batches each slot is ahead of the next one to read.
+        """Return the distance (batches) of each slot from the next slot to read.
 
         The result has shape (batches,) and starts at the next slot to read.
 
@@ -136,7 +136,7 @@ def _numbers(ring: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _ahead(numbers: NDArray[np.int64], number: int) -> NDArray[np.int64]:
-    """Return by how much numbers are ahead of `number`; -1 for batches that were never written."""
+    """Return how far batch numbers are ahead of `number`; -1 for batches never written."""
     half = NUMBERS // 2
     ahead: NDArray[np.int64] = (numbers - number + half) % NUMBERS - half
     return np.where(numbers == 0, -1, ahead)

@@ -124,7 +124,7 @@ def _is_repeated_slot(places: NDArray[np.int64]) -> NDArray[np.bool_]:
 def _vote(
     is_own: NDArray[np.bool_], values: NDArray[Any], least: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """Return whether one value alone has the most votes, at least `least`, and a copy's index.
+    """Return whether exactly one value has the most (at least `least`) votes, and index of a copy.
 
     `is_own`: (copies, n); `values`: (copies, n, words).
     """

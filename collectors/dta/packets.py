@@ -53,9 +53,8 @@ _OPS = {op.value: op.name for op in Op}
 
 
 def _words(name: str, default: Any, count: Callable[[Any], int] | None = None) -> FieldListField:
-    """Return a field of 32-bit words.
-
-    Without `count`, which computes their number, all remaining words.
+    """Return a field of 32-bit words; `count` computes their number, by default all remaining
+    words.
     """
     return FieldListField(name, default, XIntField("", 0), count_from=count)
 
@@ -73,10 +72,7 @@ class _Report(Packet):
 
 
 class DTA(Packet):
-    """Telemark's base header.
-
-    `sequence` numbers the reports of a reporter to a translator, from 0.
-    """
+    """Base header of Telemark; `sequence` numbers reports from a reporter to a translator."""
 
     name = "DTA"
     fields_desc = [
@@ -227,7 +223,7 @@ class Nack(_Report):
 
 
 class ShortNack(_Report):
-    """NACK of the prototype: the last `seqnum` that arrived in order, without a base header."""
+    """NACK of the prototype without base header; has the last `seqnum` that arrived in order."""
 
     name = "NACK (prototype)"
     fields_desc = [

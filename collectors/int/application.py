@@ -35,7 +35,7 @@ class Findings:
     drops: Counter[tuple[int, int]]  # number of packets in drop reports, by node and reason
     parse_errors: Counter[ParseStatus]  # malformed input
     aside: list[Fault]  # the latest malformed datagrams
-    overflow: dict[str, int]  # number of entries beyond a limit: see struct int_index_counters
+    overflow: dict[str, int]  # number of entries beyond a limit, see struct int_index_counters
 
 
 class Collector(Application):

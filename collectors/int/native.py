@@ -1,4 +1,4 @@
-"""C library of the INT collector: its loading, and the records and constants shared with C."""
+"""Loader of the C library of the INT collector, and records and constants shared with C."""
 
 import ctypes
 import enum
@@ -60,10 +60,7 @@ class IntFlag(enum.IntFlag):
 
 
 class Bit(enum.IntFlag):
-    """Bit of RepMdBits, instruction bits and available hop fields.
-
-    Bit 0 in specifications is last.
-    """
+    """Bits of RepMdBits, instruction bitmap and hop fields; bit 0 of the specs is last."""
 
     NODE = 0x8000
     INTERFACES = 0x4000

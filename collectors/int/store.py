@@ -68,10 +68,7 @@ CREATE VIEW links AS
 
 
 class Store:
-    """Writer of one run.
-
-    Each file appears only when complete, in order of arrival of its reports.
-    """
+    """Writer of one run; files appear when they are complete, in order of arrival of reports."""
 
     def __init__(self, folder: Path, run: str) -> None:
         """Raises TestbedError if the folder cannot be written or already has a run of this name."""

@@ -34,7 +34,7 @@ class Outcome:
     """Result of a responder."""
 
     records: list[NDArray[Any]]  # records of each writer, (count,)
-    completions: list[tuple[int, Completion]]  # (ns of the common clock, completion)
+    completions: list[tuple[int, Completion]]  # (time on the common clock in ns, completion)
     counts: Counts
     refusals: list[str]  # the latest refusals as text
 
@@ -82,10 +82,7 @@ class Responder(Application):
         self._port = host.frames(self.on_frames, hold_us=self._hold_us)
 
     def _region(self, writer: Writer) -> Region:
-        """Return a region.
-
-        Writers to the same file share a region, since a file can be claimed only once.
-        """
+        """Return a region; writers to one file share it, as a file can be claimed only once."""
         for other, region in zip(self._writers, self._regions, strict=False):
             what = (other.path, other.record, other.count)
             if writer.path is not None and what == (writer.path, writer.record, writer.count):
@@ -103,5 +100,5 @@ class Responder(Application):
         """Return the Outcome."""
         records = [region.records.copy() for region in self._regions]
         for region in self._regions:
-            region.release()  # since the next collector may be in the same process
+            region.release()  # because the next collector may run in the same process
         return Outcome(records, self._completions, self._nic.counts(), self._nic.refusals())

@@ -1,7 +1,8 @@
 """Connection management (CM): queue pairs set up as peers of librdmacm expect.
 
 IBTA, chapter 12, and annex A11 (RDMA IP CM service). A peer sends REQ to queue pair 1, the manager
-answers REP, and the peer sends RTU. DREQ ends the connection, and the manager answers DREP. Either
+replies with REP, and the peer sends RTU. DREQ ends the connection, and the manager replies with
+DREP. Either
 side rejects with REJ. The private data of REP give the peer its target: base (8 bytes), R_Key (4)
 and length (8), in network byte order. A peer repeats a message that gets no answer.
 """
@@ -24,18 +25,18 @@ from collectors.roce.softnic import SoftNic
 from collectors.roce.verbs_peer import MEMORY
 from telemark.errors import TestbedError
 
-QKEY = 0x80010000  # of queue pair 1 (10.2.5)
-SERVICE_OF_TCP_PORTS = 0x0000000001060000  # plus the port (A11.2)
+QKEY = 0x80010000  # Q_Key of queue pair 1 (10.2.5)
+SERVICE_OF_TCP_PORTS = 0x0000000001060000  # service id is this value plus the port (A11.2)
 SOURCE_PORT = 0xC001
 CONNECTIONS = 1024  # maximum number of remembered connections
-RNR_RETRIES = 7 << 5  # infinite (12.7.38): completions wait until the reader takes them
-_MAD = struct.Struct("!BBBBHHQHHI")  # 13.4.3: from base version to attribute modifier
+RNR_RETRIES = 7 << 5  # infinite (12.7.38), because completions wait until the reader removes them
+_MAD = struct.Struct("!BBBBHHQHHI")  # MAD header (13.4.3), from base version to attribute modifier
 _CLASS, _CLASS_VERSION, _SEND = 7, 2, 3
 _BODY = 232
 
 
 class Attribute(enum.IntEnum):
-    """Messages (12.6)."""
+    """Attribute ids of CM messages (12.6)."""
 
     REQ = 0x10
     REJ = 0x12
@@ -46,7 +47,7 @@ class Attribute(enum.IntEnum):
 
 
 class RejectReason(enum.IntEnum):
-    """Reasons of REJ (12.6.7.2)."""
+    """Reason codes of REJ (12.6.7.2)."""
 
     NO_QUEUE_PAIR = 1
     INVALID_SERVICE = 8
@@ -56,7 +57,7 @@ class RejectReason(enum.IntEnum):
 
 @dataclass(frozen=True)
 class _Connection:
-    asked: Packet  # the frame of REQ
+    asked: Packet  # frame that contained REQ
     own_id: int
     qpn: int
     request: bytes  # body of REQ
@@ -64,18 +65,19 @@ class _Connection:
 
 
 class ConnectionManager:
-    """Answers connection requests for a port with targets in a domain."""
+    """Server that replies to connection requests for a port with targets in a domain."""
 
     def __init__(self, nic: SoftNic, domain: Domain, port: int) -> None:
         self._nic = nic
         self._domain = domain
         self._service = SERVICE_OF_TCP_PORTS + port
-        self._connections: dict[tuple[str, int], _Connection] = {}  # key: address, peer's id
+        # key: address and id of the peer
+        self._connections: dict[tuple[str, int], _Connection] = {}
         self._next_id = secrets.randbits(32)
         self._psn = 0  # packet sequence number of queue pair 1
 
     def answers(self, frames: list[bytes]) -> list[bytes]:
-        """Return the answers to frames sent to queue pair 1 (SoftNic.management())."""
+        """Return the replies to frames sent to queue pair 1 (SoftNic.management())."""
         found = []
         for frame in frames:
             packet = Ether(frame)
@@ -125,7 +127,7 @@ class ConnectionManager:
     def _disconnect(
         self, body: bytes, their_id: int, source: str
     ) -> tuple[Attribute, bytes] | None:
-        """Handle DREQ: it names both ids and our queue pair; otherwise it is stale (12.6.10)."""
+        """Handle DREQ, which is stale unless it names both ids and our queue pair (12.6.10)."""
         connection = self._connections.get((source, their_id))
         if connection is not None:
             if _id_and_queue_pair(body) != (connection.own_id, connection.qpn):
@@ -150,7 +152,7 @@ class ConnectionManager:
             return _reject(their_id, RejectReason.INVALID_TRANSPORT)
         if 128 << (body[50] >> 4) != self._nic.path_mtu:
             return _reject(their_id, RejectReason.INVALID_MTU)
-        # The PSN in the answer is the first PSN that the peer uses (12.7.31).
+        # The PSN in REP is the first PSN that the peer uses (12.7.31).
         peer = Peer(source, qpn=int.from_bytes(body[32:35], "big"), psn=secrets.randbits(24))
         kind = Transport.UC if transport else Transport.RC
         try:
@@ -222,5 +224,5 @@ def _rep(own_id: int, their_id: int, target: Target) -> bytes:
 
 def _reject(their_id: int, why: RejectReason) -> tuple[Attribute, bytes]:
     body = bytearray(_BODY)
-    struct.pack_into("!IIBBH", body, 0, 0, their_id, 0, 0, why)  # 0 means that REQ is rejected
+    struct.pack_into("!IIBBH", body, 0, 0, their_id, 0, 0, why)  # 0: the rejected message is REQ
     return Attribute.REJ, bytes(body)

@@ -14,13 +14,13 @@ from telemark.errors import TestbedError
 
 try:
     from pyverbs import addr, device, enums, pyverbs_error, qp
-except ImportError:  # reported when a device is opened
+except ImportError:  # Device() reports the missing module
     device = None
 
 PORT = 1
-MOST_ATOMICS = 16  # answers kept for repeated requests (max_dest_rd_atomic)
+MOST_ATOMICS = 16  # stored responses for repeated requests (max_dest_rd_atomic)
 HOP_LIMIT = 64
-RNR_TIMER = 14  # 1 ms (IBTA 9.7.5.2.8, table 45)
+RNR_TIMER = 14  # code of 1 ms (IBTA 9.7.5.2.8, table 45)
 MTU_BYTES = {1: 256, 2: 512, 3: 1024, 4: 2048, 5: 4096}  # enum ibv_mtu
 
 DEVICES = Path("/sys/class/infiniband")
@@ -70,7 +70,7 @@ def _find_device(address: str) -> tuple[str, int]:
             found = (
                 path.read_text().strip() == _format_gid(gid(address)) and kind.read_text().strip()
             )
-        except OSError:  # EINVAL: this index is empty
+        except OSError:  # EINVAL means that this index is empty
             continue
         if found == "RoCE v2":
             return path.parts[len(DEVICES.parts)], int(path.name)
@@ -78,7 +78,7 @@ def _find_device(address: str) -> tuple[str, int]:
 
 
 def _format_gid(packed: bytes) -> str:
-    """Format a GID as verbs do, with all eight groups."""
+    """Format a GID with all eight groups, as verbs do."""
     return ":".join(packed[at : at + 2].hex() for at in range(0, 16, 2))
 
 

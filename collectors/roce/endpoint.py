@@ -38,11 +38,11 @@ WRITE_AND_ATOMIC = Access.WRITE | Access.ATOMIC
 
 @dataclass(frozen=True)
 class Peer:
-    """Writing peer, such as a switch: all that a queue pair needs to know about it."""
+    """Parameters of a writing peer, such as a switch, that a queue pair needs."""
 
-    address: str  # IPv4 or IPv6; for RoCEv1 the GID, as ::ffff:10.0.0.1
-    qpn: int  # queue pair number, the destination of answers
-    psn: int  # of the first packet
+    address: str  # IPv4 or IPv6; for RoCEv1 the GID, such as ::ffff:10.0.0.1
+    qpn: int  # queue pair number to which responses are sent
+    psn: int  # PSN of the first packet
 
     def __post_init__(self) -> None:
         """Raises TestbedError."""
@@ -58,7 +58,7 @@ class Target:
 
     address: str  # see Peer.address
     qpn: int
-    psn: int  # of the first expected packet
+    psn: int  # PSN of the first expected packet
     rkey: int
     base: int  # virtual address of the first byte of the region
     length: int  # length of the region in bytes
@@ -67,7 +67,7 @@ class Target:
 
 
 class Domain(NamedTuple):
-    """A registered region in its own protection domain: no other queue pair can access it."""
+    """Registered region in its own protection domain; other queue pairs cannot access it."""
 
     rkey: int
     base: int
@@ -91,7 +91,7 @@ class Counts:
 
 
 class Endpoint(ABC):
-    """Receives writes of peers into registered regions."""
+    """Receiver of RDMA writes from peers into registered regions."""
 
     @abstractmethod
     def register(self, region: Region, access: Access = WRITE_AND_ATOMIC) -> Domain:

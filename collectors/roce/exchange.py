@@ -22,7 +22,7 @@ from telemark.errors import TestbedError
 
 MAGIC, VERSION = b"TLMK", 1
 ASK, TARGET, REFUSE = 1, 2, 3
-TIMEOUT_S = 5.0  # to receive a complete message
+TIMEOUT_S = 5.0  # max time to receive a complete message
 _HEAD = struct.Struct("!4sBBH")
 _ENDS = struct.Struct("!BBHII16s")
 _MEMORY = struct.Struct("!IIQQ")
@@ -73,7 +73,7 @@ async def serve(endpoint: Endpoint, domain: Domain, address: str, port: int) -> 
         except (TestbedError, ValueError) as error:
             writer.write(_message(REFUSE, str(error).encode()))
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.TimeoutError):
-            pass  # the peer is gone, or uses another protocol
+            pass  # the peer has closed the connection or uses another protocol
         finally:
             if target is not None:
                 endpoint.disconnect(target.qpn)

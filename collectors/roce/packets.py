@@ -1,4 +1,4 @@
-"""RoCE packets in scapy, v1 and v2, with iCRC; it replaces scapy's own layers where they are wrong.
+"""RoCE packets in scapy, v1 and v2, with iCRC; layers that are wrong in scapy are replaced.
 
 Sources: InfiniBand Architecture Specification 1 (IBTA), 5.2, 9.2 to 9.4; its annexes A16 (RoCE) and
 A17 (RoCEv2). Build and parse a packet layer by layer:
@@ -28,10 +28,10 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw, bind_layers, split_layers
 
 PORT = 4791  # UDP port of RoCEv2 (A17.2)
-ETHERTYPE = 0x8915  # of RoCEv1 (A16.2)
-NEXT_HEADER = 0x1B  # of GRH, for BTH (8.3.3)
+ETHERTYPE = 0x8915  # EtherType of RoCEv1 (A16.2)
+NEXT_HEADER = 0x1B  # Next Header value in GRH for BTH (8.3.3)
 UC = 0x20  # offset from RC opcodes to UC opcodes
-UD = 0x60  # offset to UD opcodes
+UD = 0x60  # offset from RC opcodes to UD opcodes
 PSN_MASK = 0xFFFFFF
 UNLIMITED = 0x1F  # AETH syndrome of an ACK without credit limit
 
@@ -96,14 +96,14 @@ def icrc(packet: bytes) -> bytes:
 class BTH(roce.BTH):
     """Base Transport Header (9.2); `icrc` follows the payload."""
 
-    payload_guess: list[Any] = []  # not inherited: see _bind()
+    payload_guess: list[Any] = []  # own list per class, see _bind()
 
     def compute_icrc(self, p: bytes) -> bytes:
-        """Called by scapy with BTH and payload, including four bytes for the iCRC."""
+        """Return the iCRC; scapy passes BTH and payload, and four bytes for the iCRC."""
         lower: Any = self.underlayer
         above = lower.underlayer if isinstance(lower, UDP) else lower
         if not isinstance(above, (IP, IPv6, GRH)):
-            raise ValueError("BTH is neither in UDP over IP nor behind a GRH: it has no iCRC")
+            raise ValueError("no iCRC: BTH is neither in UDP over IP nor behind a GRH")
         packet: Any = above.copy()
         (packet[UDP] if isinstance(lower, UDP) else packet).payload = Raw(p)
         return icrc(bytes(packet)[:-4])
@@ -140,7 +140,7 @@ class RETH(Packet):
 
 
 class ImmDt(Packet):
-    """Immediate Data (9.3.6), in network byte order; opaque to the responder."""
+    """Immediate Data (9.3.6) in network byte order, which the responder does not interpret."""
 
     name = "ImmDt"
     fields_desc = [XIntField("data", 0)]
@@ -166,7 +166,7 @@ class AETH(roce.AETH):
     """ACK Extended Transport Header (9.3.5)."""
 
     def guess_payload_class(self, payload: bytes) -> type[Packet]:
-        """Choose AtomicAckETH for the answer to an atomic operation."""
+        """Choose AtomicAckETH for the response to an atomic operation."""
         is_atomic = isinstance(self.underlayer, BTH) and (
             self.underlayer.opcode == Op.ATOMIC_ACKNOWLEDGE
         )

@@ -1,4 +1,4 @@
-"""Software endpoint in real time at a network interface, whose IP stack stays in use."""
+"""Software endpoint in real time on a network interface that also remains in use for IP."""
 
 import atexit
 import ctypes
@@ -19,7 +19,7 @@ _DROP_ALL = struct.pack("HBBI", 0x06, 0, 0, 0)  # BPF_RET | BPF_K: accept 0 byte
 
 
 class RawSocketNic:
-    """Passes frames of `interface` to `nic`, in a thread without Python. Needs root."""
+    """Receiver that passes frames of `interface` to `nic` in a native thread. Needs root."""
 
     def __init__(self, nic: SoftNic, interface: str) -> None:
         """Raises TestbedError if the interface does not exist or access is denied."""
@@ -35,9 +35,9 @@ class RawSocketNic:
         self._bypass = self._open_bypass(interface)
         self._error = 0
         self._drops = 0
-        # A finalizer stops the thread if close() is never called. At interpreter exit it runs
-        # before the finalizer of `nic`, whose memory the thread uses: finalizers run in reverse
-        # order.
+        # A finalizer stops the thread if close() is never called. The thread uses the memory of
+        # `nic`. At interpreter exit, finalizers run in reverse order, so this one runs before the
+        # finalizer of `nic`.
         self._thread = threading.Thread(target=self._run, name=f"roce {interface}", daemon=True)
         self._thread.start()
         atexit.register(self.close)
@@ -62,7 +62,7 @@ class RawSocketNic:
         return ready
 
     def send(self, frame: bytes) -> None:
-        """Send a frame, such as an answer of connection management. Raises OSError."""
+        """Send a frame, such as a reply of connection management. Raises OSError."""
         if number := self._library.roce_socket_send(self._handle, frame, len(frame)):
             raise OSError(number, os.strerror(number))
 
@@ -72,7 +72,7 @@ class RawSocketNic:
         return self._drops
 
     def close(self) -> None:
-        """Stop; regions keep their content."""
+        """Stop the thread; regions keep their content."""
         atexit.unregister(self.close)
         os.eventfd_write(self._stop, 1)
         self._thread.join()

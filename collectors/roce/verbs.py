@@ -1,7 +1,7 @@
 """Endpoint on a real RoCE stack, over libibverbs: an RDMA NIC or the kernel's rdma_rxe.
 
-Registered memory is pinned. A Region in a file must be on tmpfs, or the kernel older than 6.5:
-since then it does not pin pages that it writes back to a disk (mm/gup.c).
+Registered memory is pinned. The file of a Region must be on tmpfs on kernels since 6.5, because
+they do not pin pages that are written back to a disk (mm/gup.c).
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from collectors.roce.endpoint import (
 from collectors.roce.region import Region
 from telemark.errors import TestbedError
 
-with contextlib.suppress(ImportError):  # reported by Device
+with contextlib.suppress(ImportError):  # Device() reports the missing module
     from pyverbs import cq, enums, mr, pd, qp, wr
 
 # Responder counters of a device: those of rxe (rxe_hw_counters.c) and mlx5.
@@ -43,7 +43,7 @@ class Verbs(Endpoint):
         self._domains: dict[int, tuple[Any, Any]] = {}  # rkey -> memory region, protection domain
         # Number -> queue pair, completion queue, and receive request.
         self._pairs: dict[int, tuple[Any, Any, Any]] = {}
-        self._regions: list[Region] = []  # kept mapped while the device writes to them
+        self._regions: list[Region] = []  # keeps regions mapped while the device writes to them
         self._counted_before = self._counters()
 
     def register(self, region: Region, access: Access = WRITE_AND_ATOMIC) -> Domain:
@@ -62,7 +62,7 @@ class Verbs(Endpoint):
         self, domain: Domain, peer: Peer, *, transport: Transport = Transport.RC,
         access: Access = WRITE_AND_ATOMIC,
     ) -> Target:  # fmt: skip
-        """See Endpoint. The queue pair only receives and answers."""
+        """See Endpoint. The queue pair only receives requests and sends responses."""
         memory, protection = self._domains[domain.rkey]
         queue = cq.CQ(self._device.context, self._receives)
         room = qp.QPCap(max_send_wr=1, max_recv_wr=self._receives)

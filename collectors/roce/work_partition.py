@@ -1,6 +1,6 @@
-"""Distribution of records to worker processes: each range goes to one worker.
+"""Distribution of ranges of records to worker processes; each range goes to one worker.
 
-The queue is a pipe in packet mode (pipe2(2), O_DIRECT): the kernel gives each message to one
+The queue is a pipe in packet mode (pipe2(2), O_DIRECT), so the kernel gives each message to one
 reader. A range of a worker that dies is not distributed again.
 """
 
@@ -18,13 +18,13 @@ class WorkPartition:
         """A range has at most `most` records."""
         self.overrun = 0  # records that were overwritten before they were distributed
         self._count, self._most = count, most
-        self._given = 0  # records distributed, over all laps
+        self._given = 0  # number of records distributed, over all laps
         self._reading, self._writing = os.pipe2(os.O_DIRECT | os.O_CLOEXEC)
 
     def distribute(self, immediate: int) -> None:
         """Distribute new records; `immediate` is the number of records written so far, modulo 2^32.
 
-        Blocks while the pipe is full; then completions wait, and so does the writer.
+        Blocks while the pipe is full. Completions then wait, so the writer has to wait, too.
         """
         new = (immediate - self._given) % (1 << 32)
         first = self._given
@@ -47,7 +47,7 @@ class WorkPartition:
         self.distribute(self._given + (slot - self._given) % self._count + 1)
 
     def end(self) -> None:
-        """Close the queue: workers get the remaining ranges, then stop."""
+        """Close the queue; workers get the remaining ranges and then stop."""
         os.close(self._writing)
 
     def ranges(self) -> Iterator[slice]:

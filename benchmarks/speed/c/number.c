@@ -2,7 +2,7 @@
  * FILE is the frame of record 0 without the record and the iCRC.
  *
  * Record n goes to slot n. Its eleven words are 1, 3, 5, ... 21 times n + 1. In one of SPOILED_EVERY
- * records a bit is flipped after the iCRC was computed; the receiver must refuse it.
+ * records a bit is flipped after the iCRC was computed; the receiver must reject it.
  *
  * Prints "ready". For each line "FIRST COUNT" on standard input it sends these records and prints
  * "sent". It ends at the end of its input. */

@@ -1,5 +1,5 @@
-/* Everything goes from port 1 to port 2, past one large table of a kind that MATCH chooses, whose entries
- * count and age, and past an array of counters. */
+/* Forwards all packets from port 1 to port 2. Each packet passes one large table, whose entries have
+ * counters and idle timeouts, and an array of counters. MATCH selects the match kind of the table. */
 #include <core.p4>
 #include <v1model.p4>
 

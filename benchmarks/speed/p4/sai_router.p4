@@ -1,7 +1,7 @@
-/* A router in the shape of SAI's programs: ids are strings to controllers, two ACLs choose VRF and what
- * is dropped, routes lead over groups of next hops, next hops and router interfaces to a port.
- * Tables, fields and actions that benchmarks/speed/sai.py fills have the names that they have there.
- * PLATFORM_BMV2: the same ids as plain numbers, for switches without @p4runtime_translation. */
+/* Router with the structure of the SAI P4 programs. Controllers see ids as strings. One ACL selects the
+ * VRF, another one drops packets. Routes lead over next hop groups, next hops and router interfaces to
+ * a port. Tables, fields and actions that benchmarks/speed/sai.py fills have the names of SAI.
+ * With PLATFORM_BMV2, ids are numbers, for switches without @p4runtime_translation. */
 #include <core.p4>
 #include <v1model.p4>
 

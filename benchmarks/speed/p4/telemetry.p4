@@ -1,5 +1,6 @@
-/* A program of the size of an INT transit switch: it forwards, and pushes up to eight words of
- * metadata, chosen by an instruction bitmap through two tables, behind the headers that others pushed. */
+/* Program of the size of an INT transit switch. It forwards packets and pushes up to eight words of
+ * metadata behind the headers of earlier switches. An instruction bitmap selects the words, by two
+ * tables. */
 #include <core.p4>
 #include <v1model.p4>
 

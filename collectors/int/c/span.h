@@ -1,4 +1,4 @@
-/* Parts of a packet, with bounds. */
+/* Part of a packet, with its bounds. */
 #ifndef COLLECTORS_INT_SPAN_H
 #define COLLECTORS_INT_SPAN_H
 
@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The bytes that are not read yet. */
+/* Bytes that have not been read yet. */
 struct span {
     const uint8_t *at, *end;
 };

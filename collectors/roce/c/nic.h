@@ -1,4 +1,4 @@
-/* A RoCE responder: frames in, memory writes and answers out. It does no I/O and reads no clock.
+/* RoCE responder that turns frames into memory writes and responses. Does no I/O, reads no clock.
  *
  * IBTA: InfiniBand Architecture Specification, volume 1; A16, A17: its annexes on RoCE and
  * RoCEv2. */
@@ -13,7 +13,7 @@
 
 enum {
     ROCE_DOMAINS = 256, /* maximum number of registered regions */
-    ROCE_REPLAYS = 16,  /* stored answers to atomic operations per queue pair (9.4.5) */
+    ROCE_REPLAYS = 16,  /* stored responses to atomic operations per queue pair (9.4.5) */
     ROCE_REFUSALS = 1024, /* number of latest refusals that are kept */
     ROCE_MANAGEMENT_ROOM = 2048, /* maximum number of bytes of a frame to queue pair 1 */
     /* maximum number of waiting management frames; peers repeat dropped frames */
@@ -75,7 +75,7 @@ struct roce_refusal {
 };
 
 struct roce_reply {
-    uint16_t length; /* number of bytes of the frame; 0 means no answer */
+    uint16_t length; /* number of bytes of the frame; 0 means no response */
     uint8_t frame[94];
 };
 

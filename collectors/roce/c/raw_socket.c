@@ -157,7 +157,7 @@ static int send_replies(struct roce_socket *sock, uint32_t count)
 
         if (done > 0)
             sent += (uint32_t)done;
-        else if (errno == ENOBUFS) /* the answer is lost, but peers repeat their requests */
+        else if (errno == ENOBUFS) /* the response is lost, but peers repeat their requests */
             sent++;
         else if (errno != EINTR)
             return errno;
