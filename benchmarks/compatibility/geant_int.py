@@ -179,7 +179,7 @@ def places(hops: NDArray[np.void]) -> list[tuple[int, int, int]]:
 
 
 def fits(hops: NDArray[np.void], came_ns: int) -> bool:
-    """Return whether times rise along the path, starting at the arrival at the first switch."""
+    """Return whether times increase along the path, from the arrival at the first switch."""
     times = [int(hop[name]) for hop in hops for name in ("ingress_ns", "egress_ns")]
     return abs(times[0] - came_ns) < 2000 and times == sorted(times)
 

@@ -2,8 +2,8 @@
 
 A sender writes numbered records over a veth pair to the software RoCE responder (UC), each record
 to its own slot. One record in a thousand has a bit error, which the iCRC must detect. Then the
-whole region is compared. Each record that the responder did not refuse and the kernel did not drop
-must be in its slot byte for byte. All other slots must be empty.
+whole region is compared. Each record that the responder did not reject and the kernel did not drop
+must be in its slot, byte for byte. All other slots must be empty.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -147,7 +147,7 @@ def count_records(nic: SoftNic, card: RawSocketNic) -> tuple[int, int, int, int]
 
 
 def await_all(nic: SoftNic, card: RawSocketNic, sent: int) -> tuple[int, int, int, int]:
-    """Return counted() when all sent records are counted or when no more records arrive."""
+    """Wait until all sent records are counted or no more records arrive; return the counts."""
     before, changed_s = (-1, -1, -1, -1), time.monotonic()
     while (
         sum(now := count_records(nic, card)) != sent
