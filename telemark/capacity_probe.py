@@ -1,8 +1,8 @@
 """Capacity probe: finds the packet rate that a network on bmv2 sustains.
 
-bmv2 forwards some thousand packets/s, fewer on a loaded machine. At higher rates it drops or delays
-packets. Therefore a run on bmv2 first sends its flows for one second, and halves their rates until
-bmv2 sustains them. Then the run uses these rates.
+bmv2 forwards a few thousand packets/s, and fewer on a loaded machine. At higher rates it drops or
+delays packets. Therefore a run on bmv2 first sends its flows for one second, and halves their rates
+until bmv2 sustains them. Then the run uses these rates.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 PROBE_S = 1.0
 HEADROOM = 2  # probe at twice the rate that the run will use
-SHARES = tuple(2.0**-n for n in range(7))  # tried fractions of the requested rates
-MAX_QUEUEING_DELAY_US = 100_000.0  # above this, queues grow without bound
+SHARES = tuple(2.0**-n for n in range(7))  # fractions of the requested rates that are tried
+MAX_QUEUEING_DELAY_US = 100_000.0  # delays above this value mean that queues grow without bound
 DRAIN_S = 0.5
 # interval and maximum number of polls of the number of frames inside the switches
 POLL_NS, MAX_POLLS = 200_000_000, 150
@@ -30,10 +30,11 @@ POLL_NS, MAX_POLLS = 200_000_000, 150
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """Drops and queueing delay of one second of traffic."""
+    """Drops and queueing delay in one second of traffic."""
 
     dropped: int
-    queueing_delay_us: float  # largest difference between delays of a flow's packets
+    # maximum difference between the delays of two packets of the same flow
+    queueing_delay_us: float
     max_queueing_delay_us: float = MAX_QUEUEING_DELAY_US
 
     @property
@@ -44,13 +45,15 @@ class ProbeResult:
 
 @dataclass(frozen=True)
 class CapacityEstimate:
-    """Fraction of requested rates that a network sustains, and the queueing delay at that rate."""
+    """Fraction of the requested rates that a network sustains, and the queueing delay at these
+    rates.
+    """
 
     share: float
     queueing_delay_us: float
 
     def rate(self, rate_pps: int) -> int:
-        """Return the sustained fraction of a rate, at least 1 packet/s."""
+        """Return the sustained part of a rate, at least 1 packet/s."""
         return rate_pps if self.share == 1 else max(int(rate_pps * self.share), 1)
 
     def __str__(self) -> str:
@@ -80,8 +83,8 @@ async def probe_flows(
 ) -> CapacityEstimate:
     """Like probe(), for a network whose programs add frames, such as reports.
 
-    Lost packets of flows are drops, so links must not lose any. `max_delay_us`: longest queueing
-    delay at a sustained rate.
+    Lost packets of flows count as drops, so links must not lose packets. `max_delay_us` is the
+    maximum queueing delay at a sustained rate.
     """
     net.expected_drops = [*net.expected_drops, "bmv2"]
 
@@ -100,7 +103,7 @@ async def probe_program(
 ) -> CapacityEstimate:
     """Like probe(), for a network whose programs add and consume frames.
 
-    `count` returns how many packets of the flow the programs have handled so far.
+    `count` returns the number of packets of the flow that the programs have handled.
     """
 
     async def attempt(factor: float) -> ProbeResult:
@@ -115,10 +118,11 @@ async def probe_program(
 async def _find_share(
     name: str, attempt: Callable[[float], Awaitable[ProbeResult]], run: "Run"
 ) -> CapacityEstimate:
-    """Find the highest share whose attempt succeeds, and report it; `name`: of the network.
+    """Find the largest fraction whose attempt succeeds, and report it; `name` is the network's
+    name.
 
     `attempt` sends traffic at a multiple of the requested rates, for at most PROBE_S. Raises
-    TestbedError below the lowest share.
+    TestbedError if the smallest fraction fails, too.
     """
     for share in SHARES:
         run.progress.update(f"{name}: probing 1/{1 / share:.0f} of the requested rates")
@@ -136,9 +140,9 @@ async def _find_share(
 
 
 def probe_flow(flow: Flow, factor: float) -> Flow:
-    """Return the flow of a probe, with the same duration (at most one second) at another rate.
+    """Return the flow of a probe, with the same duration (at most one second) and a different rate.
 
-    Flows that start after the probe's second start immediately.
+    Flows that would start after the probe's second start immediately.
     """
     after_s = flow.after_s if flow.after_s < PROBE_S else 0.0
     rate_pps = flow.rate_pps * factor
@@ -181,7 +185,9 @@ async def _wait_until_drained(net: "Network", clock: Clock) -> int:
 
 
 def max_queueing_delay_us(records: Iterable[FlowRecord]) -> float:
-    """Return the largest delay of a packet above the minimum delay of its flow."""
+    """Return the maximum over all packets of the delay minus the minimum delay of the packet's
+    flow.
+    """
     queueing_us = [0.0]
     for record in records:
         delay_ns = (record.received["received_ns"] - record.received["sent_ns"]).astype(np.int64)
@@ -191,6 +197,8 @@ def max_queueing_delay_us(records: Iterable[FlowRecord]) -> float:
 
 
 def _frames_inside(net: "Network") -> int:
-    """Count the frames that entered a bmv2 but did not leave it, being queued or dropped."""
+    """Count the frames that entered a bmv2 and did not leave it, because they are queued or were
+    dropped.
+    """
     counters = [net.switch(name).read_counters()["inner"] for name in net.topo.switches()]
     return sum(counted["into"] - counted["out"] for counted in counters)

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from telemark.session.cli import Parser
 
-# Subcommand -> module with add_arguments(parser) and run(args) -> exit status, and help text.
-# Modules are imported by name, so that this package does not import packages above it.
+# Map from subcommand to help text and module, which has add_arguments(parser) and run(args); run()
+# returns the exit status. Modules are imported by name, so that this package does not import
+# packages above it.
 _COMMANDS = {
     "run": ("importers.cli", "run a network described for p4lang/tutorials or p4-utils"),
     "dta": (

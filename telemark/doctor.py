@@ -1,6 +1,6 @@
-"""List dependencies that this machine has or lacks, and how to install the missing ones.
+"""List the dependencies that this machine has or lacks, and how to install missing dependencies.
 
-Then list which experiments can run here: in virtual time, in real time, and on bmv2.
+Then list the experiments that can run on this machine in virtual time, in real time, and on bmv2.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from telemark.results.report import table
 from telemark.run_all.catalogue import Experiment, experiments
 from telemark.session import cli
 
-MAX_LOAD = 0.5  # load per processor above which runs may be inconclusive
+MAX_LOAD = 0.5  # load average per CPU above which runs may be inconclusive
 MIN_MB = 2000
 SETUP = "./setup.sh"
 P4UTILS, THRIFT = "p4-utils", "Thrift bindings"
@@ -41,7 +41,7 @@ class Finding:
     use: str
     found: str  # version or location; "" if missing
     remedy: str
-    needed_for: str = ""  # REAL_TIME or EBPF if all of these experiments need it
+    needed_for: str = ""  # REAL_TIME or EBPF if all experiments of this kind need the dependency
 
     @property
     def shown(self) -> str:
@@ -97,9 +97,9 @@ def findings() -> list[Finding]:
 
 
 def availability(experiment: Experiment, missing: Collection[str]) -> list[str]:
-    """Return whether an experiment runs in virtual time, in real time and on bmv2, or why not.
+    """Return whether an experiment can run in virtual time, in real time and on bmv2, or why not.
 
-    `missing`: those of REAL_TIME, EBPF and bmv2.PROGRAM that lack a dependency.
+    `missing` contains each of REAL_TIME, EBPF and bmv2.PROGRAM that lacks a dependency.
     """
     real = {REAL_TIME, EBPF} if experiment.is_ebpf else {REAL_TIME}
     settings = {

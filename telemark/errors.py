@@ -8,18 +8,21 @@ IDLE_MACHINE = "reduce the load on the machine"  # tests/rerun_inconclusive.py l
 
 
 class TestbedError(Exception):
-    """Mistake of the user, or unsuitable environment: place, problem and remedy; exit status 2."""
+    """Mistake of the user, or unsuitable environment; exit status 2.
 
-    __test__ = False  # not a test class of pytest
+    The message has location, problem and remedy.
+    """
+
+    __test__ = False  # tells pytest that this is not a test class
 
 
 class InvalidRunError(TestbedError):
     """Inconclusive run, whose measurements are not usable because of `problem`.
 
-    In real time the load on the machine may be the cause, so the exit status is 2 and the message
+    In real time, the load on the machine may be the cause, so the exit status is 2 and the message
     has a remedy. In virtual time, or if hosts rejected malformed frames, it becomes a
-    FailedRunError. Raise it only if
-    the run cannot continue; otherwise call note_invalid(), which keeps the measurements.
+    FailedRunError. Raise it only if the run cannot continue; otherwise call note_invalid(), which
+    keeps the measurements.
     """
 
     def __init__(self, problem: str, remedy: str = IDLE_MACHINE) -> None:
@@ -32,7 +35,7 @@ class InvalidRunError(TestbedError):
 
 
 class BusyMachineError(InvalidRunError):
-    """Inconclusive benchmark of the machine, whose load may be the cause also in virtual time."""
+    """Inconclusive benchmark of the machine; even in virtual time, its load may be the cause."""
 
 
 class FailedRunError(TestbedError):
@@ -45,7 +48,7 @@ _notes: ContextVar[list[InvalidRunError] | None] = ContextVar("notes", default=N
 def note_invalid(error: InvalidRunError | str) -> None:
     """Mark the run as inconclusive and continue; raise the error outside of take_notes().
 
-    A text is short for InvalidRunError(text).
+    A string argument is an abbreviation of InvalidRunError(string).
     """
     notes = _notes.get()
     error = InvalidRunError(error) if isinstance(error, str) else error

@@ -78,7 +78,9 @@ class Document:
             yield key, self._part(f".{key}" if self.where else key, value)
 
     def nodes(self, taken: Collection[str] = ()) -> "dict[str, Document]":
-        """Return an object whose keys are node names, none of them in `taken` (names of hosts)."""
+        """Return an object whose keys are node names; a name in `taken` (names of hosts) is an
+        error.
+        """
         if len(self.mapping()) > _MAX_NODES:
             self.wrong(f"at most {_MAX_NODES} nodes, not {len(self.mapping())}")
         for name in self.mapping():
@@ -101,7 +103,9 @@ class Document:
         return self.value
 
     def fields(self, readers: "Readers", required: Collection[str] = ()) -> dict[str, Any]:
-        """Read the members of an object with the reader of each key; other keys are an error."""
+        """Read each member of an object with the reader of its key; keys without a reader are an
+        error.
+        """
         for key, value in self.items():
             if key not in readers:
                 raise TestbedError(

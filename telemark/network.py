@@ -41,9 +41,9 @@ class Network:
 
     Link parameters, `addLink(a, b, delay_us=500, loss_probability=0.01)` or as in Mininet
     `addLink(a, b, delay="500us", loss=1)` (see telemark.topology.links), apply at the egress port
-    of each end that is a switch: in both directions between two switches, and towards the host on
-    a host's link. `params1={...}` and `params2={...}` override them for one direction. Each end
-    has its own pseudo-random generator.
+    of each end that is a switch: in both directions between two switches, but only towards the host
+    on the link of a host. `params1={...}` and `params2={...}` override them for one direction. Each
+    end has its own pseudo-random generator.
 
     `mtu_bytes`: MTU of hosts. Switches forward frames of up to 9,216 bytes.
     `control_delay_us`: one-way delay of messages between controllers and switches; only in virtual
@@ -76,9 +76,11 @@ class Network:
         self.seed = derive_seed(run.seed, name)
         self.mtu_bytes = check_mtu(mtu_bytes)
         self.links: list[tuple[LinkEnd, LinkEnd]] = []
-        self.counters: dict[str, dict[str, Any]] = {}  # switch -> its counters
-        self.interface_counters: dict[str, dict[str, int]] = {}  # interface -> kernel counters
-        self.udp_losses: dict[str, int] = {}  # host -> number of datagrams that its kernel dropped
+        self.counters: dict[str, dict[str, Any]] = {}  # map from switch to its counters
+        # map from interface to kernel counters
+        self.interface_counters: dict[str, dict[str, int]] = {}
+        # map from host to the number of datagrams that its kernel dropped
+        self.udp_losses: dict[str, int] = {}
         self.rejected: list[RejectedFrames] = []  # by hosts
         self.applications: list[RunningApplication] = []
         self.drop_report = run.drop_report
@@ -92,7 +94,8 @@ class Network:
         self.expected_drops = check_drop_reasons(expected_drops)
         self._switches: dict[str, Any] = {}
         self._hosts: dict[str, Any] = {}
-        self._ends: dict[str, dict[str, LinkEnd]] = {}  # node -> neighbour -> the node's end
+        # map from node to (map from neighbour to the node's end of the link)
+        self._ends: dict[str, dict[str, LinkEnd]] = {}
         self._backend: NetworkBackend | None = None
         self._exit_stack = contextlib.ExitStack()
 
@@ -150,12 +153,12 @@ class Network:
         self.backend.send_frames(host, times_ns, frames)
 
     def run_application(self, host: str, application: Application) -> RunningApplication:
-        """Run a copy of an application at a host until the network ends.
+        """Run a copy of an application on a host until the network stops.
 
-        Returns after the application has started; `.result` is available after the `with` block.
-        In real time the application's process imports the file that defines its class: a separate
+        Returns after the application has started; `.result` is available after the `with` block. In
+        real time the application's process imports the file that defines its class: a separate
         module loads faster than the experiment's script. Raises TestbedError if the application
-        fails, also at the end of the `with` block.
+        fails to start, and at the end of the `with` block if it failed later.
         """
         self.host(host)  # raises TestbedError for an unknown host
         if not isinstance(application, Application):
@@ -168,7 +171,7 @@ class Network:
     def interface(self, node: str, neighbour: str) -> str:
         """Return the name of a node's interface towards a neighbour, e.g. `s1-eth2`.
 
-        For parallel links, the first one is used, also in port().
+        Of parallel links, the first link is used, as in port().
         """
         return self._end(node, neighbour).interface
 

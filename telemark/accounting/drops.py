@@ -14,8 +14,8 @@ from telemark.errors import TestbedError
 from telemark.results.report import Check
 from telemark.traffic.flows import AnyRecord, FlowRecord
 
-# Drop reasons of `minip4 switch` (docs/reference/minip4.md), and the end of each warning; {} is a
-# port. `queue` and `link` are missing, since a configured rate or loss causes these drops.
+# Map from drop reason of `minip4 switch` (docs/reference/minip4.md) to the end of its warning; {}
+# is a port. `queue` and `link` are missing, since a configured rate or loss causes these drops.
 ALWAYS_EXPECTED = {"queue"}
 REASONS = {
     "miss": "received at port {} dropped in ingress by the default action of a table without a "
@@ -67,7 +67,9 @@ class DropReport:
     def add_network(
         self, network: str, counters: Mapping[str, Mapping[str, Any]], expected: Collection[str]
     ) -> None:
-        """Add the drops of a network that has stopped; `counters` are by switch."""
+        """Add the drops of a network that has stopped; `counters` is a map from switch to its
+        counters.
+        """
         is_expected = {*expected, *ALWAYS_EXPECTED}
         if expects_program_drops(expected):
             is_expected.add("bmv2")  # bmv2 does not distinguish drops by the program
@@ -80,7 +82,7 @@ class DropReport:
                 ]
 
     def add_flows(self, network: str, records: Iterable[AnyRecord]) -> None:
-        """Add the flows of a network that lost all packets, except those with allow_total_loss."""
+        """Add the flows of a network that lost all packets, except flows with allow_total_loss."""
         self.flows += [
             f"{network}: flow {record.flow.id} from {record.flow.source} to "
             f"{record.flow.destination}"
@@ -90,7 +92,9 @@ class DropReport:
         ]
 
     def checks(self) -> list[Check]:
-        """Return a failed check per kind of rejected frames, and one for flows without packets."""
+        """Return one failed check per kind of rejected frames, and one for flows that lost all
+        packets.
+        """
         checks = []
         for fault in Fault:
             frames, where = Counter[str](), [each for each in self.rejected if each.fault is fault]
@@ -106,7 +110,9 @@ class DropReport:
         return checks
 
     def warnings(self) -> list[str]:
-        """Return a line per switch, port and reason, with sums over all networks, largest first."""
+        """Return one line per switch, port and reason, with sums over all networks, largest sum
+        first.
+        """
         packets: Counter[tuple[str, str, str]] = Counter()
         for drop in self.drops:
             if not drop.expected:
@@ -121,7 +127,9 @@ class DropReport:
         return [*self._host_warnings(), *lines]
 
     def _host_warnings(self) -> list[str]:
-        """Return a line per host and kind of fault, with sums over all networks and an example."""
+        """Return one line per host and kind of fault, with the sum over all networks and an
+        example.
+        """
         lines = {}
         for each in self.rejected:
             key = each.host, each.fault

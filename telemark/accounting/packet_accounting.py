@@ -22,16 +22,18 @@ SWITCH_DROPS = ("ingress_drops", "egress_drops", "queue_drops", "no_port_drops",
 class PacketAccounting:
     """Packet counts of one network from start to stop; TCP packets count as frames of hosts."""
 
-    sent: int  # packets sent by UDP flows and applications
-    received: int  # packets received by UDP flows and applications
-    hosts_sent: int  # all frames sent by hosts, according to kernel counters
+    sent: int  # number of packets sent by UDP flows and applications
+    received: int  # number of packets received by UDP flows and applications
+    hosts_sent: int  # number of all frames sent by hosts, according to kernel counters
     hosts_received: int
-    lost_by_links: dict[str, int]  # egress interface -> number of frames
-    dropped_by_switches: dict[str, dict[str, int]]  # switch -> reason -> number of packets
-    added_by_switches: int  # copies made by programs, and packet-outs
+    lost_by_links: dict[str, int]  # map from egress interface to number of frames
+    # map from switch to (map from drop reason to number of packets)
+    dropped_by_switches: dict[str, dict[str, int]]
+    added_by_switches: int  # number of copies made by programs, and of packet-outs
     taken_by_controllers: int
-    left_in_queues: int  # packets in queues of switches at the end
-    consumed_by_xdp: dict[str, int]  # interface -> number of frames, counted by the XDP programs
+    left_in_queues: int  # number of packets in queues of switches at the end
+    # map from interface to number of frames, as counted by XDP programs
+    consumed_by_xdp: dict[str, int]
     _consumed_at_switches: int  # number of frames consumed by XDP at interfaces of switches
     unbalanced: list[str]  # switches and links with an accounting mismatch, and their counters
 
@@ -42,9 +44,10 @@ class PacketAccounting:
     ) -> "PacketAccounting":  # fmt: skip
         """Compute the accounting of a network that has stopped.
 
-        `consumed_by_xdp`: frames that XDP programs consumed before the packet socket, by interface.
-        Drops by the kernel make the run inconclusive. So do drops by bmv2, unless the network
-        expects its programs to drop, since bmv2 does not tell drops by programs from other drops.
+        `consumed_by_xdp` is a map from interface to the number of frames that XDP programs consumed
+        before the packet socket. Drops by the kernel make the run inconclusive. So do drops by
+        bmv2, unless the network expects its programs to drop packets, since bmv2 does not
+        distinguish drops by programs from other drops.
         """
         consumed_by_xdp = consumed_by_xdp or {}
         datagrams = [record for record in records.values() if isinstance(record, FlowRecord)]
@@ -96,9 +99,8 @@ class PacketAccounting:
 
     @property
     def unaccounted_frames(self) -> int:
-        """Frames sent minus frames received, dropped, consumed or queued.
-
-        0 if all are accounted for.
+        """Number of frames sent minus frames received, dropped, consumed or queued; 0 if all are
+        accounted for.
         """
         dropped = sum(sum(reasons.values()) for reasons in self.dropped_by_switches.values())
         sent = self.hosts_sent + self.added_by_switches
@@ -145,7 +147,7 @@ def _reject_kernel_drops(net: Network, records: Sequence[FlowRecord]) -> None:
 
 
 def _missing_in_bmv2(counters: Mapping[str, Mapping[str, Mapping[str, int]]]) -> dict[str, int]:
-    """Return the number of frames into minus the number of frames out of each bmv2 switch."""
+    """Return for each bmv2 switch the number of frames that entered it minus those that left it."""
     return {
         name: counted["inner"]["into"] - counted["inner"]["out"]
         for name, counted in counters.items()
@@ -173,7 +175,8 @@ def _unbalanced_switches(engines: Mapping[str, dict[str, int]]) -> list[str]:
 
 
 def _unbalanced_links(net: Network, consumed_by_xdp: Mapping[str, int]) -> list[str]:
-    """List link directions whose far end received not as many frames as the near end delivered.
+    """List link directions in which the far end did not receive as many frames as the near end
+    delivered.
 
     A host's kernel counts frames before XDP; a switch counts them at its packet socket.
     """

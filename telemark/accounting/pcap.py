@@ -23,7 +23,7 @@ IPV4, UDP_PROTOCOL = 0x0800, 17
 class Frames:
     """Frames of a capture in order: times (ns, CLOCK_MONOTONIC), lengths on the wire, and bytes.
 
-    `bytes` has a row per frame, truncated or padded with zeros to the same width.
+    `bytes` has one row per frame; rows are truncated or padded with zeros to the same width.
     """
 
     time_ns: NDArray[np.uint64]
@@ -129,7 +129,7 @@ def read_flow(path: Path, flow: Flow) -> FlowFrames:
 
 
 def read_flows(path: Path, flows: Sequence[Flow]) -> dict[int, FlowFrames]:
-    """Read the frames of several flows from a capture file; returned by flow id."""
+    """Read the frames of several flows from a capture file; return a map from flow id to frames."""
     frames = read(path)
     data = frames.bytes
     datagrams = np.flatnonzero(
@@ -165,7 +165,9 @@ def _runs(path: Path, data: NDArray[np.uint8]) -> Iterator[NDArray[np.uint8]]:
 def _run_of_equal_size(
     path: Path, data: NDArray[np.uint8], at: int
 ) -> tuple[NDArray[np.uint8], int]:
-    """Return records from offset `at` on that have equal size, as rows, and their end."""
+    """Return the records of equal size from offset `at` on, one per row, and the offset of their
+    end.
+    """
     if at + RECORD.itemsize > len(data):
         raise TestbedError(f"{path}: file ends within a frame")
     size = RECORD.itemsize + int(data[at : at + RECORD.itemsize].view(RECORD)["captured"][0])

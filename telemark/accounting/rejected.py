@@ -13,7 +13,7 @@ ETHERNET, IPV4_HEADER = 14, 20  # header lengths in bytes, without options
 BROADCAST = b"\xff" * 6
 TYPE_IPV4 = 0x0800
 FRAGMENT = 0x3FFF  # mask of fragment offset and "more fragments"
-# IPv4 protocol -> name, offset of the checksum, minimum header length, has a pseudo-header
+# map from IPv4 protocol to name, offset of checksum, minimum header length, has pseudo-header
 PROTOCOLS = {1: ("ICMP", 2, 8, False), 6: ("TCP", 16, 20, True), 17: ("UDP", 6, 8, True)}
 UDP = 17
 
@@ -50,8 +50,8 @@ def first_example(frames: Iterable[tuple[int, bytes]], mac: str) -> str:
 def describe_malformed(frame: bytes) -> str | None:
     """Describe the fault of an IPv4 frame; None if it has no fault or is not IPv4.
 
-    Verifies lengths and checksums of the IPv4 header (RFC 791, 3.1), UDP (RFC 768), TCP (RFC 9293,
-    3.1) and ICMP (RFC 792), except for fragments, like hosts.
+    Like a host, verifies lengths and checksums of the IPv4 header (RFC 791, 3.1) and, except in
+    fragments, of UDP (RFC 768), TCP (RFC 9293, 3.1) and ICMP (RFC 792).
     """
     if len(frame) < ETHERNET + 2 or frame[12:14] != TYPE_IPV4.to_bytes(2, "big"):
         return None
@@ -101,7 +101,7 @@ def _wrong_checksum(data: bytes, at: int, pseudo_header: bytes) -> str | None:
     covered = pseudo_header + data[:at] + b"\0\0" + data[at + 2 :]
     words = struct.unpack(f">{(len(covered) + 1) // 2}H", covered + b"\0" * (len(covered) % 2))
     expected = ~_folded(sum(words)) & 0xFFFF
-    if _folded(found + sum(words)) == 0xFFFF:  # holds also if checksum 0 was sent as 0xFFFF
+    if _folded(found + sum(words)) == 0xFFFF:  # this also holds if checksum 0 was sent as 0xFFFF
         return None
     return f"checksum {found:#06x}, expected {expected or 0xFFFF:#06x}"
 

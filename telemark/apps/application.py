@@ -1,4 +1,4 @@
-"""Applications on hosts, such as collectors; one class serves in real and in virtual time."""
+"""Applications on hosts, such as collectors; the same class runs in real and in virtual time."""
 
 import heapq
 import itertools
@@ -29,7 +29,7 @@ class HostInfo:
     address: str  # IPv4
     mac: str
     mtu_bytes: int
-    neighbours: Mapping[str, str]  # IPv4 address -> MAC address of all hosts of the network
+    neighbours: Mapping[str, str]  # map from IPv4 to MAC address, for all hosts of the network
 
 
 class Application(ABC):
@@ -113,7 +113,7 @@ class FramePort:
 
 
 class Timers:
-    """Callbacks by time; callbacks for the same time run in the order in which they were added."""
+    """Callbacks ordered by time; callbacks for the same time run in the order of addition."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
@@ -147,7 +147,7 @@ class Host(ABC):
         self.name, self.address, self.mac = place.name, place.address, place.mac
         self.mtu_bytes = place.mtu_bytes
         self.neighbours = place.neighbours
-        self.sent = self.received = 0  # numbers of datagrams and frames
+        self.sent = self.received = 0  # number of datagrams and frames
         self.receivers: list[Receiver] = []
         self._timers = timers
 
@@ -168,9 +168,9 @@ class Host(ABC):
     ) -> UdpPort:  # fmt: skip
         """Open a UDP port; `on_datagrams` is called with batches of arriving datagrams.
 
-        A batch is delivered immediately, or at most `hold_us` after its first datagram arrived.
-        Holding reduces the number of calls in virtual time and of wake-ups in real time.
-        Raises TestbedError if the port is in use.
+        A batch is delivered immediately, or at most `hold_us` after its first datagram arrived. A
+        delay reduces the number of calls in virtual time and of wake-ups in real time. Raises
+        TestbedError if the port is in use.
         """
         _check("UDP port", port, 1, 0xFFFF)
         socket = self._open_udp(port)
@@ -182,10 +182,9 @@ class Host(ABC):
     ) -> FramePort:
         """Open the host's interface for Ethernet frames.
 
-        `on_frames` is called with all that arrive.
-
-        With `on_frames` the host has no IP stack, so neither flows nor pings reach it; the
-        application replaces its NIC. `hold_us`: see udp().
+        `on_frames` is called with all arriving frames. With `on_frames`, the application replaces
+        the host's NIC: the host has no IP stack, so neither flows nor pings reach it. `hold_us`:
+        see udp().
         """
         socket = self._open_frames(takes=on_frames is not None)
         if on_frames is not None:
@@ -206,7 +205,7 @@ class Host(ABC):
 
 
 class Receiver:
-    """Receiver that delivers the packets of one port to a callback."""
+    """Receiver that delivers the packets of one port or interface to a callback."""
 
     def __init__(
         self, host: Host, socket: Socket, kind: type[Arrivals],
@@ -246,11 +245,11 @@ class RunningApplication:
     """Application on a host; counts and result are known after the network has stopped."""
 
     host: str
-    name: str  # name of the application's class
+    name: str  # class name of the application
     sent: int = 0  # number of datagrams and frames
     received: int = 0
     kernel_drops: int = 0  # packets dropped because a socket buffer was full
-    # the result, as the only element, after the network has stopped
+    # empty list; after the network has stopped, its only element is the result
     results: list[Any] = field(default_factory=list)
 
     @property

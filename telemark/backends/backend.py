@@ -40,7 +40,8 @@ class Settings:
     capture: bool
     snaplen: int  # maximum number of bytes of a frame in captures
     target: str  # P4 target, minip4 or bmv2
-    switch_options: Mapping[str, Sequence[str]]  # switch -> further options of `minip4 switch`
+    # map from switch to further options of `minip4 switch`
+    switch_options: Mapping[str, Sequence[str]]
     device_ids: Mapping[str, int]  # by switch
     control_delay_ns: int  # one-way delay of messages between controllers and switches
     threads: int  # number of threads; more than one only in virtual time
@@ -82,7 +83,7 @@ class NetworkBackend(Protocol):
     def traffic_driver(
         self, flows: "Sequence[AnyFlow]", schedules: "Mapping[int, Schedule]"
     ) -> "TrafficDriver":
-        """Create senders and receivers of flows; `schedules` are by flow id."""
+        """Create senders and receivers of flows; `schedules` is a map from flow id to schedule."""
 
     def send_frames(self, host: str, times_ns: Sequence[int], frames: Sequence[bytes]) -> None:
         """Send raw frames at ascending times."""

@@ -18,7 +18,7 @@ def give_to_caller(path: Path) -> None:
 
 
 def folder(text: str) -> Path:
-    """Parse a folder option; an empty name would be the working directory."""
+    """Parse a folder option; reject an empty name, which would mean the working directory."""
     if not text:
         raise argparse.ArgumentTypeError("'' is not a folder name")
     return Path(text)
@@ -43,7 +43,7 @@ def exclusive(folder: Path) -> Iterator[Path]:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        for stale in folder.glob(".*.partial"):  # of a killed run
+        for stale in folder.glob(".*.partial"):  # file of a killed run
             stale.unlink()
         yield folder
     finally:

@@ -1,8 +1,8 @@
 """Goodness of fit: one test whether all points of a figure agree with theory.
 
-If 60 points agree with theory and each is tested at 99 %, one of them fails in about every second
-run. Therefore each point gets a p-value. The smallest p-value times the number of points
-(Bonferroni) must be above 1 %.
+If 60 points agree with theory and each is tested with 99 % confidence, at least one point fails in
+about every second run. Therefore each point gets a p-value. The smallest p-value times the number
+of points (Bonferroni) must be above 1 %.
 """
 
 import math
@@ -35,7 +35,7 @@ def binomial_p_value(count: int, trials: int, chance: float) -> float:
 def t_test_p_value(values: ArrayLike, expected: float) -> float:
     """Return the p-value of the mean of independent runs (Student's t test).
 
-    If all values are equal, it is 1 if they equal the expected value, else 0.
+    If all values are equal, the p-value is 1 if they equal the expected value, else 0.
     """
     found = np.asarray(values, np.float64)
     freedom = len(found) - 1
@@ -53,7 +53,9 @@ def t_test_p_value(values: ArrayLike, expected: float) -> float:
 
 
 def agreement_check(what: str, chances: Sequence[float]) -> Check:
-    """Return the check of a figure: the corrected p-value of its worst point under theory."""
+    """Return the check of a figure: the corrected p-value of the point that agrees least with
+    theory.
+    """
     together = min(1.0, min(chances) * len(chances))
     name = f"{what}: p-value of {len(chances)} points under theory"
     return Check(name, together, 1, 1 - LEVEL)

@@ -59,7 +59,7 @@ def _page(results: Path) -> str:
 
 
 def _render(folder: Path) -> tuple[dict[Result, tuple[str, str]], list[Path]]:
-    """Render the row and the section of each result; also return the unreadable summaries."""
+    """Render the row and the section of each result; return them and the unreadable summaries."""
     html, unreadable = {}, []
     for path in sorted(folder.glob("*/summary.json")):
         try:
@@ -71,7 +71,9 @@ def _render(folder: Path) -> tuple[dict[Result, tuple[str, str]], list[Path]]:
 
 
 def _replay(results: Path) -> str:
-    """Render the replay of the first run that has one, or of the reference; "" if there is none."""
+    """Render the replay of the first run with a replay, or else the reference's replay; "" if none
+    exists.
+    """
     for folder, source in ((results, "Run"), (reference.REFERENCE, "Reference")):
         for path in sorted(folder.glob(f"*/{NAME}")):
             try:

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-# Okabe and Ito's palette ("Color Universal Design", 2008), black last.
+# Palette of Okabe and Ito ("Color Universal Design", 2008), with black last.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#F0E442", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
@@ -45,7 +45,7 @@ _STYLE: Any = {
     "lines.markersize": 3.5,
     "pdf.fonttype": 42,  # embedded TrueType, since publishers refuse matplotlib's default, Type 3
     "savefig.dpi": 300,
-    "svg.hashsalt": "telemark",  # so that the same data give the same file
+    "svg.hashsalt": "telemark",  # makes the file the same for the same data
     "xtick.labelsize": 7.0,
     "xtick.major.width": 0.6,
     "xtick.minor.width": 0.4,
@@ -58,7 +58,8 @@ mpl.rcParams.update(_STYLE)
 
 
 def figure(panels: int = 1, *, height_in: float = HEIGHT_IN) -> tuple[Figure, tuple[Axes, ...]]:
-    """Create a figure: one panel, one column wide, or several lettered panels over two columns.
+    """Create a figure: a single panel, one column wide, or several lettered panels, two columns
+    wide.
 
     The caller sets axis labels with units.
     """

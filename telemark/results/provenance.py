@@ -28,7 +28,7 @@ INSTALLED = (f"{sys.prefix}/", f"{sysconfig.get_path('stdlib')}/")
 class P4Source:
     """P4 program as compiled: the preprocessed text, with all included files.
 
-    `sha256` is a hash of its tokens: it does not depend on comments, line breaks and the path, nor
+    `sha256` is a hash of its tokens. It depends neither on comments, line breaks and the path, nor
     on core.p4 and v1model.p4, which belong to the compiler.
     """
 
@@ -143,8 +143,8 @@ def _cpu_model() -> str:
 def git_state(used: Iterable[Path], repository: Path = REPOSITORY) -> tuple[str, list[str]]:
     """Return the commit, with `+` if files differ from it, and the names of these files.
 
-    These are changed files that git tracks, except results, and untracked files among `used`.
-    The commit is `unknown` outside a checkout.
+    The named files are changed files that git tracks, except results, and untracked files in
+    `used`. The commit is `unknown` outside a checkout.
     """
     # Under sudo the checkout belongs to another user; git rejects it without safe.directory.
     git = ["git", "-c", f"safe.directory={repository}", "-C", str(repository)]
@@ -176,5 +176,5 @@ def python_files() -> set[Path]:
 
 
 def _shown(path: Path, repository: Path = REPOSITORY) -> str:
-    """Return a path relative to the repository's root, if it is below."""
+    """Return a path relative to the repository's root if it is below the root, else unchanged."""
     return str(path.relative_to(repository) if path.is_relative_to(repository) else path)

@@ -2,8 +2,9 @@
 
     sudo .venv/bin/python -m telemark.results.reference [NAME ...]     (default: all experiments)
 
-NAME is a folder in results/reference/: of an experiment in virtual time, of one in real time (with
-the suffix `_real`), or of a benchmark. All changes must be committed: results name their commit.
+NAME is a folder in results/reference/: the name of an experiment (virtual time), the name with the
+suffix `_real` (real time), or the name of a benchmark. All changes must be committed, because
+results name the commit that they were made with.
 """
 
 import argparse
@@ -25,12 +26,14 @@ from telemark.results.provenance import git_state
 REFERENCE = REPOSITORY / "results" / "reference"
 REAL = "_real"
 
-PROCESSES = ("int_collector", "roce_throughput")  # experiments that measure CPU time of processes
+# experiments that measure the CPU time of processes
+PROCESSES = ("int_collector", "roce_throughput")
 EBPF_PREFIXES = ("xdp_", "ebpf_", "threat_")  # prefixes of experiments with eBPF programs
-EBPF_WITH_SWITCHES = ("ebpf_edge",)  # eBPF programs at hosts of a network with switches
+# experiments with eBPF programs on hosts of a network with switches
+EBPF_WITH_SWITCHES = ("ebpf_edge",)
 REAL_ONLY = ("targets", *PROCESSES, *EBPF_PREFIXES)
 
-# Benchmarks run only if named, since they need further software for comparison.
+# Benchmarks run only if they are named, since they need other software for comparison.
 BENCHMARKS = {
     "benchmark_switch": ["benchmarks/speed/switch.py"],
     "virtual": ["benchmarks/speed/virtual.py", "--time", "virtual"],
@@ -41,7 +44,7 @@ BENCHMARKS = {
 class Comparison:
     """Comparison of results with their reference."""
 
-    folder: Path  # of the reference
+    folder: Path  # belongs to the reference
     date: str  # of the reference
     text: str
     agrees: bool | None = None  # None if numbers cannot be compared
@@ -102,7 +105,7 @@ def _difference(ours: Path, theirs: Path, ignored: set[str]) -> str | None:
 
 
 def commands() -> dict[str, list[str]]:
-    """Return the command of each reference: folder name -> script and options."""
+    """Return a map from the folder name of each reference to its command: script and options."""
     found = {}
     for script in sorted((REPOSITORY / "experiments").glob("[!_]*.py")):
         path = str(script.relative_to(REPOSITORY))
@@ -113,7 +116,9 @@ def commands() -> dict[str, list[str]]:
 
 
 def has_switches(name: str) -> bool:
-    """Return whether an experiment, by its name or its reference's, has P4 switches."""
+    """Return whether an experiment, given by its name or by the name of its reference, has P4
+    switches.
+    """
     return name.startswith(EBPF_WITH_SWITCHES) or not name.startswith((*PROCESSES, *EBPF_PREFIXES))
 
 

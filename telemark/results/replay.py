@@ -18,8 +18,8 @@ class ReplayedFlow:
     name: str
     colour: str  # of CSS
     path: Sequence[str]  # nodes, from host to host
-    # Shape (packets, 2 * len(path) - 2), in order of sending: times at which a packet left the
-    # sender, reached and left each switch, and reached the receiver.
+    # Shape (packets, 2 * len(path) - 2), one row per packet in order of sending: the times at which
+    # it left the sender, reached and left each switch, and reached the receiver.
     times_ns: NDArray[np.int64]
 
 
@@ -28,7 +28,7 @@ class Replay:
     """Time interval of a run in virtual time."""
 
     caption: str
-    # node -> position (x from the left, y from the top), 0 to 1
+    # map from node to position (x from the left, y from the top), 0 to 1
     places: Mapping[str, tuple[float, float]]
     flows: Sequence[ReplayedFlow]
     zero_ns: int  # displayed as time 0
@@ -53,8 +53,8 @@ class Replay:
     def _packets(self, flow: ReplayedFlow) -> list[int]:
         """Return the concatenated times of the packets in the interval, as differences.
 
-        The first time of a packet is relative to that of the previous packet, each other time is
-        relative to the time before it.
+        The first time of a packet is relative to the first time of the previous packet. Each other
+        time is relative to the preceding time of the same packet.
         """
         times_ns = flow.times_ns
         in_interval = (times_ns[:, -1] >= self.begin_ns) & (times_ns[:, 0] < self.end_ns)

@@ -24,13 +24,15 @@ from telemark.results.replay import Replay
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# File formats, without metadata that changes from run to run: same data, same file.
+# File formats, without metadata that changes from run to run, so that the same data give the same
+# file.
 FIGURE_KINDS: Mapping[str, Any] = {
     "png": {"Software": None},
     "svg": {"Date": None},
     "pdf": {"CreationDate": None},
 }
-INCONCLUSIVE: Mapping[str, Any] = {  # style of that word, across the figure
+# style of the word INCONCLUSIVE, which is written across the figure
+INCONCLUSIVE: Mapping[str, Any] = {
     "ha": "center", "va": "center", "rotation": 20, "size": 40, "color": "red", "alpha": 0.4,
 }  # fmt: skip
 COMMON_OPTIONS = ("target", "time", "quick", "seed", "out", "interactive", "keep", "snaplen",
@@ -39,7 +41,7 @@ COMMON_OPTIONS = ("target", "time", "quick", "seed", "out", "interactive", "keep
 
 @dataclass(frozen=True)
 class Check:
-    """Comparison of a measured with an expected value. NaN never passes."""
+    """Comparison of a measured value with an expected value; NaN never passes."""
 
     name: str
     measured: float
@@ -54,7 +56,9 @@ class Check:
 
 @dataclass
 class Report:
-    """Outcome of an experiment; `samples` has one dictionary per measurement, with equal keys."""
+    """Outcome of an experiment; `samples` has one dictionary per measurement, all with the same
+    keys.
+    """
 
     samples: Sequence[Mapping[str, Any]]
     checks: Sequence[Check]
@@ -76,7 +80,8 @@ class Report:
     def write(self, name: str, options: argparse.Namespace, origin: Origin) -> None:
         """Write samples.csv, `name`.png, .svg and .pdf, and finally summary.json into options.out.
 
-        Each file is replaced atomically: an interrupted run keeps the earlier results.
+        Each file is replaced atomically, so that an interrupted run does not damage earlier
+        results.
         """
         if self.inconclusive and self.figure is not None:
             self.figure.text(0.5, 0.5, "inconclusive", **INCONCLUSIVE)
@@ -84,7 +89,7 @@ class Report:
             for kind in FIGURE_KINDS if self.figure is not None else ():
                 replace(folder / f"{name}.{kind}", partial(self._draw, kind=kind))
             replace(folder / "samples.csv", self._write_samples)
-            (folder / replay.NAME).unlink(missing_ok=True)  # from an earlier run
+            (folder / replay.NAME).unlink(missing_ok=True)  # file of an earlier run
             if self.replay is not None:
                 replace(folder / replay.NAME, self.replay.write)
             summary = (

@@ -73,7 +73,7 @@ class Result:
 
 
 def row(result: Result) -> str:
-    """Render the row of the table of claims, with COLUMNS."""
+    """Render the experiment's row in the table of claims, which has COLUMNS."""
     summary = result.summary
     found = reference.compare(result.folder, summary)
     cells = (

@@ -28,7 +28,7 @@ def ks_distance(some: NDArray[np.float64], every: NDArray[np.float64]) -> float:
 
 
 def expected_ks_distance(count: int) -> float:
-    """Return the 99.9 % bound of the Kolmogorov-Smirnov distance of `count` samples."""
+    """Return the Kolmogorov-Smirnov distance that `count` samples exceed with probability 0.1 %."""
     return KOLMOGOROV_999 / math.sqrt(max(count, 1))
 
 

@@ -1,8 +1,9 @@
 """Run all experiments sequentially, and build results/index.html.
 
 Experiments that already passed with the same options are skipped until something they depend on
-changes. A failed experiment does not stop the others. The exit status is the worst one: 3 for an
-unhandled exception, 1 for a failed check, 2 for an inconclusive or unavailable experiment.
+changes. A failed experiment does not stop the other experiments. The exit status is that of the
+worst outcome. From worst to best: 3 (unhandled exception), 1 (failed check), 2 (inconclusive or
+unavailable experiment), 0.
 """
 
 from telemark import REPOSITORY
@@ -44,7 +45,7 @@ WORDS = {
     cli.INTERNAL_ERROR: "unhandled exception",
 }
 WORST_LAST = (cli.PASSED, cli.UNUSABLE, cli.CHECK_FAILED, cli.INTERNAL_ERROR)  # then signals
-MAX_STDERR_BYTES = 4096  # kept to find the last line
+MAX_STDERR_BYTES = 4096  # maximum number of bytes that are kept to find the last line
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,8 @@ class Outcome:
     text: str
     status: int = cli.PASSED
     duration_s: float = 0.0
-    has_results: bool = True  # whether its results are for these options
-    rates: str = ""  # on bmv2: the sustained shares of the requested rates
+    has_results: bool = True  # whether the folder has results for these options
+    rates: str = ""  # on bmv2: the sustained fractions of the requested rates
 
 
 def main(arguments: Sequence[str], folder: Path, results: Path) -> int:
@@ -89,7 +90,9 @@ def main(arguments: Sequence[str], folder: Path, results: Path) -> int:
 
 
 def _severity(status: int) -> int:
-    """Return a number that is larger for worse statuses; a failed check is worse than load."""
+    """Return a number that is larger for a worse exit status; 1 (failed) is worse than 2
+    (inconclusive).
+    """
     return WORST_LAST.index(status) if status in WORST_LAST else status
 
 
@@ -131,7 +134,8 @@ def _run(experiment: Experiment, arguments: Sequence[str], results: Path) -> Out
     )
 
     def forward(number: int, _frame: FrameType | None) -> None:
-        process.send_signal(number)  # SIGINT of a terminal arrives twice, which counts as one
+        # with SIGINT from a terminal, the experiment gets two signals, which count as one
+        process.send_signal(number)
 
     before = {number: signal.signal(number, forward) for number in STOPPING}
     last_line, prefix = _forward_stderr(process), f"{experiment.name}: error: "
@@ -180,7 +184,7 @@ def _written_ns(summary: Path) -> int | None:
 
 
 def _compare(outcome: Outcome, results: Path) -> Outcome:
-    """Compare the results of a passed experiment with results/reference/; a difference fails it."""
+    """Compare the results of a passed experiment with results/reference/; it fails if different."""
     summary = results / outcome.name / "summary.json"
     if outcome.status != cli.PASSED or not outcome.has_results:
         return outcome
@@ -191,7 +195,8 @@ def _compare(outcome: Outcome, results: Path) -> Outcome:
 
 
 def _rates(outcome: Outcome, results: Path) -> str:
-    """Return the capacities that an experiment's probes measured, as shares of the requested rates.
+    """Return the capacities that an experiment's probes measured, as fractions of the requested
+    rates.
 
     "fixed" if the experiment does not probe.
     """

@@ -8,7 +8,7 @@ from pathlib import Path
 from telemark.backends.real.targets import bmv2
 from telemark.results import reference
 
-# Experiments that cannot run on bmv2, and why.
+# Map from experiment that cannot run on bmv2 to the reason.
 MINIP4_ONLY = {
     "ebpf_edge": "bmv2's clock differs from the clock of host edges",
     "int_overhead": "needs links that are exact to the nanosecond, which bmv2 does not have",
@@ -27,7 +27,9 @@ class Experiment:
 
     @property
     def system(self) -> str | None:
-        """The system whose shared/ package the script uses: `ampm`, `int`, ...; None if none."""
+        """Name of the package in shared/ that the script uses: `ampm`, `int`, ...; None if it uses
+        none.
+        """
         system, _, _ = self.name.partition("_")
         if self.is_ebpf:
             return "xdp"  # e.g. ebpf_topk
@@ -35,11 +37,11 @@ class Experiment:
 
     @property
     def is_ebpf(self) -> bool:
-        """Whether it runs XDP or other eBPF programs in the kernel."""
+        """Whether the experiment runs XDP or other eBPF programs in the kernel."""
         return self.name.startswith(reference.EBPF_PREFIXES)
 
     def reason_to_skip(self, options: argparse.Namespace) -> str | None:
-        """Return why it cannot run with these options on this machine; None if it can."""
+        """Return why the experiment cannot run here with these options; None if it can."""
         if self.name == "targets":
             if options.time == "virtual" or shutil.which(bmv2.PROGRAM) is None:
                 return f"needs bmv2 ({bmv2.PROGRAM} on PATH) and real time"
@@ -52,12 +54,12 @@ class Experiment:
         return None
 
     def _reason_to_skip_bmv2(self) -> str | None:
-        """Return why it cannot run on bmv2; None if it can."""
+        """Return the reason why the experiment cannot run on bmv2; None if it can."""
         if not reference.has_switches(self.name):
             return "has no switch"
         return MINIP4_ONLY.get(self.name)
 
 
 def experiments(folder: Path) -> list[Experiment]:
-    """Return the experiments in a folder, by name."""
+    """Return a map from name to experiment, for all experiments in a folder."""
     return [Experiment(script) for script in sorted(folder.glob("[!_]*.py"))]

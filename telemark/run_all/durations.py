@@ -10,7 +10,9 @@ QUICK_S, FULL_S = 25.0, 90.0  # default durations
 
 
 def expected_s(name: str, arguments: Sequence[str], finished: FinishedRuns) -> float:
-    """Return the duration of the last run with these arguments, or of the reference, in seconds."""
+    """Return the duration of the last run with these arguments, or else of the reference, in
+    seconds.
+    """
     last_s = finished.duration_s(name, arguments)
     if last_s is not None:
         return last_s

@@ -65,7 +65,7 @@ def dependency_key(script: Path, arguments: Sequence[str]) -> str:
 
 
 def code_files(script: Path) -> set[Path]:
-    """Return the script, and all files of the folders from which it imports, recursively.
+    """Return the script, and all files of the folders from which it imports modules, recursively.
 
     Includes all modules of a folder, C files, and include/: processes that a run starts may import
     modules that the run itself does not import.
@@ -111,7 +111,7 @@ def _same_programs(programs: Sequence[dict[str, Any]]) -> bool:
     for program in programs:
         try:
             now = P4Source.read(REPOSITORY / program["path"], program["defines"])
-        except (OSError, Minip4Error):  # missing, or no longer a valid program
+        except (OSError, Minip4Error):  # a program is missing or no longer valid
             return False
         if now.sha256 != program["sha256"]:
             return False

@@ -48,7 +48,7 @@ def _copy(run: Path, folder: Path, offset_ns: int | None) -> list[str]:
                 pcap.shift(source, target, offset_ns)
             else:
                 shutil.copyfile(source, target)
-        except TestbedError as error:  # the capture of a killed switch
+        except TestbedError as error:  # this may be the capture of a killed switch
             shutil.copyfile(source, target)
             problems.append(f"{error}; its times are relative to the start of this machine")
     for path in (folder, *folder.rglob("*")):

@@ -53,13 +53,14 @@ def main(
 ) -> NoReturn:
     """Run an experiment as a command, and exit.
 
-    `script` is the caller's __file__, and names the experiment. `experiment` runs in the run's own
-    namespaces; its report is written to results/ (or --out); that
-    of an inconclusive run, which exits with 1 or 2, to the subfolder INCONCLUSIVE.
+    `script` is the caller's __file__, which names the experiment. `experiment` runs in the run's
+    own namespaces, and its report is written to results/ (or --out). The report of an inconclusive
+    run, which exits with 1 or 2, is written to the subfolder INCONCLUSIVE.
 
     Exit status: 0 if all checks passed; 1 if a check failed, or if the network prevented the
     measurement; 2 for a usage error or an unsuitable environment; 3 for an unhandled exception.
-    Errors are one line, exceptions a traceback: see telemark.session.error_reporting.
+    Errors are reported in one line, exceptions with a traceback: see
+    telemark.session.error_reporting.
     """
     name = Path(script).stem
     if APPLICATION_PROCESS in os.environ:
@@ -77,11 +78,11 @@ def start(
 ) -> int:
     """Execute a run, in namespaces in real time, or in this process in virtual time.
 
-    `options` has those of add_run_options(), and `interactive`. Reports errors, and returns the
-    exit status.
+    `options` has the options of add_run_options(), and `interactive`. Reports errors, and returns
+    the exit status.
     """
-    # Loaded modules and compiled programs are never garbage: without this, a fifth of the time of a
-    # short run is garbage collection.
+    # Loaded modules and compiled programs are never garbage. Without this call, garbage collection
+    # would take a fifth of the time of a short run.
     gc.freeze()
     gc.set_threshold(10_000)
     try:
@@ -99,7 +100,8 @@ def start(
             if not isinstance(error, Exception):
                 raise
             return _report_error(name, error, with_traceback=options.traceback)
-    if signal_number is not None:  # even if its exception was replaced by another one
+    # even if a different exception has replaced the exception of the signal
+    if signal_number is not None:
         print(f"\n{name}: interrupted", file=sys.stderr)
         return isolation.SIGNALLED + signal_number
     return status
@@ -156,7 +158,7 @@ def _run_virtual(
 
 
 def _run_experiment(run: Run, options: argparse.Namespace, experiment: Experiment) -> int:
-    files.make_folder(options.out)  # fails before the run, not after it
+    files.make_folder(options.out)  # raises errors before the run instead of after it
     run.sweep_options = SweepOptions(
         sweeps.jobs(options), options.out / sweeps.CACHE_FOLDER, options.again, options.scheduler
     )
@@ -215,7 +217,7 @@ def _raise_if_failed_run(run: Run, options: argparse.Namespace, error: Exception
 
 
 def _report_drops_and_keep(run: Run, options: argparse.Namespace, *, has_failed: bool) -> None:
-    for warning in run.drop_report.warnings():  # may explain a failure
+    for warning in run.drop_report.warnings():  # a warning may explain a failure
         run.progress.say(warning)
     if not run.keeps:
         return
@@ -224,7 +226,7 @@ def _report_drops_and_keep(run: Run, options: argparse.Namespace, *, has_failed:
     except TestbedError as error:
         if not has_failed:
             raise
-        run.progress.say(str(error))  # in addition to the error of the run
+        run.progress.say(str(error))  # this error is reported in addition to the error of the run
 
 
 def _keep(run: Run, options: argparse.Namespace) -> None:
@@ -249,7 +251,7 @@ def _report_of(run: Run, options: argparse.Namespace, experiment: Experiment) ->
                 "(telemark.results.report)"
             )
     except Exception as error:
-        if run.inconclusive:  # it may have caused any error
+        if run.inconclusive:  # the cause of an inconclusive run may also have caused this error
             raise run.inconclusive[0] from error
         raise
     return dataclasses.replace(
@@ -368,11 +370,11 @@ def _require_root() -> None:
         raise TestbedError("Mininet is not installed: run ./setup.sh")
 
 
-# Types of options: argparse turns their ValueErrors into one line and exit status 2.
+# Types of options. If one raises ValueError, argparse prints one line and exits with status 2.
 
 
 def add_rate_option(parser: argparse.ArgumentParser, default_pps: int, of: str) -> None:
-    """Add `--rate`; `of` is what has the rate, e.g. "each flow"."""
+    """Add `--rate`; `of` says what has this rate in the help text, e.g. "each flow"."""
     parser.add_argument(
         "--rate", type=positive_int, default=default_pps, metavar="PPS",
         help=f"packets/s of {of} (default: %(default)s)",

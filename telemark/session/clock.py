@@ -43,7 +43,7 @@ class RealClock:
 
 
 class ClockAhead:
-    """Clock that is `ahead_us` ahead of another one; negative: behind."""
+    """Clock that is `ahead_us` ahead of a different clock; a negative value means behind."""
 
     def __init__(self, clock: Clock, ahead_us: int) -> None:
         self._clock = clock

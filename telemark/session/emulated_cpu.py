@@ -1,8 +1,8 @@
 """Detection of an emulated CPU with wrong AVX2 gather instructions, and a workaround for NumPy.
 
-QEMU before 9.1 ignores the index register of an AVX2 gather instruction if that is number 4, since
-no index is encoded so in other instructions (gitlab.com/qemu-project/qemu/-/issues/2474). NumPy's
-argsort with AVX2 then returns a wrong order, or reads at a wrong address.
+QEMU before 9.1 ignores the index register of an AVX2 gather instruction if its number is 4, since
+this number means "no index" in other instructions (gitlab.com/qemu-project/qemu/-/issues/2474).
+NumPy's argsort with AVX2 then returns a wrong order, or reads at a wrong address.
 """
 
 import os
@@ -12,7 +12,7 @@ import sys
 from minip4.native import build
 
 DISABLE = "NPY_DISABLE_CPU_FEATURES"
-FEATURES = ("X86_V3", "AVX2")  # the name since NumPy 2.4, and before
+FEATURES = ("X86_V3", "AVX2")  # name since NumPy 2.4, and earlier name
 PROBE = """
 #if defined(__x86_64__)
 int main(void)

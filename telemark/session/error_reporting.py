@@ -1,4 +1,4 @@
-"""Reports of exceptions: one line for a mistake in a controller, else a short traceback.
+"""Reports of exceptions: one line for a mistake in a controller, otherwise a short traceback.
 
 An exception of the P4Runtime client means a wrong table, field, action or value, or an error status
 from a switch. For other exceptions, the traceback starts at the first line of the user's code.
@@ -40,10 +40,11 @@ def is_under(frame: FrameType, *folders: str) -> bool:
 class ErrorReport:
     """Texts that report an exception; can be sent to another process."""
 
-    line: str | None  # for a mistake of the user or an unsuitable machine; None: a program error
+    # one-line report for a mistake of the user or an unsuitable machine; None for a program error
+    line: str | None
     short_traceback: str
     traceback: str  # in full
-    problem: str | None = None  # of an InvalidRunError, not of a BusyMachineError
+    problem: str | None = None  # problem of an InvalidRunError (not of a BusyMachineError)
     is_failed_run: bool = False
 
 
@@ -111,7 +112,7 @@ def _switch(at: tuple[FrameType, int]) -> str | None:
 def _cause(error: Exception, raised_at: tuple[FrameType, int]) -> str:
     if isinstance(error, fy.P4ClientError):
         return refusal(error)
-    if isinstance(error, AssertionError):  # finsy's have no message
+    if isinstance(error, AssertionError):  # finsy's assertions have no message
         line = linecache.getline(raised_at[0].f_code.co_filename, raised_at[1]).strip()
         return f"not connected; call it inside `async with connection(...)` ({line})"
     text = " ".join(str(error).split())
@@ -119,7 +120,7 @@ def _cause(error: Exception, raised_at: tuple[FrameType, int]) -> str:
 
 
 def refusal(error: fy.P4ClientError) -> str:
-    """Format the error status of a switch; for a batch, of the first update that failed."""
+    """Format the error status of a switch; for a batch, that of the first failed update."""
     first = next(iter(error.details.values()), None)
     code, text = error.code, error.message
     if first is not None:

@@ -1,4 +1,4 @@
-"""Progress of a run: a live line at a terminal, else plain lines."""
+"""Progress of a run: a live line if the output is a terminal, otherwise plain lines."""
 
 from rich.console import Console
 from rich.status import Status

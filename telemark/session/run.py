@@ -20,7 +20,7 @@ class SweepOptions:
 
     jobs: int = 1  # processes
     cache: Path | None = None  # folder for finished runs
-    again: bool = False  # ignore the cache
+    again: bool = False  # whether the cache is ignored
     scheduler: str | None = None  # address of a Dask scheduler
     used: set[Path] = field(default_factory=set)  # files of the cache that this run used
 
@@ -30,18 +30,20 @@ class Run:
     """One run of an experiment, in real or virtual time."""
 
     name: str
-    folder: Path  # logs and captures; removed at the end
+    folder: Path  # folder of logs and captures, which is removed at the end
     seed: int
     interactive: bool = False
-    target: str = "minip4"  # minip4 or bmv2
+    target: str = "minip4"  # P4 target: minip4 or bmv2
     clock: Clock = field(default_factory=RealClock)
     progress: Progress = field(default_factory=Progress)
     origin: Origin = field(default_factory=Origin)  # provenance of the results
-    keeps: bool = False  # keep captures and logs
-    snaplen: int = SNAPLEN  # bytes of each frame in captures
+    keeps: bool = False  # whether captures and logs are kept
+    snaplen: int = SNAPLEN  # maximum number of bytes of a frame in captures
     sweep_options: SweepOptions = field(default_factory=SweepOptions)
-    programs: dict[Source, CompiledProgram] = field(default_factory=dict)  # compiled so far
-    drop_report: DropReport = field(default_factory=DropReport)  # of all networks
-    threads: int = 1  # per network in virtual time
-    capacities: list[CapacityEstimate] = field(default_factory=list)  # of networks on bmv2
+    # map from source to the programs that this run has compiled
+    programs: dict[Source, CompiledProgram] = field(default_factory=dict)
+    drop_report: DropReport = field(default_factory=DropReport)  # drops in all networks
+    threads: int = 1  # number of threads per network in virtual time
+    # capacities of networks on bmv2
+    capacities: list[CapacityEstimate] = field(default_factory=list)
     inconclusive: list[InvalidRunError] = field(default_factory=list)  # reasons

@@ -1,7 +1,7 @@
-"""Runs of a sweep on the workers of a Dask scheduler, also on other machines.
+"""Runs of a sweep on the workers of a Dask scheduler, even on other machines.
 
-A worker has a checkout of the same code. Each run has its own virtual time and folder, so results
-are identical to local runs. Other workers repeat the runs of a killed worker.
+Each worker has a checkout of the same code. Each run has its own virtual time and folder, so
+results are identical to those of local runs. If a worker is killed, other workers rerun its runs.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ def outcomes(
         distributed = import_module("distributed")
     except ImportError:
         raise TestbedError(f"--scheduler: Dask is not installed; run {INSTALL}") from None
-    worker = import_module("telemark.sweep.dask_worker")  # imports distributed as well
+    worker = import_module("telemark.sweep.dask_worker")  # this module imports `distributed`
     with contextlib.closing(_connect(distributed, address)) as client:
         threads = client.nthreads()
         say(f"Dask at {address}: {len(threads)} workers, {sum(threads.values())} parallel runs")
@@ -51,7 +51,8 @@ def outcomes(
 
 
 def _connect(distributed: Any, address: str) -> Any:
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # errors are reported in one line
+    # suppress its messages, since errors are reported in one line
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
     try:
         return distributed.Client(address, timeout=ANSWER_S)
     except (OSError, ValueError) as error:  # TimeoutError is an OSError
@@ -65,6 +66,6 @@ def _connect(distributed: Any, address: str) -> Any:
 def _result(future: Any) -> bytes:
     try:
         result: bytes = future.result()
-    except Exception as error:  # of the scheduler, e.g. KilledWorker, not of a run
+    except Exception as error:  # an error of the scheduler, e.g. KilledWorker, not of a run
         raise TestbedError(f"--scheduler: {' '.join(str(error).split())}") from None
     return result

@@ -29,16 +29,16 @@ from telemark.sweep.worker_process import GRACE_S, TRIES, give_up, oom_kills
 
 POLL_S = 0.5  # interval of the check whether a run was cancelled
 
-_thread = threading.local()  # .process: process of this thread
+_thread = threading.local()  # its attribute `process` is the process of this thread
 
 
 @dataclass(frozen=True)
 class CheckoutFingerprint:
-    """Hashes and versions in which the checkouts of a worker and its client must agree."""
+    """Hashes and versions that must be the same in the checkouts of a worker and its client."""
 
-    script: str  # of the experiment; relative to the repository, or absolute
-    code: Mapping[str, str]  # file -> hash, including the script
-    versions: Mapping[str, str]  # of Python and packages
+    script: str  # script of the experiment: relative to the repository, or absolute
+    code: Mapping[str, str]  # map from file (including the script) to hash
+    versions: Mapping[str, str]  # versions of Python and packages
 
     @classmethod
     def of(cls, script: Path, code: Iterable[Path]) -> "CheckoutFingerprint":
@@ -126,7 +126,7 @@ class _Process:
 
 
 def _process_for(fingerprint: CheckoutFingerprint) -> _Process:
-    """Return this thread's process, after starting it if needed, with the current script."""
+    """Return this thread's process for the current script; start it if needed."""
     process: _Process | None = getattr(_thread, "process", None)
     if process is not None and process.runs:
         if process.fingerprint == fingerprint:

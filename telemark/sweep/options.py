@@ -3,7 +3,7 @@
 import argparse
 import os
 
-CACHE_FOLDER = ".runs"  # in the results folder
+CACHE_FOLDER = ".runs"  # subfolder of the results folder
 
 
 def add(common: "argparse._ActionsContainer") -> None:
@@ -40,7 +40,7 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 
 
 def jobs(options: argparse.Namespace) -> int:
-    """Return the number of parallel runs: --jobs, or as many as the cores allow."""
+    """Return the number of parallel runs: --jobs, or else as many as the CPU cores allow."""
     cores = len(os.sched_getaffinity(0)) if options.time == "virtual" else 1
     return options.jobs or max(1, cores // options.threads)
 

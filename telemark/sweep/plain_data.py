@@ -1,7 +1,7 @@
 """Results of runs as bytes: structure as JSON, arrays as .npz, compressed.
 
-Unlike pickle, reading them runs no code that they name. They can name only dataclasses, named
-tuples and enums of modules that are already loaded. Objects of these classes are made without
+Unlike with pickle, reading these bytes runs no code that they name. They can name only dataclasses,
+named tuples and enums of modules that are already loaded. Objects of these classes are made without
 calling constructors.
 """
 
@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from telemark.errors import TestbedError
 
 Json: TypeAlias = Any
-STRUCTURE = "structure"  # the entry of the .npz that has the JSON; arrays are "0", "1", ...
+# entry of the .npz file that contains the JSON; arrays are the entries "0", "1", ...
+STRUCTURE = "structure"
 COLLECTIONS: dict[str, Callable[[Iterable[Any]], Any]] = {
     "list": list, "tuple": tuple, "set": set, "frozenset": frozenset,
 }  # fmt: skip
@@ -34,15 +35,15 @@ REMEDY = (
 
 
 class NotPlainDataError(Exception):
-    """Bytes that dump() did not write, or that were cut short."""
+    """Bytes that dump() did not write, or that were truncated."""
 
 
 def dump(value: object, name: str) -> bytes:
-    """Return the bytes of a value, which the error calls `name`.
+    """Return a value as bytes; `name` is the value's name in error messages.
 
     Raises TestbedError with the path of the first field that is not plain data. The fastest preset
-    of LZMA compresses results of AM-PM runs to one fiftieth; zlib takes the same time for one
-    quarter.
+    of LZMA compresses results of AM-PM runs to 1/50 of their size; in the same time, zlib
+    compresses them only to 1/4.
     """
     arrays: list[NDArray[Any]] = []
     try:
@@ -56,13 +57,13 @@ def dump(value: object, name: str) -> bytes:
 
 
 def load(data: bytes) -> Any:
-    """Return the value; raises NotPlainDataError where these bytes are not of dump()."""
+    """Return the value. Raises NotPlainDataError for bytes that dump() did not write."""
     try:
         with np.load(io.BytesIO(lzma.decompress(data)), allow_pickle=False) as entries:
             structure = json.loads(entries[STRUCTURE].tobytes())
             arrays = [entries[str(number)] for number in range(len(entries.files) - 1)]
         return _decode(structure, arrays)
-    # lzma, zipfile, numpy and json raise a dozen exception types for foreign bytes
+    # for invalid bytes, lzma, zipfile, numpy and json raise a dozen types of exceptions
     except Exception as error:
         text = " ".join(str(error).split())
         raise NotPlainDataError(f"{type(error).__name__}: {text}") from error
@@ -73,7 +74,7 @@ class _Encoder:
 
     def __init__(self, arrays: list[NDArray[Any]]) -> None:
         self._arrays = arrays
-        self._numbers: dict[int, int] = {}  # id() of an array -> its index in arrays
+        self._numbers: dict[int, int] = {}  # map from id() of an array to its index in arrays
 
     def encode(self, value: Any, path: str) -> Json:
         kind = type(value)
@@ -142,7 +143,7 @@ def _name(value: object, path: str) -> str:
 
 
 def _class(name: str) -> Any:
-    """Return a class by module:qualname; raises LookupError where no loaded module has it."""
+    """Return a class by module:qualname. Raises LookupError if no loaded module has this class."""
     module, _, path = name.partition(":")
     found: Any = sys.modules.get(module)
     for part in path.split("."):

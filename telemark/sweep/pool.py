@@ -34,7 +34,8 @@ class _Worker:
 
     def assign(self, number: int, task: Task, folder: Path) -> None:
         self.number = number
-        with contextlib.suppress(BrokenPipeError):  # it was killed: the next recv() fails
+        # the process was killed, so the next recv() fails
+        with contextlib.suppress(BrokenPipeError):
             self.connection.send((pickle.dumps(task), folder))
 
     def death(self) -> tuple[int | None, int]:
@@ -56,9 +57,9 @@ def outcomes(
 ) -> Generator[tuple[int, bytes], None, None]:  # fmt: skip
     """Execute tasks, at most `jobs` in parallel; yield numbers and serialized Outcomes.
 
-    `numbers` are the indices of the tasks to execute; files of a run are in `folder` / number. If a
-    process is killed, another one repeats its run; raises give_up() if that happens too often.
-    Closing the generator ends all processes.
+    `numbers` are the indices of the tasks to execute; the files of a run are in `folder` / number.
+    If a process is killed, a new process reruns its run; the error of give_up() is raised if this
+    happens too often. Closing the generator ends all processes.
     """
     todo, killed = deque(numbers), Counter[int]()
     workers: list[_Worker] = []

@@ -52,9 +52,10 @@ class RunCache:
             return None
         try:
             outcome = deserialize(path.read_bytes())
-        except FileNotFoundError:  # removed by another run of the experiment
+        except FileNotFoundError:  # a parallel run of the experiment has removed the file
             return None
-        except (NotPlainDataError, OSError) as error:  # damaged, or written by another program
+        # the file is damaged, or a different program wrote it
+        except (NotPlainDataError, OSError) as error:
             self._say(f"warning: {path}: not a cached run ({error}); the run is repeated")
             return None
         if not all(map(is_unchanged, outcome.programs)):
@@ -67,7 +68,7 @@ class RunCache:
         if self._folder is None:
             return
         make_folder(self._folder)
-        with exclusive(self._folder):  # another experiment may use the same folder
+        with exclusive(self._folder):  # other experiments may use the same folder
             sizes = [path.stat().st_size for path in self._used if path.exists()]
             if sum(sizes) + len(serialized) <= MAX_BYTES:
                 path = self._folder / _name(task)
@@ -78,7 +79,8 @@ class RunCache:
 def remove_unused(sweep_options: SweepOptions, experiment: str) -> None:
     """Remove the cached runs of an experiment that its complete sweeps did not use.
 
-    They belong to other code, settings or seeds. Runs of other experiments in the folder stay.
+    Unused runs belong to other code, settings or seeds. Runs of other experiments stay in the
+    folder.
     """
     if sweep_options.cache is None or not sweep_options.cache.exists():
         return
@@ -110,7 +112,7 @@ def is_unchanged(program: P4Source) -> bool:
     """Return whether a P4 program is the same as when a run compiled it."""
     try:
         return P4Source.read(program.path, program.defines).sha256 == program.sha256
-    except (OSError, Minip4Error):  # missing, or no longer a valid program
+    except (OSError, Minip4Error):  # the program is missing or no longer valid
         return False
 
 

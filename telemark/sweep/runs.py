@@ -33,12 +33,12 @@ async def sweep(
     """Return the results of `await measure(*setting, run)` for each setting, in their order.
 
     In real time, runs are sequential. In virtual time, each run has its own folder and clock, which
-    starts at 1 s; its result depends only on `setting` and `run.seed`. There it may execute in
-    another process, or come from the cache (`run.sweep_options`). Therefore `measure` must be a
-    function of a module that does not modify its arguments, and must return plain data: None,
-    numbers, strings, bytes, lists, tuples, sets, dicts, ranges, enums, numpy arrays and scalars,
-    and dataclasses and named tuples of plain data; TestbedError names other fields.
-    Raises the exception of the first run that failed.
+    starts at 1 s; its result depends only on `setting` and `run.seed`. In virtual time, a run may
+    execute in a different process, or its result may come from the cache (`run.sweep_options`).
+    Therefore `measure` must be a module-level function that does not modify its arguments, and must
+    return plain data: None, numbers, strings, bytes, lists, tuples, sets, dicts, ranges, enums,
+    numpy arrays and scalars, and dataclasses and named tuples of plain data; TestbedError names
+    other fields. Raises the exception of the first run that failed.
     """
     return await _results(measure, [(setting, run.seed) for setting in settings], run)
 
@@ -48,7 +48,9 @@ async def sweep_seeds(
     settings: "Iterable[tuple[Unpack[Setting]]]",
     seeds: Sequence[int], run: Run,
 ) -> list[list[T]]:  # fmt: skip
-    """Like sweep(), for each setting with each seed: return a list per setting, by seed."""
+    """Like sweep(), but for each setting with each seed; return a list per setting, in order of
+    seeds.
+    """
     settings = [*settings]
     results = iter(await _results(measure, [*product(settings, seeds)], run))
     return [[next(results) for _ in seeds] for _ in settings]
@@ -108,7 +110,7 @@ class _Sweep:
                 self._clear(folder / str(number))
                 failed = [n for n, outcome in self._outcomes.items() if outcome.failure]
                 if failed and all(n in self._outcomes for n in todo if n < min(failed)):
-                    return  # the failure with the lowest number is known
+                    return  # the first failed run, in order of tasks, is known
 
     def _start(self, todo: list[int], folder: Path) -> Generator[tuple[int, bytes], None, None]:
         """Execute runs on this machine or on workers; yield numbers and outcomes as they finish."""
@@ -140,7 +142,7 @@ class _Sweep:
         """Move the captures and logs of a run to this run's folder with --keep, or remove them."""
         for path in [*folder.iterdir()] if self._run.keeps else ():
             path.rename(self._run.folder / path.name)
-        if folder.exists():  # on this machine, not at a worker
+        if folder.exists():  # the folder exists if the run was on this machine, not on a worker
             shutil.rmtree(folder)
 
     def _report(self) -> None:
@@ -150,7 +152,8 @@ class _Sweep:
         """
         warned: set[str] = set()
         for _, outcome in sorted(self._outcomes.items()):
-            if outcome.warnings and outcome.warnings not in warned:  # once per program
+            # print the same warnings only once
+            if outcome.warnings and outcome.warnings not in warned:
                 print(outcome.warnings, end="", file=sys.stderr)
                 warned.add(outcome.warnings)
             for line in outcome.lines:

@@ -30,9 +30,9 @@ class Task:
     setting: tuple[Any, ...]
     name: str  # the experiment's
     seed: int
-    keeps: bool  # keep captures and logs
-    snaplen: int  # bytes of each frame in captures
-    threads: int  # of its networks
+    keeps: bool  # whether captures and logs are kept
+    snaplen: int  # maximum number of bytes of a frame in captures
+    threads: int  # number of threads of each network
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,11 @@ class Outcome:
 
     result: Any
     failure: error_reporting.ErrorReport | None
-    lines: list[str]  # printed by Progress.say()
-    warnings: str  # of the compiler
+    lines: list[str]  # lines printed by Progress.say()
+    warnings: str  # warnings of the compiler
     drop_report: DropReport
 
-    programs: frozenset[P4Source]  # of the run, and possibly of others of its sweep
+    programs: frozenset[P4Source]  # programs of this run, and possibly of other runs of the sweep
 
 
 def failed_outcome(error: Exception) -> Outcome:
@@ -62,7 +62,7 @@ class CompiledPrograms:
 
 
 class _RemoteProgress(Progress):
-    """Progress of a run in a worker process: sent to the parent, with lines collected."""
+    """Progress of a run in a worker process: sends updates to the parent, collects lines."""
 
     def __init__(self, report_progress: ReportProgress, clock: VirtualClock) -> None:
         super().__init__(note=clock)
@@ -94,7 +94,7 @@ def execute(
     result, failure = None, None
     with contextlib.redirect_stderr(io.StringIO()) as warnings:
         try:
-            with take_notes(None):  # the caller, in another process, does not get notes
+            with take_notes(None):  # the caller, in a different process, does not get notes
                 result = clock.run(_measure(task, run))
         except Exception as error:
             failure = error_reporting.error_report(error)
@@ -121,7 +121,7 @@ def serialize(outcome: Outcome) -> bytes:
 
 
 def deserialize(data: bytes) -> Outcome:
-    """Return the outcome; raises plain_data.NotPlainDataError for bytes not made by serialize()."""
+    """Return the outcome. Raises plain_data.NotPlainDataError for bytes not made by serialize()."""
     plain = plain_data.load(data)
     if not isinstance(plain, Outcome):
         raise plain_data.NotPlainDataError(f"a {type(plain).__name__}, not the outcome of a run")

@@ -13,7 +13,7 @@ from telemark.backends.real import isolation
 from telemark.errors import TestbedError
 from telemark.sweep.task import CompiledPrograms, execute, failed_outcome, serialize
 
-TRIES = 3  # a run is given up after its process died this number of times
+TRIES = 3  # number of times that the process of a run may die before the run is given up
 
 
 class CrashError(Exception):
@@ -32,7 +32,7 @@ def give_up(run: str, exit_code: int | None, oom_kills_before: int) -> Exception
 def oom_kills() -> int:
     """Return how many processes the kernel's out-of-memory killer has killed since boot.
 
-    Reads oom_kill of /proc/vmstat, see proc(5); 0 where the kernel does not report it.
+    Reads oom_kill in /proc/vmstat, see proc(5); returns 0 if the kernel does not report it.
     """
     lines = Path("/proc/vmstat").read_text().splitlines()
     return int(dict(line.split() for line in lines).get("oom_kill", 0))
@@ -41,8 +41,8 @@ def oom_kills() -> int:
 def describe_death(exit_code: int | None, oom_kills_before: int) -> str:
     """Describe the death of a child process that this process has waited for.
 
-    `exit_code`: as of multiprocessing and subprocess, -N for signal N, None for a process that
-    still exists. `oom_kills_before`: oom_kills() when it was started.
+    `exit_code` is as in multiprocessing and subprocess: -N for signal N, None for a process that
+    still exists. `oom_kills_before` is the value of oom_kills() when the process was started.
     """
     if exit_code is None or exit_code >= 0:
         return f"it exited with status {exit_code}"
@@ -66,7 +66,7 @@ def _memory() -> str:
     )
 
 
-GRACE_S = 5.0  # between SIGTERM and SIGKILL of a process
+GRACE_S = 5.0  # time between SIGTERM and SIGKILL to a process
 REPORT_S = 0.2  # interval of progress reports
 
 
@@ -87,7 +87,8 @@ def serve(connection: Connection, parent: int) -> None:
 
     try:
         isolation.interruptible(look_s=isolation.LOOK_S)
-        # The terminal sends SIGINT to all processes; the parent ends this one.
+        # The terminal sends SIGINT to all processes; this process ignores it, since its parent ends
+        # it.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         while True:
             task, folder = connection.recv()

@@ -11,7 +11,8 @@ from mininet.topo import Topo
 from minip4.engine.shared import DROP_PORT
 from telemark.errors import TestbedError
 
-# maximum number of ports per switch; the panel switch of a bmv2 needs twice as many
+# maximum number of ports per switch; on bmv2, a panel switch (minip4, between bmv2 and the links)
+# needs twice as many
 PORTS = {"minip4": DROP_PORT, "bmv2": 256}
 MAC = re.compile("[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
 # Node names occur in shell commands and in paths.
@@ -38,15 +39,17 @@ def check_topology(topo: Topo) -> None:
 
 
 def device_ids(topo: Topo) -> dict[str, int]:
-    """Return the device id of each switch: its dpid, or the first number in its name (Mininet).
+    """Return the device ID of each switch: its dpid, or the first number in its name (as in
+    Mininet).
 
-    If several names have the same number (s1 and t1), the others get numbers above all device ids.
-    Raises TestbedError.
+    If several names have the same number (s1 and t1), all but the first get numbers above all
+    device IDs. Raises TestbedError.
     """
     dpids = {name: topo.nodeInfo(name).get("dpid") for name in topo.switches()}
     found: dict[str, int] = {}
     owners: dict[int, str] = {}
-    for name in sorted(dpids, key=lambda name: dpids[name] is None):  # explicit dpids first
+    # switches with explicit dpids first
+    for name in sorted(dpids, key=lambda name: dpids[name] is None):
         number = _number(name, dpids[name])
         owner = owners.setdefault(number, name)
         if owner == name:

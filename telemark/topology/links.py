@@ -15,12 +15,12 @@ TIME = re.compile(r"(\d+(?:\.\d+)?) *(s|ms|us)")
 UNIT_US = {"s": 1_000_000, "ms": 1000, "us": 1}
 
 ETHERNET_BYTES = 14  # header length; frame lengths never include the frame check sequence
-VLAN_TAG_BYTES = 4  # interfaces accept it in addition to the MTU
+VLAN_TAG_BYTES = 4  # length of a VLAN tag, which interfaces accept in addition to the MTU
 UDP_BYTES = 20 + 8  # IPv4 and UDP headers
 USUAL_MTU = 1500  # MTU of Ethernet in bytes (RFC 894)
-SMALLEST_MTU, LARGEST_MTU = 68, MAX_FRAME - ETHERNET_BYTES  # minimum: RFC 791
-# Of switch interfaces: the kernel must not reject frames that P4 programs make. The next switch
-# drops and counts frames above MAX_FRAME.
+SMALLEST_MTU, LARGEST_MTU = 68, MAX_FRAME - ETHERNET_BYTES  # the minimum is from RFC 791
+# MTU of switch interfaces: the kernel must not reject frames that P4 programs create. Frames longer
+# than MAX_FRAME are dropped and counted by the next switch.
 SWITCH_MTU = FRAME_ROOM
 
 
@@ -42,7 +42,7 @@ def _probability(value: Any) -> float:
     return float(value) / 100
 
 
-# Parameters of Mininet's TCLink -> names and conversions of Telemark's parameters.
+# Map from parameter of Mininet's TCLink to name and conversion of Telemark's parameter.
 WORDS: Mapping[str, tuple[str, Callable[[Any], float]]] = {
     "bw": ("rate_bps", _rate_bps),
     "delay": ("delay_us", _time_us),
@@ -53,7 +53,7 @@ WORDS: Mapping[str, tuple[str, Callable[[Any], float]]] = {
 
 
 def properties(given: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Convert to Telemark's parameters. Raises TestbedError, with `where` as the object."""
+    """Convert link parameters to Telemark's. Raises TestbedError, with the link's name `where`."""
     given = {word: value for word, value in given.items() if value is not None}
     if unknown := sorted(given.keys() - {*PROPERTIES, *WORDS}):
         raise TestbedError(
@@ -75,7 +75,7 @@ def properties(given: Mapping[str, Any], where: str) -> dict[str, Any]:
 def of_ends(
     node1: object, node2: object, params: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the parameters of both ends; `params1` and `params2` override those of the link."""
+    """Return the parameters of both ends; `params1` and `params2` override link parameters."""
     where = f"link {node1}-{node2}"
     common = {word: value for word, value in params.items() if word not in MININET_PARAMETERS}
     shared = properties(common, where)
@@ -86,14 +86,15 @@ def of_ends(
 def link_option(port: int, given: Mapping[str, Any], seed: int) -> list[str]:
     """Return the option of `minip4 switch` for the link at an egress port.
 
-    A link without parameters has a seed as well: its parameters may change while the switch runs.
+    Even a link without parameters has a seed, because its parameters may change while the switch
+    runs.
     """
     values = {key: given[key] for key in PROPERTIES if given.get(key)} | {"seed": seed}
     return ["--link", f"{port}:" + ",".join(f"{key}={value}" for key, value in values.items())]
 
 
 def check_mtu(mtu_bytes: int) -> int:
-    """Return the MTU. Raises TestbedError for an invalid one."""
+    """Return the MTU. Raises TestbedError for an invalid MTU."""
     if not (SMALLEST_MTU <= mtu_bytes <= LARGEST_MTU and mtu_bytes == int(mtu_bytes)):
         raise TestbedError(f"mtu_bytes {mtu_bytes}: expected {SMALLEST_MTU} to {LARGEST_MTU}")
     return int(mtu_bytes)

@@ -25,7 +25,7 @@ HEADERS_BYTES = ETHERNET_BYTES + UDP_BYTES
 SENT = np.dtype([("sequence", "<u8"), ("sent_ns", "<u8"), ("handed_ns", "<u8")])
 RECEIVED = np.dtype([("sequence", "<u8"), ("sent_ns", "<u8"), ("received_ns", "<u8")])
 FIRST_PORT = 5000  # base of destination ports; flow 1 arrives at port 5001
-FIRST_SOURCE_PORT, SOURCE_PORTS = 49152, 16384  # dynamic ports (RFC 6335)
+FIRST_SOURCE_PORT, SOURCE_PORTS = 49152, 16384  # range of dynamic ports (RFC 6335)
 LIMITS: Mapping[str, tuple[float, float]] = {  # limits of the fields of UDP and TCP flows
     "id": (0, 0xFFFF),
     "port": (1, 0xFFFF),
@@ -46,7 +46,7 @@ class Pattern(Protocol):
     """Send times of the datagrams of a flow; see telemark.traffic.patterns."""
 
     def due_ns(self, flow: "Flow", rng: np.random.Generator) -> NDArray[np.uint64]:
-        """Return offsets to the flow's start, ascending; shape (count,)."""
+        """Return the send times relative to the flow's start, ascending; shape (count,)."""
 
 
 @dataclass(frozen=True)
@@ -101,12 +101,12 @@ class Schedule:
 
     after_ns: int  # start of the flow, relative to the start of the traffic
     duration_ns: int  # from the start of the flow to its last datagram
-    # offsets to the start of the flow; None means a constant rate
+    # send times relative to the start of the flow; None means a constant rate
     due_ns: NDArray[np.uint64] | None
 
     @classmethod
     def from_flow(cls, flow: Flow, seed: int) -> "Schedule":
-        """Compute the schedule of a flow; `seed` is the network's."""
+        """Compute the schedule of a flow; `seed` is the seed of the network."""
         after_ns = round(flow.after_s * 1e9)
         if flow.pattern is None:
             return cls(after_ns, int((flow.count - 1) * 1e9 / flow.rate_pps), None)
@@ -121,19 +121,19 @@ class FlowRecord:
     flow: Flow
     sent: NDArray[np.void]  # SENT
     received: NDArray[np.void]  # RECEIVED; received_ns is the kernel's receive timestamp
-    largest_lag_ns: int  # largest delay of the sender behind its schedule
-    kernel_drops: int  # datagrams dropped because the receive buffer was full
-    foreign: int  # datagrams of other flows at the flow's port
-    dscp_changed: int  # datagrams received with another DSCP than sent
+    largest_lag_ns: int  # maximum delay of the sender behind its schedule
+    kernel_drops: int  # number of datagrams dropped because the receive buffer was full
+    foreign: int  # number of datagrams of other flows that arrived at the flow's port
+    dscp_changed: int  # number of datagrams received with a different DSCP than sent
 
     @property
     def lost_sequences(self) -> NDArray[np.uint64]:
-        """Sequence numbers sent and never received, ascending."""
+        """Sequence numbers that were sent but never received, ascending."""
         return np.setdiff1d(self.sent["sequence"], self.received["sequence"])
 
 
 def instant_records(records: NDArray[np.void]) -> NDArray[np.void]:
-    """Convert records of `sequence` and `sent_ns` to SENT, for sending that takes no time."""
+    """Convert records of `sequence` and `sent_ns` to SENT records; the send call takes no time."""
     sent = np.empty(len(records), SENT)
     sent["sequence"], sent["sent_ns"] = records["sequence"], records["sent_ns"]
     sent["handed_ns"] = records["sent_ns"]
@@ -162,9 +162,9 @@ class Traffic(Generic[Record]):
     """UDP or TCP flows with a common start time `start_ns`; use with `async with`.
 
     On entry the receivers listen and the senders wait for the start; `finish()` waits for the end
-    and returns the records. Leaving the block earlier stops the flows. Without `start_ns` traffic
-    starts as soon as all are ready (in real time about a second per 100 flows); the attribute
-    `start_ns` is the actual start.
+    and returns the records. Leaving the block earlier stops the flows. Without `start_ns`, traffic
+    starts as soon as all senders and receivers are ready, which in real time takes about one second
+    per 100 flows. The attribute `start_ns` is the actual start.
     """
 
     @overload
@@ -215,11 +215,12 @@ class Traffic(Generic[Record]):
         await self._driver.stop()
 
     async def finish(self, drain_s: float = 0.3) -> dict[int, Record]:
-        """Wait until all packets are sent, and `drain_s` longer for packets in flight.
+        """Wait until all packets are sent, then for `drain_s`, during which packets in flight
+        arrive.
 
-        Returns the records by flow id: FlowRecord for UDP, TcpRecord for TCP. The packet accounting
-        shows whether `drain_s` was long enough. The run is inconclusive if a sender did not keep
-        its rate (RateError). Raises TestbedError if a program failed.
+        Returns a map from flow id to record: FlowRecord for UDP, TcpRecord for TCP. The packet
+        accounting shows whether `drain_s` was long enough. The run is inconclusive if a sender did
+        not keep its rate (RateError). Raises TestbedError if a program failed.
         """
         records: Mapping[int, AnyRecord]
         try:
@@ -268,7 +269,7 @@ def _check_memory(flows: Sequence[AnyFlow]) -> None:
 def _check_ports(flows: Sequence[AnyFlow]) -> None:
     """Raise TestbedError if two flows have the same id, or use the same port of a host."""
     ids: set[int] = set()
-    destinations: dict[tuple[str, str, int], int] = {}  # protocol, host and port -> flow
+    destinations: dict[tuple[str, str, int], int] = {}  # map from protocol, host and port to flow
     for flow in flows:
         if flow.id in ids:
             raise TestbedError(f"flow {flow.id}: two flows have this id; use unique ids")

@@ -17,16 +17,18 @@ from telemark.traffic.tcp import TcpFlow
 
 @dataclass(frozen=True)
 class Poisson:
-    """Exponentially distributed gaps with mean 1 / rate_pps."""
+    """Poisson process: exponentially distributed gaps with mean 1 / rate_pps."""
 
     def due_ns(self, flow: Flow, rng: np.random.Generator) -> NDArray[np.uint64]:
-        """Return offsets to the flow's start, ascending; shape (count,)."""
+        """Return the send times relative to the flow's start, ascending; shape (count,)."""
         return _rounded(np.cumsum(rng.exponential(1e9 / flow.rate_pps, flow.count)))
 
 
 @dataclass(frozen=True)
 class OnOff:
-    """Alternating bursts at rate_pps and silences, with exponential durations of these means."""
+    """Bursts at rate_pps that alternate with silences; `on_s` and `off_s` are the mean durations,
+    which are exponentially distributed.
+    """
 
     on_s: float
     off_s: float
@@ -56,8 +58,9 @@ def heavy_tailed(
 ) -> list[Flow]:  # fmt: skip
     """Create one flow per (source, destination); a few large flows carry most of the load.
 
-    Flow starts are a Poisson process. The number of datagrams is Pareto distributed with this shape
-    (below 2 the variance is infinite) and approximately this mean, and at least 1.
+    Flows arrive as a Poisson process. The number of datagrams per flow, at least 1, is Pareto
+    distributed with the given shape (below 2 the variance is infinite) and approximately the given
+    mean.
     """
     if not mean_count >= 1:
         raise TestbedError(f"heavy_tailed: mean_count {mean_count}: expected at least 1")
@@ -72,7 +75,7 @@ def heavy_tailed_tcp(
     pairs: Sequence[tuple[str, str]], *, flows_per_s: float, mean_bytes: float, seed: int,
     shape: float = 1.2, first_id: int = 0, congestion: str = "cubic", ecn: bool = False,
 ) -> list[TcpFlow]:  # fmt: skip
-    """Create one TCP flow per pair, with heavy-tailed sizes of this mean; see heavy_tailed()."""
+    """Create one TCP flow per pair, with heavy-tailed sizes; see heavy_tailed()."""
     after_s, sizes = _heavy_tailed(len(pairs), flows_per_s, mean_bytes, shape, seed)
     return [
         TcpFlow(first_id + i, *pair, size_bytes=int(sizes[i]), after_s=float(after_s[i]),
@@ -84,7 +87,7 @@ def heavy_tailed_tcp(
 def _heavy_tailed(
     count: int, flows_per_s: float, mean: float, shape: float, seed: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return start times (s) and whole sizes of flows. Raises TestbedError."""
+    """Return the start times (s) and the integer sizes of flows. Raises TestbedError."""
     if not shape > 1:
         raise TestbedError(f"heavy_tailed: shape {shape}: expected above 1 (finite mean)")
     if not flows_per_s > 0:

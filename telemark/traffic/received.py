@@ -19,7 +19,7 @@ class Datagram(NamedTuple):
     port: int
     payload: bytes
     dscp: int
-    ecn: int  # 3: congestion experienced (RFC 3168)
+    ecn: int  # 3 means congestion experienced (RFC 3168)
 
 
 class Frame(NamedTuple):
@@ -54,7 +54,7 @@ class Arrivals:
         return self._records["length"].astype(np.uint32)
 
     def rows(self, width: int) -> NDArray[np.uint8]:
-        """Return the bytes, a row per packet truncated or zero-padded to `width`; (n, width)."""
+        """Return the bytes of packets, truncated or zero-padded to `width`; shape (n, width)."""
         data = np.frombuffer(self._data, np.uint8)
         lengths = self._records["length"]
         if len(self) and lengths[0] >= width and (lengths == lengths[0]).all():
@@ -72,7 +72,7 @@ class Arrivals:
 
 
 class Datagrams(Arrivals):
-    """UDP datagrams received at a port; bytes are payloads."""
+    """UDP datagrams received at a port; their bytes are the UDP payloads."""
 
     @property
     def address(self) -> NDArray[np.uint32]:
@@ -95,7 +95,7 @@ class Datagrams(Arrivals):
 
     @property
     def ecn(self) -> NDArray[np.uint8]:
-        """ECN values, 3: congestion experienced (RFC 3168); shape (n,)."""
+        """ECN values, shape (n,); 3 means congestion experienced (RFC 3168)."""
         return self._tos & np.uint8(3)
 
     def __iter__(self) -> Iterator[Datagram]:

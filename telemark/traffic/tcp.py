@@ -26,10 +26,10 @@ LIMITS = {
 class TcpFlow:
     """Transfer over one TCP connection: `size_bytes`, or as much as possible in `duration_s`.
 
-    Data is written at `rate_bps`, or as fast as TCP accepts it; with `off_s`, in bursts. With
-    `requests`, each request has `size_bytes`, the destination answers with `response_bytes`, and
-    the next request follows `think_s` later. The connection opens when the flow starts.
-    Raises TestbedError for invalid fields.
+    Data is written at `rate_bps`, or as fast as TCP accepts it; with `off_s`, it is written in
+    bursts. With `requests`, each request has `size_bytes`, the destination responds with
+    `response_bytes`, and the next request follows `think_s` later. The connection opens when the
+    flow starts. Raises TestbedError for invalid fields.
     """
 
     protocol: ClassVar = "TCP"
@@ -89,9 +89,9 @@ class TcpRecord:
     """Progress of a TCP flow. Times are CLOCK_MONOTONIC; rows are ordered by time."""
 
     flow: TcpFlow
-    progress: NDArray[np.void]  # PROGRESS; the first row is the start of the flow
-    received: NDArray[np.void]  # RECEIVED; a row per read of the receiver
-    answers: NDArray[np.void]  # ANSWERS; a row per request
+    progress: NDArray[np.void]  # PROGRESS records; the first row is the start of the flow
+    received: NDArray[np.void]  # RECEIVED records, one per read call of the receiver
+    answers: NDArray[np.void]  # ANSWERS records, one per request
 
     @property
     def began_ns(self) -> int:
@@ -120,7 +120,9 @@ class TcpRecord:
 
     @property
     def answered_s(self) -> NDArray[np.float64]:
-        """Response time per request, until the last byte of the answer, s; shape (requests,)."""
+        """Response time (s) of each request, up to the last byte of its response; shape
+        (requests,).
+        """
         return (self.answers["answered_ns"] - self.answers["asked_ns"]) / 1e9
 
     def goodput_over(self, interval_s: float) -> NDArray[np.float64]:

@@ -127,7 +127,7 @@ class ProcessHost(Host):
         kernel.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
         kernel.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
         opened = ProcessFrameSocket(kernel)
-        if takes:  # without an address the kernel sends no ARP, ICMP or RST
+        if takes:  # without an IP address, the kernel sends no ARP, ICMP or RST
             subprocess.run(["ip", "address", "flush", "dev", self._interface], check=True)
         kernel.bind((self._interface, ETH_P_ALL if takes else 0))
         return opened

@@ -29,7 +29,7 @@ from telemark.errors import TestbedError
 READY, CLOSE, CLOSED = b"ready\n", b"close\n", b"closed\n"
 FAILED = 1  # exit status
 SCRIPT = "__mp_main__"  # name of the experiment's script as a module, as in multiprocessing
-STOP_S = 10.0  # maximum time for the remaining packets and the result
+STOP_S = 10.0  # maximum time for delivery of the remaining packets and for the result
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,8 @@ class ApplicationProcess:
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
-            with contextlib.suppress(BrokenPipeError):  # raised if there is unread input
+            # raised if the process has not read all input
+            with contextlib.suppress(BrokenPipeError):
                 if pipe is not None:
                     pipe.close()
 

@@ -39,7 +39,10 @@ class End:
     process: asyncio.subprocess.Process
 
     async def await_word(self, word: str) -> None:
-        """Wait for a word on stdout. Raises TestbedError if the process exits without it."""
+        """Wait until the process prints a word.
+
+        Raises TestbedError if it exits without printing it.
+        """
         assert self.process.stdout is not None
         if await self.process.stdout.readline() != f"{word}\n".encode():
             _, errors = await self.process.communicate()
@@ -59,7 +62,7 @@ class End:
 class FlowProcesses(ABC):
     """Processes at both ends of a flow.
 
-    Subclasses define their arguments and read their results.
+    Subclasses define the arguments and read the results.
     """
 
     def __init__(self, hosts: Mapping[str, Any], folder: Path, flow: AnyFlow) -> None:

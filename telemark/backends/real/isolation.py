@@ -26,7 +26,7 @@ from pathlib import Path
 from telemark.errors import TestbedError
 
 GRACE_S = 20.0  # maximum time for cleanup after the first signal
-AGAIN_S = 1.0  # an earlier second signal is the same key press; a later one kills the run
+AGAIN_S = 1.0  # a second signal within this time is the same key press; a later one kills the run
 REMIND_S = 0.1  # delay after which the lost exception of a signal is raised again
 LOOK_S = 0.5  # interval of checks for a signal that arrived just before a blocking call
 SIGNALLED = 128  # exit status after a signal, minus the signal number
@@ -39,7 +39,7 @@ DISABLE_IPV6 = """for scope in all default; do
     [ ! -e /proc/sys/net/ipv6/conf/$scope ] || echo 1 > /proc/sys/net/ipv6/conf/$scope/disable_ipv6
 done"""
 
-# Constants of <sched.h>, <sys/mount.h> and <sys/prctl.h>, which Python has since 3.12.
+# Constants of <sched.h>, <sys/mount.h> and <sys/prctl.h>, which Python 3.10 and 3.11 lack.
 CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWNET = 0x00020000, 0x20000000, 0x40000000
 MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_PRIVATE = 2, 4, 8, 1 << 14, 1 << 18
 PR_SET_PDEATHSIG = 1
@@ -284,7 +284,7 @@ def _foreground(group: int | None) -> Iterator[None]:
 def run_folder(name: str) -> Iterator[Path]:
     """Create a folder for one run, after removing folders of killed runs."""
     base = _base_folder()
-    with _locked(base):  # so no other process creates or removes folders in the block
+    with _locked(base):  # within this block, no other process creates or removes folders
         _sweep(base)
         folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=base))
         owner = (folder / OWNER).open("w")

@@ -82,7 +82,7 @@ def end_command(node: Node) -> None:
 
 
 def _wait_for_answer(node: Node, answer: str, timeout_s: float) -> bool:
-    """Read the output of a node's shell until `echo` replies; return whether it did in time."""
+    """Read the output of a node's shell until that of `echo`; return whether it arrived in time."""
     received = ""
     until = time.monotonic() + timeout_s
     while (left_s := until - time.monotonic()) > 0:

@@ -206,7 +206,7 @@ class MininetBackend:
         return self._malformed_frames(has_captures=False)
 
     def _malformed_frames(self, *, has_captures: bool) -> list[RejectedFrames]:
-        """Return malformed frames according to kernel counters, with the first captured example."""
+        """Return the malformed frames that kernel counters report, with a captured example."""
         rejected = []
         for host in self.hosts:
             counters = _protocol_counters(Path(f"/proc/{host.pid}/net"))
@@ -222,9 +222,9 @@ class MininetBackend:
         return rejected
 
     def _complete(self, frame: pcap.CapturedFrame) -> tuple[int, bytes] | None:
-        """Return the time and bytes of a captured frame; None if truncated.
+        """Return time and bytes of a captured frame; None if it is truncated.
 
-        Truncated frames of flows are padded, since the rest of their payload is zero.
+        A truncated frame of a flow is padded instead, since the rest of its payload is zero.
         """
         ports = struct.unpack_from(">HH", frame.bytes.ljust(pcap.UDP + 4), pcap.UDP)
         if len(frame.bytes) < frame.length and self._flow_ports.isdisjoint(ports):
@@ -232,9 +232,10 @@ class MininetBackend:
         return frame.time_ns, frame.bytes.ljust(frame.length, b"\0")
 
     def _remove_too_long(self, outcome: Outcome) -> list[RejectedFrames]:
-        """Remove frames above the MTU of hosts from the kernel's drops and return them.
+        """Remove frames that exceed the MTU of hosts from the kernel's drops, and return these
+        frames.
 
-        All drops at both ends of such a link are removed, since switches retry some frames.
+        All drops at both ends of such a link are removed, since switches send some frames again.
         """
         rejected = []
         for port, end in self._host_links() if self._settings.capture else ():
@@ -254,7 +255,7 @@ class MininetBackend:
         return int(np.count_nonzero(lengths > limit))
 
     def _host_links(self) -> list[tuple[LinkEnd, LinkEnd]]:
-        """Return the links between a switch and a host, each with the switch's end first."""
+        """Return the links between a switch and a host; in each link, the switch's end is first."""
         switches = {switch.name for switch in self.switches}
         return [(near, far) for link in self.links for near, far in (link, link[::-1])
                 if near.node in switches and far.node not in switches]  # fmt: skip
@@ -299,11 +300,11 @@ class Host(Shell, Node):
         super().__init__(name, **params)
 
     def IP(self, intf: Any = None) -> str:
-        """Return the IPv4 address, also after the network has ended."""
+        """Return the IPv4 address, even after the network has stopped."""
         return super().IP(intf) if self.intfs else self._addresses[0]
 
     def MAC(self, intf: Any = None) -> str:
-        """Return the MAC address, also after the network has ended."""
+        """Return the MAC address, even after the network has stopped."""
         return super().MAC(intf) if self.intfs else self._addresses[1]
 
     def startShell(self, mnopts: str | None = None) -> None:
@@ -318,7 +319,8 @@ class Host(Shell, Node):
     def configure(self, hosts: "Sequence[Host]") -> None:
         """Disable offloads, set the MTU, and add static neighbours and routes to all other hosts.
 
-        If the topology sets `neighbours` (IPv4 -> MAC address) of a host, it gets only these.
+        If the topology sets `neighbours` of a host (map from IPv4 to MAC address), it gets only
+        these.
         """
         self._addresses = self.IP(), self.MAC()
         interface = self.defaultIntf()
@@ -355,7 +357,7 @@ class Interface(Intf):
 
 
 class ImpairedLink(Link):
-    """veth pair; its ends keep the link parameters for the switches."""
+    """veth pair; its ends store the link parameters, which the switches implement."""
 
     def __init__(self, node1: Any, node2: Any, **params: Any) -> None:
         own = dict(zip(("params1", "params2"), links.of_ends(node1, node2, params), strict=True))
@@ -378,9 +380,9 @@ def _end_of(interface: Any) -> LinkEnd:
 
 
 def _interface_counters(path: Path, node: str) -> dict[str, dict[str, int]]:
-    """Read packets and drops by interface from /proc/net/dev, see proc(5).
+    """Read the packets and drops of each interface from /proc/net/dev, see proc(5).
 
-    Names that do not begin with the node's name, such as eth0, are prefixed with it.
+    The node's name is put in front of an interface name that does not begin with it, such as eth0.
     """
     counters = {}
     for line in path.read_text().splitlines()[2:]:

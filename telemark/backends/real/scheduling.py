@@ -17,7 +17,7 @@ def raise_priority(pid: int) -> None:
 
     If the kernel groups tasks by session (sched(7), autogroup), nice values apply only among the
     tasks of one session, so the session itself gets the priority, too. Real-time scheduling is no
-    alternative, because the kernel reserves 50 ms per second, in one piece, for all other tasks
+    alternative, because the kernel reserves an interval of 50 ms in each second for all other tasks
     (sched_rt_runtime_us).
     """
     os.setpriority(os.PRIO_PROCESS, pid, HIGHEST_PRIORITY)
@@ -29,9 +29,9 @@ def raise_priority(pid: int) -> None:
 def wait_for_output(process: "subprocess.Popen[AnyStr]", timeout_s: float, name: str) -> AnyStr:
     """Wait until a process exits; return its output.
 
-    Time during which its threads were runnable but not running is added to the timeout, so that a
-    loaded machine causes no false timeout. Raises TestbedError on timeout, with that time in the
-    message; does not kill the process.
+    The timeout is extended by the time during which the process's threads were runnable but not
+    running, so that a loaded machine causes no false timeout. Raises TestbedError on timeout, with
+    that time in the message; does not kill the process.
     """
     deadline_s, last_wait_s = time.monotonic() + timeout_s, runqueue_wait_s(process.pid)
     total_wait_s = 0.0

@@ -23,7 +23,7 @@ class Shell:
         """Start the shell; polls of its output also report its end."""
         super().startShell(mnopts)  # type: ignore[misc]
         self.end = os.pidfd_open(self.pid)
-        # replaces the event mask of Mininet, which has POLLOUT
+        # replaces the event mask of Mininet, which includes POLLOUT
         for descriptor in (self.stdout, self.end):
             self.pollOut.register(descriptor, select.POLLIN)
 
@@ -41,9 +41,9 @@ class Shell:
     def write(self, data: Any) -> None:
         """Mark the shell as busy, then write to it.
 
-        Mininet marks the shell after writing. After a signal in between, it would wait for a busy
-        shell. It is harmless to mark an idle shell as busy, since the shell is then interrupted and
-        reports that it is ready.
+        Mininet marks the shell only after writing: after a signal between both steps, the shell
+        would be busy without a mark. To mark an idle shell as busy is harmless, since the shell is
+        then interrupted and reports that it is ready.
         """
         self.waiting = True
         super().write(data)  # type: ignore[misc]

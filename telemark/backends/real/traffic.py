@@ -44,7 +44,7 @@ class UdpProcesses(FlowProcesses):
         self._udp_flow = flow
         self._schedule = schedule
         self._start_ns = 0
-        self._totals: dict[str, int] = {}  # counts of the sender
+        self._totals: dict[str, int] = {}  # counts reported by the sender
 
     def begin(self, start_ns: int) -> None:
         """Send the start time to the sender."""
@@ -178,7 +178,8 @@ class FrameSender:
         self._process.communicate()
 
 
-LEAD_NS, LEAD_PER_FLOW_NS = 20_000_000, 200_000  # time to send the start time to all senders
+# time reserved for sending the start time to all senders
+LEAD_NS, LEAD_PER_FLOW_NS = 20_000_000, 200_000
 
 
 class ProcessTrafficDriver:
@@ -211,7 +212,7 @@ class ProcessTrafficDriver:
             flow.begin(start_ns + self._after_ns[number])
 
     async def finish(self, drain_s: float) -> dict[int, AnyRecord]:
-        """Wait until all packets are sent, and `drain_s` longer; return the records.
+        """Wait until all packets are sent, then for `drain_s`; return the records.
 
         Raises RateError, with the records, if a sender did not keep its rate, and TestbedError if
         a program failed.

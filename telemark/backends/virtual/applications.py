@@ -28,7 +28,7 @@ MAX_CALLS = 1_000_000
 
 
 class Applications:
-    """Applications of one network; `neighbours` maps IPv4 to MAC addresses of all hosts."""
+    """Applications of one network; `neighbours` is a map from IPv4 to MAC address of all hosts."""
 
     def __init__(self, virtual: Virtual, neighbours: Mapping[str, str], mtu_bytes: int) -> None:
         self._virtual = virtual

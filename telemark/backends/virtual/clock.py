@@ -53,7 +53,9 @@ class VirtualClock:
         return self._now_ns if self._simulation is None else self._simulation.now_ns
 
     async def sleep_until(self, time_ns: int) -> None:
-        """Return exactly at `time_ns`, after all events up to it; immediately if it has passed."""
+        """Return exactly at `time_ns`, after all events up to that time; immediately if it has
+        passed.
+        """
         time_ns = math.ceil(time_ns)  # since the argument may be a float
         if time_ns <= self.now_ns():
             return
@@ -62,7 +64,7 @@ class VirtualClock:
         await future
 
     def attach(self, world: Simulation) -> None:
-        """Attach a simulation. Raises TestbedError if another one is attached."""
+        """Attach a simulation. Raises TestbedError if a different one is attached."""
         if self._simulation is not None:
             raise TestbedError("virtual time: only one network at a time; leave the first `with`")
         self._simulation = world
@@ -120,7 +122,7 @@ class _Loop(asyncio.SelectorEventLoop):
 
     def __init__(self, clock: VirtualClock) -> None:
         self.clock = clock
-        self.threads = 0  # number of running calls in threads, which take no virtual time
+        self.threads = 0  # number of calls that run in threads; these calls take no virtual time
         super().__init__(_Selector(self))
 
     def time(self) -> float:

@@ -20,7 +20,7 @@ COMMANDS = ("pingall", "HOST ping -c COUNT HOST", "HOST sleep SECONDS")
 
 
 class CommandLine:
-    """Interpreter of the commands; `hosts` are by name."""
+    """Interpreter of the commands; `hosts` is a map from name to host."""
 
     def __init__(
         self, hosts: Mapping[str, PingHost], clock: VirtualClock, print_line: Callable[[str], None]
@@ -30,7 +30,10 @@ class CommandLine:
         self._print = print_line
 
     async def run_script(self, script: Path) -> None:
-        """Run the commands of a script. Raises TestbedError before the first if one is invalid."""
+        """Run the commands of a script.
+
+        If one is invalid, raises TestbedError before the first runs.
+        """
         commands = [(line, self._parse(line, script)) for line in script_lines(script)]
         for line, words in commands:
             self._print(f"virtual> {line}")

@@ -43,7 +43,8 @@ TRACED_EVENTS = 256
 class ControlTimers:
     """Schedule of polls of switches for digest lists and idle table entries.
 
-    `minip4 switch` polls every POLL_S; here, only switches whose controller needs it are polled.
+    `minip4 switch` polls every POLL_S seconds; in virtual time, only switches whose controller
+    needs it are polled.
     """
 
     def __init__(self, plane: ControlPlane) -> None:
@@ -54,7 +55,8 @@ class ControlTimers:
 
     def next_ns(self, switches: Iterable[VirtualSwitch], now_ns: int) -> int | None:
         """Return the time of the next poll; None if no switch needs one."""
-        if self._plane.calls != self._seen_calls:  # controllers may have changed their needs
+        # after further calls, controllers may need polls of different switches
+        if self._plane.calls != self._seen_calls:
             self._seen_calls = self._plane.calls
             self._polled = [switch for switch in switches if switch.wants_polls]
         return (now_ns // POLL_NS + 1) * POLL_NS if self._polled else None
@@ -70,7 +72,7 @@ class ControlTimers:
 
 @dataclass(frozen=True)
 class Host:
-    """Host with those attributes and methods of Mininet hosts that other code uses."""
+    """Host with the attributes and methods of Mininet hosts that other code uses."""
 
     name: str
     interface: IPv4Interface
@@ -116,7 +118,7 @@ class Switch:
         return SCHEME + self.name
 
     def set_link(self, port: int, **changes: Any) -> None:
-        """Change parameters of addLink() of the link at a port, from the current time on.
+        """Change link parameters (see addLink()) of the link at a port, from the current time on.
 
         Other parameters keep their values; packets in flight are not affected. Raises Minip4Error
         or TestbedError.
@@ -154,7 +156,8 @@ class VirtualBackend:
         self.hosts: list[Host] = []
         self.links: list[tuple[LinkEnd, LinkEnd]] = []
         self._link_options: dict[str, list[str]] = {}  # by switch
-        self._ports: dict[str, dict[int, str]] = {}  # switch -> port -> name of the interface
+        # map from switch to (map from port to interface name)
+        self._ports: dict[str, dict[int, str]] = {}
         self._traced: list[VirtualSwitch] = []
         self._instant_ns = self._instant_events = 0  # current time, and number of events before it
         self._plane = ControlPlane(clock, settings.control_delay_ns)
@@ -296,7 +299,7 @@ class VirtualBackend:
         await CommandLine(hosts, self._clock, print).run_script(script)
 
     def _ping_host(self, host: Host) -> "PingHost":
-        """Start ping on a host; its static neighbours come from the topology, or are all hosts."""
+        """Start ping on a host, with static neighbours from the topology, or else all hosts."""
         from telemark.backends.virtual.ping_host import PingHost  # noqa: PLC0415
 
         info = self._settings.topo.nodeInfo(host.name)

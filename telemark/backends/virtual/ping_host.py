@@ -1,9 +1,9 @@
 """Ping from a host in virtual time: ICMP echo and ARP, with a gateway and static neighbours.
 
-Hosts of the event queue answer echo requests but do not send any. As far as `ping` shows it, this
-application behaves like a kernel. It looks up the next hop and its MAC address, and sends an ARP
-request for an unknown address. It ignores packets for other hosts and packets with a wrong
-checksum.
+Hosts of the event queue reply to echo requests but do not send any. In everything that `ping`
+displays, this application behaves like a kernel. It looks up the next hop and its MAC address, and
+sends an ARP request for an unknown address. It ignores packets for other hosts and packets with a
+wrong checksum.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class Answer:
 
 
 class PingHost(Application):
-    """Host that sends and answers pings; `neighbours` are static entries (IPv4 to MAC address)."""
+    """Host that sends pings and replies to them; `neighbours` is a map from IPv4 to MAC address."""
 
     def __init__(
         self, address: IPv4Interface, gateway: str | None, neighbours: Mapping[str, str]
@@ -43,7 +43,8 @@ class PingHost(Application):
         self._subnet = address.network
         self._gateway = gateway
         self._macs = dict(neighbours)
-        self._held: dict[str, list[Packet]] = {}  # next hop -> packets that wait for ARP
+        # map from next hop to the packets that wait for ARP
+        self._held: dict[str, list[Packet]] = {}
         self._pending: dict[tuple[int, int], tuple[int, asyncio.Future[Answer]]] = {}
         self._identifier = 0
 

@@ -40,8 +40,8 @@ class VirtualTrafficDriver:
         self._schedules = schedules
         self._seed = seed
         self._start_ns = 0
-        self._numbers: dict[int, int] = {}  # flow id -> number in the event queue
-        self._connections: dict[int, int] = {}  # TCP flow id -> number in the event queue
+        self._numbers: dict[int, int] = {}  # map from flow id to number in the event queue
+        self._connections: dict[int, int] = {}  # map from TCP flow id to number in the event queue
 
     async def prepare(self) -> int:
         """Return the current time, since no preparation is needed."""

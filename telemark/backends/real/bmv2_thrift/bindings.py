@@ -62,7 +62,7 @@ def _folders() -> list[Path]:
 
 
 def _problem(python: str) -> str | None:
-    """Return why the bindings cannot be imported by an interpreter; None if they can."""
+    """Return the reason why an interpreter cannot import the bindings; None if it can."""
     try:
         done = subprocess.run(
             [python, "-c", IMPORTS], capture_output=True, text=True, check=False, timeout=LOOK_S,

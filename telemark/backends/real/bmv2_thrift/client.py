@@ -12,7 +12,7 @@ from minip4.runtime.switch.port_options import QUEUE_KEYS, checked
 from telemark.backends.real.bmv2_thrift import bindings
 from telemark.errors import TestbedError
 
-# in a folder without modules that would shadow `thrift`
+# script in a folder without modules that would shadow `thrift`
 CALLS = Path(__file__).parent / "in_env" / "thrift_calls.py"
 ANSWER_S = 20.0
 # largest number in Thrift (signed 64 bits), which also stands for larger values
@@ -38,7 +38,10 @@ class ThriftCalls:
         self._lock = threading.Lock()
 
     def call(self, port: int, method: str, /, **arguments: Any) -> Any:
-        """Call a function of thrift_calls.py. Raises TestbedError, also without Thrift."""
+        """Call a function of thrift_calls.py.
+
+        Raises TestbedError if the call fails or Thrift is missing.
+        """
         if self.missing is not None:
             raise TestbedError(f"{method}: {self.missing}")
         with self._lock:

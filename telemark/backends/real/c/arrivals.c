@@ -9,7 +9,7 @@
 
 enum {
     CONTROL_ROOM = 128,
-    MAC_ADDRESSES = 12, /* bytes of both MAC addresses, before the VLAN tag */
+    MAC_ADDRESSES = 12, /* length of both MAC addresses, which precede the VLAN tag */
     VLAN_TAG = 4,
     FRAME_ROOM = 9216 + VLAN_TAG,
     MAX_BATCH = 256
@@ -65,7 +65,7 @@ static struct control read_control(struct msghdr *message)
     return control;
 }
 
-/* Copies a frame to `to`, which is not after it in memory, with its VLAN tag; returns its length. */
+/* Copies a frame with its VLAN tag to `to`, at most at its own address; returns its length. */
 static uint32_t copy(uint8_t *to, const struct mmsghdr *message, const struct control *control)
 {
     const uint8_t *from = message->msg_hdr.msg_iov->iov_base;
@@ -82,7 +82,7 @@ static uint32_t copy(uint8_t *to, const struct mmsghdr *message, const struct co
     return length + VLAN_TAG;
 }
 
-/* Receives up to arrivals_max_batch() packets: a record for each, and their concatenated bytes (at most
+/* Receives up to arrivals_max_batch() packets: one record each, and their concatenated bytes (at most
  * arrivals_bytes()). Returns their number, or -errno. */
 int arrivals_take(int fd, struct arrival_record *records, uint8_t *bytes)
 {
@@ -106,7 +106,7 @@ int arrivals_take(int fd, struct arrival_record *records, uint8_t *bytes)
     number = recvmmsg(fd, messages, MAX_BATCH, MSG_DONTWAIT, NULL);
     if (number < 0) /* ENETDOWN: the interface is down and may come up again */
         return errno == EAGAIN || errno == EINTR || errno == ENETDOWN ? 0 : -errno;
-    /* read for each batch, since the wall clock may be adjusted */
+    /* the offset is read for each batch, since the wall clock may be adjusted */
     offset_ns = wall_clock_offset_ns();
     for (int i = 0; i < number; i++) {
         struct control control = read_control(&messages[i].msg_hdr);

@@ -15,7 +15,7 @@
 
 enum {
     FLOW_BATCH = 32,          /* maximum number of datagrams per system call */
-    FLOW_MAX_PAYLOAD = 9174,  /* jumbo frame of 9216 bytes, without Ethernet, IPv4 and UDP headers */
+    FLOW_MAX_PAYLOAD = 9174,  /* maximum payload: jumbo frame of 9216 bytes without Ethernet, IPv4 and UDP headers */
     FLOW_UNUSABLE = 2,        /* exit status: usage error, or unsuitable environment */
     FLOW_RATE_NOT_KEPT = 3    /* exit status: the machine is too slow for the rate */
 };

@@ -25,7 +25,7 @@ static inline void set_up_pacing(void)
     struct sigaction action = {.sa_handler = stop};
 
     sigaction(SIGTERM, &action, NULL);
-    prctl(PR_SET_TIMERSLACK, 1); /* wakes up on time instead of up to 50 us late */
+    prctl(PR_SET_TIMERSLACK, 1); /* lets this thread wake up on time instead of up to 50 us late */
 }
 
 /* Waits until a point in time or a signal. */

@@ -17,8 +17,8 @@ enum { CONTROL_ROOM = 128, NAP_MS = 1 };
 
 struct totals {
     uint64_t received;
-    uint64_t foreign;      /* datagrams of other flows */
-    uint64_t dscp_changed; /* datagrams received with another DSCP than sent */
+    uint64_t foreign;      /* number of datagrams of other flows */
+    uint64_t dscp_changed; /* number of datagrams received with a different DSCP than sent */
 };
 
 struct options {
@@ -107,7 +107,7 @@ static void drain(int fd, const struct options *options, FILE *records, struct t
             return;
         if (number < 0)
             fail("receive");
-        /* read for each batch, since the wall clock may be adjusted */
+        /* the offset is read for each batch, since the wall clock may be adjusted */
         offset_ns = wall_clock_offset_ns();
         for (int i = 0; i < number; i++)
             write_record(options, &messages[i], offset_ns, records, totals);

@@ -1,7 +1,7 @@
 /* Sends one UDP flow by a schedule: datagram i is due at start + i / rate, or at a time from a
  * file. A late sender catches up in batches of at most `burst` datagrams and at no more than
- * twice the rate of the schedule, because it must not flood the queues under test. If it is too
- * late, it gives up, because the machine cannot keep the rate. */
+ * twice the rate of the schedule, because it must not flood the queues under test. If it is too *
+ * late, it stops, because the machine cannot keep the rate. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -19,7 +19,7 @@ struct options {
     uint32_t payload, burst;
     int tos, ttl;
     const char *records;
-    /* send time per datagram, relative to start_ns; NULL means a constant rate */
+    /* send time of each datagram, relative to start_ns; NULL means a constant rate */
     const uint64_t *due;
 };
 
@@ -47,7 +47,7 @@ static int open_socket(const struct options *options)
     if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
         bind(fd, source, sizeof options->source) != 0)
         fail("source port");
-    /* Without IP_RECVERR the kernel hides that it dropped a datagram on the way out (ENOBUFS). */
+    /* Without IP_RECVERR, the kernel does not report that it dropped a datagram on output (ENOBUFS). */
     if (setsockopt(fd, IPPROTO_IP, IP_RECVERR, &on, sizeof on) != 0 ||
         setsockopt(fd, IPPROTO_IP, IP_TOS, &options->tos, sizeof options->tos) != 0 ||
         setsockopt(fd, IPPROTO_IP, IP_TTL, &options->ttl, sizeof options->ttl) != 0)

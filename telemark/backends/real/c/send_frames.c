@@ -1,4 +1,4 @@
-/* Sends raw frames by an interface, each at its time, or immediately if its time has passed.
+/* Sends raw frames over an interface, each at its time, or immediately if its time has passed.
  *
  * The file contains, in the byte order of this machine: the number of frames (64 bits), their times (64
  * bits each, CLOCK_MONOTONIC, ascending), their lengths (32 bits each), and their concatenated bytes. */
@@ -46,7 +46,7 @@ static struct frames read_frames(const char *path)
 static int open_socket(const char *interface)
 {
     struct sockaddr_ll address = {.sll_family = AF_PACKET, .sll_ifindex = 0};
-    int large = 8 << 20, fd = socket(AF_PACKET, SOCK_RAW, 0); /* protocol 0 receives nothing */
+    int large = 8 << 20, fd = socket(AF_PACKET, SOCK_RAW, 0); /* a socket with protocol 0 receives nothing */
 
     address.sll_ifindex = (int)if_nametoindex(interface);
     if (fd < 0 || !address.sll_ifindex)

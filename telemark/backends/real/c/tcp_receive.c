@@ -55,7 +55,7 @@ static bool drain(int fd, uint64_t *received, FILE *records)
     }
 }
 
-/* Writes as much of the due responses as the socket accepts; returns whether more is due. */
+/* Writes as much of the due responses as the socket accepts; returns whether more data is due. */
 static bool answer(int fd, struct responder *responder, uint64_t received)
 {
     static const uint8_t zeros[CHUNK];
@@ -70,7 +70,7 @@ static bool answer(int fd, struct responder *responder, uint64_t received)
         else if (errno == EAGAIN)
             return true;
         else if (errno != EINTR)
-            return false; /* the sender has exited, and it reports the cause */
+            return false; /* the sender has exited and reports the cause */
     }
     return false;
 }

@@ -1,5 +1,5 @@
 /* Sends one TCP flow: a number of bytes, or for a duration, at a rate or as fast as TCP accepts them, with
- * or without silences; or requests, each after the answer to the previous one.
+ * or without silences; or requests, each after the response to the previous one.
  *
  * Records the kernel's TCP_INFO at intervals. After the last acknowledgement, the sender waits for the
  * receiver to close the connection: the end that closes first keeps its port for a minute (TIME_WAIT),
@@ -31,9 +31,9 @@ enum {
 struct options {
     struct sockaddr_in source, destination;
     int tos;
-    uint64_t bytes, duration_ns; /* exactly one of both is not 0 */
+    uint64_t bytes, duration_ns; /* exactly one of these two fields is not 0 */
     double rate_bps;             /* 0 means unlimited */
-    const char *congestion;      /* the kernel's name of the congestion control */
+    const char *congestion;      /* name of the congestion control algorithm in the kernel */
     bool has_ecn;
     uint64_t on_ns, off_ns;      /* durations of bursts and silences; 0 means no silences */
     /* number of requests of `bytes` each; 0 means no requests */
@@ -236,7 +236,7 @@ static void await_answer(struct flow *flow)
     }
 }
 
-/* Waits until a point in time and continues to record. */
+/* Waits until a point in time, and records in the meantime. */
 static void think(struct flow *flow, uint64_t until_ns)
 {
     while (!stopped && clock_ns(CLOCK_MONOTONIC) < until_ns) {
@@ -250,7 +250,7 @@ static void think(struct flow *flow, uint64_t until_ns)
 static void send_requests(struct flow *flow, FILE *answers)
 {
     const struct options *options = flow->options;
-    struct options request = *options; /* `bytes` counts all requests so far */
+    struct options request = *options; /* `bytes` is the total of all requests up to this one */
 
     request.bytes = 0;
     flow->options = &request;

@@ -1,6 +1,6 @@
 """Search for p4-utils, which is installed in its own Python environment.
 
-It runs in separate processes, because it pins other versions of protobuf and grpcio.
+It runs in separate processes, because it requires different versions of protobuf and grpcio.
 """
 
 import os
@@ -34,7 +34,7 @@ def interpreter() -> str:
 def environment(python: str, *folders: Path) -> dict[str, str]:
     """Return the environment variables of a process that uses p4-utils' interpreter.
 
-    PATH begins with the interpreter's folder; PYTHONPATH has `folders` and IN_ENV.
+    PATH begins with the interpreter's folder; PYTHONPATH consists of `folders` and IN_ENV.
     """
     return os.environ | {
         "PATH": _join(Path(python).parent, os.environ.get("PATH")),
@@ -47,7 +47,7 @@ def _join(*places: Path | str | None) -> str:
 
 
 def _problem(python: str) -> str | None:
-    """Return why p4-utils cannot be imported by an interpreter; None if it can."""
+    """Return the reason why an interpreter cannot import p4-utils; None if it can."""
     try:
         done = subprocess.run(
             [python, "-c", "import p4utils"], capture_output=True, text=True, check=False,

@@ -40,9 +40,9 @@ KERNEL_QUEUE_BYTES = 1 << 24
 class Bmv2Switch(Minip4Switch):
     """simple_switch_grpc process behind a panel; it runs the same JSON as minip4."""
 
-    clock_offset_us = None  # its clock starts with the process
+    clock_offset_us = None  # unknown, since the clock of bmv2 starts with its process
     thrift: Thrift
-    clock_error_us = 2000  # half of a readout's round trip on a loaded machine
+    clock_error_us = 2000  # half of the RTT of a readout on a loaded machine
 
     def __init__(
         self, name: str, settings: SwitchSettings, panel: Program, calls: ThriftCalls, **params: Any
@@ -58,8 +58,9 @@ class Bmv2Switch(Minip4Switch):
         # All switches share the run's loopback interface, so none can use Thrift's default port.
         self._thrift_ports = (self.thrift.port,) if calls.has_port else ()
         self._bmv2: subprocess.Popen[bytes] | None = None
-        self._wires: dict[int, tuple[str, str]] = {}  # port -> interfaces of the panel and bmv2
-        self._sized_queues: set[int] = set()  # ports whose queue depth was set
+        # map from port to the interfaces of the panel and of bmv2
+        self._wires: dict[int, tuple[str, str]] = {}
+        self._sized_queues: set[int] = set()  # ports whose queue depth a user has set
         self._bmv2_log = settings.folder / f"{name}-bmv2.log"
         options = settings.options.get(name, ())
         if unknown := {*options[::2]} - KNOWN_OPTIONS:
@@ -96,7 +97,7 @@ class Bmv2Switch(Minip4Switch):
         raise_priority(self._bmv2.pid)
 
     def wait_ready(self) -> None:
-        """Wait until the panel forwards and bmv2 answers; set the depths of bmv2's queues."""
+        """Wait until the panel forwards and bmv2 responds; set the depths of bmv2's queues."""
         super().wait_ready()
         host, _, port = self.grpc_address.rpartition(":")
         deadline = time.monotonic() + START_S
@@ -113,11 +114,14 @@ class Bmv2Switch(Minip4Switch):
         raise TestbedError(f"switch {self.name}: bmv2 did not answer within {START_S:g} s")
 
     def read_counters(self) -> dict[str, Any]:
-        """Return the panel's counters, with the numbers of frames into and out of bmv2."""
+        """Return the panel's counters, with the numbers of frames that entered and left bmv2."""
         return with_inner_counts(super().read_counters())
 
     def finish(self) -> None:
-        """Read the panel's counters, and end bmv2. Raises TestbedError if bmv2 had ended."""
+        """Read the panel's counters and stop bmv2.
+
+        Raises TestbedError if bmv2 had stopped before.
+        """
         is_up = self._process is not None
         super().finish()
         if is_up:
@@ -127,7 +131,7 @@ class Bmv2Switch(Minip4Switch):
             self._end_bmv2()
 
     def check_alive(self) -> None:
-        """Raise TestbedError if the panel or bmv2 has ended unexpectedly."""
+        """Raise TestbedError if the panel or bmv2 has stopped unexpectedly."""
         super().check_alive()
         self._check_bmv2()
 
@@ -137,7 +141,8 @@ class Bmv2Switch(Minip4Switch):
             raise TestbedError(f"switch {self.name}: no port {port}")
         if "depth" in changes:
             self._sized_queues.add(port)
-        elif port not in self._sized_queues:  # a queue with a rate is the network's queue
+        # with a rate, bmv2's queue replaces the queue of the link, so it gets the usual depth
+        elif port not in self._sized_queues:
             changes = {"depth": USUAL_DEPTH, **changes}
         self.thrift.set_queue(port, **changes)
 
@@ -150,7 +155,7 @@ class Bmv2Switch(Minip4Switch):
         super().stop(deleteIntfs)
 
     def _kernel_rates(self) -> dict[int, int]:
-        """Return the rates (bit/s) that the kernel enforces at bmv2's ports."""
+        """Return the rates (bit/s) to which the kernel limits bmv2's ports."""
         if not self.params.get("pushes_back"):
             return {}
         rates = {port: self._link_parameters(port).get("rate_bps") for port in self._wires}
@@ -162,7 +167,10 @@ class Bmv2Switch(Minip4Switch):
         return given
 
     def _size_queues(self) -> None:
-        """Set the depths. Without Thrift, only a depth that differs from the usual is an error."""
+        """Set the queue depths.
+
+        Without Thrift, a depth that differs from the default is an error.
+        """
         if self.thrift.missing is None:
             self.thrift.set_all_queues(QUEUE_DEPTH)
         for port in self._kernel_rates():
@@ -199,7 +207,7 @@ def panel_interface(switch: str, port: int) -> str:
 def limit_rate(interface: str, rate_bps: int) -> None:
     """Limit the rate of an interface with a token bucket (tc-tbf(8)).
 
-    The limit of its queue is so large that the sender's socket blocks before tc drops packets.
+    Its queue limit is so large that the sender's socket blocks before tc drops packets.
     """
     burst_bytes = SWITCH_MTU + ETHERNET_BYTES  # longer frames would never be sent
     _run(f"tc qdisc add dev {interface} root tbf rate {rate_bps}bit burst {burst_bytes} "
@@ -207,9 +215,9 @@ def limit_rate(interface: str, rate_bps: int) -> None:
 
 
 def with_inner_counts(counters: dict[str, Any]) -> dict[str, Any]:
-    """Add `inner` to the panel's counters: the numbers of frames into and out of bmv2.
+    """Add `inner` to the panel's counters: the numbers of frames that entered and left bmv2.
 
-    Frames that did not leave bmv2 are drops of a port called bmv2.
+    Frames that did not leave bmv2 are counted as drops of a port called bmv2.
     """
     inner = [port for number, port in counters["ports"].items() if int(number) >= PANEL_PORTS]
     into, out = (sum(port[counter] for port in inner)

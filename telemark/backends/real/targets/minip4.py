@@ -20,9 +20,9 @@ from telemark.errors import TestbedError
 from telemark.programs import Program
 from telemark.topology import links
 
-GRPC_BASE_PORT = 9550  # each run has a loopback interface of its own
+GRPC_BASE_PORT = 9550  # the same in all runs, since each run has its own loopback interface
 READY = "minip4 switch: ready"
-STOP_S = 10.0  # for draining queues and links
+STOP_S = 10.0  # maximum time for draining queues and links
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,12 @@ class SwitchSettings:
     """Settings of all switches of a network."""
 
     programs: Mapping[str, Program]  # by switch
-    folder: Path  # logs, counters, captures
+    folder: Path  # folder for logs, counters and captures
     seed: int
     capture: bool
-    snaplen: int  # bytes of each frame in captures
+    snaplen: int  # maximum number of bytes of a frame in captures
     stamp_log: bool
-    options: dict[str, Sequence[str]]  # switch -> further options of `minip4 switch`
+    options: dict[str, Sequence[str]]  # map from switch to further options of `minip4 switch`
     device_ids: Mapping[str, int]  # by switch
 
 
@@ -45,23 +45,24 @@ class Minip4Switch(Shell, Switch):
     start() does not wait for it, so that many switches start in parallel; call wait_ready().
     """
 
-    clock_offset_us: int | None = 0  # common clock minus switch clock; None: unknown
-    clock_error_us: float = 0  # maximum error of the offset
-    thrift: Thrift | None = None  # only on bmv2
-    without_thrift: str | None = None  # a remark on features missing without Thrift
+    clock_offset_us: int | None = 0  # common clock minus switch clock (None: unknown)
+    clock_error_us: float = 0  # maximum error of clock_offset_us
+    thrift: Thrift | None = None  # Thrift API, only on bmv2
+    without_thrift: str | None = None  # remark on features that are missing without Thrift
 
     def __init__(self, name: str, settings: SwitchSettings, **params: Any) -> None:
         self.device_id = settings.device_ids[name]
         super().__init__(name, **{**params, "dpid": f"{self.device_id:x}"})
         self._settings = settings
         self._process: subprocess.Popen[str] | None = None
-        port = params.get("grpc_port", GRPC_BASE_PORT + self.device_id)  # set by the topology
+        # the topology may set the port
+        port = params.get("grpc_port", GRPC_BASE_PORT + self.device_id)
         self.grpc_address = f"127.0.0.1:{port}"
         self.p4info_path = settings.programs[name].p4info_path
         self.blob_path = settings.programs[name].blob_path
         self.log_path = settings.folder / f"{name}.log"
         self.control_path = settings.folder / f"{name}.sock"
-        self.counters: dict[str, Any] = {}  # of `minip4 switch`; set by finish()
+        self.counters: dict[str, Any] = {}  # counters of `minip4 switch`; set by finish()
 
     def start(self, _controllers: object) -> None:
         """Start the switch process."""
@@ -73,10 +74,10 @@ class Minip4Switch(Shell, Switch):
         raise_priority(self._process.pid)
 
     def wait_ready(self) -> None:
-        """Wait until the switch forwards and answers. Raises TestbedError if it has ended."""
+        """Wait until the switch forwards and responds. Raises TestbedError if it has stopped."""
         assert self._process is not None
         assert self._process.stdout is not None
-        # Terminates: the output ends with the process.
+        # This loop terminates, because the output ends when the process exits.
         if not any(line.startswith(READY) for line in self._process.stdout):
             raise self._ended(self._process.wait())
 
@@ -104,12 +105,12 @@ class Minip4Switch(Shell, Switch):
         return self._process is not None and self._process.poll() is None
 
     def check_alive(self) -> None:
-        """Raise TestbedError if the switch process has ended unexpectedly."""
+        """Raise TestbedError if the switch process has stopped unexpectedly."""
         if self._process is not None and (status := self._process.poll()) is not None:
             raise self._ended(status)
 
     def set_link(self, port: int, **changes: Any) -> None:
-        """Change parameters of addLink() of the link at a port while the switch runs.
+        """Change link parameters (see addLink()) of the link at a port while the switch runs.
 
         Other parameters keep their values. Raises Minip4Error or TestbedError for invalid values.
         """

@@ -16,9 +16,9 @@ def machine_at(
 ) -> Iterator[Machine]:
     """Start a virtual machine that takes over the interface of a host, net.host(...).
 
-    It has the host's address and `more_addresses` (e.g. "fd00::2/64"), and static `neighbours`
-    (IP -> MAC address). While the virtual machine runs, the host has no IP stack, so neither flows
-    nor pings reach it. Raises TestbedError, also in virtual time.
+    It has the host's address and `more_addresses` (e.g. "fd00::2/64"), and static `neighbours` (IP
+    -> MAC address). While the virtual machine runs, the host has no IP stack, so neither flows nor
+    pings reach it. Raises TestbedError if the machine cannot start, and always in virtual time.
     """
     if not hasattr(host, "enter"):
         raise TestbedError(f"host {host.name}: a virtual machine needs --time real")

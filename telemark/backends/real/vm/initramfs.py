@@ -1,8 +1,8 @@
 """initramfs of the virtual machine: an archive with busybox, kernel modules and an init script.
 
 The script mounts the root of the physical machine read-only (9p over virtio) with an overlay in
-memory for changes, and executes a program there as process 1. Before that, the kernel cannot find
-/sbin/modprobe and other helpers.
+memory for changes, and executes a program there as process 1. Until the script has done so, the
+kernel cannot find /sbin/modprobe and other helpers.
 """
 
 import shlex
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 BUSYBOX = Path("/usr/bin/busybox")
-ROOT_TAG = "root"  # of the 9p share
+ROOT_TAG = "root"  # mount tag of the 9p share
 FOLDERS = ("bin", "dev", "proc", "modules", "host", "layer", "root")
 S_IFDIR, S_IFREG = 0o040000, 0o100000
 

@@ -25,7 +25,7 @@ FOLDER = REPOSITORY / ".vm"
 MODULES = (
     "virtio_pci", "9pnet_virtio", "9p", "overlay",  # files
     "virtio_console", "virtio_net",  # console and network
-    # RDMA; rxe requests "crc32" from the crypto API
+    # RDMA; rxe uses "crc32" of the crypto API
     "crc32_generic", "rdma_rxe", "ib_uverbs", "rdma_ucm",
     "veth", "sch_ingress", "cls_bpf",  # XDP, and tc without tcx
 )  # fmt: skip
@@ -55,7 +55,7 @@ def find() -> Kernel:
 
 
 def unpacked(image: bytes) -> bytes:
-    """Decompress the kernel in an image, which would take seconds on an emulated processor.
+    """Decompress the kernel in an image, since an emulated CPU would need seconds to do so.
 
     Documentation/arch/x86/boot.rst describes the format. Images that xz did not compress are
     returned unchanged; qemu boots them as well.
@@ -65,13 +65,13 @@ def unpacked(image: bytes) -> bytes:
     packed = image[(setup_sectors + 1) * 512 + at :]
     if not packed.startswith(XZ):
         return image
-    return lzma.LZMADecompressor().decompress(packed)  # up to the end marker of xz
+    return lzma.LZMADecompressor().decompress(packed)  # decompresses up to the end marker of xz
 
 
 def unpack(package: Path) -> None:
     """Extract the kernel from Debian's package. Raises TestbedError if something is missing."""
     FOLDER.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=FOLDER) as folder:  # needs 400 MB for some seconds
+    with tempfile.TemporaryDirectory(dir=FOLDER) as folder:  # needs 400 MB for a few seconds
         subprocess.run(["dpkg-deb", "-x", package, folder], check=True)
         images = [*Path(folder).glob("boot/vmlinuz-*")]
         modules = loading_order(MODULES, [*Path(folder).glob("lib/modules/*/kernel/**/*.ko")])
@@ -86,7 +86,7 @@ def unpack(package: Path) -> None:
 
 
 def loading_order(names: tuple[str, ...], files: list[Path]) -> list[Path]:
-    """Return the modules with these names, each after its dependencies.
+    """Return the modules with these names, and their dependencies, in load order.
 
     The section .modinfo of a module names its dependencies ("depends="); file names use - or _.
     Raises TestbedError for a missing module.

@@ -1,6 +1,6 @@
 """Virtual machine under qemu, with Debian's kernel and the files of this machine (read-only).
 
-It boots in seconds, also without KVM, and keeps changes of files in memory only. call() executes a
+It boots in seconds, even without KVM, and keeps changes of files only in memory. call() executes a
 Python function in it, with the same modules at the same paths.
 """
 
@@ -27,7 +27,7 @@ TAP = "vm0"
 # Without AVX2: qemu 7.2 emulates its gather instructions wrongly (VPGATHERQD), which numpy uses for
 # sorting.
 CPU = "max,avx2=off"
-# The timer check fails on a loaded machine; IPv6 would send packets unasked.
+# The timer check fails on a loaded machine; with IPv6 the kernel would send packets on its own.
 KERNEL_ARGUMENTS = "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check ipv6.disable_ipv6=1"
 
 
@@ -44,7 +44,7 @@ class Socket:
 
 
 def missing() -> str | None:
-    """Return why a virtual machine cannot start here, in one line; None if it can."""
+    """Return the reason why a virtual machine cannot start here, in one line; None if it can."""
     for program in ("qemu-system-x86_64", str(initramfs.BUSYBOX)):
         if shutil.which(program) is None:
             return f"{Path(program).name} is not installed; run ./setup.sh --rdma"
@@ -131,7 +131,7 @@ class Machine:
             "-device", "virtserialport,chardev=control",
         ]  # fmt: skip
         if self._socket is not None:
-            # Without offloads, frames are not merged and have right checksums.
+            # Without offloads, frames are not merged, and their checksums are right.
             plain = ",".join(f"{name}=off" for name in (
                 "csum", "guest_csum", "gso", "guest_tso4", "guest_tso6", "guest_ecn", "guest_ufo",
                 "host_tso4", "host_tso6", "host_ecn", "host_ufo"))  # fmt: skip
@@ -160,7 +160,8 @@ class Machine:
         end_s = time.monotonic() + timeout_s
         while not select.select([self._qemu.stdout], [], [], max(end_s - time.monotonic(), 0))[0]:
             if time.monotonic() >= end_s:
-                self._qemu.kill()  # otherwise a late reply would be taken for the next reply
+                # otherwise a late reply would be mistaken for the reply to the next call
+                self._qemu.kill()
                 raise TestbedError(
                     f"virtual machine: no answer within {timeout_s:g} s: {self._last_output()}"
                 )
@@ -170,7 +171,9 @@ class Machine:
             raise TestbedError(f"virtual machine: has ended: {self._last_output()}") from None
 
     def _last_output(self) -> str:
-        """Return the last line that a program printed, or else the kernel (lines with a [time])."""
+        """Return the last line that a program printed, or else the last line of the kernel (with a
+        [time]).
+        """
         paths = [self._folder / name for name in ("qemu.log", "console.log")]
         lines = [line.strip() for path in paths if path.exists()
                  for line in path.read_text(errors="replace").splitlines()]  # fmt: skip

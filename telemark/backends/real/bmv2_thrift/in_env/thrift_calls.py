@@ -1,8 +1,8 @@
 """Proxy that calls bmv2's Thrift bindings for a process that cannot import them.
 
-Each line of stdin is a call of a function of CALLS, with a Thrift port:
-`{"port": 9091, "method": "register_read", "arguments": {"name": "r"}}`.
-Each line of stdout is its answer: `{"result": ...}` or `{"error": "..."}`. Ends at EOF of stdin.
+Each line of stdin is a call of a function of CALLS, with a Thrift port: `{"port": 9091, "method":
+"register_read", "arguments": {"name": "r"}}`. Each line of stdout is the response to a call:
+`{"result": ...}` or `{"error": "..."}`. The proxy ends at EOF of stdin.
 """
 
 import json
@@ -54,7 +54,7 @@ def register_read(switch: Switch, name: str, index: int | None = None) -> Any:
 
 
 def register_write(switch: Switch, name: str, first: int, end: int, value: int) -> None:
-    """Write one value into the cells from `first` up to, not including, `end`."""
+    """Write one value into the cells from `first` up to but not including `end`."""
     switch.standard.bm_register_write_range(
         cxt_id=CONTEXT, register_array_name=name, start_index=first, end_index=end, value=value
     )
@@ -80,7 +80,7 @@ def answer(port: int, method: str, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Answer calls line by line."""
+    """Execute the calls, one per line of stdin."""
     for line in sys.stdin:
         print(json.dumps(answer(**json.loads(line))), flush=True)
 

@@ -30,10 +30,11 @@ MINIP4 = shutil.which("minip4") or str(Path(__file__).resolve().parents[5] / ".v
 TELEMARK_ENV = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 SWITCH_CLI = (str(Path(MINIP4).with_name("python")), "-m", "importers.switch_cli")
 READY = b"minip4 switch: ready"
-START_S = 60.0  # maximum time for the start, with compiling the program on a loaded machine
+# maximum time for the start, including compilation of the program on a loaded machine
+START_S = 60.0
 STOP_S = 10.0  # maximum time for draining queues and links
 P4C_WORDS = ("--target bmv2", "--arch v1model", "--std p4-16")  # p4c options that minip4 implies
-# times as in tc(8), where a number without unit is in us
+# units of times as in tc(8), where a number without unit is in us
 TIME = re.compile(r"(\d+(?:\.\d*)?) *(s|sec|ms|msec|us|usec)?")
 UNIT_US = {"s": 1_000_000, "sec": 1_000_000, "ms": 1000, "msec": 1000, None: 1}
 
@@ -186,18 +187,18 @@ class NetworkAPI(CompiledNetworkAPI):
         self.setSwitchClient(Minip4Client, network=self)
 
     def addP4Switch(self, name: str, **opts: Any) -> str:
-        """Add a minip4 switch, unless `cls` is another class; it always has P4Runtime."""
+        """Add a minip4 switch, which always has P4Runtime, unless `cls` is a different class."""
         if issubclass(opts.setdefault("cls", Minip4Switch), Minip4Switch):
             opts["isP4RuntimeSwitch"] = True  # this option assigns a gRPC port
         return super().addP4Switch(name, **opts)
 
     def addP4RuntimeSwitch(self, name: str, **opts: Any) -> str:
-        """Add a minip4 switch, unless `cls` is another class."""
+        """Add a minip4 switch, unless `cls` is a different class."""
         opts.setdefault("cls", Minip4Switch)
         return super().addP4RuntimeSwitch(name, **opts)
 
     def addLink(self, node1: str, node2: str, *args: Any, **opts: Any) -> int:
-        """Add a Minip4Link, unless `cls` is another class."""
+        """Add a Minip4Link, unless `cls` is a different class."""
         opts.setdefault("cls", Minip4Link)
         return super().addLink(node1, node2, *args, **opts)
 
