@@ -22,7 +22,7 @@ from minip4.runtime.entities.tables import Tables
 from minip4.runtime.p4info.schema import Schema, Table
 from minip4.runtime.status import engine_calls, invalid
 
-# without counts, the counts of the meter do not change
+# None instead of rates: all packets are green; None instead of counts: the counts do not change
 _Settings = tuple[Rates | None, ColourCounts | None]
 
 

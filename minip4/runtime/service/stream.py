@@ -38,7 +38,7 @@ class Messages:
         self.digest_lists_dropped = 0
 
     def counters(self) -> dict[str, int]:
-        """Return the number of messages sent, and of messages that no controller received."""
+        """Return the number of sent messages, and of messages that no controller received."""
         return {
             "packet_in": self.packet_in,
             "packet_in_dropped": self.packet_in_dropped,
@@ -109,7 +109,7 @@ class Messages:
     def _deliver(self, response: p4r.StreamMessageResponse) -> bool:
         """Send a message to the primary of each role.
 
-        Returns False if no controller receives it.
+        Returns False if there is no primary.
         """
         clients = self._device.arbitration.primaries()
         return any([client.offer(response) for client in clients])  # noqa: C419  each gets it
