@@ -276,7 +276,8 @@ class ActionReference(Node):
     """`name(arguments)` in a list of actions, an entry or default_action.
 
     `arguments` has one element per parameter of the action; None means that the control plane sets
-    it. `order` has their positions in the order of evaluation, which is the written order (6.8).
+    it. `order` contains the positions of the arguments in the order of evaluation, which is the
+    written order (6.8).
     """
 
     annotations: list[Annotation]

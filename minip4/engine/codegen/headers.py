@@ -143,7 +143,7 @@ class HeaderCode:
         ]
 
     def _of_valid(self, order: tuple[m.Header, ...], code: Callable[[m.Header], Lines]) -> Lines:
-        """Return code that runs for each header that is valid."""
+        """Return C code that runs for each valid header."""
         lines: Lines = []
         numbered = [(self.layout.place(header).number, header) for header in order]
         for eight, group in groupby(numbered, lambda each: int(each[0]) // 8):

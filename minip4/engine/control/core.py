@@ -66,8 +66,6 @@ class Core:
         """Return the hold times of the lock: a map from hold_kind to fields of struct hold.
 
         The values are since the start, or since the last call with `forget`.
-
-        The values are since the start, or since the last call with `forget`.
         """
         holds = (Hold * len(HOLD_KINDS))()
         with self._mutex:

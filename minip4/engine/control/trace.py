@@ -314,7 +314,7 @@ def _value(value: int, width: int) -> str:
 
 
 def _index(access: _Event) -> str:
-    """Return the index as text, or nothing for direct counters and meters.
+    """Return the index as text, if there is one.
 
     Direct counters and meters have no index, because the line of the table names the entry.
     """

@@ -111,7 +111,7 @@ class Tables:
     def read(self, message: p4r.TableEntry) -> Iterator[p4r.Entity | None]:
         """Yield the entries that a read request selects; table id 0 selects all tables.
 
-        Also yields None at points where other tasks may run that do not write.
+        Also yields None at points where tasks that do not write may run.
         """
         if message.table_id == 0:
             tables = list(self._schema.tables.values())

@@ -146,7 +146,7 @@ class Pipeline(Generic[D]):
     def read(self, request: p4r.Entity) -> Iterator[p4r.Entity | None]:
         """Yield the entities that one entity of a ReadRequest selects.
 
-        Also yields None at points where other tasks may run that do not write.
+        Also yields None at points where tasks that do not write may run.
         """
         kind, (_, read) = self._handler(request)
         return read(getattr(request, kind))
