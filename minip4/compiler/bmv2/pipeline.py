@@ -30,7 +30,7 @@ class Ids:
     tables: int = 0
     conditionals: int = 0
     profiles: int = 0
-    _next: dict[str, int] = field(default_factory=dict)  # from name to the next number to try
+    _next: dict[str, int] = field(default_factory=dict)  # map from name to the next number to try
 
     def unique(self, wanted: str) -> str:
         name, number = wanted, self._next.get(wanted, 0)

@@ -35,9 +35,9 @@ class Frame:
 
 @dataclass(slots=True, eq=False)
 class Application:
-    """One of several applications of a shared control, which has its own copy-out.
+    """One of several applications of a shared control, each with its own copy-out.
 
-    `site` has the number of the current application. It does not exist if no action exits.
+    `site` is the field with the number of the current application, or None if no action exits.
     """
 
     instance: Instance

@@ -47,11 +47,11 @@ class Storage:
         self._header_types: dict[types.Header, ir.HeaderType] = {}
         self._varbit_types: set[int] = set()
         self._type_names: set[str] = set()
-        self._next: dict[str, int] = {}  # from name to the next number to try
+        self._next: dict[str, int] = {}  # map from name to the next number to try
         self._instances: set[str] = set()
         self._union_types: dict[types.HeaderUnion, str] = {}
         self._field_names: set[str] = set()
-        self._types: dict[str, tuple[types.Type, syntax.Source]] = {}  # by name of a header type
+        self._types: dict[str, tuple[types.Type, syntax.Source]] = {}  # key: name of a header type
         self._scalars = ir.HeaderType(ir.SCALARS_TYPE, [])
         self._type_names.add(ir.SCALARS_TYPE)
         program.header_types.append(self._scalars)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Declaration(Node):
     """A declaration.
 
-    `source` is the range of the declared name, `whole` that of the entire declaration.
+    `source` is the range of the declared name, and `whole` is the range of the entire declaration.
     """
 
     whole: Source
@@ -337,7 +337,7 @@ Constant = int | bool | str | EnumMember | ErrorMember | MatchKindMember | tuple
 class Program(Node):
     """A program.
 
-    `declarations` include those of core.p4 and v1model.p4, in order.
+    `declarations` includes the declarations of core.p4 and v1model.p4, in order.
     """
 
     path: str

@@ -27,7 +27,7 @@ class _Stream:
     entry: p4r.DigestEntry
     waiting: list[_Sample] = field(default_factory=list)
     since_ns: int = 0  # arrival time of the first sample in `waiting`
-    # from sample to the time (ns) at which its acknowledgement timeout ends
+    # map from sample to the time (ns) at which its acknowledgement timeout ends
     unacknowledged: dict[_Sample, int] = field(default_factory=dict)
     sent: dict[int, tuple[int, list[_Sample]]] = field(default_factory=dict)
     """For each list id: the time (ns) at which its acknowledgement timeout ends, and its samples.

@@ -44,7 +44,7 @@ class Translated(Values):
         """
         super().__init__(0)
         self.name = name
-        self._numbers: dict[bytes, int] = {}  # from controller value to data-plane number
+        self._numbers: dict[bytes, int] = {}  # map from controller value to data-plane number
         self._values: dict[int, bytes] = {}
         for value, number in _mappings(name, spec.annotations):
             key = value if isinstance(value, bytes) else values.encode(value)

@@ -48,7 +48,7 @@ class Messages:
         }
 
     def start(self, cpu_fd: int | None) -> None:
-        """Start to watch the CPU port (None: the switch has none) and the digests.
+        """Start to watch the CPU port (None means no CPU port) and the digests.
 
         Uses the running event loop.
         """
@@ -115,7 +115,7 @@ class Messages:
         return any([client.offer(response) for client in clients])  # noqa: C419  each gets it
 
     def collect(self) -> None:
-        """Fetch the digests of the engine and send those that are due to the controllers."""
+        """Fetch the digests of the engine and send the due digests to the controllers."""
         pipeline = self._device.running
         if pipeline is not None and pipeline.digests.active:
             pipeline.digests.collect(self._deliver)
