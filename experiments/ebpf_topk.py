@@ -191,7 +191,10 @@ def summarise(
 
 
 def measure(stream: Stream, options: argparse.Namespace, seed: int) -> dict[str, Any]:
-    """Return CPU time per packet in ns, measured in interleaved rounds on one core: (rounds,)."""
+    """Measure the CPU time per packet in ns, in interleaved rounds on one core.
+
+    Return a map from program to array of shape (rounds,).
+    """
     rows = stream.rows
     rows["length"] = 64
     costs: dict[str, list[float]] = {name: [] for name in WHICH}

@@ -163,7 +163,7 @@ def measure_under_load(run: Run, entries: int) -> tuple[int, int, dict[str, Any]
 
 
 def steps(switch: Switch, entries: int) -> list[tuple[str, Callable[[], object]]]:
-    """Return the operations of the controller, in order. Entries age during all of them."""
+    """Return the operations of the controller, in order. Entries can become idle during each."""
 
     def read() -> None:
         if (found := switch.read()) != entries:

@@ -94,8 +94,8 @@ def passages(
 ) -> dict[Point, Interval]:
     """Return bounds of packet times at all points of the path, without using their timestamps.
 
-    In virtual time there is no `handling`, because only links and queues take time. `inside` has
-    the bounds of both timestamps of bmv2 switches.
+    In virtual time there is no `handling`, because only links and queues take time. `inside`:
+    bounds of both timestamps of each bmv2 switch.
     """
     if inside:
         return {point: inside[point.switch] for point in truth.time_ns}
