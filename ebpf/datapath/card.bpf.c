@@ -1,9 +1,9 @@
 /* A model of a network card that receives a flood at a given rate. Its ring has room for a limited
  * number of frames.
  *
- * Live frames arrive at the maximum rate. Those that are due at the given rate are received; others
- * are dropped immediately. Due frames wait in the ring. If it is full, frames of the flood and of
- * other senders are lost. */
+ * Live frames arrive at the maximum rate. Frames that are due at the given rate are received; all
+ * other frames are dropped immediately. Due frames wait in the ring. If it is full, frames of the
+ * flood and of other senders are lost. */
 #include "chain.h"
 
 #include <linux/pkt_cls.h>

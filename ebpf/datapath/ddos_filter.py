@@ -48,7 +48,7 @@ class Filter:
         if rule in self._numbers:
             raise ValueError(f"a rule with the same match as {rule} exists")
         if rule.kind is Kind.TUPLE and rule.mask not in bank.masks:
-            self.replace([*self._numbers, rule])  # its mask belongs between those of others
+            self.replace([*self._numbers, rule])  # its mask must be inserted between existing masks
             return
         self._check_room(len(self._numbers) + 1, len(bank.masks))
         self._numbers[rule] = self._free.pop()

@@ -1,5 +1,5 @@
-/* Measures the delay of packets: one program writes a timestamp into each packet, another one
- * computes the time since then. */
+/* Measures the delay of packets: one program writes a timestamp into each packet, and a second
+ * program computes the time since then. */
 #include "chain.h"
 
 #include <linux/pkt_cls.h>

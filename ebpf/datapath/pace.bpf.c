@@ -1,9 +1,9 @@
-/* Passes packets to the network stack at a given rate. Live frames arrive as fast as possible, and
- * those that are due are passed.
+/* Passes packets to the network stack at a given rate. Live frames arrive as fast as possible.
+ * Frames that are due are passed.
  *
- * Others are dropped immediately. The time between two frames counts for the first one, as used
- * time if that frame was passed. The time at the end of a batch also counts as used if a frame of
- * it was passed, because the kernel's stack processes these frames then. */
+ * All other frames are dropped immediately. The time between two frames counts for the first frame;
+ * it is used time if that frame was passed. The time at the end of a batch is also used time if a
+ * frame of the batch was passed, because the kernel's stack processes the passed frames then. */
 #include "chain.h"
 
 /* GAP_NS is longer than the time of a batch, so a longer gap means that another process used the

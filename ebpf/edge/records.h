@@ -11,7 +11,7 @@
 struct block_record {
     __u64 block_us;
     __u64 packets;
-    __u64 sum_us; /* signed, because a clock may be behind the start of the block */
+    __u64 sum_us; /* signed, because a clock may be slow */
     __u64 first_us;
 };
 

@@ -31,7 +31,7 @@ struct packet {
     __u16 transport_offset; /* 0 means no known transport header */
     __u8 version;           /* 4 or 6; 0 means not IP */
     __u8 vlans;
-    /* IPv6: the protocol after the extension headers, or that of the truncated header */
+    /* IPv6: the protocol after the extension headers, or the protocol of the truncated header */
     __u8 protocol;
     __u8 tcp_flags;
     bool is_fragment; /* true for any fragment, also the first one */
@@ -54,9 +54,9 @@ struct reading {
         _offset & (most);                                                                          \
     })
 
-/* Return a pointer to `size` bytes, or NULL if the packet or the frame ends before. Compilers must
- * not see the relation between pointers: clang 19 would check one pointer and read by another one,
- * which the verifier does not support. */
+/* Return a pointer to `size` bytes, or NULL if the packet or the frame is too short. Compilers must
+ * not see the relation between pointers. Otherwise, clang 19 would check one pointer and read
+ * through a different one, which the verifier does not support. */
 static __always_inline void *read_at(const struct reading *reading, __u32 offset, __u32 size)
 {
     void *at;
@@ -180,9 +180,9 @@ static __always_inline bool parse_ip6(struct reading *reading, struct packet *pa
     return true;
 }
 
-/* Parse a frame of `length` bytes, of which the first ones are accessible. Returns false if it is
- * not IP (then `version` is 0), or if its IP header is truncated or has wrong lengths. Then only
- * the fields before this header are valid. */
+/* Parse a frame of `length` bytes, whose first bytes are accessible. Returns false if it is not IP
+ * (then `version` is 0), or if its IP header is truncated or has wrong lengths. Then only the
+ * fields before this header are valid. */
 static __always_inline bool parse_head(void *data, void *data_end, __u32 length,
                                        struct packet *packet)
 {

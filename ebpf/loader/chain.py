@@ -13,10 +13,10 @@ from ebpf.loader.errors import LoadError
 from ebpf.loader.objects import Program, ProgramObject
 
 NEXT = "next_program"
-# from object to the number of chain positions that contain one of its programs
+# map from object to the number of chain positions that contain one of its programs
 _uses: Counter[ProgramObject] = Counter()
-# from object to the number of its positions that are followed by another program; while this is not
-# 0, the loader holds the list, so that the kernel does not empty it
+# map from object to the number of its positions that are followed by another program; while this is
+# not 0, the loader holds the list, so that the kernel does not empty it
 _kept: dict[ProgramObject, int] = {}
 
 

@@ -21,7 +21,7 @@ ROW = np.dtype([
     ("source", ">u4"), ("destination", ">u4"), ("source_port", ">u2"),
     ("destination_port", ">u2"), ("length", "u2"), ("protocol", "u1"), ("flags", "u1"),
 ])  # fmt: skip
-MIN_BYTES, MAX_BYTES = 60, 3400  # of a frame: minimum for Ethernet, and space in a page
+MIN_BYTES, MAX_BYTES = 60, 3400  # length of a frame: minimum for Ethernet, and space in a page
 UDP, TCP = 17, 6
 XDP_PASS = 2
 

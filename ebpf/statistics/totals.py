@@ -2,8 +2,8 @@
 
 Each CPU counts packets, and sums their lengths x and the squares of the lengths. Sums of several
 windows can be added. The variance is E[x^2] - E[x]^2, computed in integers until the last division.
-Babcock et al., PODS 2003, approximate the variance of the last n items in less memory. Here, a
-window consists of whole basic windows, and the variance is exact.
+Babcock et al., PODS 2003, approximate the variance of the last n items in less memory. In this
+module, a window consists of whole basic windows, so the variance is exact.
 """
 
 from __future__ import annotations

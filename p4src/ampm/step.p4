@@ -44,7 +44,7 @@ control BlockRecord(
     in watch_t watch, in bit<48> time_us, inout readout_values_t readout) {
     register<bit<48>>(AMPM_CELLS) block_us;
     register<bit<48>>(AMPM_CELLS) packets;
-    register<bit<64>>(AMPM_CELLS) sum_us;  // signed: a clock may be behind the start of the block
+    register<bit<64>>(AMPM_CELLS) sum_us;  // signed, because a clock may be slow
     register<bit<48>>(AMPM_CELLS) first_us;
 
     action record() {

@@ -120,8 +120,8 @@ control Watch(
     }
 
     /* Match key of a flow: addresses and ports, each with a mask. Ports of a packet without
-     * ports, such as a later fragment, are 0: all fragments of a flow are marked and counted
-     * (RFC 9341 section 4) if the flow's entry masks the ports out. */
+     * ports, such as a later fragment, are 0. So all fragments of a flow are marked and counted
+     * (RFC 9341 section 4) if the entry of the flow has masks of 0 for the ports. */
     table watch_list {
         key = {
             hdr.ipv4.src_addr: ternary;

@@ -1,4 +1,4 @@
-/* DTA wire formats: Telemark's and those of the published prototype (docs/reference/dta.md). */
+/* DTA wire formats of Telemark and of the published prototype (docs/reference/dta.md). */
 #ifndef TELEMARK_DTA_HEADERS_P4
 #define TELEMARK_DTA_HEADERS_P4
 

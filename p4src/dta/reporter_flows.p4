@@ -6,8 +6,8 @@
 
 #define DTA_FLOW_CELLS 4096  // must be a power of two
 
-// Flags of reports: first those that the flow wants for its packets, later those that are still due
-// for the packet.
+// Flags of reports: first, the reports that the flow's entry requests; later, the reports that are
+// still due for the packet.
 const bit<8> WANT_START = 0x01;    // Append: the flow is new, or was idle
 const bit<8> WANT_RESENT = 0x02;   // Append: a TCP retransmission
 const bit<8> WANT_DROPPED = 0x04;  // Append: this switch dropped the packet

@@ -17,8 +17,9 @@
     ((bit<32>)translator * DTA_KNOWN + (sequence & (DTA_KNOWN - 1)))
 
 register<bit<32>>(DTA_TRANSLATORS) dta_next;  // the sequence number of the next report
-/* Each slot has the sequence number, flags, opcode, words, detail, key and data of a report.
- * Reports that are not retransmittable use no slot, so they do not evict those that are. */
+/* Each slot stores the sequence number, flags, opcode, words, detail, key and data of a report.
+ * Reports that are not retransmittable use no slot, so they do not evict retransmittable
+ * reports. */
 register<bit<448>>(DTA_TRANSLATORS * DTA_RING) dta_ring;
 register<bit<1>>(DTA_TRANSLATORS * DTA_KNOWN) dta_was_kept;
 register<bit<32>>(DTA_TRANSLATORS) dta_left;  // requested reports that were overwritten

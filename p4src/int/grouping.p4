@@ -17,7 +17,8 @@ const bit<16> FLUSH_GROUP = 0xFFFF;  // different from all record numbers
 #define GROUP_CELLS 32  // slots for waiting reports of all hw_ids
 const bit<16> LONGEST_WORDS = 63;  // maximum words of a waiting report; longer ones are sent alone
 
-// Waiting reports, split into pieces of 2^n words: those in the binary form of the length.
+// Waiting reports, split into pieces of 2^n words: one piece for each bit that is set in the
+// length.
 register<bit<1024>>(GROUP_CELLS) group_32;
 register<bit<512>>(GROUP_CELLS) group_16;
 register<bit<256>>(GROUP_CELLS) group_8;

@@ -1,5 +1,5 @@
-/* Telemetry reports: selection of packets, and the report packet, a copy of the reported one.
- * Section numbers are those of Telemetry Report v2.0. */
+/* Telemetry reports: selection of packets, and the report packet, which is a copy of the reported
+ * packet. Section numbers refer to Telemetry Report v2.0. */
 #ifndef TELEMARK_INT_REPORT_P4
 #define TELEMARK_INT_REPORT_P4
 

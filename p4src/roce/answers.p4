@@ -23,7 +23,7 @@ control HearAnswer(in headers_t hdr, in bit<8> session, in bit<32> slots) {
     bit<24> expected = 0;
     bit<1> is_nak = 0;
     bit<1> is_ready = 1;  // 0 for an RNR NAK (collector not ready)
-    bit<32> acked = 0;  // acknowledged PSN with IS_KNOWN, for an ACK that may be repeated
+    bit<32> acked = 0;  // acknowledged PSN with IS_KNOWN, to detect two ACKs with the same PSN
 
     action hear() {
         bit<32> index = (bit<32>)session;

@@ -52,7 +52,7 @@ struct length {
 
 /* Idle state of an entry, which only the control plane uses. */
 struct ageing {
-    uint64_t timeout_ns; /* in ns; 0: no timeout */
+    uint64_t timeout_ns; /* in ns; 0 means no timeout */
     uint64_t reported;   /* number of timeouts since the last hit that have been reported */
 };
 
@@ -185,7 +185,7 @@ ALWAYS_INLINE uint32_t stats_offset(const struct table_spec *spec)
     return 1 + spec->data_words + spec->key_words * (spec->kind == TABLE_TERNARY ? 2 : 1);
 }
 
-/* Prefetch a small table; of a larger table, prefetch what each lookup needs. */
+/* Prefetch a small table. For a larger table, prefetch only the data that each lookup needs. */
 ALWAYS_INLINE void table_prefetch(const struct table *t)
 {
     const char *index = (const char *)t->index, *slots = (const char *)t->slots;

@@ -164,8 +164,8 @@ static void give(const struct layout *l)
     free(l->staged_in_use);
 }
 
-/* Write one word of each set of a byte: for the 64 slots starting with `first`, those in
- * `slots`. */
+/* Write one word of each set of a byte. The word is for the 64 slots starting with `first`; only
+ * slots in `slots` count. */
 static void lay_out_word(const struct table *t, const struct layout *l, uint32_t byte,
                          uint32_t first, uint64_t slots)
 {

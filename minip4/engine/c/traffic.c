@@ -1,4 +1,4 @@
-/* The traffic manager: the queues of each port with their rates and depths, and the links behind
+/* The traffic manager: the queues of each port with their rates and depths, and the links after
  * them. */
 #include "engine_internal.h"
 

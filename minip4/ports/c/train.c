@@ -41,7 +41,7 @@ enum {
     FLAGS_ACK = 0x10,
     FLAGS_PUSH = 0x08,
     MAX_BYTES = 65535, /* maximum length of the IPv4 packet of a train */
-    GSO_UDP_L4 = 5,    /* from virtio headers, which older systems lack */
+    GSO_UDP_L4 = 5,    /* from the header for virtio, which older systems lack */
     SEND_QUEUE = 4 * 1024 * 1024,
     /* number of trains after which the settings of the interface are read again */
     LOOK_AGAIN = 1024
@@ -99,7 +99,7 @@ static uint64_t pseudo_header(const uint8_t *ip, unsigned size)
 }
 
 /* Return whether the checksums of a frame equal those that the kernel will compute. Otherwise, the
- * frame cannot be in a train. In UDP, the kernel writes a sum of 0 as 0xffff, because 0 means no
+ * frame cannot be in a train. For UDP, the kernel writes a sum of 0 as 0xffff, because 0 means no
  * checksum. */
 static bool sums_are_right(const struct shape *shape)
 {

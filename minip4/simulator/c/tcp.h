@@ -13,7 +13,7 @@ enum {
     /* bytes in each segment, including padding (RFC 7323) */
     TIMESTAMP_OPTION = 12,
     SACK_BLOCKS = 3,                        /* maximum in a segment with timestamps (RFC 2018) */
-    /* for receive windows of 8 MB, unless the peer cannot scale */
+    /* for 8-MB receive windows, unless the peer cannot scale */
     WINDOW_SCALE = 7,
     INITIAL_WINDOW = 10,                    /* in segments (RFC 6928) */
     /* number of later segments that must arrive before a segment counts as lost (RFC 5681) */
@@ -242,7 +242,7 @@ void tcp_send_syn(struct tcp *t);
 void tcp_send_ack(struct tcp *t);
 /* Send a segment without data or options, at the start of the stream. */
 void tcp_send_bare(struct tcp *t, uint8_t flags);
-/* Send what the windows allow, lost segments first. */
+/* Send the segments that the windows allow, lost segments first. */
 void tcp_send(struct tcp *t);
 /* Retransmit a segment now. */
 void tcp_send_again(struct tcp *t, struct segment *segment);

@@ -90,7 +90,7 @@ void tcp_take_data(struct tcp *t, uint64_t begin, uint32_t length, bool is_fin)
         tcp_set(t, TIMER_ACK, t->host->partition->now_ns + DELAYED_ACK_NS);
 }
 
-/* Return the range with the last change before `before`, or NULL. */
+/* Return the range with the latest change before `before`, or NULL. */
 static const struct range *last_touched(const struct receiving *in, uint64_t before)
 {
     const struct range *found = NULL;

@@ -80,8 +80,8 @@ void virtual_flying(const struct virtual *v, uint32_t node, uint16_t port, uint6
 uint64_t virtual_too_long(const struct virtual *v, uint32_t node, uint16_t port);
 
 enum virtual_stop {
-    /* all events up to until_ns are processed; the time is until_ns, or that of the last event
-     * if until_ns is UINT64_MAX */
+    /* all events up to until_ns are processed; the time is until_ns or, if until_ns is UINT64_MAX,
+     * the time of the last event */
     VIRTUAL_REACHED,
     VIRTUAL_CONTROL, /* a switch has messages for its controller, see virtual_control_next() */
     /* max_events were processed (on several threads, approximately); threads are then at

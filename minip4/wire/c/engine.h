@@ -137,7 +137,7 @@ void engine_counters(struct engine *engine, struct engine_counters *out);
 /* The reason of a drop, and the port that counts the drop. */
 enum drop_reason {
     DROP_INGRESS,  /* dropped by the program at the end of ingress; counted by the ingress port */
-    DROP_MISS,     /* as DROP_INGRESS, by the default action of a table without a matching entry */
+    DROP_MISS,     /* like DROP_INGRESS, by the default action of a table without a match */
     DROP_NO_GROUP, /* multicast to a group without replicas; counted by the ingress port */
     DROP_EGRESS,   /* dropped by the program at the end of egress; counted by the egress port */
     DROP_NO_PORT,  /* the switch has no such port, or the port is down; counted by this port */
