@@ -1,4 +1,4 @@
-"""Register access on bmv2, whose P4Runtime lacks it: the same calls, carried out over Thrift."""
+"""Register access on bmv2, whose P4Runtime server lacks it: the same calls, but over Thrift."""
 
 import asyncio
 import math
@@ -16,7 +16,7 @@ from telemark.errors import TestbedError
 class Bmv2Connection(fy.Switch):  # type: ignore[misc]  # final: but what is read comes two ways here
     """Connection to a bmv2 switch; register requests go to `thrift`.
 
-    A request with registers and other entities becomes two; the registers come last.
+    A request with registers and other entities becomes two requests, first for the other entities.
     """
 
     def __init__(self, *args: Any, thrift: Thrift, **options: Any) -> None:
@@ -24,7 +24,9 @@ class Bmv2Connection(fy.Switch):  # type: ignore[misc]  # final: but what is rea
         self._thrift = thrift
 
     async def read(self, entities: Any) -> AsyncIterator[Any]:  # type: ignore[override]
-        """Read entities, see finsy; registers are returned cell by cell, with index and data."""
+        """Read entities as finsy does; each register cell is returned as an entity with index and
+        data.
+        """
         registers, others = _parted(entities)
         # finsy's overloads of read() name a coroutine; it is an async generator.
         async for entity in super().read(others):  # type: ignore[attr-defined]
@@ -66,7 +68,8 @@ class Bmv2Connection(fy.Switch):  # type: ignore[misc]  # final: but what is rea
     def _write_register(self, entry: fy.P4RegisterEntry) -> None:
         register = self.p4info.registers[entry.register_id]
         kind = _kind(register)
-        encoded = kind.encode_bytes(entry.data)  # raises for values that do not fit the cells
+        # raises an exception for values that do not fit into the cells
+        encoded = kind.encode_bytes(entry.data)
         value = int.from_bytes(encoded, "big", signed=kind.signed) % (1 << kind.bitwidth)
         _check_index(register, entry.index)
         first = 0 if entry.index is None else entry.index

@@ -23,7 +23,7 @@ logging.getLogger("finsy").setLevel(logging.ERROR)
 
 
 def connection(net: Network, name: str) -> fy.Switch:
-    """Return a connection to one switch; entering it with `async with` pushes its program."""
+    """Return a connection to one switch; `async with` connects and pushes the switch's program."""
     switch = net.switch(name)
     options = fy.SwitchOptions(
         p4info=_p4info(switch.p4info_path), p4blob=switch.blob_path, device_id=switch.device_id
@@ -50,7 +50,7 @@ _schemas = P4SchemaCache()
 
 @cache
 def _p4info(path: Path) -> p4i.P4Info:
-    """Read the file once for all switches with this program; it does not change during a run."""
+    """Read a P4Info file once for all switches with this program; it is constant during a run."""
     info = text_format.Parse(path.read_text(), p4i.P4Info())
     for table in info.tables:
         names: dict[str, str] = {}

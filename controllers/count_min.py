@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from controllers.readout import Readouts
 
 ROWS = 4
-COUNTERS = 1  # record number in count_min.p4
+COUNTERS = 1  # number of this record in count_min.p4
 
 
 class CountMin:
@@ -36,9 +36,9 @@ class CountMin:
         ]
 
     async def read(self, switch: fy.Switch) -> NDArray[np.int64]:
-        """Return a switch's counters, (ROWS, width). Counters of several switches may be added.
+        """Return a switch's counters, shape (ROWS, width).
 
-        Raises ReadoutTimeoutError.
+        Counters of several switches may be added. Raises ReadoutTimeoutError.
         """
         async with Readouts(switch) as readouts:
             answers = await asyncio.gather(

@@ -1,6 +1,6 @@
 """Match keys of flows in the switches' watch lists.
 
-A flow is two prefixes, a protocol and two ports; None matches anything.
+A flow key has two prefixes, a protocol and two ports; a field with None matches anything.
 """
 
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -30,7 +30,9 @@ def networks(flow: FlowKey) -> tuple[IPv4Network | IPv6Network, IPv4Network | IP
 
 
 def known_bits(flow: FlowKey) -> int:
-    """Return the number of specified key bits; the entry with most of them has priority."""
+    """Return the number of specified key bits; of several matching entries, the one with most has
+    priority.
+    """
     return (
         sum(network.prefixlen for network in networks(flow))
         + 8 * (flow.protocol is not None)
@@ -48,7 +50,7 @@ def match(flow: FlowKey, header: str, protocol: str) -> fy.Match:
         "hdr.ports.src_port": flow.src_port,
         "hdr.ports.dst_port": flow.dst_port,
     }
-    # In P4Runtime, key fields that match anything are omitted.
+    # P4Runtime omits key fields that match anything.
     return fy.Match({k: v for k, v in values.items() if v not in OPEN})
 
 

@@ -13,7 +13,8 @@ def forwarding_entries(
 ) -> list[fy.P4TableEntry]:
     """Return entries that forward frames for each host on a shortest path.
 
-    Among equal paths the first neighbour by name is used. `hosts`: only these destinations.
+    Of several shortest paths, the path over the first neighbour by name is used. `hosts` limits the
+    destinations.
     """
     ways = next_hops(net.topo.links(), net.topo.hosts(), switch)
     return [
@@ -30,7 +31,7 @@ def forwarding_entries(
 def lpm_entries(net: Network, switch: str) -> list[fy.P4TableEntry]:
     """Return entries that forward packets for each host on a shortest path.
 
-    Among equal paths the first neighbour by name is used.
+    Of several shortest paths, the path over the first neighbour by name is used.
     """
     ways = next_hops(net.topo.links(), net.topo.hosts(), switch)
     return [
@@ -46,6 +47,6 @@ def lpm_entries(net: Network, switch: str) -> list[fy.P4TableEntry]:
 
 
 def probe_entry(number: int) -> fy.P4TableEntry:
-    """Return the default entry with a switch's number, which link_monitor.p4 writes into probes."""
+    """Return the default entry with the switch number that link_monitor.p4 writes into probes."""
     action = fy.Action("set_swid", swid=number)
     return fy.P4TableEntry("swid", action=action, is_default_action=True)

@@ -30,7 +30,7 @@ CLOCK = 0
 CLOCK_BITS = 48
 """The switches' clocks count microseconds modulo 2 to this power."""
 
-RESOLUTION_US = 1  # resolution of the switches' clocks
+RESOLUTION_US = 1  # resolution of the clocks of switches
 
 _WRITE = 0x8000  # flag in a record number, see readout.p4
 _VALUES = 4  # 64-bit values in a write request
@@ -38,7 +38,7 @@ _VALUES = 4  # 64-bit values in a write request
 
 @dataclass(frozen=True)
 class Readout:
-    """A switch's clock when it answered, and the record's ingress and egress registers."""
+    """A switch's clock when it responded, and the ingress and egress registers of a record."""
 
     switch_us: int
     arrival: tuple[int, int, int, int]
@@ -46,13 +46,13 @@ class Readout:
 
 
 class ReadoutTimeoutError(TestbedError):
-    """A switch did not answer."""
+    """A switch did not respond."""
 
 
 class Readouts:
     """Readout packets to one connected switch; an async context manager.
 
-    Requests are repeated if a packet is lost. `read` raises ReadoutTimeoutError.
+    A request without a response is retransmitted. `read` raises ReadoutTimeoutError.
     """
 
     def __init__(self, switch: fy.Switch) -> None:
@@ -75,8 +75,9 @@ class Readouts:
                 await self._receiver
 
     async def read(self, record: int, index: int = 0) -> Readout:
-        """Read the registers of `record` (its number in the program) at `index`; each point's
-        values are one snapshot.
+        """Read the registers of record number `record` at `index`.
+
+        The ingress values are a snapshot, and so are the egress values.
         """
         answer, _ = await self._ask_until_answered(record, index)
         return answer
@@ -85,7 +86,7 @@ class Readouts:
         """Write up to four 64-bit values into the registers of `record` at `index`; the rest become
         0.
 
-        The write is complete when this returns, and is not repeated later. Raises
+        The write is complete when this returns, and is not executed again later. Raises
         ReadoutTimeoutError, and ValueError if the program does not write this record.
         """
         given = [*values, *[0] * (_VALUES - len(values))]
@@ -99,7 +100,7 @@ class Readouts:
     async def _ask_until_answered(
         self, record: int, index: int, data: bytes = b""
     ) -> tuple[Readout, int]:
-        """Return the answer, and the number of requests sent."""
+        """Return the response, and the number of requests sent."""
         async with self._room:
             for attempt in range(1, ATTEMPTS + 1):
                 with suppress(asyncio.TimeoutError):
@@ -114,10 +115,10 @@ class Readouts:
     ) -> tuple[float, float]:
         """Return the offset from the switch's clock to `clock`, and its maximum error, in us.
 
-        The quickest of several round trips is used: the switch timestamps the answer within it,
-        truncated to a microsecond. The offset is valid at that moment; a clock with another rate
-        drifts. While the error exceeds `good_us`, as on a loaded machine, more round trips follow,
-        up to MAX_ROUNDS.
+        It is computed from the shortest of several round trips, in which the switch timestamps the
+        response in whole microseconds. The offset is valid at that time; a clock with a different
+        rate drifts. While the error exceeds `good_us`, as on a loaded machine, more round trips
+        follow, up to MAX_ROUNDS.
         """
         trips: list[tuple[int, int, int]] = []
         while len(trips) < rounds or (
@@ -151,7 +152,7 @@ class Readouts:
 
 
 def _half_of(trip_ns: int) -> float:
-    """Return the maximum error of an offset in the middle of such a round trip, in us."""
+    """Return the maximum error (us) of an offset measured by a round trip: half of its duration."""
     return trip_ns / 2000 + RESOLUTION_US / 2
 
 

@@ -31,7 +31,7 @@ def routing_entries(net: Network, switch: str, routes: Sequence[Route]) -> list[
 
 
 def shortest_routes(net: Network, switch: str) -> list[Route]:
-    """Return all shortest paths to each host behind other switches, for any topology."""
+    """Return routes over all shortest paths to each host at other switches, for any topology."""
     found = next_hops(net.topo.links(), net.topo.hosts(), switch)
     return [
         Route(f"{net.host(host).IP()}/32", neighbours)
@@ -55,7 +55,7 @@ def _group(
 
 
 def _route(prefix: str, action: fy.Action) -> fy.P4TableEntry:
-    if prefix == "0.0.0.0/0":  # in P4Runtime, a prefix of length 0 is omitted
+    if prefix == "0.0.0.0/0":  # P4Runtime omits a prefix of length 0
         return fy.P4TableEntry("routes", match=fy.Match({}), action=action)
     return fy.P4TableEntry("routes", match=fy.Match({"hdr.ipv4.dst_addr": prefix}), action=action)
 

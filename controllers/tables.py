@@ -1,4 +1,6 @@
-"""Reconciles a switch's tables with the wanted entries, whatever an earlier controller left."""
+"""Reconciles a switch's tables with the wanted entries, whatever entries an earlier controller
+left.
+"""
 
 from collections.abc import Sequence
 
@@ -13,9 +15,9 @@ async def reconcile(
 ) -> None:
     """Insert, modify and delete entries until the switch's tables hold exactly the wanted ones.
 
-    Unchanged entries, and existing entries of `may_stay`, are not touched, so traffic is not
-    affected. Default actions are set first, then entries are inserted in their order: a packet
-    never matches an entry before those that precede it. Raises finsy's P4ClientError.
+    Unchanged entries, and existing entries in `may_stay`, are not touched, so traffic is not
+    affected. Default actions are set first, then entries are inserted in the given order: an entry
+    takes effect only after all entries that precede it. Raises finsy's P4ClientError.
     """
     encoded = [entry.encode(switch.p4info) for entry in wanted]
     defaults = [entity for entity in encoded if entity.table_entry.is_default_action]

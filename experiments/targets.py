@@ -310,7 +310,9 @@ def draw(found: Sequence[TargetRun]) -> Figure:
         for colour, each in enumerate(records):
             frames = each.parts["frames"].measured[:ICRCS]
             icrcs = [int.from_bytes(frame[-4:], "little") / 2**32 for frame in frames]
-            draw_values(roce, icrcs, number, colour, f"{each.system[4:]}, {target}")
+            version = each.system.removeprefix("RoCE")
+            label = version if number == 0 else target if colour == 0 else "_"
+            draw_values(roce, icrcs, number, colour, label)
         memory = [b"".join(stores.parts[name].measured) for name in dta_memory.STORES]
         draw_values(dta, [len(each) - each.count(0) for each in memory], number)
     ampm.set_xticks(range(len(POINTS)), [f"{p.switch}\n{p.name[:3]}." for p in POINTS])
@@ -343,8 +345,8 @@ def caption(setting: Setting, options: argparse.Namespace, packets: int) -> str:
         f". (a) Packets of a flow of {options.rate:,} packets/s counted at each point of three "
         f"switches, with {options.loss:g} % loss per link and blocks of "
         f"{setting.schedule.block_us / 1e6:.3g} s. (b) Reports of {packets} packets, by INT mode. "
-        f"(c) iCRC, which depends on all bytes, of the first {ICRCS} RoCE frames. (d) Bytes that "
-        f"are not zero in the memory of each DTA store, after {packets} packets. All bytes are "
+        f"(c) iCRC, which depends on all bytes, of the first {ICRCS} RoCE frames by version. (d) "
+        f"Nonzero bytes in the memory of each DTA store, after {packets} packets. All bytes are "
         "compared, except times and queue lengths in INT reports."
     )
 

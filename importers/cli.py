@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the network; return an exit status as experiments do.
 
-    Failed user commands do not change it.
+    A failed user command does not change the exit status.
     """
     options.file = options.file.absolute()
     place = cli.RESULTS / "imported" / options.file.parent.name
@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def list_commands(described: DescribedNetwork) -> list[str]:
-    """Return a line for each command that a described network runs in real time."""
+    """Return one line for each command that a described network runs in real time."""
     lines = []
     for host in described.hosts:
         lines += [f"{host.name}: {command}" for command in host.commands]

@@ -13,7 +13,7 @@ from telemark.topology.checks import MAC
 
 @dataclass
 class HostSettings:
-    """Settings found in a host's commands, and the commands that set nothing known."""
+    """Settings found in a host's commands, and the commands that were not recognised."""
 
     gateway: str | None = None
     neighbours: dict[str, str] = field(default_factory=dict)
@@ -37,7 +37,7 @@ def parse_commands(commands: Iterable[str], address: IPv4Interface) -> HostSetti
             ) and MAC.fullmatch(mac):
                 settings.neighbours[neighbour] = mac
             case ["ip", "route", "add", network] if _is_own(network, address):
-                pass  # the kernel adds this route with the interface's address
+                pass  # the kernel adds this route when the interface gets its address
             case _:
                 settings.others.append(command)
     return settings

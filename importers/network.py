@@ -65,7 +65,7 @@ class Switch:
 class Link:
     """A link, with properties of telemark.topology.links per direction.
 
-    Port None means the next free port. `properties1` apply to traffic that node1 sends.
+    If a port is None, the next free port is used. `properties1` apply to traffic that node1 sends.
     """
 
     node1: str
@@ -86,7 +86,7 @@ class DescribedNetwork:
     user controllers write into them.
     """
 
-    folder: Path  # working directory of host commands, and base of relative paths
+    folder: Path  # working directory of host commands; other relative paths are relative to it
     hosts: Sequence[Host]
     switches: Sequence[Switch]
     links: Sequence[Link]

@@ -1,4 +1,4 @@
-"""Run of a described network: start it, fill its switches, run the user's commands."""
+"""Run of a described network: starts it, fills its switches and runs the user's commands."""
 
 import argparse
 import dataclasses
@@ -38,8 +38,8 @@ async def _run(described: DescribedNetwork, options: argparse.Namespace, run: Ru
     programs = {switch.name: switch.program for switch in described.switches}
     switch_options = {switch.name: switch.options for switch in described.switches}
     with (
-        # The user's commands run inside the block, before scripts are checked: scripts that fail
-        # because the network stops are not reported.
+        # The user's commands run inside this block, which checks the scripts at its end. Scripts
+        # that fail later, because the network stops, are not reported.
         Network(
             topo, dataclasses.replace(run, interactive=False), program=programs,
             switch_options=switch_options, capture=run.keeps,
@@ -82,9 +82,9 @@ def _set_up(net: Network, host: Host, run: Run, scripts: Scripts, *, is_real: bo
         return
     node = net.host(host.name)
     for command in host.commands:
-        # With eval, an unbalanced quote ends with the command, not in the text that follows.
+        # With eval, an unbalanced quote affects only its own command, not the text that follows.
         output = node.cmd(f"eval {shlex.quote(command)}").strip()
-        # The output may also contain text of background jobs of earlier commands.
+        # The output may also contain output of background jobs that earlier commands started.
         status = re.search(r"status=(\d+)", node.cmd('echo "status=$?"'))
         if status is None or status[1] != "0":
             ended = "" if status is None else f" ended with status {status[1]}"

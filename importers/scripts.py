@@ -16,9 +16,10 @@ TIMED_OUT = (124, 137)  # exit status of timeout(1), normal for tasks
 class Scripts:
     """Shell commands that run until the end of a `with` block.
 
-    start() and begin() start them in the namespaces of the run, with p4-utils' Python first in PATH
-    if it is installed. They are terminated at the end of the block. A failed command is reported
-    with its last line of output. Their output goes to files, since nothing would read from a pipe.
+    start() and begin() start them in the namespaces of the run; if p4-utils is installed, its
+    Python is first in PATH. The commands are terminated at the end of the block. A failed command
+    is reported with its last line of output. Output goes to files, since nothing would read from a
+    pipe.
     """
 
     def __init__(self, commands: Sequence[str], folder: Path, run: Run) -> None:

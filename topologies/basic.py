@@ -12,8 +12,8 @@ from mininet.topo import Topo
 class Line(Topo):
     """Line of switches with a host at each end: h1 - s1 - s2 - ... - h2.
 
-    Link parameters apply to the links between switches; the default delay is 1 ms. Links of hosts
-    have no loss and no delay.
+    Link parameters apply to the links between switches; the default delay is 1 ms. The links to
+    hosts have no loss and no delay.
     """
 
     def build(self, switches: int = 3, **link: float | str) -> None:
@@ -63,11 +63,12 @@ class Dumbbell(Topo):
 
 
 class ParkingLot(Topo):
-    """Parking lot: h1 - s1 - ... - sN - h2, hosts x1 to xN at the switches, and `collector` at s1.
+    """Parking lot: h1 - s1 - ... - sN - h2, with hosts x1 to xN at the switches, and `collector` at
+    s1.
 
     Cross traffic of the K-th link goes from xK to xK+1, and on the last link from xN to h2. Link
-    parameters apply to the links of the path. Reports of switches go in the opposite direction of
-    the flows from h1 to h2, so they share no queue.
+    parameters apply to the links of the path. Reports of switches travel in the opposite direction
+    to the flows from h1 to h2, so they share no queue.
     """
 
     def build(self, switches: int = 5, **link: float | str) -> None:
@@ -81,6 +82,6 @@ class ParkingLot(Topo):
 
     @property
     def crossings(self) -> list[tuple[str, str]]:
-        """Source and destination of the cross traffic of each link of the path."""
+        """Source and destination of the cross traffic on each link of the path."""
         hosts = [f"x{number}" for number in range(1, len(self.switches()) + 1)]
         return [*pairwise([*hosts, "h2"])]

@@ -55,7 +55,7 @@ class LeafSpine(Topo):
         for number, leaf in enumerate(leaf_names):
             for host in range(1, hosts + 1):
                 address = f"10.{pod}.{number}.{host}"
-                # number of earlier hosts; faster than len(topo.hosts())
+                # number of hosts added already; faster than len(topo.hosts())
                 before = (pod * leaves + number) * hosts
                 name = f"h{before + host}"
                 self.addLink(self.addHost(name, ip=f"{address}/8"), leaf)
@@ -96,7 +96,7 @@ class LeafSpine(Topo):
 
 
 class FatTree(LeafSpine):
-    """Fat-tree of switches with k ports (Al-Fares, Loukissas and Vahdat 2008).
+    """Fat-tree of k-port switches (Al-Fares, Loukissas and Vahdat 2008).
 
     It has k pods of k/2 edge and k/2 aggregation switches, (k/2)^2 cores, and k/2 hosts per edge
     switch. Edge switches are the leaves of a LeafSpine, aggregation switches the spines. Raises

@@ -25,7 +25,7 @@ BATCHES = (1, 2, 4, 8, 16)
 NUMBERS = (1 << 27) - 1
 """Batch numbers run from 1 to NUMBERS, then start at 1 again. 0 means never written."""
 
-_COUNT_SHIFT = 27  # bit offset in a tail of the count of valid entries
+_COUNT_SHIFT = 27  # bit offset, in a tail, of the number of valid entries
 
 
 def batch(entries: int) -> np.dtype[Any]:
@@ -36,7 +36,7 @@ def batch(entries: int) -> np.dtype[Any]:
 
 
 def tail(count: int, number: int) -> int:
-    """Return the tail of batch `number`, of which `count` entries are valid."""
+    """Return the tail of batch `number` with `count` valid entries."""
     return count << _COUNT_SHIFT | number
 
 
@@ -63,7 +63,8 @@ def head(ring: NDArray[Any]) -> Place:
     written = np.flatnonzero(numbers)
     if not len(written):
         return FIRST
-    # Numbers in a ring are close together, so relative to any of them the newest is farthest ahead.
+    # Batch numbers in a ring are close together, so relative to any of them the newest is farthest
+    # ahead, even if numbers wrap around.
     ahead = _ahead(numbers[written], int(numbers[written[0]]))
     last = written[np.argmax(ahead)]
     return Place(int(numbers[last]), int(last)).ahead(1, len(ring))
@@ -87,11 +88,13 @@ class Reader:
 
     @property
     def waiting(self) -> int:
-        """Number of batches up to the head of the list, with lost and overwritten ones."""
+        """Number of unread batches up to the head of the list, including lost and overwritten
+        batches.
+        """
         return max(int(self._distances().max()) + 1, 0)
 
     def pull(self) -> NDArray[np.uint32]:
-        """Return all new entries, oldest first, as an array (n,); n may be 0."""
+        """Return all new entries, oldest first, as an array of shape (n,); n may be 0."""
         size = len(self._ring)
         distances = self._distances()
         end = max(int(distances.max()) + 1, 0)  # number of batches up to the head
@@ -110,11 +113,10 @@ class Reader:
         return _entries(batches)
 
     def _distances(self) -> NDArray[np.int64]:
-        """Return by how many batches each slot is ahead of the next one to read.
+        """Return by how many batches the batch in each slot is ahead of the next batch to read.
 
-        The result has shape (batches,) and starts at the next slot to read.
-
-        The value is negative for batches that were already read or were written a lap ago.
+        The result has shape (batches,) and starts at the next slot to read. The value is negative
+        for batches that were already read or were written one lap earlier.
         """
         numbers = _numbers(self._ring)
         at = self.place.slot

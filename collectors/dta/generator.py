@@ -27,12 +27,12 @@ class Sent:
     sent: int  # new reports
     resent: int
     nacks: int
-    left: int  # requested reports that are no longer kept or never were
-    given_up: int  # requested reports that had already been resent TRIES times
-    strange: int  # datagrams at the NACK port that are not NACKs
+    left: int  # number of requested reports that are no longer stored, or never were
+    given_up: int  # number of requested reports that had already been resent TRIES times
+    strange: int  # number of datagrams at the NACK port that are not NACKs
     first_ns: int  # send time of the first report
     last_ns: int
-    max_late_ns: int  # largest delay behind the schedule
+    max_late_ns: int  # maximum delay behind the schedule
 
 
 @dataclass
@@ -58,9 +58,9 @@ class Generator(Application):
         self, load: Load | Reports, to_address: str, rate_per_s: float = 1000, *,
         start_ns: int | None = None, source_port: int = PORT, kept: int = KEPT,
     ) -> None:  # fmt: skip
-        """`rate_per_s` does not apply to reports that have times.
+        """`rate_per_s` does not apply to reports with send times.
 
-        `start_ns` is on the common clock.
+        `start_ns` is a time of the common clock.
         """
         self._load = load
         self._to_address = to_address

@@ -2,8 +2,8 @@
 
 CRCs are unsuitable for two reasons. CRCs of one key with different initial values differ by a
 constant, so keys that collide in one slot collide in all slots. And a slot and a checksum that are
-taken from one CRC are not independent. n keys are an array (n, 4) of uint32, with the most
-significant word first.
+taken from one CRC are not independent. The argument `keys` is an array of shape (n, 4) of uint32: n
+keys, most significant word first.
 """
 
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ _C4, _C5 = np.uint32(0x85EBCA6B), np.uint32(0xC2B2AE35)
 
 
 def murmur3(words: Words, seed: ArrayLike) -> Words:
-    """Return MurmurHash3_x86_32 (Austin Appleby) of words (n, w) as an array (n,).
+    """Return MurmurHash3_x86_32 (Austin Appleby) of words, shape (n, w), as an array of shape (n,).
 
     Each word is a little-endian block. `seed` may be an array that broadcasts against (n,), so
     seeds of shape (s, 1) give hashes of shape (s, n).
@@ -43,39 +43,45 @@ def murmur3(words: Words, seed: ArrayLike) -> Words:
 
 
 def key_words(keys: Iterable[int]) -> Words:
-    """Convert keys of up to 128 bits to an array (n, 4). Raises OverflowError for longer keys."""
+    """Convert keys of up to 128 bits to an array of shape (n, 4).
+
+    Raises OverflowError for longer keys.
+    """
     octets = b"".join(key.to_bytes(16, "big") for key in keys)
     return np.frombuffer(octets, ">u4").astype(np.uint32).reshape(-1, 4)
 
 
 def slots(keys: Words, copies: int, count: int) -> NDArray[np.int64]:
-    """Return the slots of all copies of each key as (copies, n); `count` slots, a power of two."""
+    """Return the slot of each copy of each key; shape (copies, n).
+
+    `count` is the number of slots, a power of two.
+    """
     hashed = murmur3(keys, COPY_SEEDS[:copies, np.newaxis])
     return (hashed & np.uint32(count - 1)).astype(np.int64)
 
 
 def checksums(keys: Words, bits: int) -> Words:
-    """Return the first word of each key's slot, with a checksum of 8 to 31 bits, as (n,)."""
+    """Return the first word of each key's slot, with a checksum of 8 to 31 bits; shape (n,)."""
     return murmur3(keys, CHECKSUM_SEED) & np.uint32((1 << bits) - 1) | np.uint32(WRITTEN)
 
 
 def sessions(keys: Words, count: int) -> NDArray[np.int64]:
-    """Return the session, of `count` sessions, that each key uses, as (n,)."""
+    """Return the session, out of `count` sessions, that each key uses; shape (n,)."""
     return (murmur3(keys, SESSION_SEED).astype(np.int64) * count) >> 32
 
 
 def hop_checksums(keys: Words) -> Words:
-    """Return the masks of the value codes of each path, per hop, as (5, n)."""
+    """Return the mask of the value code of each hop of each path; shape (5, n)."""
     return murmur3(keys, (HOP_SEED + np.arange(HOPS, dtype=np.uint32))[:, np.newaxis])
 
 
 def rows(keys: Words, count: int) -> NDArray[np.int64]:
-    """Return each key's row in a translator's cache of `count` rows (a power of two), as (n,)."""
+    """Return each key's row in a translator's cache of `count` (a power of two) rows; (n,)."""
     return (murmur3(keys, ROW_SEED) & np.uint32(count - 1)).astype(np.int64)
 
 
 def value_codes(values: Words) -> Words:
-    """Return the code of each hop value as (n,)."""
+    """Return the code of each hop value; shape (n,)."""
     words = np.zeros((len(values), 4), np.uint32)
     words[:, 3] = values
     return murmur3(words, VALUE_SEED)

@@ -30,14 +30,15 @@ class Flag(enum.IntFlag):
 class Paths(NamedTuple):
     """Paths of n flows."""
 
-    # (n,): number of switches on the path, with those that are not reported
+    # shape (n,): number of switches on the path, including those that are not reported
     hops: NDArray[np.int64]
-    flags: NDArray[np.int64]  # (n,): see Flag
-    nodes: NDArray[np.int64]  # (n, 6): the last nodes, in path order; -1 after the end
+    flags: NDArray[np.int64]  # shape (n,): see Flag
+    # shape (n, 6): the last nodes, in path order, padded with -1 after the sink
+    nodes: NDArray[np.int64]
 
 
 def encode(nodes: ArrayLike, flags: int = 0) -> Words:
-    """Return the data words (7,) for a path, given from source to sink as (hops,)."""
+    """Return the data words, shape (7,), of a path given from source to sink, shape (hops,)."""
     path = np.asarray(nodes, np.uint32)
     told = np.full(WORDS, ABSENT, np.uint32)
     told[0] = len(path) << 24 | flags << 16
@@ -47,12 +48,11 @@ def encode(nodes: ArrayLike, flags: int = 0) -> Words:
 
 
 def decode(data: NDArray[Any]) -> Paths:
-    """Decode data words (n, 7) of Key-Writes."""
+    """Decode the data words of Key-Writes, shape (n, 7)."""
     words = np.asarray(data, np.int64)
     hops = words[:, 0] >> 24
     told = np.minimum(hops, NODES)
-    # In memory the sink comes first.
-    # index of each node's word, from source to sink
+    # In memory, the sink's word is first. index of each node's word, from source to sink
     places = told[:, np.newaxis] - np.arange(NODES)
     nodes = np.take_along_axis(words, np.maximum(places, 1), axis=1)
     return Paths(hops, words[:, 0] >> 16 & 7, np.where(places >= 1, nodes, -1))

@@ -23,7 +23,7 @@ COUNTER = np.dtype(np.uint64)
 
 
 class Counters:
-    """Count-min sketch of counter rows that a translator adds to."""
+    """Count-min sketch: rows of counters that a translator adds to."""
 
     def __init__(self, records: NDArray[Any], rows: int) -> None:
         """`records`: records of a Region of COUNTERs, row by row. Raises TestbedError."""
@@ -37,7 +37,8 @@ class Counters:
         self._rows = records.reshape(rows, self.slots)
 
     def estimate(self, keys: Words, copies: int) -> NDArray[np.uint64]:
-        """Return the minimum of the counters of each key (n, 4) in the first `copies` rows.
+        """Return the minimum of each key's counters in the first `copies` rows; keys have shape (n,
+        4).
 
         Raises TestbedError.
         """

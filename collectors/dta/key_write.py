@@ -8,9 +8,8 @@
 A translator writes each value to `copies` slots, chosen by hashes of the key. The translator
 overwrites old content, reads nothing and keeps no state. A slot begins with a checksum of the key,
 which a reader verifies. A value may be overwritten by values of other keys. With a short checksum,
-a returned value may belong to another key. theory.py computes the probabilities of both.
-
-The memory is the whole state. Another process that opens it, also after a crash, gets the same
+a returned value may belong to a different key. theory.py computes the probabilities of both cases.
+The memory is the whole state: a different process that opens it, even after a crash, gets the same
 results. A slot of more than 8 bytes may be half written during a query.
 """
 
@@ -41,7 +40,7 @@ class Answers(NamedTuple):
     """Query results for n keys."""
 
     found: NDArray[np.bool_]  # (n,)
-    data: Words  # data words, (n, words); zeros for keys that were not found
+    data: Words  # data words, shape (n, words); zeros for keys that were not found
 
 
 def slot(words: int) -> np.dtype[Any]:
@@ -67,11 +66,11 @@ class Store:
         if checksum_bits not in CHECKSUM_BITS:
             raise TestbedError(f"checksums of {checksum_bits} bits: expected 8 to 31")
         self.checksum_bits = checksum_bits
-        # words of each slot, (count, 1 + words)
+        # words of each slot, shape (count, 1 + words)
         self._words = records.view(">u4").reshape(self.count, -1)
 
     def query(self, keys: Words, copies: int, policy: Policy = Policy.PLURALITY) -> Answers:
-        """Look up keys (n, 4) that were written `copies` times. Raises TestbedError."""
+        """Look up keys, shape (n, 4), that were written `copies` times. Raises TestbedError."""
         _check(copies)
         answers = Answers(
             np.empty(len(keys), np.bool_),
@@ -85,7 +84,7 @@ class Store:
     def write(self, keys: Words, data: Words, copies: int) -> None:
         """Write reports to the memory one by one, as a model of the translator.
 
-        `data`: (n, words). Raises TestbedError.
+        `data` has shape (n, words). Raises TestbedError.
         """
         _check(copies)
         for at in range(0, len(keys), _BATCH):
@@ -98,7 +97,7 @@ class Store:
 
     def _query_batch(self, keys: Words, copies: int, policy: Policy) -> Answers:
         places = slots(keys, copies, self.count)
-        copied = self._words.take(places, axis=0)  # (copies, n, 1 + words)
+        copied = self._words.take(places, axis=0)  # shape (copies, n, 1 + words)
         is_own = copied[..., 0] == checksums(keys, self.checksum_bits)
         if policy is Policy.FIRST:
             found, choice = is_own.any(axis=0), is_own.argmax(axis=0)
@@ -111,9 +110,9 @@ class Store:
 
 
 def _is_repeated_slot(places: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return for each copy (copies, n) whether an earlier copy has the same slot.
+    """Return for each copy, shape (copies, n), whether an earlier copy has the same slot.
 
-    A slot has one vote.
+    A slot has only one vote.
     """
     found = np.zeros(places.shape, np.bool_)
     for one in range(1, len(places)):
@@ -124,9 +123,10 @@ def _is_repeated_slot(places: NDArray[np.int64]) -> NDArray[np.bool_]:
 def _vote(
     is_own: NDArray[np.bool_], values: NDArray[Any], least: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """Return whether one value alone has the most votes, at least `least`, and a copy's index.
+    """Return for each key whether a single value has the most votes, at least `least`, and the
+    index of a copy with this value.
 
-    `is_own`: (copies, n); `values`: (copies, n, words).
+    `is_own` has shape (copies, n), `values` has shape (copies, n, words).
     """
     votes = is_own.astype(np.int8)  # for each copy, the number of copies with the same value
     for one in range(len(is_own)):

@@ -38,7 +38,7 @@ class Format(enum.Enum):
 
     @property
     def flags(self) -> tuple[int, int, int]:
-        """Constant flag bits, and the flag bits of `immediate` and `retransmittable`."""
+        """Flag bits that are always set, and flag bits of `immediate` and `retransmittable`."""
         return {Format.OURS: (VERSION << 4, 8, 4), Format.TRACKED: (0, 0x80, 0x40),
                 Format.PLAIN: (0, 0x80, 0)}[self]  # fmt: skip
 
@@ -104,7 +104,7 @@ class Load:
         return Reports(payloads, [self.format.port] * self.count, fields)
 
     def _keys(self, rng: Rng) -> NDArray[np.uint32]:
-        """Return the key of each report or path as (count, 4)."""
+        """Return the key of each report or path; shape (count, 4)."""
         if self.keys is not None:
             return self.keys
         size = self.distinct or self.count
@@ -159,7 +159,7 @@ class ReportFields:
     key: NDArray[np.uint32]  # (n, 4)
     hop: NDArray[np.uint8]
     list: NDArray[np.uint32]
-    # (n, 7): data words of a Key-Write; an Append has only the first
+    # shape (n, 7): data words of a Key-Write; an Append has only the first word
     words: NDArray[np.uint32]
 
     def __getitem__(self, chosen: NDArray[np.intp]) -> "ReportFields":
@@ -173,7 +173,7 @@ class Reports:
     payloads: list[bytes]
     ports: list[int]
     fields: ReportFields | None = None  # None: unknown
-    # send times relative to the first report; None means at a rate
+    # send times relative to the first report; None means that reports are sent at a constant rate
     offsets_ns: NDArray[np.int64] | None = None
 
 

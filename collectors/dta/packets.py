@@ -1,4 +1,4 @@
-"""DTA packets in scapy, with Telemark's header, which has a version, or a header of the prototype.
+"""DTA packets in scapy, with Telemark's header (which has a version) or the prototype's headers.
 
 Build a packet layer by layer; the base header determines the UDP destination port:
 
@@ -6,8 +6,9 @@ Build a packet layer by layer; the base header determines the UDP destination po
     UDP() / TrackedDTA(seqnum=7) / ShortKeyWrite(redundancy=2, key=5, data=[9])
     UDP(dport=NACK_PORT) / DTA(reporter=3, sequence=7) / Nack(count=2)
 
-Both variants of the prototype use the same port, and packets do not tell which variant they are.
-scapy assumes the published variant, which tracks losses. Use PlainDTA(payload) for the other one.
+Both variants of the prototype use the same port, and nothing in a packet identifies the variant.
+scapy assumes the published variant, which tracks losses. Use PlainDTA(payload) for the other
+variant.
 """
 
 import enum
@@ -55,7 +56,7 @@ _OPS = {op.value: op.name for op in Op}
 def _words(name: str, default: Any, count: Callable[[Any], int] | None = None) -> FieldListField:
     """Return a field of 32-bit words.
 
-    Without `count`, which computes their number, all remaining words.
+    `count` computes their number; without it, all remaining words belong to the field.
     """
     return FieldListField(name, default, XIntField("", 0), count_from=count)
 
@@ -75,7 +76,7 @@ class _Report(Packet):
 class DTA(Packet):
     """Telemark's base header.
 
-    `sequence` numbers the reports of a reporter to a translator, from 0.
+    `sequence` is the report's number, from 0, per reporter and translator.
     """
 
     name = "DTA"
@@ -155,7 +156,7 @@ class ShortKeyWrite(_Report):
 
 
 class Append(_Report):
-    """Append of a word to a list, the same in all three formats."""
+    """Append of one word to a list; identical in all three formats."""
 
     name = "Append"
     fields_desc = [IntField("list", 0), XIntField("data", 0)]
@@ -255,8 +256,8 @@ PROTOTYPES: dict[int, type[_Report]] = {
 def decode(payload: bytes, base: type[Packet] = DTA) -> Packet:
     """Decode a UDP payload, which is one whole report or NACK with the base header `base`.
 
-    Raises ValueError if a translator would drop the payload before its tables, because version or
-    opcode are unknown, values are out of range, or there are too few or too many bytes.
+    Raises ValueError if a translator would drop the payload in its parser: for an unknown version
+    or opcode, a value out of range, or too few or too many bytes.
     """
     headers = len(base())
     if len(payload) < headers:

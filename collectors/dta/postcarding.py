@@ -29,23 +29,23 @@ address."""
 class Paths:
     """Query results: the paths of n keys."""
 
-    values: Words  # shape (n, 5); 0 if the value is unknown
-    is_known: NDArray[np.bool_]  # (n, 5): whether the value of this hop is known
+    values: Words  # shape (n, 5): hop values; 0 means unknown
+    is_known: NDArray[np.bool_]  # shape (n, 5): whether the value of this hop is known
 
     @property
     def is_found(self) -> NDArray[np.bool_]:
-        """Whether any hop of a key's path is known, as (n,)."""
+        """Whether any hop of a key's path is known; shape (n,)."""
         return self.is_known.sum(axis=1) > 0
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Number of hops up to the last known hop, as (n,)."""
+        """Number of hops up to the last known hop; shape (n,)."""
         last: NDArray[np.int64] = HOPS - np.argmax(self.is_known[:, ::-1], axis=1)
         return np.where(self.is_found, last, 0)
 
     @property
     def is_complete(self) -> NDArray[np.bool_]:
-        """Whether all hops up to the last known hop are known, as (n,)."""
+        """Whether all hops up to the last known hop are known; shape (n,)."""
         return self.is_found & (self.is_known.sum(axis=1) == self.lengths)
 
 
@@ -89,9 +89,9 @@ class Postcards:
 def _majority(
     values: NDArray[np.uint32], is_known: NDArray[np.bool_], accepted: NDArray[np.bool_]
 ) -> Paths:
-    """Return the path that most accepted copies (copies, n) have; `values`: (copies, n, 5)."""
+    """Return for each key the path that most accepted copies have."""
     alike = ((values[:, None] == values) & (is_known[:, None] == is_known)).all(axis=3)
-    # votes per copy, (copies, n); 0 for copies that are not accepted
+    # votes for the path of each copy, shape (copies, n); 0 for copies that are not accepted
     votes = (alike & accepted).sum(axis=1)
     best = votes.argmax(axis=0)
     keys = np.arange(len(best))
@@ -104,16 +104,16 @@ def _majority(
 def false_path(values: int) -> float:
     """Return the probability that a random chunk is accepted as a path of a key.
 
-    The probability is the same for a chunk of another key.
+    A chunk of a different key is accepted with the same probability.
     """
     return ((values + 1) / 2.0**32) ** HOPS
 
 
 def alone_probability(flows: int, rows: int) -> float:
-    """Return the probability that a flow shares its cache row with no other of `flows` flows.
+    """Return the probability that a flow is alone in its cache row, if there are `flows` flows.
 
-    `rows` is the number of cache rows. If two flows share a row, a postcard of one evicts the
-    incomplete path of the other.
+    `rows` is the number of cache rows. If two flows have the same row, a postcard of one flow
+    evicts the incomplete path of the other.
     """
     return (1 - 1 / rows) ** (flows - 1)
 
@@ -121,8 +121,8 @@ def alone_probability(flows: int, rows: int) -> float:
 def alone_flows_deviation(flows: int, rows: int) -> float:
     """Return the standard deviation of the number of flows that are alone in their cache rows.
 
-    Flows are not independent. With r rows and f flows, two flows are both alone with probability
-    E[XY] = (1 - 1/r) (1 - 2/r)^(f - 2).
+    Flows are not independent: with r rows and f flows, two given flows are both alone with
+    probability E[XY] = (1 - 1/r) (1 - 2/r)^(f - 2).
     """
     mean = flows * alone_probability(flows, rows)
     pairs = flows * (flows - 1) * (1 - 1 / rows) * (1 - 2 / rows) ** (flows - 2)

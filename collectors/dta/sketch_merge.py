@@ -5,8 +5,8 @@
     estimates = estimate(counters, keys)
 
 Each reporter sends the columns of its sketch in order. The translator adds columns with the same
-number. As soon as all reporters have sent several columns, it writes them together. The rows of a
-column are adjacent in memory.
+number. When all reporters have sent the same group of adjacent columns, it writes these columns
+together. The rows of a column are adjacent in memory.
 """
 
 from typing import Any
@@ -22,12 +22,14 @@ COLUMN = np.dtype([("rows", ">u4", (ROWS,))])
 
 
 def read(columns: NDArray[Any]) -> NDArray[np.uint32]:
-    """Return the counters (ROWS, columns) of a sketch, given as COLUMN records (columns,)."""
+    """Return the counters of a sketch, shape (ROWS, columns), from its COLUMN records, shape
+    (columns,).
+    """
     return columns["rows"].T.astype(np.uint32)
 
 
 def estimate(counters: NDArray[np.uint32], keys: Words) -> NDArray[np.uint32]:
-    """Return count-min estimates (Cormode and Muthukrishnan 2005) for keys (n, 4), as (n,).
+    """Return the count-min estimates (Cormode and Muthukrishnan 2005), shape (n,), of keys (n, 4).
 
     `counters` come from read(); the number of columns is a power of two. A key has one counter in
     each row.

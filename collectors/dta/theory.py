@@ -32,7 +32,9 @@ class Outcome(NamedTuple):
 
 
 def overwritten(age: ArrayLike, copies: int) -> Floats:
-    """Return the probability that a copy of age `age`, or a slot at load `age`, was overwritten."""
+    """Return the probability that a copy of age `age` was overwritten, or that a slot was written
+    at load `age`.
+    """
     return -np.expm1(-np.asarray(age, np.float64) * copies)
 
 
@@ -44,8 +46,8 @@ def success(age: ArrayLike, copies: int) -> Floats:
 def mean_success(load: ArrayLike, copies: int) -> Floats:
     """Return the mean of success() over all keys of a store, whose ages are 0 to `load`.
 
-    It is the integral of 1 - q^N over the age, which equals that of (1 + q + .. + q^(N-1)) / N over
-    q.
+    The mean is the integral of 1 - q^N over the age x, divided by `load`. With q as the variable,
+    the integrand becomes (1 + q + .. + q^(N-1)) / N.
     """
     gone = overwritten(load, copies)
     whole = sum(gone**power / power for power in range(1, copies + 1))
@@ -85,7 +87,7 @@ def mean_outcome(
 
 
 def _alike(age: ArrayLike, copies: int, slots: float) -> Floats:
-    """Return the probability that one other key has overwritten two given copies.
+    """Return the probability that a single other key has overwritten two given copies.
 
     Let M be the number of slots. A key of age y has written to two given slots with probability N
     (N - 1) / M^2 and is still in both with probability exp(-2 N y). There are M dy keys of age y.
@@ -125,12 +127,12 @@ def error_bound(rows: int, slots: int, total: float) -> tuple[float, float]:
 
 
 def error_exceeds(counts: NDArray[np.integer], slots: int, rows: int, most: int) -> Floats:
-    """Return the probability that an uncounted key's estimate exceeds 0, 1, ..
+    """Return the probability that the estimate of an uncounted key exceeds 0, 1, ..
 
-    `most`: (most + 1,). `counts` has the count of each counted key. A counter holds the sum of a
-    random subset of them, each key chosen independently with probability 1 / slots. The Fourier
-    transform of the generating function gives the distribution of this sum. The minimum over the
-    rows exceeds a value if all rows exceed it.
+    `most`; shape (most + 1,). `counts[i]` is the count of the i-th counted key. A counter holds the
+    sum of a random subset of them, each key chosen independently with probability 1 / slots. The
+    Fourier transform of the generating function gives the distribution of this sum. The minimum
+    over the rows exceeds a value if all rows exceed it.
     """
     size = 1 << math.ceil(math.log2(int(counts.sum()) + 1))
     turns = np.exp(2j * np.pi * np.arange(size) / size)

@@ -27,9 +27,9 @@ from telemark.topology.links import USUAL_MTU
 from telemark.traffic.received import Datagrams
 
 PROGRAM = "python -m collectors.int"
-MARKER = int.from_bytes(b"TELEMARK", "big")  # marker in p4src/int/
+MARKER = int.from_bytes(b"TELEMARK", "big")  # probe marker used in p4src/int/
 LOOPBACK = "127.0.0.1"  # default address, since reports and metrics are not authenticated
-FLOWS = 20  # number of flows in the summary, the most recently seen ones
+FLOWS = 20  # number of flows in the summary: those seen most recently
 
 
 class SharedCollector(Collector):

@@ -16,7 +16,7 @@ from telemark.apps.application import Application, Host
 from telemark.traffic.received import Datagrams
 
 PORT = 32766  # UDP
-# (node, reason) of all further drops if there are more than Limits.sources distinct pairs
+# key (node, reason) that counts all further drops if there are more than Limits.sources pairs
 OTHERS = (-1, -1)
 
 
@@ -28,14 +28,14 @@ class Findings:
     datagrams: int
     reports: int
     hops: int
-    flows: NDArray[np.void]  # FLOW records, most recently seen first
+    flows: NDArray[np.void]  # FLOW records, most recently seen flow first
     sources: NDArray[np.void]  # SOURCE
     gaps: NDArray[np.void]  # GAP records: reports lost on the way to the collector
     changes: NDArray[np.void]  # CHANGE records: path changes
     drops: Counter[tuple[int, int]]  # number of packets in drop reports, by node and reason
     parse_errors: Counter[ParseStatus]  # malformed input
     aside: list[Fault]  # the latest malformed datagrams
-    overflow: dict[str, int]  # number of entries beyond a limit: see struct int_index_counters
+    overflow: dict[str, int]  # counts of entries beyond each limit: see struct int_index_counters
 
 
 class Collector(Application):

@@ -3,7 +3,8 @@
 The measured latency of a link is its actual latency plus the clock offset between its two ends. The
 offset is half the difference between the minimum measured latencies of the two directions. It is
 exact if both directions have the same latency; otherwise its error is half of the difference
-between the latencies. Since no latency is negative, the error is at most half of their sum.
+between the latencies. Since no latency is negative, the error is at most half of the sum of both
+actual latencies, which is also the sum of both measured latencies.
 """
 
 from itertools import pairwise
@@ -13,7 +14,7 @@ from collectors.int.application import Findings
 
 
 class ClockOffset(NamedTuple):
-    """Offset by which the clock of node `after` is ahead of the clock of its neighbour `before`."""
+    """Clock offset: the clock of node `after` is ahead of the clock of its neighbour `before`."""
 
     before: int  # node ids
     after: int
@@ -22,7 +23,7 @@ class ClockOffset(NamedTuple):
 
 
 def clock_offsets(findings: Findings) -> list[ClockOffset]:
-    """Return the clock offsets, by node id, of neighbours with packets in both directions.
+    """Return the clock offsets between neighbours with packets in both directions.
 
     Assumes that clocks run at the same rate. Needs the ingress and egress times of each hop.
     """

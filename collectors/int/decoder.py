@@ -1,7 +1,8 @@
 """Decoder of Telemetry Reports 2.0 and 1.0, with INT 2.1 and 1.0 in the reported packets.
 
 It follows the specifications (p4lang/p4-applications: Telemetry Report Format Specification 2.0,
-INT Dataplane Specification 2.1). Encoding holds parameters that they leave open, such as units.
+INT Dataplane Specification 2.1). Class Encoding holds the parameters that the specifications leave
+open, such as units.
 """
 
 import ctypes
@@ -30,7 +31,7 @@ from telemark.traffic.received import Datagrams
 
 # maximum numbers of records per call of the C decoder
 ROOM = {"groups": 4096, "reports": 1 << 15, "hops": 1 << 16, "faults": 1 << 15}
-ASIDE = 100  # number of malformed datagrams that are kept; newer ones replace older ones
+ASIDE = 100  # number of malformed datagrams that are kept; new datagrams replace the oldest
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Encoding:
 
     port: int = 0  # UDP destination port that indicates INT; 0 means none
     dscp: int = 0  # DSCP value that indicates INT after TCP and UDP
-    # bits of the DSCP that are compared; 0 means that the DSCP does not indicate INT
+    # mask of compared DSCP bits; 0 means that the DSCP does not indicate INT
     dscp_mask: int = 0
     marker: int = 0  # 64-bit probe marker that indicates INT after TCP and UDP; 0 means none
     timestamp_unit_ns: int = 1  # unit of 64-bit timestamps
@@ -52,11 +53,12 @@ class Decoded(NamedTuple):
     """Decoded datagrams, as structured arrays (collectors.int.native, c/records.h)."""
 
     groups: NDArray[np.void]  # GROUP records: datagrams with a valid header, in order of arrival
-    reports: NDArray[np.void]  # REPORT records in order; `group` is an index into groups
-    # HOP records: hops of the first report, then of the next report; source first
+    # REPORT records in order; `group` is the index of the report's datagram in groups
+    reports: NDArray[np.void]
+    # HOP records: hops of the first report, then of the next report, and so on; source first
     hops: NDArray[np.void]
     faults: NDArray[np.void]  # FAULT records: parse errors, with the number of the datagram
-    data: bytes  # input bytes; `at`, `ds_at` and `int_ds_at` are offsets in them
+    data: bytes  # input bytes; the fields `at`, `ds_at` and `int_ds_at` are offsets in these bytes
 
 
 class Fault(NamedTuple):
@@ -71,8 +73,8 @@ class Fault(NamedTuple):
 class Decoder:
     """Decoder of datagrams into arrays; malformed input is counted in `parse_errors`, not raised.
 
-    `aside` keeps the latest malformed datagrams. A report with valid metadata, but with a malformed
-    or truncated packet, is both returned, with a `parse_status`, and counted.
+    `aside` keeps the latest malformed datagrams. A report with valid metadata but a malformed or
+    truncated packet is returned with a `parse_status`, and is also counted.
     """
 
     def __init__(self, encoding: Encoding) -> None:

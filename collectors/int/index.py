@@ -1,6 +1,7 @@
 """Index of flows, paths and report sequence numbers, from decoded reports.
 
-Memory is bounded, because entries beyond a limit are evicted or rejected. The index counts them.
+Memory is bounded, because entries beyond a limit are evicted or rejected. The index counts evicted
+and rejected entries.
 """
 
 import secrets
@@ -27,7 +28,7 @@ from collectors.int.native import (
 )
 from telemark.errors import TestbedError
 
-EVENTS_AT_ONCE = 4096  # maximum number of gaps and path changes per decoded part
+EVENTS_AT_ONCE = 4096  # maximum number of gaps, and of path changes, per call with decoded reports
 
 
 def address(octets: bytes, ip_version: int) -> str:
@@ -51,8 +52,9 @@ def endpoints(key: Any) -> dict[str, str | int]:
 class Limits:
     """Maximum numbers of entries, and how long to wait for further reports of a packet."""
 
-    flows: int = 16_384  # maximum number of flows, 2.2 KB each
-    packets: int = 16_384  # maximum number of packets with a partially known path, 1.2 KB each
+    flows: int = 16_384  # maximum number of flows; each takes 2.2 KB
+    # maximum number of packets with a partially known path; each takes 1.2 KB
+    packets: int = 16_384
     # maximum number of sequence number sources, one per hardware subsystem of a node
     sources: int = 4_096
     events: int = 10_000  # maximum number of gaps and of path changes; the latest are kept
@@ -91,7 +93,7 @@ class Index:
         self._take_events()
 
     def settle(self, now_ns: int) -> None:
-        """Stop waiting for reports of packets whose first report is older than the limit."""
+        """Close packets whose first report is older than the time limit for further reports."""
         self._library.int_index_settle(self._handle, now_ns)
         self._take_events()
 

@@ -1,4 +1,6 @@
-"""C library of the INT collector: its loading, and the records and constants shared with C."""
+"""C library of the INT collector: builds and loads it, and defines records and constants shared
+with C.
+"""
 
 import ctypes
 import enum
@@ -20,7 +22,7 @@ PATH_HOPS, SEQUENCE_WINDOW = 16, 1024
 
 
 class ParseStatus(enum.IntEnum):
-    """Parse errors; enum parse_status in C documents how much of the input is usable."""
+    """Parse errors; enum parse_status in c/records.h documents how much of the input is usable."""
 
     NONE = 0
     GROUP_HEADER = 1
@@ -60,9 +62,8 @@ class IntFlag(enum.IntFlag):
 
 
 class Bit(enum.IntFlag):
-    """Bit of RepMdBits, instruction bits and available hop fields.
-
-    Bit 0 in specifications is last.
+    """Bits of RepMdBits, instruction bitmaps and available hop fields; bit 0 of the specifications
+    is the last one here.
     """
 
     NODE = 0x8000

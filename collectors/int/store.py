@@ -68,9 +68,8 @@ CREATE VIEW links AS
 
 
 class Store:
-    """Writer of one run.
-
-    Each file appears only when complete, in order of arrival of its reports.
+    """Writer of one run; each file appears only when it is complete, with reports in order of
+    arrival.
     """
 
     def __init__(self, folder: Path, run: str) -> None:
@@ -105,7 +104,9 @@ class Store:
             self._write()
 
     def close(self) -> None:
-        """Write the remaining rows; merge the files of flows into one that has each flow once."""
+        """Write the remaining rows; merge the flow files into a single file without duplicate
+        flows.
+        """
         if self._rows:
             self._write()
         self._compact_flows()
@@ -133,7 +134,7 @@ class Store:
             path.unlink()
 
     def _copy(self, question: str, path: Path) -> None:
-        """Write the rows of a query to a file, which appears only when complete."""
+        """Write the rows of a query to a file, which appears only when it is complete."""
         partial = path.with_suffix(".partial")
         self._connection.execute(f"COPY ({question}) TO '{_quote(partial)}' (FORMAT parquet)")
         give_to_caller(partial)
@@ -167,7 +168,7 @@ def connect(folder: Path) -> Any:
         files = folder / table / "*" / "*.parquet"
         if not any((folder / table).glob("*/*.parquet")):
             raise TestbedError(f"{folder}: no stored run of the INT collector; use --store")
-        # remove duplicates, which a killed run leaves
+        # remove duplicates, which a killed run may have left
         distinct = "DISTINCT" if table == "flows" else ""
         connection.execute(
             f"CREATE VIEW {table} AS SELECT {distinct} * FROM read_parquet('{_quote(files)}', "

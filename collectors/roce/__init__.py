@@ -1,4 +1,4 @@
-"""RDMA collection: switches write telemetry into a memory region, over RoCE."""
+"""RDMA collection: switches write telemetry into a memory region of a collector, over RoCE."""
 
 from pathlib import Path
 

@@ -20,7 +20,7 @@ PATH_MTU = 1024
 
 @dataclass(frozen=True)
 class Writer:
-    """A peer and the region that only this peer writes to; see Region."""
+    """A writing peer, and the region that only this peer writes to; see Region."""
 
     peer: Peer
     record: np.dtype[Any]
@@ -33,18 +33,19 @@ class Writer:
 class Outcome:
     """Result of a responder."""
 
-    records: list[NDArray[Any]]  # records of each writer, (count,)
-    completions: list[tuple[int, Completion]]  # (ns of the common clock, completion)
+    records: list[NDArray[Any]]  # records of each writer, shape (count,)
+    # completions, each with its time (ns of the common clock)
+    completions: list[tuple[int, Completion]]
     counts: Counts
-    refusals: list[str]  # the latest refusals as text
+    refusals: list[str]  # the latest rejected packets, with reasons, as text
 
 
 class Responder(Application):
     """Application that executes the requests of writers; the result is an Outcome.
 
     The targets are known before the responder runs, so that a controller can configure switches
-    with them. Therefore the keys are predictable. Use the responder only in a network that the
-    experiment owns.
+    with them. Therefore the keys are predictable. Use the responder only in a network that belongs
+    to the experiment.
     """
 
     def __init__(
@@ -103,5 +104,5 @@ class Responder(Application):
         """Return the Outcome."""
         records = [region.records.copy() for region in self._regions]
         for region in self._regions:
-            region.release()  # since the next collector may be in the same process
+            region.release()  # so that a later collector in the same process can claim the file
         return Outcome(records, self._completions, self._nic.counts(), self._nic.refusals())

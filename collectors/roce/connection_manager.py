@@ -1,9 +1,10 @@
 """Connection management (CM): queue pairs set up as peers of librdmacm expect.
 
 IBTA, chapter 12, and annex A11 (RDMA IP CM service). A peer sends REQ to queue pair 1, the manager
-answers REP, and the peer sends RTU. DREQ ends the connection, and the manager answers DREP. Either
-side rejects with REJ. The private data of REP give the peer its target: base (8 bytes), R_Key (4)
-and length (8), in network byte order. A peer repeats a message that gets no answer.
+responds with REP, and the peer sends RTU. DREQ ends the connection, and the manager responds with
+DREP. Either side may reject with REJ. The private data of REP give the peer its target: base (8
+bytes), R_Key (4) and length (8), in network byte order. A peer retransmits a message that gets no
+response.
 """
 
 import enum
@@ -24,12 +25,12 @@ from collectors.roce.softnic import SoftNic
 from collectors.roce.verbs_peer import MEMORY
 from telemark.errors import TestbedError
 
-QKEY = 0x80010000  # of queue pair 1 (10.2.5)
-SERVICE_OF_TCP_PORTS = 0x0000000001060000  # plus the port (A11.2)
+QKEY = 0x80010000  # Q_Key of queue pair 1 (10.2.5)
+SERVICE_OF_TCP_PORTS = 0x0000000001060000  # prefix of service IDs; the TCP port is added (A11.2)
 SOURCE_PORT = 0xC001
 CONNECTIONS = 1024  # maximum number of remembered connections
-RNR_RETRIES = 7 << 5  # infinite (12.7.38): completions wait until the reader takes them
-_MAD = struct.Struct("!BBBBHHQHHI")  # 13.4.3: from base version to attribute modifier
+RNR_RETRIES = 7 << 5  # retry forever (12.7.38), since completions wait until the reader takes them
+_MAD = struct.Struct("!BBBBHHQHHI")  # MAD header (13.4.3), from base version to attribute modifier
 _CLASS, _CLASS_VERSION, _SEND = 7, 2, 3
 _BODY = 232
 
@@ -46,7 +47,7 @@ class Attribute(enum.IntEnum):
 
 
 class RejectReason(enum.IntEnum):
-    """Reasons of REJ (12.6.7.2)."""
+    """Reasons in a REJ (12.6.7.2)."""
 
     NO_QUEUE_PAIR = 1
     INVALID_SERVICE = 8
@@ -56,26 +57,27 @@ class RejectReason(enum.IntEnum):
 
 @dataclass(frozen=True)
 class _Connection:
-    asked: Packet  # the frame of REQ
+    asked: Packet  # frame that contained the REQ
     own_id: int
     qpn: int
-    request: bytes  # body of REQ
-    reply: bytes  # body of REP
+    request: bytes  # body of the REQ
+    reply: bytes  # body of the REP
 
 
 class ConnectionManager:
-    """Answers connection requests for a port with targets in a domain."""
+    """Responds to connection requests for a port with targets in a domain."""
 
     def __init__(self, nic: SoftNic, domain: Domain, port: int) -> None:
         self._nic = nic
         self._domain = domain
         self._service = SERVICE_OF_TCP_PORTS + port
-        self._connections: dict[tuple[str, int], _Connection] = {}  # key: address, peer's id
+        # keys are pairs: address and ID of a peer
+        self._connections: dict[tuple[str, int], _Connection] = {}
         self._next_id = secrets.randbits(32)
         self._psn = 0  # packet sequence number of queue pair 1
 
     def answers(self, frames: list[bytes]) -> list[bytes]:
-        """Return the answers to frames sent to queue pair 1 (SoftNic.management())."""
+        """Return the responses to frames sent to queue pair 1 (SoftNic.management())."""
         found = []
         for frame in frames:
             packet = Ether(frame)
@@ -93,7 +95,7 @@ class ConnectionManager:
         return found
 
     def end(self) -> list[bytes]:
-        """Close all connections; return the frames that inform the peers."""
+        """Close all connections; return the frames that tell the peers."""
         found = []
         for source, their_id in [*self._connections]:
             connection = self._connections[source, their_id]
@@ -117,7 +119,9 @@ class ConnectionManager:
         return None
 
     def _handle_reject(self, body: bytes, their_id: int, source: str) -> None:
-        """Handle a REJ of our REP, or a REJ after a timeout, which does not contain our id."""
+        """Handle a REJ in response to our REP, or after a timeout of the peer (then without our
+        ID).
+        """
         connection = self._connections.get((source, their_id))
         if connection is not None and _own_id(body) in (0, connection.own_id):
             self._forget(source, their_id)
@@ -125,13 +129,13 @@ class ConnectionManager:
     def _disconnect(
         self, body: bytes, their_id: int, source: str
     ) -> tuple[Attribute, bytes] | None:
-        """Handle DREQ: it names both ids and our queue pair; otherwise it is stale (12.6.10)."""
+        """Handle a DREQ; it is stale unless it names both IDs and our queue pair (12.6.10)."""
         connection = self._connections.get((source, their_id))
         if connection is not None:
             if _id_and_queue_pair(body) != (connection.own_id, connection.qpn):
                 return None
             self._forget(source, their_id)
-        # DREQ is repeated if DREP was lost.
+        # The peer retransmits DREQ if DREP was lost.
         return Attribute.DREP, (body[4:8] + body[:4]).ljust(_BODY, b"\0")
 
     def _forget(self, source: str, their_id: int) -> None:
@@ -140,7 +144,8 @@ class ConnectionManager:
     def _connect(self, body: bytes, their_id: int, packet: Packet) -> tuple[Attribute, bytes]:
         source = _source(packet)
         known = self._connections.get((source, their_id))
-        if known is not None and known.request == body:  # REP was lost, and REQ is repeated
+        # REP was lost, and the peer retransmits REQ
+        if known is not None and known.request == body:
             return Attribute.REP, known.reply
         self._forget_stale(source, their_id, body[32:35])
         service, transport = struct.unpack_from("!Q", body, 8)[0], body[43] >> 1 & 3
@@ -150,7 +155,7 @@ class ConnectionManager:
             return _reject(their_id, RejectReason.INVALID_TRANSPORT)
         if 128 << (body[50] >> 4) != self._nic.path_mtu:
             return _reject(their_id, RejectReason.INVALID_MTU)
-        # The PSN in the answer is the first PSN that the peer uses (12.7.31).
+        # The PSN in the REP is the first PSN that the peer uses (12.7.31).
         peer = Peer(source, qpn=int.from_bytes(body[32:35], "big"), psn=secrets.randbits(24))
         kind = Transport.UC if transport else Transport.RC
         try:
@@ -166,7 +171,7 @@ class ConnectionManager:
         return Attribute.REP, connection.reply
 
     def _forget_stale(self, source: str, their_id: int, qpn: bytes) -> None:
-        """Forget the connection of a peer that reuses an id or a queue pair (12.9.8.3)."""
+        """Forget the connection of a peer that reuses an ID or a queue pair (12.9.8.3)."""
         stale = [
             key
             for key, each in self._connections.items()
@@ -184,12 +189,12 @@ class ConnectionManager:
 
 
 def _own_id(body: bytes) -> int:
-    """Return our id in a message after REQ."""
+    """Return our ID from a message that follows REQ."""
     return int.from_bytes(body[4:8], "big")
 
 
 def _id_and_queue_pair(body: bytes) -> tuple[int, int]:
-    """Return our id and queue pair in a DREQ."""
+    """Return our ID and queue pair from a DREQ."""
     return _own_id(body), int.from_bytes(body[8:11], "big")
 
 
@@ -222,5 +227,6 @@ def _rep(own_id: int, their_id: int, target: Target) -> bytes:
 
 def _reject(their_id: int, why: RejectReason) -> tuple[Attribute, bytes]:
     body = bytearray(_BODY)
-    struct.pack_into("!IIBBH", body, 0, 0, their_id, 0, 0, why)  # 0 means that REQ is rejected
+    # 0 means that the rejected message is REQ
+    struct.pack_into("!IIBBH", body, 0, 0, their_id, 0, 0, why)
     return Attribute.REJ, bytes(body)

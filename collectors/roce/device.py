@@ -14,13 +14,13 @@ from telemark.errors import TestbedError
 
 try:
     from pyverbs import addr, device, enums, pyverbs_error, qp
-except ImportError:  # reported when a device is opened
+except ImportError:  # the missing library is reported when a device is opened
     device = None
 
 PORT = 1
-MOST_ATOMICS = 16  # answers kept for repeated requests (max_dest_rd_atomic)
+MOST_ATOMICS = 16  # number of responses stored for retransmitted requests (max_dest_rd_atomic)
 HOP_LIMIT = 64
-RNR_TIMER = 14  # 1 ms (IBTA 9.7.5.2.8, table 45)
+RNR_TIMER = 14  # code for 1 ms (IBTA 9.7.5.2.8, table 45)
 MTU_BYTES = {1: 256, 2: 512, 3: 1024, 4: 2048, 5: 4096}  # enum ibv_mtu
 
 DEVICES = Path("/sys/class/infiniband")
@@ -63,14 +63,14 @@ class Device:
 
 
 def _find_device(address: str) -> tuple[str, int]:
-    """Return a device and the index of the address among its RoCEv2 GIDs."""
+    """Return the device with the address, and the address's index among the RoCEv2 GIDs."""
     for path in sorted(DEVICES.glob(f"*/ports/{PORT}/gids/*")):
         kind = path.parents[1] / "gid_attrs/types" / path.name
         try:
             found = (
                 path.read_text().strip() == _format_gid(gid(address)) and kind.read_text().strip()
             )
-        except OSError:  # EINVAL: this index is empty
+        except OSError:  # EINVAL: no GID has this index
             continue
         if found == "RoCE v2":
             return path.parts[len(DEVICES.parts)], int(path.name)

@@ -20,7 +20,7 @@ from telemark.errors import TestbedError
 
 
 class Transport(enum.Enum):
-    """Queue pair transport: reliable connection, which acknowledges, or unreliable connection."""
+    """Queue pair transport: reliable connection, with acknowledgements, or unreliable one."""
 
     RC = "rc"
     UC = "uc"
@@ -38,11 +38,11 @@ WRITE_AND_ATOMIC = Access.WRITE | Access.ATOMIC
 
 @dataclass(frozen=True)
 class Peer:
-    """Writing peer, such as a switch: all that a queue pair needs to know about it."""
+    """Writing peer, such as a switch: all parameters that a queue pair needs."""
 
-    address: str  # IPv4 or IPv6; for RoCEv1 the GID, as ::ffff:10.0.0.1
-    qpn: int  # queue pair number, the destination of answers
-    psn: int  # of the first packet
+    address: str  # IPv4 or IPv6 address; for RoCEv1 the GID, written as ::ffff:10.0.0.1
+    qpn: int  # queue pair number, to which responses are sent
+    psn: int  # PSN of the first packet
 
     def __post_init__(self) -> None:
         """Raises TestbedError."""
@@ -58,7 +58,7 @@ class Target:
 
     address: str  # see Peer.address
     qpn: int
-    psn: int  # of the first expected packet
+    psn: int  # PSN of the first expected packet
     rkey: int
     base: int  # virtual address of the first byte of the region
     length: int  # length of the region in bytes
@@ -78,7 +78,7 @@ class Completion(NamedTuple):
     """A completed WRITE WITH IMMEDIATE; all earlier requests are complete, too."""
 
     qpn: int
-    immediate: int  # 32 bits, as in the packet
+    immediate: int  # immediate value of 32 bits, as in the packet
     length: int  # number of bytes written
 
 
@@ -91,7 +91,7 @@ class Counts:
 
 
 class Endpoint(ABC):
-    """Receives writes of peers into registered regions."""
+    """Endpoint that executes the writes of peers into registered regions."""
 
     @abstractmethod
     def register(self, region: Region, access: Access = WRITE_AND_ATOMIC) -> Domain:
@@ -112,8 +112,8 @@ class Endpoint(ABC):
     def completions(self) -> list[Completion]:
         """Return new completions in order, without blocking.
 
-        An endpoint holds a bounded number of them. Beyond that, RC peers get RNR NAKs, and packets
-        of UC peers are rejected.
+        An endpoint holds a bounded number of completions. Above this number, RC peers get RNR NAKs,
+        and packets of UC peers are rejected.
         """
 
     @abstractmethod

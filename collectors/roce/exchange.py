@@ -1,4 +1,4 @@
-"""Queue pair setup over TCP: the controller of a switch requests a target from a collector.
+"""Queue pair setup over TCP: the controller of a switch requests a write target from a collector.
 
 Messages in both directions, in network byte order:
 
@@ -7,8 +7,8 @@ Messages in both directions, in network byte order:
     TARGET the same for the collector, then R_Key (4), path MTU (4), base (8), length (8)
     REFUSE reason, in UTF-8
 
-The queue pair lives as long as the TCP connection, which carries no further messages. When one side
-closes it, the other connects again with a new PSN.
+The queue pair lives as long as the TCP connection, which carries no further messages. If the
+connection ends, the controller connects again with a new PSN.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from telemark.errors import TestbedError
 
 MAGIC, VERSION = b"TLMK", 1
 ASK, TARGET, REFUSE = 1, 2, 3
-TIMEOUT_S = 5.0  # to receive a complete message
+TIMEOUT_S = 5.0  # maximum time to receive a complete message
 _HEAD = struct.Struct("!4sBBH")
 _ENDS = struct.Struct("!BBHII16s")
 _MEMORY = struct.Struct("!IIQQ")
@@ -69,11 +69,11 @@ async def serve(endpoint: Endpoint, domain: Domain, address: str, port: int) -> 
                 domain, asked.peer, transport=asked.transport, access=asked.access
             )
             writer.write(_message(TARGET, _target(target, asked.access)))
-            await reader.read(1)  # until the peer closes the connection or sends more
+            await reader.read(1)  # returns when the peer closes the connection or sends more
         except (TestbedError, ValueError) as error:
             writer.write(_message(REFUSE, str(error).encode()))
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.TimeoutError):
-            pass  # the peer is gone, or uses another protocol
+            pass  # the peer is gone, or uses a different protocol
         finally:
             if target is not None:
                 endpoint.disconnect(target.qpn)
@@ -106,7 +106,7 @@ async def lease(
 
 
 async def _receive(reader: asyncio.StreamReader) -> tuple[int, bytes]:
-    """Return the kind and the content of a message. Raises ValueError."""
+    """Receive a message; return its kind and content. Raises ValueError."""
 
     async def both() -> tuple[int, bytes]:
         magic, version, kind, length = _HEAD.unpack(await reader.readexactly(_HEAD.size))
@@ -152,6 +152,6 @@ def _read_target(kind: int, content: bytes) -> Target:
 
 
 def _address(packed: bytes) -> str:
-    """Convert a GID to an address, IPv4 if it is mapped."""
+    """Convert a GID to an address: IPv4 for an IPv4-mapped GID, otherwise IPv6."""
     address = IPv6Address(packed)
     return str(address.ipv4_mapped or address)

@@ -1,4 +1,4 @@
-"""RoCE packets in scapy, v1 and v2, with iCRC; it replaces scapy's own layers where they are wrong.
+"""RoCE packets in scapy, v1 and v2, with iCRC. Replaces scapy's own layers where they are wrong.
 
 Sources: InfiniBand Architecture Specification 1 (IBTA), 5.2, 9.2 to 9.4; its annexes A16 (RoCE) and
 A17 (RoCEv2). Build and parse a packet layer by layer:
@@ -28,8 +28,8 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw, bind_layers, split_layers
 
 PORT = 4791  # UDP port of RoCEv2 (A17.2)
-ETHERTYPE = 0x8915  # of RoCEv1 (A16.2)
-NEXT_HEADER = 0x1B  # of GRH, for BTH (8.3.3)
+ETHERTYPE = 0x8915  # Ethertype of RoCEv1 (A16.2)
+NEXT_HEADER = 0x1B  # Next Header value of the GRH if a BTH follows (8.3.3)
 UC = 0x20  # offset from RC opcodes to UC opcodes
 UD = 0x60  # offset to UD opcodes
 PSN_MASK = 0xFFFFFF
@@ -75,10 +75,10 @@ def icrc(packet: bytes) -> bytes:
     masked = bytearray(packet)
     if masked[0] == 0x45:
         bth = _IPV4 + _UDP
-        ones = [1, 8, 10, 11, 26, 27]  # TOS, TTL, IP checksum, UDP checksum
+        ones = [1, 8, 10, 11, 26, 27]  # offsets: TOS, TTL, IP checksum, UDP checksum
     elif masked[0] >> 4 == 6:
         masked[0] |= 0x0F
-        ones = [1, 2, 3, 7]  # traffic class, flow label, hop limit
+        ones = [1, 2, 3, 7]  # offsets: traffic class, flow label, hop limit
         if masked[6] == NEXT_HEADER:
             bth = _IPV6
         else:
@@ -88,7 +88,7 @@ def icrc(packet: bytes) -> bytes:
         raise ValueError(f"first byte {masked[0]:#x}: expected IPv4 without options, IPv6 or GRH")
     if len(masked) < bth + _BTH:
         raise ValueError(f"{len(masked)} bytes: no room for a BTH")
-    for at in (*ones, bth + 4):  # FECN, BECN, reserved
+    for at in (*ones, bth + 4):  # last byte: FECN, BECN and reserved bits of the BTH
         masked[at] = 0xFF
     return zlib.crc32(_DUMMY_LRH + masked).to_bytes(4, "little")
 
@@ -96,10 +96,12 @@ def icrc(packet: bytes) -> bytes:
 class BTH(roce.BTH):
     """Base Transport Header (9.2); `icrc` follows the payload."""
 
-    payload_guess: list[Any] = []  # not inherited: see _bind()
+    payload_guess: list[Any] = []  # not inherited; _bind() adds its own entries
 
     def compute_icrc(self, p: bytes) -> bytes:
-        """Called by scapy with BTH and payload, including four bytes for the iCRC."""
+        """Compute the iCRC; scapy calls this with BTH and payload, including four bytes for the
+        iCRC.
+        """
         lower: Any = self.underlayer
         above = lower.underlayer if isinstance(lower, UDP) else lower
         if not isinstance(above, (IP, IPv6, GRH)):
@@ -166,7 +168,7 @@ class AETH(roce.AETH):
     """ACK Extended Transport Header (9.3.5)."""
 
     def guess_payload_class(self, payload: bytes) -> type[Packet]:
-        """Choose AtomicAckETH for the answer to an atomic operation."""
+        """Choose AtomicAckETH for the response to an atomic operation."""
         is_atomic = isinstance(self.underlayer, BTH) and (
             self.underlayer.opcode == Op.ATOMIC_ACKNOWLEDGE
         )

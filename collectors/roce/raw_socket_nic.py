@@ -1,4 +1,4 @@
-"""Software endpoint in real time at a network interface, whose IP stack stays in use."""
+"""Software endpoint in real time at a network interface, which the kernel's IP stack still uses."""
 
 import atexit
 import ctypes
@@ -15,7 +15,8 @@ from collectors.roce.softnic import SoftNic
 from telemark.errors import TestbedError
 
 SO_ATTACH_FILTER = 26  # asm-generic/socket.h
-_DROP_ALL = struct.pack("HBBI", 0x06, 0, 0, 0)  # BPF_RET | BPF_K: accept 0 bytes of each packet
+# BPF_RET | BPF_K returns 0: no byte of any packet is accepted
+_DROP_ALL = struct.pack("HBBI", 0x06, 0, 0, 0)
 
 
 class RawSocketNic:
@@ -62,7 +63,7 @@ class RawSocketNic:
         return ready
 
     def send(self, frame: bytes) -> None:
-        """Send a frame, such as an answer of connection management. Raises OSError."""
+        """Send a frame, such as a response of connection management. Raises OSError."""
         if number := self._library.roce_socket_send(self._handle, frame, len(frame)):
             raise OSError(number, os.strerror(number))
 
@@ -72,7 +73,7 @@ class RawSocketNic:
         return self._drops
 
     def close(self) -> None:
-        """Stop; regions keep their content."""
+        """Stop the thread; regions keep their content."""
         atexit.unregister(self.close)
         os.eventfd_write(self._stop, 1)
         self._thread.join()

@@ -1,7 +1,8 @@
 """Region: memory that peers write to, optionally backed by a file.
 
-`record` is the dtype of one write of a peer. numpy sees the memory while peers write to it. A
-record may be half written until the peer's write is acknowledged or a completion reports it.
+`record` is the dtype of one write of a peer. The records are a numpy view of the memory to which
+peers write. A record may be half written until the peer's write is acknowledged or a completion
+reports it.
 """
 
 import fcntl
@@ -46,11 +47,14 @@ the congestion threshold. path_record_t of p4src/roce/paths.p4.
 """
 
 
-_claimed: "weakref.WeakSet[Region]" = weakref.WeakSet()  # by this process
+# regions whose files this process has claimed
+_claimed: "weakref.WeakSet[Region]" = weakref.WeakSet()
 
 
 class Region:
-    """`count` records, initially zero; an existing file of this length keeps its content."""
+    """Memory region of `count` records, initially zero; an existing file of this length keeps its
+    content.
+    """
 
     def __init__(self, record: np.dtype[Any], count: int, path: Path | None = None) -> None:
         """Raises TestbedError if there is no room, or if the file has another length."""
@@ -74,7 +78,8 @@ class Region:
         return int(self.bytes.ctypes.data)
 
     def claim(self) -> None:
-        """Claim the file: no other collector may let peers write to it; readers are not affected.
+        """Claim the file, so that no other collector lets peers write to it; readers are not
+        affected.
 
         The claim ends with this process; forked workers do not inherit it. Raises TestbedError if
         another collector holds it.
@@ -96,7 +101,7 @@ class Region:
             raise TestbedError(f"region {self.path}: {why}") from None
 
     def release(self) -> None:
-        """Release the claim."""
+        """Release the claim of the file."""
         if self._claim is not None:
             self._claim()
 

@@ -1,6 +1,6 @@
 """Software endpoint: a RoCE responder in C, for machines without RDMA and for virtual time.
 
-The caller passes frames to it and sends the answers.
+The caller passes frames to it and sends the responses.
 """
 
 import secrets
@@ -100,23 +100,24 @@ class Limits:
 
 
 class SoftNic(Endpoint):
-    """RoCEv1 and v2 endpoint at one address; queue pair numbers ascend from `first_qpn`."""
+    """RoCEv1 and RoCEv2 endpoint at one address; queue pair numbers ascend from `first_qpn`."""
 
     def __init__(
         self, address: str, *, mac: str = "00:00:00:00:00:00", path_mtu: int = 1024,
         first_qpn: int = 0x100, limits: Limits | None = None, sanitize: bool = False,
     ) -> None:  # fmt: skip
-        """`mac`: zeros accept frames to any MAC address. Raises TestbedError."""
+        """If `mac` is all zeros, frames to any MAC address are accepted. Raises TestbedError."""
         limits = limits or Limits()
         if path_mtu not in PATH_MTUS:
             raise TestbedError(f"path MTU {path_mtu}: expected one of {PATH_MTUS}")
         if limits.queue_pairs.bit_count() != 1 or not 0 < limits.receives < 1 << 20:
             raise TestbedError(f"{limits}: expected a power of 2, and 1 to 1,048,575")
-        if not 1 < first_qpn < PSN_MASK:  # 0, 1 and the last one are reserved
+        # queue pair numbers 0, 1 and the largest number are reserved
+        if not 1 < first_qpn < PSN_MASK:
             raise TestbedError(f"first queue pair {first_qpn:#x}: expected 0x2 to 0xfffffe")
         self.address, self.path_mtu = address, path_mtu
         self.gid = _gid(gid(address))
-        self._regions: list[Region] = []  # their memory is used by C
+        self._regions: list[Region] = []  # references to regions whose memory the C code uses
         self._domains: list[Domain] = []
         self._connected: set[int] = set()
         self._library = library(sanitize=sanitize)
@@ -176,7 +177,7 @@ class SoftNic(Endpoint):
         return None if psn == NONE else psn
 
     def receive(self, frames: Frames) -> list[bytes]:
-        """Process frames in order of arrival; return the answers."""
+        """Process frames in order of arrival; return the responses."""
         records, data = frames.taken
         replies = np.empty(len(records), REPLY)
         room = np.frombuffer(data, np.uint8)
@@ -202,7 +203,7 @@ class SoftNic(Endpoint):
 
     def completions(self) -> list[Completion]:
         """See Endpoint."""
-        # A single call: a loop might not end if the receiving thread is faster than Python.
+        # One call suffices; a loop might not end if the receiving thread is faster than Python.
         taken = self._library.roce_completions(self.handle, self._room.ctypes.data, len(self._room))
         return [Completion(*each) for each in self._room[:taken].tolist()]
 

@@ -1,7 +1,7 @@
 """Endpoint on a real RoCE stack, over libibverbs: an RDMA NIC or the kernel's rdma_rxe.
 
-Registered memory is pinned. A Region in a file must be on tmpfs, or the kernel older than 6.5:
-since then it does not pin pages that it writes back to a disk (mm/gup.c).
+Registered memory is pinned. The file of a Region must be on tmpfs, unless the kernel is older than
+6.5: newer kernels do not pin pages that they write back to a disk (mm/gup.c).
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from collectors.roce.endpoint import (
 from collectors.roce.region import Region
 from telemark.errors import TestbedError
 
-with contextlib.suppress(ImportError):  # reported by Device
+with contextlib.suppress(ImportError):  # Device reports the missing library
     from pyverbs import cq, enums, mr, pd, qp, wr
 
 # Responder counters of a device: those of rxe (rxe_hw_counters.c) and mlx5.
@@ -40,10 +40,12 @@ class Verbs(Endpoint):
         """At most `receives` completions of a queue pair may wait. Raises TestbedError."""
         self.address, self._receives = address, receives
         self._device = Device(address)
-        self._domains: dict[int, tuple[Any, Any]] = {}  # rkey -> memory region, protection domain
-        # Number -> queue pair, completion queue, and receive request.
+        # map from rkey to memory region and protection domain
+        self._domains: dict[int, tuple[Any, Any]] = {}
+        # Map from queue pair number to queue pair, completion queue and receive request.
         self._pairs: dict[int, tuple[Any, Any, Any]] = {}
-        self._regions: list[Region] = []  # kept mapped while the device writes to them
+        # references that keep regions mapped while the device writes to them
+        self._regions: list[Region] = []
         self._counted_before = self._counters()
 
     def register(self, region: Region, access: Access = WRITE_AND_ATOMIC) -> Domain:
@@ -62,7 +64,7 @@ class Verbs(Endpoint):
         self, domain: Domain, peer: Peer, *, transport: Transport = Transport.RC,
         access: Access = WRITE_AND_ATOMIC,
     ) -> Target:  # fmt: skip
-        """See Endpoint. The queue pair only receives and answers."""
+        """See Endpoint. The queue pair only receives and responds."""
         memory, protection = self._domains[domain.rkey]
         queue = cq.CQ(self._device.context, self._receives)
         room = qp.QPCap(max_send_wr=1, max_recv_wr=self._receives)
@@ -87,7 +89,7 @@ class Verbs(Endpoint):
         queue.close()
 
     def completions(self) -> list[Completion]:
-        """See Endpoint; grouped by queue pair."""
+        """See Endpoint; the completions are grouped by queue pair."""
         taken = []
         for qpn, (pair, queue, receive) in self._pairs.items():
             count, entries = queue.poll(self._receives)
@@ -99,7 +101,8 @@ class Verbs(Endpoint):
         return taken
 
     def counts(self) -> Counts:
-        """See Endpoint: counters of the device, for all of its users, with the device's names.
+        """See Endpoint; these are the counters of the device for all of its users, with the
+        device's names.
 
         rxe does not count packets that it drops before the PSN check, for example for a wrong iCRC.
         """

@@ -9,11 +9,11 @@ from collectors.roce.device import MTU_BYTES, Device, call_verbs
 from collectors.roce.endpoint import Access, Peer, Target, Transport
 from telemark.errors import TestbedError
 
-with contextlib.suppress(ImportError):  # reported by Device
+with contextlib.suppress(ImportError):  # Device reports the missing library
     from pyverbs import cm_enums, cmid, cq, enums, mr, pd, qp, wr
 
 ROOM = 4096  # maximum message size in bytes
-TIMEOUT, RETRIES = 14, 7  # 4.096 us * 2^14 (IBTA 9.7.6.1.3); 7: unlimited RNR retries
+TIMEOUT, RETRIES = 14, 7  # 4.096 us * 2^14 (IBTA 9.7.6.1.3); 7 means unlimited RNR retries
 WAIT_S = 10.0
 
 
@@ -89,7 +89,7 @@ class VerbsPeer:
         raise TestbedError(f"no answer came from {self._target.address} within {WAIT_S:g} s")
 
 
-MEMORY = struct.Struct("!QIQ")  # in the private data of REP: base, R_Key, length
+MEMORY = struct.Struct("!QIQ")  # private data of REP: base, R_Key, length
 
 
 class CmPeer(VerbsPeer):
@@ -97,7 +97,7 @@ class CmPeer(VerbsPeer):
 
     def __init__(self, address: str) -> None:
         """`address` is the address of its device. Raises TestbedError."""
-        super().__init__(address, psn=0)  # chosen by the other side
+        super().__init__(address, psn=0)  # the other side chooses the first PSN
         self._channel = cmid.CMEventChannel()
         self._id = cmid.CMID(creator=self._channel)
 

@@ -1,7 +1,7 @@
-"""Distribution of records to worker processes: each range goes to one worker.
+"""Distribution of records to worker processes: each range of records goes to one worker.
 
-The queue is a pipe in packet mode (pipe2(2), O_DIRECT): the kernel gives each message to one
-reader. A range of a worker that dies is not distributed again.
+The queue is a pipe in packet mode (pipe2(2), O_DIRECT), in which the kernel gives each message to
+one reader. A range of a worker that dies is not distributed again.
 """
 
 import os
@@ -16,15 +16,15 @@ class WorkPartition:
 
     def __init__(self, count: int, most: int) -> None:
         """A range has at most `most` records."""
-        self.overrun = 0  # records that were overwritten before they were distributed
+        self.overrun = 0  # number of records that were overwritten before they were distributed
         self._count, self._most = count, most
-        self._given = 0  # records distributed, over all laps
+        self._given = 0  # number of records distributed, over all laps
         self._reading, self._writing = os.pipe2(os.O_DIRECT | os.O_CLOEXEC)
 
     def distribute(self, immediate: int) -> None:
         """Distribute new records; `immediate` is the number of records written so far, modulo 2^32.
 
-        Blocks while the pipe is full; then completions wait, and so does the writer.
+        Blocks while the pipe is full; completions then wait, and therefore the writer does, too.
         """
         new = (immediate - self._given) % (1 << 32)
         first = self._given

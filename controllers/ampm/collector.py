@@ -1,8 +1,9 @@
 """Collects the counters and registers of switches per block, and reports incomplete blocks.
 
-Each block is read half a block after its end, while its colour is idle: no packet of it is in
-flight any more, and none of the next block of its colour has arrived (RFC 9341 section 3.1). A late
-or failed reading, a restart or a clock error makes a switch's part of a block unknown, never wrong.
+Each block is read half a block after its end. At that time its colour is idle: none of its packets
+is still in flight, and no packet of the next block of this colour has arrived (RFC 9341 section
+3.1). After a late or failed reading, a restart or a clock error, a switch's records of the block
+are reported as unknown, never as wrong values.
 """
 
 import asyncio
@@ -49,12 +50,12 @@ from telemark.session.clock import Clock, ReadableClock
 
 T = TypeVar("T")
 
-RETRIES = 8  # retries of a failed reading, as time permits
+RETRIES = 8  # maximum number of retries of a failed reading, if time permits
 
 
 @dataclass(frozen=True)
 class BlockReport:
-    """Records of one block: flow number -> point -> record, None if unknown.
+    """Records of one block: map from flow number to (map from point to record, None if unknown).
 
     `problems` lists the reasons; it is empty if the block is complete.
     """
@@ -69,7 +70,7 @@ class BlockReport:
         return not self.problems
 
     def known_records(self, flow: int) -> dict[Point, PointRecord]:
-        """Return a flow's record at each of its points; raise InvalidRunError if one is unknown."""
+        """Return the records of a flow by point; raise InvalidRunError if a record is unknown."""
         known = {point: each for point, each in self.records[flow].items() if each is not None}
         if len(known) < len(self.records[flow]):
             raise InvalidRunError(
@@ -80,7 +81,7 @@ class BlockReport:
 
 @dataclass
 class _Totals:
-    """Last stable counters of one colour at a switch, or the reason why they are unknown."""
+    """Last stable counter values of one colour on a switch, or the reason why they are unknown."""
 
     counts: Counts | None = None
     problem: str = "there is no earlier reading"
@@ -88,14 +89,14 @@ class _Totals:
 
 @dataclass
 class _Part:
-    """A switch's part of a block: flow number -> records of arrival and departure."""
+    """A switch's records of a block: map from flow number to records at arrival and departure."""
 
     records: dict[int, tuple[PointRecord, PointRecord]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
 
 class _UnknownError(Exception):
-    """A switch's part of a block is unknown; the message gives the reason."""
+    """A switch's records of a block are unknown; the message gives the reason."""
 
 
 class _NotReadError(_UnknownError):
@@ -103,15 +104,17 @@ class _NotReadError(_UnknownError):
 
 
 class Collector:
-    """Marks and measures `flows`, each along its path: a list of switches, first switch first.
-    Edges of hosts may precede or follow the switches (edge.py).
+    """Marks and measures `flows`, a map from flow to path: the list of its switches, first switch
+    first.
+
+    The edge programs of the end hosts may precede or follow the switches (edge.py).
 
     An async context manager, which connects to the switches. `bounds` limits clock errors and
-    delays; LimitError is raised if a flow's methods are not exact within them for blocks of
-    `schedule`. None: no bounds are known, and nothing is checked. `records`: the registers to read
-    in addition to the counters; None: all that the methods need. `async with` and watch() raise
-    SwitchUnreachableError and ClockError; while blocks are collected, these become problems of a
-    block.
+    delays; LimitError is raised if a flow's methods are not exact within these bounds for blocks of
+    `schedule`. `bounds` is None if no bounds are known; nothing is checked then. `records` are the
+    registers to read in addition to the counters (None: all registers that the methods need).
+    `async with` and watch() raise SwitchUnreachableError and ClockError; while blocks are
+    collected, these become problems of a block.
     """
 
     def __init__(
@@ -152,8 +155,8 @@ class Collector:
     async def watch(self) -> None:
         """Fill the switches' tables, except for entries that already exist.
 
-        Marking entries come last: nothing is marked until all switches are ready to count and clear
-        marks.
+        Marking entries are written last, so that no packet is marked before all switches are ready
+        to count and clear marks.
         """
         sessions = self._sessions.values()
         await _gather_all(s.set_clock(self._clock, self._bounds) for s in sessions)
@@ -174,9 +177,10 @@ class Collector:
     ) -> AsyncIterator[BlockReport]:  # fmt: skip
         """Yield the reports of blocks `first` to `last`, each in the middle of the next block.
 
-        Counters of `first` need a reading after block `first` - 2, so call this before `first`
-        begins; otherwise that block is incomplete. `switches`: read only these (None: all).
-        `clock`: use another clock than the common one, such as the switch's own.
+        The packets of block `first` are counted from the counters read after block `first` - 2, so
+        call this before block `first` begins; otherwise that block is incomplete. `switches`: the
+        switches to read (None: all). `clock`: the clock to use instead of the common one, such as
+        the switch's own.
         """
         names = [name for name in self._sessions if switches is None or name in switches]
         clock = clock or self._clock
@@ -228,7 +232,7 @@ class Collector:
         return BlockReport(block, records, [p for part in parts.values() for p in part.problems])
 
     async def _part(self, session: PlaceSession, block: int, clock: ReadableClock) -> _Part:
-        """Read a switch's part of a block."""
+        """Return a switch's records of a block."""
         totals, colour = self._totals[session.name], colour_of(block)
         part = _Part()
         try:
@@ -256,7 +260,7 @@ class Collector:
         return part
 
     async def _read(self, session: PlaceSession, block: int, clock: ReadableClock) -> Reading:
-        """Read a block, with retries while its counters are stable."""
+        """Read the cells of a block; retry failed readings while the counters are stable."""
         deadline_us = self.schedule.start_us(block + 2) - self._guard_us
         pause_us = (deadline_us - self.schedule.reading_us(block)) / RETRIES
         problem = ""
@@ -288,7 +292,7 @@ class Collector:
         await session.set_clock(self._clock, self._bounds)
         await session.fill(marking=True)
         reading = await session.read(colour_of(block))
-        if reading is not None:  # nothing of the next block of this colour has arrived yet
+        if reading is not None:  # no packet of the next block of this colour has arrived yet
             totals[colour_of(block)] = _Totals(reading.counts)
         raise _UnknownError(f"switch {session.name} restarted: its tables and counts were lost")
 
@@ -312,8 +316,10 @@ class Collector:
 
 
 def find_diverging_clocks(sessions: Iterable[PlaceSession], bounds: Bounds) -> dict[str, str]:
-    """Return the switches whose clocks provably differ from another by more than the bound, with
-    the difference. Each of them may be within its own bound to the common clock.
+    """Return the switches whose clock provably differs from another switch's clock by more than the
+    bound, with the difference.
+
+    Each clock may still be within its own bound to the common clock.
     """
     ahead = {s.name: s.ahead_us for s in sessions if s.ahead_us is not None}
     if not ahead:

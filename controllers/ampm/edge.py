@@ -1,6 +1,7 @@
-"""Edge of a host on the path of a flow, filled and read by the same collector as switches.
+"""Edge program on a host at the end of a flow's path; the collector configures and reads it like a
+switch.
 
-An edge is a single point: its records of arrival and departure are the same.
+It is a single measuring point, so its records of arrival and departure are the same.
 """
 
 import time
@@ -28,10 +29,10 @@ FIELDS = {
 
 @dataclass(frozen=True)
 class EdgeHop:
-    """Edge of a host, as the first or last place of paths.
+    """Edge program on a host, as the first or last measuring point of paths.
 
-    The first one marks packets that leave the host; the last one removes marks from arriving
-    packets. `sampling_shift` as in watch.schedule_entries().
+    At the start of a path it marks packets that leave the host; at the end it removes the marks
+    from arriving packets. `sampling_shift`: see watch.schedule_entries().
     """
 
     name: str
@@ -41,12 +42,14 @@ class EdgeHop:
     def session(
         self, schedule: Schedule, watches: Sequence[Watch], cells: tuple[Cells, Cells]
     ) -> "EdgeSession":
-        """Open a session. Raises TestbedError for flows that an edge does not support."""
+        """Open a session. Raises TestbedError for flows that an edge program does not support."""
         return EdgeSession(self, schedule, watches, cells)
 
 
 class EdgeSession:
-    """Session with an edge: its watched flows, and the cells to read for each colour."""
+    """Session of a collector with an edge program: its watched flows, and the cells to read for
+    each colour.
+    """
 
     clock_error_us = 0.0  # the switches use the same clock, CLOCK_MONOTONIC
     ahead_us: tuple[float, float] | None = None
@@ -68,7 +71,7 @@ class EdgeSession:
         """Do nothing: the owner closes the edge."""
 
     async def fill(self, *, marking: bool) -> None:
-        """Set the schedule and the watch list; `marking`: include flows that are marked here."""
+        """Set the schedule and the watch list; with `marking`, also flows that are marked here."""
         self._marks |= marking
         self._edge.set_schedule(0, self._schedule.block_shift, self._hop.sampling_shift)
         self._edge.watch(self._observed | (self._marked if self._marks else {}))
@@ -107,7 +110,7 @@ def _readout(cell: Any, record: Record, sample: int) -> Readout:
     """Return a record in the format of a switch's registers, the same for both points."""
     held = cell["samples"][sample] if record is Record.SAMPLE else cell[record.name.lower()]
     a, b, c, d = (int(held[name]) for name in FIELDS[record])
-    return Readout(0, (a, b, c, d), (a, b, c, d))  # 0: the clock was not read
+    return Readout(0, (a, b, c, d), (a, b, c, d))  # time 0 means that the clock was not read
 
 
 def _entry(hop: EdgeHop, watch: Watch) -> tuple[Key, Mapping[str, int]]:

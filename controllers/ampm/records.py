@@ -1,4 +1,4 @@
-"""Records of points for a block, and the delays computed from pairs of points.
+"""Records of one block at measuring points, and the delays between two points.
 
 A delay is computed only from two records of the same block; otherwise `problem` gives the reason.
 """
@@ -20,7 +20,7 @@ Values = tuple[int, int, int, int]
 
 
 class Record(IntEnum):
-    """Register groups: see the control of that name in p4src/ampm/."""
+    """Groups of registers; each is described in the control of the same name in p4src/ampm/."""
 
     BLOCK = 1
     PULSE = 2
@@ -32,7 +32,7 @@ Place = tuple[Record, int]
 
 
 class Point(NamedTuple):
-    """Measurement point of a switch, at the `arrivals` or the `departures` of packets."""
+    """Measuring point in a switch: where packets arrive or where they depart."""
 
     switch: str
     name: str
@@ -44,9 +44,9 @@ class OverwrittenError(TestbedError):
 
 @dataclass(frozen=True)
 class PointRecord:
-    """Record of one point for one block; times in microseconds of the common clock, modulo 2^48.
+    """Record of one block at one point; times are in microseconds of the common clock, modulo 2^48.
 
-    A count of 0 means that no such packet passed; the related fields are then undefined.
+    If a count is 0, no such packet passed, and the related fields are undefined.
     """
 
     block: int
@@ -55,14 +55,15 @@ class PointRecord:
     first_us: int = 0
     pulses: int = 0
     pulse_us: int = 0  # time of the first pulse
-    pulse_count: int = 0  # packets of the flow up to the first pulse, over all blocks
-    samples: dict[int, int] = field(default_factory=dict)  # hash -> time
+    # number of packets of the flow, in all blocks, before and including the first pulse
+    pulse_count: int = 0
+    samples: dict[int, int] = field(default_factory=dict)  # map from hash to time
     bytes: int = 0
 
 
 @dataclass(frozen=True)
 class Delay:
-    """Delay of a block between two points, or the reason why there is none."""
+    """Delay between two points in one block, or the reason why there is none."""
 
     block: int
     delay_us: float | None
@@ -70,12 +71,14 @@ class Delay:
 
 
 def cell_of(flow: int, block: int) -> int:
-    """Return the cell of a flow's block in a switch's counters and registers."""
+    """Return the index of the cell for a flow and block in a switch's counters and registers."""
     return 2 * flow + colour_of(block)
 
 
 def places_of(record: Record, flow: int, block: int) -> list[Place]:
-    """Return the places of a record of a flow's block: one cell, or one for each sample."""
+    """Return the register locations of a record for a flow and block: one cell, or one cell per
+    sample.
+    """
     cell = cell_of(flow, block)
     if record is Record.SAMPLE:
         return [(record, place) for place in range(SAMPLES * cell, SAMPLES * (cell + 1))]
@@ -85,7 +88,7 @@ def places_of(record: Record, flow: int, block: int) -> list[Place]:
 def point_records(
     schedule: Schedule, flow: int, block: int, registers: Mapping[Place, Readout]
 ) -> tuple[PointRecord, PointRecord]:
-    """Return a switch's records of a flow's block, at arrival and departure.
+    """Return a switch's records for a flow and block, at arrival and departure.
 
     `registers` must have been read between half a block and one block after the end of the block;
     they may contain only some of the records. Raises OverwrittenError if they were read later.
@@ -125,7 +128,7 @@ def _is_of_block(schedule: Schedule, block: int, values: Values) -> bool:
 
 
 def pulse_delay(first: PointRecord, second: PointRecord) -> Delay:
-    """Return the delay of the block's pulse, or a problem if there is not exactly one."""
+    """Return the delay of the block's pulse, or a problem unless there is exactly one pulse."""
     for place, point in (("first", first), ("second", second)):
         if point.pulses != 1:
             what = f"{point.pulses} pulses" if point.pulses else "no pulse"
@@ -134,10 +137,10 @@ def pulse_delay(first: PointRecord, second: PointRecord) -> Delay:
 
 
 def first_packet_delay(first: PointRecord, second: PointRecord) -> Delay:
-    """Return the difference of the first packets' times.
+    """Return the difference between the times of the first packets at both points.
 
     It is the delay of one packet unless that packet was lost or overtaken. `problem` is set if
-    packets were lost, since the first one may be among them.
+    packets were lost, since the first packet may be among them.
     """
     if first.packets != second.packets or not first.packets:
         return Delay(first.block, None, _counts(first, second))
@@ -145,7 +148,8 @@ def first_packet_delay(first: PointRecord, second: PointRecord) -> Delay:
 
 
 def mean_delay(first: PointRecord, second: PointRecord) -> Delay:
-    """Return the difference of the mean times: the mean delay, exact if no packet was lost.
+    """Return the difference between the mean times, which is the exact mean delay if no packet was
+    lost.
 
     With loss it compares the mean time of sent packets with that of received packets (RFC 9341
     section 3.2.1.1), and `problem` is set in addition to the delay.
@@ -158,9 +162,10 @@ def mean_delay(first: PointRecord, second: PointRecord) -> Delay:
 
 
 def sample_delays(first: PointRecord, second: PointRecord) -> tuple[dict[int, int], int]:
-    """Return the delays of samples at both points, in us, and the number at only one point.
+    """Return the delays of packets sampled at both points, and the number of packets sampled at
+    only one.
 
-    Keys are the samples' times at the first point.
+    The delays are a map from a packet's time at the first point to its delay in us.
     """
     common = first.samples.keys() & second.samples.keys()
     delays = {
@@ -172,9 +177,9 @@ def sample_delays(first: PointRecord, second: PointRecord) -> tuple[dict[int, in
 def pulse_loss(
     earlier: tuple[PointRecord, PointRecord], later: tuple[PointRecord, PointRecord]
 ) -> int | None:
-    """Return the packets lost between the points from one pulse to a later one.
+    """Return the number of packets lost between two points, from one pulse to a later one.
 
-    None if a pulse is missing. Exact if no packet overtook a pulse.
+    Returns None if a pulse is missing. The number is exact if no packet overtook a pulse.
     """
     if any(point.pulses != 1 for point in (*earlier, *later)):
         return None

@@ -13,7 +13,7 @@ PULSE_WINDOW_SHIFT = 5
 
 
 class ClockRange(NamedTuple):
-    """Times whose clock bits under `mask` equal those of `value`: a ternary table key."""
+    """Times that match a ternary table key: their bits under `mask` equal those of `value`."""
 
     value: int
     mask: int
@@ -23,9 +23,9 @@ class ClockRange(NamedTuple):
 class Schedule:
     """Blocks of equal length on the common clock of all switches, alternately coloured 0 and 1.
 
-    `block_us` is a power of two, so that a switch computes the block by a shift: block number =
-    time >> block_shift. A block is divided into 32 parts, so the minimum is 32. Times are
-    microseconds of the common clock. Raises ValueError.
+    `block_us` is a power of two, so that a switch computes block number = time >> block_shift. A
+    block is divided into 32 parts, so the minimum is 32. Times are microseconds of the common
+    clock. Raises ValueError.
     """
 
     block_us: int
@@ -53,23 +53,25 @@ class Schedule:
         """Return when to read a block's counters: half a block after the switch to the other
         colour.
 
-        This is the maximum distance from the block's own late packets and from the early packets of
-        the next block of this colour (RFC 9341 section 3.1).
+        This time is equally far from the block's own late packets and from early packets of the
+        next block of this colour (RFC 9341 section 3.1).
         """
         return self.start_us(block + 1) + self.block_us // 2
 
     def block_of_start(self, start_us: int, near: int) -> int:
-        """Return the number of the block whose start a switch reports, modulo the switches' clock.
+        """Return the number of the block that begins at `start_us`, a switch's time modulo 2^48 us.
 
-        Of the blocks that begin at `start_us`, 2^48 us apart, it is the one nearest to `near`.
+        Of all such blocks, which are 2^48 us apart, it is the block nearest to block `near`.
         """
         turn = 1 << (CLOCK_BITS - self.block_shift)
         ahead = (self.block_at(start_us) - near + turn // 2) % turn - turn // 2
         return near + ahead
 
     def middle_half(self) -> list[ClockRange]:
-        """Return the middle half of every block: the counting interval of double marking, in which
-        pulses are sent, and the pulse slot of multiplexed marking, in which they are received.
+        """Return the middle half of every block.
+
+        In double marking it is the counting interval, in which pulses are sent; in multiplexed
+        marking it is the pulse slot, in which pulses are received.
         """
         shift = self.block_shift - 2
         return [ClockRange(quarter << shift, 3 << shift) for quarter in (1, 2)]
@@ -84,11 +86,12 @@ class Schedule:
     def attribute(
         self, time_us: NDArray[np.int64], colour: NDArray[np.integer]
     ) -> NDArray[np.int64]:
-        """Return the block of each packet seen at `time_us` with `colour`: the nearest of that
-        colour.
+        """Return the block of each packet seen at `time_us` with `colour`: the nearest block of
+        that colour.
 
-        Delay carries a packet past the end of its block; a fast clock marks it before the block's
-        start (RFC 8321 section 4.3). Shapes: both (n,), result (n,).
+        A delayed packet may be seen after the end of its block, and with a fast clock it may be
+        marked before the block's start (RFC 8321 section 4.3). Both arguments and the result have
+        shape (n,).
         """
         block = time_us >> self.block_shift
         late = (time_us & (self.block_us - 1)) < self.block_us // 2

@@ -1,4 +1,6 @@
-"""Session of a collector with one switch: connect, fill, read, and repeat after a restart."""
+"""Session of a collector with one switch: connects, fills tables, reads; does so again after a
+restart.
+"""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -28,9 +30,9 @@ REGISTERS = {
 `<name>_arrivals` in ingress and `<name>_departures` in egress.
 """
 
-CLOCK_ROUNDS = 20  # round trips to measure a clock offset
-GOOD_CLOCK_US = 500.0  # on a loaded machine, more round trips until the error is at most this ...
-FOUND_CLOCK_US = 2000.0  # ... or at least this, if no bounds are given
+CLOCK_ROUNDS = 20  # number of round trips that measure a clock offset
+GOOD_CLOCK_US = 500.0  # under load, more round trips follow until the error is at most this,
+FOUND_CLOCK_US = 2000.0  # or if no bounds are given, at most this
 
 
 Counts = dict[tuple[str, int], tuple[int, int]]
@@ -38,12 +40,12 @@ Counts = dict[tuple[str, int], tuple[int, int]]
 
 
 class SwitchUnreachableError(TestbedError):
-    """A switch does not answer, or gives an invalid answer."""
+    """A switch does not respond, or its response is invalid."""
 
 
 @dataclass(frozen=True)
 class Cells:
-    """Cells to read from a switch: counter indices and register places."""
+    """Cells to read from a switch: counter indices and register locations."""
 
     counters: tuple[int, ...] = ()
     places: tuple[Place, ...] = ()
@@ -51,7 +53,7 @@ class Cells:
 
 @dataclass(frozen=True)
 class Reading:
-    """Counters and registers of a switch."""
+    """Values read from the counters and registers of a switch."""
 
     counts: Counts
     registers: dict[Place, Readout]
@@ -62,7 +64,9 @@ class ClockError(TestbedError):
 
 
 class PlaceSession(Protocol):
-    """Session of a collector with a place: a switch (Session) or a host's edge (edge.py)."""
+    """Session of a collector with one measuring point: a switch (Session) or the edge program on a
+    host (edge.py).
+    """
 
     name: str
     clock_error_us: float
@@ -77,7 +81,7 @@ class PlaceSession(Protocol):
 
 
 class Edge(Protocol):
-    """A place that is not a switch; it creates its own session."""
+    """A measuring point that is not a switch; it creates its own session."""
 
     @property
     def name(self) -> str: ...
@@ -87,10 +91,10 @@ class Edge(Protocol):
 
 
 class Session:
-    """A switch, its table entries, and the cells to read for each colour.
+    """Session with a switch: its table entries, and the cells to read for each colour.
 
-    `observing` are its entries for flows that other switches mark; `marking` those for flows that
-    it marks. All methods raise SwitchUnreachableError.
+    `observing` are the entries for flows that other switches mark, `marking` the entries for flows
+    that this switch marks. All methods raise SwitchUnreachableError.
     """
 
     def __init__(
@@ -119,7 +123,7 @@ class Session:
             for number, register in enumerate(registers)
         }
         self._requests: dict[tuple[Cells, bool], p4r.ReadRequest] = {}
-        self.ahead_us: tuple[float, float] | None = None  # result of the last check_clock()
+        self.ahead_us: tuple[float, float] | None = None  # range found by the last check_clock()
         self._ready = False
         self._by_packets = False  # registers are read by readout packets; determined in open()
 
@@ -140,10 +144,10 @@ class Session:
         await self._open.aclose()
 
     async def fill(self, *, marking: bool) -> None:
-        """Write the switch's missing entries; `marking`: all of them.
+        """Write the switch's missing entries, those of flows that it marks only with `marking`.
 
-        Forwarding comes last: switches behind a restarted one use the marks, and would count its
-        unmarked packets in a wrong block.
+        Forwarding entries are written last: otherwise a restarted switch would forward unmarked
+        packets, and the switches after it would count them in a wrong block.
         """
         entries = [*schedule_entries(self._schedule, self._offset_us), *self._observing]
         with self._reaching():
@@ -158,7 +162,8 @@ class Session:
         (None: no bounds). Raises ClockError.
         """
         if self._hop.clock_offset_us is None:
-            # Half of the bound: another clock may have the same error in the other direction.
+            # Only half of the bound, because a different clock may have the same error in the
+            # opposite direction.
             good_us = FOUND_CLOCK_US if bounds is None else bounds.clock_error_us / 2
             with self._reaching():
                 offset_us, self.clock_error_us = await self._readouts.clock_offset(
@@ -192,7 +197,7 @@ class Session:
         self.ahead_us = ahead_us - error_us, ahead_us + error_us
 
     async def read(self, colour: int) -> Reading | None:
-        """Read the cells of one colour; None if the tables are empty, after a restart."""
+        """Read the cells of one colour; return None if the tables are empty, as after a restart."""
         if not (self._ready and self._switch.is_up):
             await self.open()
         cells = self._cells[colour]
@@ -224,12 +229,12 @@ class Session:
         if not has_entries:
             return None
         for place, (a, b, c, d, e, f, g, h) in registers.items():
-            # 0: the clock was not read
+            # time 0 means that the clock was not read
             reading.registers[place] = Readout(0, (a, b, c, d), (e, f, g, h))
         return reading
 
     def _request(self, cells: Cells) -> p4r.ReadRequest:
-        """Request the entries that every watching switch has, and all cells."""
+        """Return a request for all cells and for the entries that every watching switch has."""
         if (cells, self._by_packets) in self._requests:
             return self._requests[cells, self._by_packets]
         entities = [p4r.Entity(table_entry=p4r.TableEntry(table_id=self._slots_id))]

@@ -1,6 +1,6 @@
-"""Watch lists of AM-PM flows with their methods; P4: p4src/ampm/watch.p4.
+"""Watch lists of AM-PM flows with their marking methods; P4: p4src/ampm/watch.p4.
 
-Methods that share no bit of the packet can be combined: see Method.
+Methods that use different bits of the packet can be combined: see Method.
 """
 
 import math
@@ -36,8 +36,8 @@ class Bounds:
 
     @property
     def guard_us(self) -> float:
-        """Return how long after the end of a block its last packet, or before it the next one, may
-        come.
+        """Return the guard time: packets of a block arrive at most this long after its end, and
+        packets of the next block at most this long before it.
         """
         return self.clock_error_us + self.delay_us
 
@@ -77,7 +77,7 @@ def _name(methods: Method) -> str:
 
 
 class Tunnel(NamedTuple):
-    """Addresses of the outer IPv6 packets: those of the first and the last switch."""
+    """Addresses of the outer IPv6 packets: source (first switch) and destination (last switch)."""
 
     src_addr: str
     dst_addr: str
@@ -89,14 +89,15 @@ class WatchedFlow:
 
     Addresses may be prefixes (`10.1.0.0/16`), and None matches anything. If a packet matches
     several flows, the most specific one applies, then the one with the lowest number. Each switch
-    decides among the flows whose path includes it: let flows that share packets share their path.
-    Fragments have no ports, so they match only entries without ports. `dscp` is the packets' DSCP
-    outside the domain: the last switch restores the bits that carry marks.
+    considers only the flows whose path includes it, so flows that match the same packets should
+    have the same path. Later fragments have no ports, so they match only entries without ports.
+    `dscp` is the packets' DSCP outside the domain: the last switch restores the bits that carry
+    marks.
 
     IPv6 packets have the AltMark option (RFC 9343) with `flow_mon_id`. If the sending host inserts
-    it, it and the addresses identify the packets. Otherwise give a `tunnel`: the first switch
-    encapsulates packets in outer packets with the option, and the last one decapsulates them; in
-    between, frames are 48 bytes longer.
+    the option, the option and the addresses identify the packets. Otherwise a `tunnel` is needed:
+    the first switch encapsulates packets in outer packets with the option, and the last switch
+    decapsulates them. Between these switches, frames are 48 bytes longer.
 
     Raises ValueError for invalid parameters.
     """
@@ -124,14 +125,14 @@ class WatchedFlow:
 
     @property
     def key(self) -> Hashable:
-        """Return the key that identifies its packets inside the domain; keys must be unique."""
+        """Return the unique key that identifies the flow's packets inside the domain."""
         if self.flow_mon_id is None:
             return self.networks, self.protocol, self.src_port, self.dst_port
         return self.flow_mon_id, *map(ip_network, self.tunnel or (self.src_addr, self.dst_addr))
 
     @property
     def priority(self) -> int:
-        """Return the priority of its entry: the number of specified key bits."""
+        """Return the priority of the flow's entry: the number of specified key bits."""
         return (known_bits(self) + 1 << NUMBER_BITS) - self.number
 
     def _address_problem(self) -> str:
@@ -184,15 +185,15 @@ def check_distinct(flows: Iterable[WatchedFlow]) -> None:
 
 
 class Named(Protocol):
-    """A place of a path that counts packets: a switch (Hop), or a host's edge (edge.py)."""
+    """A measuring point on a path: a switch (Hop), or the edge program on a host (edge.py)."""
 
     @property
     def name(self) -> str:
-        """Unique name of the place."""
+        """Unique name of the measuring point."""
 
 
 class Watch(NamedTuple):
-    """A flow at one place of its path."""
+    """A flow at one measuring point of its path."""
 
     flow: WatchedFlow
     is_first: bool
@@ -220,7 +221,7 @@ def check_paths(flows: Mapping[WatchedFlow, Sequence[Named]]) -> None:
 
 
 def _method_problem(methods: Method) -> str:
-    """Return why these methods cannot share a packet."""
+    """Return the reason why these methods cannot mark the same packet."""
     if not methods:
         return "it has no method; give at least one"
     if Method.MULTIPLEXED in methods and methods & Method.DOUBLE:
@@ -234,9 +235,9 @@ def _method_problem(methods: Method) -> str:
 class Hop:
     """One switch of a path, with its connection.
 
-    `entries`: other entries that its tables need, such as forwarding. `clock_offset_us` is added to
-    the switch's clock to get the common clock; None: it is measured by readouts. `clock_ahead_us`
-    is an additional, artificial clock error.
+    `entries` are other entries that its tables need, such as forwarding entries. `clock_offset_us`
+    is added to the switch's clock to get the common clock (None: measured by readouts).
+    `clock_ahead_us` is an additional, artificial clock error.
     """
 
     switch: fy.Switch
@@ -285,14 +286,20 @@ def _pulse_slot(times: ClockRange) -> fy.P4TableEntry:
 
 
 def watch_at(path: Sequence[Named], name: str, flow: WatchedFlow) -> Watch:
-    """Return a flow at the place of that name. Raises TestbedError for a path of one place."""
+    """Return a flow at a measuring point, by name.
+
+    Raises TestbedError if its path has only one point.
+    """
     if len(path) < 2:
         raise TestbedError(f"flow {flow.number}: a path has a first and a last switch, two or more")
     return Watch(flow, is_first=name == path[0].name, is_last=name == path[-1].name)
 
 
 def watch_entry(hop: Hop, watch: Watch) -> fy.P4TableEntry:
-    """Return the entry of one switch. Raises TestbedError for a flow number beyond its capacity."""
+    """Return the entry for one switch.
+
+    Raises TestbedError if the flow number exceeds its capacity.
+    """
     flow, first, last = watch
     room = hop.switch.p4info.counters["arrivals"].size // 2
     if not 0 <= flow.number < room:

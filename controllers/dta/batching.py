@@ -4,8 +4,8 @@
     ...                                      # like other stores: see translator
     await flush_lists(switch, 1, lists)      # write incomplete batches
 
-Stores of several services share the registers of a translator: each uses the registers from `first`
-on, and their ranges must not overlap.
+All stores of a translator share its registers. Each store uses the registers from `first` on, and
+their ranges must not overlap.
 """
 
 import asyncio
@@ -18,10 +18,10 @@ from controllers.dta.stores import check_slots, spread_over, too_small
 from controllers.readout import Readouts
 from controllers.roce.queue_pair import QueuePair
 
-ENTRIES = (1, 2, 4, 8, 16)  # of a batch
+ENTRIES = (1, 2, 4, 8, 16)  # allowed numbers of entries per batch
 LISTS, ROWS, COLUMNS = 4096, 32768, 16384  # capacity of a translator's registers
-NEIGHBOURS = 8  # columns per write
-MOST_REPORTERS = 255  # tracked reporters per translator
+NEIGHBOURS = 8  # number of columns per write
+MOST_REPORTERS = 255  # maximum number of tracked reporters per translator
 CHUNK_BYTES, COLUMN_BYTES = 32, 16
 
 _AT_ONCE, _PAUSE_S = 16, 0.001  # packet-outs
@@ -32,7 +32,8 @@ _LIST_STATE = 8  # readout record of p4src/dta/append.p4
 
 @dataclass(frozen=True)
 class ListStore:
-    """Stores Appends to lists 0 to `lists` - 1: `entries_each` per batch, `batches` per ring.
+    """Stores Appends to lists 0 to `lists` - 1, with `entries_each` entries per batch and `batches`
+    batches per ring.
 
     Raises ValueError for invalid parameters.
     """
@@ -63,7 +64,7 @@ class ListStore:
 
     @property
     def batch_bytes(self) -> int:
-        """Bytes of the entries and the tail."""
+        """Length of a batch in bytes: entries and tail."""
         return 4 * self.entries_each + 4
 
     def entries(self, service: int) -> list[fy.P4TableEntry]:
@@ -115,7 +116,8 @@ class PostcardStore:
 
 @dataclass(frozen=True)
 class SketchStore:
-    """Stores columns of sketches 0 to `sketches` - 1: sums over `reporters` reporters.
+    """Stores columns of sketches 0 to `sketches` - 1; each column is the sum over `reporters`
+    reporters.
 
     `columns` is a multiple of 8. The reporters must be tracked. Raises ValueError for invalid
     parameters.
@@ -158,17 +160,17 @@ class SketchStore:
 
 
 async def flush_lists(switch: fy.Switch, service: int, store: ListStore) -> None:
-    """Write incomplete batches; `service` is the number of the translator's service, from 1."""
+    """Make the translator write incomplete batches; `service` is its service number, from 1."""
     await _ask(switch, _FLUSH_LIST, service, range(store.lists))
 
 
 async def flush_rows(switch: fy.Switch, service: int, store: PostcardStore) -> None:
-    """Write incomplete paths."""
+    """Make the translator write incomplete paths."""
     await _ask(switch, _FLUSH_ROW, service, range(store.rows))
 
 
 async def flush_columns(switch: fy.Switch, service: int, store: SketchStore, sketch: int) -> None:
-    """Write the columns of a sketch that not all reporters have sent."""
+    """Make the translator write the columns of a sketch that not all reporters have sent."""
     await _ask(
         switch, _FLUSH_COLUMN, service,
         (sketch << 12 | eight for eight in range(store.columns // NEIGHBOURS)),
@@ -180,15 +182,17 @@ async def restart_list(
 ) -> None:
     """Resume a list at the end of its ring in memory: see head() of collectors.dta.append.
 
-    Needed after a restart of the switch; otherwise it starts with the first batch, which readers do
-    not expect.
+    This is needed after a restart of the switch; otherwise the switch starts with the first batch,
+    which readers do not expect.
     """
     async with Readouts(switch) as readouts:
         await readouts.write(_LIST_STATE, store.first + number, batch_number - 1, slot)
 
 
 async def _ask(switch: fy.Switch, record: int, service: int, whose: Iterable[int]) -> None:
-    """Send packet-outs, which are not acknowledged, in small groups so that collectors keep up."""
+    """Send packet-outs in small groups, so that collectors keep up; packet-outs are not
+    acknowledged.
+    """
     for count, number in enumerate(whose, 1):
         index = service << 24 | number
         await switch.write([fy.P4PacketOut(b"", record=record, index=index)])

@@ -24,17 +24,17 @@ from telemark.topology.routes import Route
 EVENTS = ("sent", "nacked", "resent", "not kept", "absurd", "late", "unpaid")
 """Counters per translator, in the order of p4src/dta/reporter_ring.p4."""
 
-_KINDS = 16  # counters per translator
+_KINDS = 16  # number of counters per translator
 
 
 @dataclass(frozen=True)
 class Reporter(Sender):
-    """Reports of a switch about all flows that pass it: see Sender.
+    """A switch that reports all watched flows that pass it: see Sender.
 
-    `node_id` is in the flows' records and postcards. A flow that was idle for `idle_us` is new
-    again. With `routes` the switch is a router, and forwards by MAC address only to translators and
-    reporters. The changes of `data` also trigger postcards. Raises ValueError for invalid
-    parameters.
+    `node_id` is in the flows' records and postcards. A flow that was idle for `idle_us` is reported
+    as new. With `routes` the switch is a router, and forwards by MAC address only to translators
+    and reporters. Changes that trigger a report of `data` also trigger postcards. Raises ValueError
+    for invalid parameters.
     """
 
     data: Data | None = None
@@ -78,8 +78,9 @@ class Reporter(Sender):
 
 @dataclass(frozen=True)
 class State:
-    """State of a translator in its reporter: the number of the next report, and the number of
-    requested reports that had left the ring, or that exceeded the budget earned by new reports.
+    """State that a reporter keeps for one translator: the sequence number of its next report, the
+    number of requested reports that had left the ring, and the number of those that exceeded the
+    budget for resending, which new reports increase.
     """
 
     next: int
@@ -107,7 +108,7 @@ async def configure(
 
 
 async def events(switch: fy.Switch, translator: int = 1) -> dict[str, int]:
-    """Return the event counts of a reporter's nth translator, by EVENTS."""
+    """Return a reporter's event counts for its nth translator, named as in EVENTS."""
     first = translator * _KINDS
     wanted = [fy.P4CounterEntry("dta_events", index=first + n) for n in range(len(EVENTS))]
     # finsy's overloads of read() name a coroutine; it is an async generator.
@@ -116,13 +117,13 @@ async def events(switch: fy.Switch, translator: int = 1) -> dict[str, int]:
 
 
 async def state(switch: fy.Switch, translator: int = 1) -> State:
-    """Return the state of a reporter for its nth translator. Raises ReadoutTimeoutError."""
+    """Return a reporter's state for its nth translator. Raises ReadoutTimeoutError."""
     async with Readouts(switch) as readouts:
         return State(*(await readouts.read(STATE, translator)).arrival[:3])
 
 
 def _ways(net: Network, switch: str, reporter: Reporter) -> list[fy.P4TableEntry]:
-    """Return the forwarding entries for hosts' packets and reports."""
+    """Return the forwarding entries for the packets of hosts and for reports."""
     if reporter.routes is None:
         return forwarding_entries(net, switch)
     return [

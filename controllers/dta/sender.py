@@ -1,4 +1,4 @@
-"""Common part of senders of DTA reports: reporters and INT sinks."""
+"""Common base of both senders of DTA reports: reporters and INT sinks."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -25,16 +25,17 @@ from telemark.topology.routes import next_hops
 MAX_TRANSLATORS = 15
 NUMBERS = 1 << 16  # of reporters
 STATE = 1  # readout record of p4src/dta/reporter_ring.p4
-_SESSIONS = 400  # clone sessions; this is translator 0's
+_SESSIONS = 400  # number of the clone session for the first translator
 
 
 @dataclass(frozen=True)
 class Sender(ABC):
     """A switch that reports flows to translators.
 
-    `address` is its own; `number` is the reporter number in its reports. `translators`: hosts whose
-    addresses reports are sent to, numbered from 1; each flow uses one of them. `key_node` is part
-    of the keys of its flows. Raises ValueError for invalid parameters.
+    `address` is the switch's own address, and `number` the reporter number in its reports.
+    `translators` are the hosts to whose addresses reports are sent, numbered from 1; each flow uses
+    one of them. `key_node` is a part of the key of each flow. Raises ValueError for invalid
+    parameters.
     """
 
     address: str  # IPv4
@@ -52,7 +53,7 @@ class Sender(ABC):
 
     @property
     def mac(self) -> str:
-        """MAC address; derived from its address, so it is unique in a network."""
+        """MAC address, derived from the IP address, so that it is unique in a network."""
         octets = int(IPv4Address(self.address)).to_bytes(4, "big")
         return "06:01:" + ":".join(f"{octet:02x}" for octet in octets)
 
@@ -96,7 +97,8 @@ class Sender(ABC):
 
 
 async def begin(net: Network, switch: fy.Switch, sender: Sender) -> list[fy.P4TableEntry]:
-    """Make its clone sessions and restart its numbering; return entries that lead to translators.
+    """Make the switch's clone sessions, restart its numbering, and return entries for translators'
+    addresses.
 
     Raises TestbedError and finsy's P4ClientError.
     """
@@ -115,7 +117,7 @@ async def begin(net: Network, switch: fy.Switch, sender: Sender) -> list[fy.P4Ta
 def ways_to_senders(
     net: Network, switch: str, senders: Mapping[str, Sender]
 ) -> list[fy.P4TableEntry]:
-    """Return the entries that lead NACKs to the other switches. Raises TestbedError."""
+    """Return the entries that forward NACKs to the other switches. Raises TestbedError."""
     macs = [sender.mac for sender in senders.values()]
     if len({*macs}) < len(macs):
         addresses = [sender.address for sender in senders.values()]
@@ -131,7 +133,7 @@ def ways_to_senders(
 
 
 def _ends(net: Network, sender: Sender, number: int, port: int) -> list[fy.P4TableEntry]:
-    """Return the entries of a translator's addresses, for reports and its NACKs."""
+    """Return the entries with a translator's addresses, for reports and for NACKs."""
     host = net.host(sender.translators[number - 1])
     here = {"src_mac": sender.mac, "src_addr": sender.address,
             "reporter_number": sender.number}  # fmt: skip

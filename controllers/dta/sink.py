@@ -5,7 +5,7 @@
     async with connections(net) as switches:
         await configure(net, switches, Domain("h3", [watched]), {"s5": sink})
 
-Such packets cause no INT reports; the rest of the domain works as without sinks.
+Packets of these flows cause no INT reports; the rest of the domain works as without DTA sinks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,12 +26,12 @@ INSTRUCTIONS = Instruction.NODE_ID
 
 @dataclass(frozen=True)
 class Sink(Sender):
-    """Reports of an INT sink about the paths of flows that leave the domain there: see Sender.
+    """An INT sink that reports the paths of flows that leave the domain there: see Sender.
 
-    Flows are matched as they are outside, without INT marks. A path is reported when it is new or
-    has changed, when the flow's queue reaches the congestion threshold, and again after
-    `period_us`. `started` and `moved` list new flows and flows whose path has changed. Raises
-    ValueError for invalid parameters.
+    Flows are matched as they are outside the domain, without INT marks. A path is reported when it
+    is new or has changed, when the flow's queue reaches the congestion threshold, and again after
+    `period_us`. `started` is the list of new flows, and `moved` the list of flows whose path has
+    changed. Raises ValueError for invalid parameters.
     """
 
     data: Paths | None = None
@@ -66,7 +66,7 @@ async def configure(
 ) -> None:  # fmt: skip
     """Fill the tables of all switches of a domain, and restart the numbering of reports.
 
-    `sinks` run p4src/dta/int_sink.p4, other switches INT's program; for `clock_offsets_us` see
+    `sinks` run p4src/dta/int_sink.p4, other switches the INT program; for `clock_offsets_us` see
     controllers.int.domain. Raises TestbedError and finsy's P4ClientError.
     """
 

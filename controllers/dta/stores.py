@@ -14,25 +14,27 @@ COUNTER_BYTES = 8
 
 
 class Store(Protocol):
-    """Destination of a primitive's reports, in one session or hashed by key over several."""
+    """Destination of a primitive's reports: one session, or several chosen by key hash."""
 
     @property
     def sessions(self) -> range: ...
 
     @property
     def registers(self) -> tuple[str, range]:
-        """Registers of the translator that it uses alone, with their name."""
+        """Name and range of the translator's registers that only this store uses."""
 
     def entries(self, service: int) -> list[fy.P4TableEntry]:
-        """Return its table entries in the translator; `service` is the number of its service."""
+        """Return the store's table entries in the translator; `service` is the number of its
+        service.
+        """
 
     def problem_of(self, session: QueuePair) -> str:
-        """Return what is wrong with one of its sessions, or an empty string."""
+        """Return a message if one of the sessions is unsuitable, otherwise an empty string."""
 
 
 @dataclass(frozen=True)
 class KeyWriteStore:
-    """Stores Key-Writes of `words` words in `slots` slots, a power of two, in each session.
+    """Stores Key-Writes of `words` words; each session has `slots` slots, a power of two.
 
     A checksum has 8 to 31 bits. Raises ValueError for invalid parameters.
     """
@@ -57,7 +59,7 @@ class KeyWriteStore:
 
     @property
     def slot_bytes(self) -> int:
-        """Bytes of checksum and data."""
+        """Length of a slot in bytes: checksum and data."""
         return 4 + 4 * self.words
 
     def entries(self, service: int) -> list[fy.P4TableEntry]:
@@ -78,7 +80,7 @@ class KeyWriteStore:
 
 @dataclass(frozen=True)
 class CounterStore:
-    """Stores Key-Increments in rows of `slots` counters, a power of two: copy n in row n.
+    """Stores Key-Increments in rows of `slots` counters, a power of two; copy n is in row n.
 
     Raises ValueError for invalid parameters.
     """
@@ -112,7 +114,7 @@ class CounterStore:
 
 
 def spread_over(sessions: range) -> dict[str, int]:
-    """Return the parameters of an action that hashes reports over sessions."""
+    """Return the parameters of an action that distributes reports over sessions by a hash."""
     return {"first_session": sessions[0], "sessions": len(sessions)}
 
 

@@ -33,16 +33,17 @@ OUTCOMES = [*EVENTS][:8]
 """Events of which each report causes exactly one."""
 
 REPORTERS = 256
-_KINDS = 16  # counters per reporter
+_KINDS = 16  # number of counters per reporter
 _WINDOW = 1024  # number of reports tracked per reporter
-# Readout records of p4src/dta/sequence.p4; a write to the second one clears _CELLS_PER_WRITE cells.
+# Readout records of p4src/dta/sequence.p4; a write to the second record clears _CELLS_PER_WRITE
+# cells.
 _REPORTER_STATE, _REPORTER_WINDOW, _CELLS_PER_WRITE = 6, 7, 8
 _NACK_CLONES = 256  # clone session of port 0, for NACKs
 
 
 @dataclass(frozen=True)
 class WriteSession(QueuePair):
-    """A queue pair for writes."""
+    """A session with a queue pair for RDMA writes."""
 
     @property
     def has_atomics(self) -> bool:
@@ -52,7 +53,7 @@ class WriteSession(QueuePair):
 
 @dataclass(frozen=True)
 class CounterSession(QueuePair):
-    """A queue pair for increments of counters."""
+    """A session with a queue pair for RDMA FETCH ADDs, which increment counters."""
 
     @property
     def has_atomics(self) -> bool:
@@ -62,7 +63,7 @@ class CounterSession(QueuePair):
 
 @dataclass(frozen=True)
 class Service:
-    """Reports sent to `address` go into these stores."""
+    """A service: reports sent to `address` are written to these stores."""
 
     address: str  # IPv4
     stores: Sequence[Store]
@@ -70,7 +71,9 @@ class Service:
 
 @dataclass(frozen=True)
 class TrackedReporter:
-    """A reporter whose sequence numbers are tracked; `number` is 0 for the prototype."""
+    """A reporter whose sequence numbers are tracked; `number` is 0 for reports in the prototype's
+    format.
+    """
 
     address: str  # IPv4
     number: int = 0
@@ -92,7 +95,7 @@ class Rate:
             raise ValueError(f"{where}: a burst of {self.burst}: expected 1 at least, within 4 s")
 
     def entry(self) -> fy.P4TableEntry:
-        """Return its entry in the table of rates."""
+        """Return the entry of this rate in the table of rates."""
         interval_ns = round(1e9 / self.requests_per_s)
         action = fy.Action("limit", interval_ns=interval_ns,
                            burst_ns=(self.burst - 1) * interval_ns)  # fmt: skip
@@ -101,7 +104,7 @@ class Rate:
 
 @dataclass(frozen=True)
 class Translator:
-    """A translator's sessions, services, tracked reporters and rates.
+    """A translator: its sessions, services, tracked reporters and rates.
 
     Raises ValueError for invalid parameters.
     """
@@ -194,7 +197,9 @@ async def configure(
 
 
 async def _make_groups(switch: fy.Switch, session: int, port: int) -> None:
-    """Make multicast groups of 1 to 8 copies of a session's report; the copy number is the id."""
+    """Make the multicast groups for 1 to 8 copies of a session's report; the replica's instance is
+    the copy number.
+    """
     for copies in range(1, MAX_COPIES + 1):
         replicas = [(port, copy) for copy in range(copies)]
         await replace(
@@ -203,7 +208,7 @@ async def _make_groups(switch: fy.Switch, session: int, port: int) -> None:
 
 
 async def events(switch: fy.Switch, reporter: int = 0) -> dict[str, int]:
-    """Return event counts of the translator's nth reporter, by EVENTS; 0: of all others."""
+    """Return the event counts of the translator's nth reporter; 0 means all untracked reporters."""
     names = {reporter * _KINDS + kind: name for name, kind in EVENTS.items()}
     wanted = [fy.P4CounterEntry("dta_events", index=index) for index in names]
     # finsy's overloads of read() name a coroutine; it is an async generator.
@@ -212,7 +217,7 @@ async def events(switch: fy.Switch, reporter: int = 0) -> dict[str, int]:
 
 
 async def restart_reporter(switch: fy.Switch, reporter: int, *, sequence: int = 0) -> None:
-    """Accept this number as a reporter's next report, like its first one; see events()."""
+    """Accept `sequence` as the next sequence number of the nth reporter; see events()."""
     windows = range(reporter * _WINDOW, (reporter + 1) * _WINDOW, _CELLS_PER_WRITE)
     async with Readouts(switch) as readouts:
         await readouts.write(_REPORTER_STATE, reporter, sequence)

@@ -1,4 +1,4 @@
-"""Reports of a DTA reporter, and the flows they are about; P4: p4src/dta/reporter_*.p4."""
+"""Kinds of reports of a DTA reporter, and the watched flows; P4: p4src/dta/reporter_*.p4."""
 
 import enum
 from collections.abc import Iterator, Mapping
@@ -63,7 +63,7 @@ class WatchedFlow:
             raise ValueError(f"{where}: nothing is wanted of it: expected some of {[*ReportKind]}")
 
     def entry(self) -> fy.P4TableEntry:
-        """Return its entry in a reporter's watch list."""
+        """Return the flow's entry in a reporter's watch list."""
         return fy.P4TableEntry(
             "watch_list", match=match(self, "ipv4", "protocol"), priority=known_bits(self) + 1,
             action=fy.Action("watch", wanted=int(self.wanted)),
@@ -72,10 +72,11 @@ class WatchedFlow:
 
 @dataclass(frozen=True)
 class Data:
-    """Reports of flows' records by Key-Write: `words` words from `first` on.
+    """Reports of flow records by Key-Write: `words` words of the record from word `first` on.
 
-    A flow is reported when it is new, when a word of `changes` changes under its mask, and by a
-    sampled `share` of its packets. Raises ValueError for invalid parameters.
+    A flow is reported when it is new and when a word in `changes` changes in the bits of its mask.
+    In addition, a sampled fraction `share` of the packets triggers a report. Raises ValueError for
+    invalid parameters.
     """
 
     words: int = RECORD_WORDS
@@ -101,7 +102,7 @@ class Data:
 
     @property
     def mask(self) -> int:
-        """Mask of changes over the whole record."""
+        """Mask over the whole record: a change of these bits triggers a report."""
         return sum(mask << 32 * (RECORD_WORDS - 1 - word) for word, mask in self.changes)
 
     def entry(self, plan: str) -> fy.P4TableEntry:
@@ -112,7 +113,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Paths:
-    """Path reports of INT sinks by Key-Write, of seven words (collectors/dta/int_paths.py).
+    """Path reports of INT sinks by Key-Write, in seven data words (collectors/dta/int_paths.py).
 
     Raises ValueError for invalid parameters.
     """
@@ -156,9 +157,9 @@ class Counts:
 class Postcards:
     """Postcards of a flow at this switch, sent whenever its data would be reported.
 
-    The hop is the number of routers passed before, derived from the time to live; the value is the
-    switch's `node_id`. An INT sink knows the whole path, and sends the postcards of all hops.
-    Raises ValueError for invalid parameters.
+    The hop number is the number of routers before this switch, derived from the time to live. The
+    value is the switch's `node_id`. An INT sink knows the whole path and sends the postcards of all
+    hops. Raises ValueError for invalid parameters.
     """
 
     redundancy: int = 2
@@ -176,7 +177,9 @@ class Postcards:
 
 @dataclass(frozen=True)
 class EventList:
-    """Destination of events of a kind: a list of one of the reporter's translators, from 1 on."""
+    """Destination of one kind of events: a list of one of the reporter's translators, which are
+    numbered from 1.
+    """
 
     number: int
     translator: int = 1
@@ -184,7 +187,7 @@ class EventList:
     retransmittable: bool = True
 
     def entry(self, plan: str, want: ReportKind) -> fy.P4TableEntry:
-        """Return the entry that appends events of a kind, in a control that plans reports."""
+        """Return the entry that appends one kind of events, in a control that plans reports."""
         match = fy.Match({"event": _EVENTS[want]})
         action = fy.Action(f"{plan}.append", translator=self.translator, number=self.number,
                            **_flags(self))  # fmt: skip

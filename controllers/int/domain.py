@@ -30,7 +30,7 @@ More = Callable[[fy.Switch], Awaitable[Sequence[fy.P4TableEntry]]]
 
 REPORT_PORT = 32766
 SESSION = 500  # REPORT_SESSION in p4src/int/report.p4
-WINDOW_US = 1 << 16  # window of the ports' utilisation, in p4src/int/hop.p4
+WINDOW_US = 1 << 16  # window for measuring port utilisation, as in p4src/int/hop.p4
 EVENTS = ("malformed", "cleared", "stopped", "no room", "not possible", "not understood",
           "hops exceeded", "MTU exceeded")  # fmt: skip
 """Event counters of switches, in the order of p4src/int/watch.p4."""
@@ -38,11 +38,13 @@ EVENTS = ("malformed", "cleared", "stopped", "no room", "not possible", "not und
 
 @dataclass(frozen=True)
 class Changes:
-    """Reports of a flow only on changes: of its ports at a switch, of the number of hops on the
-    stack, of its latency in steps of 2^`latency_shift` us; and once in 2^`period_shift` us.
+    """Reports of a flow only after a change, and once every 2^`period_shift` us.
+
+    A change is a different ingress or egress port, a different number of hops on the stack, or a
+    hop latency in a different interval of 2^`latency_shift` us.
     """
 
-    latency_shift: int = 32  # 32 bits: latency is ignored
+    latency_shift: int = 32  # a shift by 32 bits leaves 0, so the latency is ignored
     period_shift: int = 20
 
     def parameters(self) -> dict[str, int]:
@@ -57,8 +59,10 @@ class Changes:
 
 @dataclass(frozen=True)
 class QueueReports:
-    """Reports of packets that find at least `full` packets in their queue: at most `quota` of them,
-    until fewer than `calm` packets have been waiting.
+    """Reports of packets that find at least `full` packets in their queue.
+
+    At most `quota` packets are reported; then reports stop until a packet finds fewer than `calm`
+    packets in the queue.
     """
 
     full: int
@@ -71,13 +75,13 @@ class QueueReports:
 class Domain:
     """Watched flows, and the destination of reports.
 
-    `collector` is a host; reports go to its UDP port `port`. `mtu_bytes` is the MTU of links
-    between switches, where INT makes packets longer. For watched flows all sampled packets are
-    reported, or only `changes`; `drops` is the metadata of drop reports in addition to the reason.
-    Packets that are `denied` are dropped. Switches with `routes` are routers, and forward by MAC
-    address only to the collector. Drops at full queues are reported if switches deflect them
-    (`--deflect-on-drop` of minip4). With `grouping` a packet carries several reports: switches run
-    p4src/int/grouped.p4, with a CPU port (connection.cpu_ports).
+    `collector` is a host, which receives reports at UDP port `port`. `mtu_bytes` is the MTU of
+    links between switches, where INT makes packets longer. All sampled packets of watched flows are
+    reported, or only `changes`. `drops` is the metadata in drop reports in addition to the drop
+    reason. Packets that are `denied` are dropped. Switches with `routes` are routers, and forward
+    by MAC address only to the collector. Drops at full queues are reported if switches deflect them
+    (`--deflect-on-drop` of minip4). With `grouping`, a datagram carries several reports, and
+    switches run p4src/int/grouped.p4 with a CPU port (connection.cpu_ports).
     """
 
     collector: str
@@ -99,7 +103,8 @@ async def configure(
     """Fill the tables of all switches, and make their clone sessions.
 
     `clock_offsets_us` is added to the clock of each switch (Readouts.clock_offset); default: 0.
-    `more` configures programs that extend INT's. Raises TestbedError and finsy's P4ClientError.
+    `more` configures programs that extend the INT program. Raises TestbedError and finsy's
+    P4ClientError.
     """
     offsets_us = clock_offsets_us or {}
     await asyncio.gather(
@@ -109,12 +114,12 @@ async def configure(
 
 
 def node_id(net: Network, switch: str) -> int:
-    """Return the INT node id of a switch: 1 for the first one of the topology."""
+    """Return the INT node ID of a switch: 1 for the first switch of the topology."""
     return net.topo.switches().index(switch) + 1
 
 
 async def events(switch: fy.Switch) -> dict[str, int]:
-    """Return the event counts of a switch, by EVENTS."""
+    """Return the event counts of a switch, named as in EVENTS."""
     counts = dict.fromkeys(EVENTS, 0)
     for name in ("arriving_events", "departing_events"):
         # finsy's overloads of read() name a coroutine; it is an async generator.
@@ -160,8 +165,8 @@ def entries(
 
 
 async def _clone_reports(net: Network, switch: fy.Switch, domain: Domain) -> None:
-    """Make the clone session of a switch's reports, which leads to the collector, or to the
-    recirculation port for grouping.
+    """Make the clone session of a switch's reports; it clones to the port towards the collector, or
+    to the recirculation port for grouping.
     """
     port = CPU_PORT if domain.grouping else _port_to_collector(net, switch.name, domain)
     session = fy.P4CloneSessionEntry(SESSION, replicas=[port])
@@ -193,7 +198,9 @@ def _forwarding_entries(net: Network, switch: str, domain: Domain) -> list[fy.P4
 
 
 def _port_entries(net: Network, switch: str, domain: Domain) -> list[fy.P4TableEntry]:
-    """Return entries with the domain edge, MTU and rate of each port."""
+    """Return entries that give each port's MTU and rate, and whether it is at the edge of the
+    domain.
+    """
     found, rates_bps = [], _rates_bps(net.topo, switch)
     for name in net.neighbours(switch):
         port = net.port(switch, name)
@@ -221,7 +228,9 @@ def _queue_entry(port: int, reports: QueueReports) -> fy.P4TableEntry:
 
 
 def _millionths_per_byte(rate_bps: float | None) -> int:
-    """Return a byte's share of a full utilisation window, in millionths times 2^32; 0: unknown."""
+    """Return the utilisation that one byte adds, in millionths times 2^32; 0 if the rate is
+    unknown.
+    """
     if not rate_bps:
         return 0
     window_bytes = rate_bps * WINDOW_US / 8e6

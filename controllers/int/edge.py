@@ -1,4 +1,4 @@
-"""Edges of hosts in an INT domain: they report the same flows as its switches (INT-XD)."""
+"""Edge programs on hosts of an INT domain, which report the same flows as its switches (INT-XD)."""
 
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -13,17 +13,18 @@ from telemark.network import Network
 
 
 def edge_node_id(net: Network, host: str) -> int:
-    """Return the INT node id of a host's edge; these follow the switches' ids."""
+    """Return the INT node ID of the edge program on a host; these IDs follow the switches' IDs."""
     return len(net.topo.switches()) + 1 + net.topo.hosts().index(host)
 
 
 def postcard_edges(
     net: Network, hosts: Mapping[str, str], domain: Domain, opened: ExitStack
 ) -> dict[str, PostcardEdge]:
-    """Open edges at these hosts' interfaces, each towards a switch, configured as `domain`.
+    """Open edge programs at the hosts' interfaces towards switches, with the configuration of
+    `domain`.
 
-    `opened` closes them. They report exported flows (Mode.EXPORT), each sampled packet. Real time
-    only. Raises TestbedError.
+    `opened` closes them. They report each sampled packet of exported flows (Mode.EXPORT). They
+    exist only in real time. Raises TestbedError.
     """
     if domain.changes is not None or domain.grouping is not None:
         raise TestbedError("hosts' edges report each sampled packet in its own datagram: "

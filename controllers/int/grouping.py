@@ -1,4 +1,4 @@
-"""Grouping of several reports in a packet, by switches that run p4src/int/grouped.p4.
+"""Grouping of several reports in one datagram, by switches that run p4src/int/grouped.p4.
 
     domain = Domain("h3", flows, grouping=Grouping(reports=8))
     ...
@@ -19,23 +19,26 @@ MOST_REPORTS = 8  # GROUP_SLOTS in p4src/int/grouping.p4
 HARDWARE_IDS = range(3)  # HW_EGRESS and so on, in p4src/int/report.p4
 
 _FLUSH_GROUP = 0xFFFF  # in p4src/int/grouping.p4
-_LONGEST_WORDS = 63  # maximum size of a waiting report
+_LONGEST_WORDS = 63  # maximum length of a waiting report
 _HEADER_BYTES = 20 + 8 + 8  # IPv4, UDP, group header
-# Maximum growth of a packet that collects others, in words: 1,024 bytes in minip4, 512 in bmv2. The
-# report that completes a group counts, too, and may be longer than its packet was.
+# Maximum growth, in words, of a packet that collects other reports: 1,024 bytes in minip4, 512
+# bytes in bmv2. The report that completes a group counts, too, and may be longer than the reported
+# packet was.
 _WORDS, _BMV2_WORDS = 240, 63
 
 
 @dataclass(frozen=True)
 class Grouping:
-    """At most `reports` reports per packet.
+    """At most `reports` reports per datagram.
 
-    The first report of a group waits for up to `wait_us`; the next report after that completes the
-    group. Switches have no timer: see flush_every(). Raises ValueError for invalid parameters.
+    The first report of a group waits for at least `wait_us` unless the group is full; the next
+    report after that time completes the group. Switches have no timer: see flush_every(). Raises
+    ValueError for invalid parameters.
     """
 
     reports: int = MOST_REPORTS
-    wait_us: int = 50_000  # half of the time that the collector waits for reports of one packet
+    # half of the time for which the collector waits for all reports of a packet
+    wait_us: int = 50_000
 
     def __post_init__(self) -> None:
         if not 1 <= self.reports <= MOST_REPORTS:
@@ -59,7 +62,7 @@ async def flush(switches: Iterable[fy.Switch]) -> None:
 
 
 async def flush_every(switches: Iterable[fy.Switch], period_s: float) -> None:
-    """Flush periodically until cancelled: the timer that switches lack."""
+    """Flush periodically until cancelled; this replaces the timer that switches lack."""
     switches = list(switches)
     while True:
         await asyncio.sleep(period_s)

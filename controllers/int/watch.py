@@ -39,7 +39,7 @@ class Mode(Enum):
 
 
 class Mark(IntEnum):
-    """How switches detect INT in a packet (docs/reference/int.md); a domain uses one of them."""
+    """Mark by which switches detect INT in a packet (docs/reference/int.md); one per domain."""
 
     DSCP = 0
     PORT = 1
@@ -52,9 +52,10 @@ class WatchedFlow:
     """A flow on the watch list: its match key and INT mode.
 
     Addresses may be prefixes, and None matches anything. If a packet matches several flows, the
-    most specific one applies. `max_hops`: maximum number of switches that may push, including the
-    source. `share` of the packets is sampled, by a hash that is the same everywhere. `sources` are
-    the switches that embed INT; None: those with a host of `src_addr`.
+    most specific one applies. `max_hops` is the maximum number of switches that push metadata,
+    including the source. A fraction `share` of the packets is sampled; all switches sample the same
+    packets, because they use the same hash. `sources` are the switches that embed INT (None:
+    switches with a host whose address matches `src_addr`).
 
     Raises ValueError for invalid parameters.
     """
@@ -105,7 +106,7 @@ class WatchedFlow:
         return any(host in net.neighbours(switch) for host in hosts)
 
     def entry(self) -> fy.P4TableEntry:
-        """Return its entry in a switch's watch list."""
+        """Return the flow's entry in a switch's watch list."""
         action = fy.Action(self.mode.value, **self._parameters())
         table, *names = ("int_list", "ipv4", "protocol")
         if networks(self)[0].version == 6:
@@ -134,8 +135,8 @@ class Denied:
     """IPv4 packets that switches drop; their drop reports give the reason "access list".
 
     Addresses may be prefixes, and None matches anything. The key matches packets between switches,
-    where INT may have replaced the original port. `switches` are those that drop; None: all. Raises
-    ValueError for invalid parameters.
+    where INT may have replaced the original port. `switches` are the switches that drop these
+    packets (None: all). Raises ValueError for invalid parameters.
     """
 
     src_addr: str = "0.0.0.0/0"

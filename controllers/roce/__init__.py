@@ -1,1 +1,1 @@
-"""Controllers of RDMA collection: sessions of switches with collectors' queue pairs."""
+"""Controllers of RDMA collection: sessions between switches and the queue pairs of collectors."""

@@ -1,6 +1,6 @@
-"""A queue pair of a collector, as a switch uses it; P4: p4src/roce/.
+"""Session of a switch with a queue pair of a collector; P4: p4src/roce/.
 
-Subclasses of QueuePair define what is written, and where in the region.
+Subclasses of QueuePair define what the switch writes, and to which location in the region.
 """
 
 import enum
@@ -15,7 +15,7 @@ SESSIONS = 256
 
 
 class Peer(Protocol):
-    """The switch, as the peer of the collector's queue pair."""
+    """Parameters of the switch as the peer of the collector's queue pair."""
 
     @property
     def address(self) -> str: ...
@@ -45,7 +45,9 @@ class Target(Protocol):
 
 
 def mac_of(peer: Peer) -> str:
-    """Return the MAC address of a switch as a peer; the end of its IP address makes it unique."""
+    """Return the MAC address of a switch as a peer, made unique by the last bytes of its IP
+    address.
+    """
     low = int(ip_address(peer.address)) & 0xFFFFFFFF
     return "06:00:" + ":".join(f"{byte:02x}" for byte in low.to_bytes(4, "big"))
 
@@ -54,9 +56,9 @@ def mac_of(peer: Peer) -> str:
 class QueuePair(ABC):
     """A session with the collector at `host`.
 
-    `number` is 1 to 255, one for each queue pair that a switch writes to. One request of
-    `ack_every`, a power of 2, requests an ACK. After `patience` requests without any answer the
-    switch asks the collector for the expected PSN; 0: never.
+    `number`, 1 to 255, is unique among the queue pairs that a switch writes to. One of `ack_every`
+    requests (a power of 2) asks for an ACK. After `patience` requests without any response, the
+    switch asks the collector for the expected PSN (0: never).
 
     Raises ValueError for invalid parameters.
     """
@@ -77,11 +79,11 @@ class QueuePair(ABC):
     @property
     @abstractmethod
     def has_atomics(self) -> bool:
-        """Whether it adds to counters instead of writing."""
+        """Whether the session uses RDMA FETCH ADD instead of RDMA WRITE."""
 
     @property
     def slots(self) -> int:
-        """Number of slots of the ring that PSNs follow; 0: no ring."""
+        """Number of slots of the ring in which the PSN determines the slot; 0 means no ring."""
         return 0
 
     @property
@@ -95,7 +97,9 @@ class QueuePair(ABC):
         return self.target.transport.name == "RC"
 
     def entries(self, collector_mac: str) -> list[fy.P4TableEntry]:
-        """Return the table entries; `collector_mac` may be that of the next router."""
+        """Return the table entries; `collector_mac` may be the MAC address of the next router
+        instead.
+        """
         number = fy.Match({"session": self.number})
         return [
             fy.P4TableEntry("collectors", match=number, action=self._ends(collector_mac)),
@@ -137,7 +141,7 @@ class QueuePair(ABC):
         return fy.P4TableEntry("answers", match=fy.Match(key), action=action)
 
     def _problem(self) -> str:
-        """Return what is wrong with the region, or an empty string."""
+        """Return a message if the region is unsuitable, otherwise an empty string."""
         return ""
 
     def _problem_of_queue_pair(self) -> str:

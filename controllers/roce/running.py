@@ -1,4 +1,4 @@
-"""Sessions in a running switch: start, state and the routing of answers."""
+"""Sessions in a running switch: their start, their state, and the forwarding of responses."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ EVENTS = ("sent", "acked", "naked", "not ready", "refused", "resumed", "probed",
 ANSWERS = ("acked", "naked", "not ready", "refused", "damaged")
 """Events of which each answer causes exactly one."""
 
-_KINDS = 16  # counters per session
+_KINDS = 16  # number of counters per session
 # Readout records of p4src/roce/session.p4.
 _SESSION, _PSN = 1, 5
 
@@ -27,7 +27,9 @@ Writers = Mapping[str, Sequence[QueuePair]]
 
 @dataclass(frozen=True)
 class State:
-    """State of a session in its switch: place of the next record, records known to be lost."""
+    """State of a session in its switch: PSN and slot of the next record, number of records known to
+    be lost.
+    """
 
     psn: int
     slot: int
@@ -36,7 +38,7 @@ class State:
 
 
 async def begin(net: Network, switch: fy.Switch, sessions: Sequence[QueuePair]) -> None:
-    """Start sessions, each with the PSN that its peer was connected with."""
+    """Start sessions, each with the PSN that was set when its peer was connected."""
     for session in sessions:
         clones = fy.P4CloneSessionEntry(session.number, replicas=[port_of(net, switch, session)])
         await replace(switch, clones)
@@ -73,16 +75,16 @@ async def set_psn(switch: fy.Switch, session: QueuePair, psn: int) -> None:
 
 
 async def reconnect(net: Network, switch: fy.Switch, session: QueuePair) -> None:
-    """Restart a session with another queue pair, for example after a restart of the collector.
+    """Restart a session with a different queue pair, for example after a restart of the collector.
 
-    The switch's own queue pair number stays. Raises finsy's P4ClientError.
+    The switch's own queue pair number does not change. Raises finsy's P4ClientError.
     """
     await switch.modify(session.entries(net.host(session.host).MAC()))
     await restart(switch, session, psn=session.peer.psn)
 
 
 async def events(switch: fy.Switch, session: QueuePair) -> dict[str, int]:
-    """Return the event counts of a session, by EVENTS."""
+    """Return the event counts of a session, named as in EVENTS."""
     first = session.number * _KINDS
     wanted = [fy.P4CounterEntry("roce_events", index=first + n) for n in range(len(EVENTS))]
     # finsy's overloads of read() name a coroutine; it is an async generator.
@@ -97,7 +99,9 @@ async def state(switch: fy.Switch, session: QueuePair) -> State:
 
 
 def check_macs(writers: Writers) -> None:
-    """Raise TestbedError if two switches share a MAC address, since answers would be misrouted."""
+    """Raise TestbedError if two switches have the same MAC address, since responses would be
+    misrouted.
+    """
     owners: dict[str, str] = {}
     for name, sessions in writers.items():
         for session in sessions:
@@ -109,7 +113,7 @@ def check_macs(writers: Writers) -> None:
 
 
 def ways_to_writers(net: Network, switch: str, writers: Writers) -> list[fy.P4TableEntry]:
-    """Return the entries that lead answers to the other switches."""
+    """Return the entries that forward responses to the other switches."""
     found = []
     for name, sessions in writers.items():
         if name != switch:

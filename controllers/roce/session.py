@@ -5,8 +5,8 @@
     async with connections(net) as switches:
         await configure(net, switches, {"s1": Reporter([session], [RecordedFlow(...)])})
 
-A session starts with the PSN that its peer was connected with, at the beginning of the ring.
-restart() restarts it, after a restart of the collector or the switch.
+A session starts at the first slot of the ring, with the PSN that was set when its peer was
+connected. After a restart of the collector or the switch, restart() restarts the session.
 """
 
 import asyncio
@@ -47,8 +47,8 @@ CONTENTS = (None, Content.FLOWS, Content.FLOWS_AND_HOPS, Content.PATHS)
 class Session(QueuePair):
     """A session whose region holds packet records in a ring, or counters.
 
-    One record of `immediate_every` carries an immediate value, the number of its slot; 0: never. A
-    slot has `stride` bytes; 0: the size of a record.
+    One of `immediate_every` records carries the number of its slot as immediate value (0: none). A
+    slot has `stride` bytes (0: the size of a record).
 
     Raises ValueError for invalid parameters.
     """
@@ -59,7 +59,7 @@ class Session(QueuePair):
 
     @property
     def slot_bytes(self) -> int:
-        """Distance between slots of the ring, in bytes."""
+        """Distance in bytes between consecutive slots of the ring."""
         return self.stride or self.content.value
 
     @property

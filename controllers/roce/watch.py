@@ -9,7 +9,7 @@ from controllers.flow_keys import known_bits, match, networks
 
 
 class RecordAction(Enum):
-    """Effect of a packet; the values are actions of the list."""
+    """What a switch does with a watched packet; the values are actions of the watch list."""
 
     RECORD = "record"
     PACKET = "count_packet"  # adds 1 to a counter of the region
@@ -18,11 +18,11 @@ class RecordAction(Enum):
 
 @dataclass(frozen=True)
 class RecordedFlow:
-    """Recorded packets; each is recorded in one session of the switch.
+    """A flow whose packets are recorded, each in one session of the switch.
 
     Addresses may be prefixes, and None matches anything. If a packet matches several flows, the
-    most specific one applies. `sessions` are consecutive numbers: a hash distributes flows over
-    them. `cell` is the counter of the region that packets add to.
+    most specific one applies. `sessions` are consecutive session numbers, over which a hash
+    distributes flows. `cell` is the index of the counter in the region that packets increment.
 
     Raises ValueError for invalid parameters.
     """
@@ -48,7 +48,7 @@ class RecordedFlow:
             raise ValueError(f"{where}: counters are in one session: got {self.sessions}")
 
     def entry(self) -> fy.P4TableEntry:
-        """Return its entry in a switch's list."""
+        """Return the flow's entry in a switch's watch list."""
         first = self.sessions[0]
         given = {"first": first, "count": len(self.sessions)}
         if self.what is not RecordAction.RECORD:

@@ -10,10 +10,10 @@ from importers.p4app.links import End, P4AppLink, sort_by_names
 from telemark.errors import TestbedError
 
 HOSTS_L2 = IPv4Network("10.0.0.0/16")
-LEFT = IPv4Network("10.0.0.0/8")  # network of hosts without an address from a strategy
+LEFT = IPv4Network("10.0.0.0/8")  # subnet of hosts that get no address from a strategy
 MAX_HOST_L2 = 0xFFFF
 MAX_HOST, MAX_SWITCH_L3 = 253, 253
-Gateways = dict[str, str]  # host -> address of its gateway
+Gateways = dict[str, str]  # map from host to the address of its gateway
 
 
 def assign(strategy: str, links: Iterable[P4AppLink], switch_ids: Mapping[str, int]) -> Gateways:
@@ -56,7 +56,7 @@ def _number(name: str) -> int | None:
 
 
 def _l2(hosts: Sequence[tuple[End, End]], _switch_ids: Mapping[str, int]) -> Gateways:
-    """Put all hosts in one network."""
+    """Put all hosts in one subnet."""
     numbers = {host.node: _number(host.node) for host, _ in hosts}
     for name, number in numbers.items():
         if number is not None and not 0 < number <= MAX_HOST_L2:
@@ -70,7 +70,7 @@ def _l2(hosts: Sequence[tuple[End, End]], _switch_ids: Mapping[str, int]) -> Gat
 
 
 def _mixed(hosts: Sequence[tuple[End, End]], switch_ids: Mapping[str, int]) -> Gateways:
-    """Use one network per switch; the switch has the last but one address."""
+    """Use one subnet per switch; the switch has the last but one address of the subnet."""
     numbers = {host.node: _small_number("mixed", host.node) for host, _ in hosts}
     gateways = {}
     for switch, number in switch_ids.items():
@@ -87,7 +87,7 @@ def _mixed(hosts: Sequence[tuple[End, End]], switch_ids: Mapping[str, int]) -> G
 
 
 def _l3(hosts: Sequence[tuple[End, End]], switch_ids: Mapping[str, int]) -> Gateways:
-    """Use one network per host; the host's switch has the first address."""
+    """Use one subnet per host; the host's switch has the first address of the subnet."""
     numbers = {host.node: _small_number("l3", host.node) for host, _ in hosts}
     gateways = {}
     for switch, switch_id in switch_ids.items():

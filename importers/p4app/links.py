@@ -15,7 +15,7 @@ class End:
     node: str
     port: int | None = None
     mac: str | None = None
-    # such as "10.0.1.1/24"; only the neighbour uses the address of a switch
+    # such as "10.0.1.1/24"; the address of a switch port is used only by its neighbour
     address: str | None = None
 
 
@@ -28,7 +28,7 @@ class P4AppLink:
     properties: Mapping[str, Any] = field(default_factory=dict)
 
     def ends(self) -> tuple[tuple[End, End], tuple[End, End]]:
-        """Pairs of each end and the opposite end."""
+        """Both ends of the link, each paired with the opposite end."""
         return (self.one, self.two), (self.two, self.one)
 
 

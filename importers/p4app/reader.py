@@ -18,8 +18,8 @@ from telemark.topology.checks import MAC
 GRPC_PORT = 9559  # TCP port of the first switch
 CPU_BRIDGE = "sw-cpu"  # node that p4-utils links to switches with a CPU port
 MAX_PORT = 510
-# Link properties that are ignored (from weights, p4-utils computes its own routes), or that
-# are translated to properties of telemark.topology.links.
+# Link properties that are ignored or translated to properties of telemark.topology.links. Weights
+# are ignored, because p4-utils uses them only to compute its own routes.
 LINK_PROPERTIES = ("bw", "delay", "loss", "max_queue_size")
 KNOWN = {
     "": {"p4_src", "topology", "exec_scripts", "tasks_file", "cli", "pcap_dump", "enable_log",
@@ -98,7 +98,7 @@ class _Reader:
         return P4AppLink(ends[0], ends[1], links.properties(properties, link.place))
 
     def _end(self, node: Document, number: int, parts: Sequence[Document]) -> End:
-        """Return one of a link's two ends, with the properties that the link gives it."""
+        """Return one end of a link, with the properties that the link specifies for this end."""
         name = node.text()
         if name not in self._hosts and name not in self._switches:
             node.wrong(f"one of {', '.join([*self._hosts, *self._switches])}")
@@ -177,7 +177,7 @@ class _Reader:
         return hosts
 
     def _neighbours(self, own: End, gateway: str | None, ends: Sequence[End]) -> dict[str, str]:
-        """Return the static neighbours of a host: the hosts of its network, and its gateway."""
+        """Return the static neighbours of a host: other hosts of its subnet, and its gateway."""
         assert own.address is not None
         network, known = IPv4Interface(own.address).network, {}
         for end in ends:

@@ -11,7 +11,7 @@ from importers.network import Task
 from telemark.errors import TestbedError
 
 COMMENTS = ("//", "#")
-MODULE = "p4utils.utils.traffic_utils"  # module of functions given without --mod
+MODULE = "p4utils.utils.traffic_utils"  # module of the functions in tasks without --mod
 FUNCTIONS = {
     "send_udp_flow",
     "recv_udp_flow",
@@ -48,7 +48,7 @@ def _task(where: str, line: str) -> tuple[str, Task]:
 
 
 def _command(where: str, words: list[str]) -> str:
-    """Convert a function call to a shell command; one quoted word already is a command."""
+    """Convert a function call to a shell command; a single quoted argument already is a command."""
     exe, module, args, named = words[0], None, [], {}
     rest = iter(words[1:])
     for word in rest:

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 from telemark.errors import TestbedError
 
-COMMENTS = ("//", "#")  # comments only start at the start of a line, as in p4-utils
+COMMENTS = ("//", "#")  # a comment must begin at the start of a line, as in p4-utils
 
 
 class CommandError(TestbedError):
@@ -44,7 +44,7 @@ F = TypeVar("F", bound=Handler)
 
 
 def command(name: str, *, reads: bool = False) -> Callable[[F], F]:
-    """Mark a method as the command of that name; with `reads`, the user sees its result."""
+    """Register a method as a command by name; with `reads`, its result is shown to the user."""
 
     def mark(function: F) -> F:
         function.__dict__.update(command_name=name, command_reads=reads)
@@ -60,7 +60,7 @@ def commands_of(family: object) -> dict[str, Handler]:
 
 
 def arguments(name: str, handler: Handler, words: Sequence[str]) -> list[Any]:
-    """Convert words after a command's name to its parameters' types. Raises CommandError."""
+    """Convert the arguments of a command to the types of its parameters. Raises CommandError."""
     signature = inspect.signature(handler)
     parameters = list(signature.parameters.values())
     try:

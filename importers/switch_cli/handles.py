@@ -8,7 +8,7 @@ from importers.switch_cli.commands import CommandError
 
 T = TypeVar("T")
 
-# low bits of an entry's handle with its index; the high bits count earlier uses of the index
+# number of low bits that hold the index of an entry; the high bits count earlier uses of the index
 INDEX_BITS = 24
 VERSIONS = 256
 

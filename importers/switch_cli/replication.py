@@ -35,7 +35,8 @@ class Replication:
         self._switch = switch
         self._nodes: Handles[_Node] = Handles("multicast node")
         self._groups: dict[int, _Group] = {}
-        self._sessions: dict[int, int | None] = {}  # mirroring session -> group that it copies to
+        # map from mirroring session to the group that it copies to
+        self._sessions: dict[int, int | None] = {}
 
     @command("mc_mgrp_create")
     async def create_group(self, group: int) -> Answer:

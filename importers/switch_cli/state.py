@@ -10,7 +10,8 @@ from finsy.p4schema import P4DirectCounter, P4DirectMeter, P4Table
 from importers.switch_cli.commands import Answer, CommandError, command, find
 from importers.switch_cli.tables import Tables
 
-# rates per v1model meter; packets are yellow above the first rate and red above the second
+# number of rates of a v1model meter; packets are yellow above the first rate and red above the
+# second
 RATES = 2
 PER_SECOND = 1_000_000  # factor, since rates in simple_switch_CLI are per microsecond
 AT_ONCE = 1024  # maximum number of cells per write request
@@ -52,7 +53,7 @@ class State:
 
     @command("counter_read", reads=True)
     async def read_counter(self, counter: str, index: int) -> Answer:
-        """Read a counter cell or, for a direct counter, that of the entry with this handle."""
+        """Read a counter cell, or the direct counter of the entry with this handle."""
         found = self._counter(counter)
         lines = []
         if isinstance(found, P4DirectCounter):
@@ -169,7 +170,7 @@ class State:
         return self._switch.p4info.tables[direct.direct_table_id]
 
     def _config(self, words: Sequence[str]) -> fy.P4MeterConfig:
-        """Convert two RATE:BURST words, per microsecond, to P4Runtime's integers per second."""
+        """Convert two RATE:BURST arguments, per microsecond, to P4Runtime's integers per second."""
         if len(words) != RATES:
             raise CommandError(f"{len(words)} rates: expected {RATES}, as in 0.001:10 0.002:20")
         (cir, cburst), (pir, pburst) = (self._rate(word) for word in words)

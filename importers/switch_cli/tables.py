@@ -25,7 +25,8 @@ class Tables:
 
     def __init__(self, switch: fy.Switch) -> None:
         self._switch = switch
-        self._entries: dict[str, Handles[fy.P4TableEntry]] = {}  # full table name -> its entries
+        # map from full table name to the entries of the table
+        self._entries: dict[str, Handles[fy.P4TableEntry]] = {}
 
     # --- commands ---------------------------------------------------------------------------
 
@@ -137,7 +138,7 @@ class Tables:
         return fy.P4TableEntry(table.name, match=fy.Match(given), priority=priority)
 
     async def insert(self, table: P4Table, entry: fy.P4TableEntry) -> Answer:
-        """Insert an entry, and assign a handle."""
+        """Insert an entry and assign a handle to it."""
         handles = await self.handles(table.name)
         await self._switch.insert([entry])
         return [f"Entry has been added with handle {handles.add(entry)}"]

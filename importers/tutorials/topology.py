@@ -159,7 +159,7 @@ def _delay_us(latency: Document) -> float:
 
 
 def _unit_message(link: Link, hosts: set[str]) -> str:
-    """Return a message about a link's units before and after conversion."""
+    """Return a message that shows a link's delay and bandwidth before and after conversion."""
     ours = link.properties1
     words = []
     if "delay_us" in ours:

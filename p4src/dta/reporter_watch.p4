@@ -5,7 +5,7 @@
 #include "reporter_flows.p4"
 
 /* Derives the number of routers from the TTL, for hosts that start at 64, 128 or 255. The result is
- * ambiguous after 64 hops. */
+ * ambiguous for paths of more than 64 hops. */
 bit<8> hops_passed(in bit<8> ttl) {
     bit<8> first = 255;
     if (ttl <= 64) {

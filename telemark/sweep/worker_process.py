@@ -18,7 +18,8 @@ TRIES = 3  # a run is given up after its process died this number of times
 
 class CrashError(Exception):
     """A run crashed its process each time: exit status 3, as it is neither the user's mistake nor
-    the machine's."""
+    the machine's.
+    """
 
 
 def give_up(run: str, exit_code: int | None, oom_kills_before: int) -> Exception:

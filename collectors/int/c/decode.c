@@ -3,7 +3,7 @@
 
 enum {
     GROUP_HEADER = 8, REPORT_HEADER = 4, HEADER_1_0 = 16,
-    FIXED = 8, /* number of bytes of the main contents before the metadata */
+    FIXED = 8, /* length in bytes of the main contents before the metadata */
     TO_THE_END = 0xff,
     INNER_ONLY = 0, OF_INT = 1, /* RepType */
     /* further values of InType, in addition to enum first_header */
@@ -59,7 +59,7 @@ static enum parse_status read_inner(const struct decoder *decoder, struct span s
     }
 }
 
-/* Adds the metadata of the reporting node unless the packet's stack has them. */
+/* Adds the metadata of the reporting node, unless they are in the packet's stack. */
 static void add_local(const struct decoder *decoder, struct layout layout, const uint8_t *at,
                       struct int_report *report)
 {
@@ -131,7 +131,7 @@ static void end_report(const struct decoder *decoder, struct int_group *group,
     group->reports++;
 }
 
-/* Reads one report of a group, `offset` bytes from its start; advances `span` past it. */
+/* Reads one report, `offset` bytes from the start of its group; advances `span` past it. */
 static enum parse_status read_report(const struct decoder *decoder, struct span *span, uint32_t offset,
                                 struct int_group *group)
 {
@@ -141,7 +141,7 @@ static enum parse_status read_report(const struct decoder *decoder, struct span 
     struct span body = rest(*span, REPORT_HEADER);
     enum parse_status status = PARSE_NONE;
 
-    /* TR, 3.3: 0xff means 255 words or more, up to the end of the datagram */
+    /* TR, 3.3: 0xff means 255 words or more; the report then ends with the datagram */
     if (!has(body, bytes))
         return PARSE_REPORT_LENGTH;
     body = at[1] == TO_THE_END ? body : first(body, bytes);
@@ -236,7 +236,7 @@ static enum parse_status read_1_0(const struct decoder *decoder, struct span spa
     report->parse_status = (uint8_t)read_inner(decoder, rest(span, header), report);
     hop = own_hop(decoder, report);
     read_metadata(decoder, before, at, hop);
-    if (!(hop->has & BIT_INGRESS)) /* otherwise the stack has the hop, possibly with more bits */
+    if (!(hop->has & BIT_INGRESS)) /* otherwise the stack has this hop, maybe with more fields */
         read_metadata(decoder, (struct layout){BIT_INGRESS, FORMAT_1}, span.at + 12, hop);
     at += 4 * metadata_words(before);
     if (report->bits & BIT_LAST) {
@@ -301,7 +301,7 @@ static bool fits(const struct int_output *out, uint32_t bytes)
            out->faults_room - out->faults_used >= words;
 }
 
-/* Decodes as many datagrams as there is room for. Returns their number and sets *bytes_read to
+/* Decodes datagrams until the output is full. Returns their number and sets *bytes_read to
  * their size. `out` must have room for at least one datagram of 65,535 bytes. */
 uint32_t int_decode(const struct int_settings *settings, const struct int_input *in,
                     struct int_output *out, uint64_t *bytes_read)

@@ -13,7 +13,7 @@ struct decoder {
     const uint8_t *bytes; /* start of the input */
 };
 
-/* Formats: INT and Telemetry Report 2.x; 1.0 with 32-bit timestamps; and GEANT's variant of 1.0,
+/* Formats: INT and Telemetry Report 2.x, 1.0 with 32-bit timestamps, and GEANT's variant of 1.0
  * with 64-bit timestamps and 16-bit level 2 interfaces. */
 enum format { FORMAT_2, FORMAT_1, FORMAT_1_LONG_TIMES };
 

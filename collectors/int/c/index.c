@@ -131,7 +131,7 @@ static void note_drop(struct int_flow *flow, const struct int_report *report)
     flow->drop_queue = report->queue;
 }
 
-/* Adds the path, or a part of it, in a report of a tracked flow. */
+/* Adds the path, or the part of a path, that a report of a tracked flow contains. */
 static void note_reported(struct int_index *index, uint32_t at, const struct int_report *report,
                       const struct int_hop *hops)
 {
@@ -185,7 +185,7 @@ void int_index_add(struct int_index *index, const struct int_output *decoded)
     }
 }
 
-/* Stops waiting for further reports of old packets. */
+/* Closes packets that have waited long enough for further reports. */
 void int_index_settle(struct int_index *index, uint64_t now_ns)
 {
     settle_until(index, now_ns);

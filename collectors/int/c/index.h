@@ -8,7 +8,7 @@
 
 enum {
     PATH_HOPS = 16,      /* maximum length of a stored path */
-    /* late datagrams are at most this many numbers behind the highest one */
+    /* a late datagram is at most this many numbers behind the highest number */
     SEQUENCE_WINDOW = 1024,
     /* a source has restarted if a number is further ahead than this, or behind the window */
     SEQUENCE_JUMP = 65536
@@ -22,7 +22,7 @@ struct int_statistics {
 /* A node on a flow's path. */
 struct int_path_hop {
     struct int_statistics latency_ns, occupancy;
-    /* latency of the link from the previous node; negative if a clock offset exceeds it */
+    /* latency of the link from the previous node; negative if the clock offset is larger */
     struct int_statistics link_ns;
     uint32_t node;
     uint16_t ingress, egress; /* level 1 interfaces; 0 means unknown */
@@ -30,16 +30,16 @@ struct int_path_hop {
 
 struct int_flow {
     struct int_key key;
-    uint64_t flow;            /* hash of the key, as in reports */
+    uint64_t flow;            /* hash of the flow key, as in reports */
     uint64_t first_ns, last_ns; /* arrival times of reports */
     uint64_t reports;
-    uint64_t congested, dropped; /* number of reports with this flag */
-    /* number of packets with a reported path; for unmatched packets, number of intervals */
+    uint64_t congested, dropped; /* number of reports with each flag */
+    /* number of packets with a reported path; indistinguishable packets count once per interval */
     uint64_t paths;
     uint64_t partial;         /* number of packets with a partially reported path */
     uint64_t unmatched;       /* number of reports that cannot be assigned to a packet */
     uint64_t changes;         /* number of path changes */
-    uint64_t changed_ns;      /* time when the last change was detected */
+    uint64_t changed_ns;      /* time at which the last change was detected */
     uint32_t drop_node;       /* node, queue and reason of the last drop */
     uint8_t drop_reason, drop_queue;
     uint16_t hops;
@@ -49,21 +49,21 @@ struct int_flow {
 /* A source of datagram numbers: a hardware subsystem of a node (TR, 3.2). */
 struct int_source {
     uint64_t datagrams;
-    /* missing numbers that count as lost, because they are too old to arrive */
+    /* number of missing reports that count as lost, because they are too old to arrive */
     uint64_t lost;
-    uint64_t missing;    /* numbers that may still arrive */
+    uint64_t missing;    /* number of missing reports that may still arrive */
     uint64_t reordered, duplicates, restarts;
     uint32_t node;
-    uint32_t highest;    /* highest number received */
+    uint32_t highest;    /* highest sequence number received */
     uint8_t hw_id, version;
     uint8_t none[6];
-    /* one bit for each of the last numbers, at index number % SEQUENCE_WINDOW */
+    /* bit number % SEQUENCE_WINDOW tells whether that recent number has arrived */
     uint64_t received[SEQUENCE_WINDOW / 64];
 };
 
 /* Consecutive sequence numbers that did not arrive. */
 struct int_gap {
-    uint64_t time_ns; /* time when the numbers became too old to arrive */
+    uint64_t time_ns; /* time at which the numbers became too old to arrive */
     uint32_t node, first, count;
     uint8_t hw_id, version;
     uint8_t none[2];
@@ -79,19 +79,19 @@ struct int_change {
 
 struct int_index_config {
     uint64_t settle_ns; /* maximum time to wait for reports of one packet, from its first report */
-    uint64_t seed;      /* hash seed, unknown to senders of reports */
+    uint64_t seed;      /* hash seed, which senders of reports do not know */
     /* maximum numbers of entries; `events` applies to gaps and to changes */
     uint32_t flows, packets, sources, events;
 };
 
 /* Overflow counters. */
 struct int_index_counters {
-    uint64_t flows_evicted, reports_evicted; /* evicted flows, and number of their reports */
-    uint64_t packets_hurried; /* packets that were closed early because too many were waiting */
-    /* datagrams whose numbers were not checked because there were too many sources */
+    uint64_t flows_evicted, reports_evicted; /* numbers of evicted flows and of their reports */
+    uint64_t packets_hurried; /* number of packets closed early, since too many were waiting */
+    /* number of datagrams whose numbers were not checked, because there were too many sources */
     uint64_t sources_refused;
-    uint64_t gaps_dropped, changes_dropped; /* events overwritten before they were read */
-    uint64_t long_paths;      /* packets with more hops than PATH_HOPS */
+    uint64_t gaps_dropped, changes_dropped; /* number of events overwritten before they were read */
+    uint64_t long_paths;      /* number of packets with more than PATH_HOPS hops */
 };
 
 #endif

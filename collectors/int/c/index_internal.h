@@ -10,12 +10,12 @@ static const uint32_t nowhere = 0xffffffff;
 /* A flow in a hash chain, and in the list of all flows ordered by last use. */
 struct flow_entry {
     struct int_flow flow;
-    /* number of times that this entry was used; tells flows in the same entry apart */
+    /* number of uses of this entry; distinguishes flows that use it one after the other */
     uint64_t number;
     uint32_t next_in_chain, newer, older;
 };
 
-/* A packet that several nodes report separately; some reports have arrived. */
+/* A packet that several nodes report separately, while further reports may arrive. */
 struct pending {
     uint64_t flow_number, time_ns;
     uint32_t entry, packet;
@@ -37,7 +37,7 @@ struct int_index {
     uint32_t *pending_chains, pending_mask;
     uint32_t pending_first, pending_used;
     struct int_source *sources;
-    /* hashes of each source's last datagrams; 0 means unknown */
+    /* hashes of the last datagrams of each source; 0 means unknown */
     uint16_t (*contents)[SEQUENCE_WINDOW];
     uint32_t *source_slots, source_mask; /* open addressing; entries are never removed */
     uint32_t sources_used;
@@ -46,12 +46,12 @@ struct int_index {
     uint32_t gaps_used, changes_used;
 };
 
-/* The path of a packet, or a part of it, from reports. */
+/* The path of a packet, or a part of the path, according to reports. */
 struct path_report {
     const struct int_hop *hops;
     unsigned count;
     uint64_t time_ns;
-    bool is_whole; /* whether the path has exactly this many hops */
+    bool is_whole; /* whether the path has no hops other than these */
 };
 
 void note_path(struct int_index *index, struct int_flow *flow, struct path_report reported);

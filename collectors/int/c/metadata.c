@@ -102,7 +102,7 @@ void read_metadata(const struct decoder *decoder, struct layout layout, const ui
     }
 }
 
-/* Adds a hop to a report: the next one towards the sink. */
+/* Adds the next hop towards the sink to a report. */
 struct int_hop *add_hop(const struct decoder *decoder, struct int_report *report)
 {
     struct int_output *out = decoder->out;

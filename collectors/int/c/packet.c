@@ -8,7 +8,7 @@ enum {
     PROTOCOL_TCP = 6, PROTOCOL_UDP = 17, PROTOCOL_SCTP = 132,
     HOP_BY_HOP = 0, ROUTING = 43, FRAGMENT = 44, OPTIONS = 60,
     PROBE_MARKER = 8,
-    /* number of payload bytes that are hashed if headers do not distinguish packets of a flow */
+    /* number of payload bytes that are hashed if the headers of all packets of a flow are equal */
     PAYLOAD_HASHED = 16
 };
 
@@ -17,7 +17,7 @@ struct above_ip {
     struct span span;
     unsigned protocol;
     uint32_t id;     /* Identification, if present */
-    bool has_ports;  /* whether this is not a later fragment */
+    bool has_ports;  /* whether the packet is not a later fragment */
 };
 
 uint64_t hash_key(const struct int_key *key, uint64_t seed)
@@ -76,7 +76,7 @@ static enum parse_status read_ports(struct above_ip *above, struct int_report *r
     return PARSE_NONE;
 }
 
-/* Whether INT follows TCP or UDP, and how it is marked (INT, 5.6.2). */
+/* Returns whether INT follows TCP or UDP, and how it is marked (INT, 5.6.2). */
 static bool has_int(const struct decoder *decoder, const struct int_report *report,
                     struct span *payload, bool *by_port)
 {
@@ -110,7 +110,7 @@ static enum parse_status read_above(const struct decoder *decoder, struct above_
         payload = after.span;
         if (after.port)
             report->key.destination_port = after.port;
-        if (after.protocol) { /* a UDP header was inserted in front of the original one */
+        if (after.protocol) { /* INT inserted a UDP header in front of the original header */
             int_status = status;
             report->key.source_port = report->key.destination_port = 0;
             above.span = after.span;
@@ -169,7 +169,7 @@ static bool skip_extensions(struct above_ip *above)
         }
         above->protocol = *above->span.at;
         above->span = rest(above->span, bytes);
-        if (!above->has_ports) /* the rest of the packet is part of a fragment */
+        if (!above->has_ports) /* the rest of the packet is a part of a fragment */
             return true;
     }
     return false;

@@ -1,4 +1,4 @@
-/* Paths of flows, and statistics of their hops and links, from reported packets. */
+/* Paths of flows, and statistics of hops and links, computed from reported packets. */
 #include "index_internal.h"
 
 static void add_value(struct int_statistics *statistics, int64_t value)
@@ -20,7 +20,7 @@ static void add_hop_values(struct int_path_hop *to, const struct int_hop *hop)
         add_value(&to->occupancy, hop->occupancy);
 }
 
-/* Stores interfaces; the interfaces of the path's first packet have precedence. */
+/* Stores interfaces; interfaces known from the path's first packet are not replaced. */
 static void note_interfaces(struct int_path_hop *to, const struct int_hop *hop)
 {
     if (hop->has & BIT_INTERFACES && !to->ingress && !to->egress) {
@@ -109,7 +109,8 @@ static void note_change(struct int_index *index, struct int_flow *flow, struct p
         change->after[i] = reported.hops[i].node;
 }
 
-/* Adds the values of reported hops to the path. Times of two neighbours give the link latency. */
+/* Adds the values of reported hops to the path. The link latency is computed from the times of two
+ * neighbours. */
 static void add_values(struct int_flow *flow, struct path_report reported)
 {
     unsigned at = 0;
@@ -133,7 +134,7 @@ static void add_values(struct int_flow *flow, struct path_report reported)
     }
 }
 
-/* Compares reported hops with the known path, and replaces it if they are longer or different. */
+/* Compares reported hops with the known path; replaces the path if it differs or is shorter. */
 static void take_path(struct int_index *index, struct int_flow *flow, struct path_report reported)
 {
     bool is_same_path =
@@ -194,8 +195,8 @@ void note_interval(struct int_index *index, struct int_flow *flow, struct path_r
     flow->paths++;
 }
 
-/* Adds a report of a packet that cannot be identified. Its node may be on the path; the order of
- * nodes is known later. */
+/* Adds a report of a packet that cannot be identified. Its node may be on the path; its position is
+ * known later. */
 void note_unmatched(struct int_flow *flow, struct path_report reported)
 {
     flow->unmatched++;

@@ -56,7 +56,7 @@ static void sort_hops(struct pending *pending)
     }
 }
 
-/* Removes the oldest packet, and updates its flow. */
+/* Removes the oldest packet and updates its flow. */
 static void close_oldest(struct int_index *index)
 {
     struct pending *oldest = &index->pending[index->pending_first];
@@ -124,7 +124,7 @@ static bool has_hop(const struct pending *pending, uint32_t node, uint8_t ttl)
     return false;
 }
 
-/* Adds a report's hops to its packet; false if there are too many. */
+/* Adds the hops of a report to its packet; returns false if there are too many hops. */
 bool add_pending(struct int_index *index, uint32_t entry, const struct int_report *report,
                  const struct int_hop *hops, bool is_partial)
 {

@@ -16,7 +16,7 @@ enum parse_status {
     PARSE_VERSION,       /* version is neither 1 nor 2 */
     PARSE_NO_REPORT,     /* no report after the group header */
     PARSE_REPORT_LENGTH, /* a report extends past the end */
-    PARSE_TRAILING,      /* bytes after the last report, too few for another */
+    PARSE_TRAILING,      /* bytes after the last report, too few for a further report */
     /* errors of a report, which is skipped */
     PARSE_REPORT_TYPE,     /* report type is reserved, or is IOAM, which has no format yet */
     PARSE_METADATA_LENGTH, /* MD Length extends past the report, or contradicts the bitmaps */
@@ -44,8 +44,8 @@ enum { INT_DISCARD = 4, INT_HOPS_EXCEEDED = 2, INT_MTU_EXCEEDED = 1 };
 /* Types of INT headers (INT, 5.1). INT 1.0 calls INT-MD "hop-by-hop". */
 enum { INT_NONE = 0, INT_MD = 1, INT_MX = 3 };
 
-/* RepMdBits and instruction bits have the same order (TR, 3.3.1; INT, 5.7). Bit 0 is the most
- * significant bit. */
+/* Bits of metadata. Their order is the same in RepMdBits (TR, 3.3.1) and in the instruction bitmap
+ * (INT, 5.7). Bit 0 is the most significant bit. */
 enum {
     BIT_NODE = 0x8000,
     BIT_INTERFACES = 0x4000,
@@ -65,8 +65,8 @@ struct int_settings {
     uint64_t latency_ns;   /* unit of hop latencies */
     uint64_t marker;       /* probe marker after TCP or UDP; 0 means none */
     uint16_t port;         /* UDP destination port that indicates INT; 0 means none */
-    uint8_t dscp;          /* DSCP that indicates INT, compared under dscp_mask */
-    /* bits of the DSCP that are compared; 0 means that the DSCP does not indicate INT */
+    uint8_t dscp;          /* DSCP that indicates INT; only bits in dscp_mask are compared */
+    /* mask of compared DSCP bits; 0 means that the DSCP does not indicate INT */
     uint8_t dscp_mask;
     uint8_t long_times;    /* if not 0, INT 1.0 has GEANT's format FORMAT_1_LONG_TIMES */
     uint8_t none[3];
@@ -99,13 +99,13 @@ struct int_report {
     uint64_t time_ns;
     struct int_key key;    /* flow key, with the ports before INT changed them */
     uint64_t flow;         /* hash of the key; 0 means none */
-    uint32_t group;        /* index of its group */
+    uint32_t group;        /* index of the group (datagram) that contains the report */
     uint32_t node;         /* reporting node */
     uint32_t packet;       /* hash that distinguishes packets of a flow; 0 means not available */
-    uint32_t first_hop;    /* index of its first hop, which is the INT source */
+    uint32_t first_hop;    /* index of the first hop, which is the INT source */
     uint32_t at;           /* offset of the report in the input */
     uint32_t ds_at;        /* offset of the report's domain specific metadata */
-    /* offset of the metadata that only the source inserts in an INT header */
+    /* offset of the metadata that only the source inserts into an INT header */
     uint32_t int_ds_at;
     uint16_t hops;
     uint16_t ds_words;     /* 4 bytes each */
@@ -124,14 +124,14 @@ struct int_report {
     uint8_t dscp;          /* DSCP of the reported packet */
     uint8_t original_dscp; /* original DSCP in the shim; some sources leave it 0 */
     uint8_t ttl;           /* TTL or Hop Limit */
-    uint8_t is_local;      /* the last hop is the reporting node, from the report's own metadata */
+    uint8_t is_local;      /* the last hop is the reporting node: metadata of the report itself */
     uint8_t none[5];
 };
 
 /* Metadata of a node, from a stack or from the report itself. */
 struct int_hop {
     uint64_t latency_ns;
-    uint64_t ingress_ns, egress_ns; /* times of the node's clock */
+    uint64_t ingress_ns, egress_ns; /* times according to the node's clock */
     uint32_t report;                /* index */
     uint32_t node;
     uint32_t ingress2, egress2;     /* level 2 interfaces */
@@ -139,7 +139,7 @@ struct int_hop {
     uint32_t utilisation;
     uint32_t buffer_occupancy;      /* 24 bits */
     uint32_t complement;            /* checksum complement */
-    uint32_t ds_at;                 /* offset of its domain specific metadata in the input */
+    uint32_t ds_at;                 /* offset of the hop's domain specific metadata in the input */
     uint16_t ingress, egress;       /* level 1 interfaces */
     uint16_t has;                   /* available fields, as bits of the instruction bitmap:
                                      * requested, and not all ones ("not available") */

@@ -126,7 +126,7 @@ static struct int_source *source_of(struct int_index *index, const struct int_gr
     return source;
 }
 
-/* Whether a repeated number is in a different datagram. */
+/* Returns whether a datagram with an already received number differs from the first one. */
 static bool is_another(struct int_index *index, const struct int_source *source,
                        const struct int_group *group)
 {
@@ -177,7 +177,7 @@ void note_sequence(struct int_index *index, const struct int_group *group)
     *content_of(index, source, group->sequence) = group->content;
 }
 
-/* Ends the input: all missing numbers are lost. */
+/* Handles the end of the input: all missing numbers are lost. */
 void int_index_end(struct int_index *index, uint64_t time_ns)
 {
     settle_until(index, ~(uint64_t)0);

@@ -1,4 +1,4 @@
-/* Parts of a packet, with bounds. */
+/* Spans: parts of a packet, with bounds. */
 #ifndef COLLECTORS_INT_SPAN_H
 #define COLLECTORS_INT_SPAN_H
 
@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The bytes that are not read yet. */
+/* The bytes that have not been read yet. */
 struct span {
     const uint8_t *at, *end;
 };
@@ -21,13 +21,13 @@ static inline bool has(struct span span, size_t bytes)
     return left(span) >= bytes;
 }
 
-/* Returns the first `bytes` of a span, or fewer if it is shorter. */
+/* Returns the first `bytes` bytes of a span, or fewer if it is shorter. */
 static inline struct span first(struct span span, size_t bytes)
 {
     return has(span, bytes) ? (struct span){span.at, span.at + bytes} : span;
 }
 
-/* Returns the span after its first `bytes`. */
+/* Returns the span without its first `bytes` bytes. */
 static inline struct span rest(struct span span, size_t bytes)
 {
     return has(span, bytes) ? (struct span){span.at + bytes, span.end}

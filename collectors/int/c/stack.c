@@ -4,7 +4,7 @@
 enum { SHIM = 4, HEADER_WORDS = 3, HEADER_WORDS_1_0 = 2 };
 enum { NEXT_PORT = 1, NEXT_PROTOCOL = 2 }; /* NPT */
 
-/* A stack, with its length according to the shim and the available bytes. */
+/* A stack: its length according to the shim, and its available bytes. */
 struct stack {
     struct span span;
     unsigned words;
@@ -29,7 +29,7 @@ static void read_hop(const struct decoder *decoder, struct layout layout, const 
 }
 
 /* Reads a stack. Each node inserts its metadata in front, so the metadata of the source are
- * last. After them follow metadata that only the source inserts. In a truncated packet the
+ * last. Metadata that only the source inserts follow them. In a truncated packet the
  * oldest hops are missing. */
 static enum parse_status read_stack(const struct decoder *decoder, struct stack stack,
                                struct int_report *report)
@@ -75,10 +75,10 @@ static void read_header(const uint8_t *at, struct int_report *report)
  * words after the shim. */
 static unsigned read_shim(const uint8_t *at, struct int_report *report)
 {
-    bool is_version1 = *at == INT_MD; /* from 2.0 on the type is in the upper four bits */
+    bool is_version1 = *at == INT_MD; /* since 2.0 the type is in the upper four bits */
 
     report->int_type = is_version1 ? INT_MD : *at >> 4;
-    report->int_version = is_version1 ? 1 : 2; /* the header must agree */
+    report->int_version = is_version1 ? 1 : 2; /* the version in the header must agree */
     if (is_version1)
         return at[2] ? at[2] - 1u : 0;
     return at[1];
@@ -127,7 +127,7 @@ static enum parse_status read_int_header(const struct decoder *decoder, struct s
     stack.layout = (struct layout){report->int_bits, int_format(decoder, report)};
     if (report->int_type == INT_MD)
         return read_stack(decoder, stack, report);
-    /* only metadata that the source inserted may follow (INT, 5.8) */
+    /* only metadata that the source inserts may follow (INT, 5.8) */
     if (stack.words && !report->int_ds_bits)
         return PARSE_STACK;
     if (!has(stack.span, 4 * stack.words))

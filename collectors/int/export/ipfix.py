@@ -17,7 +17,7 @@ _ELEMENTS: tuple[Element, ...] = (
     (7, 2, lambda flow, _: flow["key"]["source_port"]),  # sourceTransportPort
     (11, 2, lambda flow, _: flow["key"]["destination_port"]),  # destinationTransportPort
     (4, 1, lambda flow, _: flow["key"]["protocol"]),  # protocolIdentifier
-    # packetTotalCount: packets with a reported path
+    # packetTotalCount: number of packets with a reported path
     (86, 8, lambda flow, _: flow["paths"] + flow["partial"]),
     (135, 8, lambda flow, _: flow["dropped"]),  # droppedPacketTotalCount
     (152, 8, lambda _, times: times[0]),  # flowStartMilliseconds

@@ -23,7 +23,7 @@ FLOW = ("source", "destination", "protocol", "source_port", "destination_port") 
 
 
 class FindingsCollector(Collector):
-    """Converter of findings to metrics at each scrape; prometheus_client calls it in a thread."""
+    """Converts findings to metrics at each scrape; prometheus_client calls it in a thread."""
 
     def __init__(self, findings: Callable[[], Findings]) -> None:
         self._findings = findings

@@ -5,7 +5,7 @@
 enum {
     AETH = 4, ATOMIC_ACK = 8,
     HOPS = 64, DO_NOT_FRAGMENT = 0x4000, NEXT_UDP = 17, NEXT_BTH = 0x1b,
-    PORT = 4791, ANY_PORT = 0xc000, /* the source port identifies flows (A17.2.2) */
+    PORT = 4791, ANY_PORT = 0xc000, /* the source port identifies the flow (A17.2.2) */
     MIGRATED = 0x40, DEFAULT_PARTITION = 0xffff
 };
 

@@ -15,14 +15,14 @@
 #include <unistd.h>
 
 enum {
-    TCX_INGRESS_HOOK = 46, /* names in newer headers: BPF_TCX_INGRESS, TCX_NEXT, TCX_DROP */
+    TCX_INGRESS_HOOK = 46, /* in newer headers: BPF_TCX_INGRESS, TCX_NEXT and TCX_DROP */
     NEXT_PROGRAM = -1, DROP = 2,
     PORT = 4791,
     MOST_CHECKS = 7, INSTRUCTIONS = 5 + 3 * MOST_CHECKS + 4,
     RESULT = 0, CONTEXT, FRAME, END /* registers */
 };
 
-/* Comparison of 1, 2 or 4 masked bytes at offset `at` of a frame, in network byte order. */
+/* Check that compares 1, 2 or 4 masked bytes at offset `at` of a frame, in network byte order. */
 struct check {
     uint8_t size;
     int16_t at;

@@ -1,4 +1,4 @@
-/* Bypass of the kernel's IP stack for RoCE frames of an address. */
+/* Bypass of the kernel's IP stack for RoCE frames to one address. */
 #ifndef COLLECTORS_ROCE_BYPASS_H
 #define COLLECTORS_ROCE_BYPASS_H
 

@@ -32,7 +32,7 @@ __attribute__((constructor)) static void make_tables(void)
         }
 }
 
-/* Returns the mask, starting at byte `at`; bytes after the end of the mask are 0. */
+/* Returns 8 bytes of the mask from byte `at` on; bytes after the end of the mask are 0. */
 static const uint8_t *mask_at(const struct crc_mask *mask, size_t at)
 {
     return mask->bytes + (at < CRC_MASK ? at : CRC_MASK);

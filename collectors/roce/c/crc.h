@@ -5,17 +5,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The register after the 8 bytes of ones in place of an LRH (IBTA A16.5.1). */
+/* The CRC register after 8 bytes of ones, which replace the LRH (IBTA A16.5.1). */
 static const uint32_t crc_after_lrh = 0xdebb20e3;
 
 enum { CRC_MASK = 64, CRC_STEP = 16 }; /* bytes */
 
-/* Mask of bits in the first bytes that count as ones. */
+/* Mask of the bits in the first bytes of a packet that count as ones. */
 struct crc_mask {
     uint8_t bytes[CRC_MASK + CRC_STEP];
 };
 
-/* Returns the register after more bytes; complements nothing before or after. */
+/* Returns the CRC register after further bytes; complements it neither before nor after. */
 uint32_t crc_add(uint32_t crc, const uint8_t *bytes, size_t count, const struct crc_mask *mask);
 
 #endif

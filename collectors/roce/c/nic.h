@@ -1,4 +1,5 @@
-/* A RoCE responder: frames in, memory writes and answers out. It does no I/O and reads no clock.
+/* A RoCE responder: processes frames, writes to memory and creates responses. It does no I/O and
+ * reads no clock.
  *
  * IBTA: InfiniBand Architecture Specification, volume 1; A16, A17: its annexes on RoCE and
  * RoCEv2. */
@@ -13,10 +14,10 @@
 
 enum {
     ROCE_DOMAINS = 256, /* maximum number of registered regions */
-    ROCE_REPLAYS = 16,  /* stored answers to atomic operations per queue pair (9.4.5) */
+    ROCE_REPLAYS = 16,  /* number of stored responses to atomic operations per queue pair (9.4.5) */
     ROCE_REFUSALS = 1024, /* number of latest refusals that are kept */
-    ROCE_MANAGEMENT_ROOM = 2048, /* maximum number of bytes of a frame to queue pair 1 */
-    /* maximum number of waiting management frames; peers repeat dropped frames */
+    ROCE_MANAGEMENT_ROOM = 2048, /* maximum length in bytes of a frame to queue pair 1 */
+    /* maximum number of waiting management frames; peers retransmit dropped frames */
     ROCE_MANAGEMENT_FRAMES = 64
 };
 
@@ -27,7 +28,7 @@ enum roce_reason {
     /* frames */
     ROCE_FOREIGN,      /* not RoCE or for another MAC address; ignored */
     ROCE_TRUNCATED,    /* shorter than its headers require */
-    /* wrong checksum, options or fragment; in a GRH wrong version or next header */
+    /* wrong checksum, options, or fragment; for a GRH, wrong version or next header */
     ROCE_IP_HEADER,
     ROCE_UDP_CHECKSUM, /* checksum is neither 0 nor correct */
     ROCE_ICRC,
@@ -41,15 +42,15 @@ enum roce_reason {
     /* order */
     ROCE_GAP,         /* PSN is ahead of the expected PSN; a NAK is sent */
     ROCE_GAP_AGAIN,   /* PSN is ahead of the expected PSN; the NAK was sent before */
-    ROCE_DUPLICATE,   /* PSN is behind; the response is repeated, the request not executed */
+    ROCE_DUPLICATE,   /* PSN is behind; only the response is sent again */
     ROCE_FORGOTTEN,   /* PSN of an atomic operation is behind; its response is no longer stored */
     ROCE_NOT_BEGUN,   /* middle or last packet of a message without a first packet */
     ROCE_NOT_ENDED,   /* a new message before the last packet of the previous message */
-    ROCE_MESSAGE_CUT, /* UC: rest of a message of which a packet is missing */
+    ROCE_MESSAGE_CUT, /* UC: rest of a message after a missing packet */
     /* request */
     ROCE_UNSUPPORTED, /* operations that are not supported: SEND, READ */
     ROCE_ACCESS,      /* the queue pair lacks this right */
-    ROCE_NO_RECEIVE,  /* packet with immediate value while too many completions wait */
+    ROCE_NO_RECEIVE,  /* packet with immediate value, but too many completions are waiting */
     ROCE_KEY,         /* R_Key */
     ROCE_KEY_ACCESS,  /* the region lacks this right */
     ROCE_BOUNDS,      /* address is outside the region */
@@ -75,7 +76,7 @@ struct roce_refusal {
 };
 
 struct roce_reply {
-    uint16_t length; /* number of bytes of the frame; 0 means no answer */
+    uint16_t length; /* length in bytes of the response frame; 0 means no response */
     uint8_t frame[94];
 };
 
@@ -84,12 +85,12 @@ struct roce_completion {
 };
 
 struct roce_counts {
-    uint64_t accepted[32]; /* indexed by opcode without the transport bits */
+    uint64_t accepted[32]; /* array index: opcode without the transport bits */
     uint64_t refused[ROCE_REASONS];
 };
 
 struct roce_config {
-    uint8_t mac[6];    /* MAC address; zeros accept frames to any address */
+    uint8_t mac[6];    /* MAC address; all zeros: frames to any address are accepted */
     uint8_t none[2];
     uint32_t first_qpn;
     uint32_t queue_pairs; /* 2^n */
@@ -119,7 +120,7 @@ bool roce_disconnect(struct roce_nic *nic, uint32_t qpn);
 /* Returns the next expected PSN, or UINT32_MAX if the queue pair does not exist or is broken. */
 uint32_t roce_expected(struct roce_nic *nic, uint32_t qpn);
 
-/* Processes `count` frames, which are consecutive in `bytes`; there is room for an answer to
+/* Processes `count` frames, which are consecutive in `bytes`; there must be room for a response to
  * each. */
 void roce_receive(struct roce_nic *nic, const struct arrival_record *arrivals, uint32_t count,
                   const uint8_t *bytes, struct roce_reply *replies);

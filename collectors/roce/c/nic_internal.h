@@ -1,4 +1,4 @@
-/* Memory layout of the responder, and interfaces of its parts: packets, rules, answers. */
+/* Memory layout of the responder, and interfaces of its parts: packets, rules, responses. */
 #ifndef COLLECTORS_ROCE_NIC_INTERNAL_H
 #define COLLECTORS_ROCE_NIC_INTERNAL_H
 
@@ -25,7 +25,7 @@ enum {
 /* Properties of an opcode. */
 enum {
     IS_REQUEST = 1, IS_WRITE = 2, IS_ATOMIC = 4, HAS_IMMEDIATE = 8,
-    BEGINS = 16, ENDS = 32, /* position in a message */
+    BEGINS = 16, ENDS = 32, /* position of the packet in a message */
     IS_RC_ONLY = 64, IS_SEND = 128
 };
 
@@ -38,7 +38,7 @@ extern const struct operation operations[OPERATIONS];
 
 /* AETH syndromes (IBTA, 9.7.5.1) */
 enum {
-    SYNDROME_ACK = 0x1f, SYNDROME_RNR = 0x20, /* base value; the low bits are the time to wait */
+    SYNDROME_ACK = 0x1f, SYNDROME_RNR = 0x20, /* base value; the low bits encode the time to wait */
     NAK_SEQUENCE = 0x60, NAK_INVALID = 0x61, NAK_ACCESS = 0x62,
     RNR_WAIT = 1 /* 10 us (table 45) */
 };
@@ -73,9 +73,9 @@ struct queue_pair {
     uint32_t qpn; /* 0 means unused */
     uint32_t psn; /* expected */
     uint32_t msn; /* number of completed messages */
-    uint32_t receives; /* number of completions that may still be added */
+    uint32_t receives; /* number of completions that the queue pair may still add */
     bool is_broken, is_nak_sent, is_dropping;
-    bool is_open; /* whether a message has begun; the next fields describe it */
+    bool is_open; /* whether a message has begun; the next fields describe this message */
     uint64_t at;
     uint32_t left, written;
     uint32_t next_replay;
@@ -93,7 +93,7 @@ struct roce_nic {
     struct roce_counts counts;
     struct domain domains[ROCE_DOMAINS];
     uint32_t domains_used;
-    struct queue_pair *queue_pairs; /* indexed by qpn % config.queue_pairs */
+    struct queue_pair *queue_pairs; /* array index: qpn % config.queue_pairs */
     uint32_t next_qpn;
     struct roce_completion *completions; /* ring with room for all waiting completions */
     uint64_t completions_put, completions_taken, completions_room;
@@ -107,7 +107,7 @@ struct roce_nic {
 enum roce_reason take_frame(struct roce_nic *nic, const uint8_t *frame, uint32_t length,
                             struct roce_refusal *refusal, struct roce_reply *reply);
 
-/* Processes a frame as above, and stores the refusal. */
+/* Processes a frame as above, and stores the refusal, if any. */
 void receive_frame(struct roce_nic *nic, const uint8_t *frame, uint32_t length, uint64_t time_ns,
                    struct roce_reply *reply);
 
@@ -118,7 +118,7 @@ struct queue_pair *find_queue_pair(struct roce_nic *nic, uint32_t qpn);
 enum roce_reason respond(struct roce_nic *nic, struct queue_pair *pair, const struct packet *packet,
                          struct roce_refusal *refusal, struct roce_reply *reply);
 
-/* Content of an answer; `before` is the value before an atomic operation. */
+/* Content of a response; `before` is the value before an atomic operation. */
 struct answer {
     uint32_t psn;
     uint8_t opcode, syndrome;

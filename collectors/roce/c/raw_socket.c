@@ -23,7 +23,7 @@ struct roce_socket {
     struct roce_nic *nic;
     int socket;
     uint8_t *ring;
-    /* power of 2; a larger part of the ring stays in caches if slots are small */
+    /* power of 2; the smaller the slots, the larger the part of the ring that stays in caches */
     uint32_t slot_bytes;
     uint32_t head;
     struct roce_reply replies[BATCH];
@@ -125,7 +125,7 @@ static bool take_slot(struct roce_socket *sock, uint64_t now_ns, struct roce_rep
 
 struct batch {
     uint32_t taken, answered;
-    bool is_reported; /* whether completions or frames of connection management wait */
+    bool is_reported; /* whether completions or frames of connection management are waiting */
 };
 
 static struct batch take_batch(struct roce_socket *sock)
@@ -157,7 +157,7 @@ static int send_replies(struct roce_socket *sock, uint32_t count)
 
         if (done > 0)
             sent += (uint32_t)done;
-        else if (errno == ENOBUFS) /* the answer is lost, but peers repeat their requests */
+        else if (errno == ENOBUFS) /* the response is lost, but peers retransmit their requests */
             sent++;
         else if (errno != EINTR)
             return errno;

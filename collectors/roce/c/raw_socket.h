@@ -1,4 +1,4 @@
-/* Responder in real time, with frames from a packet socket's ring and answers over the same
+/* Responder in real time, with frames from a packet socket's ring and responses over the same
  * socket. */
 #ifndef COLLECTORS_ROCE_RAW_SOCKET_H
 #define COLLECTORS_ROCE_RAW_SOCKET_H

@@ -1,4 +1,4 @@
-/* Rules of a responder (IBTA, 9.6 to 9.8): which requests are executed, and the answers.
+/* Rules of a responder (IBTA, 9.6 to 9.8): which requests are executed, and the responses.
  *
  * The order of checks is that of Linux's rdma_rxe. */
 #include "numbers.h"
@@ -55,8 +55,8 @@ static int32_t ahead(uint32_t psn, uint32_t of)
     return (int32_t)((psn - of) << 8) >> 8;
 }
 
-/* Handles a repeated request (9.7.5.1.3). A write is acknowledged again, with the last executed
- * PSN. The response to an atomic operation is repeated. */
+/* Handles a retransmitted request (9.7.5.1.3). A write is acknowledged again, with the last
+ * executed PSN. The response to an atomic operation is sent again. */
 static enum roce_reason repeat(const struct request *request)
 {
     const struct queue_pair *pair = request->pair;
@@ -118,7 +118,7 @@ static enum roce_reason check_order(const struct request *request)
     return ROCE_NOT_BEGUN;
 }
 
-/* Adds a completion. The ring has a slot for each waiting completion, also of closed queue
+/* Adds a completion. The ring has a slot for each waiting completion, even of closed queue
  * pairs. */
 static bool may_complete(const struct request *request)
 {

@@ -1,8 +1,8 @@
 """Start a Direct Telemetry Access (DTA) system from one file, and query it.
 
 FILE (JSON) describes reporters, translators and collectors. The command starts the system, sends
-its load, queries its stores and stops it. --ask queries the stores of a finished run, or of a run
-that is still up, from another terminal.
+the reports and flows of its load, queries its stores and stops it. --ask queries the stores of a
+finished run, or of a run that is still up, from another terminal.
 """
 
 import argparse

@@ -1,4 +1,5 @@
-"""The file of a DTA system, as read by `telemark dta`; its keys: docs/how-to/dta-system.md.
+"""Reader of the file that describes a DTA system for `telemark dta`; keys:
+docs/how-to/dta-system.md.
 
 Errors are reported in one line: file, key, value and expected value.
 """
@@ -22,12 +23,12 @@ from telemark.topology.links import PROPERTIES
 from telemark.traffic.flows import Flow
 
 MOST = (1 << 64) - 1
-Link: TypeAlias = tuple[str, str, Mapping[str, Any]]  # two nodes, and link properties
+Link: TypeAlias = tuple[str, str, Mapping[str, Any]]  # two nodes, and the properties of their link
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A store of a collector, and its maximum request rate (None: unlimited)."""
+    """A store of a collector, and the maximum rate of requests to it (None: unlimited)."""
 
     kind: StoreKind
     requests_per_s: float | None = None
@@ -54,11 +55,11 @@ class Question:
 
 @dataclass(frozen=True)
 class Configuration:
-    """Nodes by name; a node that is neither translator nor reporter is a host."""
+    """Contents of the file. A node that is neither translator nor reporter is a host."""
 
     links: Sequence[Link]
     collectors: Mapping[str, Mapping[str, Kept]]
-    translators: Mapping[str, Sequence[str]]  # collectors of each translator
+    translators: Mapping[str, Sequence[str]]  # map from translator to its collectors
     reporters: Mapping[str, Reporter]
     generators: Mapping[str, Sender]
     flows: Sequence[Flow]
@@ -66,12 +67,12 @@ class Configuration:
 
     @property
     def nodes(self) -> list[str]:
-        """All nodes, without duplicates."""
+        """Names of all nodes, without duplicates."""
         return [*dict.fromkeys(node for link in self.links for node in link[:2])]
 
     @property
     def switches(self) -> list[str]:
-        """Translators and reporters."""
+        """Names of all switches: translators and reporters."""
         return [node for node in self.nodes if node in {**self.translators, **self.reporters}]
 
     def translator_of(self, collector: str) -> str:
@@ -99,7 +100,7 @@ def read(path: Path) -> Configuration:
 
 
 def fields_of(made: type, **others: Callable[[Document], Any]) -> Readers:
-    """Return a reader for each field of a dataclass, by type or as given; None excludes it."""
+    """Return a reader for each field of a dataclass, by type or as given (None: no reader)."""
     readers: dict[Any, Callable[[Document], Any]] = {
         int: _natural, int | None: _natural, bool: Document.boolean, float: Document.number,
         float | None: Document.number, str: Document.text,
@@ -159,7 +160,7 @@ def _store(document: Document) -> Kept:
     of_limits = {key: found.pop(key) for key in limits if key in found}
     del found["primitive"]
     made = document.make(kind, **found)
-    # Make the store once, so that errors are reported with the place in this file.
+    # Make the store once, so that errors are reported with their location in this file.
     document.make(lambda: made.area("", 0).store(range(1, 2)))
     return Kept(made, **of_limits)
 
@@ -272,7 +273,7 @@ def _questions(document: Document) -> list[Question]:
 
 
 def _keys(document: Document) -> list[str]:
-    """Accept text and numbers."""
+    """Convert keys, which may be text or numbers."""
     for each in document.entries():
         if not isinstance(each.value, str | int):
             each.wrong("a text or a number")
@@ -307,7 +308,7 @@ def _check_places(document: Document, made: Configuration) -> None:
 
 
 def _check_translators(document: Document, made: Configuration) -> None:
-    """Check that each collector has one translator, and that each report passes one."""
+    """Check that each collector has one translator, and that each report passes a translator."""
     named = [name for names in made.translators.values() for name in names]
     for translator, names in made.translators.items():
         for name in names:

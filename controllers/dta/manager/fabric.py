@@ -17,14 +17,15 @@ from controllers.dta.stores import Store
 from controllers.dta.translator import Service, WriteSession
 from controllers.roce.queue_pair import QueuePair
 
-FIRST_PSN = 0xFFFF00  # close to the wrap-around, which is thereby tested
+FIRST_PSN = 0xFFFF00  # close to 2^24, so that every run tests the wrap-around
 
 
 @dataclass(frozen=True)
 class Area:
     """Memory of a collector, and the store whose reports it holds.
 
-    `store` makes the store for given sessions. `file`: in a folder; None: in memory.
+    `store` makes the store for given sessions. `file` is the name of the memory's file in a folder;
+    None means that the area has no file.
     """
 
     record: np.dtype[Any]
@@ -49,8 +50,8 @@ def collector(
 ) -> Collector:  # fmt: skip
     """Make a collector for a host with this IPv4 address; each area has its own session.
 
-    The translator has `switch_address`, and numbers its sessions from `first_session` on. Raises
-    ValueError for invalid stores.
+    `switch_address` is the address of the translator, which numbers its sessions from
+    `first_session` on. Raises ValueError for invalid stores.
     """
     numbers = range(first_session, first_session + len(areas))
     peers = [Peer(switch_address, qpn=0x10 + number, psn=FIRST_PSN) for number in numbers]

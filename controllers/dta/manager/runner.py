@@ -33,7 +33,8 @@ from telemark.session import cli
 from telemark.session.run import Run
 from telemark.traffic.flows import Traffic
 
-EXPECTED = ("ingress", "miss", "egress")  # reports, NACKs and answers end in a switch
+# drop reasons of reports, NACKs and responses, which a switch consumes
+EXPECTED = ("ingress", "miss", "egress")
 LEAD_NS, SETTLE_NS = 100_000_000, 500_000_000
 CONSOLE = Console()
 STORES = "stores"  # subfolder of the results
@@ -45,7 +46,7 @@ def run_network(made: Configuration, options: argparse.Namespace, run: Run) -> i
     make_folder(folder)
     for host, stores in made.collectors.items():
         for store in stores:
-            (folder / file_of(host, store)).unlink(missing_ok=True)  # left by an earlier run
+            (folder / file_of(host, store)).unlink(missing_ok=True)  # file of an earlier run
     try:
         built = system(made, folder)
     except ValueError as error:
@@ -134,9 +135,10 @@ async def _events(
 async def _consumed(
     counted: Sequence[Row], built: System, switches: Mapping[str, fy.Switch]
 ) -> dict[str, int]:
-    """Return how many frames more each translator's program received than it sent.
+    """Return for each translator the number of frames that its program received minus those it
+    sent.
 
-    `counted`: events before stores were flushed, since a flush counts as a report.
+    `counted` are the events before the stores were flushed, since a flush counts as a report.
     """
     found = {}
     for name, place in built.translators.items():
@@ -157,7 +159,7 @@ def reject_bmv2_drops(
     `consumed`: frames that each translator's program received, minus those that it sent.
     """
     for name, count in consumed.items():
-        inner = counters[name].get("inner")  # none on minip4
+        inner = counters[name].get("inner")  # minip4 has no such counters
         if inner is not None and (missing := inner["into"] - inner["out"] - count) > 0:
             raise InvalidRunError(f"{name}: bmv2 dropped {missing:,} frames",
                                   "lower the rates in FILE or use --target minip4")  # fmt: skip
@@ -168,7 +170,7 @@ def _print_line(line: str) -> None:
 
 
 def open_memories(made: Configuration, folder: Path) -> dict[tuple[str, str], Memory]:
-    """Open the memory of all stores. Raises TestbedError if a file is missing."""
+    """Open the memory files of all stores. Raises TestbedError if a file is missing."""
     found = {}
     for host, stores in made.collectors.items():
         for store, kept in stores.items():
@@ -181,7 +183,7 @@ def open_memories(made: Configuration, folder: Path) -> dict[tuple[str, str], Me
 
 
 def _print_answers(made: Configuration, memories: Mapping[tuple[str, str], Memory]) -> None:
-    """Print the answers of stores for all reports of generators."""
+    """Query all reports that generators sent, and print the answers of each store."""
     rows = []
     for host, stores in made.collectors.items():
         loads = [each.load for each in made.generators.values() if each.to == host]

@@ -1,4 +1,4 @@
-"""Stores in a configuration: their memory, queries and answers."""
+"""Kinds of stores in a configuration file: their memory, queries and answers."""
 
 import re
 from abc import ABC, abstractmethod
@@ -26,17 +26,18 @@ from controllers.dta.translator import CounterSession
 from controllers.dta.watch import NODES, flow_key
 from telemark.errors import TestbedError
 
-Memory = NDArray[Any]  # records of an area
-Reported = Iterable[tuple[Load, ReportFields]]  # sent by generators to the collector
+Memory = NDArray[Any]  # records of a memory area
+# loads that generators send to the collector, with the fields of their reports
+Reported = Iterable[tuple[Load, ReportFields]]
 
 _PROTOCOLS = {"tcp": 6, "udp": 17}
 _FLOW = re.compile(r"([\d.]+):(\d+)-([\d.]+):(\d+)/(\w+)(?:@(\d+))?")
 _KEY = "a number of up to 128 bits, or a flow as 10.0.0.1:1000-10.0.0.2:5000/udp"
-_SHOWN = 8  # list entries shown
+_SHOWN = 8  # maximum number of list entries shown
 
 
 class Answers(NamedTuple):
-    """Query results for the reports of generators."""
+    """Results of queries for all reports that generators sent."""
 
     asked: int
     right: int
@@ -47,15 +48,15 @@ class Answers(NamedTuple):
 class StoreKind(ABC):
     """A store of one primitive. Raises ValueError for invalid parameters."""
 
-    registers = 0  # registers of the translator that it uses alone
+    registers = 0  # number of the translator's registers that the store uses alone
 
     @abstractmethod
     def area(self, file: str, first: int) -> Area:
-        """Return its memory; its registers start at `first`."""
+        """Return the memory area of the store, whose registers start at `first`."""
 
     @abstractmethod
     def judge(self, memory: Memory, reported: Reported) -> Answers | None:
-        """Query everything that was reported to it; None if the right answers are unknown."""
+        """Query everything that was reported; return None if the right answers are unknown."""
 
     @abstractmethod
     def answer(self, memory: Memory, asked: str) -> str:
@@ -151,7 +152,7 @@ class Appends(StoreKind):
         return ListStore(self.entries, self.batches, self.lists, sessions[0], first)
 
     def judge(self, memory: Memory, reported: Reported) -> Answers:
-        """See StoreKind; compares each entry that is still in its ring."""
+        """See StoreKind; compares each entry that is still in its ring with the reported entry."""
         sent: Counter[tuple[int, int]] = Counter()
         for _, said in reported:
             chosen = said.opcode == Op.APPEND
@@ -179,7 +180,7 @@ class Appends(StoreKind):
 
 @dataclass(frozen=True)
 class Postcarding(StoreKind):
-    """Postcarding; hops report values below `values`."""
+    """Postcarding; the values that hops report are less than `values`."""
 
     slots: int
     rows: int = 4096
@@ -245,7 +246,7 @@ class SketchMerges(StoreKind):
         return SketchStore(self.columns, self.reporters, self.sketches, sessions[0], first)
 
     def judge(self, memory: Memory, reported: Reported) -> None:
-        """See StoreKind; unknown, since generators send columns of random counters."""
+        """See StoreKind; the right answers are unknown, since generators send random counters."""
 
     def answer(self, memory: Memory, asked: str) -> str:
         """See StoreKind; answers for each sketch."""
@@ -265,7 +266,9 @@ KINDS: dict[str, tuple[Op, type[StoreKind]]] = {
 
 
 def _last(said: ReportFields, op: Op) -> tuple[Words, NDArray[np.intp]]:
-    """Return the distinct keys (n, 4) of reports with an opcode, and the last report of each."""
+    """Return the distinct keys, shape (n, 4), of reports with an opcode, and the last report of
+    each key.
+    """
     chosen = np.flatnonzero(said.opcode == op)[::-1]
     keys, first = np.unique(said.key[chosen], axis=0, return_index=True)
     return keys, chosen[first]
@@ -281,7 +284,7 @@ def _sum(counts: Sequence[Answers]) -> Answers:
 
 
 def _key(text: str) -> Words:
-    """Parse a key: (1, 4). Raises TestbedError."""
+    """Parse a key; return an array of shape (1, 4). Raises TestbedError."""
     flow = _FLOW.fullmatch(text)
     try:
         if flow is None:

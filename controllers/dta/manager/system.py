@@ -43,7 +43,8 @@ class System:
     programs: dict[str, str]
     collectors: dict[str, Collector]
     translators: dict[str, Translator]
-    stores: dict[str, dict[str, tuple[int, Store]]]  # per collector: service number and store
+    # map from collector to (map from store name to service number and store)
+    stores: dict[str, dict[str, tuple[int, Store]]]
     generators: dict[str, Generator]
 
 
@@ -55,7 +56,8 @@ def system(made: Configuration, folder: Path) -> System:
     for index, (name, names) in enumerate(made.translators.items(), 1):
         sessions: list[QueuePair] = []
         services, rates = [], []
-        registers: dict[type, int] = {}  # used by stores of each kind
+        # map from kind of store to the number of registers that are in use
+        registers: dict[type, int] = {}
         for host in names:
             areas = []
             for store, kept in made.collectors[host].items():
