@@ -162,7 +162,7 @@ def order_checks(found: Mapping[str, Sequence[tuple[Times, Times]]]) -> list[Che
 
 
 def widths(truth: Truth, handling: Mapping[str, Handling]) -> dict[str, NDArray[np.float64]]:
-    """Return timestamp uncertainties in us at the start and the end of the path."""
+    """Return timestamp uncertainties (us) at the start and the end of the path."""
     first, last = truth.path[0], truth.path[-1]
     left = truth.time_ns[Point(last, "departures")]
     spans = {
