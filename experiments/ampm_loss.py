@@ -254,7 +254,7 @@ def measure_pulse_loss(
 
 
 def lost_sequences(outcome: Outcome, flow: Flow, segment: str) -> NDArray[np.int64]:
-    """Return sequence numbers of lost packets: from link logs, or end to end from the receiver."""
+    """Return sequence numbers of lost packets, from link logs or (end to end) from the receiver."""
     first, second = SEGMENTS[segment]
     if segment == "end to end":
         entered = np.flatnonzero(outcome.truths[flow.id].passed(first))

@@ -195,7 +195,7 @@ async def measure(
 ) -> Measurement:
     """Measure the loss of all flows of one network, then the cost of readouts without traffic.
 
-    `size` has the numbers of switches and flows.
+    `size` is (number of switches, number of flows).
     """
     began_s = time.process_time()
     switches, count = size

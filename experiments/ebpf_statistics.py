@@ -2,11 +2,11 @@
 
 Packets of many flows pass through one program that computes all statistics simultaneously, in two
 windows. In every run, sums and variance must be exact, and quantiles and k-medians must stay within
-their bounds. Other statistics have random errors of a known distribution: HyperLogLog has known
-register values, rarity, similarity and samples have hypergeometric counts, and the count sketch is
-unbiased. Each run has new random flows, hashes and random numbers. One test compares the means over
-all runs with theory. BPF_PROG_TEST_RUN generates the frames, so CPU times include no NIC and no
-driver.
+their bounds. Other statistics have random errors of a known distribution: the registers of
+HyperLogLog have known values; rarity, similarity and samples have hypergeometric counts; the count
+sketch is unbiased. Each run has new random flows, hashes and random numbers. One test compares the
+means over all runs with theory. BPF_PROG_TEST_RUN generates the frames, so CPU times include no NIC
+and no driver.
 
 Claim: Sums and variance are exact, all bounds hold, and all random errors agree with theory.
 

@@ -99,7 +99,7 @@ def report(
     detected: dict[Kind, StreamResult],
     options: argparse.Namespace,
 ) -> Report:
-    """Return the report; `detected` is the last run of each threat, `quiet` has clean traffic."""
+    """Return the report; `detected`: last run of each threat; `quiet`: run with clean traffic."""
     alarms = sum(len(each.alerts) for each in quiet.acted)
     total = {name: sum(row[name] for row in rows)
              for name in ("through_after_rules", "clean_stopped", "false_alarms")}  # fmt: skip

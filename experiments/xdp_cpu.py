@@ -3,7 +3,7 @@
 Packets arrive at different rates at programs that drop them: XDP, the raw table of iptables,
 connection tracking, and a process with an AF_XDP socket. This process either sleeps until packets
 arrive or polls, as DPDK drivers do. The kernel generates the packets (BPF_PROG_TEST_RUN with live
-frames). It drops frames that are not due immediately; the time for this is the idle time of the
+frames). It immediately drops frames that are not due; the time for this is the idle time of the
 core. Each measurement therefore includes the ingress path of a packet, which replaces NIC and
 driver. A run with a missing packet or with other processes on the cores is invalid.
 

@@ -37,7 +37,7 @@ PACKETS_PER_S = 100_000
 RING_FRAMES = 16_384  # frames in the receive ring of a port (4 MB in slots of 256 bytes)
 SECONDS = 2.0  # duration of one run of the generator, which is restarted until the measurement ends
 RING_US = RING_FRAMES / PACKETS_PER_S * 1e6  # time for which the ring can buffer unread packets
-SHARE = 0.01  # max ratio of a hold to RING_US
+SHARE = 0.01  # max lock hold time, as a fraction of RING_US
 MAX_TRIES = 3
 
 
@@ -48,8 +48,8 @@ class Longest(NamedTuple):
     table: str
     entries: int
     us: float  # wall clock
-    cpu_us: float  # max CPU time of a hold
-    words: int  # max number of memory words that one hold read or wrote
+    cpu_us: float  # max CPU time for which the lock was held
+    words: int  # max number of memory words accessed while the lock was held once
 
 
 class HoldMeasurement:

@@ -103,7 +103,7 @@ class Outcome(Summary):
     """Measurements of all flows, and ground truth of each packet."""
 
     sent: dict[int, FlowRecord]
-    truths: dict[int, Truth]  # ground truth also of background flows, whose blocks have no meaning
+    truths: dict[int, Truth]  # includes background flows, whose blocks have no meaning
     # (flow, both ends of a link) -> sequence numbers of lost packets
     dropped: dict[tuple[int, str, str], NDArray[np.int64]]
     handling: dict[int, dict[str, Handling]]  # flow -> switch -> handling; empty in virtual time

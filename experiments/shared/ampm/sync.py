@@ -43,7 +43,7 @@ class Decoder:
 
     @property
     def loss(self) -> float:
-        """Probability that a packet is lost before the point."""
+        """Probability that a packet is lost before the measuring point."""
         return 1 - (1 - LOSS) ** self.links
 
 

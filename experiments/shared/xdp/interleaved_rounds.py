@@ -1,4 +1,4 @@
-"""Interleaved rounds of variants, all with the same frames and the same cores.
+"""Interleaved rounds of variants (mechanisms under test), with the same frames and cores.
 
 Packets are live frames of BPF_PROG_TEST_RUN, which arrive at a device without a sender. A sending
 socket would take more CPU time than XDP. An additional program runs before the program of the

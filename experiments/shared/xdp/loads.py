@@ -70,7 +70,7 @@ CANDIDATES = (PORTS, RAW, CONNTRACK, SLEEPING, POLLING)
 
 
 def measure_loads(plan: Plan, show_progress: Callable[[str], None]) -> Iterator[Loaded]:
-    """Run all variants at all loads in each round; without a process, also at max rate.
+    """Run all variants at all loads in each round; variants without a process also run at max rate.
 
     The run is inconclusive if packets are missing or if other processes used the cores for too
     long.
