@@ -62,7 +62,7 @@ PATH = ("s1", "s2")
 WHOLE = (Point("s1", "arrivals"), Point("s2", "departures"))
 RATE_BPS, QUEUE, BACKGROUND_BYTES = 10_000_000, 64, 1000  # rate and queue of the link under load
 MACHINE_US = 60_000  # max delay that a loaded machine may add in real time
-UNREAD = "blocks with a delay"  # lower if a loaded machine reads some blocks too late
+UNREAD = "blocks with a delay"  # check; its value is lower if a loaded machine reads blocks late
 RESOLUTION_US = 1  # max error of a difference of two timestamps with this resolution
 
 
@@ -338,7 +338,7 @@ def draw_widths(axes: Axes, found: Sequence[Results]) -> None:
 
 
 def draw_distribution(axes: Axes, results: Results) -> None:
-    """Draw CDFs of the delays under load: of all packets, and as each method measured them."""
+    """Draw CDFs under load: true delays of all packets, and delays measured by each method."""
     groups = {
         "mean": ("mean",),
         "pulses": ("pulse", "double", "multiplexed"),

@@ -102,7 +102,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 class BlockLoss:
     """Loss in one block on one segment; for pulse marking, between two consecutive pulses.
 
-    A loss of None is unknown because the switches could not be `read` or because a pulse was lost.
+    A loss is None if it is unknown: the switches were not `read`, or a pulse was lost.
     `packets` is the count at the first point of the segment.
     """
 
@@ -254,7 +254,7 @@ def measure_pulse_loss(
 
 
 def lost_sequences(outcome: Outcome, flow: Flow, segment: str) -> NDArray[np.int64]:
-    """Return sequence numbers of lost packets: from link logs, or end to end from the receiver."""
+    """Return sequence numbers of lost packets, from link logs or (end to end) from the receiver."""
     first, second = SEGMENTS[segment]
     if segment == "end to end":
         entered = np.flatnonzero(outcome.truths[flow.id].passed(first))
@@ -293,7 +293,7 @@ def make_checks(
 
 
 def rates_by_seed(losses: list[BlockLoss], what: str) -> NDArray[np.float64]:
-    """Return the `measured` or `true` loss of the run of each seed, in percent of the packets."""
+    """Return the `measured` or `true` loss of each seed, in percent of the packets."""
     rates = []
     for seed in sorted({loss.seed for loss in losses}):
         known = [x for x in losses if x.seed == seed and x.error is not None]
@@ -303,7 +303,7 @@ def rates_by_seed(losses: list[BlockLoss], what: str) -> NDArray[np.float64]:
 
 
 def grouped(losses: list[BlockLoss]) -> dict[tuple[float, str, str], list[BlockLoss]]:
-    """Group by loss, method and segment."""
+    """Group block losses by loss ratio, method and segment."""
     groups: dict[tuple[float, str, str], list[BlockLoss]] = {}
     for loss in losses:
         groups.setdefault((loss.loss_percent, loss.method, loss.segment), []).append(loss)

@@ -47,7 +47,7 @@ PATH = ("s1", "s2")
 SENT, ARRIVED = Point("s1", "departures"), Point("s2", "arrivals")
 LINK_DELAY_US = 1000
 LOSS = 0.01
-MARGIN = 3  # blocks before and after the measured blocks; late packets may belong to them
+MARGIN = 3  # extra blocks before and after the measured blocks, for late packets
 NOISE_US = 20_000  # max delay that a loaded machine may add in real time
 UDP = 17
 
@@ -61,7 +61,7 @@ SOME = ((HELD, 0), (HELD, PACKETS), (0.5, PACKETS), (HELD, 300))
 # is then undefined.
 BEYOND = (HELD, 900)
 FAR = 2  # min factor between measurement and theory for which the figure explains the difference
-LONGEST_HELD_US = 900_000  # a network drains its links for one second before it stops
+LONGEST_HELD_US = 900_000  # max delay; a network drains its links for 1 s before it stops
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -103,7 +103,7 @@ class Setting:
 
     @property
     def overtaken(self) -> tuple[float, float]:
-        """Return mean and mean square of the packets that change order with a pulse, by theory.
+        """Return the predicted mean and mean square of the packets that change order with a pulse.
 
         A pulse that is not delayed overtakes the delayed packets among the m packets before it. A
         delayed pulse is overtaken by the packets without delay among the m packets after it.

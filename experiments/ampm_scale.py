@@ -77,7 +77,7 @@ NOISE_US = 50_000  # max delay that a loaded machine may add in real time
 START_US = 40_000  # start-up time of the processes of one flow, in real time
 IDLE_BLOCKS = 3  # blocks that are read to measure the cost of a readout without traffic
 CARRIERS_BLOCK_S = 300  # block length of Telecom Italia, RFC 8321 section 5.1
-REPEATED_SWITCHES = 20  # max number of switches of networks that run with several seeds
+REPEATED_SWITCHES = 20  # max size of networks that run with several seeds
 UNREAD = "unread blocks (per switch)"  # check that can fail on a loaded machine
 
 # Types of readout. Counters are enough for loss; double marking has more records.
@@ -195,7 +195,7 @@ async def measure(
 ) -> Measurement:
     """Measure the loss of all flows of one network, then the cost of readouts without traffic.
 
-    `size` has the numbers of switches and flows.
+    `size` is (number of switches, number of flows).
     """
     began_s = time.process_time()
     switches, count = size
@@ -382,7 +382,7 @@ def draw(found: Sequence[Measurement], options: argparse.Namespace) -> Figure:
         axes.set_xscale("log")
         axes.set_yscale("log")
     low, high = left.get_ylim()  # read the limits after the change of scale
-    left.set_ylim(low / 2, 2 * high)  # show at least a decade, also for few sizes
+    left.set_ylim(low / 2, 2 * high)  # show at least a decade, even for few sizes
     left.set_xlabel("Flows (over 3 switches each)")
     left.set_ylabel("CPU time per block (s)")
     right.axhline(50, color="black", linestyle=":", label="half a block")

@@ -1,13 +1,13 @@
 """Clock synchronization for alternate marking: how large may clock errors be for each method?
 
-A flow crosses s1, s2 and s3. The clock of s1 is correct. The clocks of s2 and s3 are wrong by A,
-namely ahead in half of the runs and behind in the other half. The controller reads each switch at
-times of the switch's own clock (RFC 9341). Multiplexed marking uses one bit, which is decoded in
-two ways. s3 decodes the bit by time slot. s2 takes a packet as the pulse if its bit differs from
-the colour according to the clock of s2. A second flow uses double marking with two bits. Frame
-captures show which packets are in each block. They identify blocks by number, because colours
-repeat every two blocks: a decoder that knows only colours does not detect that a count belongs to a
-wrong block.
+A flow crosses s1, s2 and s3. The clock of s1 is correct. The clocks of s2 and s3 are wrong by A.
+They are ahead in half of the runs and behind in the other half. The controller reads each switch at
+times given by that switch's own clock (RFC 9341). Multiplexed marking uses one bit, which is
+decoded in two ways. s3 decodes the bit by time slot. s2 takes a packet as the pulse if its bit
+differs from the colour according to the clock of s2. A second flow uses double marking with two
+bits. Frame captures show which packets are in each block. They identify blocks by number, because
+colours repeat every two blocks: a decoder that knows only colours does not detect that a count
+belongs to a wrong block.
 
 Claim: Each decoder is exact up to its own limit of the clock error and fails beyond this limit.
 
@@ -87,7 +87,7 @@ from telemark.traffic.patterns import Poisson
 from topologies.basic import Line
 
 TOPO = Line(switches=len(PATH), loss_probability=LOSS, delay_us=LINK_DELAY_US)
-MARGIN = 3  # blocks before and after the measured blocks, to which clock errors may move packets
+MARGIN = 3  # extra blocks before and after the measured blocks; clock errors may move packets there
 
 CLAIMED_ERROR_US = 1_000_000  # clock error that the AM-PM talk calls small enough: about one second
 CLAIMED_BLOCKS_US = {DOUBLE: 2**21, MULTIPLEXED: 2**23}  # shortest blocks that tolerate this error
@@ -220,7 +220,7 @@ def watch_list(
 async def read(
     collector: Collector, setting: Setting, first: int, count: int, run: Run
 ) -> list[tuple[BlockReport, BlockReport]]:
-    """Read each block from each switch, at times of the switch's own clock."""
+    """Read each block from each switch, at times given by that switch's own clock."""
     last = first + count - 1
     own = ClockAhead(run.clock, setting.ahead_us)
     right, wrong = await asyncio.gather(
@@ -368,7 +368,7 @@ def draw(results: Sequence[BlockResult], options: argparse.Namespace) -> Figure:
 
 
 def draw_aliases(axes: Axes, by_error: dict[float, list[BlockResult]]) -> None:
-    """Draw the fraction of double-marking blocks that have the count of the block two away."""
+    """Draw the fraction of double-marking blocks whose count is that of the block two away."""
     share = [
         100 * sum(r.has_count_of(-2 if r.setting.error > 0 else 2) for r in found) / len(found)
         for found in by_error.values()

@@ -70,7 +70,7 @@ class Found:
     reports: int
     written: int  # requests before the flush
     asked: int  # requests after the flush
-    laps: int  # max of a ring
+    laps: int  # max number of laps of a ring
     checks: list[Check]
 
 
@@ -87,7 +87,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     is_small = options.quick or options.time == "real"
     options.reports = options.reports or (1024 if is_small else 8192)
     sizes = (1, 4, 16) if is_small else BATCHES
-    # This part is first, because it forks processes and a network has threads.
+    # This measurement comes first, because it forks processes, and a network has threads.
     polled = [poll(size, readers, POLLED_S[options.quick])
               for size in (1, 16) for readers in READERS]  # fmt: skip
     rng = np.random.default_rng(run.seed)
@@ -110,7 +110,7 @@ async def measure(
     name = f"{lists}-lists-of-{size}"
     parts = np.array_split(numbers, PARTS)
     max_part = max(int(np.bincount(part).max()) for part in parts)
-    batches = max_part // size + 3  # all of a part, and the batches that the next part completes
+    batches = max_part // size + 3  # batches of one part, and batches that the next part completes
     store = partial(_store, size, batches, lists)
     area = Area(batch(size), lists * batches, store, file=FILE)
     sent, wrong, counts = np.zeros(lists, int), 0, []
@@ -167,7 +167,8 @@ def poll(size: int, readers: int, lasts_s: float) -> Polled:
     for number in range(readers):
         mine, theirs = fork.Pipe(duplex=False)
         job = rings[number::readers], lasts_s, theirs
-        process = fork.Process(target=_poll, args=job, daemon=True)  # ends with this process
+        # a daemon process ends with this process
+        process = fork.Process(target=_poll, args=job, daemon=True)
         with uninterrupted():
             process.start()
         ends.append((process, mine))

@@ -75,9 +75,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 class Point(NamedTuple):
-    """Results of queries for all flows that were sent up to now."""
+    """Results of queries for all flows that were sent before the query."""
 
-    source: str  # key-write, postcards or model
+    source: str  # "key-write", "postcards" or "model"
     copies: int
     bytes_per_flow: float
     queries: int
@@ -196,16 +196,16 @@ async def traced(
 
 
 def flows_by_memory(count: int) -> list[int]:
-    """Return how many flows share `count` slots, for each of BYTES."""
+    """Return the number of flows that share `count` slots, for each of BYTES."""
     return [count * SLOT_BYTES // size for size in BYTES]
 
 
 def asked(
     regions: Sequence[Region], keys: Words, copies: int, switches: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Query the paths of flows, (n, 5), in the stores of Key-Write and of postcards.
+    """Query the paths of flows, (n, 5), in the memory of Key-Write and of Postcarding.
 
-    The value is -1 behind the end of a path and if the query finds nothing.
+    The value is -1 behind the end of a path and for a query without result.
     """
     by_key_write, by_postcards = (region.records for region in regions)
     answers = Store(by_key_write).query(keys, copies)

@@ -62,7 +62,7 @@ MODES = {
     "no resync": RecoveryMode(loses_writes=True, listens=False),
     "both links": RecoveryMode(loses_reports=True, loses_writes=True),
 }
-"""The first two modes lose reports before the translator, the others requests behind it."""
+"""The first two modes lose reports before the translator. The others lose requests behind it."""
 REAL_QUICK = ("sent again", "resync", "both links")
 
 
@@ -148,7 +148,7 @@ def differ(some: NDArray[np.bool_], others: NDArray[np.bool_]) -> int:
 
 
 def chances(found: Mapping[tuple[str, float], Found]) -> list[float]:
-    """Return p-values of the numbers of reports that are lost once and twice in a row."""
+    """Return the p-values of the counts of reports lost once, and lost twice in a row."""
     theory = {"not sent again": 1, "sent again": 2, "UC": 1}
     return [
         binomial_p_value(each.lost, each.lossy, loss ** theory[name])

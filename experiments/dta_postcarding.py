@@ -63,13 +63,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class Point:
-    """Result of `rounds` rounds of concurrent flows."""
+    """Result of all rounds of concurrent flows at one load."""
 
     cache: int  # rows
     flows: int  # concurrent
     rounds: int
     found: int  # number of complete and correct paths
-    # number of flows with wrong memory; correct are all hops if alone, otherwise the last hop
+    # number of flows with wrong memory; correct memory has all hops of a flow that is alone, and
+    # otherwise the last hop
     wrong: int
     alone: int  # number of flows that are alone in their rows, according to the hash
     requests: int
@@ -192,7 +193,7 @@ async def paths(cache: Cache, load: Load, rate_pps: float) -> Point:
     await running.settle()
     answer = cache.store.query(keys)
     is_whole = answer.is_known.all(axis=1) & (answer.values == reported).all(axis=1)
-    # The last write of a flow that shares its row is its last hop.
+    # If a flow shares its row, the last write for this flow has its last hop.
     is_last = answer.is_known[:, -1] & (answer.values[:, -1] == reported[:, -1])
     is_right = np.where(is_alone, is_whole, is_last & (answer.is_known.sum(axis=1) == 1))
     requests = await running.requests() - before

@@ -55,7 +55,7 @@ from telemark.sweep.runs import sweep
 from telemark.traffic.flows import Flow
 
 MIN_LEFT = 20  # min mean number of packets per block at h2, so that no block is empty by chance
-COMPLETE = slice(1, -2)  # omits a half block at the start, and a half and an empty block at the end
+COMPLETE = slice(1, -2)  # omits a half block at the start; a half and an empty block at the end
 STYLES: dict[str, dict[str, Any]] = {
     "reported": {"color": plots.COLOURS[0], "linewidth": 2.5},
     "low": {"color": plots.COLOURS[1], "linestyle": "--"},
@@ -81,8 +81,8 @@ class Found:
     """Results at one configured loss ratio."""
 
     loss_percent: float
-    counted: dict[str, NDArray[np.int64]]  # packets counted in each block, by PLACES
-    # packets lost in each block according to link logs, by LINKS
+    counted: dict[str, NDArray[np.int64]]  # packets per block, by measuring point
+    # from link to packets lost in each block, according to link logs
     lost: dict[tuple[str, str], NDArray[np.int64]]
     delays: dict[tuple[str, str], Enclosed]  # by LINKS
 
@@ -157,7 +157,7 @@ def collect_results(outcome: Outcome, percent: float) -> Found:
 
 
 def make_checks(at: str, outcome: Outcome, found: Found) -> list[Check]:
-    """Check the counts of each block at each place and link, each postcard and each timestamp."""
+    """Check all counts per block at measuring points and links, all postcards and timestamps."""
     places = [Point(place, name) for place in PLACES for name in ("arrivals", "departures")]
     true = {place: outcome.by_block(outcome.is_at(place)) for place in PLACES}
     apart = [outcome.counted(point) - true[point.switch] for point in places]

@@ -2,11 +2,11 @@
 
 Packets of many flows pass through one program that computes all statistics simultaneously, in two
 windows. In every run, sums and variance must be exact, and quantiles and k-medians must stay within
-their bounds. Other statistics have random errors of a known distribution: HyperLogLog has known
-register values, rarity, similarity and samples have hypergeometric counts, and the count sketch is
-unbiased. Each run has new random flows, hashes and random numbers. One test compares the means over
-all runs with theory. BPF_PROG_TEST_RUN generates the frames, so CPU times include no NIC and no
-driver.
+their bounds. Other statistics have random errors of a known distribution: the registers of
+HyperLogLog have known values; rarity, similarity and samples have hypergeometric counts; the count
+sketch is unbiased. Each run has new random flows, hashes and random numbers. One test compares the
+means over all runs with theory. BPF_PROG_TEST_RUN generates the frames, so CPU times include no NIC
+and no driver.
 
 Claim: Sums and variance are exact, all bounds hold, and all random errors agree with theory.
 
@@ -67,12 +67,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class Measured:
-    """Results of one run: numbers of violations (expected: 0), and errors with deviations."""
+    """Results of one run: numbers of violations (expected: 0), and errors."""
 
     inexact: int  # number of wrong sums and variances
     beyond: int  # number of quantiles and medians out of their bounds
     far: int  # number of sketch rows with an error above CHEBYSHEV standard deviations
-    # (error, standard deviation by theory or NaN if unknown) of each statistic
+    # from statistic to (error, predicted standard deviation or NaN if unknown)
     errors: Mapping[str, tuple[float, float]]
 
 
@@ -229,7 +229,10 @@ def make_point(name: str, measured: Sequence[Measured]) -> Point:
 def cost(
     options: argparse.Namespace, seed: int, rng: np.random.Generator
 ) -> dict[str, NDArray[np.float64]]:  # fmt: skip
-    """Return CPU time per packet above an empty program, in ns, per statistic: (rounds,)."""
+    """Return the CPU time per packet in ns, minus that of an empty program.
+
+    The map goes from statistic to array of shape (rounds,).
+    """
     stream = zipf(options.packets, FLOWS, rng)
     rows = stream.rows
     rows["length"] = 64

@@ -1,12 +1,12 @@
 """Top-k flows in eBPF: what are recall, memory and CPU time per packet of two algorithms?
 
-Packets of many flows with Zipf sizes, or of a capture (--pcap), pass through the same program that
-hosts attach to their devices. HeavyKeeper finds the top flows in a fixed amount of memory and must
-never overestimate a count. FREQUENT counts the packets of each basic window exactly and retains the
-k largest flows of the window. For the sliding window it computes a bound delta. It must report
-every flow with more than 2 delta packets and no flow with fewer than delta. The CPU times of both
-algorithms are compared with those of an empty program and of a hash map of the kernel in
-interleaved rounds. BPF_PROG_TEST_RUN generates the frames, so CPU times include no NIC and no
+Packets of many flows with Zipf-distributed sizes, or of a capture (--pcap), pass through the same
+program that hosts attach to their devices. HeavyKeeper finds the top flows in a fixed amount of
+memory and must never overestimate a count. FREQUENT counts the packets of each basic window exactly
+and retains the k largest flows of the window. For the sliding window it computes a bound delta. It
+must report every flow with more than 2 delta packets and no flow with fewer than delta. The CPU
+times of both algorithms are compared with those of an empty program and of a hash map of the kernel
+in interleaved rounds. BPF_PROG_TEST_RUN generates the frames, so CPU times include no NIC and no
 driver.
 
 Claim: HeavyKeeper finds 99 % of the top 20 flows in 64 KB. FREQUENT keeps its guarantee for every
@@ -191,7 +191,10 @@ def summarise(
 
 
 def measure(stream: Stream, options: argparse.Namespace, seed: int) -> dict[str, Any]:
-    """Return CPU time per packet in ns, measured in interleaved rounds on one core: (rounds,)."""
+    """Measure the CPU time per packet in ns, in interleaved rounds on one core.
+
+    Return a map from program to array of shape (rounds,).
+    """
     rows = stream.rows
     rows["length"] = 64
     costs: dict[str, list[float]] = {name: [] for name in WHICH}

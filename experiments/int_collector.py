@@ -41,7 +41,7 @@ RATES = {
 STORED_RATES = (100e3, 200e3, 300e3)
 STEADY = 750e3  # reports/s, while flows and hops vary
 FLOW_COUNTS, HOP_COUNTS = (10, 100, 1000, 5000), (1, 2, 4, 6, 8)
-FIT = 7  # reports of eight hops that fit into a datagram
+FIT = 7  # max number of reports of eight hops that fit into a datagram
 TOGETHER = (
     0.5  # max CPU time per report in a full datagram, relative to a report alone in its datagram
 )
@@ -73,7 +73,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 class Turn:
     """One round: one rate of one shape, and its result."""
 
-    question: str  # rate, flows or hops
+    question: str  # varied parameter: rate, flows or hops
     shape: Shape
     taken: Taken
 
@@ -130,7 +130,7 @@ def offered_rates(shape: Shape, options: argparse.Namespace) -> Sequence[float]:
 def search(
     take: Callable[[str, Shape, float], Turn], shape: Shape, rates: Sequence[float], steps: int
 ) -> None:
-    """Increase the rate until reports are lost or the sender is saturated; then bisect."""
+    """Increase the rate until reports are lost or the sender is saturated, then bisect."""
     free, lossy = 0.0, None
     for rate in rates:
         turn = take("rate", shape, rate)
@@ -159,7 +159,7 @@ def loss_free(turns: Sequence[Turn]) -> dict[str, float]:
 
 
 def make_checks(turns: Sequence[Turn]) -> list[Check]:
-    """Check that all reports arrived or are detected as lost, and were decoded correctly."""
+    """Check that reports were decoded correctly and that missing reports were detected."""
     taken = [turn.taken for turn in turns]
     alone, many = (
         min(turn.taken.ns_per_report for turn in turns
@@ -205,7 +205,7 @@ def summary_table(turns: Sequence[Turn]) -> Table:
 
 
 def draw(turns: Sequence[Turn]) -> Figure:
-    """Draw utilization over rate with published results, and CPU time over flows and hops."""
+    """Draw CPU utilization over rate with published results, and CPU time over flows and hops."""
     figure, (rates, flows, hops) = plots.figure(3)
     draw_rates(rates, [turn for turn in turns if turn.question == "rate"])
     for axes, what, text in ((flows, "flows", "Flows"), (hops, "hops", "Hops per path")):
@@ -224,7 +224,7 @@ def draw(turns: Sequence[Turn]) -> Figure:
 
 
 def draw_rates(axes: Axes, turns: Sequence[Turn]) -> None:
-    """Draw a line per shape; hollow markers: datagrams were lost or a backlog grew."""
+    """Draw a line per shape; hollow markers mean that datagrams were lost or a backlog grew."""
     for number, shape in enumerate(dict.fromkeys(turn.shape for turn in turns)):
         ours = sorted((turn for turn in turns if turn.shape == shape), key=lambda t: t.offered)
         style: dict[str, Any] = {"color": plots.COLOURS[number], "marker": plots.MARKERS[number]}
@@ -241,7 +241,7 @@ def draw_rates(axes: Axes, turns: Sequence[Turn]) -> None:
         axes.annotate(peer.name.partition(" ")[0], place, (5, 0), textcoords="offset points",
                       va="center", fontsize="small")  # fmt: skip
     axes.set_xscale("log")
-    axes.set_xticks([0.1, 1, 10], ["0.1", "1", "10"])  # leave space for the names
+    axes.set_xticks([0.1, 1, 10], ["0.1", "1", "10"])  # leave space for the labels
     axes.set_ylim(0, 140)
     axes.set_xlabel("Report rate (million/s)")
     axes.set_ylabel("CPU utilization (%)")

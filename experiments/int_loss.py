@@ -130,7 +130,7 @@ def collect_results(
 
 
 def make_checks(at: str, outcome: Outcome, found: Sequence[Found]) -> list[Check]:
-    """Check that each block, all drop reports and the number of lost reports are exact."""
+    """Check that the losses of each block, the drop reports and the gaps are exact."""
     errors = [marked_losses(outcome, s) - true_losses(outcome, s) for s in SEGMENTS]
     lost = sum(len(record.lost_sequences) for record in outcome.records.values())
     by_switches = [
@@ -188,7 +188,7 @@ def summary_table(found: Sequence[Found]) -> Table:
 
 
 def draw(found: Sequence[Found], options: argparse.Namespace) -> Figure:
-    """Draw detected and true loss on the link and in switches, and detection ratios by cause."""
+    """Draw detected and true loss on the link and in switches, and detected fractions by cause."""
     figure, (link, switches, shares) = plots.figure(3)
     for axes, place, reasons in ((link, "on a link", False), (switches, "in switches", True)):
         chosen = [each for each in found if bool(each.cause.reason) == reasons]
@@ -201,7 +201,7 @@ def draw(found: Sequence[Found], options: argparse.Namespace) -> Figure:
 
 
 def draw_losses(axes: Axes, found: Sequence[Found], losses: Sequence[float]) -> None:
-    """Draw the total detected loss of some causes over the configured loss."""
+    """Draw the sum of the detected losses of some causes over the configured loss."""
     places = np.arange(len(losses))
     here = [[each for each in found if each.loss_percent == percent] for percent in losses]
     sent = np.array([causes[0].sent for causes in here])

@@ -52,7 +52,7 @@ from telemark.results.report import Check, Report, table
 from telemark.session import cli
 from telemark.session.run import Run
 
-# range and bins of the figure and of samples.csv, in burst durations
+# time range and bin width of the figure and of samples.csv (in burst durations)
 BEFORE, AFTER, BIN = 0.5, 3, 0.1
 
 
@@ -127,7 +127,7 @@ def check_reports(outcome: Outcome) -> list[Check]:
 
 
 def check_hops(outcome: Outcome) -> list[Check]:
-    """Check the max errors of the values of each switch, compared with ground truth."""
+    """Check the max error of each quantity at each switch, compared with ground truth."""
     errors: dict[tuple[str, str], int] = {}
     for name in outcome.flows:
         for hop, switch in enumerate(flow_path(name)):
@@ -176,13 +176,13 @@ def check_culprit(outcome: Outcome, culprit: Culprit) -> list[Check]:
 
 
 def burst_share(outcome: Outcome, number: int) -> float:
-    """Return the fraction of packets that a flow sent during the burst, from sender records."""
+    """Return the fraction of a flow's packets that were sent during the burst."""
     sent_ns = outcome.records[number].sent["sent_ns"].astype(np.int64) - outcome.burst_ns
     return float(np.mean((sent_ns >= 0) & (sent_ns < 1e9 * outcome.scale.burst_s)))
 
 
 def late_packets(outcome: Outcome) -> tuple[int, tuple[int, int]]:
-    """Count late packets of the red flow, from first to last switch: reported, and true bounds."""
+    """Count late packets of the red flow: from reports, and bounds from ground truth."""
     reported, late_us = outcome.reported["red"], outcome.scale.late_us
     reported_us = (
         (reported["ingress_ns"] + reported["latency_ns"])[:, -1].astype(np.int64)
@@ -219,7 +219,7 @@ def make_samples(outcome: Outcome) -> list[dict[str, object]]:
 
 
 def make_metrics(outcome: Outcome, culprit: Culprit) -> dict[str, object]:
-    """Return rate increase of the identified flow, queue growth and queue lengths."""
+    """Return the rate increase of the identified flow, the queue growth and queue lengths."""
     return {
         "culprit": {"node": culprit.node, "port": culprit.egress, "flow": culprit.flow},
         "more_bps": culprit.more_bps,
@@ -230,7 +230,7 @@ def make_metrics(outcome: Outcome, culprit: Culprit) -> dict[str, object]:
 
 
 def make_queues_table(outcome: Outcome) -> Table:
-    """Return a table with a row for each switch but the last."""
+    """Return a table with a row for each switch except the last."""
     rows = []
     for node, queue in outcome.queues.items():
         reported = [outcome.reported[name][:, hop]["occupancy"]
@@ -243,7 +243,7 @@ def make_queues_table(outcome: Outcome) -> Table:
 
 
 def make_flows_table(outcome: Outcome, culprit: Culprit) -> Table:
-    """Return a table with a row for each flow in the longest queue."""
+    """Return a table with a row for each flow that entered the longest queue."""
     rows = [
         (name, culprit.more_bps[flow.port] / 1e6, "burst" if flow.port == culprit.flow else "")
         for name, flow in outcome.flows.items() if flow.port in culprit.more_bps
@@ -274,7 +274,7 @@ def draw(outcome: Outcome, seen: NDArray[np.void], culprit: Culprit) -> Figure:
 
 
 def draw_rates(axes: Axes, outcome: Outcome, near: NDArray[np.void], culprit: Culprit) -> None:
-    """Draw the traffic of each flow into the longest queue, from reports, and the link rate."""
+    """Draw the reported traffic of each flow into the longest queue, and the link rate."""
     own = near[(near["node"] == culprit.node) & (near["egress"] == culprit.egress)]
     bin_ms = 1000 * outcome.scale.burst_s * BIN
     edges_ms = bin_ms * np.arange(round(-BEFORE / BIN), round(AFTER / BIN) + 1)

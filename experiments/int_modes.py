@@ -45,11 +45,12 @@ from telemark.session import cli
 from telemark.session.run import Run
 from telemark.sweep.runs import sweep
 
-HOP_WORDS = 8  # Hop ML field for WANTED
-INT_BYTES = 16  # bytes of shim and INT header
-# Per report packet: Ethernet, IPv4, UDP and group headers. Per report: its header, WANTED without
-# the node id, and the IPv4 and UDP headers of the reported packet, with payload if the packet has
-# no identification and would otherwise be ambiguous (docs/reference/int.md).
+HOP_WORDS = 8  # value of the Hop ML field (4-byte words per hop) for WANTED
+INT_BYTES = 16  # length of shim and INT header in bytes
+# A report packet has Ethernet, IPv4, UDP and group headers. Each report in it has a report header,
+# WANTED without the node id, and the IPv4 and UDP headers of the reported packet. If that packet
+# has no IPv4 identification, the report also has its payload, to be unambiguous
+# (docs/reference/int.md).
 GROUP_BYTES, REPORT_BYTES = 42 + 8, 12 + 4 * (HOP_WORDS - 1) + 28
 PAYLOAD_BYTES = 16
 
@@ -82,23 +83,24 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 async def measured(mode: str, options: argparse.Namespace, run: Run) -> Found:
-    """Run one mode in its own folder, since equal network names give all modes the same seeds."""
+    """Run one mode in its own folder; equal network names give all modes the same seeds."""
     folder = run.folder / mode
     folder.mkdir()
     return await measure(mode, options, replace(run, folder=folder))
 
 
 def added_by_theory(mode: str, hop: int) -> int:
-    """Return the number of bytes that INT adds to a packet on the link behind a hop."""
+    """Return the predicted number of bytes that INT adds to a packet on the link behind a hop."""
     if mode not in ("MD", "MX") or hop == len(PATH) - 1:  # the last switch removes INT
         return 0
     return INT_BYTES + (4 * HOP_WORDS * (hop + 1) if mode == "MD" else 0)
 
 
 def report_bytes_by_theory(found: Found) -> int:
-    """Return the bytes of all reports, from the last switch (whole stack) or from all switches.
+    """Return the predicted bytes of all reports, from the last switch or from all switches.
 
-    The number of reports per packet also depends on timing, so the measured number is used.
+    A report from the last switch contains the whole stack. The number of reports per packet also
+    depends on timing, so the measured number is used.
     """
     if found.mode == AMPM:
         return 0
@@ -132,14 +134,15 @@ def make_checks(found: Found, options: argparse.Namespace) -> list[Check]:
             *check_queues(found),
         ]
     else:
-        # One per block and switch, including the two half blocks; a lost pulse misses two switches.
+        # One latency per block and switch, including both half blocks. A lost pulse does not reach
+        # the last two switches.
         reported = (options.blocks + 2) * len(PATH) - 2 * found.lost_pulses
         checks.append(Check(f"{mode}: hop latencies measured", found.delays, reported))
     return [*checks, *found.accounting.checks(mode)]
 
 
 def check_queues(found: Found) -> list[Check]:
-    """Check max queue and mean latency of switches that reported all packets."""
+    """Check the max queue and the sum of latencies of switches that reported all packets."""
     wrong_queues, errors_us = 0, []
     for place, hop in found.reported.items():
         truth = found.truth[place]
@@ -232,7 +235,8 @@ def draw(found: Sequence[Found]) -> Figure:
                       textcoords="offset points", ha="center", fontsize="small")  # fmt: skip
     left.set_ylabel("Overhead per packet (bytes)")
     left.margins(y=0.1)
-    left.set_xlim(-0.7, len(found) - 0.3)  # labels are wider than bars
+    # leave space for the labels, which are wider than the bars
+    left.set_xlim(-0.7, len(found) - 0.3)
     draw_shares(right, found)
     for axes in (left, right):
         axes.set_xticks(places, [each.mode for each in found])

@@ -49,7 +49,7 @@ from telemark.session import cli
 from telemark.session.run import Run
 from telemark.traffic.flows import AnyFlow
 
-MAX_PUSHING_HOPS = PATH_HOPS - 1  # the last switch is part of the reported path, too
+MAX_PUSHING_HOPS = PATH_HOPS - 1  # the reported path also contains the last switch
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -106,7 +106,7 @@ def reject_idle(outcome: Outcome) -> None:
 
 
 def make_checks(outcome: Outcome, tolerance: float) -> list[Check]:
-    """Check that goodput follows from frame lengths, and that INT is complete."""
+    """Check that the goodput follows from frame lengths and that all paths are reported."""
     sent = outcome.sent
     checks = [
         Check("lost packets",
@@ -130,7 +130,7 @@ def make_checks(outcome: Outcome, tolerance: float) -> list[Check]:
 
 
 def paths_reported(outcome: Outcome) -> int:
-    """Count flows for which the collector knows the path (with the last switch)."""
+    """Count flows for which the collector knows the path, including the last switch."""
     cases = {case.flow.port: case for case in outcome.watched}
     right = 0
     for flow in outcome.findings.flows:
@@ -154,7 +154,7 @@ def make_udp_row(sent: Sent) -> dict[str, object]:
 
 
 def make_tcp_row(transferred: Transferred) -> dict[str, object]:
-    """Return a row of samples.csv for a TCP flow, whose segments are not counted."""
+    """Return a row of samples.csv for a TCP flow, without packet counts."""
     return {
         **_row(transferred.case, "TCP"),
         "goodput_bps": transferred.goodput_bps,
@@ -178,7 +178,7 @@ def _row(case: Case[AnyFlow], protocol: str) -> dict[str, object]:
 
 
 def make_metrics(outcome: Outcome, costs: Costs | None) -> dict[str, object]:
-    """Return the effect of the machine on goodput, and the CPU time of INT."""
+    """Return the largest effects of the machine on UDP goodput, and the CPU time of INT."""
     metrics: dict[str, object] = {
         "max_difference_at_hosts_percent": np.max(
             [abs(100 * each.goodput_bps / each.case.goodput_bps - 100) for each in outcome.sent]
@@ -191,7 +191,7 @@ def make_metrics(outcome: Outcome, costs: Costs | None) -> dict[str, object]:
 
 
 def summary_table(outcome: Outcome) -> Table:
-    """Return a table of goodput normalized to no INT, with a row per number of hops and size."""
+    """Return a table of goodput relative to no INT, with a row per number of hops and size."""
     found = {(each.case.hops, each.case.size, each.case.metadata): each for each in outcome.sent}
     metadata = sorted({key[2] for key in found})
     rows = []
@@ -245,7 +245,7 @@ def draw_goodput(axes: Axes, sent: Sequence[Sent]) -> None:
 
 
 def draw_costs(axes: Axes, costs: Costs) -> None:
-    """Draw CPU time per packet, annotated with the ratio to the CPU time without INT."""
+    """Draw CPU time per packet; labels are the ratio to the CPU time without INT."""
     places = range(len(costs.metadata))
     axes.bar(places, costs.min_ns, 0.6, color=plots.COLOURS[: len(costs.metadata)])
     for place, ns, ratio in zip(places, costs.min_ns, costs.ratios, strict=True):

@@ -62,14 +62,15 @@ from telemark.traffic.patterns import Poisson
 from topologies.basic import ParkingLot
 
 PATH = ("s1", "s2", "s3", "s4", "s5")
-LOADS = (0.5, 0.6, 0.7, 0.8, 0.9)  # of each switch's link, including the watched flow with INT
+# load of the link behind each switch, including the watched flow with INT
+LOADS = (0.5, 0.6, 0.7, 0.8, 0.9)
 RATE_BPS, DELAY_US, QUEUE = 20_000_000, 500, 1000
 WATCHED_BYTES, CROSS_BYTES = 200, 1000
 WANTED = (Instruction.NODE_ID | Instruction.LEVEL_1 | Instruction.LATENCY | Instruction.QUEUE
           | Instruction.INGRESS_TIME | Instruction.EGRESS_TIME)  # fmt: skip
-HOP_BYTES, INT_BYTES = 32, 16  # pushed by each switch; added once
+HOP_BYTES, INT_BYTES = 32, 16  # bytes that each switch pushes; bytes that are added once per packet
 LAST_LINK_NS = WATCHED_BYTES * 8 * 10**9 // RATE_BPS + DELAY_US * 1000  # without INT
-BEFORE_S = 0.1  # for queues to reach their steady state before the watched flow begins
+BEFORE_S = 0.1  # time for queues to reach their steady state before the watched flow begins
 QUANTITIES = ("arrival (us)", "departure (us)", "latency (us)", "queue (packets)")
 
 
@@ -84,7 +85,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Reports and ground truth; hops in the order of the path."""
+    """Reports and ground truth; lists are in the order of the path."""
 
     reported: ReportedHops
     expected_path: list[dict[str, int]]
@@ -93,14 +94,14 @@ class Outcome:
     accounts: Accounts
     kept: Kept
     accounting: PacketAccounting
-    # On bmv2: clock offset and its error (us) of each switch; when packets were inside, and how
-    # many others for the same port were there.
+    # These are for bmv2 only: clock offset and its error (us) of each switch, times at which
+    # packets entered and left bmv2, and number of other packets for the same port in bmv2.
     clocks: dict[str, tuple[int, float]] | None
     inside: list[Interval]
     ahead: list[NDArray[np.int64]]
 
     def measured(self, hop: int) -> dict[str, NDArray[np.int64]]:
-        """Return the values that a switch reported of each packet, by QUANTITIES."""
+        """Return the values that a switch reported for each packet, by QUANTITIES."""
         hops = self.reported.hops[:, hop]
         fields = (("ingress_ns", 1000), ("egress_ns", 1000), ("latency_ns", 1000), ("occupancy", 1))
         return {
@@ -120,7 +121,7 @@ class Outcome:
         return exact | {QUANTITIES[-1]: (truth.min_queued, truth.max_queued)}
 
     def _true_on_bmv2(self, hop: int, error_ns: float) -> dict[str, Interval]:
-        """Return bounds on bmv2, which timestamps a packet while it is inside."""
+        """Return the bounds on bmv2, which timestamps a packet at any time while it is in bmv2."""
         into_ns, out_ns = self.inside[hop]
         none = np.zeros_like(into_ns)
         stamps = (
@@ -165,7 +166,7 @@ async def find_slowdown(options: argparse.Namespace, run: Run) -> float:
 
 
 def make_domain(net: Network) -> Domain:
-    """Return the INT domain, which reports the watched flow."""
+    """Return the INT domain that reports the watched flow."""
     flow = WatchedFlow(net.host("h1").IP(), net.host("h2").IP(), instructions=WANTED)
     return Domain("collector", [flow])
 
@@ -214,7 +215,7 @@ async def measure(options: argparse.Namespace, run: Run) -> Outcome:
 
 
 def make_flows(topo: ParkingLot, options: argparse.Namespace) -> list[Flow]:
-    """Return the watched flow, and cross traffic that brings each link to its load."""
+    """Return the watched flow and the cross traffic that gives each link its load."""
     rate_pps, link_bps = options.rate / options.slower, RATE_BPS / options.slower
     watched = Flow(1, "h1", "h2", rate_pps, options.packets, WATCHED_BYTES, after_s=BEFORE_S)
     lasts_s = BEFORE_S + options.packets / rate_pps
@@ -240,7 +241,7 @@ def make_checks(outcome: Outcome) -> list[Check]:
 
 
 def check_reports(outcome: Outcome) -> list[Check]:
-    """Check that each packet that left the path has one report, with the right path."""
+    """Check that each packet that left the path has one report and that its path is right."""
     reported, left = outcome.reported, outcome.truth[-1].passed
     sources = outcome.kept.findings.sources
     routed = np.logical_and.reduce(
@@ -265,7 +266,7 @@ def check_reports(outcome: Outcome) -> list[Check]:
 
 
 def check_hops(outcome: Outcome) -> list[Check]:
-    """Compare the values of each switch with ground truth: max errors."""
+    """Check the max error of each quantity at each switch, compared with ground truth."""
     checks = []
     for hop, switch in enumerate(PATH):
         measured = outcome.measured(hop)
@@ -279,7 +280,7 @@ def check_hops(outcome: Outcome) -> list[Check]:
 
 
 def check_accounts(outcome: Outcome) -> list[Check]:
-    """Check that hop and link latencies add up to the kernels' times, also in the collector."""
+    """Check that hop and link latencies add up to the host-to-host delay, also in the collector."""
     accounts = outcome.accounts
     sums = [
         hop[what]["sum"]
@@ -296,7 +297,7 @@ def check_accounts(outcome: Outcome) -> list[Check]:
 
 
 def check_time_order(outcome: Outcome) -> Check:
-    """Check that the times of each packet are in order: sender, switches, receiver."""
+    """Check that the times of each packet increase from sender to switches to receiver."""
     sent, received = outcome.record.sent, outcome.record.received
     by_sequence = sent["sent_ns"][np.argsort(sent["sequence"])].astype(np.int64) // 1000
     stamps = [outcome.measured(hop)[what] for hop in range(len(PATH)) for what in QUANTITIES[:2]]
@@ -333,7 +334,7 @@ def make_samples(outcome: Outcome) -> list[dict[str, object]]:
 
 
 def make_metrics(outcome: Outcome) -> dict[str, object]:
-    """Return percentiles at each switch, and the number of packets with ambiguous true queue."""
+    """Return percentiles at each switch, and the number of packets with an ambiguous true queue."""
     metrics: dict[str, object] = {}
     for hop, switch in enumerate(PATH):
         truth, measured = outcome.truth[hop], outcome.measured(hop)

@@ -65,16 +65,17 @@ from telemark.session import cli
 from telemark.session.run import Run
 from telemark.sweep.runs import sweep
 
-RATE_BPS = 10_000_000  # of the link to the collector: records are queued
-GAP_US = 150  # mean interval of segments, a Poisson process; longer on bmv2
-EMULATED_GAP_US = 2000  # the same for rxe in an emulated machine
-TIMES = ("latency_us", "waiting", "ingress_us", "egress_us")  # fields that only bounds are known of
-SETTLE_NS = 100_000_000  # until all packets in flight have arrived
-HOST_MACS = ("00:00:00:00:00:01", "00:00:00:00:00:03")  # of h1 and h3
+RATE_BPS = 10_000_000  # rate of the link to the collector, low enough that records are queued
+GAP_US = 150  # mean interval of segments in a Poisson process; longer on bmv2
+EMULATED_GAP_US = 2000  # mean interval for rdma_rxe in an emulated virtual machine
+# fields that captures of bmv2 only bound
+TIMES = ("latency_us", "waiting", "ingress_us", "egress_us")
+SETTLE_NS = 100_000_000  # time until all packets in flight have arrived
+HOST_MACS = ("00:00:00:00:00:01", "00:00:00:00:00:03")  # MAC addresses of h1 and h3
 PAYLOADS = (0, 1, 7, 100, 536, 1400)
 PARTS = ("Ethernet", "GRH, or IP and UDP", "BTH and RETH", "record", "iCRC")
 ETHERNET, BTH_RETH, ICRC = 14, 12 + 16, 4  # bytes
-MAX_PACKETS = 100_000  # made by scapy, for each case
+MAX_PACKETS = 100_000  # max packets per case; scapy makes them in memory
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -86,20 +87,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """A configuration of the writer; `laps`: how often the ring is filled."""
+    """Configuration of the writing switch; `laps` is how often the ring is filled."""
 
     version: int
     transport: Transport = Transport.RC
     content: Content = Content.FLOWS
     laps: float = 1.0
-    is_rxe: bool = False  # rdma_rxe takes the records instead of Telemark's responder
+    is_rxe: bool = False  # rdma_rxe receives the records instead of the Telemark responder
 
     def gap_us(self, options: argparse.Namespace) -> float:
         """Return the mean interval of segments."""
         return max(EMULATED_GAP_US if self.is_rxe else 0, options.gap_us)
 
     def collection(self, packets: int) -> Collection:
-        """Return the collection, with its own file; without probes, since no link loses packets."""
+        """Return a collection with its own file, without probes, as no link loses packets."""
         session = ("version", self.version), ("patience", 0)
         return Collection(
             max(int(packets / self.laps), 1), self.content, self.transport, session,
@@ -121,15 +122,15 @@ QUICK = ("v1", "v2, with hop", "v2, small ring")
 
 @dataclass(frozen=True)
 class Inside:
-    """Times of the segments in the panel, before and behind bmv2, and the clock of bmv2."""
+    """Times at which segments entered and left bmv2, and the clock offset of bmv2."""
 
     into_ns: NDArray[np.int64]
     out_ns: NDArray[np.int64]
-    offset_us: int  # of bmv2's clock
+    offset_us: int  # offset of the clock of bmv2
     error_us: float
 
     def misses(self, hops: NDArray[np.void]) -> int:
-        """Count hops with a time or a queue that bmv2 cannot have had between the captures."""
+        """Count hops with a time or queue length that contradicts the captures around bmv2."""
         start_us, end_us = (
             (time_ns // 1000 - self.offset_us) % (1 << CLOCK_BITS)
             for time_ns in (self.into_ns, self.out_ns)
@@ -154,10 +155,10 @@ class Found:
     taken: Taken
     counts: Mapping[str, int]
     ports: tuple[int, int]  # ingress and egress port of the switch
-    arrived_ns: NDArray[np.int64]  # segments at the switch
+    arrived_ns: NDArray[np.int64]  # capture times of the segments at the switch
     left_ns: NDArray[np.int64]
-    written_ns: NDArray[np.int64]  # requests, at the collector's port
-    frame_bytes: int  # of a request
+    written_ns: NDArray[np.int64]  # capture times of the requests at the port to the collector
+    frame_bytes: int  # length of a request
     accounting: PacketAccounting
     inside: Inside | None  # on bmv2
 
@@ -168,7 +169,7 @@ class Found:
 
     @property
     def delays_us(self) -> NDArray[np.float64]:
-        """Delays from a segment's arrival at the switch to its record at the collector."""
+        """Delays (us) from arrival of a segment at the switch to its record at the collector."""
         return (self.written_ns - self.arrived_ns[: len(self.written_ns)]) / 1000
 
 
@@ -233,7 +234,7 @@ async def measure(name: str, case: Case, options: argparse.Namespace, run: Run) 
 
 
 def read_inside(net: Network, segments: int, offset_us: int, error_us: float) -> Inside:
-    """Return when segments were in bmv2, from captures. Raises InvalidRunError if it lost one."""
+    """Return the times in bmv2 from captures. Raises InvalidRunError if bmv2 lost a segment."""
     into_ns, out_ns = (
         pcap.read(net.capture(SWITCH, host, what, inner=True)).time_ns.astype(np.int64)
         for host, what in (("h1", "out"), ("h3", "in"))
@@ -284,7 +285,7 @@ def make_record(frame: bytes) -> bytes:
 
 
 def expected(found: Found) -> NDArray[np.void]:
-    """Return the expected file: the last record written to each slot."""
+    """Return the expected file, which has in each slot the last record written to it."""
     records = np.zeros(found.slots, RECORDS[found.case.content])
     for number, frame in enumerate(found.segments):
         record = np.frombuffer(make_record(frame), RECORDS[Content.FLOWS])[0]
@@ -298,7 +299,7 @@ def expected(found: Found) -> NDArray[np.void]:
 def make_hop(found: Found, number: int) -> tuple[object, ...]:
     """Return the hop metadata of a segment from captures; the queue is empty.
 
-    On bmv2, times and the queue are those in the file: Inside.misses() checks them.
+    On bmv2, times and queue length are read from the file, and Inside.misses() checks them.
     """
     if found.inside is not None:
         hop = np.frombuffer(found.taken.file, RECORDS[Content.FLOWS_AND_HOPS])["hop"][number]

@@ -44,11 +44,11 @@ from telemark.session import cli
 from telemark.session.run import Run
 
 RATE_BPS, SETTLE_NS = 1_000_000_000, 100_000_000
-CELL = 3  # of FETCH ADD
+CELL = 3  # index of the memory cell of FETCH ADD
 CHOSEN = {
-    "IP id": "0: not needed with the DF flag (RFC 6864, 4.1)",
-    "UDP sport": "the flow's entropy (IBTA A17.3.2)",
-    "BTH migreq": "migrated: without path migration this is the state (IBTA 9.2.3); rxe sends 0",
+    "IP id": "0, because it is not needed with the DF flag (RFC 6864, 4.1)",
+    "UDP sport": "entropy of the flow (IBTA A17.3.2)",
+    "BTH migreq": "1 (migrated), the state without path migration (IBTA 9.2.3); rxe sends 0",
 }
 SAME, OF_SESSION, FREE, WRONG = range(4)
 VERDICTS = ("same value", "value of this session", "sender's choice", "wrong")
@@ -60,15 +60,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class Sent:
-    """The frame that the switch sent, and its session."""
+    """Frame that the switch sent, and the session to which it belongs."""
 
     kind: str
     frame: bytes
     session: Session
-    mac: str  # of the collector
+    mac: str  # MAC address of the collector
 
     def given(self) -> Mapping[str, Any]:
-        """Expected values of fields that depend on the session or on the frame's bytes."""
+        """Expected values of fields that depend on the session or on the bytes of the frame."""
         target, peer = self.session.target, self.session.peer
         network = Ether(self.frame)[IP].copy()
         del network.chksum
@@ -118,7 +118,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 async def send(kind: str, program: str, run: Run) -> Sent:
-    """Let the switch send a packet of a kind."""
+    """Send one packet of this kind from the switch."""
     is_addition = "FETCH" in kind
     session: list[tuple[str, Any]] = [("ack_every", 1)]
     if "IMMEDIATE" in kind:
@@ -145,7 +145,7 @@ async def send(kind: str, program: str, run: Run) -> Sent:
 
 
 def compare(sent: Sent, reference: Mapping[str, Any]) -> list[Row]:
-    """Return a row for each field of either packet."""
+    """Return a row for each field that at least one of the packets has."""
     ours, given = fields(sent.frame), sent.given()
     rows = []
     for field in {**reference, **ours}:

@@ -71,7 +71,7 @@ SETTLE_NS = 300_000_000  # time until bmv2 has sent all records
 BEFORE_S = 0.02  # time for which records are sent before the loss
 AFTER, BMV2_AFTER = 2000, 500  # number of records after the recovery
 SLOTS = 1 << 16
-HELD_US = 1000  # by the collector, to handle very many records in batches
+HELD_US = 1000  # delay of the collector, to handle very many records in batches
 ACK, NAK_SEQUENCE = 0x11, 0x60
 BTH, PSN, AETH, LENGTH = 42, 51, 54, 66  # offsets of fields in a frame of RoCEv2
 
@@ -103,8 +103,9 @@ MODES = {
     "no resync": RecoveryMode(listens=False, costs=2 * STALLED),
 }
 """The last two modes lose so many records that they are measured at one rate, FAST_PPS. The run
-without resync is shortened: after the collector has rejected STALLED records as too early, the
-switch's PSNs are advanced to STALLED before the expected one; it would reject all in between."""
+without resync is shortened. After the collector has rejected STALLED records as too early, the PSN
+of the switch is advanced to STALLED before the expected PSN. The collector would reject all records
+in between."""
 REAL = ("resync", "UC")
 """In real time, the experiment cannot select the lost record or lose its NAK."""
 
@@ -113,8 +114,8 @@ REAL = ("resync", "UC")
 class SentRecords:
     """Records that a switch sent, from captures."""
 
-    again: int  # records whose PSNs were used again later, from the lost one on
-    late: int  # the part of `again` sent after a NAK had arrived
+    again: int  # records whose PSNs were used again later, beginning with the lost record
+    late: int  # records in `again` that were sent after a NAK had arrived
     turns: int  # number of times that PSNs were reset
 
 
@@ -127,10 +128,10 @@ class Found:
     packets: int
     lost_by_link: int
     sent: int
-    known_lost: int  # counted by the switch
-    skipped: int  # skipped records: see MODES
+    known_lost: int  # lost records, counted by the switch
+    skipped: int  # skipped records, see MODES
     responder: Outcome
-    sent_records: SentRecords | None  # None: no captures, or the mode does not reset PSNs
+    sent_records: SentRecords | None  # None without captures or if the mode does not reset PSNs
     accounting: PacketAccounting
 
     @property
@@ -150,7 +151,7 @@ class Found:
 
     @property
     def in_flight(self) -> int | None:
-        """Records sent after the lost one until PSNs were reset, from captures."""
+        """Records sent after the lost record until PSNs were reset, from captures."""
         return None if self.sent_records is None else self.sent_records.again - self.lost_by_link
 
 
@@ -160,8 +161,8 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     for rate in options.rate or ():
         if rate > MAX_PPS:
             raise TestbedError(
-                f"--rate {rate}: more records per round trip than the probe threshold "
-                f"({PATIENCE}), so old answers would reset PSNs again; use at most {MAX_PPS}"
+                f"--rate {rate}: more records per RTT than the probe threshold "
+                f"({PATIENCE}), so old responses would reset PSNs again; use at most {MAX_PPS}"
             )
     options.rate = options.rate or ([2000, 10_000] if options.quick and is_virtual else [*usual])
     if run.target == "bmv2":
@@ -231,7 +232,7 @@ async def measure(name: str, rate_pps: int, options: argparse.Namespace, run: Ru
 async def lose(
     running: Running, run: Run, lost_ns: int, lasts_ns: float, mode: RecoveryMode
 ) -> None:
-    """Lose packets from `lost_ns` on for `lasts_ns` (virtual time: one record); and its NAK."""
+    """Lose all packets for `lasts_ns` from `lost_ns` on, and the NAK if the mode requires it."""
     net = running.net
     there, back = (net.switch("s1"), net.port("s1", "s2")), (net.switch("s2"), net.port("s2", "s1"))
     await run.clock.sleep_until(lost_ns)
@@ -245,7 +246,7 @@ async def lose(
 
 
 async def skip(running: Running, run: Run, lost_ns: int, lost_at: int, gap_ns: float) -> int:
-    """Advance the switch's PSNs after a time of rejected records; return by how many."""
+    """Advance the PSN of the switch after a time of rejected records; return by how many."""
     await run.clock.sleep_until(lost_ns + round(STALLED * gap_ns))
     psn = (PEER.psn + lost_at - STALLED) % PSNS
     before = (await state(running.switch, running.session)).psn
@@ -298,7 +299,8 @@ def make_checks(found: Found, *, is_virtual: bool) -> list[Check]:
         accounts["link log"] = found.lost_by_link
     if found.sent_records is not None:
         accounts["captures"] = found.sent_records.again
-    if found.sent_records is not None and is_virtual:  # in real time, more than one record is lost
+    # in real time, the link loses more than one record
+    if found.sent_records is not None and is_virtual:
         checks += [
             Check(f"{where}: records with old PSNs after the NAK", found.sent_records.late, 0),
             Check(f"{where}: PSN resets", found.sent_records.turns, 1, 0),
@@ -375,11 +377,12 @@ def caption(options: argparse.Namespace) -> str:
             "The collector is a process, so more records are in flight until its NAK arrives."
         )
     return (
-        f"Records lost when a link with a round-trip time of {2 * DELAY_US / 1000:g} ms loses one; "
-        f"one of {ACK_EVERY} records requests an ACK, and the switch sends a probe after "
-        f"{PATIENCE} without an answer; {plots.runs(1, options.time)}. (a) At "
-        f"{max(options.rate):,} records/s{fast}. (b) By records in flight: sent after the lost one "
-        f"until PSNs were reset, from captures of the run with resync.{row}"
+        f"Lost records if a link with an RTT of {2 * DELAY_US / 1000:g} ms loses one record. One "
+        f"of {ACK_EVERY} records requests an ACK, and the switch sends a probe after {PATIENCE} "
+        f"records without a response; {plots.runs(1, options.time)}. (a) At "
+        f"{max(options.rate):,} records/s{fast}. (b) By number of records in flight, which are "
+        "sent after the lost record until PSNs are reset, from captures of the run with resync."
+        f"{row}"
     )
 
 

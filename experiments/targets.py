@@ -63,9 +63,9 @@ LINKS = {
 WHOLE = (POINTS[0], POINTS[-1])
 LINK_DELAY_US = 1000
 MACHINE_US = 60_000  # delay that a loaded machine may add to a minip4 path
-PACKETS, QUICK_PACKETS = 400, 80  # per system other than AM-PM
+PACKETS, QUICK_PACKETS = 400, 80  # packets per system, except AM-PM
 ROCE, QUICK_ROCE = (1, 2), (2,)  # versions
-ICRCS = 25  # RoCE frames in the figure
+ICRCS = 25  # number of RoCE frames in the figure
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -89,11 +89,11 @@ class TargetRun:
     seed: int
     outcome: Outcome
     flow: Flow
-    outputs: Sequence[Outputs] = ()  # of the other systems
+    outputs: Sequence[Outputs] = ()  # outputs of the systems other than AM-PM
 
     @property
     def counts(self) -> dict[Point, tuple[int, int]]:
-        """Packets and bytes that each point counted in all blocks, including partial ones."""
+        """Packets and bytes that each point counted in all blocks, including partial blocks."""
         records = [report.records[self.flow.id] for report in self.outcome.reports.values()]
         found = {}
         for point in POINTS:
@@ -130,7 +130,8 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     found: list[TargetRun] = []
     for seed in range(options.seed, options.seed + options.seeds):
         for target in TARGETS:
-            # The same network name gives links the same seeds; therefore use separate folders.
+            # Both networks have the same name, so that links have the same seeds. So each needs a
+            # folder.
             folder = run.folder / f"{target}-{seed}"
             folder.mkdir()
             seeded = replace(run, target=target, folder=folder, seed=seed)
@@ -161,7 +162,7 @@ async def measure_others(packets: int, roce: Sequence[int], run: Run) -> list[Ou
 
 
 def reject_unread(target: str, outcome: Outcome) -> None:
-    """Make the run inconclusive if a switch could not be read: its counts would be incomplete."""
+    """Make the run inconclusive if a switch could not be read, so that counts are incomplete."""
     problems = [p for report in outcome.reports.values() for p in report.problems]
     if problems:
         note_invalid(f"{target}: {problems[0]}")
@@ -211,7 +212,7 @@ def make_rows(found: TargetRun) -> list[dict[str, object]]:
 
 
 def compare_targets(found: Sequence[TargetRun]) -> list[Check]:
-    """Check that both targets have the same lost packets, counts and outputs."""
+    """Check that lost packets, counts and outputs are the same on both targets."""
     checks = []
     for ours, theirs in zip(found[::2], found[1::2], strict=True):
         at = f"seed {ours.seed}"
@@ -281,7 +282,7 @@ def summary_table(found: Sequence[TargetRun]) -> Table:
 
 
 def outputs_table(found: Sequence[TargetRun]) -> Table:
-    """Return a table with a row per part of the outputs, and the CRC-32 of its bytes."""
+    """Return a table with a row per part of the outputs, which shows the CRC-32 of its bytes."""
     parts: dict[tuple[str, str], list[bytes]] = {}
     for each in found:
         for output in each.outputs:
@@ -297,7 +298,7 @@ def outputs_table(found: Sequence[TargetRun]) -> Table:
 
 
 def draw(found: Sequence[TargetRun]) -> Figure:
-    """Draw a panel per system, with minip4's values as points, and bmv2's as rings."""
+    """Draw one subplot per system, with the values of minip4 as points and of bmv2 as rings."""
     figure, (ampm, int_, roce, dta) = plots.figure(4)
     for number, target in enumerate(TARGETS):
         first = next(each for each in found if each.target == target)
@@ -310,7 +311,9 @@ def draw(found: Sequence[TargetRun]) -> Figure:
         for colour, each in enumerate(records):
             frames = each.parts["frames"].measured[:ICRCS]
             icrcs = [int.from_bytes(frame[-4:], "little") / 2**32 for frame in frames]
-            draw_values(roce, icrcs, number, colour, f"{each.system[4:]}, {target}")
+            version = each.system.removeprefix("RoCE")
+            label = version if number == 0 else target if colour == 0 else "_"
+            draw_values(roce, icrcs, number, colour, label)
         memory = [b"".join(stores.parts[name].measured) for name in dta_memory.STORES]
         draw_values(dta, [len(each) - each.count(0) for each in memory], number)
     ampm.set_xticks(range(len(POINTS)), [f"{p.switch}\n{p.name[:3]}." for p in POINTS])
@@ -328,7 +331,7 @@ def draw(found: Sequence[TargetRun]) -> Figure:
 def draw_values(
     axes: Axes, values: Sequence[float], target: int, colour: int = 0, label: str = ""
 ) -> None:
-    """Draw bmv2's values as rings around minip4's."""
+    """Draw the values of bmv2 as rings around the values of minip4."""
     if target:
         plots.ring(axes, range(len(values)), values, label=label or TARGETS[target])
     else:
@@ -343,8 +346,8 @@ def caption(setting: Setting, options: argparse.Namespace, packets: int) -> str:
         f". (a) Packets of a flow of {options.rate:,} packets/s counted at each point of three "
         f"switches, with {options.loss:g} % loss per link and blocks of "
         f"{setting.schedule.block_us / 1e6:.3g} s. (b) Reports of {packets} packets, by INT mode. "
-        f"(c) iCRC, which depends on all bytes, of the first {ICRCS} RoCE frames. (d) Bytes that "
-        f"are not zero in the memory of each DTA store, after {packets} packets. All bytes are "
+        f"(c) iCRC, which depends on all bytes, of the first {ICRCS} RoCE frames by version. (d) "
+        f"Nonzero bytes in the memory of each DTA store, after {packets} packets. All bytes are "
         "compared, except times and queue lengths in INT reports."
     )
 

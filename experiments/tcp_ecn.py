@@ -15,7 +15,7 @@ at this length and the link busy. Probes measure the sent bytes exactly.
 
 Published: DCTCP (SIGCOMM 2010), 3.3: with N flows and a threshold of K packets, the queue has at
 most K + N packets, and its amplitude is sqrt(2 N (C RTT + K)) / 2. On Mininet with bmv2, links are
-shaped behind the switch, so programs see empty queues and mark no packets.
+shaped after the switch, so programs see empty queues and mark no packets.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment

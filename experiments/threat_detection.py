@@ -5,7 +5,7 @@ comes from hosts that open connections and send DNS queries. An attack starts at
 window: a heavy hitter, a superspreader, a port scan, a SYN flood, or an amplification attack. The
 statistics of a window are read while packets of the next window arrive, and each alert becomes a
 rule of the filter. Senders label each packet. Packets are counted per label on departure, on
-arrival and behind the filter. A run in which packets are lost on the veth pair is invalid. Checks
+arrival and after the filter. A run in which packets are lost on the veth pair is invalid. Checks
 count packets and windows, which do not depend on the load of the machine. Times in milliseconds
 depend on the machine.
 
@@ -99,7 +99,7 @@ def report(
     detected: dict[Kind, StreamResult],
     options: argparse.Namespace,
 ) -> Report:
-    """Return the report; `detected` is the last run of each threat, `quiet` has clean traffic."""
+    """Return the report; `detected`: last run of each threat; `quiet`: run with clean traffic."""
     alarms = sum(len(each.alerts) for each in quiet.acted)
     total = {name: sum(row[name] for row in rows)
              for name in ("through_after_rules", "clean_stopped", "false_alarms")}  # fmt: skip

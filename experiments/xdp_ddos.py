@@ -36,7 +36,7 @@ from telemark.session import cli
 from telemark.session.run import Run
 
 STEP_PPS = (
-    # resolution of the stopping rate; for each candidate rate, the flood also runs at twice the
+    # resolution of the stopping rate; for each tested rate, the flood also runs at twice the
     # rate
     200_000
 )

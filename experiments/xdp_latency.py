@@ -1,7 +1,7 @@
 """XDP forwarding latency: how long does it take, compared with the kernel and with minip4?
 
 The same frames (60-byte UDP packets of 4,096 flows) are timestamped on arrival at a device, and
-again behind the outgoing veth pair with the same clock. Single packets at intervals of a
+again after the outgoing veth pair, with the same clock. Single packets at intervals of a
 millisecond represent a low rate. Bursts of 64 represent packets that a driver receives under load.
 A run with a missing frame is invalid. There is no NIC, so there is no interrupt latency.
 
@@ -66,18 +66,18 @@ class Rounds:
         self._numbers = sorted({each.round for each in measured})
 
     def medians_us(self, candidate: Candidate, arrived: str) -> list[float]:
-        """Return the median latencies of a candidate, in the order of rounds."""
+        """Return the median latencies of a variant, in the order of rounds."""
         return [
             self._of[candidate.name, arrived, number].median_ns / 1e3 for number in self._numbers
         ]
 
     def p99_us(self, candidate: Candidate, arrived: str) -> float:
-        """Return the p99 latency of a candidate, as the median over rounds."""
+        """Return the p99 latency of a variant, as the median over rounds."""
         found = (self._of[candidate.name, arrived, number].p99_ns for number in self._numbers)
         return statistics.median(found) / 1e3
 
     def ratios(self, candidate: Candidate, to: Candidate, arrived: str) -> list[float]:
-        """Return the ratio of the median latencies of two candidates, in the order of rounds."""
+        """Return the ratio of the median latencies of two variants, in the order of rounds."""
         pairs = zip(self.medians_us(candidate, arrived), self.medians_us(to, arrived), strict=True)
         return [own / other for own, other in pairs]
 
@@ -114,7 +114,7 @@ def report(measured: Sequence[Delay], plan: Plan) -> Report:
 
 
 def delays_table(rounds: Rounds, arrived: str) -> Table:
-    """Return a table with a row per candidate."""
+    """Return a table with a row per variant."""
     rows = []
     for each in CANDIDATES:
         ratios, paper = rounds.ratios(each, BRIDGE, arrived), PUBLISHED_US[arrived]

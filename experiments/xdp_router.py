@@ -87,7 +87,7 @@ def report(measured: Sequence[Turn], pairs: Pairs, options: argparse.Namespace) 
 
 
 def costs_table(rounds: Rounds, pairs: Pairs) -> Table:
-    """Return a table with a row per candidate."""
+    """Return a table with a row per variant."""
     rows = []
     for pair, paper in zip(pairs, PUBLISHED_MPPS, strict=True):
         for each, published in zip(pair, paper, strict=True):

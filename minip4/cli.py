@@ -1,4 +1,4 @@
-"""The `minip4` command and its subcommands, each in its own module."""
+"""The `minip4` command. Each subcommand has its own module."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             module = importlib.import_module(module_name)
             module.add_arguments(subparser)
             subparser.set_defaults(run=module.run)
-    # As in p4c, `--Wdisable` takes a value only in the same word: `--Wdisable x.p4` has none.
+    # As in p4c, the value of `--Wdisable` must be in the same argument: `--Wdisable x.p4` has no
+    # value.
     args = parser.parse_args(["--Wdisable=" if a == "--Wdisable" else a for a in arguments])
     try:
         return int(args.run(args))

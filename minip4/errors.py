@@ -2,7 +2,10 @@
 
 
 class Minip4Error(Exception):
-    """An error of the user or the environment: object, problem and remedy in one line."""
+    """An error of the user or the environment.
+
+    Its text names object, problem and remedy in one line.
+    """
 
     has_place = False  # the text begins with a source location
 

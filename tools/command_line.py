@@ -128,7 +128,7 @@ def common_options() -> str:
 
 
 def experiment_options() -> str:
-    """Return the options of each experiment beside the common ones."""
+    """Return the options of each experiment other than the common ones."""
     parts = []
     for each in experiments(ROOT / "experiments"):
         parser = _experiment_parser(each.script)

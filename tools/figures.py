@@ -69,7 +69,7 @@ DRAWINGS = {
 
 @dataclass(frozen=True)
 class Wire:
-    """Packets in sending order: times in blocks since the first one, (n,); NaN if lost."""
+    """Packets in sending order: arrays of n times, in blocks since the first block; NaN if lost."""
 
     sent: np.ndarray
     received: np.ndarray
@@ -81,8 +81,8 @@ class Wire:
 
 def main(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
-    mpl.rcParams["svg.fonttype"] = "none"  # store text as text, not as paths: smaller files
-    programs: dict[Source, CompiledProgram] = {}  # one, compiled for the first figure
+    mpl.rcParams["svg.fonttype"] = "none"  # store text as text, not as paths, for smaller files
+    programs: dict[Source, CompiledProgram] = {}  # one program, compiled for the first figure
     for name, drawing in DRAWINGS.items():
         with tempfile.TemporaryDirectory() as scratch, Progress() as progress:
             clock = VirtualClock()
@@ -97,7 +97,7 @@ def main(folder: Path) -> None:
 
 
 async def transfer(run: Run, methods: Method) -> Wire:
-    """Send packets for about three blocks, from a quarter of a block before the first one on."""
+    """Send packets for about three blocks, starting a quarter of a block before the first block."""
     topo = Line(switches=2, loss_probability=LOSS, delay_us=DELAY_US)
     with Network(topo, run, program="p4src/ampm/ampm.p4", switch_options=cpu_ports(topo)) as net:
         hops = [Hop(connection(net, name), forwarding_entries(net, name)) for name in PATH]

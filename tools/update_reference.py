@@ -37,7 +37,7 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
 
 
 def updated(page: Path) -> str:
-    """Return the text of a page with its generated parts brought up to date."""
+    """Return the text of a page with updated generated parts."""
     text = page.read_text()
     for name, make in PAGES[page].items():
         before, begin, rest = text.partition(BEGIN.format(name))

@@ -39,7 +39,7 @@ NAME = "benchmark_conformance"
 
 @dataclass(frozen=True)
 class Question:
-    """Question about some of the programs; `needed` is the required percentage of good answers."""
+    """Question about some programs; `needed` is the required percentage of correct answers."""
 
     text: str
     is_asked: Callable[[Result], object]

@@ -35,10 +35,10 @@ from telemark.traffic.received import Frames
 PACKETS, GAP_NS = 300, 1_000_000
 ENCODING = Encoding(dscp=0x20, dscp_mask=0x3F, latency_unit_ns=1000, int1_long_times=True)
 PORT = 6000  # UDP port of reports, as in the commands of the clone
-# Line of include/int_source.p4 that minip4 and p4c refuse; a cast makes bit<48> bit<64>.
+# Line of include/int_source.p4 that minip4 and p4c reject; a cast converts bit<48> to bit<64>.
 ASSIGNED = "ingress_tstamp = standard_metadata.ingress_global_timestamp;"
 CAST = "ingress_tstamp = (bit<64>)standard_metadata.ingress_global_timestamp;"
-PATH = [(1, 1, 3), (3, 2, 3), (2, 3, 4)]  # node, ingress and egress port: 4 is the report's
+PATH = [(1, 1, 3), (3, 2, 3), (2, 3, 4)]  # (node, ingress port, egress port)
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ def places(hops: NDArray[np.void]) -> list[tuple[int, int, int]]:
 
 
 def fits(hops: NDArray[np.void], came_ns: int) -> bool:
-    """Return whether times rise along the path, starting at the arrival at the first switch."""
+    """Return whether times increase along the path, from the arrival at the first switch."""
     times = [int(hop[name]) for hop in hops for name in ("ingress_ns", "egress_ns")]
     return abs(times[0] - came_ns) < 2000 and times == sorted(times)
 

@@ -38,7 +38,7 @@ MARK = bytes.fromhex("1234")  # EtherType of broadcasts
 IPV4 = bytes.fromhex("0800")
 TCP, UDP = 6, 17
 HOSTS = ("h1", "h2", "h3", "h4")
-LINKS = [f"s1-eth{port}" for port in (2, 3, 4, 5)]  # number of links of equal cost
+LINKS = [f"s1-eth{port}" for port in (2, 3, 4, 5)]  # equal-cost links
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def check_recirculations(expected: Callable[[int], int], output: str) -> str | N
 
 
 def check_tos_cells(output: str) -> str | None:
-    """Check the cells for the ToS of the packet and of the ICMP error that Linux on h2 derives."""
+    """Check the cells for two ToS values: of the packet, and of the ICMP error that h2 returns."""
     answer = 50 & 0x1E | 0xC0  # icmp_send: IPTOS_TOS_MASK, IPTOS_PREC_INTERNETCONTROL
     return compare(parse_cells(output), {tos: tos for tos in (50, answer)}, "cells")
 
@@ -169,7 +169,7 @@ def check_flowlets(output: str) -> str | None:
 
 
 def check_meter(output: str) -> str | None:
-    """Check that about half of ten packets were received, and then all five."""
+    """Check that h2 received about half of the first ten packets and all of the next five."""
     count = len(select_packets(output, "h2", UDP))
     return None if 9 <= count <= 11 else f"h2 received {count}"
 

@@ -1,7 +1,8 @@
 """How long does the control plane delay packets by holding the shared lock?
 
-First, each operation runs in this process on tables of 1,000, 10,000 and 100,000 entries of each
-match kind. Then a switch forwards 100,000 packets/s while 100,000 entries are written, read and
+First, each operation runs in this process on tables of each match kind with 1,000, 10,000 and
+100,000 entries. Then a switch forwards 100,000 packets/s while 100,000 entries are written, read
+and
 aged. In a virtual machine, interrupts count as CPU time of the interrupted thread, so they only add
 to the measured time. Therefore a table with a long hold is measured up to three times and the
 shortest hold counts.
@@ -36,7 +37,7 @@ PACKETS_PER_S = 100_000
 RING_FRAMES = 16_384  # frames in the receive ring of a port (4 MB in slots of 256 bytes)
 SECONDS = 2.0  # duration of one run of the generator, which is restarted until the measurement ends
 RING_US = RING_FRAMES / PACKETS_PER_S * 1e6  # time for which the ring can buffer unread packets
-SHARE = 0.01  # max ratio of a hold to RING_US
+SHARE = 0.01  # max lock hold time, as a fraction of RING_US
 MAX_TRIES = 3
 
 
@@ -47,8 +48,8 @@ class Longest(NamedTuple):
     table: str
     entries: int
     us: float  # wall clock
-    cpu_us: float  # max CPU time of a hold
-    words: int  # max number of memory words that one hold read or wrote
+    cpu_us: float  # max CPU time for which the lock was held
+    words: int  # max number of memory words accessed while the lock was held once
 
 
 class HoldMeasurement:
@@ -163,7 +164,7 @@ def measure_under_load(run: Run, entries: int) -> tuple[int, int, dict[str, Any]
 
 
 def steps(switch: Switch, entries: int) -> list[tuple[str, Callable[[], object]]]:
-    """Return the operations of the controller, in order. Entries age during all of them."""
+    """Return the operations of the controller, in order. Entries can become idle during each."""
 
     def read() -> None:
         if (found := switch.read()) != entries:

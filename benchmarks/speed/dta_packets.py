@@ -57,7 +57,7 @@ class Translated(NamedTuple):
 
 
 def make_frames(reports: Reports) -> list[bytes]:
-    """Return the frames from h1 to h2; their headers are equal, because all have one length."""
+    """Return the frames from h1 to h2; their headers are equal, because their lengths are."""
     ends = Ether(src="00:00:00:00:00:01", dst="00:00:00:00:00:02")
     ip = IP(src="10.0.0.1", dst="10.0.0.2") / UDP(sport=PORT, dport=PORT, chksum=0)
     head = bytes(ends / ip / Raw(reports.payloads[0]))[:HEADERS_BYTES]
@@ -96,7 +96,7 @@ async def translate_reports(count: int, run: Run) -> Translated:
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
     if options.time == "real":
-        raise TestbedError("--time real: some of the reports would be lost; use --time virtual")
+        raise TestbedError("--time real: real time would lose some reports; use --time virtual")
     count = QUICK_REPORTS if options.quick else REPORTS
     return make_report(await translate_reports(count, run), run)
 
@@ -106,7 +106,7 @@ def make_report(found: Translated, run: Run) -> Report:
     count, slots = len(found.keys), slots_for(len(found.keys))
     memory, model = Region(slot(1), slots, run.folder / FILE), Region(slot(1), slots)
     Store(model.records, BITS).write(found.keys, found.data, COPIES)
-    rng = np.random.default_rng([run.seed, count])  # differs from the seed of the reports
+    rng = np.random.default_rng([run.seed, count])  # must differ from the seed of the reports
     others = rng.integers(1 << 32, size=(count, 4), dtype=np.uint32)
     made = Filled(Store(memory.records, BITS), found.keys, found.data, others, COPIES)
     answers = report([query_all(made, which) for which in ("written", "absent")])

@@ -2,7 +2,7 @@
 
 The store is filled as by a translator (Store.write, which experiments/dta_keywrite.py compares with
 the P4 translator). Then all keys and the same number of keys that were not written are queried.
-With a checksum of 31 bits, theory predicts about one wrong result. The benchmark also reports the
+With 31-bit checksums, theory predicts about one wrong result. The benchmark also reports the
 rate of queries per core.
 """
 

@@ -1,6 +1,6 @@
 """CPU time of INT in a switch: how much per packet in each role, compared with a router and AM-PM?
 
-The same packets of 242 bytes pass p4src/int/int.p4, p4src/routing/router.p4 and
+The same 242-byte packets pass p4src/int/int.p4, p4src/routing/router.p4 and
 p4src/ampm/ampm.p4, in one process on one core. Only ratios within the run are checked.
 """
 
@@ -29,7 +29,7 @@ P4SRC = Path(__file__).parents[2] / "p4src"
 IN, OUT, TO_COLLECTOR = 1, 2, 3
 HOST, NODE = 0x020000000002, 1
 FRAMES = 1024
-INSTRUCTIONS = 0xF000  # instruction bits of node, ports, latency and queue (4 words)
+INSTRUCTIONS = 0xF000  # instruction bits: node id, ports, latency, queue (4 words)
 HOPS = (1, 2, 5)  # numbers of earlier hops on the INT stack of packets in transit
 SESSION = 500
 ROUNDS, QUICK_ROUNDS = 7, 1
@@ -51,7 +51,7 @@ class Sample:
 
 
 def transit(hops: int) -> str:
-    """Return the name of the measurement of packets with `hops` earlier hops on the stack."""
+    """Return the name of the transit measurement with `hops` earlier hops on the INT stack."""
     return f"INT, transit, {hops} hop{'s' * (hops > 1)} before"
 
 

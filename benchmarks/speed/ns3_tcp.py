@@ -82,7 +82,7 @@ class Sample:
 
 
 class Bottleneck(Topo):
-    """h1 - s1 - h2 with a slow link to h2."""
+    """Network h1 - s1 - h2 with a slow link to h2."""
 
     def build(self, link: Link) -> None:
         switch = self.addSwitch("s1")

@@ -29,7 +29,7 @@ ROUNDS = 5
 
 
 class OneSwitch(Topo):
-    """h1 - s1 - h2."""
+    """Network h1 - s1 - h2."""
 
     def build(self) -> None:
         switch = self.addSwitch("s1")

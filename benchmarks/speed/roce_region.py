@@ -1,9 +1,9 @@
-"""Ten million records over RoCE at full rate: does memory have exactly the delivered records?
+"""Ten million records over RoCE at full rate: does memory contain exactly the delivered records?
 
 A sender writes numbered records over a veth pair to the software RoCE responder (UC), each record
 to its own slot. One record in a thousand has a bit error, which the iCRC must detect. Then the
-whole region is compared. Each record that the responder did not refuse and the kernel did not drop
-must be in its slot byte for byte. All other slots must be empty.
+whole region is compared. Each record that the responder did not reject and the kernel did not drop
+must be in its slot, byte for byte. All other slots must be empty.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -43,7 +43,7 @@ COLLECTOR, WRITER = "10.66.0.2", Peer("10.66.0.1", qpn=0x100, psn=0)
 MACS = {"collector": "02:00:00:00:00:02", "sender": "02:00:00:00:00:01"}
 # increments of the words of a record, see number.c
 FACTORS = np.arange(1, TCP.itemsize // 2, 2, dtype=np.uint32)
-IDLE_TIMEOUT_S = 2.0  # time without a new frame after which missing records are lost
+IDLE_TIMEOUT_S = 2.0  # missing records count as lost if no frame arrives for this time
 MAX_DROPPED = 0.9
 NO_IPV6 = Path("/proc/sys/net/ipv6/conf/default/disable_ipv6")
 
@@ -147,7 +147,7 @@ def count_records(nic: SoftNic, card: RawSocketNic) -> tuple[int, int, int, int]
 
 
 def await_all(nic: SoftNic, card: RawSocketNic, sent: int) -> tuple[int, int, int, int]:
-    """Return counted() when all sent records are counted or when no more records arrive."""
+    """Wait until all sent records are counted or no more records arrive; return the counts."""
     before, changed_s = (-1, -1, -1, -1), time.monotonic()
     while (
         sum(now := count_records(nic, card)) != sent

@@ -59,7 +59,7 @@ class Sample:
     wall_s: float
     digest: str  # digest of the samples
     at_once: int = 1  # number of independent commands in parallel
-    # all runs were cached, so that the command only loads modules, checks and draws
+    # all runs were cached, so the command only loads modules, runs checks and draws
     is_kept: bool = False
 
 
@@ -114,7 +114,7 @@ def measure(
 
 
 def apart(name: str, number: int, count: int, folder: Path, *, quick: bool) -> Sample:
-    """Run `count` independent commands with one process each in parallel, until all end."""
+    """Run `count` independent one-process commands in parallel; wait for all of them."""
 
     def one(of: int) -> Sample:
         return measure(name, number, 1, folder / f"apart-{of}", quick=quick)
@@ -126,7 +126,7 @@ def apart(name: str, number: int, count: int, folder: Path, *, quick: bool) -> S
 
 
 def walls_s(samples: list[Sample], name: str, *, alone: bool) -> list[float]:
-    """Return the wall time in each round with one process (`alone`) or with all processes."""
+    """Return the wall time per round with one process (`alone`) or with one process per core."""
     return [
         s.wall_s
         for s in samples

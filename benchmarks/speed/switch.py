@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ANY_PACE = 0
-# An unpaced sender starves bmv2, so the best of several paces counts. Other switches need no pace.
+# An unpaced sender starves bmv2, so bmv2 gets several send rates and the best result counts.
 PACES = {BMV2[0]: (60_000, 80_000, 100_000, 130_000), BMV2[1]: (60_000, 80_000, 100_000, 130_000)}
 CHAIN_PACES = {BMV2[0]: (25_000, 35_000, 50_000, 70_000), BMV2[1]: (25_000, 35_000, 50_000),
                MINIP4: (ANY_PACE, 250_000, 350_000, 450_000, 550_000)}  # fmt: skip
@@ -151,7 +151,7 @@ class Benchmark:
                 add(measure, "s", MINIP4, took_s)
 
     def _best(self, chain: Chain, paces: Mapping[str, tuple[int, ...]], train: int) -> float:
-        """Return the delivered rate in kpps at the best pace for this switch."""
+        """Return the delivered rate in kpps at the best send rate for this switch."""
         return max(
             chain.delivered_pps(pace, self._seconds, train) / 1e3
             for pace in paces.get(chain.kind, (ANY_PACE,))

@@ -37,7 +37,7 @@ ROUTER = "p4src/routing/router.p4"
 KINDS = ("reno", "cubic")
 SEGMENT_BYTES = 1448
 SETTLED_S = 2.0  # time at which slow start has ended
-WITHIN = 0.05  # tolerance of a ratio of 1
+WITHIN = 0.05  # max deviation of a ratio from 1
 LATE = 0.06  # max excess of real RTTs; above it, goodput depends on the machine
 PROBES_PPS, PROBES_DELAY_US = 1000, 15_000
 LATE_PROBE_NS = 1_000_000  # delay above the link delay; 1.5 segment times of the slower links
@@ -47,7 +47,7 @@ MAX_LATE = 0.01
 
 @dataclass(frozen=True)
 class PathProfile:
-    """Properties of a path: rate, delay, queue and loss for data; delay for acknowledgements."""
+    """Properties of a path: rate, delay, queue and loss of data; delay of acknowledgements."""
 
     name: str
     rate_bps: int
@@ -142,7 +142,7 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
     late = {}
     # sequential runs, because all flows together would overload a core
     for number, path in enumerate(PATHS):
-        name = f"way{number}"  # the name is part of the seed of losses
+        name = f"way{number}"  # the seed of link losses depends on this name
         cases = [Case(path, kind) for kind in KINDS for _ in range(options.flows)]
         with realtime_priority():
             real, probes = run.clock.run(transfer(name, run, cases, seconds))

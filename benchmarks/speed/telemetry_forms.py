@@ -1,6 +1,7 @@
 """Cost of telemetry on a host: packets, records or sketches, one program or a chain?
 
-Packets with Zipf flow sizes pass the programs that hosts attach. The number of bytes per window for
+The programs that hosts attach process packets of flows with Zipf-distributed sizes. The number of
+bytes per window for
 user space is exact. It is computed for whole packets, for their first 128 bytes (a truncated
 mirror), for a record per flow (a key and a count) and for sketches. The CPU time per packet is
 measured in interleaved rounds on one core, for six kinds of statistics in one program and for the

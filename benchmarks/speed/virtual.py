@@ -41,7 +41,7 @@ from telemark.traffic.flows import Flow, Traffic
 from telemark.traffic.patterns import Poisson
 from topologies.leaf_spine import LeafSpine
 
-# Number of switches -> fabric with pods x (leaves + spines) + spines x cores switches.
+# From number of switches to fabric: pods * (leaves + spines) + spines * cores switches.
 FABRICS = {
     10: {"pods": 2, "leaves": 2, "spines": 2, "cores": 1},
     30: {"pods": 3, "leaves": 6, "spines": 3, "cores": 1},

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from telemark.errors import TestbedError
 
 BATCHES = (1, 2, 4, 8, 16)
-"""Allowed numbers of entries per batch; the published translator has the same."""
+"""Allowed numbers of entries per batch, as in the published translator."""
 
 NUMBERS = (1 << 27) - 1
 """Batch numbers run from 1 to NUMBERS, then start at 1 again. 0 means never written."""
@@ -138,7 +138,7 @@ def _numbers(ring: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _ahead(numbers: NDArray[np.int64], number: int) -> NDArray[np.int64]:
-    """Return by how much numbers are ahead of `number`; -1 for batches that were never written."""
+    """Return how far batch numbers are ahead of `number`; -1 for batches never written."""
     half = NUMBERS // 2
     ahead: NDArray[np.int64] = (numbers - number + half) % NUMBERS - half
     return np.where(numbers == 0, -1, ahead)

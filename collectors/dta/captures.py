@@ -1,4 +1,4 @@
-"""DTA reports from a capture: read from it, or made from its packets."""
+"""DTA reports that are read from a capture or made from the packets in it."""
 
 import dataclasses
 from collections.abc import Iterator

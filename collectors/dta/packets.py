@@ -228,7 +228,7 @@ class Nack(_Report):
 
 
 class ShortNack(_Report):
-    """NACK of the prototype: the last `seqnum` that arrived in order, without a base header."""
+    """NACK of the prototype without base header; has the last `seqnum` that arrived in order."""
 
     name = "NACK (prototype)"
     fields_desc = [

@@ -140,8 +140,5 @@ class Decoder:
 
 
 def _copy_array(records: NDArray[np.void]) -> NDArray[np.void]:
-    """Copy a structured array as bytes.
-
-    Copy() is several times slower, since it copies each field.
-    """
+    """Copy a structured array as bytes; copy() is several times slower, as it copies each field."""
     return records.view(np.uint8).copy().view(records.dtype)

@@ -83,10 +83,7 @@ class Responder(Application):
         self._port = host.frames(self.on_frames, hold_us=self._hold_us)
 
     def _region(self, writer: Writer) -> Region:
-        """Return a region.
-
-        Writers to the same file share a region, since a file can be claimed only once.
-        """
+        """Return a region; writers to one file share it, as a file can be claimed only once."""
         for other, region in zip(self._writers, self._regions, strict=False):
             what = (other.path, other.record, other.count)
             if writer.path is not None and what == (writer.path, writer.record, writer.count):

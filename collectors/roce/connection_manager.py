@@ -36,7 +36,7 @@ _BODY = 232
 
 
 class Attribute(enum.IntEnum):
-    """Messages (12.6)."""
+    """Attribute ids of CM messages (12.6)."""
 
     REQ = 0x10
     REJ = 0x12

@@ -78,7 +78,7 @@ def _find_device(address: str) -> tuple[str, int]:
 
 
 def _format_gid(packed: bytes) -> str:
-    """Format a GID as verbs do, with all eight groups."""
+    """Format a GID with all eight groups, as verbs do."""
     return ":".join(packed[at : at + 2].hex() for at in range(0, 16, 2))
 
 

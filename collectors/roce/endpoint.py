@@ -67,7 +67,7 @@ class Target:
 
 
 class Domain(NamedTuple):
-    """A registered region in its own protection domain: no other queue pair can access it."""
+    """Registered region in its own protection domain; other queue pairs cannot access it."""
 
     rkey: int
     base: int

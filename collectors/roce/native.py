@@ -1,4 +1,4 @@
-"""The C library of the responder: structures and constants shared with C, and its loading."""
+"""Loader of the C library of the responder, and structures and constants shared with C."""
 
 import ctypes
 import enum
@@ -20,7 +20,7 @@ REFUSALS, MANAGEMENT_ROOM = 1024, 2048
 
 
 class Reason(enum.IntEnum):
-    """Result of processing a packet: enum roce_reason."""
+    """Result of processing a packet (enum roce_reason)."""
 
     ACCEPTED = 0
     MANAGED = 1

@@ -31,7 +31,7 @@ PORT = 4791  # UDP port of RoCEv2 (A17.2)
 ETHERTYPE = 0x8915  # Ethertype of RoCEv1 (A16.2)
 NEXT_HEADER = 0x1B  # Next Header value of the GRH if a BTH follows (8.3.3)
 UC = 0x20  # offset from RC opcodes to UC opcodes
-UD = 0x60  # offset to UD opcodes
+UD = 0x60  # offset from RC opcodes to UD opcodes
 PSN_MASK = 0xFFFFFF
 UNLIMITED = 0x1F  # AETH syndrome of an ACK without credit limit
 
@@ -105,7 +105,7 @@ class BTH(roce.BTH):
         lower: Any = self.underlayer
         above = lower.underlayer if isinstance(lower, UDP) else lower
         if not isinstance(above, (IP, IPv6, GRH)):
-            raise ValueError("BTH is neither in UDP over IP nor behind a GRH: it has no iCRC")
+            raise ValueError("no iCRC: BTH is neither in UDP over IP nor behind a GRH")
         packet: Any = above.copy()
         (packet[UDP] if isinstance(lower, UDP) else packet).payload = Raw(p)
         return icrc(bytes(packet)[:-4])
@@ -142,7 +142,7 @@ class RETH(Packet):
 
 
 class ImmDt(Packet):
-    """Immediate Data (9.3.6), in network byte order; opaque to the responder."""
+    """Immediate Data (9.3.6) in network byte order, which the responder does not interpret."""
 
     name = "ImmDt"
     fields_desc = [XIntField("data", 0)]

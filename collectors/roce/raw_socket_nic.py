@@ -20,7 +20,7 @@ _DROP_ALL = struct.pack("HBBI", 0x06, 0, 0, 0)
 
 
 class RawSocketNic:
-    """Passes frames of `interface` to `nic`, in a thread without Python. Needs root."""
+    """Receiver that passes frames of `interface` to `nic` in a native thread. Needs root."""
 
     def __init__(self, nic: SoftNic, interface: str) -> None:
         """Raises TestbedError if the interface does not exist or access is denied."""
@@ -36,9 +36,9 @@ class RawSocketNic:
         self._bypass = self._open_bypass(interface)
         self._error = 0
         self._drops = 0
-        # A finalizer stops the thread if close() is never called. At interpreter exit it runs
-        # before the finalizer of `nic`, whose memory the thread uses: finalizers run in reverse
-        # order.
+        # A finalizer stops the thread if close() is never called. The thread uses the memory of
+        # `nic`. At interpreter exit, finalizers run in reverse order, so this one runs before the
+        # finalizer of `nic`.
         self._thread = threading.Thread(target=self._run, name=f"roce {interface}", daemon=True)
         self._thread.start()
         atexit.register(self.close)

@@ -21,7 +21,7 @@ TCP = np.dtype([
     ("source", "V16"), ("destination", "V16"), ("source_port", ">u2"), ("destination_port", ">u2"),
     ("sequence", ">u4"), ("acknowledgment", ">u4"),
 ])  # fmt: skip
-"""44 bytes of a TCP packet, in network byte order; IPv4 addresses as ::ffff:a.b.c.d.
+"""Record (44 bytes) of a TCP packet in network byte order; IPv4 addresses are ::ffff:a.b.c.d.
 
 From Beltman, Knossen, "Collecting telemetry data using P4 and RDMA" (2020).
 """
@@ -30,10 +30,10 @@ HOP = np.dtype([
     ("node", ">u4"), ("ingress_port", ">u2"), ("egress_port", ">u2"), ("latency_us", ">u4"),
     ("queue", "u1"), ("waiting", ">u1", 3), ("ingress_us", ">u8"), ("egress_us", ">u8"),
 ])  # fmt: skip
-"""32 bytes about a packet at a switch: hop_record_t of p4src/roce/records.p4."""
+"""Record (32 bytes) of a packet at a switch, hop_record_t of p4src/roce/records.p4."""
 
 ABSENT = 0xFFFFFFFF
-"""Node of an absent hop; all its other bits are ones, too."""
+"""Node id of an absent hop, whose other bits are also all ones."""
 
 PATH = np.dtype([
     ("flow", TCP), ("sink", HOP), ("hops", "u1"), ("flags", "u1"), ("reserved", "V2"),
@@ -57,7 +57,7 @@ class Region:
     """
 
     def __init__(self, record: np.dtype[Any], count: int, path: Path | None = None) -> None:
-        """Raises TestbedError if there is no room, or if the file has another length."""
+        """Raises TestbedError if there is not enough space or if the file has another length."""
         self.record, self.count, self.path = record, count, path
         self.length = record.itemsize * count  # bytes
         if self.length <= 0:
@@ -118,7 +118,7 @@ class Region:
         try:
             length = os.fstat(descriptor).st_size
             if length == 0:
-                # otherwise a full disk would kill the process
+                # reserve space now, because a full disk would kill the process later
                 os.posix_fallocate(descriptor, 0, self.length)
             elif length != self.length:
                 raise TestbedError(

@@ -33,7 +33,7 @@ class VerbsPeer:
         self._peer = Peer(address, self._pair.qp_num, psn)
 
     def peer(self) -> Peer:
-        """Return the parameters that an endpoint needs to connect it."""
+        """Return the parameters that an endpoint needs to connect to this peer."""
         return self._peer
 
     def connect(self, target: Target) -> None:

@@ -47,7 +47,7 @@ class WorkPartition:
         self.distribute(self._given + (slot - self._given) % self._count + 1)
 
     def end(self) -> None:
-        """Close the queue: workers get the remaining ranges, then stop."""
+        """Close the queue; workers get the remaining ranges and then stop."""
         os.close(self._writing)
 
     def ranges(self) -> Iterator[slice]:

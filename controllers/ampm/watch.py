@@ -332,5 +332,5 @@ def watch_entry(hop: Hop, watch: Watch) -> fy.P4TableEntry:
 def _entry(
     table: str, flow: WatchedFlow, names: tuple[str, str], action: fy.P4TableAction
 ) -> fy.P4TableEntry:
-    """Return an entry by addresses, protocol and ports; `names`: header and protocol fields."""
+    """Return the entry that matches these fields; `names`: header and protocol in the program."""
     return fy.P4TableEntry(table, match=match(flow, *names), priority=flow.priority, action=action)

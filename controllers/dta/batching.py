@@ -80,7 +80,7 @@ class ListStore:
 
 @dataclass(frozen=True)
 class PostcardStore:
-    """Stores Postcards in `slots` chunks, a power of two, in each session.
+    """Stores Postcards; each session has `slots` chunks, a power of two.
 
     Incomplete paths share `rows` rows of the translator's cache, a power of two. Raises ValueError
     for invalid parameters.

@@ -60,7 +60,7 @@ class Reporter(Sender):
         return "ReporterIngress.plan_drop", "ReporterEgress.reports.plan"
 
     def entries(self) -> list[fy.P4TableEntry]:
-        """Return the table entries for its flows and reports."""
+        """Return the table entries for the reporter's flows and reports."""
         data = self.data or Data(changes=())
         follow = fy.Action(
             "follow", node=self.node_id, clock_offset_us=self.clock_offset_us % (1 << CLOCK_BITS),

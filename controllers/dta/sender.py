@@ -68,7 +68,7 @@ class Sender(ABC):
         """Return the full names of the controls that plan reports in its program."""
 
     def entries(self) -> list[fy.P4TableEntry]:
-        """Return the table entries for its flows and reports."""
+        """Return the table entries for the switch's flows and reports."""
         naming = fy.Action("name_flow", node=self.key_node, count=len(self.translators))
         return [
             fy.P4TableEntry("naming", action=naming, is_default_action=True),

@@ -49,7 +49,7 @@ class Sink(Sender):
         return ("SinkEgress.reports.plan",)
 
     def entries(self) -> list[fy.P4TableEntry]:
-        """Return the table entries for its flows and reports."""
+        """Return the table entries for the sink's flows and reports."""
         follow = fy.Action("follow", period_us=self.period_us)
         paths = fy.P4TableEntry("paths", action=follow, is_default_action=True)
         return [*super().entries(), paths]

@@ -1,9 +1,9 @@
 /* A model of a network card that receives a flood at a given rate. Its ring has room for a limited
  * number of frames.
  *
- * Live frames arrive at the maximum rate. Those that are due at the given rate are received; others
- * are dropped immediately. Due frames wait in the ring. If it is full, frames of the flood and of
- * other senders are lost. */
+ * Live frames arrive at the maximum rate. Frames that are due at the given rate are received; all
+ * other frames are dropped immediately. Due frames wait in the ring. If it is full, frames of the
+ * flood and of other senders are lost. */
 #include "chain.h"
 
 #include <linux/pkt_cls.h>
@@ -15,7 +15,7 @@ const volatile __u32 nowhere;     /* device whose frames are discarded */
 
 volatile __u64 interval_ps; /* time between frames of the flood */
 volatile __u64 length_ns;   /* after this time no frame is due */
-volatile __u64 began_ns;    /* start of the flood; 0: starts with the next frame */
+volatile __u64 began_ns;    /* start of the flood; 0 means that it starts with the next frame */
 volatile __u64 due_ps;      /* due time of the first frame in the ring */
 volatile __u64 arrived, lost, others_lost;
 volatile __u32 has_ended;

@@ -1,6 +1,6 @@
-// DDoS filter. Packets that match a rule are dropped, or pass, or pass only if their TCP SYN is
-// repeated. Each rule counts its packets and bytes. The most specific kind decides: tuples,
-// prefixes of the source, ports.
+// DDoS filter. A rule drops its packets, passes them, or passes their TCP SYNs only when they are
+// retransmitted. Each rule counts its packets and bytes. If rules of several kinds match, the most
+// specific kind applies: tuples, then source prefixes, then ports.
 
 #include <linux/bpf.h>
 #include <linux/in.h>
@@ -30,16 +30,17 @@ struct tuple {
 };
 #define TUPLE_WORDS (sizeof(struct tuple) / sizeof(__u32))
 
-// A rule in maps: its number << 2 | XDP_DROP, XDP_PASS or REPEAT. 0 means no rule.
+// The value of a rule in maps: number of the rule << 2 | XDP_DROP, XDP_PASS or REPEAT. 0 means no
+// rule.
 typedef __u32 rule_t;
-enum { REPEAT = 3 }; // TCP SYNs pass only when they are repeated; all other packets pass
+enum { REPEAT = 3 }; // TCP SYNs pass only when they are retransmitted; all other packets pass
 
 struct prefix {
     __u32 length; // bits
     __u32 source[4];
 };
 
-struct port_rules { // for UDP and for TCP
+struct port_rules { // one entry per port for UDP and for TCP
     rule_t source[2];
     rule_t destination[2];
 };
@@ -102,7 +103,7 @@ struct traffic {
     __u64 bytes;
 };
 
-struct { // by rule number; has room for two whole sets, while one replaces the other
+struct { // index: rule number; has room for two sets of rules, because one replaces the other
     __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
     __uint(max_entries, 2 * MAX_RULES);
     __type(key, __u32);
@@ -115,7 +116,7 @@ struct counts {
     __u64 unmatched;
     __u64 malformed; // dropped, as the kernel would do later
     __u64 not_ip;
-    __u64 forgotten; // SYNs whose slot another one took before they were repeated
+    __u64 forgotten; // SYNs whose slot was taken before they were retransmitted
 };
 
 struct {

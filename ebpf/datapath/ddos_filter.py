@@ -1,8 +1,8 @@
 """The DDoS filter: writes its rules to maps and reads their counters.
 
-Of several rules, the most specific one applies. Tuples come first, those with most mask bits before
-others; then the longest source prefix, the destination port, and the source port. If a map is full,
-existing rules stay, and further rules are rejected and counted.
+Of several rules, the most specific one applies. Tuples come first, in descending order of their
+number of mask bits; then the longest source prefix, the destination port, and the source port. If a
+map is full, existing rules stay, and further rules are rejected and counted.
 """
 
 import secrets
@@ -48,7 +48,7 @@ class Filter:
         if rule in self._numbers:
             raise ValueError(f"a rule with the same match as {rule} exists")
         if rule.kind is Kind.TUPLE and rule.mask not in bank.masks:
-            self.replace([*self._numbers, rule])  # the position of its mask is between others
+            self.replace([*self._numbers, rule])  # its mask must be inserted between existing masks
             return
         self._check_room(len(self._numbers) + 1, len(bank.masks))
         self._numbers[rule] = self._free.pop()
@@ -114,7 +114,7 @@ class Filter:
     def _wait_for_packets(self) -> None:
         """Wait until no packet uses removed rules.
 
-        A change of a map of maps returns only then.
+        An update of a map of maps returns only then.
         """
         self._maps["masks"][self._current] = self._maps[f"masks_{self._current}"].fd
 
@@ -129,7 +129,7 @@ class Filter:
 class _Bank:
     """One of the two sets of maps.
 
-    `masks` are the masks of its tuples, in order.
+    `masks[i]` is the tuple mask with number i.
     """
 
     def __init__(self, maps: Mapping[str, Map], number: int) -> None:

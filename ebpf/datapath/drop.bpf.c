@@ -1,5 +1,5 @@
-/* Programs that drop packets (all, or those of some UDP ports), and programs that leave the drop to
- * the kernel. */
+/* Programs that drop packets (all, or those to some UDP ports), and programs that pass the packets
+ * to the kernel, which drops them. */
 #include "chain.h"
 
 #include <linux/if_ether.h>
@@ -29,8 +29,8 @@ static __always_inline void count(void)
         (*packets)++;
 }
 
-/* Whether an IPv4 packet without VLAN tags and options is to be dropped; as short as a rule of
- * iptables. */
+/* Return whether to drop an IPv4 packet without VLAN tags and options. The check is as short as
+ * that of an iptables rule. */
 static __always_inline int is_unwanted(void *data, void *data_end)
 {
     const struct ethhdr *ethernet = data;

@@ -1,4 +1,5 @@
-// MurmurHash3, 32 bits (Austin Appleby, public domain), of whole words: Python's is in hashing.py.
+// 32-bit MurmurHash3 (Austin Appleby, public domain) of 32-bit words. hashing.py is the Python
+// version.
 
 #pragma once
 

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 
 def murmur3(words: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Return the 32-bit MurmurHash3 of each row of words: (n, words) to (n,)."""
+    """Return the 32-bit MurmurHash3 of each row of an array of shape (n, words)."""
     hashes = np.zeros(len(words), np.uint32)
     with np.errstate(over="ignore"):
         for column in words.T.astype(np.uint32):

@@ -1,5 +1,5 @@
-/* Measures the delay of packets: one program writes a timestamp into each packet, another one
- * computes the time since then. */
+/* Measures the delay of packets: one program writes a timestamp into each packet, and a second
+ * program computes the time since then. */
 #include "chain.h"
 
 #include <linux/pkt_cls.h>
@@ -14,7 +14,7 @@ struct {
     __type(value, __u64);
 } took_ns SEC(".maps"); /* delays in order of arrival, as many as the map has room for */
 
-__u32 ended; /* number of packets that have arrived; all on one CPU */
+__u32 ended; /* number of received packets; all arrive on one CPU */
 
 SEC("xdp")
 int stamp(struct xdp_md *packet)

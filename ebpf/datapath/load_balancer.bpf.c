@@ -1,7 +1,7 @@
-// Layer 4 load balancer. Packets to a service's address go to one of its reals, selected by
-// Maglev's table, and all packets of a connection go to the same real. Only the destination MAC
-// address is changed (direct server return). So the packet is otherwise unchanged, and the response
-// does not pass this host.
+// Layer 4 load balancer. Packets to the address of a service go to one of its real servers (reals),
+// which Maglev's table selects. All packets of a connection go to the same real. Only the
+// destination MAC address is changed (direct server return). So the packet is otherwise unchanged,
+// and the response does not pass this host.
 
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -30,7 +30,7 @@ struct service {
     __u8 zero;
 };
 
-struct { // key: service; value: index of its table
+struct { // map from service to index of its table
     __uint(type, BPF_MAP_TYPE_HASH);
     __uint(max_entries, MAX_SERVICES);
     __type(key, struct service);
@@ -52,7 +52,7 @@ struct { // a table is replaced as a whole, so each packet sees either the old o
 } tables SEC(".maps");
 
 struct real {
-    // id of the real, never used for another one, even if that gets the same slot; 0: no real
+    // id of the real, which is never reused, unlike its slot; 0 means no real
     __u32 id;
     __u8 mac[ETH_ALEN];
     __u16 zero;
@@ -98,14 +98,15 @@ struct { // if full, the connection that was idle for longest is evicted
 } flows SEC(".maps");
 
 struct counts {
-    __u64 by_connection; // sent to the same real as earlier packets of the connection
-    // sent by Maglev's table: first packets of a connection, or of an evicted one
+    __u64 by_connection; // sent to the real of earlier packets of the connection
+    // sent according to Maglev's table: first packets of a connection, or packets after its
+    // eviction
     __u64 by_table;
-    __u64 moved;         // of these: the previous real was removed
-    __u64 remembered;    // of these: the connection was new
+    __u64 moved;         // included in by_table: the previous real was removed
+    __u64 remembered;    // included in by_table: the connection was new
     __u64 unplaced;      // dropped because the service has no real
     __u64 errors;        // ICMP errors, sent to the real of the connection that they are about
-    __u64 malformed;     // these, and all below, are passed to the kernel
+    __u64 malformed;     // these packets, and all counted below, are passed to the kernel
     __u64 fragments;
     __u64 not_served;
 };

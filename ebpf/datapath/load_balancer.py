@@ -1,8 +1,8 @@
-"""The load balancer: services with their reals and Maglev tables, which can change under traffic.
+"""The load balancer: services with their real servers (reals), which can change under traffic.
 
 Eisenbud et al., "Maglev: A Fast and Reliable Software Network Load Balancer" (NSDI 2016), 3.4: each
-real has a permutation of all slots as its preference list. The reals take turns, and each takes its
-first free slot.
+real has a permutation of all slots as its preference list. The reals take slots in round-robin
+order; each takes the first free slot in its list.
 """
 
 import hashlib
@@ -25,11 +25,11 @@ PLACES = 65537  # the smaller size in the paper; a prime, so that each skip reac
 def maglev_table(names: Sequence[str], places: int = PLACES) -> NDArray[np.int64]:
     """Return the index of the real for each slot.
 
-    All reals have the same number of slots, to within one.
+    The numbers of slots of any two reals differ by at most one.
 
-    The preference list of a real starts at its offset and proceeds in steps of its skip. Both are
-    derived from its name. So most slots retain their real when another one is added or removed.
-    `places` is the number of slots, a prime larger than len(names).
+    The preference list of a real starts at an offset and proceeds in steps of a skip. Both are
+    derived from the name of the real. So most slots retain their real when a different real is
+    added or removed. `places` is the number of slots, a prime larger than len(names).
     """
     offsets, skips = zip(*(_order(name, places) for name in names), strict=True)
     owners = [-1] * places
@@ -70,7 +70,7 @@ class Service:
 
 
 class LoadBalancer:
-    """The services of a loaded balancer. No other LoadBalancer may write to the same maps.
+    """The services of a loaded balancer. The maps of a program must have only one LoadBalancer.
 
     Load the program with the constant `balancer_mac`, the MAC address of its device.
     """
@@ -86,9 +86,9 @@ class LoadBalancer:
         self._next_id = 1
 
     def serve(self, service: Service, reals: Mapping[str, bytes]) -> None:
-        """Set the reals of a service, given as MAC addresses by name.
+        """Set the reals of a service, as a map from name to MAC address.
 
-        A previous real that is not among them gets no new connections, and retains its connections
+        A previous real that is not in this map gets no new connections, but retains its connections
         until remove(). A packet sees either the old or the new table. Raises LoadError if there is
         no room.
         """
@@ -105,7 +105,7 @@ class LoadBalancer:
         self._reals[service] = now
 
     def remove(self, service: Service, name: str) -> None:
-        """Remove a real that is no longer in serve().
+        """Remove a real that the last serve() did not list.
 
         Its connections move to other reals. Raises KeyError.
         """

@@ -1,9 +1,10 @@
-// TCP SYNs that must be repeated, since a sender with a forged address does not repeat a SYN.
+// TCP SYNs that must be retransmitted, since a sender with a forged address does not retransmit a
+// SYN.
 //
-// A host whose SYN was lost sends it again after a second (RFC 6298, 2.1), and then connects. So
+// A host whose SYN was lost retransmits it after a second (RFC 6298, 2.1), and then connects. So
 // the first SYN of a connection is dropped and stored. A SYN passes if it arrives at least
-// `repeated_after_ns` after the last one of the same connection. A sender that repeats faster than
-// this never passes.
+// `repeated_after_ns` after the last SYN of the same connection. SYNs of a sender that retransmits
+// faster never pass.
 #pragma once
 #include <bpf/bpf_helpers.h>
 
@@ -17,8 +18,8 @@ const volatile __u64 repeated_after_ns = 500000000;
 volatile __u32 opening_seed; // random number from user space, so that senders cannot choose slots
 
 struct opening {
-    __u64 seen_ns; // time by the kernel's monotonic clock; 0: free slot
-    __u32 mark;    // distinguishes openings in the same slot
+    __u64 seen_ns; // time by the kernel's monotonic clock; 0 means a free slot
+    __u32 mark;    // distinguishes connections in the same slot
     __u32 zero;
 };
 
@@ -30,14 +31,14 @@ struct {
 } openings SEC(".maps");
 
 // A packet that is truncated before its flags (RFC 1858, 3) may be a SYN, but a sender never
-// repeats it in this form.
+// retransmits it in this form.
 static __always_inline bool opens(const struct packet *packet)
 {
     return packet->protocol == IPPROTO_TCP &&
            (!packet->tcp_flags || (packet->tcp_flags & (SYN | ACK)) == SYN);
 }
 
-// Whether a SYN may pass; the SYN is stored. `forgotten` counts SYNs whose slot it took.
+// Store a SYN, and return whether it may pass. `forgotten` counts the SYNs whose slots were taken.
 static __always_inline bool is_repeated(const struct packet *packet, __u64 *forgotten)
 {
     __u32 words[10] = {opening_seed};

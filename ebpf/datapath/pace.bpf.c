@@ -1,22 +1,23 @@
-/* Passes packets to the network stack at a given rate. Live frames arrive as fast as possible, and
- * those that are due are passed.
+/* Passes packets to the network stack at a given rate. Live frames arrive as fast as possible.
+ * Frames that are due are passed.
  *
- * Others are dropped immediately. The time between two frames counts for the first one, as used
- * time if that frame was passed. The time at the end of a batch also counts as used if a frame of
- * it was passed, because the kernel's stack processes these frames then. */
+ * All other frames are dropped immediately. The time between two frames counts for the first frame;
+ * it is used time if that frame was passed. The time at the end of a batch is also used time if a
+ * frame of the batch was passed, because the kernel's stack processes the passed frames then. */
 #include "chain.h"
 
-/* GAP_NS: longer than a batch needs, so another process used the core */
+/* GAP_NS is longer than the time of a batch, so a longer gap means that another process used the
+ * core */
 enum { PS_A_NS = 1000, GAP_NS = 200000 };
 
 const volatile __u32 batch = 64;
 
-__u64 interval_ps; /* time between packets; 0: all are due */
+__u64 interval_ps; /* time between packets; 0 means that all are due */
 __u64 length_ns;   /* after this time no packet is due */
 __u64 began_ns, passed_ns, due_ps;
 __u64 lost_ns, used_ns; /* lost_ns: time of other processes; used_ns: time for passed frames */
 __u64 frames, offered;  /* passed and received frames */
-__u64 last_offered;     /* value of `offered` at the last passed frame; 0: none was passed */
+__u64 last_offered;     /* `offered` at the last passed frame; 0: none was passed */
 
 static __always_inline int is_used(void)
 {

@@ -28,11 +28,12 @@ struct { // by ifindex
     __type(value, struct device);
 } devices SEC(".maps");
 
-// Packets by outcome. The first two end here; all others are passed to the kernel.
+// Packet counts by outcome. Packets of the first two outcomes end here; all others are passed to
+// the kernel.
 struct counts {
     __u64 forwarded;
     __u64 blackholed;
-    // for another MAC address or a group, or received on a device that is not a port
+    // to a different MAC address or a group address, or received on a device that is not a port
     __u64 not_addressed;
     // includes frames with VLAN tags, because the kernel knows its VLAN devices
     __u64 not_ip;
@@ -85,7 +86,7 @@ static __always_inline void decrease_ttl(struct iphdr *ip)
     ip->check = ~folded((__u64)(__u16)~ip->check + (__u16)~before + after);
 }
 
-// RFC 1812, 5.3.7: "this" network, loopback, groups and class E, as source or destination.
+// RFC 1812, 5.3.7: "this" network, loopback, multicast and class E, as source or destination.
 static __always_inline _Bool is_special_ip(__be32 address)
 {
     __u8 first = bpf_ntohl(address) >> 24;
@@ -93,8 +94,8 @@ static __always_inline _Bool is_special_ip(__be32 address)
     return first == 0 || first == 127 || first >= 224;
 }
 
-// RFC 4291, 2.5: unspecified and loopback addresses (and all others of ::/32), link-local
-// addresses, groups.
+// RFC 4291, 2.5: unspecified and loopback addresses (and all others in ::/32), link-local and
+// multicast addresses.
 static __always_inline _Bool is_special_ip6(const struct in6_addr *address)
 {
     __u32 first = bpf_ntohl(address->in6_u.u6_addr32[0]);
@@ -102,9 +103,9 @@ static __always_inline _Bool is_special_ip6(const struct in6_addr *address)
     return first == 0 || first >> 22 == 0xfe80 >> 6 || first >> 24 == 0xff;
 }
 
-// Return the counter of the reason why an IPv4 packet is not looked up. Returns NULL if there is no
-// reason. Lengths are compared instead of pointers, because the verifier of Linux 6.1 has no bounds
-// for the result of bpf_ntohs.
+// If an IPv4 packet must not be looked up, return the counter of the reason; otherwise NULL.
+// Lengths are compared instead of pointers, because the verifier of Linux 6.1 has no bounds for the
+// result of bpf_ntohs.
 static __always_inline __u64 *ip_refused(struct counts *count, const struct iphdr *ip, void *end)
 {
     if ((void *)(ip + 1) > end || ip->version != 4 || ip->ihl < 5)

@@ -24,7 +24,7 @@ class Action(Enum):
 
     DROP = 1
     PASS = 2
-    REPEAT = 3  # TCP SYNs pass only when they are repeated (openings.h); all other packets pass
+    REPEAT = 3  # passes TCP SYNs only when they are retransmitted (openings.h)
 
 
 class Kind(Enum):
@@ -39,8 +39,8 @@ class Kind(Enum):
 class Rule:
     """The match fields of a rule. None matches any value. Rules with the same match are equal.
 
-    Ports are those of TCP, UDP and the like. Only the first fragment of a packet has ports. Raises
-    ValueError if the rule would match all packets or none.
+    Ports are those of TCP, UDP and similar protocols. Only the first fragment of a packet has
+    ports. Raises ValueError if the rule would match all packets or none.
     """
 
     source: Network | None = None
@@ -90,7 +90,7 @@ class Rule:
         return ones.tobytes()
 
     def tuple_under(self, mask: int) -> bytes:
-        """Return the tuple to look up, for the number of its mask."""
+        """Return the tuple to look up; `mask` is the number of its mask."""
         wanted = np.zeros(1, TUPLE)
         for name in ("source", "destination"):
             wanted[name] = _bytes(address_of(getattr(self, name)))

@@ -1,1 +1,1 @@
-"""Telemetry at host edges: tc programs that mark, count and report as the switches do."""
+"""Telemetry on hosts: tc programs (edge programs) that mark, count and report like the switches."""

@@ -1,6 +1,6 @@
-// Alternate marking at a host edge (RFC 9341), with the rules, marks and records of p4src/ampm/.
-// Packets that leave the device are marked and counted. Packets that arrive are counted, and their
-// marks are removed.
+// Alternate marking in a host (RFC 9341), with the rules, marks and records of p4src/ampm/. Packets
+// that leave the device are marked and counted. Packets that arrive are counted, and their marks
+// are removed.
 
 #include <linux/bpf.h>
 #include <linux/pkt_cls.h>
@@ -12,8 +12,8 @@ struct watched {
     __u32 flow; // its number
     __u32 priority;
     __u8 methods;
-    __u8 dscp; // DSCP outside of the domain, in the bits that marks use inside
-    __u8 is_first; // 1: packets that leave are marked; 0: arriving ones are cleared
+    __u8 dscp; // DSCP outside of the domain, in those bits that are marks inside the domain
+    __u8 is_first; // 1: mark leaving packets; 0: clear the marks of arriving packets
     __u8 unused;
 };
 
@@ -30,7 +30,7 @@ volatile struct setting {
     __u32 sampling_mask; // bits of a packet's hash that must be 0 for a sample
 } setting;
 
-// Return a hash of fields that no switch changes, as HashedChoice in hashed.p4.
+// Return a hash of fields that no switch changes, like HashedChoice in hashed.p4.
 static __always_inline __u32 hash_of(const struct headers *headers)
 {
     struct {
@@ -64,7 +64,7 @@ static __always_inline __u32 hash_of(const struct headers *headers)
     return crc32(0, &whole, sizeof(whole));
 }
 
-// Attribute the packet to the nearest block of this colour, as NearestBlock in watch.p4.
+// Attribute the packet to the nearest block of this colour, like NearestBlock in watch.p4.
 static __always_inline void attribute(struct watch *watch, __u8 colour, __u32 shift)
 {
     __u64 length_us = 1ULL << shift;
@@ -96,8 +96,8 @@ static __always_inline bool in_window(const struct watch *watch, __u32 shift)
     return watch->methods & PULSE && in_middle_half(watch, shift);
 }
 
-// Get block and pulse of a packet from its bits, as Methods in methods.p4, at all points but the
-// first.
+// Get block and pulse of a packet from its bits, like Methods in methods.p4 at all points except
+// the first.
 static __always_inline void observe(struct watch *watch, __u8 marks, __u32 shift)
 {
     __u8 colour = marks & COLOUR_BIT;
@@ -120,7 +120,7 @@ static __always_inline __u8 marks_of(const struct headers *headers)
            (headers->altmark.flags & ALTMARK_PULSE ? PULSE_BIT : 0);
 }
 
-// Write `marks` to the bits that the flow's methods use, as LeaveDomain in watch.p4.
+// Write `marks` to the bits that the flow's methods use, like LeaveDomain in watch.p4.
 static __always_inline bool write_marks(struct __sk_buff *packet, const struct headers *headers,
                                         const struct watch *watch, __u8 marks)
 {
@@ -151,8 +151,8 @@ static __always_inline bool write_marks(struct __sk_buff *packet, const struct h
                                0) == 0;
 }
 
-// Set the size. If the kernel has several packets in one (GSO, GRO), each packet on the wire has
-// its own headers.
+// Set the number of packets and bytes on the wire. If the kernel handles several packets as one
+// (GSO, GRO), each packet on the wire has its own headers.
 static __always_inline void set_size(struct __sk_buff *packet, const struct headers *headers,
                                      struct watch *watch)
 {
@@ -177,7 +177,7 @@ static __always_inline enum kind measured(struct __sk_buff *packet, struct heade
     __u8 marks = watched->dscp;
 
     if (!flow)
-        return UNWATCHED; // impossible: watch_list.py knows the size of the map
+        return UNWATCHED; // impossible, because watch_list.py never exceeds the size of the map
     set_size(packet, headers, &watch);
     watch.now_us = (bpf_ktime_get_ns() / 1000 + setting.offset_us) & CLOCK_MASK;
     watch.block_us = watch.now_us >> shift << shift;

@@ -1,4 +1,4 @@
-"""Alternate marking at a host edge.
+"""Alternate marking in a host.
 
 ampm.bpf.c marks and counts the packets of one device.
 """
@@ -21,8 +21,8 @@ class MarkingEdge:
     """Marks the packets that leave a device, and counts packets in both directions.
 
     It runs until close(), or until this process ends. `namespace` is the network namespace of the
-    device, as `/proc/PID/ns/net`; None means that of this thread. It uses CLOCK_MONOTONIC. Raises
-    LoadError.
+    device, as `/proc/PID/ns/net`; None means the namespace of this thread. Its clock is
+    CLOCK_MONOTONIC. Raises LoadError.
     """
 
     def __init__(self, device: str, namespace: str | None = None, *, order: int = 0) -> None:
@@ -66,12 +66,9 @@ class MarkingEdge:
         self._list.put(flows)
 
     def read(self, flow: int) -> Any:
-        """Return the `struct flow_records` of a flow, read between two packets."""
+        """Return the `struct flow_records` of a flow; no packet changes it during the read."""
         return self._records.locked(flow)
 
     def kinds(self) -> dict[str, int]:
-        """Return the packets in both directions by kind (watch_list.py).
-
-        Each packet has one kind.
-        """
+        """Return a map from kind (watch_list.py) to the number of packets in both directions."""
         return self._list.kinds()

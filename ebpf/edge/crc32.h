@@ -1,4 +1,4 @@
-/* CRC-32, as in zlib and in HashAlgorithm.crc32 of switches, computed four bits at a time. */
+/* The CRC-32 of zlib and of HashAlgorithm.crc32 in switches, computed four bits at a time. */
 #ifndef CRC32_H
 #define CRC32_H
 

@@ -11,8 +11,8 @@ from ebpf.loader.links import OWN, enter_namespace
 class Ends:
     """Programs in both directions of a device. They run until close(), or until this process ends.
 
-    `namespace` is the network namespace of the device, as `/proc/PID/ns/net`; None means that of
-    this thread. Raises LoadError, and OSError if the namespace does not exist.
+    `namespace` is the network namespace of the device, as `/proc/PID/ns/net`; None means the
+    namespace of this thread. Raises LoadError, and OSError if the namespace does not exist.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Ends:
     def detach(self) -> None:
         """Detach the programs.
 
-        This is done in the namespace, because tc before Linux 6.6 needs the name of the device.
+        This thread enters the namespace, because before Linux 6.6, tc needs the name of the device.
         """
         with enter_namespace(self._namespace):
             self._links.close()

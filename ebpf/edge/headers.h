@@ -34,7 +34,7 @@ struct altmark { /* A hop-by-hop header with only the AltMark option (RFC 9343).
 enum kind {
     WATCHED,
     UNWATCHED,
-    TAGGED, /* has VLAN tags; in no flow, as in the switches */
+    TAGGED, /* has VLAN tags; belongs to no flow, as in the switches */
     NOT_IP,
     MALFORMED, /* the IP header is truncated, has another version, or is too short */
     UNWRITTEN, /* in a watched flow, but the kernel had no memory to write marks */
@@ -55,7 +55,7 @@ struct headers {
     bool has_ports;
 };
 
-/* Copy bytes of a packet whose data need not be contiguous. */
+/* Copy bytes of a packet, whose data may be in several pieces of memory. */
 static __always_inline bool take(struct __sk_buff *packet, __u32 offset, void *to, __u32 size)
 {
     return bpf_skb_load_bytes(packet, offset, to, size) == 0;
@@ -87,8 +87,7 @@ static __always_inline bool read_ip4(struct __sk_buff *packet, struct headers *h
     return true;
 }
 
-/* Read an AltMark option. After it, there may be another IPv6 packet; then the ports of that packet
- * count. */
+/* Read an AltMark option. If an inner IPv6 packet follows, use the ports of the inner packet. */
 static __always_inline void read_altmark(struct __sk_buff *packet, struct headers *headers)
 {
     struct altmark *mark = &headers->altmark;

@@ -1,6 +1,6 @@
-// INT-XD at a host edge. For each packet of a watched flow that leaves or arrives at this device,
-// the INT metadata go to user space, which writes the report (postcards.py). Packets are not
-// modified.
+// INT-XD in a host. For each packet of a watched flow that leaves or arrives at this device, the
+// program sends the INT metadata to user space, which writes the report (postcards.py). Packets are
+// not modified.
 
 #include <linux/bpf.h>
 #include <linux/pkt_cls.h>
@@ -10,7 +10,7 @@
 
 struct watched {
     __u32 priority;
-    __u32 share; // fraction of selected hash values, of 2^32 - 1
+    __u32 share; // number of selected hash values, of 2^32 - 1
     __u32 instructions;
 };
 
@@ -27,7 +27,7 @@ volatile struct setting {
     __u16 unused;
 } setting;
 
-// number of reports, including those without room in the buffer
+// number of reports, including those that did not fit in the buffer
 volatile __u64 sequences[DIRECTIONS];
 volatile __u64 without_room;
 
@@ -48,8 +48,8 @@ struct {
     __uint(max_entries, 1 << 22); // in bytes; room for about 20,000 postcards
 } postcards SEC(".maps");
 
-// Select packets in the same way at both edges and in all switches, as sample() in
-// p4src/int/watch.p4. Headers that a packet lacks are omitted.
+// Select packets in the same way as the edge program of the other host and all switches (sample()
+// in p4src/int/watch.p4). Absent headers are omitted.
 static __always_inline bool is_chosen(const struct headers *headers, __u32 share)
 {
     __u32 crc = 0;
@@ -67,7 +67,7 @@ static __always_inline bool is_chosen(const struct headers *headers, __u32 share
     return crc <= share;
 }
 
-// Return the number of bytes of the packet that a report contains, as WriteReport in report.p4.
+// Return the number of bytes of the packet that a report contains, like WriteReport in report.p4.
 // Returns 0 if options of IP or TCP are truncated, because switches do not accept such packets.
 static __always_inline __u32 inner_bytes(struct __sk_buff *packet, const struct headers *headers)
 {
@@ -99,8 +99,8 @@ static __always_inline bool is_report(const struct headers *headers)
            headers->ip4.daddr == setting.collector && headers->ports.destination == setting.port;
 }
 
-// Report a packet. If there is no room, a gap remains in the sequence numbers, which the collector
-// detects.
+// Report a packet. If there is no room, the report is lost, and the collector detects the gap in
+// the sequence numbers.
 static __always_inline void report(struct __sk_buff *packet, const struct headers *headers,
                                    __u32 instructions, __u32 bytes, __u32 direction)
 {
@@ -111,7 +111,7 @@ static __always_inline void report(struct __sk_buff *packet, const struct header
     asm volatile("" : "+r"(bytes));
     if (bytes > MOST_INNER_BYTES)
         return;
-    // separate values, because the verifier of Linux 6.1 does not track both in one
+    // separate values, because the verifier of Linux 6.1 does not track both bounds of one value
     asm volatile("" : "+r"(bytes));
     if (bytes < sizeof(struct iphdr))
         return;
@@ -128,7 +128,7 @@ static __always_inline void report(struct __sk_buff *packet, const struct header
     postcard->version = headers->version;
     postcard->inner_bytes = bytes;
     if (bpf_skb_load_bytes(packet, ETH_HLEN, postcard->inner, bytes)) {
-        bpf_ringbuf_discard(postcard, 0); // impossible: inner_bytes() has checked the length
+        bpf_ringbuf_discard(postcard, 0); // impossible, since inner_bytes() has checked the length
         return;
     }
     bpf_ringbuf_submit(postcard, 0);

@@ -1,4 +1,4 @@
-"""INT-XD at a host edge: sends Telemetry Reports v2.0 of packets that leave or arrive at a device.
+"""INT-XD in a host: sends Telemetry Reports v2.0 about packets that leave or arrive at a device.
 
 The kernel program (postcards.bpf.c) records packets. A thread of this process writes the reports
 and sends them from the network namespace of the device. Each datagram has one report with a
@@ -23,7 +23,7 @@ from ebpf.loader.ring import Ring
 SOURCE = Path(__file__).parent / "postcards.bpf.c"
 POSTCARD = struct.Struct("=QQIIIIB7x")  # struct postcard of postcards.bpf.c, up to `inner`
 LEAVING, ARRIVING = range(2)
-VERSION, INT, TRACKED = 2, 1, 0x20  # fields of reports: version, RepType, the F bit
+VERSION, INT, TRACKED = 2, 1, 0x20  # values of report fields: version, RepType, the F bit
 INNER_TYPES = {4: 4, 6: 5}  # InType by IP version
 FIXED_WORDS = 2  # words of an individual report after the first one
 POLL_MS = 50
@@ -80,16 +80,16 @@ class Postcard(NamedTuple):
 class PostcardEdge:
     """Reports packets of watched flows at a device, until close() or the end of this process.
 
-    `node` is its number in reports, `collector` an IPv4 address and UDP port. `namespace`: that of
-    the device, as `/proc/PID/ns/net`; None: this thread's. Its clock is CLOCK_MONOTONIC, in
-    microseconds. Raises LoadError.
+    `node` is the node id in reports; `collector` is an IPv4 address and UDP port. `namespace` is
+    the network namespace of the device, as `/proc/PID/ns/net`; None means the namespace of this
+    thread. The clock is CLOCK_MONOTONIC, in microseconds. Raises LoadError.
     """
 
     def __init__(
         self, device: str, node: int, collector: tuple[str, int], namespace: str | None = None, *,
         order: int = 0,
     ) -> None:  # fmt: skip
-        self.unsent = 0  # reports that the kernel did not accept for sending
+        self.unsent = 0  # number of reports that the kernel did not accept for sending
         self._node = node
         self._closing = threading.Event()
         self._failed: BaseException | None = None
@@ -126,27 +126,24 @@ class PostcardEdge:
     def watch(self, flows: Mapping[Key, Mapping[str, int]]) -> None:
         """Report exactly these flows.
 
-        The fields `priority`, `share` (of 2^32 - 1) and `instructions` are as in postcards.bpf.c.
-        Raises LoadError.
+        The fields `priority`, `share` (number of selected hash values, of 2^32 - 1) and
+        `instructions` are as in postcards.bpf.c. Raises LoadError.
         """
         self._list.put(flows)
 
     def kinds(self) -> dict[str, int]:
-        """Return the packets in both directions by kind (watch_list.py).
-
-        Each packet has one kind.
-        """
+        """Return a map from kind (watch_list.py) to the number of packets in both directions."""
         return self._list.kinds()
 
     @property
     def without_room(self) -> int:
-        """Return the number of packets not reported because the ring buffer was full."""
+        """Return the number of reports that were lost because the ring buffer was full."""
         return int(self._shared["without_room"])
 
     def _send(self, record: bytes) -> None:
         try:
             self._socket.send(Postcard.of(record).report(self._node))
-        except OSError:  # no listener, route or memory: like a switch, it does not retry
+        except OSError:  # without listener, route or memory, it does not retry, like a switch
             self.unsent += 1
 
     def _work(self) -> None:

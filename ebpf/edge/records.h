@@ -1,18 +1,17 @@
-/* The records of flows at a host edge, per block. They correspond to the registers and counters of
- * p4src/ampm/ and have the same values. The records of a flow are written and read with its lock
- * held, so a reader sees consistent values. */
+/* The records of flows in a host, per block. They correspond to the registers and counters of
+ * p4src/ampm/ and have the same values. The records of a flow are written and read while its lock
+ * is held, so a reader sees consistent values. */
 #ifndef RECORDS_H
 #define RECORDS_H
 
 #include "watch_list.h"
 
-#define SAMPLES 8 /* number of samples that a block has room for */
-#define CLOCK_MASK ((1ULL << 48) - 1)
+#define SAMPLES 8 /* maximum number of samples per block */ define CLOCK_MASK ((1ULL << 48) - 1)
 
 struct block_record {
     __u64 block_us;
     __u64 packets;
-    __u64 sum_us; /* signed, because a clock may be behind the start of the block */
+    __u64 sum_us; /* signed, because a clock may be slow */
     __u64 first_us;
 };
 
@@ -103,8 +102,8 @@ static __always_inline void count_sample(struct sample_record *record, const str
     }
 }
 
-/* Count a packet. The first point also decides whether the packet is the pulse; exactly one packet
- * per block is, because the spin lock is held. */
+/* Count a packet. The first measuring point also decides whether the packet is the pulse. Because
+ * the spin lock is held, exactly one packet per block becomes the pulse. */
 static __always_inline void count(struct flow_records *flow, struct watch *watch)
 {
     struct cell *cell = &flow->cells[watch->colour & 1];

@@ -1,5 +1,5 @@
-/* The watch list of a host edge, which finds the flow of a packet by masked keys (watch_list.py
- * fills it). */
+/* The watch list of an edge program on a host. It finds the flow of a packet by masked keys.
+ * watch_list.py fills it. */
 #ifndef WATCH_LIST_H
 #define WATCH_LIST_H
 
@@ -33,7 +33,7 @@ struct {
 struct { /* what to do with the packets of a flow; each program defines its own structure */
     __uint(type, BPF_MAP_TYPE_HASH);
     __uint(max_entries, MAX_FLOWS);
-    /* a reader retains a value while another one replaces it */
+    /* a reader keeps its value while a new one replaces it */
     __uint(map_flags, BPF_F_NO_PREALLOC);
     __type(key, struct flow_key);
     __type(value, struct watched);

@@ -1,4 +1,4 @@
-"""The watch list of a host edge: the flow keys to which packets are compared (watch_list.h)."""
+"""The watch list of an edge program: the flow keys to which packets are compared (watch_list.h)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ Network = IPv4Network | IPv6Network
 class Key:
     """The match fields of a flow. None matches any value.
 
-    Both networks have the same IP version. `flow_mon_id` is the FlowMonID in the AltMark option.
+    Both subnets have the same IP version. `flow_mon_id` is the FlowMonID in the AltMark option.
     """
 
     source: Network
@@ -98,10 +98,7 @@ class WatchList:
             self._flows[packed[key]] = value[0]
 
     def kinds(self) -> dict[str, int]:
-        """Return the number of packets by kind.
-
-        Each packet has one kind.
-        """
+        """Return a map from kind to number of packets; each packet has exactly one kind."""
         counts = self._kinds.read().sum(axis=1)
         return dict(zip(KINDS, map(int, counts), strict=True))
 

@@ -1,4 +1,4 @@
-/* Several XDP programs on one device: each passes its packets to the next program.
+/* A chain of XDP programs on one device: each program passes its packets to the next program.
  *
  * The loader sets `next_program` according to the order in which programs are attached. It is empty
  * after the last program. Then the tail call fails, which costs nothing, because it is a jump that

@@ -1,13 +1,13 @@
-// Kernel part of TopK: exact counters of a window (for FREQUENT), and HeavyKeeper.
+// Kernel part of the two TopK methods: exact counters per window (for FREQUENT), and HeavyKeeper.
 #pragma once
 #include "key.h"
 #include "totals.h"
 
 // Exact counters: a hash table with groups of WAYS slots. A flow has a slot in its first group or,
 // if this group was full when the flow started, in its second one. If both are full, the flow is
-// not counted, but the number of its packets is added to a common counter. So the reader knows how
-// many packets a flow may have beyond its count. The data read for each packet are in two cache
-// lines, and the keys follow them.
+// not counted, but the number of its packets is added to a common counter. So the reader has an
+// upper bound for the packets of a flow: its count plus the common counter. The data read for each
+// packet are in two cache lines, which precede the keys.
 #define WAYS 8
 struct group {
     __u64 hashes[WAYS];
@@ -58,7 +58,7 @@ struct flow {
 BUFFERS(buckets, struct flow);
 const volatile __u32 columns = 1; // number of columns per row
 #define DECAYS 256
-// probability by count, in units of 2^-32; 0 for larger counts
+// DECAY^-count by count, in units of 2^-32; larger counts never decay
 const volatile __u32 decay[DECAYS] = {0};
 
 static __always_inline void keep_heavy(

@@ -1,9 +1,9 @@
-// The key that packets of one flow share, which consists of fields of the packet, and a 64-bit hash
-// of the key.
+// The key of a flow, which consists of the header fields that its packets have in common, and a
+// 64-bit hash of the key.
 #pragma once
 #include "packet.h"
 
-// IPv4 addresses are mapped into IPv6, so that one kind of key has both. All fields are in network
+// IPv4 addresses are mapped into IPv6, so that one kind of key fits both. All fields are in network
 // byte order.
 struct key {
     __u32 source[4], destination[4];
@@ -11,8 +11,8 @@ struct key {
     __u8 protocol, zero[3];
 };
 
-// The fields that keys consist of (FIELDS in the reader). The verifier removes the code for all
-// others.
+// The selected fields of keys (FIELDS in the reader). The verifier removes the code for all other
+// fields.
 enum { SOURCE = 1, DESTINATION = 2, SOURCE_PORT = 4, DESTINATION_PORT = 8, PROTOCOL = 16 };
 const volatile __u32 key_fields = 31;
 

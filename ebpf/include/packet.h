@@ -20,33 +20,33 @@ enum {
 };
 
 struct packet {
-    /* network byte order; IPv4 addresses as ::ffff:a.b.c.d, so that one kind of key has both */
+    /* network byte order; IPv4 addresses as ::ffff:a.b.c.d, so that one kind of key fits both */
     __u32 source[4];
     __u32 destination[4];
-    /* 0 if there are none: truncated, a later fragment, or a protocol without ports */
+    /* 0 if the packet has no ports: truncated, a later fragment, or a protocol without ports */
     __be16 source_port;
     __be16 destination_port;
     __u16 ether_type; /* after the VLAN tags */
     __u16 network_offset;
-    __u16 transport_offset; /* 0: no known transport header */
-    __u8 version;           /* 4 or 6; 0: not IP */
+    __u16 transport_offset; /* 0 means no known transport header */
+    __u8 version;           /* 4 or 6; 0 means not IP */
     __u8 vlans;
-    /* IPv6: the protocol after the extension headers, or that of the truncated header */
+    /* IPv6: the protocol after the extension headers, or the protocol of the truncated header */
     __u8 protocol;
     __u8 tcp_flags;
     bool is_fragment; /* true for any fragment, also the first one */
 };
 
-/* State while a frame is read: the bounds of the data, and the offset at which the frame or its IP
- * packet ends. */
+/* State of the parser: the bounds of the data, and the offset at which the frame or its IP packet
+ * ends. */
 struct reading {
     void *data;
     void *data_end;
     __u32 packet_end;
 };
 
-/* Limits an offset, so that the verifier remembers only this bound. Other knowledge differs between
- * paths, and the verifier would follow each path to its end. */
+/* Limit an offset, so that the verifier remembers only this bound. Otherwise, its state would
+ * differ between paths, and it would follow each path to its end. */
 #define BOUNDED(offset, most)                                                                      \
     ({                                                                                             \
         __u32 _offset = (offset);                                                                  \
@@ -54,9 +54,9 @@ struct reading {
         _offset & (most);                                                                          \
     })
 
-/* Return a pointer to `size` bytes, or NULL if the packet or the frame ends before. Compilers must
- * not see the relation between pointers: clang 19 would check one pointer and read by another one,
- * which the verifier does not support. */
+/* Return a pointer to `size` bytes, or NULL if the packet or the frame is too short. Compilers must
+ * not see the relation between pointers. Otherwise, clang 19 would check one pointer and read
+ * through a different one, which the verifier does not support. */
 static __always_inline void *read_at(const struct reading *reading, __u32 offset, __u32 size)
 {
     void *at;
@@ -117,7 +117,7 @@ static __always_inline bool parse_ip(struct reading *reading, struct packet *pac
     packet->destination[3] = ip->daddr;
     packet->protocol = ip->protocol;
     fragment = bpf_ntohs(ip->frag_off);
-    /* not 0: an offset, or more fragments follow (RFC 791, 3.1) */
+    /* not 0: a later fragment, or more fragments follow (RFC 791, 3.1) */
     packet->is_fragment = fragment & 0x3fff;
     if (!(fragment & 0x1fff))
         parse_transport(reading, packet->network_offset + header, packet);
@@ -180,9 +180,9 @@ static __always_inline bool parse_ip6(struct reading *reading, struct packet *pa
     return true;
 }
 
-/* Parse a frame of `length` bytes, of which the first ones are accessible. Returns false if it is
- * not IP (then `version` is 0), or if its IP header is truncated or has wrong lengths. Then only
- * the fields before this header are valid. */
+/* Parse a frame of `length` bytes, whose first bytes are accessible. Returns false if it is not IP
+ * (then `version` is 0), or if its IP header is truncated or has wrong lengths. Then only the
+ * fields before this header are valid. */
 static __always_inline bool parse_head(void *data, void *data_end, __u32 length,
                                        struct packet *packet)
 {

@@ -1,5 +1,5 @@
-// Two buffers of all data, per processor. Packets fill one buffer, while user space reads and
-// clears the other one.
+// Two buffers of all data, per CPU. Packets fill one buffer, while user space reads and clears the
+// other one.
 //
 // To swap them, user space changes `active` and then updates `grace`, a map of maps. This call
 // returns when no program is running that may have read the old value. So each packet is counted in
@@ -30,7 +30,7 @@ struct {
     });
 } grace SEC(".maps");
 
-// A map with two buffers of `count` entries per processor; the reader sets `count`.
+// A map with two buffers of `count` entries per CPU; the reader sets `count`.
 #define BUFFERS(name, type_)                        \
     struct {                                        \
         __uint(type, BPF_MAP_TYPE_ARRAY);           \
@@ -40,8 +40,7 @@ struct {
         __type(value, type_);                       \
     } name SEC(".maps")
 
-// State of the pseudo-random generator per processor; the reader sets it, so that a run can be
-// repeated.
+// State of the pseudo-random generator per CPU; the reader sets it, so that a run is reproducible.
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(map_flags, BPF_F_MMAPABLE);
@@ -58,7 +57,7 @@ static __always_inline __u64 next_random(void)
     return state ? mixed(*state += 0x9e3779b97f4a7c15ULL) : 0;
 }
 
-// Return the index of this processor's buffer that is being filled.
+// Return the index of the buffer that this CPU fills.
 static __always_inline __u32 buffer_now(void)
 {
     __u32 zero = 0, *now = bpf_map_lookup_elem(&active, &zero);

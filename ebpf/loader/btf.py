@@ -28,14 +28,14 @@ POINTER = np.dtype("u8")
 class _Type:
     kind: int
     name: str
-    size: int  # size in bytes; for PTR, TYPEDEF and similar kinds, the number of another type
+    size: int  # size in bytes; for PTR, TYPEDEF and similar kinds, number of the target type
     is_flagged: bool  # for STRUCT and UNION: members may be bit fields
     own: tuple[int, ...]
     members: tuple[tuple[int, int, int], ...]
 
 
 class Types:
-    """All types of an object file, by number."""
+    """All types of an object file; `number` is the index of a type."""
 
     def __init__(self, raw: bytes) -> None:
         magic, _, _, length, types_at, types_size, names_at, names_size = struct.unpack_from(

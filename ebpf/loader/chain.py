@@ -13,15 +13,15 @@ from ebpf.loader.errors import LoadError
 from ebpf.loader.objects import Program, ProgramObject
 
 NEXT = "next_program"
-# number of chain positions in which the programs of an object are
+# map from object to the number of chain positions that contain one of its programs
 _uses: Counter[ProgramObject] = Counter()
-# number of positions followed by another program; while not 0, the loader holds the list so that
-# the kernel does not empty it
+# map from object to the number of its positions that are followed by another program; while this is
+# not 0, the loader holds the list, so that the kernel does not empty it
 _kept: dict[ProgramObject, int] = {}
 
 
 def enter(program: Program, following: Program | None) -> None:
-    """Begin to use a program, with or without a program after it. Raises LoadError."""
+    """Begin to use a program; `following` is the next program in the chain. Raises LoadError."""
     if program.whole in _kept or (following and _uses[program.whole]):
         raise LoadError(
             f"program {program.name}: attached to several devices and followed by another "

@@ -1,4 +1,4 @@
-"""Compiles C to BPF with clang, once per content."""
+"""Compiles C to BPF with clang; identical sources are compiled only once."""
 
 import hashlib
 import os

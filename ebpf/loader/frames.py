@@ -25,7 +25,7 @@ TABLE = Path(__file__).parent / "table.bpf.c"
 WORD_BYTES, MOST_WORDS = 8, 16  # as in table.bpf.c
 LIVE_FRAMES = 2  # BPF_F_TEST_XDP_LIVE_FRAMES: verdicts take effect
 LARGEST_BATCH = 256
-LONGEST_FRAME = 3520  # bytes of a page that the kernel does not need itself
+LONGEST_FRAME = 3520  # bytes of a page that are available for the frame
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def run(
     *,
     ingress: str | None = None,
 ) -> Tried:
-    """Run a program `repeat` times, with one frame or with many frames in turn (see run_live).
+    """Run a program `repeat` times, with one frame or with many frames sequentially (see run_live).
 
     The verdict is returned, but has no effect. An XDP program receives packets from the device
     `ingress`, or from the loopback device. Raises LoadError.
@@ -94,11 +94,11 @@ def live(
     The program runs instead of the device's own program, and its verdict takes effect. Passed
     packets go to the kernel's stack, as packets of that device and its receive queue. The device
     needs an XDP program, or GRO. If there are many frames, all have one length, and each packet is
-    the next frame. A program before this one writes the part that differs, and at least the first
-    `restored` bytes, for programs that modify packets. A program that is not attached must be
-    registered with the kernel in each run, which takes about 20 ms. To avoid this, `held_at` can
-    name a device without a program, to which this program is attached in the meantime. Raises
-    LoadError.
+    the next frame. A program before this one writes the bytes that differ, and at least the first
+    `restored` bytes, because the program under test may modify them. A program that is not attached
+    must be registered with the kernel in each run, which takes about 20 ms. To avoid this,
+    `held_at` can name a device without a program, to which this program is attached in the
+    meantime. Raises LoadError.
     """
     one, many = _split(frames)
     if not 0 < batch <= LARGEST_BATCH:
@@ -136,7 +136,7 @@ def _held(program: Program, device: str) -> Iterator[None]:
 
 
 def _context(frame: bytes, ingress: str, queue: int = 0) -> bytes:
-    """Return the struct xdp_md of a frame that arrives at a device."""
+    """Return the `struct xdp_md` of a frame that arrives at a device."""
     return struct.pack("=6I", 0, len(frame), 0, _index(ingress), queue, 0)
 
 
@@ -192,7 +192,7 @@ def _with_table(program: Program, frames: Sequence[bytes], restored: int = 0) ->
 
 
 def _part(frames: Sequence[bytes], restored: int) -> tuple[int, int]:
-    """Return the part to write: the index of its first byte, and the number of words."""
+    """Return the range of bytes to write: the index of the first byte, and the number of words."""
     rows = np.frombuffer(b"".join(frames), np.uint8).reshape(len(frames), -1)
     differing = np.flatnonzero((rows != rows[0]).any(axis=0))
     first = 0 if restored or not len(differing) else int(differing[0])

@@ -15,7 +15,7 @@ from ebpf.loader.objects import TC, XDP, Program
 from telemark.backends.real.isolation import CLONE_NEWNET
 
 OWN = "/proc/thread-self/ns/net"
-# hooks in use, by network namespace, device and point
+# map from (network namespace, device, hook) to the hook in use
 _hooks: dict[tuple[int, int, str], Hook] = {}
 
 

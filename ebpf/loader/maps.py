@@ -31,7 +31,7 @@ NO_BATCH = (errno.EINVAL, errno.EOPNOTSUPP, ENOTSUPP)
 class Map:
     """A map. `key` and `value` are the dtypes of its C types; `value` is that for one CPU.
 
-    If an entry has a value per CPU, values have one more axis, for all possible CPUs.
+    In a per-CPU map, arrays of values have one more axis, for all possible CPUs.
     """
 
     name: str
@@ -46,8 +46,8 @@ class Map:
     def read(self) -> npt.NDArray[Any]:
         """Return the whole content of the map.
 
-        For an array, these are the values: (max_entries,) or (max_entries, CPUs). For other maps,
-        it is an array of records with "key" and "value", in no particular order.
+        For an array map, this is an array of values of shape (max_entries,) or (max_entries, CPUs).
+        For other maps, it is an array of records with "key" and "value", in no particular order.
         """
         entries = self._read()
         if self.kind not in ARRAYS:
@@ -98,7 +98,7 @@ class Map:
             self._fail(number)
 
     def items(self) -> Iterator[tuple[Any, Any]]:
-        """Yield keys and values, with the keys that exist at the start of the iteration."""
+        """Yield the keys that existed when the iteration started, with their values."""
         entries = self._read()
         yield from zip(entries["key"], entries["value"], strict=True)
 

@@ -34,9 +34,10 @@ class Program:
 
 
 class ProgramObject:
-    """The result of load(), with `programs` and `maps` by name; close() releases them.
+    """The programs and maps of a loaded object file.
 
-    Global variables are maps, too: ".bss" and ".data" have one record each.
+    This is the result of load(). `programs` and `maps` have names as keys; close() releases them.
+    Global variables are maps, too: ".bss" and ".data", with one record each.
     """
 
     def __init__(

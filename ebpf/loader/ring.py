@@ -25,7 +25,7 @@ class Ring:
             raise LoadError(f"map {buffer.name}: {explain_errno(ctypes.get_errno())}")
 
     def poll(self, timeout_ms: int) -> None:
-        """Process the waiting records, and those that arrive within the given time."""
+        """Process the waiting records, and records that arrive within the given time."""
         with uninterrupted():  # an exception raised before _taken() can catch it would be lost
             library().ring_buffer__poll(self._handle, timeout_ms)
         self._raise()

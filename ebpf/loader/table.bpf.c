@@ -1,7 +1,8 @@
-/* Writes a different frame of a table to each packet, where the kernel repeats one packet.
+/* Writes a different frame of a table to each packet, because BPF_PROG_TEST_RUN always sends the
+ * same packet.
  *
- * It runs before a program that BPF_PROG_TEST_RUN runs. It only writes the part in which frames
- * differ or which that program changes, because the kernel does not restore this part. */
+ * It runs before the program under test. It only writes the bytes that differ between frames or
+ * that this program changes, because the kernel does not restore them. */
 #include "chain.h"
 
 

@@ -13,16 +13,16 @@ POSSIBLE = Path("/sys/devices/system/cpu/possible")
 
 
 class Buffers:
-    """All maps with two buffers per processor.
+    """All maps with two buffers per CPU.
 
-    `maps` has their arrays by name, (processors, 2, entries); `states` has the state of each
-    processor's generator.
+    `maps`: from map name to array of shape (CPUs, 2, entries). `states[i]`: the state of the random
+    generator of CPU i.
     """
 
     def __init__(self, loaded: ProgramObject, names: Mapping[str, int], seed: int) -> None:
         """Map the buffers.
 
-        `names` are the maps with buffers and "rng_states", which `seed` initializes.
+        `names` contains the maps with buffers, and "rng_states", which `seed` initializes.
         """
         processors = possible_processors()
         self.maps: dict[str, NDArray[Any]] = {
@@ -37,10 +37,10 @@ class Buffers:
         self._grace = loaded.maps["grace"]
 
     def flip(self) -> dict[str, NDArray[Any]]:
-        """Return and clear the data since the last call, by map, as (processors, entries).
+        """Return and clear the data since the last call, as arrays of shape (CPUs, entries).
 
-        Each packet since then is included exactly once. This takes a grace period of the kernel,
-        some milliseconds.
+        Each packet since then is included exactly once. This takes one grace period of the kernel,
+        which is a few milliseconds.
         """
         number = self._active.mapped()
         old = int(number[0])
@@ -53,5 +53,5 @@ class Buffers:
 
 
 def possible_processors() -> int:
-    """Return the largest possible processor number on this machine, plus one."""
+    """Return the largest possible CPU number on this machine, plus one."""
     return int(POSSIBLE.read_text().replace("-", ",").split(",")[-1]) + 1

@@ -27,13 +27,13 @@ _LIMIT = 1 / (2 * math.log(2))  # Ertl's alpha for many registers
 
 @dataclass(frozen=True)
 class Registers:
-    """The largest rank of the hashes per register, (REGISTERS,); 0 means no flow."""
+    """The largest rank of the hashes per register, of shape (REGISTERS,); 0 means no flow."""
 
     ranks: NDArray[np.uint8]
 
     @classmethod
     def of(cls, records: NDArray[Any]) -> Registers:
-        """Merge the registers of all processors, (processors,) of struct registers."""
+        """Merge the registers of all CPUs, an array of `struct registers`, one per CPU."""
         return cls(records["ranks"].max(axis=0))
 
     def __add__(self, other: Registers) -> Registers:

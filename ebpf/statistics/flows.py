@@ -1,4 +1,4 @@
-"""Flows: keys of 40 bytes (struct key of include/key.h), and their packet counts."""
+"""Flows: 40-byte keys (`struct key` of include/key.h) and their packet counts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-WORDS = 5  # words of 64 bits in a key
+WORDS = 5  # number of 64-bit words in a key
 KEY = np.dtype([
     ("source", "V16"), ("destination", "V16"), ("source_port", ">u2"),
     ("destination_port", ">u2"), ("protocol", "u1"), ("zero", "u1", 3),
@@ -30,7 +30,7 @@ class Fields(IntFlag):
 
 @dataclass(frozen=True)
 class Flows:
-    """Distinct keys, (n, 5) uint64, and their packet counts, (n,) int64."""
+    """Distinct keys, uint64 of shape (n, 5), and their packet counts, int64 of shape (n,)."""
 
     keys: NDArray[np.uint64]
     counts: NDArray[np.int64]
@@ -54,7 +54,7 @@ class Flows:
         return len(self.counts)
 
     def top(self, number: int) -> Flows:
-        """Return the flows with most packets, largest first, and equal ones by key."""
+        """Return the flows with most packets, in descending order; ties are ordered by key."""
         order = np.lexsort((*self.keys.T, -self.counts))[:number]
         return Flows(self.keys[order], self.counts[order])
 
@@ -64,16 +64,16 @@ class Flows:
 
 
 def pack_keys(keys: NDArray[np.uint64]) -> NDArray[np.void]:
-    """Return keys (n, 5) as 40 bytes each, (n,)."""
+    """Return keys of shape (n, 5) as an array of n 40-byte strings."""
     return np.ascontiguousarray(keys).view(f"V{8 * WORDS}").ravel()
 
 
 def unpack_keys(keys: NDArray[np.uint64]) -> NDArray[Any]:
-    """Return keys (n, 5) as records of KEY, (n,)."""
+    """Return keys of shape (n, 5) as an array of n KEY records."""
     return np.ascontiguousarray(keys).view(KEY).ravel()
 
 
 def format_address(packed_address: bytes) -> str:
-    """Format an address of 16 bytes; mapped IPv4 addresses are in dotted decimal."""
+    """Format a 16-byte address; mapped IPv4 addresses are in dotted decimal."""
     address = IPv6Address(packed_address)
     return str(address.ipv4_mapped or address)

@@ -14,7 +14,7 @@ a reported flow (above delta) has more than delta packets, and every flow with m
 packets is reported.
 
 Two details differ from the paper. A summary that lists all flows bounds all others by 0. And if the
-kernel's table was full, the number of packets of uncounted flows is part of the bound: so the
+kernel's table was full, the number of packets of uncounted flows is part of the bound, so the
 guarantees hold for any table size.
 """
 
@@ -71,7 +71,7 @@ class Frequent:
         return {flow: count for flow, count in self._counts.items() if count > self.delta}
 
     def at_most(self, flow: bytes) -> int:
-        """Return an upper bound of a flow's packets, which is tighter if summaries list it."""
+        """Return an upper bound of a flow's packet count, which is tighter for listed flows."""
         missing = (each.bound for each in self._summaries if flow not in each.counts)
         return self._counts[flow] + sum(missing)
 

@@ -1,6 +1,7 @@
 // Counts each flow in a hash map of the kernel, as the baseline for the cost of the statistics.
 //
-// The map has a key and a counter per processor. If it is full, new flows are not counted.
+// Each entry of the map has a key and one counter per CPU. If the map is full, new flows are not
+// counted.
 #include "chain.h"
 #include "key.h"
 

@@ -11,7 +11,7 @@ _FIRST, _SECOND = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
 
 
 def draw_factors(seed: int) -> Words:
-    """Draw the factors of a multilinear hash, (5,).
+    """Draw the five factors of a multilinear hash.
 
     They are odd, so that all bits of each word matter.
     """
@@ -28,6 +28,6 @@ def mix(words: Words) -> Words:
 
 
 def hash_keys(keys: Words, by: Words) -> Words:
-    """Return the hashes (n,) of keys (n, 5) with factors (5,)."""
+    """Return the hashes of n keys, an array of shape (n, 5), with five factors."""
     summed: Words = ((keys ^ keys >> _FOLD) * by).sum(axis=1, dtype=np.uint64)
     return mix(summed)

@@ -5,9 +5,9 @@ Yang et al., USENIX ATC 2018, section 3.
 Small flows do not stay in a bucket. A large flow decays the count in a bucket to 0 and takes the
 bucket. It then retains the bucket, because the probability of a decay is DECAY^-count. A count
 starts at 1 with the first packet of the flow in the bucket, and grows only with packets of the
-flow. So it never exceeds the true count. The paper has a heap with the keys of flows, and
-fingerprints of other flows. Here, each bucket has the key of its flow, which the kernel compares by
-a 64-bit hash. User space sorts the flows instead of using a heap.
+flow. So it never exceeds the true count. The paper stores the keys of the largest flows in a heap,
+and fingerprints in buckets. Here, each bucket contains the key of its flow, which the kernel
+compares by a 64-bit hash. User space sorts the flows instead of using a heap.
 """
 
 from typing import Any
@@ -29,15 +29,15 @@ def columns_in(memory_bytes: int) -> int:
 
 
 def decay_table() -> NDArray[np.uint32]:
-    """Return the probability of a decay, times 2^32, by count, (DECAYS,)."""
+    """Return the probability of a decay for each count below DECAYS, times 2^32."""
     chances = 2.0**32 * DECAY ** -np.arange(DECAYS)
     return np.minimum(chances, 2**32 - 1).astype(np.uint32)
 
 
 def heavy_flows(buckets: NDArray[Any]) -> Flows:
-    """Return all flows in buckets, given as (processors, ROWS * columns) of struct flow.
+    """Return all flows in buckets, `struct flow` of shape (CPUs, ROWS * columns).
 
-    The count of a flow is the maximum over its rows; counts of several processors are added.
+    The count of a flow is the maximum over its rows; counts of several CPUs are added.
     """
     whole = Flows.summed(np.zeros((0, WORDS), np.uint64), [])
     for of_one in buckets:
@@ -50,12 +50,12 @@ def heavy_flows(buckets: NDArray[Any]) -> Flows:
 
 
 def counted_flows(groups: NDArray[Any]) -> Flows:
-    """Return all flows in exact counters, given as (processors, groups) of struct group."""
+    """Return all flows in exact counters, `struct group` of shape (CPUs, groups)."""
     counts = groups["counts"]
     used = counts > 0
     return Flows.summed(words_of(groups["keys"][used]), counts[used])
 
 
 def words_of(keys: NDArray[Any]) -> NDArray[np.uint64]:
-    """Return records of struct key, (n,), as words, (n, 5)."""
+    """Return an array of n `struct key` records as words, of shape (n, 5)."""
     return np.frombuffer(keys.tobytes(), np.uint64).reshape(-1, WORDS)

@@ -25,7 +25,7 @@ BUCKETS = 1 << BUCKET_BITS
 
 @dataclass(frozen=True)
 class Minima:
-    """The smallest hash per bucket and the packets of its flow, (BUCKETS,).
+    """The smallest hash per bucket and the packets of its flow, arrays of shape (BUCKETS,).
 
     0 packets means that the bucket is empty.
     """
@@ -35,7 +35,7 @@ class Minima:
 
     @classmethod
     def of(cls, records: NDArray[Any]) -> Minima:
-        """Merge the minima of all processors, (processors,) of struct minima."""
+        """Merge the minima of all CPUs, an array of `struct minima`, one per CPU."""
         each = [
             cls(one["buckets"]["hash"].copy(), one["buckets"]["count"].astype(np.int64))
             for one in records
@@ -65,7 +65,7 @@ class Minima:
         return self.seen(times) / max(self.used, 1)
 
     def common(self, other: Minima) -> int:
-        """Return the number of buckets that have the same flow in both."""
+        """Return the number of buckets that contain the same flow in both results."""
         both = (self.counts > 0) & (other.counts > 0)
         return int((both & (self.hashes == other.hashes)).sum())
 

@@ -2,7 +2,7 @@
 
 Charikar, Chen, Farach-Colton 2002.
 
-In each row, every flow has a counter and a sign, with which its packets are added to the counter.
+In each row, every flow has a counter and a sign; each of its packets adds the sign to the counter.
 The sum of squares of a row is an unbiased estimate of F2, the squared Euclidean norm. Its variance
 is 2 (F2^2 - F4) / columns (Alon, Matias, Szegedy 1996; Thorup and Zhang, SODA 2004). L1 is the
 exact number of packets. TopK has the maximum norm, which is the count of one flow.
@@ -22,13 +22,13 @@ COLUMNS = 1 << COLUMN_BITS
 
 @dataclass(frozen=True)
 class Sketch:
-    """The sums of signed packets, (ROWS, COLUMNS)."""
+    """The sums of signed packets, an array of shape (ROWS, COLUMNS)."""
 
     counters: NDArray[np.int64]
 
     @classmethod
     def of(cls, records: NDArray[Any]) -> Sketch:
-        """Merge the sketches of all processors, (processors,) of struct sketch."""
+        """Merge the sketches of all CPUs, an array of `struct sketch`, one per CPU."""
         return cls(records["counters"].sum(axis=0).astype(np.int64))
 
     def __add__(self, other: Sketch) -> Sketch:
@@ -36,7 +36,7 @@ class Sketch:
 
     @property
     def of_rows(self) -> NDArray[np.int64]:
-        """Return the estimate of F2 from each row, (ROWS,)."""
+        """Return the estimate of F2 from each row, an array of shape (ROWS,)."""
         squares: NDArray[np.int64] = (self.counters**2).sum(axis=1)
         return squares
 

@@ -28,7 +28,7 @@ struct {
 } rows SEC(".maps");
 
 const volatile __u32 count = 1; // rows
-__u32 next; // next row; only one processor at a time runs this program
+__u32 next; // next row; only one CPU at a time runs this program
 
 SEC("xdp")
 int offer(struct xdp_md *ctx)

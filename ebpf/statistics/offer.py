@@ -21,13 +21,13 @@ ROW = np.dtype([
     ("source", ">u4"), ("destination", ">u4"), ("source_port", ">u2"),
     ("destination_port", ">u2"), ("length", "u2"), ("protocol", "u1"), ("flags", "u1"),
 ])  # fmt: skip
-MIN_BYTES, MAX_BYTES = 60, 3400  # of a frame: minimum for Ethernet, and space in a page
+MIN_BYTES, MAX_BYTES = 60, 3400  # length of a frame: minimum for Ethernet, and space in a page
 UDP, TCP = 17, 6
 XDP_PASS = 2
 
 
 def make_keys(rows: NDArray[Any]) -> Words:
-    """Return the keys, (n, 5), of the packets in rows, with all fields."""
+    """Return the keys of the packets in rows, of shape (n, 5), with all fields."""
     keys = np.zeros(len(rows), KEY)
     for side in ("source", "destination"):
         mapped = np.zeros((len(rows), 16), np.uint8)
@@ -40,7 +40,7 @@ def make_keys(rows: NDArray[Any]) -> Words:
 
 
 class Offer:
-    """A stream of rows, (n,) of ROW, that is repeatedly offered to programs in order."""
+    """A stream of packets (an array of ROW records) that is repeatedly offered to programs."""
 
     def __init__(self, loaded: ProgramObject, rows: NDArray[Any]) -> None:
         self._loaded = loaded

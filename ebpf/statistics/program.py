@@ -28,7 +28,7 @@ HEAVY_BYTES = 64 << 10
 
 
 class Kept(IntFlag):
-    """The statistics besides totals, numbered as in statistics.bpf.c."""
+    """The statistics other than totals, numbered as in statistics.bpf.c."""
 
     COUNTERS = 1
     HEAVY_KEEPER = 2
@@ -42,7 +42,7 @@ class Kept(IntFlag):
 
 @dataclass(frozen=True)
 class Setting:
-    """Selected statistics, definition of a flow, and memory per buffer (two per processor)."""
+    """Selected statistics, definition of a flow, and memory per buffer (two buffers per CPU)."""
 
     kept: Kept
     fields: Fields = Fields.ALL
@@ -69,7 +69,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Window:
-    """Statistics of the packets of a window on all processors; None means not selected.
+    """Statistics of the packets of a window on all CPUs; None means not selected.
 
     Consecutive windows, or windows of several links, can be added. A sliding window is the sum of
     the last ones.

@@ -31,13 +31,13 @@ LEAST, GREATEST = _bounds()
 
 @dataclass(frozen=True)
 class Histogram:
-    """The number of packets per class of length, (CLASSES,)."""
+    """The number of packets per class of lengths, an array of shape (CLASSES,)."""
 
     counts: NDArray[np.int64]
 
     @classmethod
     def of(cls, records: NDArray[Any]) -> Histogram:
-        """Merge the histograms of all processors, (processors,) of struct histogram."""
+        """Merge the histograms of all CPUs, an array of `struct histogram`, one per CPU."""
         return cls(records["counts"].sum(axis=0).astype(np.int64))
 
     def __add__(self, other: Histogram) -> Histogram:

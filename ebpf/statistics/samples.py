@@ -1,6 +1,6 @@
 """K-medians of packet lengths: the kernel takes a sample, and user space clusters it.
 
-A sample is uniform and without replacement: algorithm R (Vitter 1985) per window and processor. Two
+A sample is uniform and without replacement: algorithm R (Vitter 1985) per window and CPU. Two
 samples are merged by drawing how many elements come from each (hypergeometric distribution). In one
 dimension, k-medians has an exact solution by dynamic programming (Wang and Song, The R Journal
 2011). So the only error is that of the sample. The distance to the nearest centre changes at most
@@ -23,7 +23,7 @@ SAMPLE = 512  # values.h
 
 @dataclass(frozen=True)
 class Sample:
-    """A uniform sample, (at most SAMPLE,), of the lengths in bytes of `seen` packets."""
+    """A uniform sample of at most SAMPLE lengths, in bytes, from `seen` packets."""
 
     seen: int
     lengths: NDArray[np.int64]
@@ -31,7 +31,7 @@ class Sample:
 
     @classmethod
     def of(cls, records: NDArray[Any], rng: np.random.Generator) -> Sample:
-        """Merge the samples of all processors, (processors,) of struct sample."""
+        """Merge the samples of all CPUs, an array of `struct sample`, one per CPU."""
         each = [
             cls(int(one["seen"]), one["lengths"][: int(one["seen"])].astype(np.int64), rng)
             for one in records
@@ -48,10 +48,10 @@ class Sample:
 
 
 def medians(values: ArrayLike, clusters: int) -> NDArray[np.int64]:
-    """Return the centres, ascending, that minimise the sum of distances of the values to them.
+    """Return the centres, in ascending order, with the minimum sum of distances to the values.
 
-    There are fewer than `clusters` if there are fewer distinct values. Time and memory grow with
-    the square of the number of distinct values.
+    There are fewer than `clusters` centres if there are fewer distinct values. Time and memory grow
+    with the square of the number of distinct values.
     """
     points, weights = np.unique(np.asarray(values, np.int64), return_counts=True)
     clusters = min(clusters, len(points))

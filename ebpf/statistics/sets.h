@@ -29,7 +29,7 @@ static __always_inline void count_distinct(__u32 buffer, __u64 hash)
 // flow's first packet on.
 #define BUCKET_BITS 10
 struct least {
-    __u64 hash, count; // both 0: no flow yet
+    __u64 hash, count; // both are 0 before the first flow
 };
 struct minima {
     struct least buckets[1 << BUCKET_BITS];

@@ -1,4 +1,4 @@
-// Streaming statistics of packets: computes the selected ones in one pass, at XDP and at tc.
+// Computes the selected streaming statistics of packets in one pass, at XDP and at tc.
 //
 // The packet then continues as without this program. Constants select the statistics and the
 // definition of flows (key.h). The verifier removes the code for all others.

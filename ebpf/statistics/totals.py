@@ -1,9 +1,9 @@
 """Exact sum and variance of packet lengths, from three sums.
 
-Each processor adds up the number of packets, their lengths x and the squares of x. Sums of several
+Each CPU counts packets, and sums their lengths x and the squares of the lengths. Sums of several
 windows can be added. The variance is E[x^2] - E[x]^2, computed in integers until the last division.
-Babcock et al., PODS 2003, approximate the variance of the last n items in less memory. Here, a
-window consists of whole basic windows, and the variance is exact.
+Babcock et al., PODS 2003, approximate the variance of the last n items in less memory. In this
+module, a window consists of whole basic windows, so the variance is exact.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Totals:
-    """The number of packets, and sums of their lengths in bytes and of the squares."""
+    """The number of packets, and the sums of their lengths in bytes and of the squared lengths."""
 
     packets: int
     bytes: int
@@ -27,7 +27,7 @@ class Totals:
 
     @classmethod
     def of(cls, records: NDArray[Any]) -> Totals:
-        """Merge the totals of all processors, (processors,) of struct totals."""
+        """Merge the totals of all CPUs, an array of `struct totals`, one per CPU."""
         return cls(*(int(records[name].sum()) for name in cls.__dataclass_fields__))
 
     def __add__(self, other: Totals) -> Totals:

@@ -1,4 +1,4 @@
-"""Alerts, which have the detected threat, its evidence and its time."""
+"""Alerts, which consist of the detected threat, its evidence and its time."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -26,7 +26,7 @@ class Evidence:
 
     source: bytes
     destination: bytes
-    source_port: int  # port of an amplifying service
+    source_port: int  # UDP port of an amplifying service
     destination_port: int
     protocol: int
     packets: int

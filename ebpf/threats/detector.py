@@ -30,22 +30,22 @@ AMPLIFYING = (53, 123, 161, 389, 1900, 11211, 19, 17, 520, 111)
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits in one window above which there is an alert."""
+    """The limits per window; a value above its limit raises an alert."""
 
     share: float = 0.3  # fraction of all packets that two hosts exchange
     min_packets: int = 1000  # minimum packets of a window for fractions to be meaningful
-    destinations: int = 100  # hosts to which one host opens connections
-    ports: int = 100  # ports of one host to which another host opens connections
-    openings: int = 1000  # new connections to a service, of which less than half continue
+    destinations: int = 100  # number of hosts to which one host opens connections
+    ports: int = 100  # number of ports of one host to which another host opens connections
+    openings: int = 1000  # new connections to a service, if less than half of them continue
     answers: int = (
         100_000  # bytes of responses of amplifying services, and five times the bytes of requests
     )
-    reflectors: int = 10  # hosts from which the responses come
+    reflectors: int = 10  # number of hosts that send the responses
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Limits, and memory in groups of four suspects per buffer of a processor (a power of two)."""
+    """Limits, and memory per buffer of a CPU, in groups of four suspects (a power of two)."""
 
     limits: Limits = field(default_factory=Limits)
     places: int = 4096
@@ -78,11 +78,12 @@ class Detector:
         processors = possible_processors()
         self._buffers = Buffers(loaded, setting.sizes(processors), setting.seed)
         self.totals = Totals(0, 0, 0, 0, 0)  # totals of the last window
-        # suspects that found no slot, and suspects that lost it, since the start
+        # number of suspects that found no slot, and of suspects that lost their slot, since the
+        # start
         self.refused = self.replaced = 0
 
     def poll(self) -> list[Alert]:
-        """End a window and return its alerts, those with most packets first."""
+        """End a window and return its alerts in descending order of packets."""
         raw = self._buffers.flip()
         when_ns = time.monotonic_ns()
         self.totals = Totals.of(raw["totals"][:, 0])
@@ -119,7 +120,7 @@ class Detector:
                 yield kind, evidence
 
     def _least_packets(self) -> float:
-        """Return the packet count per processor below which no suspect can exceed a limit."""
+        """Return the packet count per CPU below which no suspect can exceed a limit."""
         limits = self.limits
         least = min(limits.destinations, limits.ports, limits.openings, limits.reflectors)
         return least / 2 / possible_processors()

@@ -1,4 +1,4 @@
-"""Converts alerts to rules of the DDoS filter that have a limited duration.
+"""Converts alerts to temporary rules of the DDoS filter.
 
 The detector runs before the filter (it has a smaller `order`), so it also sees packets that the
 filter drops. A continuing attack causes further alerts, which extend the rules.
@@ -21,10 +21,10 @@ def rules_for(alert: Alert) -> tuple[Rule, ...]:
     """Return the most specific rules that stop a threat.
 
     For a heavy hitter: this pair of hosts. For a superspreader: packets of the source with its
-    protocol. For a port scan: the same, but only to the scanned host. For a SYN flood: no source,
-    because sources are forged. Closing the port would complete the attack, so clients must send
-    their SYN twice. For amplification: packets to the victim from the amplifying service, and UDP
-    fragments, because only the first fragment has ports.
+    protocol. For a port scan: the same, but only to the scanned host. For a SYN flood: packets to
+    the attacked service from any source, because sources are forged. A closed port would complete
+    the attack, so the rule passes retransmitted SYNs. For amplification: packets to the victim from
+    the amplifying service, and UDP fragments, because only the first fragment has ports.
     """
     seen = alert.evidence
     source, destination = _host(seen.source), _host(seen.destination)
@@ -48,7 +48,7 @@ def rules_for(alert: Alert) -> tuple[Rule, ...]:
 
 
 class Mitigation:
-    """Makes a filter block the traffic of alerts, until `hold_s` after the last such alert.
+    """Makes a filter block the traffic of alerts until `hold_s` after the last alert about it.
 
     Only alerts of the given kinds count. Rules that the filter had before stay unchanged.
     """
@@ -56,7 +56,7 @@ class Mitigation:
     def __init__(
         self, filter_: Filter, kinds: Collection[Kind] = tuple(Kind), hold_s: float = HOLD_S
     ) -> None:
-        self.refused = 0  # rules for which the filter had no room
+        self.refused = 0  # number of rules for which the filter had no room
         self._filter = filter_
         self._kinds = kinds
         self._hold_s = hold_s
@@ -99,7 +99,7 @@ class Mitigation:
 
 
 def _host(address: bytes) -> Network:
-    """Return a network with one address, given as 16 bytes (IPv4 mapped into IPv6)."""
+    """Return a subnet with one address, given as 16 bytes (IPv4 mapped into IPv6)."""
     found = IPv6Address(address)
     mapped = found.ipv4_mapped
     return ip_network(found) if mapped is None else IPv4Network(mapped)

@@ -12,9 +12,9 @@ enum kind { SPREADER = 1, SCANNER, FLOODED, ANSWERED };
 enum { SYN = 2, ACK = 16, WORDS = 8, SUSPECTS = 4 };
 
 struct suspect {
-    __u64 hash;          /* 0: free slot */
+    __u64 hash;          /* 0 means a free slot */
     __u64 packets, bytes;
-    /* FLOODED: packets that continue a handshake; ANSWERED: bytes of requests */
+    /* FLOODED: number of packets that continue a handshake; ANSWERED: bytes of requests */
     __u64 returned;
     __u64 seen[WORDS];   /* one bit per destination, port or source, selected by its hash */
     struct key key;
@@ -27,7 +27,7 @@ struct suspects {
 BUFFERS(suspects, struct suspects);
 
 struct losses {
-    __u64 refused, replaced; /* suspects that found no slot, and suspects that lost it */
+    __u64 refused, replaced; /* suspects that found no slot; suspects that lost their slot */
 };
 BUFFERS(losses, struct losses);
 
@@ -59,7 +59,7 @@ static __always_inline struct suspect *known(struct suspects *group, __u64 hash)
 
 /* Return a slot for a new suspect. It is free, or taken from another suspect with a probability
  * that decreases with the packets of that suspect, as in HeavyKeeper. So a sender that forges many
- * hosts does not displace one that sends much. */
+ * addresses does not displace a suspect with many packets. */
 static __always_inline struct suspect *place_for(struct suspects *group, __u32 buffer)
 {
     struct losses *lost = bpf_map_lookup_elem(&losses, &buffer);
@@ -108,7 +108,7 @@ static __always_inline void blame(__u32 buffer, enum kind kind, const struct key
     suspect->seen[whom >> 61] |= 1ULL << (whom & 63);
 }
 
-/* Count a packet in favour of a suspect, if there is one. */
+/* Count evidence against the suspicion, if there is such a suspect. */
 static __always_inline void defend(__u32 buffer, enum kind kind, const struct key *key, __u64 much)
 {
     __u64 hash = hash_of_kind(kind, key);
@@ -143,7 +143,7 @@ static __always_inline struct key part_of(const struct key *whole, __u32 fields)
     return key;
 }
 
-/* Count new connections of a host, to many hosts or to many ports of one host. */
+/* Count a new connection of a host: its destination host and, for this pair of hosts, its port. */
 static __always_inline void count_opening(__u32 buffer, const struct key *whole, __u64 length)
 {
     struct key destination = part_of(whole, DESTINATION);

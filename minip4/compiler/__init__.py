@@ -22,8 +22,7 @@ from minip4.compiler.warnings import P4Warning
 class CompiledProgram:
     """The program for a switch, and the P4Info for its controller.
 
-    `warnings` are in the order of their source location; `str()` of a warning is the text for the
-    user.
+    `warnings` are ordered by source location; `str()` of a warning is the text for the user.
     """
 
     bmv2_json: dict[str, Any]

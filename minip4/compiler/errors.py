@@ -39,7 +39,7 @@ def located(kind: str, message: str, source: Source, expected: str = "") -> str:
     lines = [f"{source}: {kind}: {message}"]
     text = source.file.line(source.line)
     if text.strip():
-        left = max(0, source.column - 1 - WIDEST_LINE // 2)  # cut long lines around the error
+        left = max(0, source.column - 1 - WIDEST_LINE // 2)  # truncate long lines around the error
         shown = text[left : left + WIDEST_LINE]
         indent = "".join(c if c == "\t" else " " for c in text[left : source.column - 1])
         end = source.end_column if source.end_line == source.line else len(text) + 1

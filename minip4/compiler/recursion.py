@@ -1,4 +1,4 @@
-"""Stack space for recursive passes, and the source location where it is exceeded."""
+"""Stack space for recursive passes, and the source location at which it is exceeded."""
 
 from __future__ import annotations
 

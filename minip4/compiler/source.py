@@ -1,4 +1,4 @@
-"""Source files, and ranges in them for tokens, tree nodes and errors."""
+"""Source files, and the ranges of tokens, tree nodes and errors in them."""
 
 from __future__ import annotations
 

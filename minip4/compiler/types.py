@@ -20,7 +20,7 @@ class Type:
     __slots__ = ()
 
     def __deepcopy__(self, memo: object) -> Type:
-        return self  # copies of a tree share its types
+        return self  # copies of a tree share the types
 
 
 class _Simple(Type):

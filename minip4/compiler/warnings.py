@@ -22,9 +22,9 @@ ALL = ""  # --Wdisable without a kind disables all kinds
 
 @dataclass(frozen=True)
 class P4Warning:
-    """One warning.
+    """A warning.
 
-    `str()` has the format of a P4Error, and the option that disables the warning.
+    `str()` has the format of a P4Error, followed by the option that disables the warning.
     """
 
     kind: Kind
@@ -40,7 +40,7 @@ class P4Warning:
 class Warnings:
     """The warnings of one program.
 
-    There is one per location and kind, because copies of generic code would repeat them.
+    There is at most one per location and kind, because copies of generic code would repeat them.
     """
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ from minip4.wire.shared import FRAME_ROOM
 
 MAX_INSTANTS = 10_000
 """Limit of time steps after which process() stops waiting for packets to leave."""
-MAX_TRACED_INSTANTS = 200  # with trace, since each step takes longer
+MAX_TRACED_INSTANTS = 200  # limit with trace, since each step takes longer
 
 
 class Engine(TableControl, ProfileControl, StateControl, PortControl):
@@ -68,13 +68,13 @@ class Engine(TableControl, ProfileControl, StateControl, PortControl):
         if self.handle:
             self.library.engine_destroy(self.handle)
             self.handle = ctypes.c_void_p()
-            del self.library  # its memory is freed when nothing refers to it any more
+            del self.library  # its memory is freed when the last reference is deleted
 
     def process(self, port: int, frame: bytes, time_ns: int) -> list[tuple[int, bytes]]:
-        """Receive one frame, and return all (port, frame) pairs that leave until nothing is due.
+        """Receive one frame, and return all (port, frame) pairs that leave until no work is due.
 
-        For tests without a driver. All ports are up, and time advances from `time_ns` as queues and
-        links require.
+        This is for tests without a driver. All ports are up, and time advances from `time_ns` as
+        queues and links require.
         """
         self._open()
         data = (ctypes.c_uint8 * len(frame)).from_buffer_copy(frame) if frame else self._frame
@@ -110,7 +110,7 @@ class Engine(TableControl, ProfileControl, StateControl, PortControl):
             self.library.engine_repeat(
                 self.handle, port, data, len(frames[0]), len(frames), rounds, time_ns
             )
-            self._is_open = False  # another driver may still have the engine's old handle
+            self._is_open = False  # a driver may still have the engine's old handle
 
     def _open(self) -> None:
         if self._is_open:

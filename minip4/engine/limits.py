@@ -15,13 +15,13 @@ from minip4.engine.words import data_words, limbs
 MAX_PARSED_BYTES = 64 << 10  # headers and metadata of a packet; there may be 65,536 packets
 MAX_STATE_BYTES = 1 << 30  # registers, counters, meters, action profiles, const entries
 MAX_HEADER_BYTES = 64 << 10  # the longest frame has 9,216 bytes
-MAX_WIDE_WORDS = 1 << 18  # words of fields wider than 64 bits, counted for each use in the program
+MAX_WIDE_WORDS = 1 << 18  # words of fields wider than 64 bits, counted once per use in the program
 MAX_CODE_LINES = 100_000  # lines of C, which cc compiles in about a minute
-LARGE_CODE_LINES = 10_000  # above this, cc optimizes less, since its time grows quadratically
+LARGE_CODE_LINES = 10_000  # above this limit, cc optimizes less, since its time grows quadratically
 
 METER_BYTES = 152  # size of struct meter in program.h
 CELL_BYTES = 16  # size of struct cell
-ENTRY_WORDS = 8  # words of an entry besides key, mask and data: head, counters, time, index
+ENTRY_WORDS = 8  # words of an entry other than key, mask and data: head, counters, time, index
 
 
 class WideWords:
@@ -71,7 +71,7 @@ def check_parsed(needed: int) -> None:
 
 
 def code_lines(text: str) -> int:
-    """Return the number of lines of C that cc compiles; header functions count once per call.
+    """Return the number of lines of C that cc compiles; functions of headers count once per call.
 
     Raises TooLarge.
     """

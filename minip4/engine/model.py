@@ -37,12 +37,12 @@ class HeaderType:
 
     @property
     def fixed_bytes(self) -> int:
-        """Return the bytes of the header without its varbit field."""
+        """Return the length of the header in bytes without its varbit field."""
         return sum(f.width for f in self.fields if not f.varbit) // 8
 
     @property
     def longest_bytes(self) -> int:
-        """Return the bytes of the header with the longest varbit."""
+        """Return the length of the header in bytes with the longest varbit."""
         return self.fixed_bytes + (self.varbit.width // 8 if self.varbit else 0)
 
 
@@ -270,7 +270,7 @@ class KeyField:
 class ConstEntry:
     """A const entry of the program.
 
-    It has the priority in the JSON, of which the smallest wins.
+    Its priority is the one in the JSON, where the smallest priority wins.
     """
 
     key: tuple[tuple[int, int], ...]
@@ -308,7 +308,10 @@ class Table:
 
     @property
     def is_hidden(self) -> bool:
-        """Whether it has no key and one constant action: a statement of a control's body."""
+        """Whether it has no key and one constant action.
+
+        Such a table is a statement in the body of a control.
+        """
         return not self.key and self.is_default_const and self.type == "simple"
 
 

@@ -9,7 +9,7 @@ from minip4.engine import model as m
 
 
 def limbs(width: int) -> int:
-    """Return the words of a value; a value of 0 bits has one word, which is 0."""
+    """Return the words of a value; a 0-bit value has one word, which is 0."""
     return max(1, (width + 63) // 64)
 
 
@@ -31,7 +31,8 @@ def data_words(action: m.Action) -> int:
 class KeyLayout:
     """The width, first word and bit offset of each key field.
 
-    A field of up to 64 bits is within one word. A wider field starts at a word boundary.
+    A field of up to 64 bits does not cross a word boundary. A wider field starts at a word
+    boundary.
     """
 
     widths: tuple[int, ...]
@@ -42,7 +43,7 @@ class KeyLayout:
     def pack(cls, widths: list[int], *, byte_aligned: bool = False) -> KeyLayout:
         places, word, used = [], 0, 0
         for width in widths:
-            width = max(1, width)  # a field of 0 bits takes one bit, which is always zero
+            width = max(1, width)  # a 0-bit field takes one bit, which is always zero
             room = (width + 7) // 8 * 8 if byte_aligned else width
             if used and (room > 64 - used):
                 word, used = word + 1, 0

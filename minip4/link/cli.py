@@ -99,6 +99,6 @@ def _number(text: str, high: float, what: str) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not 0 <= value <= high:  # also false for NaN
+    if not 0 <= value <= high:  # this also rejects NaN
         raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
     return value

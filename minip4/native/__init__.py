@@ -1,1 +1,1 @@
-"""Compile C code with cc, once per content, and load it."""
+"""Compile C code with cc and load it; identical code is compiled only once."""

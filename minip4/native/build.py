@@ -1,4 +1,4 @@
-"""Compile C with cc, once per content, to shared objects and programs.
+"""Compile C with cc to shared objects and programs; identical code is compiled only once.
 
 The caller passes the C files and the folders of their headers.
 """
@@ -149,14 +149,14 @@ class _Call:
 
 @cache
 def _compiler() -> tuple[str, str]:
-    """Return the path of the compiler and an id of its output: its version and the CPU."""
+    """Return the path of the compiler and an id of its output (compiler version and CPU)."""
     path = shutil.which(os.environ.get("CC", "cc"))
     if path is None:
         raise ToolchainError(
             "no C compiler found: minip4 needs cc (Debian, Ubuntu: apt install gcc libc6-dev)"
         )
-    # -### prints the version and the instruction sets that `native` means on this CPU (clang also
-    # prints the current folder).
+    # -### prints the compiler version and the instruction sets that `native` selects on this CPU
+    # (clang also prints the current folder).
     command = [path, "-march=native", "-###", "-E", "-x", "c", "/dev/null"]
     run = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
     return path, run.stdout + run.stderr

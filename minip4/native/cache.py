@@ -49,7 +49,7 @@ def held(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
     try:
         if is_new:
             shrink()
-        # the folder is read-only, or another user owns the file and updates its age
+        # the folder is read-only, or the file belongs to another user, who updates its age
         with suppress(OSError):
             os.utime(descriptor)
         yield path
@@ -116,10 +116,10 @@ def _put(path: Path, make: Callable[[Path], None]) -> None:
 def _turn(path: Path) -> Iterator[None]:
     """Wait while another process builds this file.
 
-    Runs of a sweep start at the same time with the same program.
+    This matters for a sweep, whose runs start at the same time with the same program.
 
-    This only saves work: two processes may build the same file, because the lock file is removed
-    while others wait for it.
+    It only saves work: two processes may still build the same file, because the lock file is
+    removed while others wait for it.
     """
     turn = path.with_name(WORKSHOP + path.name)
     descriptor = os.open(turn, os.O_RDWR | os.O_CREAT, 0o666)
@@ -143,7 +143,7 @@ def _remove(path: Path) -> bool:
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink()
-    # in use, deleted, or of another user; NFS cannot lock files that are open for reading
+    # in use, deleted, or owned by another user; NFS cannot lock files that are open for reading
     except OSError:
         return False
     finally:

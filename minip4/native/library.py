@@ -20,7 +20,7 @@ _users: Counter[str] = Counter()  # number of Library objects per path, which sh
 class Library(ctypes.CDLL):
     """A shared object, which is unmapped when nothing refers to it.
 
-    Its function `last` is called before.
+    Its function `last` is called before that.
 
     With `stays`, it is never unmapped, because AddressSanitizer resolves function names when the
     process exits.

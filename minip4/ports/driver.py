@@ -55,7 +55,7 @@ class Driver:
         self._cpu_port = cpu_port
         self._final: dict[str, object] | None = None
         self._room = ctypes.create_string_buffer(FRAME_ROOM)
-        # the writer of captures runs the code of this library until the end
+        # the writer of captures runs code of this library until it ends
         self._first_library = engine.library
         self._handle: ctypes.c_void_p | None = self._create(engine)
         try:
@@ -81,8 +81,8 @@ class Driver:
     def stop(self, drain_s: float = 1.0) -> None:
         """Stop when rings, queues and links are empty, but at the latest after `drain_s` seconds.
 
-        Closes sockets and captures; then `capture_error` says which frames captures lack. The
-        engine then has no driver.
+        Closes sockets and captures. Afterwards, `capture_error` says whether frames are missing in
+        captures, and the engine has no driver.
         """
         self._library.ports_stop(self._handle, int(drain_s * 1e9))
         self._final = self.counters()
@@ -91,7 +91,7 @@ class Driver:
     def swap(self, engine: EngineHandle) -> None:
         """Drive another engine.
 
-        Frames that arrive in between wait in the rings, so none of them is lost.
+        Frames that arrive during the swap wait in the rings and are not lost.
 
         Frames in the queues and links of the old engine are lost.
         """
@@ -100,7 +100,7 @@ class Driver:
         self._handle = self._create(engine)
         self._library.ports_adopt(self._handle, old)
         old_library.ports_destroy(old, None, 0)
-        del old_engine  # its code does not run any more
+        del old_engine  # no thread runs its code any more
         self.start()
 
     def wake(self) -> None:

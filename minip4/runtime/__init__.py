@@ -1,1 +1,1 @@
-"""The P4Runtime server of minip4 and `minip4 switch`: engine, ports and control plane."""
+"""The P4Runtime server of minip4, and `minip4 switch` with engine, ports and control plane."""

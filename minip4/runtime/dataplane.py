@@ -22,7 +22,7 @@ class TableCalls(Protocol):
                   priority: int = 0) -> int:  # fmt: skip
         """Add an entry and return its handle.
 
-        If several entries match a packet, the one with the largest priority wins.
+        If several entries match a packet, the entry with the largest priority wins.
         """
 
     def table_add_member(
@@ -61,7 +61,7 @@ class TableCalls(Protocol):
     def table_has_timeouts(self, table: str) -> bool: ...
 
     def table_idle(self, table: str, time_ns: int) -> Iterator[tuple[Entry, int]]:
-        """Yield the entries, with timeouts, that are idle at that time and not yet reported."""
+        """Yield the idle entries that were not reported yet, and how often they timed out."""
 
     def direct_counter_write(self, table: str, handle: int, packets: int, size: int) -> None: ...
 
@@ -89,7 +89,7 @@ class ProfileCalls(Protocol):
     def group_add(self, profile: str) -> int: ...
 
     def group_set_members(self, profile: str, group: int, members: Sequence[int]) -> None:
-        """Set the members of a group; a member that is repeated has a larger weight."""
+        """Set the members of a group; the weight of a member is the number of its occurrences."""
 
     def group_delete(self, profile: str, group: int) -> None: ...
 

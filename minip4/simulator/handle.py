@@ -22,7 +22,7 @@ class Handle:
         return self._pointer
 
     def take(self) -> ctypes.c_void_p | None:
-        """Return the pointer in order to free it, or None if this was done before."""
+        """Return the pointer in order to free it, or None if it was freed before."""
         taken, self._pointer = self._pointer, None
         return taken
 

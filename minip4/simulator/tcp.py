@@ -51,14 +51,14 @@ class TcpSpec:
 class TcpResult:
     """The result of a connection.
 
-    Arrays have the dtypes TCP_PROGRESS, TCP_RECEIVED and TCP_ANSWERS.
+    The arrays have the dtypes TCP_PROGRESS, TCP_RECEIVED and TCP_ANSWERS.
 
     """
 
     progress: NDArray[np.void]
     received: NDArray[np.void]
     answers: NDArray[np.void]
-    retransmitted: int  # segments that the source retransmitted
+    retransmitted: int  # number of segments that the source retransmitted
     is_acknowledged: bool  # all data were acknowledged
     has_failed: bool  # no connection, ten seconds without progress, or reset
     was_reset: bool  # a RST refused or ended the connection

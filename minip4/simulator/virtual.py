@@ -82,8 +82,8 @@ class Partition:
     events: int  # events since the start
     sent: int  # frames sent to other partitions
     waited_s: float  # time spent waiting for other partitions, in real time
-    lookahead_ns: int | None  # how far it may advance beyond others; None: no limit
-    may_stop: bool  # has the switches with digests or a CPU port, and the hosts with applications
+    lookahead_ns: int | None  # how far it may advance beyond other partitions; None means no limit
+    may_stop: bool  # has the switches with digests or a CPU port, and hosts with applications
 
 
 class Virtual(Caller):
@@ -93,7 +93,7 @@ class Virtual(Caller):
 
     Time starts at `now_ns` and advances only in run(). run() uses up to `threads` threads (1 to
     MAX_THREADS); the results do not depend on their number. With `sanitize`, the C code is built
-    with sanitizers; its engines must then be, too.
+    with sanitizers, and so must be its engines.
     """
 
     def __init__(self, now_ns: int, *, threads: int = 1, sanitize: bool = False) -> None:
@@ -135,7 +135,7 @@ class Virtual(Caller):
     def events_at_once(self) -> int:
         """Return the number of events processed while all threads ran.
 
-        One thread processed all other events.
+        A single thread processed all other events.
         """
         return int(self._library.virtual_at_once(self._handle))
 
@@ -153,10 +153,10 @@ class Virtual(Caller):
     def run(self, until_ns: int, max_events: int = 2**62) -> Stop:
         """Process events up to and including `until_ns`, in order of time.
 
-        Returns earlier after `max_events` (approximately, on several threads), if a switch has
-        messages for its controller, or if an application has received packets. SHORT means that
+        Returns earlier after `max_events` events (approximately, on several threads), if a switch
+        has messages for its controller, or if an application has received packets. SHORT means that
         memory is short, for example because there are more than max_packets packets; the network
-        cannot continue.
+        cannot continue then.
         """
         return Stop(self._library.virtual_run(self._handle, until_ns, max_events))
 
@@ -176,7 +176,8 @@ class Virtual(Caller):
     def place(self, node: int, partition: int) -> None:
         """Assign a node, and nodes that cannot be separated from it, to a partition.
 
-        Nodes that may stop the network are always in the first one. This does not change results.
+        Nodes that may stop the network are always in the first partition. This does not change
+        results.
         """
         self._library.virtual_place(self._handle, node, partition % self._threads)
 
@@ -226,7 +227,7 @@ class Virtual(Caller):
         return engine
 
     def install(self, switch: int, engine: Engine) -> None:
-        """Give a switch its engine and close a previous one."""
+        """Give a switch its engine and close the previous engine."""
         calls = Calls(*(address(engine.library, f"engine_{name}") for name in CALLS))
         may_notify = bool(engine.program.digests)
         if not self._library.virtual_set_engine(
@@ -297,7 +298,7 @@ class Virtual(Caller):
         return (time_ns.value, self._room.raw[:length]) if length else None
 
     def add_flow(self, spec: FlowSpec) -> int:
-        """Add a flow, which starts at its start time, and return its number."""
+        """Add a flow and return its number."""
         config = FlowConfig(
             spec.source, spec.destination, spec.id, spec.source_port, spec.destination_port,
             spec.tos, spec.ttl, spec.payload, spec.count, spec.start_ns, spec.rate_pps,
@@ -351,7 +352,7 @@ class Virtual(Caller):
 def _loaded(*, sanitize: bool) -> ctypes.CDLL:
     """Build (once) and load the event queue.
 
-    It calls the engines through their shared objects.
+    The event queue calls the engines through their shared objects.
     """
     common = [WIRE / f"{name}.c" for name in ("memory", "packet", "capture")]
     with build.shared_object(

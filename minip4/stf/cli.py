@@ -1,4 +1,4 @@
-"""`minip4 test`: run STF scripts on a program, in this process."""
+"""`minip4 test`: runs STF scripts on a program, in this process."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Call:
 
 
 def split(line: str) -> list[str]:
-    """Split a line into words, without its comment.
+    """Split a line, without its comment, into words.
 
     Blanks and `#` in quotes belong to a name.
     """

@@ -1,17 +1,16 @@
 """STF, p4c's simple test framework: scripts of table entries, sent and expected packets.
 
-One command per line, `#` begins a comment. Names may be in double quotes, as p4testgen writes them:
+Each line contains one command; `#` begins a comment. Names may be in double quotes, as p4testgen
+writes them. Commands:
 
     add TABLE [PRIORITY] FIELD:VALUE ... ACTION(NAME:VALUE, ...)   the larger priority wins
     setdefault TABLE ACTION(NAME:VALUE, ...)
     packet PORT HEX...
-    expect PORT [HEX...]        `*` matches any nibble, `$` the end of the packet
-    no_packet                   no unexpected packet may have been sent so far
-    mc_mgrp_create GROUP, mc_node_create RID PORT..., mc_node_associate GROUP NODE
-    mirroring_add SESSION PORT, mirroring_add_mc SESSION GROUP
-    register_write REGISTER INDEX VALUE, register_read REGISTER INDEX [VALUE]
-    counter_read COUNTER INDEX [PACKETS BYTES]
-    wait                        no effect: packets are processed immediately
+    expect PORT [HEX...]        `*` matches any nibble, and `$` the end of the packet no_packet
+    no unexpected packet may have been sent so far mc_mgrp_create GROUP, mc_node_create RID PORT...,
+    mc_node_associate GROUP NODE mirroring_add SESSION PORT, mirroring_add_mc SESSION GROUP
+    register_write REGISTER INDEX VALUE, register_read REGISTER INDEX [VALUE] counter_read COUNTER
+    INDEX [PACKETS BYTES] wait                        no effect: packets are processed immediately
 
 The first packet arrives at time 0, as p4testgen assumes, and each further packet one millisecond
 after the previous one.
@@ -145,7 +144,7 @@ class StfRun:
         return StfError(f"{self.name}:{self._line}: error: {text}", trace)
 
     def _fail(self, text: str, line: int, packet: int = 0) -> None:
-        trace = self._traces.pop(packet, "")  # each trace is printed once, with the first failure
+        trace = self._traces.pop(packet, "")  # printed only once, with the first failure
         self._failures.append(f"{self.name}:{line}: {text}" + (f"\n{trace}" if trace else ""))
 
     # --- commands --------------------------------------------------------------------------

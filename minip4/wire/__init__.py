@@ -1,4 +1,4 @@
-"""C code shared by engines and drivers: packets, links, captures and their interfaces."""
+"""C code shared by engines and drivers: packets, links, captures, and the engine's interface."""
 
 from pathlib import Path
 

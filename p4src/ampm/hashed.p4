@@ -4,11 +4,11 @@
  *   block 0, colour 0                block 1, colour 1
  *   . . H . . . . H . . H . .        . . . H . . H . .      H: hash of the packet AND mask = 0
  *
- * Every point computes the same hash of fields that do not change on the path. So all points
- * sample the same packets, without a mark for samples. The colour determines the block of a
- * packet, so samples of different blocks are not mixed. The hash also selects one of eight slots
- * of the block for each sample, so that a lost sample does not move the others. The first sample
- * of a slot is stored. Two samples are of the same packet if their block and hash agree. */
+ * Every measuring point computes the same hash of fields that do not change on the path. So all
+ * points sample the same packets, without a mark for samples. The colour determines the block of a
+ * packet, so samples of different blocks are not mixed. The hash also selects one of eight slots of
+ * the block for each sample, so that a lost sample does not move the others. The first sample of a
+ * slot is stored. Two samples are of the same packet if their block and hash agree. */
 #ifndef TELEMARK_AMPM_HASHED_P4
 #define TELEMARK_AMPM_HASHED_P4
 
@@ -19,11 +19,11 @@
 struct sample_t {
     bit<1> chosen;
     bit<32> hash;   // hash of the packet
-    bit<32> place;  // slot of the sample: 8 * cell + three highest bits of the hash
+    bit<32> place;  // slot of the sample: 8 * cell + the three highest bits of the hash
 }
 
 control HashedChoice(in headers_t hdr, in watch_t watch, inout sample_t sample) {
-    bit<32> unwanted = 0;  // hash bits under the mask; 0 for a sample
+    bit<32> unwanted = 0;  // hash bits under the mask; 0 means that the packet is a sample
 
     // One packet in 2^n is a sample; `mask` has n bits, among the lower 29.
     action set_sampling(bit<32> mask) {
@@ -68,8 +68,8 @@ control HashedChoice(in headers_t hdr, in watch_t watch, inout sample_t sample) 
 
 const bit<16> READOUT_SAMPLE = 3;  // index: slot; values: block_us, samples, time_us, hash
 
-/* Record of a sample at one point: the number of packets with this slot, and the time and hash of
- * the first one. */
+/* Record of a sample at one measuring point: the number of packets with this slot, and the time and
+ * hash of the first such packet. */
 control SampleRecord(
     in watch_t watch, in sample_t sample, in bit<48> time_us, inout readout_values_t readout) {
     register<bit<48>>(AMPM_CELLS * AMPM_SAMPLES) block_us;

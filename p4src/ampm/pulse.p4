@@ -1,5 +1,6 @@
-/* Pulse marking: one marked packet per block. Its times at two points give the delay. The packet
- * counts of both points when it passes give the loss.
+/* Pulse marking: one marked packet per block. Delay is the difference of its times at two measuring
+ * points. Loss is the difference between the packet counts of the two points, each read when the
+ * marked packet passes that point.
  *
  *          |------------ block ------------|
  *   first  |        [counting interval]    |
@@ -8,13 +9,15 @@
  *   next    . . . . . . . . P . . . . . . .     delay: difference of P's times
  *   point   1 2 3 ...     n at P                loss between two pulses: difference of the counts' growth
  *
- * By itself it uses only the D bit. A point assigns a pulse to the block in which it arrives:
- * right while clock error + delay < L / 4, since the interval is the middle half of the block.
- * The count is wrong by the number of packets that overtake the pulse or are overtaken by it.
+ * Without step marking, it uses only the D bit. A point assigns a pulse to the block in which it
+ * arrives. This is correct if clock error + delay < L / 4, since the interval is the middle half of
+ * the block. The count is wrong by the number of packets that overtake the pulse or are overtaken
+ * by it.
  *
- * With step marking it is double marking (RFC 9341 section 3.2.2): the pulse's colour gives its
- * block, and loss is computed from colours, independent of the order of packets: right while
- * clock error + delay < L / 2. The record shows if a block's pulse was lost or duplicated. */
+ * Pulse marking and step marking together are double marking (RFC 9341 section 3.2.2). The colour
+ * of the pulse determines its block, and loss is computed from the counts per colour, so the order
+ * of packets does not matter. This is correct if clock error + delay < L / 2. The record shows
+ * whether the pulse of a block was lost or duplicated. */
 #ifndef TELEMARK_AMPM_PULSE_P4
 #define TELEMARK_AMPM_PULSE_P4
 
@@ -24,7 +27,7 @@
 control PulseChoice(inout watch_t watch) {
     register<bit<48>>(AMPM_FLOWS) latch;  // start of the block of the latest pulse, plus 1
 
-    // Choosing and latching is one action, so no second packet can intervene.
+    // One action chooses and latches, so no second packet can intervene.
     action choose() {
         bit<48> latched;
         latch.read(latched, watch.flow);
@@ -32,7 +35,8 @@ control PulseChoice(inout watch_t watch) {
         latch.write(watch.flow, watch.block_us + 1);  // 0 is the value of an unused register
     }
 
-    // When a method sends its pulse: parts of a block are ternary ranges of the clock (TimeFlip).
+    // The time window in which a method sends its pulse. Parts of a block are ternary ranges of the
+    // clock (TimeFlip).
     table pulse_window {
         key = {
             watch.methods: ternary;
@@ -61,8 +65,9 @@ control PulseBit(inout watch_t watch) {
 
 const bit<16> READOUT_PULSE = 2;  // index: cell; values: block_us, pulses, time_us, packets
 
-/* Record of the pulse of a block at one point: the number of pulses (not 1 in case of an error),
- * the time of the first one, and the number of packets of the flow up to and including it. */
+/* Record of the pulse of a block at one measuring point: the number of pulses (not 1 in case of an
+ * error), the time of the first pulse, and the number of packets of the flow up to and including
+ * this pulse. */
 control PulseRecord(
     in watch_t watch, in bit<48> time_us, inout readout_values_t readout) {
     register<bit<48>>(AMPM_FLOWS) running;  // packets of the flow in all blocks

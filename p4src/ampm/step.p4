@@ -37,14 +37,14 @@ control StepColour(inout watch_t watch) {
 
 const bit<16> READOUT_BLOCK = 1;  // index: cell; values: block_us, packets, sum_us, first_us
 
-/* Record of a block at one point: the number of packets, the sum of their times since the start
- * of the block (RFC 9341 section 3.2.1.1: mean delay), and the time of the first one (section
- * 3.2.1). The first packet of the next block of the same colour resets it. */
+/* Record of a block at one measuring point: the number of packets, the sum of their times since the
+ * start of the block (RFC 9341 section 3.2.1.1: mean delay), and the time of the first packet
+ * (section 3.2.1). The first packet of the next block of the same colour resets the record. */
 control BlockRecord(
     in watch_t watch, in bit<48> time_us, inout readout_values_t readout) {
     register<bit<48>>(AMPM_CELLS) block_us;
     register<bit<48>>(AMPM_CELLS) packets;
-    register<bit<64>>(AMPM_CELLS) sum_us;  // signed: a clock may be behind the start of the block
+    register<bit<64>>(AMPM_CELLS) sum_us;  // signed, because a clock may be slow
     register<bit<48>>(AMPM_CELLS) first_us;
 
     action record() {

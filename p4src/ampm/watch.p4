@@ -1,10 +1,10 @@
-/* Common clock, watch list (the flows that are measured) and edge of the measurement domain.
+/* Common clock, watch list (the flows that are measured) and border of the measurement domain.
  *
  * A block lasts 2^block_shift microseconds of the common clock; block = clock >> block_shift.
- * All times are modulo 2^48, and a block is identified by its start, so a wrapping clock makes
- * no difference. For a packet of a watched flow the methods determine from its bits its block
- * (`block_us`) and whether it is the block's pulse (`pulse`). The records at the points where
- * packets enter and leave a switch depend only on these two.
+ * All times are modulo 2^48, and a block is identified by its start, so a wrapping clock makes no
+ * difference. For each packet of a watched flow, the methods read its mark bits and determine its
+ * block (`block_us`) and whether it is the pulse of the block (`pulse`). The records at the points
+ * where packets enter and leave a switch depend only on these two.
  *
  * Programs declare `struct headers_t` before they include this: that of include/parser.p4, or
  * one that contains its members. */
@@ -50,8 +50,8 @@ control Watch(
     bit<16> src_port = 0;
     bit<16> dst_port = 0;
 
-    // A switch's clock has an arbitrary start; the controller measures its offset to the common
-    // clock.
+    // The clock of a switch starts at an arbitrary time, so the controller measures its offset to
+    // the common clock.
     action set_clock(bit<48> offset_us, bit<8> block_shift) {
         watch.offset_us = offset_us;
         watch.now_us = standard_metadata.ingress_global_timestamp + offset_us;
@@ -120,8 +120,8 @@ control Watch(
     }
 
     /* Match key of a flow: addresses and ports, each with a mask. Ports of a packet without
-     * ports, such as a later fragment, are 0: all fragments of a flow are marked and counted
-     * (RFC 9341 section 4) if the flow's entry masks the ports out. */
+     * ports, such as a later fragment, are 0. So all fragments of a flow are marked and counted
+     * (RFC 9341 section 4) if the entry of the flow has masks of 0 for the ports. */
     table watch_list {
         key = {
             hdr.ipv4.src_addr: ternary;
@@ -202,8 +202,8 @@ control NearestBlock(inout watch_t watch, in bit<1> colour) {
 }
 
 /* Removes the outer IPv6 packet. Its congestion mark is copied to the inner packet (RFC 6040
- * section 4.2). An inner packet that cannot carry it passes unchanged, where the RFC drops it:
- * such a drop would be counted as loss of the path. */
+ * section 4.2). If the inner packet is not ECN-capable, it passes unchanged, although the RFC would
+ * drop it, because such a drop would be counted as loss on the path. */
 control Decapsulate(inout headers_t hdr) {
     apply {
         bit<2> outer_ecn = hdr.ipv6.traffic_class[1:0];
@@ -218,7 +218,8 @@ control Decapsulate(inout headers_t hdr) {
     }
 }
 
-/* Sets the marks of a departing packet inside the domain, or clears them at its edge. */
+/* Sets the marks of a packet that stays in the domain, or clears the marks of a packet that leaves
+ * it. */
 control LeaveDomain(inout headers_t hdr, inout watch_t watch) {
     Ipv4SetDscp() set_dscp;
     Decapsulate() decapsulate;

@@ -1,7 +1,7 @@
-/* Probes that measure link utilisation: each lists the ports of its path, and each switch
- * inserts the number of bytes that the port has sent since the last probe, and the time of that
- * probe. The format is that of the exercise `link_monitor` of p4lang/tutorials: EtherType
- * 0x0812, the number of hops that follow, their data (last hop first), and the ports. */
+/* Probes that measure link utilisation. Each probe lists the ports of its path. Each switch inserts
+ * the number of bytes that the port has sent since the last probe, and the time of that probe. The
+ * format is that of the exercise `link_monitor` of p4lang/tutorials: EtherType 0x0812, the number
+ * of hops that follow, their data (last hop first), and the ports. */
 #include "switch.p4"
 
 const bit<16> ETHERTYPE_PROBE = 0x0812;
@@ -13,7 +13,7 @@ header probe_t {
 }
 
 header probe_data_t {
-    bit<1> bos;  // set for the first hop, which is the last in the data
+    bit<1> bos;  // 1 for the first hop, whose data are last
     bit<7> swid;
     bit<8> port;
     bit<32> byte_cnt;  // bytes including this probe, with its received length

@@ -1,6 +1,6 @@
-/* Common part of the programs in this folder: IPv4 forwarding by longest prefix, with a table
- * and an action named as in the exercises of p4lang/tutorials, so that one controller can fill
- * both. The IPv4 header checksum is updated incrementally: options may stay in the payload. */
+/* Common part of the programs in this folder: IPv4 forwarding by longest prefix. Table and action
+ * have the names in the exercises of p4lang/tutorials, so one controller can fill both. The IPv4
+ * header checksum is updated incrementally, so options may stay in the payload. */
 #ifndef TELEMARK_CONGESTION_SWITCH_P4
 #define TELEMARK_CONGESTION_SWITCH_P4
 

@@ -1,5 +1,5 @@
-/* Append: entries of a list are collected into batches. Each batch is written to memory behind the
- * previous one.
+/* Append: entries of a list are collected into batches. Each batch is written to memory after the
+ * previous batch.
  *
  * A list is a ring buffer of batches in memory. Each batch ends with a tail: the number of valid
  * entries and the batch number, which counts from 1 on and is not reset when the ring wraps
@@ -102,7 +102,7 @@ control PlanAppend(
     }
 
     action take_entry() {
-        // In its half of the batch, of eight words: bmv2 shifts by at most 255.
+        // The batch consists of two halves of eight words, because bmv2 shifts by at most 255 bits.
         bit<256> half = (bit<256>)report.data << ((~batch.count & 7) << 5);
         batch.entries = batch.entries | (batch.count < 8 ? half ++ 256w0 : 256w0 ++ half);
         batch.count = batch.count + 1;
@@ -127,8 +127,8 @@ control PlanAppend(
     }
 }
 
-/* Updates the registers and puts a batch to be written into the packet. Applied in ingress if the
- * report is not rejected. */
+/* Updates the registers. If a batch must be written, copies it to the packet. Applied in ingress if
+ * the report is not rejected. */
 control CommitAppend(inout headers_t hdr, in plan_t plan, in batch_t batch) {
     action gather() {
         append_entries.write(batch.index, batch.entries);
@@ -172,7 +172,7 @@ control CommitAppend(inout headers_t hdr, in plan_t plan, in batch_t batch) {
     }
 }
 
-/* Makes the request, in egress. The immediate value is the list number. */
+/* Creates the RDMA request, in egress. The immediate value is the list number. */
 control AskAppend(in append_t report, in batch_t batch, inout request_t request) {
     apply {
         request.offset = batch.offset;

@@ -1,9 +1,10 @@
-/* Primitives that collect reports in the translator and write several of them together.
+/* DTA primitives that collect reports in the translator and write several of them with one request.
  *
- * First the effect of a report is planned: whether gathered reports are written now, and the
- * cost. If there is no problem (a repeated number, the rate of a session), the registers are
- * updated. A packet-out can flush gathered reports: its record gives the kind, and its index the
- * place; it becomes a report without content, and is not answered. */
+ * First, the translator plans the effect of a report: its cost, and whether gathered reports are
+ * written now. Then it updates the registers, unless the report is rejected (duplicate sequence
+ * number, rate limit of a session). A packet-out can flush gathered reports. Its record number is
+ * the kind of primitive, and its index the location of the reports. It becomes a report without
+ * content and gets no reply. */
 #ifndef TELEMARK_DTA_GATHER_P4
 #define TELEMARK_DTA_GATHER_P4
 
@@ -11,7 +12,7 @@
 #include "postcarding.p4"
 #include "sketch_merge.p4"
 
-// Record numbers. In an index the service comes first: 8 bits.
+// Record numbers. The first 8 bits of an index are the service.
 const bit<16> FLUSH_LIST = 2;    // the index continues with the list (24 bits)
 const bit<16> FLUSH_ROW = 3;     // the index continues with the row of the cache (24 bits)
 const bit<16> FLUSH_COLUMN = 4;  // continues with sketch and first column / 8 (12 bits each)

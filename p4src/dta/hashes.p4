@@ -1,9 +1,9 @@
 /* Hashes of keys: the slots of a key's copies, and the checksum by which readers identify the
  * key.
  *
- * MurmurHash3_x86_32 with a seed for each use. CRCs are unsuitable: those of one key with
- * different initial values differ by a constant, so keys that collide in one copy's slot collide
- * in all. */
+ * MurmurHash3_x86_32 with a different seed for each use. CRCs are unsuitable: two CRCs of a key
+ * with different initial values differ by a constant, so keys that collide in the slot of one copy
+ * collide in all slots. */
 #ifndef TELEMARK_DTA_HASHES_P4
 #define TELEMARK_DTA_HASHES_P4
 
@@ -23,7 +23,7 @@ bit<32> murmur_block(in bit<32> state, in bit<32> word) {
     return (mixed[18:0] ++ mixed[31:19]) * 5 + 0xE6546B64;
 }
 
-/* Hash of the four words of a key; each word is a block, the most significant one first. */
+/* Hash of the four words of a key, the most significant word first; each word is a block. */
 bit<32> murmur(in bit<128> key, in bit<32> seed) {
     bit<32> state = murmur_block(seed, key[127:96]);
     state = murmur_block(state, key[95:64]);

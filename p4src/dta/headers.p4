@@ -1,4 +1,4 @@
-/* DTA wire formats: Telemark's and those of the published prototype (docs/reference/dta.md). */
+/* DTA wire formats of Telemark and of the published prototype (docs/reference/dta.md). */
 #ifndef TELEMARK_DTA_HEADERS_P4
 #define TELEMARK_DTA_HEADERS_P4
 
@@ -95,7 +95,7 @@ header sketch_merge_t {
     bit<32> row_3;
 }
 
-header nack_t {  // follows dta_t, whose sequence is the first missing number
+header nack_t {  // follows dta_t, whose field `sequence` is the first missing number
     bit<32> count;
 }
 
@@ -123,7 +123,7 @@ header short_nack_t {  // has no base header
     bit<7> reserved;
 }
 
-// UDP length of each report. Others are not reports.
+// UDP length of each kind of report. Packets with other lengths are not reports.
 @noWarn("unused") const bit<16> KEY_WRITE_1_LENGTH = 40;
 @noWarn("unused") const bit<16> KEY_WRITE_3_LENGTH = 48;
 @noWarn("unused") const bit<16> KEY_WRITE_7_LENGTH = 64;

@@ -1,5 +1,5 @@
-/* Paths of flows, as an INT sink removes them from packets, and when they are reported. Include
- * this after INT's parser. */
+/* Paths of flows, which an INT sink removes from packets, and conditions for reporting them.
+ * Include this after INT's parser. */
 #ifndef TELEMARK_DTA_INT_PATHS_P4
 #define TELEMARK_DTA_INT_PATHS_P4
 
@@ -12,7 +12,7 @@
 
 const bit<224> CONGESTED = 224w1 << 210;  // flag in the first word of a path
 
-/* Tracks the path of each flow in a cell, as in SeeFlow. */
+/* Stores the path of each flow in a cell, as SeeFlow does for its state. */
 control SeePath(inout dta_flow_t flow, in hop_t hop, in int_path_t path, in bit<1> congested) {
     register<bit<128>>(DTA_FLOW_CELLS) keys;
     register<bit<224>>(DTA_FLOW_CELLS) told;
@@ -20,8 +20,9 @@ control SeePath(inout dta_flow_t flow, in hop_t hop, in int_path_t path, in bit<
 
     /* A path, word by word: the number of hops including this one (8 bits), reserved (5), flags:
      * congestion of this queue, E and M of INT's header (16 bits are reserved, too); the node id
-     * of this switch, and of the newest five before it. It is reported when it is new, when the
-     * queue reaches the threshold, and once per period, since memory may be overwritten. */
+     * of this switch, and of the newest five before it. A path is reported when it is new, when the
+     * queue reaches the threshold, and once per period, since the collector's memory may be
+     * overwritten. */
     action see(bit<32> index, bit<48> period_us) {
         bit<128> key;
         bit<224> before;
@@ -54,7 +55,7 @@ control SeePath(inout dta_flow_t flow, in hop_t hop, in int_path_t path, in bit<
         see(index, period_us);
     }
 
-    /* The default entry configures how often an unchanged path is reported. */
+    /* The parameters of the default entry define how often an unchanged path is reported. */
     table paths {
         actions = { follow; }
         default_action = follow(0xFFFFFFFFFFFF);

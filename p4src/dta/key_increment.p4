@@ -1,4 +1,5 @@
-/* Key-Increment: adds to one counter of a key per copy, each in its own row. */
+/* Key-Increment: increments the counters of a key. There is one counter per copy, each in its own
+ * row. */
 #ifndef TELEMARK_DTA_KEY_INCREMENT_P4
 #define TELEMARK_DTA_KEY_INCREMENT_P4
 
@@ -30,7 +31,7 @@ control PlanKeyIncrement(
     }
 }
 
-/* Makes the request of a copy, in egress. Each copy has its own row of counters. */
+/* Creates the RDMA request of a copy, in egress. Each copy has its own row of counters. */
 control AskKeyIncrement(
     in key_increment_t report, in bit<32> copy, in bit<32> slot_mask, inout request_t request) {
     apply {

@@ -10,7 +10,7 @@ struct key_write_store_t {
     bit<32> checksum_mask;  // mask of the bits of the checksum
 }
 
-/* Finds the store for this number of words, in ingress. */
+/* Finds the store (in the collector's memory) for this number of words, in ingress. */
 control PlanKeyWrite(in key_write_t report, inout plan_t plan, inout key_write_store_t store) {
     PlanCopies() plan_copies;
 
@@ -39,8 +39,8 @@ control PlanKeyWrite(in key_write_t report, inout plan_t plan, inout key_write_s
     }
 }
 
-/* Makes the request of a copy, in egress. A slot consists of the checksum, which is never 0, and
- * the data. The immediate value is the slot number. */
+/* Creates the RDMA request of a copy, in egress. A slot consists of the checksum, which is never 0,
+ * and the data. The immediate value is the slot number. */
 control AskKeyWrite(
     inout headers_t hdr, in bit<32> copy, in key_write_store_t store, inout request_t request) {
     apply {

@@ -18,7 +18,7 @@ control MakeNack(inout headers_t hdr, in arrival_t arrival) {
         hdr.ports.src_port = hdr.ports.dst_port;
         hdr.ports.dst_port = NACK_PORT;
         hdr.ports.word = length ++ 16w0;  // no checksum
-        truncate((bit<32>)length + 34);  // 34 bytes of Ethernet and IPv4; removes the report
+        truncate((bit<32>)length + 34);  // keeps 34 bytes (Ethernet, IPv4) and no report
     }
 
     action put_nack() {

@@ -1,7 +1,6 @@
-/* Parser of reports over IPv4 and of answers of collectors; deparser.
+/* Parser of reports over IPv4 and of collectors' responses; deparser.
  *
- * A report whose UDP length differs from that of its opcode is not parsed beyond its base
- * header. */
+ * If the UDP length of a report does not match its opcode, only its base header is parsed. */
 #ifndef TELEMARK_DTA_PARSER_P4
 #define TELEMARK_DTA_PARSER_P4
 

@@ -35,8 +35,9 @@ const bit<32> EGRESS_CLONE = 2;
 #include "parser.p4"
 #include "write.p4"
 
-// Clone session of the first port: reports are sent back as NACKs to where they came from. Lower
-// numbers are those of sessions, and lead to their collectors.
+// Clone session of the first port, for NACKs: a report is sent back as a NACK through the port at
+// which it arrived. Clone sessions with lower numbers lead to the collectors of the sessions with
+// these numbers.
 const bit<32> NACK_CLONES = 256;
 
 /* Plans a report, by its opcode. */
@@ -129,7 +130,7 @@ control TranslatorIngress(
         meta.plan.service = service;
     }
 
-    /* Addresses of reports that are translated here. */
+    /* Destination addresses of the reports that this switch translates. */
     table services {
         key = { hdr.ipv4.dst_addr: exact; }
         actions = { serve; NoAction; }

@@ -8,18 +8,18 @@
 const bit<8> PROBE_FIELDS = 1;  // metadata of a clone that becomes a probe
 const bit<8> NACK_FIELDS = 2;   // metadata of a clone that becomes a NACK
 
-// Outcomes of reports, counted per reporter. The first ones are reasons why nothing is written.
+// Outcomes of reports, counted per reporter. The first outcomes are reasons for rejecting a report.
 const bit<4> NO_PROBLEM = 0;
 const bit<4> MALFORMED = 1;       // truncated, wrong length, unknown version or opcode
 const bit<4> OUT_OF_RANGE = 2;    // a field is out of range: redundancy, hop, ...
-const bit<4> NOT_CONFIGURED = 3;  // no store for such reports
+const bit<4> NOT_CONFIGURED = 3;  // no store for such reports in collector memory
 const bit<4> DUPLICATE = 4;       // received before
 @noWarn("unused") const bit<4> OUT_OF_ORDER = 5;  // earlier reports are missing; prototype only
 const bit<4> TOO_FAST = 6;        // exceeds the rate of its session
 // Additional events:
 const bit<4> COLUMN_TWICE = 7;    // the sum already contains this column of this reporter
 const bit<4> TRANSLATED = 8;
-const bit<4> RECOVERED = 9;       // a missing report that arrived later
+const bit<4> RECOVERED = 9;       // arrived after it was counted as missing
 const bit<4> NACKED = 10;         // NACKs sent
 const bit<4> BEGUN_ANEW = 11;     // sequence numbers restarted
 
@@ -49,7 +49,7 @@ action choose_session(inout plan_t plan, in bit<128> key, in bit<8> first, in bi
     }
 }
 
-/* Plans a request for each copy, all in one session. */
+/* Plans one request for each copy. All requests use the same session. */
 control PlanCopies(inout plan_t plan, in bit<8> redundancy) {
     apply {
         if (redundancy == 0 || redundancy > 8) {

@@ -1,10 +1,10 @@
 /* Postcarding: the reports of all switches on a packet's path are written as one chunk.
  *
- * A cache has a row for each incomplete path. The path is written when all hops have reported,
- * or, incomplete, when another path needs its row.
+ * A cache has a row for each incomplete path. The path is written when all hops have reported. It
+ * is written incomplete if a different path needs its row before that.
  *
- * In memory the word of a hop is the code of its value, or BLANK, masked by a checksum of the
- * key and the hop, by which readers identify the chunk's key (collectors/dta/postcarding.py). */
+ * In memory, the word of a hop is the code of its value, or BLANK. It is masked by a checksum of
+ * key and hop, by which readers identify the key of a chunk (collectors/dta/postcarding.py). */
 #ifndef TELEMARK_DTA_POSTCARDING_P4
 #define TELEMARK_DTA_POSTCARDING_P4
 
@@ -85,7 +85,7 @@ control PlanPostcard(
         path.is_immediate = path.is_immediate | is_immediate;
     }
 
-    /* Writes a complete path; it does not replace the row of another path. */
+    /* Writes a complete path that does not replace the row of a different path. */
     action add_report() {
         bool is_other = old.seen != 0 && old.key != report.key;
         if (!is_other) {
@@ -174,7 +174,7 @@ control CommitPostcard(inout headers_t hdr, in plan_t plan, in cache_t cache) {
     }
 }
 
-/* Makes the request of a copy, in egress. The immediate value is the slot number. */
+/* Creates the RDMA request of a copy, in egress. The immediate value is the slot number. */
 control AskPostcard(
     in postcard_t report, in bit<32> copy, in cache_t cache, inout request_t request) {
     apply {

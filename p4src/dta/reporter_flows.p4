@@ -6,7 +6,8 @@
 
 #define DTA_FLOW_CELLS 4096  // must be a power of two
 
-// Reports wanted for a flow's packets, later the reports of a packet that are still due, as flags.
+// Flags of reports: first, the reports that the flow's entry requests; later, the reports that are
+// still due for the packet.
 const bit<8> WANT_START = 0x01;    // Append: the flow is new, or was idle
 const bit<8> WANT_RESENT = 0x02;   // Append: a TCP retransmission
 const bit<8> WANT_DROPPED = 0x04;  // Append: this switch dropped the packet
@@ -36,8 +37,8 @@ struct dta_flow_t {
     bit<32> tcp_bytes;  // bytes in the segment; SYN and FIN count as one byte each
 }
 
-/* Stores the state of each flow in a cell. If the hashes of two flows collide, each one replaces
- * the other, and looks new when its next packet arrives. So a flow may be reported more often,
+/* Stores the state of each flow in a cell. If the hashes of two flows collide, each flow replaces
+ * the other, and counts as new when its next packet arrives. So a flow may be reported more often,
  * but never less often. */
 @noWarn("unused")
 control SeeFlow(inout dta_flow_t flow, in standard_metadata_t standard_metadata) {
@@ -47,7 +48,7 @@ control SeeFlow(inout dta_flow_t flow, in standard_metadata_t standard_metadata)
     register<bit<48>>(DTA_FLOW_CELLS) seen_us;
     register<bit<32>>(DTA_FLOW_CELLS) packets;
     register<bit<32>>(DTA_FLOW_CELLS) bytes;
-    register<bit<32>>(DTA_FLOW_CELLS) tcp_next;  // the sequence number after all sent bytes
+    register<bit<32>>(DTA_FLOW_CELLS) tcp_next;  // the sequence number after the last sent byte
     register<bit<224>>(DTA_FLOW_CELLS) told;  // last reported record, under the mask
 
     /* The record, word by word: ports in and out, packets, bytes, latency, queue and packets

@@ -66,7 +66,7 @@ const bit<8> DTA_FIELDS = 4;  // metadata copied from the reported packet to its
 /* Content of a report, before its headers are set. */
 struct dta_report_t {
     @field_list(DTA_FIELDS)
-    bit<8> translator;  // 0: the packet is not a report
+    bit<8> translator;  // 0 means that the packet is not a report
     @field_list(DTA_FIELDS)
     bit<32> sequence;
     @field_list(DTA_FIELDS)

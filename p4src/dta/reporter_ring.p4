@@ -1,4 +1,4 @@
-/* Assigns sequence numbers to reports, and stores reports that may be sent again. */
+/* Assigns sequence numbers to reports, and stores reports for retransmission. */
 #ifndef TELEMARK_DTA_REPORTER_RING_P4
 #define TELEMARK_DTA_REPORTER_RING_P4
 
@@ -9,7 +9,7 @@
 #ifndef DTA_RING
 #define DTA_RING 1024  // reports stored per translator, a power of two
 #endif
-#define DTA_KNOWN (8 * DTA_RING)  // reports of which the flag "retransmittable" is still known
+#define DTA_KNOWN (8 * DTA_RING)  // number of reports whose flag "retransmittable" is stored
 
 #define RING_SLOT(translator, sequence) \
     ((bit<32>)translator * DTA_RING + (sequence & (DTA_RING - 1)))
@@ -17,14 +17,16 @@
     ((bit<32>)translator * DTA_KNOWN + (sequence & (DTA_KNOWN - 1)))
 
 register<bit<32>>(DTA_TRANSLATORS) dta_next;  // the sequence number of the next report
-/* Each slot has the sequence number, flags, opcode, words, detail, key and data of a report.
- * Reports that are not retransmittable use no slot, so they do not evict those that are. */
+/* Each slot stores the sequence number, flags, opcode, words, detail, key and data of a report.
+ * Reports that are not retransmittable use no slot, so they do not evict retransmittable
+ * reports. */
 register<bit<448>>(DTA_TRANSLATORS * DTA_RING) dta_ring;
 register<bit<1>>(DTA_TRANSLATORS * DTA_KNOWN) dta_was_kept;
 register<bit<32>>(DTA_TRANSLATORS) dta_left;  // requested reports that were overwritten
 
-/* Lookup budget: each new report allows so many lookups for NACKs, now or later. This limits the
- * work caused by forged NACKs, or by a translator that rejects the same reports again and again. */
+/* Lookup budget: the number of lookups for NACKs that each new report allows, now or later. This
+ * limits the work caused by forged NACKs, or by a translator that repeatedly rejects the same
+ * reports. */
 const bit<32> PAID = 16;
 const bit<32> MOST_PAID = PAID * DTA_RING;
 register<bit<32>>(DTA_TRANSLATORS) dta_paid;    // remaining budget
@@ -33,7 +35,7 @@ register<bit<32>>(DTA_TRANSLATORS) dta_unpaid;  // reports requested by NACKs be
 // Counters per translator, by kind.
 const bit<4> DTA_SENT = 0;     // new reports, numbered
 const bit<4> DTA_NACKED = 1;   // NACKs received
-const bit<4> DTA_RESENT = 2;   // reports sent again
+const bit<4> DTA_RESENT = 2;   // retransmitted reports
 const bit<4> DTA_NOT_KEPT = 3;  // requested reports that are not retransmittable
 const bit<4> DTA_ABSURD = 4;   // NACKs for reports that were never sent
 @noWarn("unused") const bit<4> DTA_LATE = 5;  // redundant NACKs of the prototype
@@ -77,7 +79,8 @@ control TranslatorAccess(inout readout_values_t readout) {
     }
 }
 
-/* Assigns a number to a report before it is queued, so that a drop in a queue leaves a gap. */
+/* Assigns a sequence number to a report before it is queued, so that a drop in a queue leaves a
+ * gap. */
 control NumberReport(inout dta_report_t report) {
     action number() {
         bit<32> index = (bit<32>)report.translator;
@@ -110,14 +113,14 @@ control NumberReport(inout dta_report_t report) {
 /* Reports to resend, one per packet: the NACK, and its clones. */
 struct dta_resend_t {
     @field_list(DTA_FIELDS)
-    bit<8> translator;  // 0 if no report is resent
+    bit<8> translator;  // 0 if no report is retransmitted
     @field_list(DTA_FIELDS)
     bit<32> next;
     @field_list(DTA_FIELDS)
     bit<32> left;
 }
 
-/* Reads the next report to be sent again, if it is available. */
+/* Reads the next report to retransmit, if it is available. */
 control Resend(inout dta_resend_t resend, inout dta_report_t report) {
     bit<1> was_kept = 0;
 
@@ -158,9 +161,9 @@ control Resend(inout dta_resend_t resend, inout dta_report_t report) {
 }
 
 #ifdef DTA_PROTOTYPE
-/* The prototype's translator rejects all reports after a missing one, and sends a NACK for each:
- * all of these NACKs name the same report. Only the first is processed, and after a while
- * another one, in case the resent report was lost. */
+/* The prototype's translator rejects all reports after a missing one, and sends a NACK for each of
+ * them. All of these NACKs name the same report. So only the first NACK is processed, and one more
+ * after DTA_PATIENCE_US, in case the retransmitted report was lost. */
 #ifndef DTA_PATIENCE_US
 #define DTA_PATIENCE_US 500
 #endif
@@ -168,7 +171,7 @@ register<bit<32>>(DTA_TRANSLATORS) dta_heard;  // first report requested by the 
 register<bit<48>>(DTA_TRANSLATORS) dta_heard_us;
 #endif
 
-/* Processes a NACK to this reporter: it becomes the first resent report. */
+/* Processes a NACK to this reporter: its packet becomes the first retransmitted report. */
 control HearNack(
     in ipv4_t ipv4, inout bit<32> first, inout bit<32> missing, inout dta_resend_t resend,
     inout standard_metadata_t standard_metadata) {
@@ -183,7 +186,8 @@ control HearNack(
         dta_next.read(next, index);
         dta_left.read(left, index);
 #ifdef DTA_PROTOTYPE
-        // It has the last good number, of eight bits, and requests all later ones.
+        // The NACK contains the last received sequence number (eight bits) and requests all later
+        // reports.
         missing = (bit<32>)(next[7:0] - 1 - first[7:0]);
         first = next - missing;
         bit<32> heard;

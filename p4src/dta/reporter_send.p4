@@ -1,5 +1,5 @@
-/* Sends the reports of a packet, each in front of a clone of the previous one; resent reports
- * likewise. */
+/* Sends the reports of a packet: each report is written in front of a clone of the previous one.
+ * Retransmitted reports are sent in the same way. */
 #ifndef TELEMARK_DTA_REPORTER_SEND_P4
 #define TELEMARK_DTA_REPORTER_SEND_P4
 

@@ -5,7 +5,7 @@
 #include "reporter_flows.p4"
 
 /* Derives the number of routers from the TTL, for hosts that start at 64, 128 or 255. The result is
- * ambiguous after 64 hops. */
+ * ambiguous for paths of more than 64 hops. */
 bit<8> hops_passed(in bit<8> ttl) {
     bit<8> first = 255;
     if (ttl <= 64) {
@@ -16,7 +16,7 @@ bit<8> hops_passed(in bit<8> ttl) {
     return first - ttl;
 }
 
-/* Sets the key of the flow. `protocol` and ports are those of the flow, or 0 if absent. */
+/* Sets the key of the flow. `protocol` and ports are fields of the flow, or 0 if absent. */
 control WatchFlow(
     in ipv4_t ipv4, in bit<8> protocol, in bit<16> src_port, in bit<16> dst_port,
     inout dta_flow_t flow, in standard_metadata_t standard_metadata) {

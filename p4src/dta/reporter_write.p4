@@ -6,7 +6,7 @@
 #include "reporter_packet.p4"
 #include "reporter_ring.p4"
 
-/* Writes the report in Telemark's format, or with DTA_PROTOTYPE in that of the prototype. */
+/* Writes the report in Telemark's format or, with DTA_PROTOTYPE, in the format of the prototype. */
 control FillReport(inout dta_headers_t headers, in dta_report_t report, in bit<16> reporter) {
     apply {
         bool has_key = report.opcode != APPEND;

@@ -68,7 +68,7 @@ control ReporterAccess(inout readout_values_t readout) {
 
 struct arrival_t {
     bit<8> reporter;  // index of the reporter; UNTRACKED: its sequence numbers are ignored
-    bit<1> is_late;   // a later report was received before this one
+    bit<1> is_late;   // a later report was received before this report
     bit<1> is_anew;
     bit<1> is_nacked;
     @field_list(NACK_FIELDS)
@@ -95,9 +95,9 @@ control CheckSequence(in headers_t hdr, inout arrival_t arrival, inout plan_t pl
         size = DTA_REPORTERS;
     }
 
-    /* Checks a sequence number. If it is ahead of the expected number, the reports in between are
-     * missing. If it is behind, the report was missing or is a duplicate. If it is outside of the
-     * window, the numbering has restarted. */
+    /* Checks a sequence number. If the number is above the expected one, the reports in between are
+     * missing. If it is below, the report was counted as missing or is a duplicate. If it is
+     * outside of the window, the reporter has restarted its numbering. */
     action check() {
         bit<32> expected;
         bit<33> here;
@@ -119,10 +119,11 @@ control CheckSequence(in headers_t hdr, inout arrival_t arrival, inout plan_t pl
     }
 
 #if DTA_NACK_TRACKING
-    /* A reporter of the prototype resends everything after a missing report, and until that
-     * arrives, nothing is accepted. Many reports therefore arrive twice, and a NACK for each
-     * would cause ever more resending. So up to a quarter of the number space behind counts as a
-     * duplicate. The first report may have any number. */
+    /* A reporter of the prototype retransmits all reports after a missing report, and no other
+     * report is accepted until the missing report arrives. Therefore many reports arrive twice, and
+     * a NACK for each of them would cause ever more retransmissions. So a number that is up to a
+     * quarter of the number space below the expected one counts as a duplicate. The first report
+     * may have any number. */
     action check_prototype() {
         bit<9> last;
         dta_last.read(last, (bit<32>)arrival.reporter);
@@ -156,8 +157,8 @@ control CheckSequence(in headers_t hdr, inout arrival_t arrival, inout plan_t pl
     }
 }
 
-/* Records the received report, and the reports to request again: missing ones, and those
- * rejected by the rate. */
+/* Records the received report, and the reports to request: missing reports, and reports rejected by
+ * the rate limit. */
 control MarkSequence(in headers_t hdr, inout arrival_t arrival, in plan_t plan) {
     action mark() {
         bit<32> missing;

@@ -1,8 +1,7 @@
-/* Sketch-Merge: columns of the sketches of many reporters are summed, and written several at a
- * time.
+/* Sketch-Merge: sums the sketches of many reporters by column, and writes several columns at once.
  *
- * A column is finished when each reporter has sent its own. When all of eight neighbours are
- * finished, they are written, and become free for the next epoch. */
+ * A column is finished when each reporter has sent its values. When all columns of a group of eight
+ * adjacent columns are finished, they are written and become free for the next epoch. */
 #ifndef TELEMARK_DTA_SKETCH_MERGE_P4
 #define TELEMARK_DTA_SKETCH_MERGE_P4
 
@@ -109,7 +108,7 @@ control PlanSketchMerge(
     }
 }
 
-/* Adds the column to the sum. Applied in ingress if the report is not rejected. */
+/* Adds the column of this reporter to the sum. Applied in ingress if the report is not rejected. */
 control CommitSketchMerge(
     inout headers_t hdr, in bit<1> is_flush, in plan_t plan, in column_t column) {
     action keep() {
@@ -144,7 +143,8 @@ control CommitSketchMerge(
     }
 }
 
-/* Makes the request, in egress. The immediate value is the number of the group of eight columns. */
+/* Creates the RDMA request, in egress. The immediate value is the number of the group of eight
+ * columns. */
 control AskSketchMerge(in column_t column, inout request_t request) {
     apply {
         request.payload_bytes = 128;

@@ -54,7 +54,7 @@ control WriteCopy(
         size = ROCE_SESSIONS;
     }
 
-    /* Removes the headers of the report or, for a probe, those of the request. */
+    /* Removes the headers of the report or, for a probe, the headers of the request. */
     action take_packet_off() {
         hdr.ethernet.setInvalid();
         hdr.grh.setInvalid();

@@ -4,17 +4,18 @@
  *   0x01              AM-PM      colour of the block, the L flag of RFC 9341
  *   0x02              AM-PM      pulse, the D flag of RFC 9341
  *
- * This applies only inside the domain, to watched flows, and to the bits that a flow's methods
- * use: the last switch sets them to their values outside, which the controller configures for
- * each flow. All other DSCP bits pass unchanged. Of the standard DSCPs, LE has bit 0x01, and EF,
- * AFx1 and AFx3 have bit 0x02. IPv6 has an option for both flags (RFC 9343).
+ * This applies only inside the domain, to watched flows, and to the bits that a flow's methods use.
+ * The last switch sets these bits to the values that they have outside of the domain; the
+ * controller configures these values for each flow. All other DSCP bits pass unchanged. Of the
+ * standard DSCPs, LE has bit 0x01, and EF, AFx1 and AFx3 have bit 0x02. IPv6 has an option for both
+ * flags (RFC 9343).
  *
  *   DSCP or port              used by    meaning
  *   DSCP 4 to 7 (0001xx)      INT        INT headers follow UDP or TCP; AM-PM still uses the bits xx
  *   UDP port INT_UDP_PORT     INT        the same, if a domain marks by port
  *
- * No standard DSCP is among the four, and INT's sink restores the original one. A packet that
- * enters the domain with one of them leaves with DSCP 0. */
+ * None of these four values is a standard DSCP, and INT's sink restores the original DSCP. A packet
+ * that enters the domain with one of the four values leaves with DSCP 0. */
 #ifndef TELEMARK_ALLOCATION_P4
 #define TELEMARK_ALLOCATION_P4
 

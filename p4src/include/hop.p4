@@ -1,4 +1,4 @@
-/* Data that a switch has about a packet that it forwards: ports, queue, times. */
+/* Data of a switch about a packet that it forwards: ports, queue, times. */
 #ifndef TELEMARK_HOP_P4
 #define TELEMARK_HOP_P4
 

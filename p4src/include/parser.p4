@@ -20,8 +20,9 @@ struct headers_t {
 }
 
 /* A fragment other than the first has no `ports`, since no transport header follows its IPv4
- * header. Of IPv6 extension headers only the first one is parsed, if it has only the AltMark
- * option. An inner IPv6 packet may follow: then `ports` are those of the inner packet. */
+ * header. The first IPv6 extension header is parsed if it has only the AltMark option; other
+ * extension headers are not parsed. If an inner IPv6 packet follows, `ports` are the ports of the
+ * inner packet. */
 parser HeadersParser(
     packet_in packet, out headers_t hdr, in standard_metadata_t standard_metadata) {
     state start {

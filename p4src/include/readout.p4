@@ -1,18 +1,18 @@
-/* Register access for controllers: P4Runtime servers built with PI support counters, but no
+/* Register access for controllers, because P4Runtime servers built with PI support counters, but no
  * registers.
  *
  *     controller --packet-out: record, index--> ingress, egress --packet-in: their registers-->
  *     controller --packet-out: record | WRITE, index, values--> ingress --packet-in: the values-->
  *
- * A packet-out names a record (a group of registers) and an index into them. In ingress and
- * again in egress, the control that owns the record copies its registers to `readout_values_t`;
- * each copy is read by one action, so it is a snapshot. The bytes after the header are returned
- * unchanged: a controller stores a request number there.
+ * A packet-out names a record (a group of registers) and an index into them. In ingress and again
+ * in egress, the control that owns the record copies its registers to `readout_values_t`. One
+ * action reads all of them, so each copy is a snapshot. The bytes after the header are returned
+ * unchanged, so a controller stores a request number there.
  *
  * The packet-in also contains the switch's clock, from which a controller computes its offset.
  *
- * A program with writable records parses `readout_write_t` after the request, if the record has
- * the bit WRITE, and applies ReadoutWrite. One action writes all registers of a record, so that
+ * A program with writable records parses `readout_write_t` after the request if the record number
+ * has the bit WRITE, and applies ReadoutWrite. One action writes all registers of a record, so that
  * no packet sees a partial update. */
 #ifndef TELEMARK_READOUT_P4
 #define TELEMARK_READOUT_P4
@@ -41,8 +41,8 @@ header readout_t {
     bit<64> departure_3;
 }
 
-// Each record has a number, from 1 on. 0 means that there is no request. In a request, 0 reads only
-// the clock.
+// Each record has a number, from 1 on. 0 means that there is no request. A request with record 0
+// reads only the clock.
 
 const bit<16> WRITE = 0x8000;  // flag in a record number: write the registers
 

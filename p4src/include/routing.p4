@@ -28,9 +28,9 @@ control Routing(
         ipv4.checksum = changed_checksum(ipv4.checksum, before, after);
     }
 
-    /* Sends to one of `count` next hops. The salt differs between switches. Otherwise all switches
-     * would make the same choice, and flows that one switch sends to the same next hop would never
-     * be distributed by the next switch. */
+    /* Sends to one of `count` next hops. The salt differs between switches. Otherwise, all switches
+     * would make the same choice, and the next switch would never distribute flows that one switch
+     * sends to the same next hop. */
     action spread(bit<16> group_number, bit<16> count, bit<16> salt) {
         group = group_number;
         hash(

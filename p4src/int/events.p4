@@ -1,5 +1,5 @@
-/* Selects packets to report: all packets of a flow or those with changes, packets that arrive
- * when a queue is full (up to a quota), and dropped packets. */
+/* Selects packets to report: all packets of a flow or only packets with changes; packets that
+ * arrive when the queue is long (up to a quota); and dropped packets. */
 #ifndef TELEMARK_INT_EVENTS_P4
 #define TELEMARK_INT_EVENTS_P4
 
@@ -9,8 +9,8 @@
 #define INT_FLOW_CELLS 4096
 #define INT_PORTS 512
 
-/* Selects packets of watched flows. If two flows have the same cell, because their hashes
- * collide, there are more reports, but never fewer. */
+/* Selects packets of watched flows. If the hashes of two flows collide, they share a cell. Then
+ * there may be more reports, but never fewer. */
 control FlowReports(
     in headers_t hdr, in int_watch_t watch, in hop_t hop, inout int_report_t report) {
     register<bit<32>>(INT_FLOW_CELLS) latest;
@@ -19,10 +19,10 @@ control FlowReports(
         report.flow = 1;
     }
 
-    /* A packet is a change if it has other ports at this switch, another number of hops on the
-     * stack, another latency under its mask, or another time under its mask. With a time mask
-     * of the highest bits, there is one report per period: 0xFFFFFFF00000 gives one per
-     * second. */
+    /* A packet is a change if one of these values differs from that of the previous packet: ports
+     * at this switch, number of hops on the stack, latency under its mask, time under its mask.
+     * With a time mask of the highest bits, there is one report per period. For example,
+     * 0xFFFFFFF00000 means one report per second. */
     action report_changes(bit<32> latency_mask, bit<48> time_mask) {
         bit<32> cell;
         bit<32> now;

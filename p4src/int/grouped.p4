@@ -1,5 +1,5 @@
-/* The INT switch of int.p4, with several reports per packet (grouping.p4). Its clone session of
- * reports leads to the CPU port, where they recirculate; reports to other ports are not grouped.
+/* The INT switch of int.p4, with several reports per packet (grouping.p4). The clone session for
+ * reports leads to the CPU port, where reports recirculate; reports to other ports are not grouped.
  *
  * This is a separate program because its additional headers cost time for every packet. */
 #define INT_MORE_HEADERS \
@@ -45,7 +45,7 @@ parser GroupedParser(
         transition accept;
     }
 
-    // Its pieces, if it is short enough to wait.
+    // The pieces of the report, if it is short enough to wait.
     state parse_report {
         transition select(meta.report.words) {
             0 .. 31: parse_16;

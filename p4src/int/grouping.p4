@@ -1,9 +1,9 @@
 /* Several reports per packet. A report is recirculated, parsed as words, and waits in registers
- * until the group is complete, has no room for another one, or is old. The report that completes
- * a group is sent to the collector together with the waiting ones.
+ * until the group is complete, has no room for another report, or is old. The report that completes
+ * a group is sent to the collector together with the waiting reports.
  *
- * Switches have no timer: a packet-out (record FLUSH_GROUP, index: the hw_id) flushes waiting
- * reports. This packet is sent to the collector with the reports, and has no reply. */
+ * Switches have no timer, so a packet-out (record FLUSH_GROUP, index: the hw_id) flushes waiting
+ * reports. This packet is sent to the collector with the reports; the controller gets no reply. */
 #ifndef TELEMARK_INT_GROUPING_P4
 #define TELEMARK_INT_GROUPING_P4
 
@@ -17,7 +17,8 @@ const bit<16> FLUSH_GROUP = 0xFFFF;  // different from all record numbers
 #define GROUP_CELLS 32  // slots for waiting reports of all hw_ids
 const bit<16> LONGEST_WORDS = 63;  // maximum words of a waiting report; longer ones are sent alone
 
-// Waiting reports, split into pieces of 2^n words: those in the binary form of the length.
+// Waiting reports, split into pieces of 2^n words: one piece for each bit that is set in the
+// length.
 register<bit<1024>>(GROUP_CELLS) group_32;
 register<bit<512>>(GROUP_CELLS) group_16;
 register<bit<256>>(GROUP_CELLS) group_8;
@@ -122,7 +123,7 @@ control Gather(
     TakeIn() take_in;
     TakeAllOut() take_all_out;
     WriteGroup() write_group;
-    // Per hw_id's group:
+    // State of the group of each hw_id:
     register<bit<8>>(4) counts;
     register<bit<16>>(4) lengths;
     register<bit<48>>(4) begins;
@@ -140,7 +141,8 @@ control Gather(
     bit<22> number = 0;   // sequence number of the group's packet
 
     /* Sets the maximum number of reports per group, and the port to the collector. A group is also
-     * sent if another report might not fit, or if a report arrives when the first is too old. */
+     * sent if one more report might not fit, or if a report arrives when the first waiting report
+     * is too old. */
     action gather(
         bit<32> node_id, bit<8> reports, bit<16> words, bit<48> wait_us, bit<9> port) {
         node = node_id;
@@ -163,7 +165,8 @@ control Gather(
         next_packet.read(number, part);
     }
 
-    /* A report lost before this point leaves a gap in the numbers, as without grouping. */
+    /* A report that is lost before this point leaves a gap in the sequence numbers, as without
+     * grouping. */
     action count_report() {
         bit<22> expected;
         next_report.read(expected, part);

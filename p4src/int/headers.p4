@@ -116,7 +116,8 @@ const bit<4> INNER_IPV4 = 4;
 const bit<4> INNER_IPV6 = 5;
 const bit<8> REPORT_FIXED_WORDS = 2;  // fixed words of an individual report after its first word
 
-/* Returns the words of metadata with these instruction bits: one each, or two for 8-byte fields. */
+/* Returns the length in words of the metadata with these instruction bits: one word each, or two
+ * for 8-byte fields. */
 bit<8> metadata_words(in bit<16> instructions) {
     bit<32> bits = instructions ++ (instructions & 0x0E00);
     bits = bits - ((bits >> 1) & 0x55555555);

@@ -1,4 +1,4 @@
-/* Converts data of a switch about a packet to INT metadata. */
+/* Converts the data of a switch about a packet to INT metadata. */
 #ifndef TELEMARK_INT_HOP_P4
 #define TELEMARK_INT_HOP_P4
 
@@ -47,7 +47,8 @@ bit<32> halves(in bit<32> word) {
     return (word >> 16) + (word & 0xFFFF);
 }
 
-/* Sets the requested metadata of bits 0 to 7; adds their checksum contribution to `sum`. */
+/* Sets the requested metadata of instruction bits 0 to 7; adds their checksum contribution to
+ * `sum`. */
 control FillMetadata(
     inout int_metadata_t metadata, in hop_t hop, in bit<16> wanted, inout bit<32> sum) {
     apply {

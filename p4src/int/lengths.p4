@@ -1,5 +1,5 @@
-/* Updates lengths and checksums of a packet after an insertion behind its UDP or TCP header. All
- * updates are incremental (RFC 1624): wrong values stay wrong, so INT hides no damage. */
+/* Updates lengths and checksums of a packet after an insertion after its UDP or TCP header. All
+ * updates are incremental (RFC 1624), so wrong values stay wrong, and INT hides no damage. */
 #ifndef TELEMARK_INT_LENGTHS_P4
 #define TELEMARK_INT_LENGTHS_P4
 
@@ -22,8 +22,8 @@ bit<32> sum_of_headers(in int_shim_t shim, in int_header_t h) {
         + (bit<32>)h.domain_instructions + (bit<32>)h.domain_flags;
 }
 
-/* Checksum contribution of `bytes` additional bytes: TCP has the length only in the
- * pseudo-header, UDP also in its header. */
+/* Checksum contribution of `bytes` additional bytes. For TCP, the length is only in the
+ * pseudo-header; for UDP, it is also in the header. */
 bit<32> sum_of_length(in bool is_tcp, in bit<16> bytes) {
     return is_tcp ? (bit<32>)bytes : (bit<32>)bytes << 1;
 }
@@ -54,8 +54,8 @@ control ChangeLengths(inout headers_t hdr, in bit<16> bytes) {
     }
 }
 
-/* Adds `added` to the checksum of layer 4. That of UDP may be absent, which is 0; a result of 0
- * is sent as 0xFFFF (RFC 768). */
+/* Adds `added` to the layer 4 checksum. A UDP checksum of 0 means no checksum; a result of 0 is
+ * sent as 0xFFFF (RFC 768). */
 control ChangeChecksum(inout headers_t hdr, in bit<32> added) {
     apply {
         if (hdr.tcp.isValid()) {

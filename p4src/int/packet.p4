@@ -1,5 +1,5 @@
-/* Headers in INT switches: those of include/parser.p4, full TCP, INT after UDP and TCP, and the
- * report around the packet. A program may add headers (INT_MORE_HEADERS). */
+/* Headers in INT switches: the headers of include/parser.p4, full TCP, INT after UDP and TCP, and
+ * the report around the packet. A program may add headers (INT_MORE_HEADERS). */
 #ifndef TELEMARK_INT_PACKET_P4
 #define TELEMARK_INT_PACKET_P4
 

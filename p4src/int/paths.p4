@@ -1,6 +1,6 @@
 /* Hops of an INT-MD stack at fixed positions, read before INT's parser. A program defines
- * PATH_INSTRUCTIONS, the metadata needed per hop, and PATH_HOP_LOG: they take 2^PATH_HOP_LOG
- * words. */
+ * PATH_INSTRUCTIONS, the metadata needed per hop, and PATH_HOP_LOG: the metadata of a hop take
+ * 2^PATH_HOP_LOG words. */
 #ifndef TELEMARK_INT_PATHS_P4
 #define TELEMARK_INT_PATHS_P4
 
@@ -30,7 +30,8 @@ parser SeeStack(packet_in packet, in int_shim_t shim, in int_header_t h, inout i
         bit<8> hop_words = 1 << PATH_HOP_LOG;
         path.hops = words >> PATH_HOP_LOG;
         path.exceeded = h.hops_exceeded ++ h.mtu_exceeded;
-        // One key for two values: BMv2's JSON does not allow a constant key, as `words & 0` is.
+        // One key for two values, because BMv2's JSON does not allow constant keys such as `words &
+        // 0`.
         transition select(
             shim.type, h.instructions, h.domain_instructions,
             ((bit<8>)h.hop_words ^ hop_words) | (words & (hop_words - 1)), path.hops) {

@@ -1,4 +1,5 @@
-/* A waiting report, split into pieces of 2^n words: those in the binary form of its length. */
+/* A waiting report, split into pieces of 2^n words: one piece for each bit that is set in its
+ * length. */
 #ifndef TELEMARK_INT_PIECES_P4
 #define TELEMARK_INT_PIECES_P4
 

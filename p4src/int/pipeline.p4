@@ -9,8 +9,9 @@
 #include "source.p4"
 #include "switch.p4"
 
-// Clone session for packets that leave the domain. If it differs from that of reports, the program
-// handles its clones; if it is NO_CLONE, the program reports them itself.
+// Clone session for packets that leave the domain. If it differs from the clone session for
+// reports, the program handles the clones. If it is NO_CLONE, the program reports these packets
+// itself.
 const bit<32> NO_CLONE = 0;
 #ifndef INT_SINK_SESSION
 #define INT_SINK_SESSION REPORT_SESSION
@@ -54,8 +55,8 @@ control IntPacket(
     bit<64> parts_a_byte = 0;
     bit<32> event = INT_EVENTS;
 
-    // A millionth of the port's rate corresponds to this many 2^-32 of a window's bytes; 0:
-    // unknown.
+    // Utilisation (in millionths of the port's rate) per byte in a window, in units of 2^-32; 0
+    // means unknown.
     action stay_inside(bit<16> port_mtu, bit<64> millionths_a_byte) {
         mtu = port_mtu;
         parts_a_byte = millionths_a_byte;
@@ -129,8 +130,8 @@ control IntPacket(
     }
 }
 
-/* INT processing of a packet that its full queue deflected. It is dropped, and only its clone
- * continues. */
+/* INT processing of a packet that was deflected because its queue was full. The packet is dropped,
+ * and only its clone continues. */
 control IntDeflected(
     inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     Hop() hop;
@@ -146,8 +147,8 @@ control IntDeflected(
     }
 }
 
-/* A report is a clone of a packet that was processed before. If reports are grouped, and its
- * clone session leads to the CPU port, it recirculates, and leaves with others. */
+/* A report is a clone of a packet that was processed before. If reports are grouped and their clone
+ * session leads to the CPU port, the report recirculates and is sent with other reports. */
 control IntDeparture(
     inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata)(
     bool has_groups) {

@@ -1,5 +1,5 @@
-/* Telemetry reports: selection of packets, and the report packet, a copy of the reported one.
- * Section numbers are those of Telemetry Report v2.0. */
+/* Telemetry reports: selection of packets, and the report packet, which is a copy of the reported
+ * packet. Section numbers refer to Telemetry Report v2.0. */
 #ifndef TELEMARK_INT_REPORT_P4
 #define TELEMARK_INT_REPORT_P4
 
@@ -14,7 +14,7 @@ const bit<32> DEFLECTED = 7;  // packet dropped by a full queue; only minip4 wit
 
 const bit<32> REPORT_SESSION = 500;  // the clone session whose port leads to the collector
 
-const bit<32> PAYLOAD_BYTES = 16;  // payload in reports of UDP packets without an identification
+const bit<32> PAYLOAD_BYTES = 16;  // for UDP packets without an identification
 
 // Parts of a switch with their own report numbers.
 const bit<6> HW_EGRESS = 0;
@@ -42,7 +42,8 @@ struct int_report_t {
     bit<48> reported_us;  // time of the report on the switch's clock
 }
 
-/* Assigns sequence numbers to reports before they are queued, so that a drop leaves a gap. */
+/* Assigns sequence numbers to reports before they are queued, so that a dropped report leaves a
+ * gap. */
 control Number(inout int_report_t report) {
     register<bit<22>>(1) numbers;
 
@@ -56,7 +57,7 @@ control Number(inout int_report_t report) {
     }
 }
 
-/* Words of the headers from IP to layer 4, or to the end of INT if present. */
+/* Length in words of the headers from IP to layer 4, or to the end of INT if present. */
 bit<16> words_of_headers(in headers_t hdr, in bit<1> is_int) {
     bit<16> words = hdr.ipv4.isValid() ? (bit<16>)hdr.ipv4.ihl : 10;
     if (hdr.tcp.isValid()) {

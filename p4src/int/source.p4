@@ -1,4 +1,4 @@
-/* INT at the source: inserts INT headers, and marks the packet. */
+/* INT at the source: inserts INT headers and marks the packet. */
 #ifndef TELEMARK_INT_SOURCE_P4
 #define TELEMARK_INT_SOURCE_P4
 
@@ -16,8 +16,8 @@ control Mark(inout headers_t hdr, in bit<2> mark, inout bit<32> sum) {
         hdr.ports.dst_port = INT_UDP_PORT;
     }
 
-    /* Inserts UDP in front of the original header; its source port spreads flows like the
-     * original ports. */
+    /* Inserts a UDP header in front of the original header. Its source port distributes flows like
+     * the original ports. */
     action insert_udp(bit<8> protocol, bit<16> bytes) {
         hdr.shim.npt = NPT_L4;
         hdr.shim.original = (bit<16>)protocol;

@@ -7,12 +7,12 @@
 
 #include "packet.p4"
 
-// Statements by which a program reads the stack before the parser extracts it as a whole.
+// Statements of a program that read the stack before the parser extracts it as a whole.
 #ifndef INT_SEE_STACK
 #define INT_SEE_STACK
 #endif
 
-// Statements by which a program reads the packet's first UDP header.
+// Statements of a program that read the first UDP header of the packet.
 #ifndef INT_SEE_UDP
 #define INT_SEE_UDP
 #endif

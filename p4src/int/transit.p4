@@ -1,13 +1,13 @@
-/* INT-MD in transit: pushes this switch's metadata on the stack, by the specification's section
- * "INT-MD Metadata Header Format". */
+/* INT-MD in transit: pushes the metadata of this switch on the stack, as defined in section "INT-MD
+ * Metadata Header Format" of the specification. */
 #ifndef TELEMARK_INT_TRANSIT_P4
 #define TELEMARK_INT_TRANSIT_P4
 
 #include "lengths.p4"
 #include "watch.p4"
 
-/* Bits 8 to 14: buffers, which v1model does not have, and reserved bits. They are adjacent, one
- * word each, and all ones add 0 to a checksum. */
+/* Metadata of bits 8 to 14: buffers, which v1model does not have, and reserved bits. They are
+ * adjacent words. All their bits are ones, which adds 0 to a checksum. */
 control PushUnknown(inout headers_t hdr, in bit<16> instructions) {
     apply {
         bit<8> words = metadata_words(instructions & UNKNOWN_TO_V1MODEL);
@@ -26,8 +26,9 @@ control PushUnknown(inout headers_t hdr, in bit<16> instructions) {
     }
 }
 
-/* Pushes metadata of all bits, and updates the layer 4 checksum: by the complement if requested,
- * otherwise in its own header. `sum` is the contribution of earlier changes, `bytes` the growth. */
+/* Pushes metadata of all instruction bits. The layer 4 checksum is compensated in the checksum
+ * complement if requested; otherwise, it is updated in its header. `sum` is the contribution of
+ * earlier changes, and `bytes` is the growth of the packet. */
 control PushMetadata(inout headers_t hdr, in hop_t hop, in bit<16> bytes, in bit<32> sum) {
     FillMetadata() fill;
     PushUnknown() unknown;

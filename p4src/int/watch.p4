@@ -5,19 +5,19 @@
 #include "hop.p4"
 #include "lengths.p4"
 
-// Action of a watched flow's first switch; `mode`.
+// Values of `mode`: the action of the first switch of a watched flow.
 const bit<2> EMBED_DATA = 1;          // INT-MD
 const bit<2> EMBED_INSTRUCTIONS = 2;  // INT-MX
 const bit<2> EXPORT_DATA = 3;         // INT-XD: every switch reports
 
-// Mark of a packet with INT; `mark`.
+// Values of `mark`: how a packet is marked as INT.
 const bit<2> MARK_DSCP = 0;
 const bit<2> MARK_PORT = 1;     // the port of the original UDP header is the mark, with NPT 1
 const bit<2> MARK_NEW_UDP = 2;  // port of an additional UDP header, with NPT 2
 @noWarn("unused") const bit<2> MARK_PROBE = 3;
 
 struct int_watch_t {
-    bit<1> is_whole;    // the packet is IP, and all its headers except AltMark are complete
+    bit<1> is_whole;    // the packet is IP, and all its headers (except AltMark) are complete
     @field_list(CLONE_FIELDS)
     bit<1> is_full;     // the packet is complete
     @field_list(CLONE_FIELDS)
@@ -43,8 +43,8 @@ const bit<32> HOPS_EXCEEDED = 6;
 const bit<32> MTU_EXCEEDED = 7;
 const bit<32> INT_EVENTS = 8;
 
-/* Handles packets that are marked as INT. From outside of the domain, the mark is removed or the
- * packet is dropped. Inside, INT must be valid. */
+/* Checks packets that are marked as INT. If the packet comes from outside of the domain, its mark
+ * is removed or the packet is dropped. Inside the domain, INT must be valid. */
 control IntBorder(
     inout headers_t hdr, inout int_watch_t watch, out bit<1> is_stopped,
     inout standard_metadata_t standard_metadata) {
@@ -56,7 +56,7 @@ control IntBorder(
         from_outside = 1;
     }
 
-    // Ports at the edge of the domain; INT from outside is not accepted there.
+    // Ports at the border of the domain, which do not accept INT from outside.
     table borders {
         key = { standard_metadata.ingress_port: exact; }
         actions = { outside; NoAction; }
@@ -90,7 +90,7 @@ control IntBorder(
                 arriving_events.count(FOREIGN_CLEARED);
             }
         } else if (is_marked) {
-            // By NPT, the UDP port must have indicated INT if and only if the shim describes it.
+            // If NPT says that the UDP port is the mark, the port must be INT's, and vice versa.
             if (hdr.stack.isValid() && hdr.int_header.version == INT_VERSION
                 && (hdr.shim.npt == NPT_NONE) != has_port && hdr.shim.npt != NPT_UNDEFINED) {
                 watch.is_int = 1;
@@ -179,8 +179,7 @@ control IntWatch(
         size = 1024;
     }
 
-    /* Every switch samples the same packets of a flow, because the hash is of fields that no
-     * switch changes. */
+    /* Every switch samples the same packets, because no switch changes the hashed fields. */
     action sample() {
         bit<32> number;
         hash(

@@ -5,14 +5,17 @@
 #include "icrc.p4"
 #include "session.p4"
 
-/* A switch keeps no copies, so lost records are not repeated; the collector drops all records
- * after a lost one. Therefore records must soon continue with the PSN that it expects:
+/* A switch stores no copies, so lost records are not retransmitted, and the collector drops all
+ * records after a lost one. Therefore, the switch must soon continue with the PSN that the
+ * collector expects. It learns this PSN as follows:
  *
- * - A NAK contains it. It is sent once; another NAK with the same PSN, without an ACK in between, is
- *   late. A NAK of a collector that is not ready refers to the record itself: it is never late.
- * - An ACK ahead of the sent records contains it, too: PSNs were set back too far.
- * - So do two ACKs with the same PSN: the second answers a probe (write.p4), and nothing was written
- *   between them, though a record was sent. So a session recovers after its NAK was lost.
+ * - A NAK contains it. A collector sends it once, so a second NAK with the same PSN, without an ACK
+ *   in between, is late. A NAK of a collector that is not ready refers to the record itself, so it
+ *   is never late.
+ * - An ACK ahead of the sent records contains it, too; in this case, PSNs were set back too far.
+ * - Two ACKs with the same PSN contain it: the second ACK is the response to a probe (write.p4),
+ *   and nothing was written between them, although a record was sent. So a session recovers even if
+ *   its NAK was lost.
  *
  * Slots follow PSNs, so that no slot of the ring is skipped. */
 control HearAnswer(in headers_t hdr, in bit<8> session, in bit<32> slots) {
@@ -20,7 +23,7 @@ control HearAnswer(in headers_t hdr, in bit<8> session, in bit<32> slots) {
     bit<24> expected = 0;
     bit<1> is_nak = 0;
     bit<1> is_ready = 1;  // 0 for an RNR NAK (collector not ready)
-    bit<32> acked = 0;  // acknowledged PSN with IS_KNOWN, for an ACK that may be repeated
+    bit<32> acked = 0;  // acknowledged PSN with IS_KNOWN, to detect two ACKs with the same PSN
 
     action hear() {
         bit<32> index = (bit<32>)session;
@@ -34,7 +37,7 @@ control HearAnswer(in headers_t hdr, in bit<8> session, in bit<32> slots) {
         roce_lost.read(lost, index);
         roce_acked.read(acked_before, index);
         roce_resumed.read(resumed, index);
-        bit<24> behind = psn - expected;  // number of records; from 2^23 on, psn is ahead
+        bit<24> behind = psn - expected;  // records; from 2^23 on, `expected` is ahead of psn
         bit<32> lack = behind[23:23] == 1 ? 8w0xFF ++ behind : 8w0 ++ behind;
         bit<32> goal = IS_KNOWN ++ expected;
         bool is_late = is_nak == 1 && is_ready == 1 && resumed == goal;
@@ -44,7 +47,8 @@ control HearAnswer(in headers_t hdr, in bit<8> session, in bit<32> slots) {
             psn = expected;
             lost = lost + lack;
             slot = slot - lack;
-            // It wrapped at an end of the ring; if by more than a ring: see TakeNumber.
+            // The slot wrapped at an end of the ring. TakeNumber handles the case that it wrapped
+            // by more than one ring.
             if (slot >= slots) {
                 slot = behind[23:23] == 1 ? slot - slots : slot + slots;
             }
@@ -105,7 +109,7 @@ control Answers(
         mark_to_drop(standard_metadata);
     }
 
-    /* A GID is an IPv6 address; those of IPv4 are ::ffff:a.b.c.d (A17.4.1). */
+    /* A GID is an IPv6 address; IPv4 addresses are mapped to ::ffff:a.b.c.d (A17.4.1). */
     table answers {
         key = {
             version: exact @name("version");

@@ -1,14 +1,14 @@
 /* The RoCE switch with a hold-off period after PSNs were set back, for comparison.
  *
- * DTA's published translator waits like this until packets in flight have passed (its egress
- * drops so many reports). It is unnecessary, since packets in flight arrive before later ones. */
+ * DTA's published translator waits in this way for packets in flight: its egress drops HOLD_OFF
+ * reports. This is unnecessary, since packets in flight arrive before later packets. */
 #include "pipeline.p4"
 
-const bit<32> HOLD_OFF = 100000;  // number of records that are held off
+const bit<32> HOLD_OFF = 100000;  // number of records that are dropped
 
 control HoldOff(in bit<8> session, inout bit<1> is_held) {
     register<bit<32>>(ROCE_SESSIONS) roce_seen;  // roce_resumed when the last record was sent
-    register<bit<32>>(ROCE_SESSIONS) roce_held;  // remaining records to hold off
+    register<bit<32>>(ROCE_SESSIONS) roce_held;  // number of records that remain to be dropped
 
     action hold() {
         bit<32> index = (bit<32>)session;

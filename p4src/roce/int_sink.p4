@@ -1,5 +1,6 @@
-/* An INT switch that, as a sink, writes records by RoCE instead of sending reports: a record of
- * the packet and its path in a collector's memory. Source, transit and other reports are INT's.
+/* An INT switch that, as a sink, writes records by RoCE instead of sending reports. A record
+ * describes the packet and its path, and is in the memory of a collector. Source, transit and other
+ * reports are as in INT.
  *
  *   ingress   answers of collectors end here; INT's ingress --> session of the packet's path
  *   egress    INT's egress, where a sink's clone becomes a record (write.p4) */
@@ -181,7 +182,7 @@ control SinkEgress(
     ReadoutDeparture() readout_departure;
 
     apply {
-        // Packets with kept headers are clones of a sink.
+        // Packets with stored headers are clones of a sink.
         if (standard_metadata.instance_type == EGRESS_CLONE && hdr.kept_shim.isValid()
             && meta.roce.session != NO_SESSION) {
             write_record.apply(hdr, meta, standard_metadata);

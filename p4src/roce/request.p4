@@ -6,7 +6,7 @@
 #include "watch.p4"
 
 struct ring_t {
-    bit<16> stride;  // distance between the starts of slots, in bytes
+    bit<16> stride;  // offset between the starts of adjacent slots, in bytes
     bit<32> slots;
     bit<8> content;  // content of a record (records.p4)
     bit<32> immediate_mask;  // an immediate is sent if slot & immediate_mask == immediate_mask

@@ -1,8 +1,8 @@
-/* A session: the state shared by a switch and a queue pair of a collector, by number.
+/* Sessions by number. A session is the state that a switch shares with a queue pair of a collector.
  *
- * Records have PSNs, and slots in a ring of the collector's memory. Every change updates them
- * all in one action, so that ingress, which receives answers, and egress, which sends, may share
- * them. */
+ * Records have PSNs, and slots in a ring of the collector's memory. Every change updates all of
+ * them in one action, so that ingress, which receives responses, and egress, which sends records,
+ * may share them. */
 #ifndef TELEMARK_ROCE_SESSION_P4
 #define TELEMARK_ROCE_SESSION_P4
 

@@ -4,7 +4,7 @@
 
 #include "session.p4"
 
-const bit<24> PROBE_DISTANCE = 0x400000;  // PSNs by which a probe is behind: 1/4 of all PSNs
+const bit<24> PROBE_DISTANCE = 0x400000;  // age of the PSN of a probe: 1/4 of all PSNs
 
 struct queue_pair_t {
     bit<8> opcode;      // FETCH ADD or WRITE ONLY; 0 if the session does not exist
@@ -48,8 +48,9 @@ action put_bth(inout bth_t bth, in bit<8> opcode, in bit<24> queue_pair, in bit<
 
 /* Allocates the next PSN and, for a ring, the next slot.
  *
- * A probe is a clone and waits in the queue behind other records. These records request no ACK:
- * their ACK and the probe's ACK would be equal, as if nothing had been written (answers.p4). */
+ * A probe is a clone and waits in the queue after other records. These records request no ACK,
+ * because their ACK and the ACK of the probe would be equal, as if nothing had been written
+ * (answers.p4). */
 control TakeNumber(
     in bit<8> session, in bit<32> patience, in bit<32> slots, inout number_t number) {
     action take() {
@@ -59,7 +60,7 @@ control TakeNumber(
         roce_slot.read(number.slot, index);
         roce_unanswered.read(unanswered, index);
         roce_probing.read(number.is_probing, index);
-        // More was lost than the ring holds (answers.p4), or the ring was made smaller.
+        // More records were lost than the ring holds (answers.p4), or the ring became smaller.
         if (number.slot >= slots) {
             number.slot = 0;
         }
@@ -126,8 +127,9 @@ control PutRequest(
     }
 }
 
-/* Requests the expected PSN without effect: its PSN is old, and it has no data. Without a record
- * since the last probe, no other probe is sent, because both ACKs would be equal. */
+/* Asks the collector for the expected PSN. The request has no effect, because its PSN is old and it
+ * has no data. If no record was sent since the last probe, no probe is sent, because both ACKs
+ * would be equal. */
 control PutProbe(
     inout headers_t hdr, in bit<8> session, in queue_pair_t queue_pair, inout bit<16> bytes) {
     bit<1> is_probing = 0;

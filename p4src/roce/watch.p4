@@ -16,11 +16,12 @@ struct roce_t {
     bit<64> addend;
 }
 
-/* Selects the session of a packet. Ports are those before INT; headers may have others. */
+/* Selects the session of a packet. The ports are the original ports of the packet, which INT may
+ * have changed in the headers. */
 control RecordList(
     in headers_t hdr, in bit<16> src_port, in bit<16> dst_port, inout roce_t roce,
     in standard_metadata_t standard_metadata) {
-    /* Uses one of `count` sessions from `first` on; all packets of a flow use the same one. */
+    /* Uses one of `count` sessions from `first` on; all packets of a flow use the same session. */
     action record(bit<8> first, bit<8> count) {
         bit<8> number;
         hash(

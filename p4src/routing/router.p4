@@ -1,5 +1,5 @@
-/* A minimal IPv4 router. It parses only headers that it needs. So it shows the CPU time that
- * virtual time itself needs, and the structure of a program with its own headers. */
+/* A minimal IPv4 router. It parses only the headers that it needs. So it shows the CPU time of a
+ * virtual network with a trivial program, and the structure of a program with its own headers. */
 #include "../include/routing.p4"
 
 struct headers_t {

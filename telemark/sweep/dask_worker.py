@@ -1,6 +1,6 @@
 """Dask worker of a sweep: each worker thread has a process that executes its runs.
 
-The process ends with the thread, and if the run is cancelled.
+The process ends when the thread ends or the run is cancelled.
 """
 
 import contextlib

@@ -17,9 +17,8 @@ TRIES = 3  # number of times that the process of a run may die before the run is
 
 
 class CrashError(Exception):
-    """A run crashed its process each time.
-
-    The exit status is 3, since neither a mistake of the user nor the machine is the cause.
+    """A run crashed its process each time: exit status 3, as it is neither the user's mistake nor
+    the machine's.
     """
 
 

@@ -32,7 +32,7 @@ def test_records_that_each_way_loses(tmp_path: Path) -> None:
 def test_more_than_a_switch_waits_for_is_refused(tmp_path: Path) -> None:
     done = run("roce_loss", *SHORT[:3], "--rate", "20000000", "--out", str(tmp_path))
     assert done.returncode == 2
-    assert "--rate 20000000: more records per round trip" in done.stderr
+    assert "--rate 20000000: more records per RTT" in done.stderr
     assert "use at most 64000" in done.stderr
 
 

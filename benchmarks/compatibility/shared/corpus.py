@@ -62,7 +62,7 @@ class Result:
     task: Task
     outcome: Outcome
     reason: str = ""  # first line of the error, if any
-    stf: str | None = None  # None without a script, "" if it passed, otherwise the failure
+    stf: str | None = None  # None if there is no script, "" if it passed, else the failure
     # None without a golden file, "" if the messages are equal, otherwise the first difference
     p4info: str | None = None
     is_same_text: bool = False
@@ -210,7 +210,7 @@ def _run_script(engine: Engine, script: Path) -> str:
 
 
 def _compare(message: p4i.P4Info, golden: Path | None) -> tuple[str | None, bool]:
-    """Return the first difference from the golden file, if there is one, and text equality."""
+    """Return the first difference from the golden file, if any, and whether the texts are equal."""
     if golden is None:
         return None, False
     text = golden.read_text()

@@ -17,7 +17,7 @@ Expected: TypeAlias = str | Callable[[str], str | None]
 TELEMARK = [sys.executable, "-m", "telemark.cli", "run"]
 TIMEOUT_S = 180
 PINGALL = "pingall"
-ALL_ANSWERED = r"\b0% dropped"  # must not match 100 %
+ALL_ANSWERED = r"\b0% dropped"  # \b, because 100% must not match
 YES = "yes"  # a verdict
 
 

@@ -1,4 +1,4 @@
-/* Frames of IPv4 and UDP to random addresses in 10.0.0.0/12. */
+/* IPv4/UDP frames to random addresses in 10.0.0.0/12. */
 #ifndef FRAMES_H
 #define FRAMES_H
 

@@ -1,5 +1,5 @@
-/* Everything goes from port 1 to port 2, past one large table of a kind that MATCH chooses, whose entries
- * count and age, and past an array of counters. */
+/* Forwards all packets from port 1 to port 2, through one large table and an array of counters.
+ * MATCH is the match kind of the table. Its entries have counters and idle timeouts. */
 #include <core.p4>
 #include <v1model.p4>
 

@@ -1,5 +1,5 @@
-/* An IPv4 router as in textbooks: longest prefix, TTL, both checksums. MATCH chooses another kind of
- * match; without ENTRIES the table is empty at first, for measurements that fill it. */
+/* A textbook IPv4 router: longest prefix, TTL, both checksums. MATCH selects another match
+ * kind. Without ENTRIES, the table is empty at first, for measurements that fill it. */
 #include <core.p4>
 #include <v1model.p4>
 

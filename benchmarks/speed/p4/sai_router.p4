@@ -1,7 +1,7 @@
-/* A router in the shape of SAI's programs: ids are strings to controllers, two ACLs choose VRF and what
- * is dropped, routes lead over groups of next hops, next hops and router interfaces to a port.
- * Tables, fields and actions that benchmarks/speed/sai.py fills have the names that they have there.
- * PLATFORM_BMV2: the same ids as plain numbers, for switches without @p4runtime_translation. */
+/* A router with the structure of SAI's P4 programs. Controllers use strings as ids. One ACL selects
+ * the VRF, the other drops packets. Routes lead via group, next hop and router interface to a port.
+ * Tables, fields and actions that benchmarks/speed/sai.py uses have the same names as in SAI.
+ * With PLATFORM_BMV2, ids are plain numbers, for switches without @p4runtime_translation. */
 #include <core.p4>
 #include <v1model.p4>
 

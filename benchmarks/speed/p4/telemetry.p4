@@ -1,5 +1,5 @@
-/* A program of the size of an INT transit switch: it forwards, and pushes up to eight words of
- * metadata, chosen by an instruction bitmap through two tables, behind the headers that others pushed. */
+/* A program as large as an INT transit switch. It forwards packets and inserts up to eight words of
+ * metadata next to those of earlier switches. Two tables select the words by instruction bitmap. */
 #include <core.p4>
 #include <v1model.p4>
 

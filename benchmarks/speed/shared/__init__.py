@@ -1,1 +1,1 @@
-"""Code that several speed benchmarks share, and the longer parts of single ones."""
+"""Code shared by several speed benchmarks, and longer parts of individual benchmarks."""

@@ -16,7 +16,7 @@ from telemark.errors import TestbedError
 
 FOLDER = Path(__file__).parents[1]
 GENERATOR_CORE, SWITCH_CORE, ANY_CORE = 0, 1, -1
-NICE = -19  # so that other load disturbs little, and disturbs all chains equally
+NICE = -19  # so that other load has little effect, and the same effect on all chains
 TIMEOUT_S = 20.0
 FRAME_BYTES = 64
 TRAIN = 16  # number of consecutive frames to the same address, as in real flows
@@ -110,9 +110,9 @@ class Chain:
     ) -> None:  # fmt: skip
         """Start the switches.
 
-        A switch with one packet thread is pinned to `core`. `paths` has the paths of bmv2 switches.
-        `program` is the name (without suffix) of a JSON file in the folder of the processes.
-        `options` are further options of minip4.
+        A switch with one packet thread is pinned to `core`. `paths` maps the name of a bmv2 switch
+        to its path. `program` is the name (without suffix) of a JSON file in the folder of the
+        processes. `options` are further options of minip4.
         """
         self.kind, self.processes = kind, processes
         self._program = str(processes.folder / f"{program}.json")

@@ -52,7 +52,8 @@ def _is_isolated(pid: int) -> bool:
 def _receive_on(core: int, pid: int, interface: str) -> None:
     """Process received packets on `core` (RPS) instead of the core of the switch."""
     file = f"/sys/class/net/{interface}/queues/rx-0/rps_cpus"
-    script = f"mount -t sysfs sysfs /sys && echo {1 << core:x} > {file}"  # of this namespace
+    # mount the sysfs of this namespace
+    script = f"mount -t sysfs sysfs /sys && echo {1 << core:x} > {file}"
     done = subprocess.run(
         ["nsenter", f"--net=/proc/{pid}/ns/net", "unshare", "--mount", "sh", "-c", script],
         capture_output=True, text=True, check=False,

@@ -40,7 +40,7 @@ extern const struct operation operations[OPERATIONS];
 enum {
     SYNDROME_ACK = 0x1f, SYNDROME_RNR = 0x20, /* base value; the low bits encode the time to wait */
     NAK_SEQUENCE = 0x60, NAK_INVALID = 0x61, NAK_ACCESS = 0x62,
-    RNR_WAIT = 1 /* 10 us (table 45) */
+    RNR_WAIT = 1 /* code of 10 us (table 45) */
 };
 
 struct packet {
@@ -62,7 +62,7 @@ struct domain {
 };
 
 struct replay {
-    uint64_t before; /* previous value */
+    uint64_t before; /* value before the operation */
     uint32_t psn;
     bool is_used;
 };

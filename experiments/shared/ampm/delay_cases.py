@@ -53,7 +53,7 @@ class Results:
     case: Case
     rows: list[Row]
     summaries: list[Summary]
-    stamped: list[Outcome]  # number of runs whose switches logged when they handled packets
+    stamped: list[Outcome]  # runs whose switches logged when they handled packets
     true_us: NDArray[np.float64]  # delays of all packets of the loaded blocks
 
     @classmethod

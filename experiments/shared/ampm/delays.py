@@ -38,7 +38,7 @@ METHODS = [*dict.fromkeys(ESTIMATORS.values())]
 
 @dataclass(frozen=True)
 class DelaySample:
-    """One delay in microseconds; None if not measured (`problem` has the reason)."""
+    """One delay in microseconds; None if not measured, for the reason in `problem`."""
 
     estimator: str
     block: int

@@ -19,7 +19,7 @@ def taken_in(outcome: Outcome, flow: int, switch: str) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Link:
-    """Link behind a switch, according to captures; one element per sent frame, in order."""
+    """Link after a switch, from captures; arrays have an element per sent frame, in order."""
 
     taken_ns: NDArray[np.int64]  # time at which the switch received the frame from its port
     left_ns: NDArray[np.int64]  # time at which the frame left the queue
@@ -27,7 +27,7 @@ class Link:
 
     @classmethod
     def of(cls, outcome: Outcome, switch: str, rate_bps: float) -> "Link":
-        """Return the link behind `switch` in one run."""
+        """Return the link after `switch` in one run."""
         taken, left, end = [], [], []
         sent = Point(switch, "departures")
         for number, truth in outcome.truths.items():

@@ -103,7 +103,7 @@ class Outcome(Summary):
     """Measurements of all flows, and ground truth of each packet."""
 
     sent: dict[int, FlowRecord]
-    truths: dict[int, Truth]  # ground truth also of background flows, whose blocks have no meaning
+    truths: dict[int, Truth]  # includes background flows, whose blocks have no meaning
     # (flow, both ends of a link) -> sequence numbers of lost packets
     dropped: dict[tuple[int, str, str], NDArray[np.int64]]
     handling: dict[int, dict[str, Handling]]  # flow -> switch -> handling; empty in virtual time
@@ -173,8 +173,8 @@ def reject_if_disturbed(
 ) -> list[Check]:
     """Return the checks; in real time the run is inconclusive if only `spoilable` checks fail.
 
-    `spoilable` has the ends of the names of checks that also fail if the machine disturbs the
-    traffic or delays readouts. `why` is the text from describe_noise().
+    `spoilable`: suffixes of the names of checks that also fail if the machine disturbs traffic or
+    delays readouts. `why` is the text from describe_noise().
     """
     checks = [*checks]
     failed = [check for check in checks if not check.passed]
@@ -195,7 +195,7 @@ def describe_noise(runs: Iterable[Summary]) -> str:
 def noise(
     truths: Iterable[Truth], records: Iterable[FlowRecord], problems: Sequence[str] = ()
 ) -> str:
-    """Return one line on disturbed flows, for any experiment, and on unread blocks."""
+    """Return one line that describes disturbed flows and unread blocks, for any experiment."""
     return _noise(_longest_wait_ns(truths), _latest_ns(records), problems)
 
 
@@ -239,7 +239,8 @@ def reject_late_packets(
 ) -> None:
     """Make the run inconclusive if delays are outside of the range that its claims assume.
 
-    A stall of the machine causes such delays. A delay lasts from the send call to the point.
+    A stall of the machine causes such delays. A delay is the time from the
+    send call to the passage of the point.
     """
     delays_ns = (truth.time_ns[point] - truth.sent_ns)[truth.passed(point)]
     if not len(delays_ns):

@@ -94,8 +94,8 @@ def passages(
 ) -> dict[Point, Interval]:
     """Return bounds of packet times at all points of the path, without using their timestamps.
 
-    In virtual time there is no `handling`, because only links and queues take time. `inside` has
-    the bounds of both timestamps of bmv2 switches.
+    In virtual time there is no `handling`, because only links and queues take time. `inside`:
+    bounds of both timestamps of each bmv2 switch.
     """
     if inside:
         return {point: inside[point.switch] for point in truth.time_ns}
@@ -124,8 +124,8 @@ def steps(
 ) -> dict[str, tuple[Times, Times]]:
     """Return pairs of (earlier, later) times for each step of a packet along the path.
 
-    A key describes packets that violate the order of its step. `delays_us` has the delays of the
-    links between switches.
+    A key describes packets that violate the order of its step. `delays_us`: delays of the links
+    between switches.
     """
     found: dict[str, tuple[Times, Times]] = {}
     before = (truth.sent_ns, truth.handed_ns)
@@ -155,14 +155,14 @@ def order_checks(found: Mapping[str, Sequence[tuple[Times, Times]]]) -> list[Che
     for what, pairs in found.items():
         wrong = 0
         for earlier, later in pairs:
-            came = later != NEVER  # the earlier event must have happened, too
+            came = later != NEVER  # then the earlier event must have happened
             wrong += int(np.count_nonzero(came & ((earlier > later) | (earlier == NEVER))))
         checks.append(Check(f"packets {what}", wrong, 0))
     return checks
 
 
 def widths(truth: Truth, handling: Mapping[str, Handling]) -> dict[str, NDArray[np.float64]]:
-    """Return timestamp uncertainties in us at the start and the end of the path."""
+    """Return timestamp uncertainties (us) at the start and the end of the path."""
     first, last = truth.path[0], truth.path[-1]
     left = truth.time_ns[Point(last, "departures")]
     spans = {

@@ -27,7 +27,7 @@ ERRORS = (0, 0.05, 0.1, 0.15, 0.2, 0.21, 0.24, 0.3, 0.4, 0.45, 0.49, 0.55, 0.65,
           1.75, 2, 2.25, 2.5)  # fmt: skip
 FEW_ERRORS = (0, 0.17, 0.3, 0.4, 0.6, 1, 2)
 FEWEST_ERRORS = (0.1, 0.4, 0.6, 2)
-FEWEST_ERRORS_ON_BMV2 = (0.05, 0.6)  # fewer, because blocks are longer on bmv2
+FEWEST_ERRORS_ON_BMV2 = (0.05, 0.6)  # fewer clock errors, as blocks are longer
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Decoder:
 
     @property
     def loss(self) -> float:
-        """Probability that a packet is lost before the point."""
+        """Probability that a packet is lost before the measuring point."""
         return 1 - (1 - LOSS) ** self.links
 
 
@@ -151,8 +151,8 @@ def result(
 ) -> BlockResult:  # fmt: skip
     """Return the result of one decoder for a block, with ground truth.
 
-    `reports` has the report of s1 and the report of s2 and s3. `passed` has the bounds of packet
-    times at each point.
+    `reports`: block reports of s1, and of s2 and s3. `passed`: map from point to bounds of packet
+    times.
     """
     sent, come = reports
     block = sent.block

@@ -1,4 +1,4 @@
-"""Memory of all five DTA stores, after the same packets and the same columns of sketches.
+"""Memory of all five DTA data structures, after the same packets and sketch columns.
 
 h1, h3 - s1 - s2 - h2: s1 reports packets from h1 to h3; the translator, s2, writes into h2's memory
 """
@@ -38,9 +38,11 @@ from topologies.basic import Dumbbell
 
 PROGRAMS = {"s1": "p4src/dta/reporter.p4", "s2": "p4src/dta/translator.p4"}
 STORES = ("Key-Write", "Key-Increment", "Append", "Postcarding", "Sketch-Merge")
-EXPECTED = ("ingress", "miss", "egress")  # reports and answers end in the translator
-ADDRESS, SENDERS = "10.255.0.1", "10.128.0.0/9"  # of the reporter, and of its flows
-MACS = ("00:00:00:00:00:01", "00:00:00:00:00:03")  # of h1 and h3
+# drops at s2: reports and RDMA replies are consumed by the translator
+EXPECTED = ("ingress", "miss", "egress")
+# source of reports, source prefix of the watched flows
+ADDRESS, SENDERS = "10.255.0.1", "10.128.0.0/9"
+MACS = ("00:00:00:00:00:01", "00:00:00:00:00:03")  # MAC addresses of h1 and h3
 NODE, COPIES, SLOTS, CACHE_ROWS, BATCH, COLUMNS, REPORTERS = 9, 2, 1024, 64, 4, 16, 2
 PACKETS_PER_FLOW = 2
 UDP_PROTOCOL = 17
@@ -48,7 +50,7 @@ LINKS = [("s1", "s2"), ("s1", "h3"), ("s2", "h2")]
 
 
 async def measure(packets: int, run: Run) -> Outputs:
-    """Report packets of flows and a sketch; return the memory of all stores."""
+    """Report flows and sketches; return the memory of all DTA data structures."""
     rng = np.random.default_rng(run.seed)
     keys = make_keys(packets // PACKETS_PER_FLOW // BATCH * BATCH, rng)
     frames = make_frames(np.repeat(keys, PACKETS_PER_FLOW, axis=0), rng)
@@ -96,7 +98,8 @@ async def measure(packets: int, run: Run) -> Outputs:
             "forwarded packets": Part(receiver.result, frames),
         },
         {
-            # At first a flow causes each kind of report, later it is only counted.
+            # The first packet of a flow causes one report of each kind. Later packets are only
+            # counted.
             "reports": (events["sent"], len(keys) * (3 + PACKETS_PER_FLOW)),
             "rejected requests": (refused.total() - refused["DUPLICATE"], 0),
         },
@@ -106,7 +109,7 @@ async def measure(packets: int, run: Run) -> Outputs:
 
 
 def make_keys(count: int, rng: np.random.Generator) -> Words:
-    """Return keys (n, 4) of flows whose slots are all different, so no report replaces another."""
+    """Return keys (n, 4) of flows without common slots, so that no report overwrites another."""
     keys = np.zeros((4 * count, 4), np.uint32)
     keys[:, 0] = 0x0A800000 + rng.permutation(1 << 23)[: len(keys)]
     keys[:, 1] = int(IPv4Address("10.0.0.3"))
@@ -143,7 +146,8 @@ def make_memory(
 ) -> list[NDArray[np.generic]]:
     """Return the expected memory of each of STORES."""
     key_write = np.zeros(SLOTS, slot(1))
-    Store(key_write).write(keys, np.ones((len(keys), 1), np.uint32), COPIES)  # its first packet
+    # the first packet of each flow is number 1
+    Store(key_write).write(keys, np.ones((len(keys), 1), np.uint32), COPIES)
     increment = np.zeros(COPIES * SLOTS, COUNTER)
     counted = np.full(len(keys), PACKETS_PER_FLOW, np.uint64)
     Counters(increment, COPIES).add(keys, counted, COPIES)

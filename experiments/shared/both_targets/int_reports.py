@@ -1,4 +1,4 @@
-"""Reports of all INT modes about the same packets, and the packets behind the INT domain.
+"""Reports of each INT mode, and the packets that leave the INT domain.
 
 h1 - s1 - s2 - s3 - h2, and a collector at s1: the packets of a flow for each mode alternate
 """
@@ -34,21 +34,23 @@ NAMES = {Mode.DATA: "MD", Mode.INSTRUCTIONS: "MX", Mode.EXPORT: "XD", Mode.DROPS
 WANTED = (Instruction.NODE_ID | Instruction.LEVEL_1 | Instruction.LATENCY | Instruction.QUEUE
           | Instruction.INGRESS_TIME | Instruction.EGRESS_TIME)  # fmt: skip
 OF_DROPS = Instruction.LEVEL_1 | Instruction.INGRESS_TIME
-EIGHT_BYTES = Instruction.INGRESS_TIME | Instruction.EGRESS_TIME  # others have four
-TIMED = EIGHT_BYTES | Instruction.LATENCY | Instruction.QUEUE  # depend on when packets arrive
+# fields of 8 bytes; all others have 4
+EIGHT_BYTES = Instruction.INGRESS_TIME | Instruction.EGRESS_TIME
+TIMED = EIGHT_BYTES | Instruction.LATENCY | Instruction.QUEUE  # values that depend on time
 UDP_PROTOCOL, PAYLOADS = 17, (18, 100, 300)
-# Places in the frame of a report. The reported packet follows the metadata of the reporting
-# switch; in it, the stack of earlier switches follows IPv4, UDP, shim and INT header.
+# Offsets in the frame of a report. The metadata of the reporting switch comes first, then the
+# reported packet. The reported packet consists of IPv4, UDP, shim and INT header, and the metadata
+# stack of the earlier switches.
 NUMBER, NODE, METADATA_BITS = slice(42, 46), slice(46, 50), slice(54, 56)
 METADATA_WORDS, METADATA, STACK, STACK_HOP = 52, 62, 44, 32
-DST_PORT, CHECKSUM = slice(22, 24), 26  # of the reported UDP datagram
+DST_PORT, CHECKSUM = slice(22, 24), 26  # offsets in the reported packet
 
 Hop = dict[Instruction, slice]
-"""Places of a switch's metadata in a frame."""
+"""Byte ranges of a switch's metadata in a frame."""
 
 
 async def measure(packets: int, run: Run) -> Outputs:
-    """Send packets of all modes; return reports, and packets that left the domain."""
+    """Send packets for each INT mode; return the reports and the packets that left the domain."""
     each = packets // len(NAMES)
     flows = {mode: Flow(n, "h1", "h2", 1, each) for n, mode in enumerate(NAMES, start=1)}
     topo = ParkingLot(len(PATH))
@@ -92,12 +94,12 @@ async def measure(packets: int, run: Run) -> Outputs:
 
 
 def make_frames(net: Network, flows: Sequence[Flow], seed: int) -> list[bytes]:
-    """Return packets with random content, of each flow in turn."""
+    """Return packets with random content; consecutive packets belong to different flows."""
     rng, found = np.random.default_rng(seed), []
     ether = Ether(src=net.host("h1").MAC(), dst=net.host("h2").MAC())
     for number in range(flows[0].count):
         for flow in flows:
-            # Packets with an identification are reported without their payload.
+            # If a packet has an IPv4 identification, its report does not contain the payload.
             ip = IP(src=net.host("h1").IP(), dst=net.host("h2").IP(), id=number + 1)
             udp = UDP(sport=int(rng.integers(1024, 1 << 16)), dport=flow.port)
             found.append(bytes(ether / ip / udp / Raw(rng.bytes(int(rng.choice(PAYLOADS))))))
@@ -105,7 +107,7 @@ def make_frames(net: Network, flows: Sequence[Flow], seed: int) -> list[bytes]:
 
 
 def metadata_end(frame: bytes) -> int:
-    """Return the end of the reporting switch's metadata."""
+    """Return the offset behind the metadata of the reporting switch."""
     return METADATA + 4 * frame[METADATA_WORDS]
 
 
@@ -115,7 +117,7 @@ def port_of(frame: bytes) -> int:
 
 
 def hops_of(frame: bytes) -> list[Hop]:
-    """Return the metadata of the reporting switch, and of the stack, last switch first."""
+    """Return the metadata of the reporting switch, then of the stack, last switch first."""
     bits = Instruction(int.from_bytes(frame[METADATA_BITS], "big"))
     stack = range(metadata_end(frame) + STACK, len(frame), STACK_HOP)
     return [_places(METADATA, bits), *(_places(at, WANTED) for at in stack)]
@@ -132,7 +134,7 @@ def _places(begin: int, instructions: Instruction) -> Hop:
 def clear_times(frame: bytes) -> bytes:
     """Return a report without values that depend on time.
 
-    The checksum of the reported packet covers those of the stack, and becomes that without them.
+    The UDP checksum of the reported packet covers the time values in the stack, so it is updated.
     """
     cleared, (own, *stack) = bytearray(frame), hops_of(frame)
     timed = [[at for field, at in hop.items() if field & TIMED] for hop in (own, *stack)]
@@ -148,7 +150,7 @@ def clear_times(frame: bytes) -> bytes:
 
 
 def count_wrong_hops(net: Network, reports: Mapping[Flow, Sequence[bytes]]) -> int:
-    """Count metadata of another switch, or with other ports, than those of the path."""
+    """Count metadata whose node id or ports differ from those of the path."""
     wrong = 0
     for flow, frames in reports.items():
         path = {hop["node"]: hop for hop in expected_path(net, flow, PATH)}
@@ -165,7 +167,7 @@ def count_wrong_hops(net: Network, reports: Mapping[Flow, Sequence[bytes]]) -> i
 
 
 def queue_excess(net: Network, reports: Mapping[Flow, Sequence[bytes]]) -> int:
-    """Return by how much a reported queue exceeds the packets ahead, according to captures."""
+    """Return the max excess of a reported queue length over the packets ahead in captures."""
     excess = 0
     for flow, frames in reports.items():
         queued = defaultdict(list)

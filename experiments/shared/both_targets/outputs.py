@@ -1,4 +1,4 @@
-"""Outputs of a target for given packets: what is compared, and whether bmv2 dropped frames."""
+"""Comparison of the outputs that two targets produce from the same packets."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,19 +11,20 @@ from telemark.network import Network
 from telemark.results.report import Check
 from telemark.session.clock import Clock
 
-PACKETS_PER_S = 100  # far below the capacity of bmv2 with any of the programs
-LEAD_NS, SETTLE_NS = 200_000_000, 400_000_000  # before the first packet, and after the last one
+PACKETS_PER_S = 100  # far below the capacity of bmv2 with each of the programs
+# idle time before the first and after the last packet
+LEAD_NS, SETTLE_NS = 200_000_000, 400_000_000
 
 Port = tuple[str, str]
-"""A switch and its neighbour."""
+"""Switch and neighbour, which identify a switch port."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the outputs, in which both targets must agree."""
+    """Part of the outputs that must be equal on both targets."""
 
-    measured: Sequence[bytes]  # frames, or one region of memory; times are zero
-    expected: Sequence[bytes] | None = None  # ground truth, if it is known byte by byte
+    measured: Sequence[bytes]  # frames, or one memory region; time values are set to 0
+    expected: Sequence[bytes] | None = None  # ground truth; None if it is unknown
 
 
 @dataclass(frozen=True)
@@ -32,13 +33,14 @@ class Outputs:
 
     system: str
     parts: Mapping[str, Part]
-    counts: Mapping[str, tuple[int, int]]  # quantity -> measured, ground truth
-    sent: Mapping[Port, int]  # frames that the packets alone determine, by captures
+    counts: Mapping[str, tuple[int, int]]  # quantity -> (measured value, ground truth)
+    # captured frames per port; the count depends only on the input packets
+    sent: Mapping[Port, int]
     accounting: PacketAccounting
 
 
 async def send(net: Network, host: str, frames: Sequence[bytes], clock: Clock) -> None:
-    """Send frames at a constant rate, and wait until the network has processed them."""
+    """Send frames at a constant rate and wait until the network has processed them."""
     start_ns = clock.now_ns() + LEAD_NS
     times = [start_ns + number * 10**9 // PACKETS_PER_S for number in range(len(frames))]
     net.send_frames(host, times, frames)
@@ -46,12 +48,12 @@ async def send(net: Network, host: str, frames: Sequence[bytes], clock: Clock) -
 
 
 def count_sent(net: Network, ports: Iterable[Port]) -> dict[Port, int]:
-    """Count the frames that switches sent to neighbours, after the network has ended."""
+    """Count the frames that switches sent on these ports; the network must have stopped."""
     return {port: len(pcap.read(net.capture(*port, "out")).length) for port in ports}
 
 
 def differing_bytes(ours: Sequence[bytes], theirs: Sequence[bytes]) -> int:
-    """Count the bytes that differ, including those that only one of two sequences has."""
+    """Count the differing bytes, including bytes that exist in only one of the sequences."""
     return sum(
         sum(a != b for a, b in zip_longest(one, other))
         for one, other in zip_longest(ours, theirs, fillvalue=b"")
@@ -59,7 +61,7 @@ def differing_bytes(ours: Sequence[bytes], theirs: Sequence[bytes]) -> int:
 
 
 def compare(at: str, ours: Outputs, theirs: Outputs) -> list[Check]:
-    """Check that two targets agree in each byte of each part."""
+    """Check that each part is equal on both targets, byte by byte."""
     return [
         Check(f"{at}: {ours.system}: {name}: difference between targets (bytes)",
               differing_bytes(ours.parts[name].measured, theirs.parts[name].measured), 0)
@@ -81,7 +83,8 @@ def check(at: str, found: Outputs) -> list[Check]:
 def reject_drops(ours: Outputs, theirs: Outputs) -> None:
     """Make the run inconclusive if bmv2 (`theirs`) sent fewer frames than minip4.
 
-    bmv2 does not distinguish its own drops, as on a loaded machine, from those by its program.
+    The counters of bmv2 do not distinguish drops by the P4 program from drops because the machine
+    is overloaded.
     """
     for (switch, neighbour), count in ours.sent.items():
         if (dropped := count - theirs.sent[switch, neighbour]) > 0:

@@ -1,4 +1,4 @@
-"""RoCE frames in which a switch writes records of the same TCP segments, and the memory."""
+"""RoCE frames in which a switch writes a record per TCP segment, and the written memory."""
 
 from dataclasses import replace
 
@@ -16,16 +16,17 @@ from telemark.accounting.packet_accounting import PacketAccounting
 from telemark.session.cli import MAX_SNAPLEN
 from telemark.session.run import Run
 
-RATE_BPS = 10_000_000  # of the link to the collector
+RATE_BPS = 10_000_000  # rate of the link to the collector
 FILE = "records"
-MACS = ("00:00:00:00:00:01", "00:00:00:00:00:03")  # of h1 and h3
+MACS = ("00:00:00:00:00:01", "00:00:00:00:00:03")  # MAC addresses of h1 and h3
 LINKS = [("s1", "s2"), ("s1", "h3"), ("s2", "h2")]
 
 
 async def measure(version: int, packets: int, run: Run) -> Outputs:
-    """Send segments; return what the switch wrote and forwarded.
+    """Send TCP segments; return the written memory, the RoCE frames and the forwarded segments.
 
-    The queue pair has no timeout: it would send probes at times of its own.
+    The queue pair has no retransmission timeout, because a timeout would add probes that depend on
+    time.
     """
     segments = make_segments(packets, run.seed)
     session = ("version", version), ("patience", 0)
@@ -71,6 +72,6 @@ def make_segments(count: int, seed: int) -> list[bytes]:
 
 
 def make_record(segment: bytes) -> bytes:
-    """Return the expected record: addresses, ports and numbers."""
+    """Return the expected record of a segment: addresses, ports and sequence numbers."""
     src, dst = (".".join(map(str, segment[at : at + 4])) for at in (26, 30))
     return gid(src) + gid(dst) + segment[34:46]

@@ -1,7 +1,7 @@
 """Reports of paths over a fat tree into memory: INT in all switches, DTA reports at the edge.
 
-A translator, s21, and the collector are behind the first core switch. Ground truth are captures of
-arrivals at each switch, ordered by TTL.
+The translator (s21) and the collector are behind the first core switch. Ground truth comes from
+captures of arrivals at each switch, ordered by TTL.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -60,7 +60,7 @@ MAX_FLOWS = (1 << 16) - FIRST_PORT
 
 
 class Traced(LeafSpine):
-    """`pods` of the four pods of a fat tree of switches with four ports.
+    """Fat tree of four-port switches, with the given number of its four pods.
 
     The translator is at its first core switch, and the collector behind it.
     """
@@ -101,9 +101,10 @@ class Tracing:
     _run: Run
 
     async def send(self, keys: Words, rate_pps: float, packets: int) -> None:
-        """Start flows (n, 4) one after another, and wait until their paths are in memory.
+        """Start flows (n, 4) sequentially and wait until their paths are in memory.
 
-        bmv2, whose rate is lower and depends on the machine, gets WINDOW flows at a time.
+        With bmv2, whose rate is lower and depends on the machine, WINDOW flows are started at a
+        time.
         """
         if self._run.target == "bmv2":
             for first in range(0, len(keys), WINDOW):
@@ -144,7 +145,7 @@ class Tracing:
         return bytes(packet / UDP(sport=int(key[2]) >> 16, dport=USER_PORT) / Raw(bytes(18)))
 
     async def writes(self) -> list[int]:
-        """Return how many requests each session has sent."""
+        """Return the number of requests that each session has sent."""
         sent = [await state(self.switches[TRANSLATOR], session) for session in self.sessions]
         return [
             (each.psn - session.peer.psn) % PSNS
@@ -156,10 +157,10 @@ class Tracing:
 async def tracing(
     run: Run, name: str, *, pods: int, copies: int, slots: int, program: str = SINK_PROGRAM
 ) -> AsyncIterator[Tracing]:
-    """Start a network with the responder as application; each of the two stores has `slots` slots.
+    """Start a network with the responder as application and with `slots` slots per data structure.
 
-    Paths are reported by Key-Write and by postcards, into the files PATHS and CARDS of the run's
-    folder. `program`: of the switches at the edge.
+    Paths are reported by Key-Write and by postcards, into the files PATHS and CARDS in the folder
+    of the run. `program` is the program of the edge switches.
     """
     topo = Traced(pods)
     writers = [
@@ -208,7 +209,7 @@ def users(pods: int) -> list[str]:
 def flows(addresses: Sequence[str], count: int, rng: np.random.Generator) -> Words:
     """Return keys of different flows between random pairs of addresses: (count, 4).
 
-    Up to MAX_FLOWS, their source ports differ, too.
+    If `count` is at most MAX_FLOWS, their source ports differ, too.
     """
     numbers = np.array([address_to_int(address) for address in addresses], np.uint32)
     keys = np.zeros((count, 4), np.uint32)
@@ -220,9 +221,9 @@ def flows(addresses: Sequence[str], count: int, rng: np.random.Generator) -> Wor
 
 
 def true_paths(tracing: Tracing, keys: Words) -> NDArray[np.int64]:
-    """Return the switches of each flow's path, in order, from captures: (n, 5).
+    """Return the switches on the path of each flow, in order, from captures: (n, 5).
 
-    Switches have their INT node ids, -1 behind the end. Raises TestbedError if a flow took two
+    Values are INT node ids, and -1 behind the end of a path. Raises TestbedError if a flow took two
     paths.
     """
     net, flow_of = tracing.net, _by_port(keys)
@@ -265,7 +266,7 @@ def arrived_reports(tracing: Tracing, keys: Words) -> ArrivedReports:
 def reject_bmv2_drops(tracing: Tracing, reports: int) -> None:
     """Make the run inconclusive if a bmv2 dropped packets of users or reports.
 
-    `reports`: those that the translator's program received.
+    `reports` is the number of reports that the program of the translator received.
     """
     net, dropped = tracing.net, {}
     for router in tracing.topo.routers:
@@ -302,7 +303,7 @@ def checks(tracing: Tracing, writes: int) -> list[Check]:
 
 
 def address_to_int(address: str) -> int:
-    """Return an IPv4 address as a number."""
+    """Return an IPv4 address as an integer."""
     return int(IPv4Address(address))
 
 

@@ -1,6 +1,6 @@
-"""Outcome of reports on the path to memory over two lossy links, from captures and memory.
+"""Fate of reports that cross two lossy links to memory, from captures and memory.
 
-h1, h3 - s1 - s2 - h2: s1 reports each packet from h1 to h3, and s2 writes that into h2's memory
+h1, h3 - s1 - s2 - h2: s1 reports each packet from h1 to h3, s2 writes the report to memory of h2
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -57,7 +57,7 @@ LEAD_NS, SETTLE_NS = 100_000_000, 200_000_000
 
 @dataclass(frozen=True)
 class RecoveryMode:
-    """Lossy links, and the recovery from losses."""
+    """Links that are lossy, and the method of recovery from losses."""
 
     loses_reports: bool = False
     loses_writes: bool = False
@@ -186,7 +186,7 @@ class Running:
 async def reporting(
     run: Run, name: str, mode: RecoveryMode, program: str, *, users: str = USERS, share: float = 0.0
 ) -> AsyncIterator[Running]:
-    """Run the network; it reports new flows of `users`, and this share of their packets."""
+    """Run the network, which reports new flows of `users` and this fraction of their packets."""
     responder = Responder(COLLECTOR_ADDR, [Writer(PEER, SLOT, SLOTS, None, mode.transport)])
     session = WriteSession(
         1, COLLECTOR, PEER, responder.targets[0], ack_every=16, patience=PATIENCE
@@ -213,9 +213,7 @@ async def reporting(
 
 
 async def find_capacity(run: Run, rate_pps: int, program: str) -> CapacityEstimate:
-    """Find the share of a rate of reports that a network on bmv2 sustains, with a network of its
-    own.
-    """
+    """Find the fraction of a report rate that bmv2 sustains, by a probe in a separate network."""
     async with reporting(
         run, "probe", RecoveryMode(), program, users="10.0.0.0/8", share=1.0
     ) as running:  # fmt: skip
@@ -234,9 +232,10 @@ def _reject_bmv2_drops(
     net: Network, reporter_counts: Mapping[str, int], translated: Mapping[str, int],
     sent: Mapping[str, int],
 ) -> None:  # fmt: skip
-    """Make the run inconclusive if a bmv2 dropped frames, on a loaded machine.
+    """Make the run inconclusive if bmv2 dropped frames, for example on a loaded machine.
 
-    Captures behind the panels are compared with the programs' counters.
+    Captures behind the panel switches (minip4, between bmv2 and the links) are compared with the
+    counters of the P4 programs.
     """
     received = {
         ("s1", "h1"): reporter_counts["sent"],
@@ -260,7 +259,7 @@ def _reject_bmv2_drops(
 
 
 def _fates(net: Network, mode: RecoveryMode, keys: Words, outcome: Outcome) -> dict[str, Any]:
-    """Return the fate of each report from captures and memory: fields of Found."""
+    """Return the fields of Found that contain the fate of each report, from captures and memory."""
     where = slots(keys, 1, SLOTS)[0]
     transmissions, lost = (_numbers(net, what, len(keys)) for what in ("out", "lost"))
     requests, accepted = _accepted(net, mode)
@@ -268,7 +267,7 @@ def _fates(net: Network, mode: RecoveryMode, keys: Words, outcome: Outcome) -> d
     expected = np.zeros(SLOTS, SLOT)
     written = memory["checksum"][where] != 0
     expected["checksum"][where[written]] = checksums(keys, 31)[written]
-    expected["data"][where[written]] = 1  # first packet of the flow
+    expected["data"][where[written]] = 1  # value reported for the first packet of the flow
     return {
         "transmissions": transmissions, "arrived": transmissions > lost,
         "accepted": np.isin(where, accepted), "written": written, "requests": requests,
@@ -292,10 +291,10 @@ def _numbers(net: Network, what: str, count: int) -> NDArray[np.int64]:
 
 
 def _accepted(net: Network, mode: RecoveryMode) -> tuple[int, list[int]]:
-    """Return the translator's requests, and the slots of requests that a responder accepts.
+    """Return the number of requests of the translator, and the slots of the accepted requests.
 
     A reliable connection accepts the expected PSN only (InfiniBand Architecture Specification,
-    volume 1, 9.7.2), an unreliable one everything.
+    volume 1, 9.7.2), an unreliable connection accepts every PSN.
     """
     sent, lost = (_writes(net, what) for what in ("out", "lost"))
     gone = {*lost}

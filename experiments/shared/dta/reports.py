@@ -1,4 +1,4 @@
-"""Frames of DTA reports, made in bulk with numpy, and numbers in frames."""
+"""Frames of DTA reports, made in bulk with numpy, and access to integers in frames."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,7 +18,7 @@ REPORTER, SEQUENCE = 44, 46  # offsets in a frame
 def filled(
     report: Packet, words: Sequence[ArrayLike], sequence: ArrayLike = 0, reporter: ArrayLike = 0
 ) -> list[bytes]:
-    """Return frames of `report` with different last words.
+    """Return frames that differ from `report` only in the last words and the numbers.
 
     `words`: columns of 32 bits, (n,), or one number. scapy builds one frame, numpy the rest.
     Sequence numbers need to differ only if they are tracked.

@@ -39,7 +39,8 @@ EXPECTED = ("ingress", "miss", "egress")
 LEAD_NS, SETTLE_NS = 100_000_000, 300_000_000
 PSNS = 1 << 24
 WINDOW = 64  # number of frames that are sent to bmv2 at a time; libpcap can buffer more
-POLL_NS, MAX_IDLE_POLLS = 20_000_000, 50  # of bmv2's counters
+# poll interval of bmv2 counters; polls without progress before giving up
+POLL_NS, MAX_IDLE_POLLS = 20_000_000, 50
 
 
 @dataclass(frozen=True)
@@ -53,10 +54,10 @@ class Running:
     _run: Run
 
     async def send(self, frames: Sequence[bytes], rate_pps: float) -> None:
-        """Send frames from h1 at a constant rate, and wait until they are processed.
+        """Send frames from h1 at a constant rate and wait until they are processed.
 
-        bmv2, whose rate is lower and depends on the machine, gets WINDOW frames at a time. The run
-        is inconclusive if it drops one.
+        With bmv2, whose rate is lower and depends on the machine, WINDOW frames are sent at a time.
+        The run is inconclusive if bmv2 drops a frame.
         """
         if self._run.target == "bmv2":
             for first in range(0, len(frames), WINDOW):
@@ -85,7 +86,7 @@ class Running:
         return sum(each[outcome] for each in counts for outcome in OUTCOMES)
 
     async def _counted(self) -> tuple[int, int]:
-        """Return the numbers of reports and requests that the switch has counted."""
+        """Return the counts of reports and requests in the switch."""
         sent = [await roce.events(self.switch, session) for session in self.sessions]
         return await self._translated(), sum(each["sent"] for each in sent)
 
@@ -111,9 +112,9 @@ class Running:
 async def translating(
     run: Run, name: str, areas: Sequence[Area], program: str = PROGRAM, reporters: int = 0
 ) -> AsyncIterator[Running]:
-    """Start a network with the responder as application; its records are those of the areas.
+    """Start a network with the responder as application; its memory has the given areas.
 
-    `reporters`: number of tracked reporters at h1, numbered from 0.
+    `reporters` is the number of tracked reporters at h1, which are numbered from 0.
     """
     there = collector(COLLECTOR, COLLECTOR_ADDR, areas, run.folder)
     tracked = [TrackedReporter(REPORTER_ADDR, number) for number in range(reporters)]

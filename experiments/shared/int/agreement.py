@@ -1,7 +1,7 @@
-"""Comparison of reports of edges and switches with each other and with ground truth.
+"""Comparison of edge reports, switch reports and ground truth.
 
-Times have no tolerance: either all times of a packet are in causal order, or a timestamp is wrong.
-All are whole microseconds, rounded down, which keeps their order.
+Times have no tolerance. If the times of a packet are not in causal order, a timestamp is wrong. All
+times are rounded down to microseconds, which preserves their order.
 """
 
 from collections.abc import Sequence
@@ -18,18 +18,19 @@ from experiments.shared.int.edges import DELAY_US, LINKS, PLACES, SWITCHES, Outc
 class Enclosed(NamedTuple):
     """Delays of the packets that passed a link, in us, in the order of sending."""
 
-    reported: NDArray[np.int64]  # by the postcards of its ends
-    low: NDArray[np.int64]  # bounds of the true delay
+    reported: NDArray[np.int64]  # from the postcards of both nodes
+    low: NDArray[np.int64]  # lower bound of the true delay
     high: NDArray[np.int64]
-    wrong: int  # packets with a timestamp out of its bounds
+    wrong: int  # packets with a timestamp outside of its bounds
 
 
 def enclosures(outcome: Outcome) -> dict[tuple[str, str], Enclosed]:
-    """Return, for each link, the packets that passed it and have postcards of both ends.
+    """Return the delays on each link, of the packets for which both nodes sent a postcard.
 
     The edge of h1 and then s1 timestamp a packet during the sender's send call. A switch timestamps
-    a departing packet before its link delays it; the next switch does so during the send call of
-    the link. So does h2's kernel, before the packet reaches the edge; and s3 for the postcard.
+    a departing packet before its link delays it. The next node timestamps the packet during the
+    send call of the link: the next switch, or the kernel of h2, before the packet reaches the edge.
+    Then s3 timestamps the postcard of that edge.
     """
     truth, reported = outcome.truth, outcome.reported
     sent_us, handed_us, received_us = (
@@ -62,12 +63,12 @@ def enclosures(outcome: Outcome) -> dict[tuple[str, str], Enclosed]:
 
 
 def descending(times_us: Sequence[Times]) -> int:
-    """Count packets with a time before one that must precede it."""
+    """Count packets for which some time is earlier than the time before it in the sequence."""
     return int(np.any(np.diff(times_us, axis=0) < 0, axis=0).sum())
 
 
 def stamps_apart(outcome: Outcome) -> int:
-    """Count timestamps in switches' postcards that differ from captures, to the microsecond."""
+    """Count postcard timestamps of switches that differ from captures, in whole microseconds."""
     wrong = 0
     for place in SWITCHES:
         for name, reported_us in (("arrivals", outcome.reported[place].arrived_us),
@@ -80,8 +81,8 @@ def stamps_apart(outcome: Outcome) -> int:
 def pulses_apart(outcome: Outcome) -> int:
     """Count pulses whose timestamp is inconsistent with the postcard of the same packet.
 
-    A switch uses one timestamp for both. An edge has two programs with a timestamp each; both have
-    the same bounds.
+    A switch uses one timestamp for pulse and postcard. An edge has one program for each, so its two
+    timestamps differ but have the same bounds.
     """
     truth, reported = outcome.truth, outcome.reported
     ends = {

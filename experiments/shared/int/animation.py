@@ -9,7 +9,7 @@ from telemark.results.replay import Replay, ReplayedFlow
 BEFORE_NS, AFTER_NS = (
     10_000_000,
     270_000_000,
-)  # from the start of the burst, until the queue is empty
+)  # begins with the burst, ends when the queue is empty
 COLOURS = dict(zip(PATHS, ("#D55E00", "#0072B2", "#56B4E9", "#009E73", "#E69F00"), strict=True))
 
 
@@ -20,9 +20,9 @@ def make_replay(outcome: Outcome) -> Replay:
     crossing = {f"x{n}": (n / (SWITCHES + 1), 0.1) for n in range(1, SWITCHES + 1)}
     hosts = {"h1": (0.02, 0.6), "h2": (0.98, 0.6)} | crossing
     return Replay(
-        caption="Five flows in a chain of five switches, and the burst of one of them, from "
-        "captures of the switch ports. A dot is a packet; its link transit is slowed down. A bar "
-        "is a queue, in the colours of its packets' flows.",
+        caption="Burst of one of five flows in a chain of five switches, from captures of the "
+        "switch ports. A dot is a packet; its link transit is slowed down. A bar is a queue, in "
+        "the colours of the queued flows.",
         places=switches | {node: hosts[node] for node in hosts if node in used},
         flows=[
             ReplayedFlow(name, COLOURS[name], [source, *flow_path(name), destination],

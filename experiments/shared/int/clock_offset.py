@@ -1,4 +1,4 @@
-"""Two-way clock offset estimation between switches, from INT timestamps, in its own network."""
+"""Two-way estimation of clock offsets between switches, from INT timestamps."""
 
 import argparse
 from dataclasses import dataclass
@@ -19,15 +19,15 @@ from telemark.traffic.flows import Flow, Traffic
 from topologies.basic import ParkingLot
 
 AHEAD_US = {"s1": 0, "s2": 3000, "s3": -40_000, "s4": 12, "s5": 700_000}
-"""Offset of each switch's clock, set by the controller: the value to estimate."""
+"""Clock offset that the controller sets on each switch, and that must be estimated."""
 
 RATE_PPS, COUNT, BYTES = 200, 40, 200
-RESOLUTION_NS = 1000  # of each timestamp
+RESOLUTION_NS = 1000  # resolution of INT timestamps
 
 
 @dataclass(frozen=True)
 class Crossed:
-    """Estimated and true clock offset of two neighbours; the true one is known to `known_ns`."""
+    """Estimated and true clock offset of two neighbours; `known_ns`: error of the true offset."""
 
     found: ClockOffset
     true_ns: int
@@ -35,7 +35,7 @@ class Crossed:
 
     @property
     def is_right(self) -> bool:
-        """Whether the error is within the bound of the method."""
+        """Whether the error is within the error bound of the method."""
         allowed_ns = self.found.error_ns + self.known_ns + RESOLUTION_NS
         return abs(self.found.ahead_ns - self.true_ns) <= allowed_ns
 

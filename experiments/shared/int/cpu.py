@@ -21,7 +21,7 @@ SIZE, RATE_PPS, COUNT, ROUNDS = min(SIZES), 100_000, 20_000, 7
 AHEAD_NS, BEHIND_NS = (
     10_000_000,
     10_000_000,
-)  # before the first packet of a flow, and after the last
+)  # idle time before the first and after the last packet of a flow
 
 
 @dataclass(frozen=True)
@@ -29,25 +29,25 @@ class Costs:
     """CPU time per packet and switch, in ns: a row per round, a column per case."""
 
     hops: int
-    metadata: list[int]  # bytes per switch; the first: no INT
+    metadata: list[int]  # bytes per switch; the first case is without INT
     ns: NDArray[np.float64]
 
     @property
     def min_ns(self) -> NDArray[np.float64]:
-        """Min over rounds: other load of the machine only increases CPU time."""
+        """Min over rounds, because other load on the machine can only increase CPU time."""
         return self.ns.min(axis=0)
 
     @property
     def ratios(self) -> NDArray[np.float64]:
-        """Ratio to the same program without INT."""
+        """CPU time relative to the same program without INT."""
         return self.min_ns / self.min_ns[0]
 
 
 async def measure_cpu(options: argparse.Namespace, run: Run) -> Costs:
-    """Send the same packets repeatedly, with each metadata in turn, without captures.
+    """Send the same packets with each number of metadata bytes in turn, in several rounds.
 
-    Only in virtual time, where the process only handles events. In real time, the kernel's CPU time
-    per packet would hide that of INT.
+    This requires virtual time, where the process does nothing but handle events. In real time, the
+    CPU time of the kernel per packet would hide the CPU time of INT. Nothing is captured.
     """
     hops = max(options.hops)
     cases = [
@@ -69,7 +69,7 @@ async def measure_cpu(options: argparse.Namespace, run: Run) -> Costs:
 
 
 async def _cost_ns(net: Network, case: Case, run: Run) -> float:
-    """Measure the CPU time per packet and switch, mean of the path."""
+    """Measure the CPU time per packet and switch (ns), as mean of all switches."""
     start_ns = run.clock.now_ns() + 2 * AHEAD_NS
     async with Traffic(net, [case.flow], start_ns) as traffic:
         await run.clock.sleep_until(start_ns - AHEAD_NS)

@@ -21,7 +21,7 @@ def sightings(kept: Kept) -> NDArray[np.void]:
     """
     count = kept.reports["hops"].astype(np.int64)
     of = kept.reports[np.repeat(np.arange(len(count)), count)]
-    place = np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count)  # on the path
+    place = np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count)  # position on the path
     hops = kept.hops[of["first_hop"].astype(np.int64) + place]
     rows = np.zeros(len(of), SIGHTING)
     rows["time_ns"] = hops["ingress_ns"]
@@ -34,9 +34,10 @@ def sightings(kept: Kept) -> NDArray[np.void]:
 
 @dataclass(frozen=True)
 class Culprit:
-    """The longest queue, and its arrivals.
+    """Longest queue and the packets that arrived at it.
 
-    `arrived` (SIGHTING): from when the queue was last empty until its max; `usual`: before that.
+    `arrived` (SIGHTING) are the arrivals since the queue was last empty, until its max. `usual` are
+    the arrivals before that.
     """
 
     node: int
@@ -57,7 +58,7 @@ class Culprit:
 
     @cached_property
     def more_bps(self) -> dict[int, float]:
-        """Return the rate increase of each flow, in bits/s."""
+        """Return the rate increase of each flow (bits/s)."""
         flows = np.unique(self.arrived["flow"]).tolist()
         return {flow: _rate_bps(self.arrived, flow) - _rate_bps(self.usual, flow) for flow in flows}
 

@@ -1,7 +1,8 @@
 """Measurement of one flow by the edges of its hosts and by the switches between them.
 
-Edges and switches count by alternate marking for one controller, and send INT-XD postcards to one
-collector. Ground truth are hosts, and captures, link logs and stamp logs of switches.
+Edges and switches count packets by alternate marking for one controller and send INT-XD postcards
+to one collector. Ground truth comes from hosts and from captures, link logs and stamp logs of
+switches.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,24 +46,25 @@ LINKS = [*pairwise(PLACES)]
 LOSSY = (
     ("s1", "s2"),
     ("s3", "h2"),
-)  # one between switches, and one that only the host's edge can observe
-DELAY_US = 500  # of all links except that of h1
+)  # one link between switches, and one whose loss only the edge of h2 can observe
+DELAY_US = 500  # delay of all links except the link of h1
 MAX_PACKETS = 1 << 16  # distinct values of the IPv4 identification
 WANTED = Instruction.LEVEL_1 | Instruction.INGRESS_TIME | Instruction.EGRESS_TIME
 UDP, METHODS = 17, Method.DOUBLE
-UDP_PAYLOAD = pcap.UDP + 8  # its offset in a frame
-NUMBER_MASK = (1 << 22) - 1  # of a report's first word
-REPORTED_S = 5  # max time until reports reach their collector, on any machine
+UDP_PAYLOAD = pcap.UDP + 8  # offset in a frame
+NUMBER_MASK = (1 << 22) - 1  # sequence number in the first word of a report
+REPORTED_S = 5  # max time until reports reach the collector, on any machine
 
-Times = NDArray[np.int64]  # by sequence number; NEVER: it did not happen
+Times = NDArray[np.int64]  # index: sequence number; NEVER if the packet was not observed
 
 
 class EdgeReports(NamedTuple):
-    """Times in the postcards of one place, in us."""
+    """Times in the postcards of one switch or edge, in us."""
 
     arrived_us: Times
-    left_us: Times  # same for an edge: it is one point
-    known_us: Times  # arrival of the postcard at its first receiver; for an edge: its host's switch
+    left_us: Times  # equal to `arrived_us` for an edge, which has only one timestamp
+    # arrival of the postcard at its first receiver, which for an edge is the switch of its host
+    known_us: Times
     beyond: int  # postcards of unknown packets, or duplicates
 
 
@@ -74,12 +76,13 @@ class Outcome:
     reported: Mapping[str, EdgeReports]  # by PLACES
     truth: Truth
     handling: Mapping[str, Handling]  # by SWITCHES
-    lost: Mapping[tuple[str, str], NDArray[np.int64]]  # by LINKS: sequences, of the links' logs
+    # by LINKS: lost sequence numbers, from link logs
+    lost: Mapping[tuple[str, str], NDArray[np.int64]]
     record: FlowRecord
     accounting: PacketAccounting
 
     def is_at(self, place: str) -> NDArray[np.bool_]:
-        """Return which packets passed a place, from hosts and captures of departures."""
+        """Return which packets passed a switch or edge, from hosts and captures of departures."""
         if place in SWITCHES:
             return self.truth.passed(Point(place, "departures"))
         arrived = self.record.sent if place == "h1" else self.record.received
@@ -88,20 +91,20 @@ class Outcome:
         return found
 
     def by_block(self, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Return how many of the chosen packets each block has."""
+        """Return the number of chosen packets in each block."""
         first, within = self.blocks[0].block, self.truth.block[chosen & (self.truth.block >= 0)]
         places = within - first
         kept = places[(places >= 0) & (places < len(self.blocks))]
         return np.bincount(kept, minlength=len(self.blocks))
 
     def lost_in_blocks(self, link: tuple[str, str]) -> NDArray[np.int64]:
-        """Return how many packets of each block a link lost, from its log."""
+        """Return the number of packets that a link lost in each block, from its log."""
         lost = np.zeros(self.record.flow.count, np.bool_)
         lost[self.lost[link]] = True
         return self.by_block(lost)
 
     def counted(self, point: Point) -> NDArray[np.int64]:
-        """Return the packets of each block, by alternate marking."""
+        """Return the number of packets in each block, as counted by alternate marking."""
         flow = self.record.flow.id
         return np.array([report.known_records(flow)[point].packets for report in self.blocks])
 
@@ -132,7 +135,7 @@ async def measure(flow: Flow, percent: float, blocks: int, program: str, run: Ru
         records, reports = await mark(net, {marked: path}, [flow], blocks, run)
         reject_unreported(postcards)
         expected = sum(edge.kinds()["watched"] for edge in postcards.values())
-        edges.close()  # then all postcards of edges have been sent
+        edges.close()  # returns when edges have sent all their postcards
         await all_reported(net, expected, run)
     nodes = {name: node_id(net, name) for name in SWITCHES}
     nodes |= {name: edge_node_id(net, name) for name in HOSTS}
@@ -151,7 +154,7 @@ async def measure(flow: Flow, percent: float, blocks: int, program: str, run: Ru
 
 
 def marking_path(net: Network, domain: Domain, edges: ExitStack) -> list[Hop | EdgeHop]:
-    """Return the places of alternate marking: h1's edge marks, h2's edge removes the marks."""
+    """Return the path of marked packets; the edge of h1 marks, the edge of h2 removes marks."""
     found = []
     for host, switch in HOSTS.items():
         device, namespace = net.interface(host, switch), f"/proc/{net.host(host).pid}/ns/net"
@@ -173,7 +176,7 @@ def reject_unreported(edges: Mapping[str, PostcardEdge]) -> None:
 async def all_reported(net: Network, by_edges: int, run: Run) -> None:
     """Wait until the collector's switch has forwarded all reports of edges and switches.
 
-    Stops waiting after REPORTED_S: missing reports are then missing in the collector.
+    Stops waiting after REPORTED_S. Later reports then count as missing in the collector.
     """
     ways = [(near, net.port(near, far)) for near, far in LINKS if near in SWITCHES]
     end_ns = run.clock.now_ns() + REPORTED_S * 10**9
@@ -186,13 +189,13 @@ async def all_reported(net: Network, by_edges: int, run: Run) -> None:
 
 
 def transmitted(net: Network, switch: str, port: int) -> int:
-    """Return the frames that a port has transmitted so far."""
+    """Return the number of frames that a port has transmitted since the network started."""
     counters = net.switch(switch).read_counters()
     return int(counters["ports"][str(port)]["transmitted_packets"])
 
 
 def lost_by_links(net: Network, flow: Flow) -> dict[tuple[str, str], NDArray[np.int64]]:
-    """Return the packets that each link lost, from its log; the veth pair of h1 loses none."""
+    """Return the packets that each link lost, from its log; the link of h1 loses no packets."""
     return {
         (near, far): pcap.read_flow(net.capture(near, far, "lost"), flow).sequence
         if near in SWITCHES else np.zeros(0, np.int64)
@@ -201,7 +204,7 @@ def lost_by_links(net: Network, flow: Flow) -> dict[tuple[str, str], NDArray[np.
 
 
 def as_switches_had(net: Network, kept: Kept, nodes: Mapping[str, int]) -> Kept:
-    """Return the reports with those of edges timestamped at their hosts' switches."""
+    """Return all reports; set the time of an edge report to its arrival at the first switch."""
     reports = kept.reports.copy()
     for host, switch in HOSTS.items():
         ours = reports["node"] == nodes[host]
@@ -212,7 +215,7 @@ def as_switches_had(net: Network, kept: Kept, nodes: Mapping[str, int]) -> Kept:
 
 
 def reported_ns(path: Path, node: int) -> dict[int, int]:
-    """Return the times of an edge's reports in a capture, by sequence number."""
+    """Return the capture times of the reports of an edge, by sequence number."""
     frames = pcap.read(path)
     words = np.ascontiguousarray(frames.bytes[:, UDP_PAYLOAD : UDP_PAYLOAD + 8]).view(">u4")
     is_report = frames.bytes[:, UDP_PAYLOAD - 6 : UDP_PAYLOAD - 4].view(">u2")[:, 0] == REPORT_PORT
@@ -222,10 +225,11 @@ def reported_ns(path: Path, node: int) -> dict[int, int]:
 
 
 def reports_of_nodes(kept: Kept, nodes: Mapping[str, int], count: int) -> dict[str, EdgeReports]:
-    """Return the postcards of each place, by packet.
+    """Return the postcards of each switch and edge, by packet.
 
-    h1's edge numbers postcards in the sender's packet order; the collector's packet hash matches
-    the postcards of other places. Raises TestbedError if two packets have the same hash.
+    The edge of h1 numbers postcards in the packet order of the sender. Postcards of other nodes are
+    matched by the packet hash that the collector computes. Raises TestbedError if two packets have
+    the same hash.
     """
     first = kept.reports["node"] == nodes["h1"]
     packets, hashes = kept.groups["sequence"][first], kept.reports["packet"][first]
@@ -245,7 +249,7 @@ def _reports_of_place(
     kept: Kept, ours: NDArray[np.bool_], packets: NDArray[np.int64], hashes: NDArray[np.uint32],
     count: int,
 ) -> EdgeReports:  # fmt: skip
-    """Return the postcards of one place; `hashes`, ascending, belong to `packets`."""
+    """Return the postcards of one node; `hashes` (ascending) are the hashes of `packets`."""
     reports = kept.reports[ours]
     at = np.searchsorted(hashes, reports["packet"])
     known = at < len(hashes)

@@ -12,28 +12,28 @@ from telemark.network import Network
 from telemark.traffic.flows import Flow, FlowRecord
 
 Interval = tuple[NDArray[np.int64], NDArray[np.int64]]
-RESOLUTION_NS = 1000  # of timestamps: reported sums start and end with one that is rounded down
+RESOLUTION_NS = 1000  # resolution of timestamps, which are rounded down
 
 
 @dataclass(frozen=True)
 class Accounts:
     """Delay components of each received and reported packet, in the order of sending, in ns.
 
-    INT does not measure the path behind the last switch's egress timestamp: its link to the host,
-    and the delay of the thread that delivers packets from this link.
+    INT does not measure the path behind the egress timestamp of the last switch. This path consists
+    of the link to the host and of the thread that delivers packets from this link.
     """
 
     whole: NDArray[
         np.int64
     ]  # between the kernel timestamps at the sender's and the receiver's veth
     hops: NDArray[np.int64]  # sum of the reported hop latencies
-    links: NDArray[np.int64]  # sum of the differences of neighbours' reported times
+    links: NDArray[np.int64]  # sum of the link latencies, from the reported times of neighbours
     min_unseen: NDArray[np.int64]
     max_unseen: NDArray[np.int64]
 
     @property
     def residual(self) -> NDArray[np.int64]:
-        """Delay without hop and link latencies."""
+        """Host-to-host delay minus hop and link latencies."""
         return self.whole - self.hops - self.links
 
     @property
@@ -46,7 +46,7 @@ class Accounts:
 def read_accounts(
     reported: ReportedHops, truth: Sequence[SwitchTransit], record: FlowRecord, unseen_ns: Interval
 ) -> Accounts:
-    """Return the delay components of a flow; `unseen_ns`: bounds of the unmeasured part."""
+    """Return the delay components of a flow; `unseen_ns` bounds the delay that INT omits."""
     received_ns = np.zeros(record.flow.count, np.int64)
     received_ns[record.received["sequence"]] = record.received["received_ns"]
     known = reported.is_reported & (received_ns > 0)
@@ -63,15 +63,16 @@ def read_accounts(
 
 
 def behind(times_ns: Interval, last: SwitchTransit) -> Interval:
-    """Return times relative to departures from the last switch."""
+    """Return times relative to the departure of each packet from the last switch."""
     min_ns, max_ns = (each - last.left_ns for each in times_ns)
     return min_ns, max_ns
 
 
 def handed_over(net: Network, flow: Flow, last: str) -> Interval:
-    """Return the bounds of each packet's arrival at its host's veth, behind the switch `last`.
+    """Return the bounds of each packet's arrival at the veth interface of the receiving host.
 
-    In real time, from the stamp log: start and end of the send call. NEVER: not delivered.
+    `last` is the last switch. In real time, the bounds are the start and the end of its send call,
+    from the stamp log. They are NEVER if the packet was not delivered.
     """
     times = []
     for what in ("sending", "sent"):

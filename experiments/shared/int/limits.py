@@ -1,6 +1,7 @@
-"""Checks of INT header fields that int_path's flow does not use, in a network of its own.
+"""Checks of INT header fields that the flow of int_path does not use, in a separate network.
 
-E and M bits, checksum complement and utilization, in captures of the links between switches.
+E and M bits, checksum complement and utilization are compared with captures of the links between
+switches.
 """
 
 import argparse
@@ -27,15 +28,17 @@ from topologies.basic import ParkingLot
 
 PATH = ("s1", "s2", "s3", "s4", "s5")
 RATE_BPS = 1_000_000
-RATE_PPS, COUNT = 200, 100  # of each flow; on bmv2 the rate is lower
-MAX_HOPS = 2  # of the flow that exceeds it
-# The long packets have 186 bytes of IP, INT adds 16, and each switch 8: the third has no space.
+RATE_PPS, COUNT = 200, 100  # rate and packets of each flow; on bmv2 the rate is lower
+MAX_HOPS = 2  # hop limit of the flow that crosses more switches
+# Long packets have 186 bytes of IP. INT adds 16 bytes, and each switch adds 8 bytes, so the third
+# switch exceeds the MTU.
 LONG_BYTES, MTU_BYTES = 200, 220
-DSCP = 0x2D  # nonzero in the bits that INT overwrites, and in the others
-HOPS_EXCEEDED, MTU_EXCEEDED = 0x04, 0x02  # in the first byte of the INT header
+DSCP = 0x2D  # has bits set both inside and outside of the bits that INT overwrites
+HOPS_EXCEEDED, MTU_EXCEEDED = 0x04, 0x02  # bits in the first byte of the INT header
 BASE = Instruction.NODE_ID | Instruction.UTILISATION
 UDP_CHECKSUM, INT_HEADER, STACK = 40, 46, 58  # offsets in a frame
-HOP_BYTES, UTILISATION = 12, 4  # metadata of a switch, with complement; offset of utilization
+# bytes per switch, including the complement; offset of utilization in them
+HOP_BYTES, UTILISATION = 12, 4
 TOO_FAR, TOO_LONG, COMPLEMENT = (
     Flow(1, "h1", "h2", RATE_PPS, COUNT, dscp=DSCP),
     Flow(2, "h1", "h2", RATE_PPS, COUNT, LONG_BYTES, dscp=DSCP),
@@ -45,9 +48,9 @@ FLOWS = (TOO_FAR, TOO_LONG, COMPLEMENT)
 
 
 async def measure_limits(options: argparse.Namespace, run: Run, delay_us: float) -> list[Check]:
-    """Send three flows, and compare their captured INT headers with the format.
+    """Send three flows and compare their captured INT headers with the format.
 
-    `delay_us`: of each link.
+    `delay_us` is the delay of each link.
     """
     topo = ParkingLot(len(PATH), rate_bps=RATE_BPS, delay_us=delay_us)
     with Network(
@@ -55,7 +58,7 @@ async def measure_limits(options: argparse.Namespace, run: Run, delay_us: float)
     ) as net:
         net.run_application(
             "collector", Collector(OURS)
-        )  # otherwise its kernel answers each report
+        )  # without an application, the kernel of the collector would reply to each report
         addresses = net.host("h1").IP(), net.host("h2").IP()
         watched = [
             WatchedFlow(
@@ -71,7 +74,8 @@ async def measure_limits(options: argparse.Namespace, run: Run, delay_us: float)
             sent = [replace(flow, rate_pps=rate_pps) for flow in FLOWS]
             async with Traffic(net, sent) as traffic:
                 records = await traffic.finish()
-    PacketAccounting.from_network(net, records)  # notes what bmv2 dropped
+    # makes the run inconclusive if bmv2 dropped packets
+    PacketAccounting.from_network(net, records)
     links = [pcap.read(net.capture("s1", "h1", "in"))]
     links += [pcap.read(net.capture(*link, "out")) for link in pairwise(PATH)]
     changed = sum(records[flow.id].dscp_changed for flow in FLOWS)
@@ -81,12 +85,13 @@ async def measure_limits(options: argparse.Namespace, run: Run, delay_us: float)
         check_bit("M", MTU_EXCEEDED, TOO_LONG, 2, links),
         check_complement(links),
     ]
-    # Only in virtual time, the egress time, which selects the window, equals that of the capture.
+    # The egress time selects the window. Only in virtual time is it equal to the time in the
+    # capture.
     return [*checks, check_utilisation(links)] if options.time == "virtual" else checks
 
 
 def check_bit(name: str, bit: int, flow: Flow, pushes: int, links: Sequence[pcap.Frames]) -> Check:
-    """Check that the bit is set in one flow only, from the first switch that does not push."""
+    """Check that the bit is set in this flow only, from the first switch that does not push."""
     wrong = 0
     for switches, frames in enumerate(links[1:], start=1):
         is_set = (frames.bytes[:, INT_HEADER] & bit) != 0
@@ -95,7 +100,7 @@ def check_bit(name: str, bit: int, flow: Flow, pushes: int, links: Sequence[pcap
 
 
 def check_complement(links: Sequence[pcap.Frames]) -> Check:
-    """Check that UDP checksums are unchanged, and correct on each link; count lost packets."""
+    """Check that UDP checksums are unchanged and correct on each link; count lost packets, too."""
     wrong = 0
     sent = links[0].bytes[of_flow(links[0], COMPLEMENT)][:, UDP_CHECKSUM : UDP_CHECKSUM + 2]
     for frames in links[1:]:
@@ -114,10 +119,12 @@ def check_utilisation(links: Sequence[pcap.Frames]) -> Check:
     rows = last.bytes[of_flow(last, COMPLEMENT)]
     errors = []
     for hop, (before, after) in enumerate(pairwise(links)):
-        at = STACK + (len(links) - 2 - hop) * HOP_BYTES + UTILISATION  # the last switch is on top
+        # the last switch is first in the stack
+        at = STACK + (len(links) - 2 - hop) * HOP_BYTES + UTILISATION
         reported = np.ascontiguousarray(rows[:, at : at + 4]).view(">u4")[:, 0].astype(np.int64)
         window = (after.time_ns // 1000 // WINDOW_US).astype(np.int64)
-        # Egress counts the ingress length of a packet; links are FIFO, so frame n stays frame n.
+        # Egress counts the length that a packet has at ingress. Links are FIFO, so frame n of a
+        # link is frame n of the next link, too.
         used = np.bincount(window - window[0], weights=before.length)
         bytes_before = np.concatenate([[0], used])[window - window[0]]
         expected = bytes_before * 8e6 / (RATE_BPS * WINDOW_US) * 1e6

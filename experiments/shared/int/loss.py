@@ -1,6 +1,7 @@
-"""Packet losses with several simultaneous causes, measured by alternate marking and drop reports.
+"""Packet loss with several simultaneous causes, measured by alternate marking and drop reports.
 
-Each switch of the path drops some packets for a different reason, and so does its first link.
+The first link of the path loses some packets. Each of the other switches drops some packets for a
+different reason.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,25 +38,26 @@ PATH = ("s1", "s2", "s3", "s4", "s5")
 POINTS = [Point(switch, name) for switch in PATH for name in ("arrivals", "departures")]
 SEGMENTS = [*pairwise(POINTS)]
 DELAY_US = 500
-UDP, NUMBER = 17, 1  # the flow that alternate marking counts: all packets of h1
+UDP, NUMBER = 17, 1  # IP protocol; id of the flow that alternate marking counts (all packets of h1)
 EVERYWHERE = "10.0.0.0/24"
-GROUP_HEADER = 14 + 20 + 8  # offset in a report's frame
-DROP_REPORTS = (1, 2)  # hw_id of ingress, and of queues
-# The last queue has little more than the rate of a flow: most packets of a burst find it full.
+GROUP_HEADER = 14 + 20 + 8  # offset in the frame of a report
+DROP_REPORTS = (1, 2)  # hw_id of drop reports by ingress and by queues
+# The last queue is only slightly faster than the flow, so most packets of a burst find it full.
 BURST_PPS, QUEUE_RATES, QUEUE_PACKETS = 20_000, 2, 4
-# On bmv2 the last queue holds this share of a burst. It must not drop packets of other flows, which
-# arrive back to back after they waited for a CPU.
+# On bmv2 the last queue holds this fraction of a burst, so that it does not drop packets of other
+# flows. Those packets arrive back to back if bmv2 had to wait for a CPU.
 BMV2_QUEUE_SHARE = 0.5
-FULL_FOR_NS = 200_000_000  # the last queue may be full for so long after a burst, on a busy bmv2
+# max time for which the last queue is full after a burst, if bmv2 is overloaded
+FULL_FOR_NS = 200_000_000
 
 
 @dataclass(frozen=True)
 class Cause:
-    """A cause of loss: segment between counting points, and reason in drop reports."""
+    """Cause of loss: the segment where it occurs and the reason in drop reports."""
 
     name: str
     segment: tuple[Point, Point]
-    reason: int | None = None  # None: lost on a link, so no switch can report it
+    reason: int | None = None  # None for loss on a link, which no switch can report
 
 
 def inside(switch: str) -> tuple[Point, Point]:
@@ -79,14 +81,14 @@ class Outcome:
 
     blocks: list[BlockReport]
     kept: Kept
-    truths: Mapping[int, Truth]  # of each flow
+    truths: Mapping[int, Truth]  # by flow id
     records: Mapping[int, FlowRecord]
-    nodes: Mapping[str, int]  # node ids of the switches
-    in_ports: Mapping[str, int]  # of the switches, on the path
+    nodes: Mapping[str, int]  # switch -> node id
+    in_ports: Mapping[str, int]  # switch -> ingress port on the path
     lost_reports: NDArray[np.void]  # LOST: reports that the link to the collector dropped
     accounting: PacketAccounting
     schedule: Schedule = SCHEDULE
-    reports_full_queues: bool = True  # False on bmv2
+    reports_full_queues: bool = True  # False on bmv2, whose queues drop without a report
 
 
 LOST = np.dtype([("node", "<u4"), ("sequence", "<u4")])
@@ -95,10 +97,10 @@ LOST = np.dtype([("node", "<u4"), ("sequence", "<u4")])
 def make_flows(
     percent: float, rate_pps: float, blocks: int, schedule: Schedule = SCHEDULE
 ) -> dict[Cause | None, Flow]:
-    """Return the flows: one per cause within a switch, and one that only queue and link may drop.
+    """Return a flow for each cause within a switch, and one that only queue and link may drop.
 
-    Each cause gets `percent` of all packets (those for the full queue in a burst). Raises
-    TestbedError if no packets are left for the other flow.
+    The flow of each cause has `percent` of all packets. The flow for the full queue is a burst.
+    Raises TestbedError if no packets are left for the last flow.
     """
     lasts_s = (blocks + 1) * schedule.block_us / 1e6
     share = percent / 100
@@ -124,7 +126,7 @@ def make_flows(
 
 
 def make_domain(net: Network, flows: Mapping[Cause | None, Flow]) -> Domain:
-    """Return the INT domain, which denies a flow and reports drops."""
+    """Return the INT domain, in which a switch denies one flow and all switches report drops."""
     watched = WatchedFlow(net.host("h1").IP(), EVERYWHERE, mode=Mode.DROPS)
     drops = Instruction.LEVEL_1 | Instruction.INGRESS_TIME
     denied = [Denied(dst_port=flow.port, switches=(DENIED.segment[0].switch,))
@@ -133,7 +135,7 @@ def make_domain(net: Network, flows: Mapping[Cause | None, Flow]) -> Domain:
 
 
 async def find_slowdown(rate_pps: float, program: str, run: Run) -> float:
-    """Return the factor by which the rate must be lower than on minip4, without losses."""
+    """Return the factor by which the target, without configured loss, is slower than minip4."""
     flow = Flow(NUMBER, "h1", "h2", rate_pps, round(rate_pps), size=100)
     return await slowdown(
         ParkingLot(len(PATH)), program, lambda net: make_domain(net, {}), [flow], run
@@ -193,7 +195,7 @@ async def measure(
 
 
 def reject_bmv2_losses(net: Network, flows: Mapping[Cause | None, Flow]) -> None:
-    """Make the run inconclusive if a bmv2 lost packets that its program had no reason to drop.
+    """Make the run inconclusive if bmv2 lost packets that its program had no reason to drop.
 
     On a busy machine, bmv2 drops packets before its program sees them. The last queue may also drop
     packets of other flows while a burst fills it.
@@ -228,14 +230,14 @@ def make_entries(
     found = entries(net, switch, domain, offset_us)
     if switch == UNROUTED.segment[0].switch:
         return without(found, net.host("x5").MAC())
-    if switch in (EXPIRED.segment[0].switch, PATH[-1]):  # routers, which check the TTL
+    if switch in (EXPIRED.segment[0].switch, PATH[-1]):  # these switches route and check the TTL
         routes = shortest_routes(net, switch)
         return without(found, net.host("h2").MAC()) + routing_entries(net, switch, routes)
     return found
 
 
 def without(found: Sequence[fy.P4TableEntry], mac: str) -> list[fy.P4TableEntry]:
-    """Return the entries without the one that forwards to this address."""
+    """Return the entries except the one that forwards to this address."""
     return [
         entry for entry in found
         if entry.table_id != "forwarding" or not entry.match
@@ -254,14 +256,14 @@ def lost_reports(net: Network) -> NDArray[np.void]:
 
 
 def true_losses(outcome: Outcome, segment: tuple[Point, Point]) -> NDArray[np.int64]:
-    """Return the packets lost on a segment in each block, from captures."""
+    """Return the number of packets lost on a segment in each block, from captures."""
     blocks = range(outcome.blocks[0].block, outcome.blocks[-1].block + 1)
     lost = [truth.lost(*segment, blocks) for truth in outcome.truths.values()]
     return np.sum(lost, axis=0, dtype=np.int64)
 
 
 def marked_losses(outcome: Outcome, segment: tuple[Point, Point]) -> NDArray[np.int64]:
-    """Return the same by alternate marking: the difference of two counters."""
+    """Return the number of packets lost on a segment in each block, by alternate marking."""
     known = [report.known_records(NUMBER) for report in outcome.blocks]
     return np.array([each[segment[0]].packets - each[segment[1]].packets for each in known])
 
@@ -272,14 +274,15 @@ class Reported:
 
     arrived: int
     by_block: NDArray[np.int64]
-    wrong: int  # arrived reports with a wrong port, reason or flow, or a time out of all blocks
-    in_gaps: int  # lost reports that the collector detected
+    # arrived reports with a wrong port, reason or flow, or with a time outside of all blocks
+    wrong: int
+    in_gaps: int  # lost reports that the collector detected as gaps
     lost: int  # reports that the link lost, from its log
-    unseen: int  # lost reports before the first or after the last that arrived: no gap
+    unseen: int  # lost reports that leave no gap, because no earlier or no later report arrived
 
 
 def reported(outcome: Outcome, cause: Cause, flows: Mapping[Cause | None, Flow]) -> Reported:
-    """Return the reports of a cause's switch."""
+    """Return the drop reports of the switch that drops packets for this cause."""
     blocks = range(outcome.blocks[0].block, outcome.blocks[-1].block + 1)
     switch = cause.segment[0].switch
     node, kept = outcome.nodes[switch], outcome.kept
@@ -304,7 +307,7 @@ def reported(outcome: Outcome, cause: Cause, flows: Mapping[Cause | None, Flow])
 def marking_blocks(
     reports: NDArray[np.void], hops: NDArray[np.void], schedule: Schedule
 ) -> NDArray[np.int64]:
-    """Return the marking block of reported packets, from their colour (in the DSCP) and time."""
+    """Return the marking block of each reported packet, from its colour (in the DSCP) and time."""
     times_us = hops["ingress_ns"].astype(np.int64) // 1000
     block, within = np.divmod(times_us, schedule.block_us)
     beside = np.where(within < schedule.block_us // 2, block - 1, block + 1)

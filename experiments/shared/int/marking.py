@@ -1,4 +1,4 @@
-"""Alternate marking in addition to INT, or instead of it."""
+"""Alternate marking in INT experiments, in addition to INT or instead of it."""
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
@@ -17,18 +17,18 @@ from telemark.session.run import Run
 from telemark.traffic.flows import Flow, FlowRecord, Traffic
 
 SCHEDULE, BOUNDS = Schedule(MIN_BLOCK_US), Bounds(0, 50_000)
-# bmv2's clock offsets are known to 2 ms, and packets may wait as long as in AM-PM experiments.
+# The clock offset of bmv2 is known to 2 ms. The max queueing delay is that of AM-PM experiments.
 BMV2_SCHEDULE = Schedule(4 * MIN_BLOCK_US)
 BMV2_BOUNDS = Bounds(Bmv2Switch.clock_error_us, MIN_WAIT_US)
 
 
 def schedule_on(target: str) -> Schedule:
-    """Return the marking schedule for the clock error and queueing delay of a target."""
+    """Return the marking schedule that suits the clock error and queueing delay of a target."""
     return BMV2_SCHEDULE if target == "bmv2" else SCHEDULE
 
 
 def bounds_on(target: str) -> Bounds:
-    """Return the bounds of clock error and delay of a target."""
+    """Return the bounds of the clock error and the delay of a target."""
     return BMV2_BOUNDS if target == "bmv2" else BOUNDS
 
 
@@ -46,10 +46,10 @@ async def mark(
     net: Network, watched: Mapping[WatchedFlow, Sequence[Hop | Edge]], flows: Sequence[Flow],
     blocks: int, run: Run,
 ) -> tuple[dict[int, FlowRecord], list[BlockReport]]:  # fmt: skip
-    """Send flows that fill `blocks` blocks, and half a block before and after; read all blocks.
+    """Send flows during `blocks` whole blocks and half a block on each side; read all blocks.
 
-    If a switch could not be read in time, the run is inconclusive: returns only the longest
-    sequence of complete blocks. Raises InvalidRunError if there is none.
+    If a switch could not be read in time, the run is inconclusive, and only the longest sequence of
+    complete blocks is returned. Raises InvalidRunError if no block is complete.
     """
     schedule, bounds = schedule_on(run.target), bounds_on(run.target)
     async with Collector(watched, schedule, run.clock, bounds=bounds) as collector:
@@ -69,7 +69,7 @@ async def mark(
 
 
 def _longest_stretch(reports: Sequence[BlockReport]) -> list[BlockReport]:
-    """Return the longest sequence of complete blocks without a gap."""
+    """Return the longest sequence of consecutive complete blocks."""
     stretches = [[*group] for is_complete, group in groupby(reports, lambda each: each.complete)
                  if is_complete]  # fmt: skip
     return max(stretches, key=len, default=[])

@@ -1,8 +1,8 @@
 """Measurement of a microburst in IntSight's chain of five switches with five flows.
 
-Rates, frame sizes and paths of the flows, link rate and queue length are those of "IntSight:
-Diagnosing SLO Violations with In-Band Network Telemetry" (CoNEXT 2020), experiments/e2edelay of
-jonadmark/intsight-bmv2; host names differ.
+The rates, frame sizes and paths of the flows, the link rate and the queue length are from
+"IntSight: Diagnosing SLO Violations with In-Band Network Telemetry" (CoNEXT 2020),
+experiments/e2edelay of jonadmark/intsight-bmv2. Host names differ.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from topologies.basic import ParkingLot
 SWITCHES = 5
 RATE_BPS, DELAY_US, QUEUE = 100_000_000, 100, 1125
 FRAME_BYTES, USUAL_BPS, BURST_BPS = 1481, 15e6, 106.632e6
-BMV2_QUEUE_PPS = 9000  # rate of IntSight's queues, instead of the links' rate
+BMV2_QUEUE_PPS = 9000  # on bmv2 the queues have a rate, as in IntSight; links are not the limit
 JITTER = 0.1  # relative standard deviation of packet intervals
 UDP = 17
 PATHS = {
@@ -44,28 +44,29 @@ MTU_BYTES = 1700  # between switches, with INT
 
 @dataclass(frozen=True)
 class Scale:
-    """Rates, which are lower by a factor on bmv2, and durations, which are longer there."""
+    """Rates and durations; on bmv2 rates are lower by a factor and durations are longer."""
 
     slower: float = 1.0
     burst_s: float = 0.1
-    after_s: float = 1.0  # after the burst
-    late_us: float = 20_000  # IntSight's limit for the red flow, from its first to its last switch
+    after_s: float = 1.0  # duration of traffic after the burst
+    # max delay of the red flow from its first to its last switch, as in IntSight
+    late_us: float = 20_000
 
     @classmethod
     def for_bmv2(cls, slower: float) -> "Scale":
-        """Return the scale: a burst is longer, to have enough packets, and so are delays."""
+        """Return the scale for bmv2, with a longer burst and longer delays."""
         return cls(slower, burst_s=1.0, after_s=3.0, late_us=10 * cls.late_us)
 
 
 @dataclass(frozen=True)
 class Phases:
-    """A sequence of rates: (seconds, packets/s); packet intervals vary around their mean."""
+    """Traffic pattern of phases (seconds, packets/s) with jittered packet intervals."""
 
     phases: tuple[tuple[float, float], ...]
 
     @property
     def counts(self) -> list[int]:
-        """Return the packets of each phase."""
+        """Return the number of packets in each phase."""
         return [round(lasts_s * rate_pps) for lasts_s, rate_pps in self.phases]
 
     def due_ns(self, flow: Flow, rng: np.random.Generator) -> NDArray[np.uint64]:
@@ -105,8 +106,8 @@ def flow_path(name: str) -> list[str]:
 class Outcome:
     """Reports and ground truth of each packet; flows by colour.
 
-    On bmv2, a packet has its timestamps while it is in the switch, and the queue holds at most the
-    packets ahead of it there: captures at both sides of bmv2 give these bounds.
+    On bmv2, captures on both sides of a switch give bounds. A packet gets its timestamps while it
+    is in the switch. The queue holds at most the packets that are ahead of it in the switch.
     """
 
     flows: dict[str, Flow]
@@ -114,21 +115,21 @@ class Outcome:
     reported: dict[
         str, NDArray[np.void]
     ]  # OF_HOP, shape (packets, switches of the path), in the order of reports
-    truth: dict[str, list[SwitchTransit]]  # at each switch of the path
-    queues: dict[int, Queue]  # by node: towards the next switch
-    ports: dict[int, int]  # by node: number of that port
-    records: Mapping[int, FlowRecord]  # by the flows' ids
-    burst_ns: int  # start, at the sender
+    truth: dict[str, list[SwitchTransit]]  # colour -> transit of each switch on the path
+    queues: dict[int, Queue]  # node id -> queue towards the next switch
+    ports: dict[int, int]  # node id -> number of the port towards the next switch
+    records: Mapping[int, FlowRecord]  # by flow id
+    burst_ns: int  # start of the burst at the sender
     accounting: PacketAccounting
     scale: Scale
-    clock_errors_us: dict[str, float]  # on bmv2, by switch
+    clock_errors_us: dict[str, float]  # switch -> bound of the clock error on bmv2; empty on minip4
 
     def longest(self, node: int) -> int:
-        """Return the length of the longest queue towards the next switch, by captures."""
+        """Return the max length of the queue towards the next switch, from captures."""
         return int(self.lengths(node).max())
 
     def lengths(self, node: int) -> NDArray[np.int64]:
-        """Return the length of the queue towards the next switch that each packet met."""
+        """Return the length of the queue that each packet to the next switch met."""
         queue = self.queues[node]
         return queue.max_queued if self.clock_errors_us else queue.min_queued
 
@@ -147,7 +148,7 @@ class Outcome:
         return low_ns // 1000, high_ns // 1000
 
     def delay_us(self, name: str) -> Interval:
-        """Return the bounds of the delay of a flow's packets, from first to last switch."""
+        """Return the bounds of the packet delays of a flow, from its first to its last switch."""
         first, last = self.truth[name][0], self.truth[name][-1]
         if not self.clock_errors_us:
             exact_us = last.left_ns // 1000 - first.arrived_ns // 1000
@@ -159,7 +160,7 @@ class Outcome:
 
 
 async def find_scale(options: argparse.Namespace, run: Run) -> Scale:
-    """Return the scale, on bmv2 by a probe with the rates during the burst."""
+    """Return the scale; on bmv2 a probe with the rates of the burst determines it."""
     if run.target != "bmv2":
         return Scale()
     peak_pps = {name: (BURST_BPS if name == options.bursting else USUAL_BPS) / 8 / FRAME_BYTES
@@ -189,7 +190,7 @@ def make_domain(net: Network, flows: Mapping[str, Flow]) -> Domain:
 async def measure(options: argparse.Namespace, scale: Scale, run: Run) -> Outcome:
     """Send all flows; return reports and ground truth.
 
-    On bmv2, its own queues have a rate, since INT does not report those of links.
+    On bmv2, the queues of the switch have a rate, because INT does not report the queues of links.
     """
     is_bmv2 = run.target == "bmv2"
     link = {} if is_bmv2 else {"rate_bps": RATE_BPS, "queue_packets": QUEUE}
@@ -210,7 +211,8 @@ async def measure(options: argparse.Namespace, scale: Scale, run: Run) -> Outcom
             await configure(net, switches, make_domain(net, flows), offsets_us)
             async with Traffic(net, [*flows.values()]) as traffic:
                 records = await traffic.finish()
-    accounting = PacketAccounting.from_network(net, records)  # notes what bmv2 dropped
+    # makes the run inconclusive if bmv2 dropped packets
+    accounting = PacketAccounting.from_network(net, records)
 
     @cache
     def queue(switch: str, after: str) -> Queue:
@@ -238,9 +240,9 @@ async def measure(options: argparse.Namespace, scale: Scale, run: Run) -> Outcom
 
 
 def reported_by(kept: Kept, flow: Flow, hops: int) -> NDArray[np.void]:
-    """Return OF_HOP, shape (reports, hops), ordered by sequence numbers of the last switch.
+    """Return OF_HOP, shape (reports, hops), in the order in which the last switch reported.
 
-    This is the order of packets if no report is lost.
+    If no report is lost, this is the order of packets.
     """
     ours = (kept.reports["key"]["destination_port"] == flow.port) & (kept.reports["hops"] == hops)
     reports = kept.reports[ours][np.argsort(kept.groups["sequence"][ours], kind="stable")]

@@ -40,7 +40,7 @@ MODES = {
 }  # fmt: skip
 AMPM = "AM-PM"
 PROGRAMS = {AMPM: "p4src/ampm/ampm.p4", GROUPED: "p4src/int/grouped.p4"}  # others: --program
-SENT_NS = 100_000_000  # time until flushed reports have arrived
+SENT_NS = 100_000_000  # max time until flushed reports have arrived
 WANTED = (Instruction.NODE_ID | Instruction.LEVEL_1 | Instruction.LATENCY | Instruction.QUEUE
           | Instruction.INGRESS_TIME | Instruction.EGRESS_TIME)  # fmt: skip
 
@@ -50,29 +50,29 @@ class Found:
     """Overhead and measurements of one mode, and ground truth."""
 
     mode: str
-    packets: NDArray[np.int64]  # of the flow, on each link of the path
-    bytes: NDArray[np.int64]  # of `packets`
-    unidentified: NDArray[np.int64]  # packets without an identification
-    report_packets: int  # sent to the collector
-    report_bytes: int  # of `report_packets`
-    report_link_bytes: int  # on all links on the path to the collector
-    lost: int  # packets of the flow lost by the lossy link
+    packets: NDArray[np.int64]  # packets of the flow on each link of the path
+    bytes: NDArray[np.int64]  # bytes of these packets on each link
+    unidentified: NDArray[np.int64]  # packets without an IPv4 identification
+    report_packets: int  # number of packets sent to the collector
+    report_bytes: int  # bytes of these packets
+    report_link_bytes: int  # the same bytes, summed over all links on the path to the collector
+    lost: int  # packets of the flow that the lossy link lost
     lost_pulses: int  # lost packets that AM-PM marked as pulses
     truth: list[SwitchTransit]
-    # On bmv2, per switch: time of each packet inside (us), and number of packets ahead of it.
+    # On bmv2, for each switch: time that each packet spent inside (us), and packets ahead of it.
     inside: list[tuple[NDArray[np.int64], NDArray[np.int64]]] | None
-    findings: Findings | None  # of INT
-    blocks: list[BlockReport]  # of AM-PM
+    findings: Findings | None  # None for AM-PM
+    blocks: list[BlockReport]  # empty for INT
     accounting: PacketAccounting
 
     @property
     def added(self) -> NDArray[np.int64]:
-        """Bytes that telemetry added to packets, by link."""
+        """Bytes that telemetry added to packets, for each link."""
         return self.bytes - self.packets * WATCHED_BYTES
 
     @property
     def reported(self) -> dict[int, np.void]:
-        """The INT collector's statistics of each switch, by position on the path."""
+        """Statistics of each switch in the INT collector, by position on the path."""
         assert self.findings is not None
         return {
             int(hop["node"]) - 1: hop
@@ -81,9 +81,9 @@ class Found:
 
     @property
     def losses_detected(self) -> int:
-        """Detected losses between s3 and s4: by AM-PM counters, or by reports of both switches.
+        """Number of packets lost between s3 and s4, by AM-PM counters or by INT reports.
 
-        With INT-MD, a lost packet is not reported.
+        INT cannot detect loss with INT-MD, because a lost packet is not reported.
         """
         if self.findings is None:
             left, arrived = Point(LOSSY[0], "departures"), Point(LOSSY[1], "arrivals")
@@ -110,14 +110,14 @@ class Found:
 
     @property
     def longest_queue(self) -> int | None:
-        """Longest reported queue; None: the mode does not report queues."""
+        """Longest reported queue (packets); None if the mode does not report queues."""
         if self.findings is None:
             return None
         return max((int(hop["occupancy"]["max"]) for hop in self.reported.values()), default=0)
 
     @property
     def readouts(self) -> int:
-        """Number of reports; for AM-PM: of switch readouts."""
+        """Number of reports, or of switch readouts for AM-PM."""
         return self.findings.reports if self.findings else len(self.blocks) * len(PATH)
 
 
@@ -183,7 +183,7 @@ async def report(
 
 
 def make_domain(net: Network, flow: Flow, mode: str) -> Domain:
-    """Return the INT domain, which reports a flow in a mode."""
+    """Return the INT domain that reports a flow in the given mode."""
     watched = WatchedFlow(
         net.host("h1").IP(), net.host("h2").IP(), dst_port=flow.port, protocol=17,
         instructions=WANTED, mode=MODES[mode],
@@ -192,7 +192,7 @@ def make_domain(net: Network, flow: Flow, mode: str) -> Domain:
 
 
 async def find_slowdown(options: argparse.Namespace, run: Run) -> float:
-    """Return the factor by which rates must be lower than on minip4, in the most costly mode."""
+    """Return the factor by which rates must be lower than on minip4; uses the most costly mode."""
     topo = ParkingLot(len(PATH))
     options.slower = 1.0
     flows = make_flows(topo, options, schedule_on(run.target))
@@ -202,7 +202,7 @@ async def find_slowdown(options: argparse.Namespace, run: Run) -> float:
 
 
 def make_flows(topo: ParkingLot, options: argparse.Namespace, schedule: Schedule) -> list[Flow]:
-    """Return the watched flow, and cross traffic that shares one link each with it."""
+    """Return the watched flow and cross traffic; each cross flow shares one link with it."""
     watched_pps = options.rate / options.slower
     count = flow_count(watched_pps, options.blocks, schedule)
     rate_pps = CROSS_LOAD * RATE_BPS / options.slower / 8 / CROSS_BYTES
@@ -220,6 +220,6 @@ def count_lost_pulses(net: Network, flow: Flow) -> int:
 
 
 def frames(net: Network, near: str, far: str, port: int) -> NDArray[np.void]:
-    """Return the frames that a switch sent to a neighbour, to this UDP port (FRAME)."""
+    """Return the frames (FRAME) to this UDP port that a switch sent to a neighbour."""
     found = read(net.capture(near, far, "out"))
     return found[found["port"] == port]

@@ -1,7 +1,8 @@
-"""INT on bmv2: rates, clock offsets, and bounds of its values.
+"""INT on bmv2: rates, clock offsets and bounds of reported values.
 
-A bmv2 switch is behind a panel, whose links shape traffic: so its own queues stay almost empty.
-Each switch has its own clock, and timestamps a packet at some time while it is behind the panel.
+A panel switch (minip4, between bmv2 and the links) shapes the traffic of each bmv2 switch, so the
+queues of bmv2 stay almost empty. Each bmv2 has its own clock. It timestamps a packet at some time
+between the two captures of the panel switch.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +28,7 @@ from telemark.session.clock import Clock
 from telemark.session.run import Run
 from telemark.traffic.flows import Flow, FlowRecord
 
-# Queueing delay at a sustained rate, if there is no alternate marking, whose blocks limit it.
+# Max queueing delay at a sustained rate. With alternate marking, the block length limits it.
 INT_DELAY_US = 500_000.0
 
 
@@ -37,7 +38,8 @@ async def slowdown(
 ) -> float:  # fmt: skip
     """Return the factor by which rates must be lower on bmv2; 1 on minip4.
 
-    A probe sends the flows over `topo`, whose links have no rate, with INT by `domain`.
+    A probe sends the flows over `topo`, whose links have no rate limit, with the INT domain
+    `domain`.
     """
     if run.target != "bmv2":
         return 1.0
@@ -52,10 +54,10 @@ async def slowdown(
 
 
 def limit_queues(net: Network, path: Sequence[str], rate_pps: int, depth: int) -> None:
-    """Limit the rate of bmv2's queues between neighbours of a path, so that these queues fill.
+    """Limit the rate of the bmv2 queues on a path, so that these queues fill.
 
-    Without a limit, bmv2's output buffer (128 packets) and its socket buffer fill first, which INT
-    does not report.
+    Without a limit, the output buffer of bmv2 (128 packets) and the socket buffer fill first. INT
+    does not report them.
     """
     for near, far in pairwise(path):
         net.switch(near).set_queue(net.port(near, far), rate_pps=rate_pps, depth=depth)
@@ -64,7 +66,7 @@ def limit_queues(net: Network, path: Sequence[str], rate_pps: int, depth: int) -
 async def find_clocks(
     switches: Mapping[str, fy.Switch], clock: Clock
 ) -> dict[str, tuple[int, float]]:
-    """Return each switch's offset to `clock`, and its error bound, in us.
+    """Return the clock offset of each switch to `clock` and its error bound, in us.
 
     The run is inconclusive if an error exceeds the bound for bmv2 clocks.
     """
@@ -81,9 +83,9 @@ async def find_clocks(
 
 
 def read_inside(net: Network, flow: Flow, path: Sequence[str]) -> list[Interval]:
-    """Return when each packet, in the order of sending, entered and left each bmv2 of a path.
+    """Return the times at which each packet entered and left each bmv2, in the order of sending.
 
-    Only for networks that neither lose nor reorder packets of the flow.
+    Requires that the network neither loses nor reorders packets of the flow.
     """
     return [
         (
@@ -97,8 +99,9 @@ def read_inside(net: Network, flow: Flow, path: Sequence[str]) -> list[Interval]
 def read_queue(net: Network, switch: str, after: str) -> Queue:
     """Return the packets that left bmv2 for a neighbour.
 
-    `arrived_ns`: when they entered bmv2. Its queue held none to `max_queued` packets: those for the
-    same port that were inside. Only for networks that neither lose nor reorder packets.
+    `arrived_ns` is the time at which a packet entered bmv2. The queue then held 0 to `max_queued`
+    packets. `max_queued` is the number of packets in bmv2 for the same port. Requires that the
+    network neither loses nor reorders packets.
     """
     left = read(net.capture(switch, after, "in", inner=True))
     went = np.concatenate([
@@ -111,9 +114,9 @@ def read_queue(net: Network, switch: str, after: str) -> Queue:
 
 
 def read_ahead(net: Network, switch: str, after: str, flow: Flow) -> NDArray[np.int64]:
-    """Return how many packets for the same port were inside when each packet of a flow entered.
+    """Return the number of packets for the same port in bmv2 when each packet of a flow entered.
 
-    This is an upper bound of the length of bmv2's queue.
+    This is an upper bound of the queue length in bmv2.
     """
     queue = read_queue(net, switch, after)
     return queue.max_queued[queue.left["port"] == flow.port]
@@ -122,10 +125,10 @@ def read_ahead(net: Network, switch: str, after: str, flow: Flow) -> NDArray[np.
 def read_transits(
     net: Network, flow: Flow, path: Sequence[str]
 ) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Return, for each bmv2 of a path, how long each packet was inside, and how many were ahead.
+    """Return the time in bmv2 (us, rounded up) and the packets ahead, per switch and packet.
 
-    Times are in us, rounded up; packets ahead are those for the same port. These are upper bounds
-    of reported latencies and queues. Raises InvalidRunError if a bmv2 dropped packets of the flow.
+    Packets ahead are packets in bmv2 for the same port. The values are upper bounds of the reported
+    latencies and queues. Raises InvalidRunError if bmv2 dropped packets of the flow.
     """
     found = []
     for before, switch, after in around(flow, path):
@@ -141,7 +144,7 @@ def unseen(
     first: SwitchTransit, inside: Sequence[Interval], record: FlowRecord,
     clocks: Mapping[str, tuple[int, float]],
 ) -> Interval:  # fmt: skip
-    """Return the bounds of each packet's delay before the first and after the last bmv2, in ns."""
+    """Return the bounds (ns) of each packet's delay before the first plus after the last bmv2."""
     received_ns = np.zeros(record.flow.count, np.int64)
     received_ns[record.received["sequence"]] = record.received["received_ns"]
     error_ns = round(2000 * max(error_us for _, error_us in clocks.values()))

@@ -30,21 +30,21 @@ RATE_BPS, WIDER_BPS, DELAY_US = 10_000_000, 20_000_000, 100
 TCP_QUEUE = 64  # packets
 SURPLUS = 1.25  # relative to the narrow link's rate, so that a queue forms
 SIZES = (128, 1514)
-UDP_HEADERS, TCP_HEADERS = 42, 66  # of frames; TCP's has a timestamp option
+UDP_HEADERS, TCP_HEADERS = 42, 66  # bytes of headers in a frame; TCP has a timestamp option
 TCP, UDP = 6, 17
-INT_BYTES = 16  # shim and INT header, once
+INT_BYTES = 16  # shim and INT header, once per packet
 _FOUR = Instruction.NODE_ID | Instruction.LEVEL_1 | Instruction.LATENCY | Instruction.QUEUE
 _SIX = _FOUR | Instruction.INGRESS_TIME | Instruction.EGRESS_TIME
 _NINE = _SIX | Instruction.LEVEL_2 | Instruction.UTILISATION | Instruction.BUFFER
-# By bytes that a switch pushes: 4 per field, 8 for times and level 2 interfaces (INT 2.1, 5.7).
-# 0: no INT.
+# Instructions by the number of bytes that a switch pushes. Times and level 2 interfaces have 8
+# bytes, other fields have 4 (INT 2.1, 5.7). 0 means no INT.
 METADATA = {
     0: Instruction(0), 4: Instruction.NODE_ID, 16: _FOUR, 32: _SIX, 48: _NINE,
 }  # fmt: skip
 TCP_METADATA = (0, 32)
 TCP_TOLERANCE = {
-    "real": 0.02,  # slow start, retransmissions, and other load of the machine
-    "virtual": 1e-9,  # of floating-point numbers
+    "real": 0.02,  # for slow start, retransmissions and other load on the machine
+    "virtual": 1e-9,  # for floating-point rounding
 }
 TCP_TRIES = 3
 CaseFlow_co = TypeVar("CaseFlow_co", bound=AnyFlow, covariant=True)
@@ -52,19 +52,19 @@ CaseFlow_co = TypeVar("CaseFlow_co", bound=AnyFlow, covariant=True)
 
 @dataclass(frozen=True)
 class Case(Generic[CaseFlow_co]):
-    """A flow through `hops` switches that push metadata, and one that removes INT."""
+    """Flow through `hops` switches that push metadata and one switch that removes INT."""
 
     hops: int
-    metadata: int  # bytes that a switch pushes; 0: no INT
+    metadata: int  # bytes that a switch pushes; 0 means no INT
     flow: CaseFlow_co
 
     @property
     def size(self) -> int:
-        """Bytes of a frame as sent by hosts; for TCP: of a full segment."""
+        """Length (bytes) of a frame as sent by hosts; for TCP, of a full segment."""
         return self.flow.size if isinstance(self.flow, Flow) else max(SIZES)
 
     def frame_bytes(self, hop: int) -> int:
-        """Return the bytes of a frame behind the `hop`-th switch, by the format of INT-MD."""
+        """Return the length (bytes) of a frame behind the `hop`-th switch, by the INT-MD format."""
         if not self.metadata or hop > self.hops:
             return self.size
         return self.size + INT_BYTES + hop * self.metadata
@@ -76,7 +76,7 @@ class Case(Generic[CaseFlow_co]):
 
     @property
     def nodes_reported(self) -> list[int]:
-        """Numbers of the reported switches; with node ids only, the last one adds no metadata."""
+        """Reported switches, without the last one if the metadata is only the node id."""
         last_is_reported = METADATA[self.metadata] != Instruction.NODE_ID
         return [*range(1, self.hops + 1 + last_is_reported)]
 
@@ -87,7 +87,7 @@ class Case(Generic[CaseFlow_co]):
 
     @property
     def goodput_bps(self) -> float:
-        """UDP or TCP goodput of the saturated narrow link, by theory."""
+        """Predicted UDP or TCP goodput of the saturated narrow link."""
         headers = UDP_HEADERS if isinstance(self.flow, Flow) else TCP_HEADERS
         return (self.size - headers) * 8e9 / self.wire_ns
 
@@ -102,27 +102,30 @@ class Case(Generic[CaseFlow_co]):
 
 @dataclass(frozen=True)
 class Sent:
-    """Result of a UDP flow that filled the narrow link, and its errors."""
+    """Goodput of a UDP flow that filled the narrow link, and errors compared with theory."""
 
     case: Case[Flow]
     received: int
-    goodput_bps: float  # by the receiver's clock, while the queue was not empty; this and
-    # other values from times are NaN if packets were lost
+    # by the clock of the receiver, without idle time of the link; all values that depend on times
+    # are NaN if packets were lost
+    goodput_bps: float
     packets_per_s: float
-    idle_ns: float  # queue empty, because the switch had not taken the next packet yet
-    wrong_lengths: int  # frames on all links of the path with a length other than by theory
-    link_error_ns: float  # max error of departure times to the narrow link, relative to its rate
-    host_error_ns: float  # error of the receiver's packet intervals beyond theory and known delays
+    # time for which the link waited because the switch had not yet received a packet
+    idle_ns: float
+    wrong_lengths: int  # frames with a length that differs from theory, on all links of the path
+    link_error_ns: float  # max error of departure times compared with the rate of the narrow link
+    # error of the transfer time at the receiver, beyond the bounds of known delays
+    host_error_ns: float
     early: float  # packets received before the end of their transmission
-    latest_ns: float  # max delay of reception after that
+    latest_ns: float  # max delay from the end of transmission to reception
 
 
 @dataclass(frozen=True)
 class Transferred:
-    """Result of a TCP bulk transfer; in real time by the hosts' kernels."""
+    """Result of a TCP bulk transfer; in real time the host kernels provide TCP."""
 
     case: Case[TcpFlow]
-    goodput_bps: float  # from the receiver's first to last data
+    goodput_bps: float  # from the first to the last data at the receiver
     retransmitted: int  # segments
 
 
@@ -155,7 +158,7 @@ async def measure(options: argparse.Namespace, run: Run) -> Outcome:
     """Send all cases sequentially."""
     real = options.time == "real"
     cases, transfers = udp_cases(options), tcp_cases(options)
-    queue = max(case.flow.count for case in cases)  # nothing is lost
+    queue = max(case.flow.count for case in cases)  # long enough that no packet is lost
     switches = max(options.hops) + 1
     topo = ParkingLot(switches, rate_bps=WIDER_BPS, delay_us=DELAY_US, queue_packets=queue)
     records: dict[int, FlowRecord] = {}
@@ -189,7 +192,7 @@ async def measure(options: argparse.Namespace, run: Run) -> Outcome:
 
 
 def udp_cases(options: argparse.Namespace) -> list[Case[Flow]]:
-    """Return the UDP flows, which fill the narrow link sequentially."""
+    """Return the UDP flows; they run sequentially and each fills the narrow link."""
     cases: list[Case[Flow]] = []
     for hops in options.hops:
         after_s = 0.0
@@ -207,7 +210,7 @@ def udp_cases(options: argparse.Namespace) -> list[Case[Flow]]:
 
 
 def tcp_cases(options: argparse.Namespace) -> list[Case[TcpFlow]]:
-    """Return the TCP bulk transfers, of full segments only."""
+    """Return the TCP bulk transfers, which consist of full segments only."""
     segment = max(SIZES) - TCP_HEADERS
     size_bytes = max(round(options.tcp_seconds * RATE_BPS / 8 / segment), 2) * segment
     pairs = [(hops, metadata) for hops in options.hops for metadata in TCP_METADATA]
@@ -221,16 +224,17 @@ async def _send(
     net: Network, cases: Sequence[Case[Flow]], transfers: Sequence[Case[TcpFlow]], queue: int,
     tolerance: float,
 ) -> tuple[dict[int, FlowRecord], dict[int, TcpRecord]]:  # fmt: skip
-    """Send all flows with the same path, and return their records by flow id.
+    """Send all flows with the same path and return their records by flow id.
 
-    Meanwhile, the last link with INT is narrow; its queue holds `queue` packets.
+    During these flows, the last link with INT is the narrow link. Its queue holds `queue` packets.
     """
     *_, narrow, last = cases[0].path
     switch, port = net.switch(narrow), net.port(narrow, last)
     switch.set_link(port, rate_bps=RATE_BPS)
     async with Traffic(net, [case.flow for case in cases]) as traffic:
         records = await traffic.finish()
-    switch.set_queue(port, depth=TCP_QUEUE)  # TCP would fill a longer queue, and wait accordingly
+    # TCP would fill a longer queue, which increases its delay
+    switch.set_queue(port, depth=TCP_QUEUE)
     transferred = {t.flow.id: await _best_transfer(net, t, tolerance) for t in transfers}
     switch.set_queue(port, depth=queue)
     switch.set_link(port, rate_bps=WIDER_BPS)
@@ -238,7 +242,7 @@ async def _send(
 
 
 async def _best_transfer(net: Network, case: Case[TcpFlow], tolerance: float) -> TcpRecord:
-    """Transfer, and retry if slower than theory: other load of the machine only slows it down."""
+    """Return the fastest transfer; retry if other load made it slower than theory."""
     tries: list[TcpRecord] = []
     while len(tries) < TCP_TRIES:
         async with Traffic(net, [case.flow]) as traffic:
@@ -280,13 +284,14 @@ def sent_by(
 ) -> Sent:
     """Return the result of a UDP flow.
 
-    `passed_ns`: when the narrow link's switch took packets, and when they departed to the link;
-    `handed_ns`: bounds of their delivery to the host. A link sends the next packet when the
-    previous one has been sent and the next one is available.
+    `passed_ns` are the times at which the switch before the narrow link received each packet and
+    sent it to the link. `handed_ns` are the bounds of the delivery times to the host. The link
+    sends a packet as soon as it has sent the previous packet and the next packet is available.
     """
     taken_ns, left_ns = passed_ns
     received_ns = record.received["received_ns"].astype(np.int64)
-    if not len(received_ns) == len(left_ns) == case.flow.count:  # a check of its own
+    # another check reports these packets
+    if not len(received_ns) == len(left_ns) == case.flow.count:
         unknown = np.nan
         return Sent(
             case, len(received_ns), goodput_bps=unknown, packets_per_s=unknown, idle_ns=unknown,
@@ -328,6 +333,6 @@ def _wrong_checksums(net: Network, case: Case[TcpFlow]) -> int:
 
 
 def _thrown_away(host: Any) -> int:
-    """Count TCP segments that a host's kernel dropped, from /proc/net/snmp (names, then values)."""
+    """Count TCP segments with checksum errors at a host, from /proc/net/snmp."""
     names, values = (line.split() for line in host.cmd("grep ^Tcp: /proc/net/snmp").splitlines())
     return int(values[names.index("InCsumErrors")])

@@ -2,10 +2,10 @@
 
     python replay.py ADDRESS PORT
 
-Each line of standard input is a round: REPORTS HOPS FLOWS DATAGRAMS_PER_S SECONDS QUIET_S. The
-program sends datagrams of REPORTS INT-MD reports each, for packets over HOPS hops. After a pause of
-QUIET_S, in which the collector can catch up, it sends one more datagram, which reveals missing
-sequence numbers before it. Then it prints the number of sent datagrams.
+Each line of standard input describes a round: REPORTS HOPS FLOWS DATAGRAMS_PER_S SECONDS QUIET_S.
+The program sends datagrams of REPORTS INT-MD reports each, for packets over HOPS hops. After a
+pause of QUIET_S, in which the collector can catch up, it sends one more datagram, which reveals
+missing sequence numbers before it. Then it prints the number of sent datagrams.
 """
 
 import ctypes
@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 INT_PORT = 32767
 REPORTER = 7  # node id
-BATCH = 32  # datagrams per call
-MIN_DATAGRAMS = 1024  # prepared datagrams, sent repeatedly with new sequence numbers
+BATCH = 32  # max datagrams per sendmmsg call
+# min number of prepared datagrams, which are sent repeatedly with new sequence numbers
+MIN_DATAGRAMS = 1024
 
 
 class Vector(ctypes.Structure):
@@ -57,7 +58,7 @@ def report(flow: int, packet: int, hops: int) -> bytes:
 
 
 def datagrams(reports: int, hops: int, flows: int) -> NDArray[np.uint8]:
-    """Return payloads, one per row, of all flows in turn."""
+    """Return datagram payloads, one per row; consecutive reports belong to different flows."""
     rows = flows * -(-MIN_DATAGRAMS // flows)
     payloads = []
     for first in range(0, rows * reports, reports):
@@ -96,7 +97,7 @@ class Sender:
 
 
 def turn(connected: socket.socket, line: str) -> int:
-    """Return how many datagrams were sent; fewer than requested if this sender is too slow."""
+    """Send one round; return the number of datagrams that the sender was fast enough to send."""
     *shape, rate, seconds, quiet_s = line.split()
     sender = Sender(connected, datagrams(*map(int, shape)))
     begin_s = time.monotonic()

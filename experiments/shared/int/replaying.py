@@ -16,13 +16,13 @@ from telemark.errors import TestbedError
 
 SENDER, COLLECTOR = "10.66.0.1", "10.66.0.2"
 SENDER_CORE, COLLECTOR_CORE = 0, 1
-QUIET_S = 0.8  # before the last datagram: the collector empties its socket meanwhile
+QUIET_S = 0.8  # pause before the last datagram, in which the collector can empty its socket
 TIMEOUT_S = 20.0
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Shape of the sent reports, and whether they are stored."""
+    """Contents of the sent datagrams, and whether the collector stores reports."""
 
     reports: int  # per datagram
     hops: int
@@ -42,9 +42,9 @@ class Taken:
 
     sent: int  # datagrams
     received: int
-    in_gaps: int  # detected as lost by the collector
-    kernel_drops: int  # because the socket was full
-    misread: int  # reports, hops, flows and other values that differ from the sent ones
+    in_gaps: int  # datagrams that the collector detected as lost
+    kernel_drops: int  # datagrams that the kernel dropped because the socket buffer was full
+    misread: int  # counts of reports, hops, flows and values that differ from the sent data
     reports: int
     sent_per_s: float
     seconds: float
@@ -59,12 +59,12 @@ class Taken:
 
     @property
     def busy(self) -> float:
-        """CPU utilization while datagrams were sent; above 1, a backlog grows."""
+        """CPU utilization while datagrams were sent; above 1, the backlog in the socket grows."""
         return (self.user_s + self.system_s) / self.seconds
 
     @property
     def ns_per_report(self) -> float:
-        """CPU time per report."""
+        """CPU time per report (ns)."""
         return 1e9 * (self.user_s + self.system_s) / self.reports
 
 
@@ -84,7 +84,7 @@ class Hosts:
         _command("ip link add collector type veth peer name reports")
         _command(f"ip address add {COLLECTOR}/24 dev collector")
         _command("ip link set collector up")
-        # It waits for a line, which is sent when its interface is ready.
+        # The sender waits for a line, which it receives when its interface is ready.
         script = f'read; exec "{sys.executable}" "{replay.__file__}" {COLLECTOR} {PORT}'
         self._sender = subprocess.Popen(
             ["taskset", "-c", str(SENDER_CORE), "unshare", "-n", "bash", "-c", script],
@@ -141,14 +141,14 @@ class Hosts:
         return _taken(shape, sent, seconds, json.loads(output), size)
 
     def _ask(self, line: str) -> str:
-        """Send a line to the sender, and return its answer. Raises TestbedError."""
+        """Send a line to the sender and return its reply. Raises TestbedError."""
         assert self._sender.stdin is not None
         assert self._sender.stdout is not None
         self._sender.stdin.write(f"{line}\n")
         self._sender.stdin.flush()
         answer = self._sender.stdout.readline().strip()
         if not answer:
-            raise TestbedError("the sender of reports has ended")
+            raise TestbedError("the sender of reports has stopped")
         return answer
 
 

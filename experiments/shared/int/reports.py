@@ -1,4 +1,4 @@
-"""Reports of each packet, for experiments that examine single packets."""
+"""Storage of all reports, for experiments that examine single packets."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -15,11 +15,11 @@ from telemark.apps.application import Host
 from telemark.network import Network
 from telemark.traffic.flows import Flow
 
-# Marks and units of Telemark's switches (docs/reference/int.md).
+# Marks and units of Telemark switches, see docs/reference/int.md.
 OURS = Encoding(port=32767, dscp=0x04, dscp_mask=0x3C, timestamp_unit_ns=1000, latency_unit_ns=1000)
 
 
-# Stored fields of a report: all fields would be three times as large.
+# Stored fields of a report. All fields together would need three times as much memory.
 OF_GROUP = np.dtype([(name, GROUP[name]) for name in ("node", "sequence")])
 OF_REPORT = np.dtype([
     (name, REPORT[name]) for name in
@@ -32,16 +32,16 @@ OF_HOP = np.dtype([
 
 
 class Kept(NamedTuple):
-    """A collector's findings and all reports, in the order of arrival."""
+    """Findings of a collector and all reports in the order of arrival."""
 
     findings: Findings
-    groups: NDArray[np.void]  # OF_GROUP: of the datagram of each report
+    groups: NDArray[np.void]  # OF_GROUP: group header of the datagram that contained the report
     reports: NDArray[np.void]  # OF_REPORT; `first_hop` is an index of `hops`
     hops: NDArray[np.void]  # OF_HOP
 
 
 class KeepingCollector(Collector):
-    """Collector for reports of Telemark's switches, with a result of type Kept."""
+    """Collector that also stores all reports of Telemark switches; its result is a Kept."""
 
     def __init__(self) -> None:
         super().__init__(OURS)
@@ -53,7 +53,7 @@ class KeepingCollector(Collector):
         self._kept_hops = 0
 
     def take(self, part: Decoded) -> None:
-        """Process a part, and keep its reports."""
+        """Process decoded reports and store them."""
         super().take(part)
         reports = _only(part.reports, OF_REPORT)
         reports["first_hop"] += self._kept_hops
@@ -62,13 +62,13 @@ class KeepingCollector(Collector):
         self._parts.append((groups, reports, _only(part.hops, OF_HOP)))
 
     def result(self) -> Any:
-        """Return all kept reports, after the last one has arrived."""
+        """Return all stored reports; the last report must have arrived."""
         arrays = (np.concatenate(parts) for parts in zip(*self._parts, strict=True))
         return Kept(super().result(), *arrays)
 
 
 def _only(rows: NDArray[np.void], kept: np.dtype[np.void]) -> NDArray[np.void]:
-    """Return a copy with the fields of `kept` only."""
+    """Return a copy of the rows with only the fields of `kept`."""
     found = np.empty(len(rows), kept)
     for name in kept.names or ():
         found[name] = rows[name]
@@ -83,9 +83,10 @@ class ReportedHops(NamedTuple):
 
 
 def reported_by(net: Network, kept: Kept, path: Sequence[str], last: SwitchTransit) -> ReportedHops:
-    """Return the last switch's reports by packet.
+    """Return the reports of the last switch by packet.
 
-    It numbers reports from 0 in the order in which packets leave it, which `last` contains.
+    The last switch numbers reports from 0 in the order in which packets leave it. `last` contains
+    the times at which they leave.
     """
     left = np.flatnonzero(last.passed)
     left = left[np.argsort(last.left_ns[left], kind="stable")]

@@ -24,12 +24,13 @@ FRAME = np.dtype([
 
 @dataclass(frozen=True)
 class SwitchTransit:
-    """A flow at one switch. Arrays have an element per packet, in the order of sending."""
+    """Packets of one flow at one switch; arrays are in the order of sending."""
 
-    arrived_ns: NDArray[np.int64]  # NEVER: did not arrive; all arrays likewise
+    arrived_ns: NDArray[np.int64]  # NEVER in all arrays if the packet did not leave the switch
     left_ns: NDArray[np.int64]
-    # Bounds of the queue length on arrival. They differ if a packet left in the same nanosecond,
-    # or, in real time, before the switch took the arriving packet.
+    # Bounds of the queue length on arrival. They differ if another packet left in the same
+    # nanosecond. In real time they also differ if a packet left before the switch received the
+    # arriving packet from its socket.
     min_queued: NDArray[np.int64]
     max_queued: NDArray[np.int64]
 
@@ -55,7 +56,7 @@ class Queue:
     max_queued: NDArray[np.int64]
 
     def passage(self, flow: Flow) -> SwitchTransit:
-        """Return the part of one flow."""
+        """Return the transit of the packets of one flow."""
         ours = self.left["port"] == flow.port
         fields = self.arrived_ns, self.left["time_ns"], self.min_queued, self.max_queued
         arrays = [np.full(flow.count, NEVER, np.int64) for _ in fields]
@@ -65,14 +66,14 @@ class Queue:
 
 
 def read_queue(net: Network, switch: str, after: str, *, stamped: bool) -> Queue:
-    """Return the packets of a port with one FIFO queue, after the network has ended.
+    """Return the packets of a port with one FIFO queue; the network must have stopped.
 
-    Packets are queued before a packet if they left before it, but after its arrival.
-    `stamped`: in real time, for a network with a stamp log.
+    The queue that a packet met consists of the packets that left before it, but after its arrival.
+    Set `stamped` in real time, for a network with a stamp log.
 
-    Captures are truncated where INT may hide a packet's sequence number. Therefore packets are
-    numbered by order: only for networks that neither lose nor reorder packets, which the receiver's
-    records show.
+    Captures are truncated, and INT may move the sequence number of a packet behind the end.
+    Therefore packets are numbered in the order of capture. This requires that the network neither
+    loses nor reorders packets, which the records of the receiver show.
     """
     left = read(net.capture(switch, after, "out"))
     arrived, taken = (_all_that(net, switch, what) for what in ("in", "taken" if stamped else "in"))
@@ -87,7 +88,7 @@ def read_queue(net: Network, switch: str, after: str, *, stamped: bool) -> Queue
 def read_passages(
     net: Network, flow: Flow, path: Sequence[str], *, stamped: bool
 ) -> list[SwitchTransit]:
-    """Return a flow's packets at each switch of its path, in order: see read_queue()."""
+    """Return the transits of a flow at each switch of its path, in order; see read_queue()."""
     return [
         read_queue(net, switch, after, stamped=stamped).passage(flow)
         for _, switch, after in around(flow, path)
@@ -101,13 +102,13 @@ def around(flow: Flow, path: Sequence[str]) -> list[tuple[str, str, str]]:
 
 
 def _all_that(net: Network, switch: str, what: str) -> NDArray[np.void]:
-    """Return the captured packets of all ports of a switch, by port and number."""
+    """Return the captured packets of all ports of a switch, sorted by UDP port and number."""
     found = np.concatenate([read(net.capture(switch, n, what)) for n in net.neighbours(switch)])
     return found[np.argsort(found[["port", "number"]])]
 
 
 def read(path: Path) -> NDArray[np.void]:
-    """Return the UDP datagrams of a capture (FRAME), in order of time, numbered by port."""
+    """Return the UDP datagrams (FRAME) of a capture in order of time, numbered per UDP port."""
     frames = pcap.read(path)
     data = frames.bytes
     is_udp = (data[:, ETHERTYPE : ETHERTYPE + 2] == IPV4).all(axis=1)

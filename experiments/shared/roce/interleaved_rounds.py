@@ -42,10 +42,10 @@ ALONE = ("unshare", "-n", "sh", "-c", 'off=/proc/sys/net/ipv6/conf/default/disab
 
 @dataclass(frozen=True, eq=False)
 class Kind:
-    """A collector and its offered load: a program in C or in Python, or none.
+    """Collector (a program in C or in Python, or none) and its offered load.
 
-    `way`: how take.c receives frames ("": not used); `keeps`: how it stores them, one of keep_*.c.
-    `python`: the first arguments of receivers.py.
+    `way` is how take.c receives frames; it is "" if take.c is not used. `keeps` selects one of
+    keep_*.c, which stores the frames. `python` is the first argument of receivers.py.
     """
 
     name: str
@@ -121,15 +121,14 @@ class Process:
         self._process.communicate()
 
     def await_word(self, word: str) -> None:
-        """Wait for a line of output; usage counts from then on. Raises TestbedError."""
+        """Wait for a line of output, after which the usage is measured. Raises TestbedError."""
         if self._line() != word:
             raise TestbedError(f"{self._process.args!r}: it did not start")
         self._before = Used.by(self.pid)
 
     def answer(self) -> tuple[list[int], Used]:
-        """Run the process; return its numbers, and its usage since it was ready.
-
-        Raises TestbedError.
+        """Run the process; return its numbers and its usage since it was ready. Raises
+        TestbedError.
         """
         assert self._process.stdin is not None
         self._process.stdin.write("\n")
@@ -162,7 +161,7 @@ def _memory(folder: Path, offered: Offered) -> Path:
 
 
 def turn(folder: Path, kind: Kind, offered_per_s: int, seconds: float) -> Turn:
-    """Offer records to a collector, at a rate or (0) as fast as possible. Raises TestbedError."""
+    """Offer records to a collector at this rate; 0 means max rate. Raises TestbedError."""
     frames = make_frames(folder, kind)
     offer = (_tool("offer"), SENDERS_INTERFACE, frames, offered_per_s, seconds)
     with ExitStack() as stack:
@@ -186,7 +185,7 @@ def turn(folder: Path, kind: Kind, offered_per_s: int, seconds: float) -> Turn:
 
 
 def _await_backlog() -> None:
-    """Wait until no frame waits for a softirq; inconclusive after PATIENCE_S."""
+    """Wait until no frame waits for a softirq; after PATIENCE_S, make the run inconclusive."""
     deadline_s = time.monotonic() + PATIENCE_S
     while any(int(line.split()[BACKLOG], 16) for line in SOFTNET.read_text().splitlines()):
         if time.monotonic() > deadline_s:
@@ -206,7 +205,7 @@ def _dropped_between(pid: int) -> int:
 
 @contextmanager
 def _veth(pid: int) -> Iterator[None]:
-    """Create a veth pair from the namespace of a process to this one, for the block."""
+    """Create a veth pair from the namespace of a process to this namespace, for the with block."""
     _run(f"ip link add {INTERFACE} address {MAC} type veth peer {SENDERS_INTERFACE} "
          f"address {SENDER_MAC} netns {pid}")  # fmt: skip
     try:
@@ -218,7 +217,7 @@ def _veth(pid: int) -> Iterator[None]:
 
 
 def _tool(*names: str) -> Path:
-    """Compile one of Telemark's C programs from these files, and return its path."""
+    """Compile one of the C programs in this folder from these files and return its path."""
     return program([C_FOLDER / f"{name}.c" for name in names])
 
 

@@ -28,9 +28,9 @@ VA_AT, PSN_AT, NETWORK_AT, ICRC = 54, 51, 14, 4  # offsets of fields in a frame 
 
 @dataclass(frozen=True, eq=False)
 class Writes:
-    """RoCE writes that fill a region with `records`: one to each of `places`, in order.
+    """RoCE writes that fill a region with `records`, one at each of the indices `places`, in order.
 
-    `reports`: number of switch reports per write.
+    `reports` is the number of switch reports per write.
     """
 
     name: str
@@ -72,7 +72,7 @@ Offered = Writes | Datagrams
 
 
 def records() -> NDArray[Any]:
-    """Return the records of the ring, shape (COUNT,), with flows in turn."""
+    """Return the records of the ring, shape (COUNT,); neighbours belong to different flows."""
     found = np.zeros(COUNT, TCP)
     words = found.view(">u4").reshape(COUNT, -1)
     words[:, 0] = 0x0A000000 + np.arange(COUNT) % FLOWS

@@ -1,8 +1,8 @@
-"""Reference RoCE session of Linux's rdma_rxe, for comparison with the switch's packets.
+"""Reference RoCE session of rdma_rxe (Linux), for comparison with the packets of the switch.
 
-Either live, in the virtual machine, by RealSession; or captured: rxe_session.pcap has the packets
-sent to Telemark's responder on 2026-11-22, by Linux 6.1.192 and rdma-core 44.0 of Debian 12, one
-for each of KINDS. A test compares both.
+RealSession is a live session in the virtual machine. rxe_session.pcap is a captured session. It has
+one packet for each of KINDS, which Linux 6.1.192 and rdma-core 44.0 of Debian 12 sent to the
+responder of Telemark on 2026-11-22. A test compares both sessions.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,21 +24,21 @@ KINDS = ("RC WRITE ONLY", "RC WRITE ONLY WITH IMMEDIATE", "RC FETCH ADD",
 TRANSPORTS = (Transport.RC, Transport.UC)
 PSN, IMMEDIATE = 0x123456, 7
 RECORD = bytes(range(44))  # length of the record of a TCP packet
-LENGTH = 2 * len(RECORD) + 8  # of the target region
+LENGTH = 2 * len(RECORD) + 8  # length of the target region
 
 
 class RealSession:
     """rdma_rxe in the virtual machine, with a queue pair for each of TRANSPORTS."""
 
     def __init__(self, machine: Machine, address: str) -> None:
-        """Connect; `address`: of the virtual machine. Raises TestbedError."""
+        """Connect to the virtual machine, which has this address. Raises TestbedError."""
         self._peers: list[Any] = [
             machine.make(VerbsPeer, address, PSN, transport=transport) for transport in TRANSPORTS
         ]
 
     @property
     def peers(self) -> list[Peer]:
-        """The peers that a responder must know."""
+        """Peers of the session, which a responder must know."""
         return [peer.peer() for peer in self._peers]
 
     def carry_out(self, targets: Sequence[Target]) -> None:
@@ -58,12 +58,12 @@ def captured() -> Mapping[str, Mapping[str, Any]]:
 
 
 def by_kind(frames: Sequence[bytes]) -> Mapping[str, Mapping[str, Any]]:
-    """Return the fields of a session's packets, in the order of KINDS."""
+    """Return the fields of the packets of a session, which are in the order of KINDS."""
     return {kind: fields(frame) for kind, frame in zip(KINDS, frames, strict=True)}
 
 
 def fields(frame: bytes) -> dict[str, Any]:
-    """Return all header fields of a frame, as in "BTH psn": numbers, and addresses as strings."""
+    """Return all header fields of a frame by name, such as "BTH psn"; addresses are strings."""
     found: dict[str, Any] = {}
     layer: Any = Ether(frame)
     while layer and not isinstance(layer, Raw):

@@ -2,7 +2,8 @@
 
     python -m experiments.shared.roce.receivers udp | roce INTERFACE MEMORY
 
-MEMORY is a numpy file with the region's expected content after all writes. Both print "ready"; on a
+MEMORY is a numpy file with the expected content of the region after all writes. Both print "ready";
+on a
 line from standard input they print the number of received records, of kernel drops, and of wrong
 records in memory, and exit.
 """
@@ -64,7 +65,7 @@ def udp() -> tuple[int, int, int]:
 def roce(interface: str, memory: str) -> tuple[int, int, int]:
     """Run the responder; raises AssertionError if it rejected a frame.
 
-    The NIC stays open: the CPU time of its thread is available only while it exists.
+    The NIC stays open, because the CPU time of its thread is available only while it exists.
     """
     expected = np.load(memory)
     nic, region = _responder(expected)
@@ -82,7 +83,7 @@ def roce(interface: str, memory: str) -> tuple[int, int, int]:
 
 
 def alone_ns(writes: offered.Writes) -> float:
-    """Return the CPU time per write in the responder itself, from memory: min of some turns."""
+    """Return the min CPU time (ns) per write in the responder, for frames that are in memory."""
     frames = writes.frames(offered.MAC)
     arrivals = np.zeros(len(frames), ARRIVAL)
     arrivals["length"] = [len(frame) for frame in frames]
@@ -106,7 +107,7 @@ def _responder(expected: NDArray[Any]) -> tuple[SoftNic, Region]:
 
 
 def wrong(records: NDArray[Any], expected: NDArray[Any], received: int, drops: int) -> int:
-    """Count wrong records and those missing records that were not dropped."""
+    """Count wrong records, and missing records that were not dropped."""
     nothing = np.zeros((), expected.dtype)
     there, wanted = records != nothing, expected != nothing
     missing = min(received, int(wanted.sum())) - int(there.sum())

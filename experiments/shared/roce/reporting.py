@@ -34,7 +34,7 @@ PEER = Peer("10.0.9.1", qpn=0x11, psn=0xFFFF00)  # first PSN, chosen so that PSN
 # expected drop reasons: responses end in a switch; no records during hold-off
 EXPECTED = ("ingress", "miss", "egress")
 DELAY_US = 500  # rate of the link between the switches
-LINK_BPS = 1_000_000_000  # of a probe
+LINK_BPS = 1_000_000_000  # link rate of a capacity probe
 
 RECORDS = {
     Content.FLOWS: TCP,
@@ -45,14 +45,14 @@ RECORDS = {
 
 @dataclass(frozen=True)
 class Collection:
-    """How records are written: `slots` of the ring; `session`: non-default options."""
+    """Ring of `slots` slots, contents of its records, and non-default options of the session."""
 
     slots: int
     content: Content = Content.FLOWS
     transport: Transport = Transport.RC
     session: tuple[tuple[str, Any], ...] = ()
     file: str | None = None  # file in the folder of the run; None means memory without a file
-    hold_us: float = 0  # delay of the responder: see Host.frames()
+    hold_us: float = 0  # delay of the responder, see Host.frames()
 
     def responder(self, run: Run) -> Responder:
         """Return the responder that receives the records."""
@@ -104,7 +104,8 @@ async def reporting(
 ) -> AsyncIterator[Running]:  # fmt: skip
     """Run a network with the responder as first application.
 
-    `rate_bps`: of the link between the switches. `keeps`: a FrameRecorder at h3 is the second one.
+    `rate_bps` is the rate of the link between the switches. If `keeps` is set, a FrameRecorder on
+    h3 is the second application.
     """
     with network(run, name, rate_bps, program, captures=captures) as net:
         responder = collection.responder(run)
@@ -142,9 +143,9 @@ async def writing(net: Network, collection: Collection, target: Target) -> Async
 async def find_capacity(
     run: Run, collection: Collection, rate_pps: int, program: str = PROGRAM
 ) -> CapacityEstimate:
-    """Find the share of a rate of recorded packets that a network on bmv2 sustains.
+    """Find the fraction of a rate of recorded packets that bmv2 sustains.
 
-    The probe sends them in a network of its own.
+    The probe sends the packets in a separate network.
     """
     in_memory = replace(collection, file=None)
     async with reporting(
@@ -162,7 +163,7 @@ async def find_capacity(
 
 
 async def settle(run: Run, settle_ns: int, count: Callable[[], Awaitable[object]]) -> None:
-    """Wait until all packets in flight have arrived; on bmv2, until counters stand still."""
+    """Wait until all packets in flight have arrived; on bmv2, until counters no longer change."""
     last = None
     while True:
         await run.clock.sleep_until(run.clock.now_ns() + settle_ns)
@@ -173,10 +174,11 @@ async def settle(run: Run, settle_ns: int, count: Callable[[], Awaitable[object]
 
 
 def reject_bmv2_drops(net: Network, counts: Mapping[str, int]) -> None:
-    """Make the run inconclusive if a bmv2 dropped frames, on a loaded machine.
+    """Make the run inconclusive if bmv2 dropped frames, for example on a loaded machine.
 
-    `counts`: events() of a session that recorded all packets. Its switch receives these and the
-    collector's answers; packets, records and probes leave it. The other switch forwards all.
+    `counts` are the events() of a session that recorded all packets. The recording switch receives
+    these packets and the responses of the collector. It sends packets, records and probes. The
+    other switch forwards all of them.
     """
     if "inner" not in net.counters[SWITCH]:
         return  # minip4

@@ -18,7 +18,7 @@ MAX_WAITED = 0.05  # max fraction of time in which a process waited for a core
 
 @dataclass(frozen=True)
 class Round:
-    """One round of all collectors at each load; `baseline`: no collector."""
+    """One round of all collectors at each load; `baseline` is a round without collector."""
 
     turns: Sequence[Turn]
     baseline: Kind
@@ -63,9 +63,9 @@ def wrong(rounds: Sequence[Round]) -> int:
 def reject_noise(
     rounds: Sequence[Round], kinds: Sequence[Kind], failed: Sequence[str], offer: str
 ) -> None:
-    """Make the run inconclusive if many frames were dropped, or noise may explain a failed claim.
+    """Make the run inconclusive if many frames were dropped or if noise may explain a failed claim.
 
-    `kinds`: collectors in claims; `failed`: names of failed claims.
+    `kinds` are the collectors in claims, `failed` the names of failed claims.
     """
     for kind in kinds:
         turns = [each.of(kind) for each in rounds]
@@ -85,7 +85,7 @@ def reject_noise(
 def draw_costs(
     axes: Axes, rounds: Sequence[Round], kinds: Sequence[Kind], load: int = AS_FAST
 ) -> None:
-    """Draw a bar per collector: its own and the kernel's CPU time; whiskers: min to max."""
+    """Draw a bar per collector, with CPU time in process and kernel; whiskers from min to max."""
     places = np.arange(len(kinds))
     own = [middle(rounds, "own_ns", kind, load) for kind in kinds]
     costs = [[each.cost_ns(kind, load) for each in rounds] for kind in kinds]

@@ -1,6 +1,6 @@
-"""Linux's rdma_rxe in a virtual machine at the collector's host, as responder or requester.
+"""rdma_rxe (Linux) in a virtual machine on the collector host, as responder or requester.
 
-Only in real time, if ./setup.sh --rdma has installed a kernel for it.
+Available only in real time, if ./setup.sh --rdma has installed a kernel for the virtual machine.
 """
 
 import argparse
@@ -42,7 +42,7 @@ SETTLE_NS = 500_000_000  # wait until an emulated machine has received all packe
 
 
 def lacking(options: argparse.Namespace) -> str:
-    """Return the reason why a run has no rxe; empty if it has."""
+    """Return the reason why a run cannot use rxe; empty if it can."""
     if options.time == "virtual":
         return "virtual time has no virtual machine"
     if options.quick:
@@ -54,7 +54,7 @@ def lacking(options: argparse.Namespace) -> str:
 async def reporting_to_rxe(
     run: Run, name: str, collection: Collection, rate_bps: int, program: str
 ) -> AsyncIterator[tuple[Running, Taken]]:
-    """Run a network like reporting(), but with rxe as responder; only application: the recorder."""
+    """Run a network like reporting(), but with rxe as responder and only the recorder."""
     taken = Taken()
     with network(run, name, rate_bps, program) as net:
         net.run_application(RECEIVER, FrameRecorder())
@@ -72,7 +72,7 @@ async def reporting_to_rxe(
 
 
 async def live(run: Run, rate_bps: int, program: str) -> Mapping[str, Mapping[str, Any]]:
-    """Return the fields of rxe's live packets, by KINDS: see captured()."""
+    """Return the fields of the packets of a live rxe session by KINDS, like captured()."""
     with network(run, "rxe", rate_bps, program) as net:
         host = net.host(WRITTEN_TO)
         with machine_at(net.host(COLLECTOR), run.folder / "vm", {host.IP(): host.MAC()}) as started:

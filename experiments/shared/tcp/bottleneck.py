@@ -32,7 +32,7 @@ PROBED_S = 0.05
 
 @dataclass(frozen=True)
 class Kind:
-    """Congestion signal, given by congestion control and ECN."""
+    """Congestion signal: congestion control algorithm, with or without ECN."""
 
     congestion: str
     ecn: bool

@@ -10,12 +10,12 @@ from experiments.shared.xdp.frames import DEVICE_MAC, SENDER_MAC, checksum
 
 LENGTH = 128  # frame length in bytes, without the frame check sequence
 HOSTS = 682  # number of hosts with clean traffic; six packets per host fill one window
-# number of different attack packets; no SYN is repeated, since that would be a retransmission
+# number of different attack packets; no SYN occurs twice, since it would look like a retransmission
 ATTACKS = 8192
 SYN, ACK = 2, 16
 TCP, UDP = 6, 17
 VICTIM, ATTACKER, SERVERS = 0x0A000002, 0x0A000003, 7
-# Attack packets per four packets, or per five for a heavy hitter, whose only pair must exceed 30 %.
+# (attack packets, of all packets); the single pair of a heavy hitter must exceed 30 % of packets.
 SHARES = dict.fromkeys(Kind, (1, 4)) | {Kind.HEAVY_HITTER: (3, 5)}
 
 
@@ -29,7 +29,7 @@ class Label(IntEnum):
 
 
 def clean() -> list[bytes]:
-    """Return packets of hosts that in turn use a connection and query a name server."""
+    """Return packets of hosts that alternately use a connection and query a name server."""
     hosts = [(0x0B000000 + number, VICTIM + 16 * (number % SERVERS)) for number in range(HOSTS)]
     of = [
         [_tcp(host, server, 443, SYN), *[_tcp(host, server, 443, ACK)] * 3,

@@ -74,7 +74,7 @@ class Scene:
         self._worker = stack.enter_context(ThreadPoolExecutor(1))
 
     def counts(self) -> Counts:
-        """Return the number of packets counted up to now, by place and label."""
+        """Return the number of packets counted up to now, by measuring point and label."""
         return np.array(self._counted, np.int64)
 
     def stream(

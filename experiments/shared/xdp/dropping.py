@@ -1,4 +1,4 @@
-"""Candidates that drop UDP packets to ports 9 to 19 at different hooks."""
+"""Variants that drop UDP packets to ports 9 to 19 at different hooks."""
 
 import re
 from contextlib import ExitStack

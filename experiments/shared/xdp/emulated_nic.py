@@ -1,8 +1,8 @@
-"""Emulated NIC, through whose ring a flood at a given rate and other frames arrive.
+"""Emulated NIC with a receive ring, for a flood at a given rate and for other frames.
 
-A thread polls the ring without sleeping, as the kernel does under load. Live frames that are due
-arrive (card.bpf.c). If the ring is full, all arriving frames are lost, both frames of the flood and
-other frames.
+A thread polls the ring without sleeping, as the kernel does under load. card.bpf.c
+accepts live frames that are due. If the ring is full, all arriving frames are lost, whether they
+belong to the flood or not.
 """
 
 import socket
@@ -22,7 +22,7 @@ CHUNK = 50_000
 
 
 class Flood(NamedTuple):
-    """Numbers of flood frames that arrived or met a full ring, and of other lost frames."""
+    """Counts: arrived flood frames, flood frames lost at a full ring, other lost frames."""
 
     arrived: int = 0
     lost: int = 0

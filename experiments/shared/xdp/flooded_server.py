@@ -59,7 +59,7 @@ class Awake:
 
 
 class FloodResult(NamedTuple):
-    """Transactions of a server under a flood, and counts of flood frames."""
+    """Transaction rate of a server under a flood, and counts of flood frames."""
 
     round: int
     server: str

@@ -1,4 +1,4 @@
-"""Candidates that forward packets to the far end of a veth pair, which counts the packets.
+"""Variants that forward packets to the far end of a veth pair, which counts the packets.
 
 XDP counts packets that XDP sent, and tc counts packets that the network stack sent. These are the
 cheapest hooks, because a veth device copies packets of the network stack before XDP.
@@ -14,7 +14,7 @@ from experiments.shared.xdp.interleaved_rounds import Candidate, ReadyCandidate
 from experiments.shared.xdp.veth_setup import DEVICE, OUT, PEER, SINK, VethPair
 
 FORWARD = "ebpf/datapath/forward.bpf.c"
-DESTINATION = "198.18.0.1"  # address behind the second device (range of RFC 2544)
+DESTINATION = "198.18.0.1"  # address reached via the second device (RFC 2544 range)
 NEXT_HOP_MAC, BRIDGE_MAC = "02:00:00:00:00:03", "02:00:00:00:00:04"
 RESTORED = 14  # bytes that programs change, namely addresses
 
@@ -37,7 +37,7 @@ def _on(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
 
 
 def set_up_stack(stack: ExitStack) -> ReadyCandidate:
-    """Count and drop packets of the network stack at tc, behind the second device."""
+    """Count and drop packets of the network stack at tc, after the second device."""
     sink = stack.enter_context(load(PROGRAMS))
     stack.enter_context(attach_tc(sink.programs["drop_ports_at_tc"], SINK))
     return ReadyCandidate(passing(stack), lambda: count_dropped(sink))
@@ -50,7 +50,7 @@ def _at_tc(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
 
 
 def _by_bridge(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
-    """Set up a bridge; the destination address of the frames is behind the second device."""
+    """Set up a bridge; it reaches the destination address of the frames via the second device."""
     veth.run(
         f"""ip link add bridge type bridge; ip link set {DEVICE} address {BRIDGE_MAC}
         for each in /proc/sys/net/bridge/bridge-nf-call-*tables; do

@@ -1,8 +1,9 @@
-"""Interleaved rounds of candidates, all with the same frames and the same cores.
+"""Interleaved rounds of variants (mechanisms under test), with the same frames and cores.
 
 Packets are live frames of BPF_PROG_TEST_RUN, which arrive at a device without a sender. A sending
-socket would take more CPU time than XDP. A program before the program of the candidate turns each
-packet into the next frame of a table. All measurements include its CPU time.
+socket would take more CPU time than XDP. An additional program runs before the program of the
+variant. It replaces each packet by the next frame of a table. All measurements include its CPU
+time.
 """
 
 import ctypes
@@ -24,7 +25,7 @@ MAX_WAITED = 0.2
 
 
 class ReadyCandidate(NamedTuple):
-    """Candidate that is set up, with its program and its packet counter."""
+    """Variant that is set up, with its program and its packet counter."""
 
     program: Program
     counted: Callable[[], int]
@@ -37,7 +38,10 @@ class ReadyCandidate(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """Name and set-up function, which runs in its own namespace and may raise TestbedError."""
+    """Variant under test: its name, and a set-up function that runs in its own namespace.
+
+    The function may raise TestbedError.
+    """
 
     name: str
     set_up: Callable[[VethPair, ExitStack], ReadyCandidate]
@@ -45,7 +49,7 @@ class Candidate(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """Counts and CPU time of the packets offered to a candidate."""
+    """Counts and CPU time of the packets offered to a variant."""
 
     round: int
     candidate: str
@@ -58,25 +62,25 @@ class Turn(NamedTuple):
 
 
 class Rounds:
-    """Results of all rounds, with medians, and ratios of two candidates within a round."""
+    """Results of all rounds, with medians, and ratios of two variants within a round."""
 
     def __init__(self, measured: Sequence[Turn]) -> None:
         self._turns = {(t.candidate, t.cores, t.round): t for t in measured}
         self.numbers = sorted({t.round for t in measured})
 
     def of(self, candidate: Candidate, cores: int = 1) -> list[Turn]:
-        """Return the results of a candidate, in the order of rounds."""
+        """Return the results of a variant, in the order of rounds."""
         return [self._turns[candidate.name, cores, number] for number in self.numbers]
 
     def has(self, candidate: Candidate, cores: int) -> bool:
         return (candidate.name, cores, self.numbers[0]) in self._turns
 
     def ns_per_packet(self, candidate: Candidate, cores: int = 1) -> float:
-        """Return the median CPU time per packet."""
+        """Return the median CPU time per packet, in ns."""
         return statistics.median(turn.ns_per_packet for turn in self.of(candidate, cores))
 
     def ratios(self, candidate: Candidate, to: Candidate) -> list[float]:
-        """Return the ratio of the rates per core of two candidates, in the order of rounds."""
+        """Return the ratio of the rates per core of two variants, in the order of rounds."""
         pairs = zip(self.of(candidate), self.of(to), strict=True)
         return [other.ns_per_packet / own.ns_per_packet for own, other in pairs]
 
@@ -113,7 +117,7 @@ class Rounds:
 
 
 class Offer(NamedTuple):
-    """Offered load of each candidate in a round."""
+    """Offered load of each variant in a round."""
 
     frames: Sequence[bytes]
     packets: int  # per core
@@ -124,9 +128,9 @@ class Offer(NamedTuple):
 def turns(
     candidates: Sequence[Candidate], offer: Offer, rounds: int, show_progress: Callable[[str], None]
 ) -> Iterator[Turn]:
-    """Run all candidates in each round, on each set of cores; `show_progress` gets the progress.
+    """Run all variants in each round, on each set of cores; `show_progress` gets the progress.
 
-    The run is inconclusive if a candidate did not count all packets, because its CPU time is then
+    The run is inconclusive if a variant did not count all packets, because its CPU time is then
     meaningless.
     """
     with ExitStack() as stack:

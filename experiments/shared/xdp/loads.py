@@ -1,6 +1,7 @@
-"""CPU utilization of candidates at different offered loads (pace.py).
+"""CPU utilization of variants at different offered loads (pace.py).
 
-A process behind a socket runs on a second core and either polls or sleeps until packets arrive.
+A process that reads from a socket runs on a second core. It either polls or sleeps until packets
+arrive.
 """
 
 import ctypes
@@ -19,7 +20,7 @@ from experiments.shared.xdp.sockets import RING, AfXdpReceiver
 from experiments.shared.xdp.veth_setup import DEVICE, VethPair
 from telemark.errors import note_invalid
 
-# ring of a socket; holds packets that arrive while other processes use the core
+# size of a socket's ring; holds packets that arrive while other processes use the core
 LARGE_RING = 4 * RING
 MAX_WAITED = 0.3  # max fraction of time in which other processes use the core of a thread
 MAX_AT_SOCKETS_PPS = 1_000_000  # above this rate, the ring of a process sometimes overflows
@@ -27,7 +28,7 @@ TRIES = 20  # max number of tries of a measurement that exceeds MAX_WAITED
 
 
 class Loaded(NamedTuple):
-    """Result of a candidate at one load in one round."""
+    """Result of a variant at one load in one round."""
 
     round: int
     candidate: str
@@ -69,7 +70,7 @@ CANDIDATES = (PORTS, RAW, CONNTRACK, SLEEPING, POLLING)
 
 
 def measure_loads(plan: Plan, show_progress: Callable[[str], None]) -> Iterator[Loaded]:
-    """Run all candidates at all loads in each round; without a process, also at max rate.
+    """Run all variants at all loads in each round; variants without a process also run at max rate.
 
     The run is inconclusive if packets are missing or if other processes used the cores for too
     long.
@@ -85,12 +86,12 @@ def measure_loads(plan: Plan, show_progress: Callable[[str], None]) -> Iterator[
         for number in range(1, plan.rounds + 1):
             for name, veth, ready in veths[:: 1 if number % 2 else -1]:
                 show_progress(f"round {number}: {name}")
-                with ThreadPoolExecutor(1) as thread:  # a thread in the namespace of the candidate
+                with ThreadPoolExecutor(1) as thread:  # a thread in the namespace of the variant
                     yield from thread.submit(_turn, plan, number, name, veth, ready).result()
 
 
 def _offers(loads_pps: Sequence[int], ready: ReadyCandidate) -> Sequence[int]:
-    """Return the loads that a candidate can receive (the kernel drops packets at a full socket)."""
+    """Return the loads that a variant can receive (the kernel drops packets at a full socket)."""
     if ready.follow is None:
         return (*loads_pps, 0)
     return [pps for pps in loads_pps if pps <= MAX_AT_SOCKETS_PPS]
@@ -99,7 +100,7 @@ def _offers(loads_pps: Sequence[int], ready: ReadyCandidate) -> Sequence[int]:
 def _turn(
     plan: Plan, number: int, name: str, veth: VethPair, ready: ReadyCandidate
 ) -> list[Loaded]:
-    """Run a candidate at all loads, in this thread."""
+    """Run a variant at all loads, in this thread."""
     os.sched_setaffinity(0, plan.cores[:1])
     with veth.entered(), start_pace(ready.program, plan.frames) as pace:
         return [

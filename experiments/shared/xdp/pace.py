@@ -1,8 +1,8 @@
-"""Live frames at a given rate; a program before the candidate drops frames that are not due.
+"""Live frames at a given rate; a program before the variant drops frames that are not due.
 
 Starting and stopping live frames takes milliseconds, so a thread cannot sleep between packets. The
-thread therefore never sleeps, and the program measures the fraction of time that frames that were
-due have used.
+thread therefore never sleeps, and the program measures the fraction of time used by frames that
+were due.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""minip4 as a forwarding candidate: a P4 router between the same veth pairs.
+"""minip4 as a forwarding variant: a P4 router between the same veth pairs.
 
 Packet sockets of minip4 receive all frames that arrive at the device. The network stack ignores
 them, because their destination address differs from the address of the device. The thread of minip4

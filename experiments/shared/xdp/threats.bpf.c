@@ -1,4 +1,4 @@
-// Counts packets by label on departure, on arrival and behind the filter.
+// Counts packets by label on departure, on arrival and after the filter.
 //
 // The sender writes the label of a packet into the IPv4 identification field. Other fields are not
 // read.

@@ -14,7 +14,7 @@ from minip4.compiler.analysis.unused import check_states, check_uses
 def all_nodes(program: syntax.Program) -> Iterator[syntax.Node]:
     """Yield all nodes, in no particular order.
 
-    Arguments occur as written and as converted by the checker.
+    Arguments occur twice: as written, and as converted by the checker.
     """
     todo: list[syntax.Node] = [d for d in program.declarations if not d.source.file.is_system]
     while todo:

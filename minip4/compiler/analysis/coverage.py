@@ -1,4 +1,4 @@
-"""Unreachable select cases and table entries, which an earlier one covers."""
+"""Select cases and table entries that are unreachable, because an earlier one covers them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_SHAPES = 64
 
 @dataclass(frozen=True, slots=True)
 class Keyset:
-    """The values from `low` to `high` that equal `low` in those bits where `fixed` has ones."""
+    """The values from `low` to `high` that equal `low` in all bits where `fixed` has ones."""
 
     low: int
     high: int
@@ -70,7 +70,7 @@ def _check_entries(
 
 
 def covered(rows: Iterable[Row]) -> Iterator[tuple[syntax.Node, syntax.Node]]:
-    """Yield each row of keysets that one earlier row covers, with that earlier row."""
+    """Yield each row of keysets that an earlier row covers, together with the earlier row."""
     by_masks: dict[tuple[int, ...], dict[tuple[int, ...], syntax.Node]] = {}
     ranges: list[Row] = []
     for node, keys in rows:
@@ -106,7 +106,7 @@ def _covering(
 
 
 def _keysets(keys: list[syntax.Expression], of: list[Type]) -> list[Keyset] | None:
-    """Return one keyset per type, or None if one is known only at run time (a value_set)."""
+    """Return one keyset per type, or None if a keyset is known only at run time (value_set)."""
     if len(keys) == 1 and isinstance(keys[0], syntax.DontCare):
         keys = keys * len(of)
     if len(keys) != len(of):
@@ -118,7 +118,7 @@ def _keysets(keys: list[syntax.Expression], of: list[Type]) -> list[Keyset] | No
 
 def _keyset(e: syntax.Expression, of: Type) -> Keyset | None:
     width = types.width_in_bits(of)
-    ones = (1 << (32 if width is None else width)) - 1  # an enum or error has a number of 32 bits
+    ones = (1 << (32 if width is None else width)) - 1  # an enum or error has a 32-bit number
     if isinstance(e, syntax.DontCare):
         return Keyset(0, ones, 0)
     if isinstance(e, syntax.Mask):

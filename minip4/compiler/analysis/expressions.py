@@ -16,7 +16,7 @@ from minip4.compiler.warnings import Kind, Warnings
 
 @dataclass(slots=True)
 class Applied:
-    """States after `table.apply()`, per action, for hit and for miss.
+    """The states after `table.apply()`: per action, for a hit and for a miss.
 
     `implicit` is the state after NoAction, if the program names no default action.
     """
@@ -28,16 +28,18 @@ class Applied:
 
 
 class ExpressionFlow(ABC):
-    """Evaluation of expressions: methods receive the state before and return the state after it.
+    """Evaluation of expressions.
 
-    They may change the given state. None stands for an unreachable point.
+    Each method receives the state before the evaluation and returns the state after it.
+
+    It may change the given state. None stands for an unreachable point.
     """
 
     def __init__(self, warnings: Warnings) -> None:
         self.warnings = warnings
         self.is_silent = False  # true while the analysis of loops has not reached its fixed point
-        self.is_in_table = False  # in an action that the control plane selects
-        # in a table key, where entries need not match the content of an invalid header
+        self.is_in_table = False  # true in an action that the control plane selects
+        # true in a table key, because entries need not match the content of an invalid header
         self.is_key = False
 
     @abstractmethod
@@ -78,7 +80,7 @@ class ExpressionFlow(ABC):
         return s
 
     def inside(self, e: syntax.Expression, s: State | None) -> State | None:
-        """Evaluate the indices in a place, and check its headers."""
+        """Evaluate the indices in an lvalue, and check its headers."""
         if s is not None and isinstance(e, (syntax.Member, syntax.Index)):
             s = self.inside(e.base, s)
             if isinstance(e, syntax.Index):
@@ -90,7 +92,7 @@ class ExpressionFlow(ABC):
         return s
 
     def access(self, header: syntax.Expression, s: State) -> None:
-        """Read or write a field of the header."""
+        """Check a read or write of a field of the header."""
         place = place_of(header)
         if place is None or self.is_key:
             return
@@ -118,7 +120,7 @@ class ExpressionFlow(ABC):
     # ------------------------------------------------------------ writing
 
     def write(self, e: syntax.Expression, s: State | None) -> State | None:
-        """Write all of a place, by an assignment or an out argument."""
+        """Write a whole lvalue, by an assignment or an out argument."""
         s = self.inside(e, s)
         place = place_of(e)
         if s is not None and place is not None:
@@ -224,7 +226,7 @@ class ExpressionFlow(ABC):
         return after
 
     def only_one(self, e: syntax.Expression, s: State) -> None:
-        """Make one member of a union valid and the others invalid (8.20)."""
+        """Make one member of a union valid and all other members invalid (8.20)."""
         place = place_of(e)
         if isinstance(e, syntax.Member) and isinstance(e.base.type, types.HeaderUnion) and place:
             for header in headers_in(place.path[:-1], e.base.type):
@@ -237,7 +239,7 @@ def _is_logical(e: syntax.Expression) -> bool:
 
 
 def _root_type(e: syntax.Expression) -> Type:
-    """Return the type of a place.
+    """Return the type of the storage of an lvalue.
 
     A slice is part of its value, and an element is part of its stack.
     """

@@ -1,8 +1,8 @@
 """Data-flow analysis for uninitialized values and for fields of invalid headers.
 
-It follows each parser, control and function along all paths, as p4c does. In parameters are set and
-their headers are valid. A condition may restrict later conditions. Actions and tables are analysed
-at their calls; functions and other controls are not.
+It follows each parser, control and function along all paths, as p4c does. `in` parameters are set,
+and their headers are valid. A condition may restrict later conditions. Actions and tables are
+analysed at their calls; functions and other controls are not.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def check_values(program: syntax.Program) -> None:
 
 @dataclass(slots=True)
 class Exits:
-    """States at those exits of a body that are not its end."""
+    """The states where a body is left before its end."""
 
     returned: list[State] = field(default_factory=list)
     broken: list[State] = field(default_factory=list)
@@ -205,7 +205,7 @@ class Flow(ExpressionFlow):
     def switch(self, statement: syntax.Switch, s: State) -> State | None:
         """Evaluate a switch.
 
-        A label without a body uses the next body, and possibly no label matches.
+        A label without a body uses the next body. It is possible that no label matches.
         """
         e = statement.expression
         if isinstance(e.type, types.ActionRun) and isinstance(e, syntax.Member):
@@ -332,7 +332,7 @@ class Flow(ExpressionFlow):
         return self.expression(a, s)
 
     def table_apply(self, table: syntax.Table, s: State) -> Applied:
-        """Apply a table; the control plane selects the action, unless the program does."""
+        """Apply a table; the control plane selects the action, unless the program defines it."""
         entered: State | None = s
         self.is_key = True
         for key in table.keys:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from minip4.compiler import syntax, types
 from minip4.compiler.types import Type
 
-# variable or parameter, then names of fields
+# variable or parameter, followed by the names of fields
 Path = tuple[syntax.Declaration | str, ...]
 
 

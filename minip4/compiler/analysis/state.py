@@ -13,9 +13,9 @@ from minip4.compiler.types import Type
 class State:
     """The combined state of all paths to a point.
 
-    `unset` has the values that may be unset. `invalid` has the headers that the program may have
-    made invalid, and True if they are invalid on every path. Other headers may be valid. `tested`
-    is the validity known from enclosing conditions (True: valid); it overrides `invalid`.
+    `unset` contains the values that may be unset. `invalid` maps each header that the program may
+    have made invalid to True if the header is invalid on every path. Other headers may be valid.
+    `tested` is the validity known from enclosing conditions (True: valid); it overrides `invalid`.
     """
 
     unset: set[Path] = field(default_factory=set)
@@ -45,7 +45,7 @@ class State:
                 self.set_validity(header, is_valid=True)
 
     def copy_part(self, to: Path, path: Path, of: Type) -> None:
-        """Copy the state of `path` to `to`."""
+        """Copy the state of `path` to the path `to`."""
         was = self.copy()
         self.assign(to, of)
         for value, _ in values_in(path, of):

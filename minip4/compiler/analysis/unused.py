@@ -1,7 +1,7 @@
 """Unused declarations and unreachable parser states.
 
-Other programs may use types and constants outside of controls and parsers, and all declarations of
-included files.
+There are no warnings about types and constants outside of controls and parsers, nor about included
+files, because other programs may use them.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def targets(state: syntax.State) -> list[syntax.Goto]:
 
 
 def _is_meant(d: syntax.Declaration, program: syntax.Program) -> bool:
-    """Whether an annotation or the context says that a declaration may be unused."""
+    """Return whether an annotation or the context allows an unused declaration."""
     no_warning = d.annotation("noWarn")
     if d.name.startswith("__") or (no_warning is not None and "unused" in no_warning.values):
         return True
@@ -79,7 +79,7 @@ def _is_meant(d: syntax.Declaration, program: syntax.Program) -> bool:
 
 
 def _declared(program: syntax.Program) -> Iterator[syntax.Declaration]:
-    """Yield the declarations of the user's program, with parameters only of the control plane."""
+    """Yield the declarations of the user's program, without parameters set by calls."""
     todo: list[syntax.Node] = [d for d in program.declarations if not d.source.file.is_system]
     while todo:
         node = todo.pop()

@@ -23,7 +23,7 @@ class _Assembler:
     def __init__(self) -> None:
         self._code: list[Json | _Jump] = []
         self._positions: dict[int, int] = {}
-        self._next_label = -1  # own labels are negative, those of the ir positive
+        self._next_label = -1  # labels of this pass are negative, labels of the ir positive
         self._end = self._label()
 
     def _label(self) -> int:

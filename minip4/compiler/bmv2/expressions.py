@@ -42,7 +42,7 @@ _STORED = (
     ir.IsValid,
     ir.ActionData,
     ir.Lookahead,
-)  # operations whose booleans are data
+)  # operations that treat booleans as data
 _IN_RANGE = ("&", "|", "^", ">>", "==", "!=", "<", "<=", ">", ">=", "&&", "||")
 
 
@@ -65,7 +65,7 @@ def _operation(op: str, left: Json | None, right: Json) -> Json:
 
 
 def expression(e: ir.Expression) -> Json:
-    """Return an operand of another expression, which is boolean if `e` is."""
+    """Return an operand of another expression; it is boolean if `e` is."""
     plain = _plain(e)
     if e.type == BOOL and isinstance(e, _STORED):
         return _operation("d2b", None, plain)
@@ -143,8 +143,7 @@ def _binary(e: ir.Binary) -> Json:
 def _bounded_shift(e: ir.Binary) -> ir.Expression:
     """Return a shift that treats amounts above 255 separately.
 
-    BMv2 has unlimited precision, so an amount from a packet must not determine the size of a
-    number.
+    BMv2 has unlimited precision, so without this limit, a packet could create a huge number.
     """
     assert isinstance(e.type, Bits)
     is_large = arithmetic.binary(">", BOOL, e.right, ir.Constant(e.right.type, 255))
@@ -183,7 +182,7 @@ def _cast(e: ir.Cast) -> Json:
 
 
 def parameter(e: ir.Expression) -> Json:
-    """Return a value as data for a primitive; expressions have an additional wrapper."""
+    """Return a value as a parameter of a primitive; expressions have an additional wrapper."""
     if e.type == BOOL:
         if isinstance(e, ir.Constant):
             return data(e.value, 8)
@@ -196,7 +195,7 @@ def parameter(e: ir.Expression) -> Json:
 def _wrapped(value: Json) -> Json:
     if value["type"] in ("expression", "stack_field", "union_stack_field"):
         return {"type": "expression", "value": value}
-    if value["type"] == "local":  # by itself, it has another type name
+    if value["type"] == "local":  # outside of an expression, it has a different type name
         return {**value, "type": "runtime_data"}
     return value
 

@@ -30,7 +30,7 @@ class Ids:
     tables: int = 0
     conditionals: int = 0
     profiles: int = 0
-    _next: dict[str, int] = field(default_factory=dict)  # next number to try for each name
+    _next: dict[str, int] = field(default_factory=dict)  # map from name to the next number to try
 
     def unique(self, wanted: str) -> str:
         name, number = wanted, self._next.get(wanted, 0)
@@ -82,7 +82,7 @@ def _edge(node: Json, key: str) -> Edge:
 
 
 class _Graph:
-    """A graph built in order; `open` has the edges to the next node."""
+    """A graph that is built in order; `open` contains the edges to the next node."""
 
     def __init__(self, ids: Ids) -> None:
         self._ids = ids
@@ -209,7 +209,7 @@ class _Graph:
         table_id = self._next_table() if apply.site == 0 else self._table_ids[t.name]
         self._table_ids[t.name] = table_id
         node = table(table_id, t, ids, default, self._ids.actions)
-        # later, tables() makes one node of all with the same name
+        # later, tables() merges all nodes with the same name
         node["name"] = f"{t.name}#{apply.site}"
         self._tables.append((node, t))
         self.close(node["name"])
@@ -250,7 +250,8 @@ class _Graph:
     def tables(self) -> list[Json]:
         """Return the tables.
 
-        A table applied at several locations continues according to its site.
+        The code after a table that is applied at several locations is selected by its site
+        (location number).
         """
         groups: dict[str, list[Json]] = {}
         for node, origin in self._tables:

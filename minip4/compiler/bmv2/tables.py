@@ -16,7 +16,7 @@ def table(
 ) -> Json:
     """Return a table without its successors.
 
-    `all_ids` has the number of each action, by id() of the action.
+    `all_ids` maps id() of each action to its number.
     """
     result: Json = {
         "name": t.name,

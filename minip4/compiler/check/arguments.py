@@ -1,4 +1,4 @@
-"""Arguments of calls: in parameter order, converted, with valid direction (spec 6.7, 6.8)."""
+"""Arguments of calls: sorted by parameter, converted, and checked (spec 6.7, 6.8)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Arguments:
         name: str,
         call: syntax.Node,
     ) -> list[syntax.Argument | None]:
-        """Return one argument per parameter, or None, with positions and names resolved."""
+        """Return the argument of each parameter, or None, with positions and names resolved."""
         given: dict[str, syntax.Argument] = {}
         names = [p.name for p in parameters]
         expected = f"{name}({', '.join(names)})"
@@ -85,7 +85,7 @@ class Arguments:
     def argument(
         self, e: syntax.Call, p: syntax.Parameter, of: Type, a: syntax.Expression | None
     ) -> syntax.Expression | None:
-        """Check direction and constness of one argument, and return it converted."""
+        """Check that one argument fits the parameter's direction, and return it converted."""
         if a is None:
             return p.default
         what = f"argument {p.name!r}"
@@ -113,7 +113,7 @@ class Arguments:
         return a
 
     def is_compile_time(self, e: syntax.Expression) -> bool:
-        """Whether a value is fixed at instantiation: a constant, or composed of constants."""
+        """Return whether a value is known at instantiation (composed of constants)."""
         if e.constant is not None or isinstance(e, (syntax.TypeReference, syntax.InvalidHeader)):
             return True
         if isinstance(e, syntax.Name):
@@ -166,6 +166,6 @@ class Arguments:
 
 
 def written_order(written: list[syntax.Argument], given: list[syntax.Argument | None]) -> list[int]:
-    """Return the positions of the arguments in source order, with omitted ones at the end."""
+    """Return the positions of the arguments in source order; omitted arguments are at the end."""
     positions = [given.index(a) for a in written]
     return positions + [i for i, a in enumerate(given) if a is None]

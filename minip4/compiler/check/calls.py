@@ -70,7 +70,7 @@ class Calls:
             raise P4Error(f"{function.name!r} cannot be called here", e.source, "a constant")
 
     def overloaded(self, e: syntax.Call, candidates: list[syntax.Function]) -> syntax.Function:
-        """Return the candidate that fits the number and names of the arguments (6.6)."""
+        """Return the overloaded function that fits the number and names of the arguments (6.6)."""
         fitting = [f for f in candidates if _takes(f.parameters, e.written_arguments)]
         if fitting:
             return fitting[0]
@@ -366,7 +366,7 @@ def _count_varbits(of: Type) -> int:
 
 
 def smallest(of: Type) -> int | None:
-    """Return the minimum bits of a value: a varbit may be empty, and a union invalid."""
+    """Return the minimum width of a value in bits: a varbit may be empty, and a union invalid."""
     of = types.strip_newtypes(of)
     if isinstance(of, types.Varbit):
         return 0

@@ -1,4 +1,4 @@
-"""State that all checks share: scopes, the current place in the program, and helpers."""
+"""State that all checks share: scopes, the current location in the program, and helpers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from minip4.compiler.check.tables import Tables
     from minip4.compiler.check.type_names import TypeNames
 
-WIDEST_BITS = 2048  # of bit<W> and int<W>, as in p4c; the specification has no such limit
+WIDEST_BITS = 2048  # maximum W of bit<W> and int<W>, as in p4c; the specification has no such limit
 
 E = TypeVar("E", bound=syntax.Expression)
 
@@ -53,7 +53,7 @@ class Scope:
 
 @dataclass(slots=True)
 class Place:
-    """The place of the checked code, which determines the allowed statements and calls."""
+    """The location of the checked code, which determines the allowed statements and calls."""
 
     kind: str  # "top", "parser", "control", "action" or "function"
     name: str = ""
@@ -62,7 +62,7 @@ class Place:
 
 
 class Context:
-    """Scopes and the current place; through it, the checks call each other."""
+    """Scopes and the current location. The checks call each other through this object."""
 
     type_names: TypeNames
     conversions: Conversions
@@ -169,7 +169,7 @@ class Context:
 
 
 def _is_local_over_parameter(declaration: syntax.Declaration, other: syntax.Declaration) -> bool:
-    """Whether a local of a control or parser hides the parameter of the same, as p4c allows."""
+    """Whether a local of a control or parser hides a parameter of the same block, as p4c allows."""
     no_local = (syntax.Parameter, syntax.TypeParameter)
     return isinstance(other, syntax.Parameter) and not isinstance(declaration, no_local)
 

@@ -30,7 +30,7 @@ class Conversions:
     # ------------------------------------------------------------ implicit conversions
 
     def convert(self, e: syntax.Expression, to: Type, what: str) -> syntax.Expression:
-        """Convert `e` to a value of type `to`, with explicit casts; `what` names it in errors."""
+        """Convert `e` to type `to`, with explicit casts; `what` is its name in errors."""
         of = e.type
         if isinstance(e, (syntax.ListExpression, syntax.StructExpression)):
             converted = self.convert_braces(e, to, what)
@@ -192,7 +192,7 @@ class Conversions:
     def same_type(
         self, left: syntax.Expression, right: syntax.Expression, what: str
     ) -> tuple[syntax.Expression, syntax.Expression]:
-        """Convert both operands to one type, that of the operand with a width or a name."""
+        """Convert both operands to the type of the operand that has a width or a name."""
         if left.type == right.type:
             return left, right
         if _is_weaker(left, right):

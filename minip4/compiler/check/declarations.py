@@ -139,7 +139,7 @@ class Declarations:
         self.context.declare(d)
 
     def extern(self, d: syntax.ExternDeclaration) -> None:
-        self.context.declare(d)  # before its methods, which may refer to it
+        self.context.declare(d)  # declared before its methods, which may refer to it
         with self.context.scope():
             self.context.type_names.type_parameters(d.type_parameters)
             for constructor in d.constructors:
@@ -205,7 +205,7 @@ class Declarations:
                 raise P4Error(message, d.source, "a transition to accept")
 
     def head_and_locals(self, d: syntax.ParserDeclaration | syntax.ControlDeclaration) -> None:
-        """Check the parts that parsers and controls have in common."""
+        """Check the parameters and declarations of a parser or control."""
         self.context.type_names.type_parameters(d.type_parameters)
         self.parameters(d.parameters)
         self.parameters(d.constructor_parameters, takes_objects=True)
@@ -233,7 +233,7 @@ class Declarations:
     def keep_template(self, d: Applicable) -> None:
         """Store a copy of a generic parser or control before it is checked.
 
-        Each use gets its own copy.
+        Each use needs its own copy.
         """
         if d.type_parameters:
             self.templates[d] = deepcopy(d)
@@ -283,9 +283,9 @@ def control_plane_name(d: syntax.Declaration) -> str:
 
 
 def _is_no_action(d: syntax.Declaration) -> bool:
-    """Whether an action is NoAction by name and body.
+    """Return whether an action is NoAction by name and body.
 
-    Dumps of p4c have one per table.
+    Dumps of p4c contain one per table.
     """
     if not isinstance(d, syntax.Action) or d.parameters or d.body.statements:
         return False

@@ -20,9 +20,10 @@ class Inference:
         return [p for p in self.parameters if p not in self.known]
 
     def unify(self, formal: Type, actual: Type) -> bool:
-        """Bind type parameters by an argument of type `actual` for a parameter of type `formal`.
+        """Bind type parameters so that a parameter of type `formal` accepts type `actual`.
 
-        Returns False if the two can never agree. True leaves conversions to later checks.
+        Returns False if no binding makes them fit. If it returns True, later checks may still
+        reject the conversion.
         """
         if isinstance(formal, types.Variable):
             if formal.declaration in self.parameters:
@@ -87,7 +88,7 @@ class Inference:
 
 
 def fits(of: Type, wanted: Type) -> bool:
-    """Whether the types are equal, if `_` as a type argument equals any type."""
+    """Return whether the types are equal; a type argument `_` equals any type."""
     if of == wanted or wanted is types.DONT_CARE:
         return True
     return (
@@ -100,7 +101,7 @@ def fits(of: Type, wanted: Type) -> bool:
 
 
 def _merge(a: Type, b: Type) -> Type | None:
-    """Return the type to which both can be converted, or None."""
+    """Return the type to which both types can be converted, or None."""
     if a == b:
         return a
     for one, other in ((a, b), (b, a)):

@@ -48,7 +48,7 @@ def _context(program: syntax.Program) -> Context:
     context.operators = Operators(context)
     context.arguments = Arguments(context)
     context.calls = Calls(context)
-    # created last, because its table of rules refers to the others
+    # created last, because its table of rules refers to all others
     context.expressions = Expressions(context)
     context.statements = Statements(context)
     context.tables = Tables(context)

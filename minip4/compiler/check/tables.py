@@ -84,7 +84,7 @@ class Tables:
         """Check the arguments of an action (14.2).
 
         In the action list, only parameters with a direction have arguments. Elsewhere, all
-        parameters have.
+        parameters have arguments.
         """
         written = reference.written_arguments or []
         data = [p for p in action.parameters if p.direction == ""]
@@ -336,7 +336,7 @@ def is_selectable(of: Type) -> bool:
 
 
 def _is_struct_of(struct: Type, of: Type) -> bool:
-    """Whether the struct of a value set has exactly one field, of type `of` (13.11)."""
+    """Whether the struct of a value set has exactly one field, and its type is `of` (13.11)."""
     return flat_fields(struct) == [of]
 
 
@@ -350,7 +350,7 @@ def flat_fields(of: Type) -> list[Type]:
 
 
 def _has_name(e: syntax.Expression) -> bool:
-    """Whether the text of a key can be its name for the control plane."""
+    """Whether the text of a key is a valid control-plane name."""
     is_number = isinstance(e.constant, int) and not isinstance(e.constant, bool)
     if isinstance(e, syntax.Name) or is_number:
         return True

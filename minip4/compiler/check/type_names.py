@@ -15,7 +15,9 @@ from minip4.compiler.source import Source
 from minip4.compiler.types import Type
 
 WIDEST_VARBIT = 1 << 16  # maximum bits of a varbit; a larger one is a mistake
-MOST_PARTS = 10_000  # maximum parts of a compound type, which grow fast if declarations nest
+MOST_PARTS = (
+    10_000  # maximum number of parts of a compound type, which grows fast if declarations nest
+)
 # annotations that change the program; their arguments must be numbers, not free text
 NUMBERED = ("field_list",)
 
@@ -276,7 +278,7 @@ class TypeNames:
 
 
 def _parts(of: Type) -> int:
-    """Return the number of fields and type arguments in a type, including nested ones."""
+    """Return the number of fields and type arguments in a type, including nested types."""
     if isinstance(of, types.StructLike):
         fields = sum(_parts(f.type) for f in of.declaration.fields)
         return 1 + fields + sum(map(_parts, of.arguments))

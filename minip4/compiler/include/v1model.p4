@@ -1,5 +1,5 @@
-/* v1model.p4: the architecture of simple_switch. Names, field order and aliases are what v1model
- * programs and BMv2 JSON rely on; bmv2's docs/simple_switch.md says what they do. */
+/* v1model.p4: the architecture of simple_switch. v1model programs and BMv2 JSON rely on its names,
+ * field order and aliases; bmv2's docs/simple_switch.md describes their meaning. */
 #ifndef _V1_MODEL_P4_
 #define _V1_MODEL_P4_
 

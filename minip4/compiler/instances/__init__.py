@@ -1,4 +1,4 @@
 """Instances that the constructors of a checked program create: V1Switch, blocks and objects.
 
-Lowering and P4Info both use them, so that both have the same names.
+Both lowering and P4Info use them, so both have the same names.
 """

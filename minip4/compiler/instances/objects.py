@@ -1,6 +1,6 @@
 """Instances of parsers, controls and extern objects, created at compile time (spec 17).
 
-Lowering and P4Info both use them, so that both have the same names.
+Both lowering and P4Info use them, so both have the same names.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Environment:
         return bound if isinstance(bound, Instance) else None
 
     def resolve(self, of: types.Type) -> types.Type:
-        """Return a type with its known type parameters replaced."""
+        """Return a type whose known type parameters are replaced."""
         scope: Environment | None = self
         while scope is not None:
             of = types.substitute(of, scope.type_arguments)
@@ -73,7 +73,7 @@ class ExternObject:
 class Instance:
     """A parser or control.
 
-    `environment` has its constructor parameters and children.
+    `environment` contains its constructor parameters and children.
 
     `children` are its local instances, extern objects and other declarations, in order.
     """

@@ -39,7 +39,7 @@ class Loop(Statement):
 
 @dataclass(slots=True)
 class Atomic(Statement):
-    """A body that becomes one action, since bmv2 locks registers as long as an action runs."""
+    """A body that becomes one action, because bmv2 locks registers while an action runs."""
 
     body: list[Statement]
 
@@ -64,7 +64,7 @@ class Apply(Statement):
     actions: dict[str, list[Statement]] | None = None
     default: list[Statement] = field(default_factory=list)
     has_branches: bool = False
-    site: int = 0  # number of this Apply among all of the table
+    site: int = 0  # number of this Apply among all applications of the table
 
 
 @dataclass(slots=True)
@@ -116,7 +116,9 @@ class Table:
     meter: str | None = None  # name of the direct meter
     profile: str | None = None  # name of the action profile or selector
     selector: bool = False
-    site: Field | None = None  # number of the current Apply, if the table has several
+    site: Field | None = (
+        None  # field with the number of the current Apply, if the table has several
+    )
 
 
 @dataclass(slots=True)

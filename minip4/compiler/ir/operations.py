@@ -1,7 +1,7 @@
 """Operations: simple statements that are valid in any P4 code.
 
-Operands are fields, constants and action parameters, unless noted. Headers, unions, calculations,
-counters, meters and registers are identified by their names in the program.
+Operands are fields, constants and action parameters, unless stated otherwise. Headers, unions,
+calculations, counters, meters and registers are identified by their names in the program.
 """
 
 from __future__ import annotations

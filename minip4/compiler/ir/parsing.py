@@ -39,7 +39,7 @@ class Verify(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The value that a key of `width_bits` must have in those bits where the mask has ones."""
+    """The value that a key of `width_bits` bits must have where the mask has ones."""
 
     value: int
     mask: int
@@ -68,4 +68,4 @@ class State:
     body: list[Statement]
     keys: list[Expression]  # Field, LastField, LastUnionField or Lookahead
     cases: list[Case | ValueSetCase]
-    default: str | None  # next state, or None: end of the parser
+    default: str | None  # next state, or None for the end of the parser

@@ -4,14 +4,14 @@
 other through a shared context, because statements contain calls, and calls are replaced by
 statements:
 
-    statements, calls, expressions      the language's
-    applications                        of controls, if there are several
-    tables, table_properties, parsers   what controls and parsers have of their own
+    statements, calls, expressions      general constructs of P4
+    applications                        controls that are applied several times
+    tables, table_properties, parsers   constructs that only controls or parsers have
     externs/, builtins                  functions and methods that are not P4 code
 
-Below them: assignments (to any place), arguments (of calls), places (where values live) and storage
-(which lays them out); entries (of tables), states (of parsers) and deparser each make something
-flat.
+They use these modules: assignments (to any storage), arguments (of calls), places (descriptions of
+storage) and storage (its allocation). entries (of tables), states (of parsers) and deparser convert
+nested code to flat lists.
 """
 
 from minip4.compiler import ir, syntax
@@ -26,6 +26,6 @@ def lower(program: syntax.Program, architecture: Architecture) -> ir.Program:
     while True:
         try:
             return ProgramLowering(program, architecture, shared).lower()
-        # terminates, because each restart adds one of finitely many controls
+        # the loop ends, because each restart adds one of finitely many controls
         except Restart as restart:
             shared.add(restart.shared)

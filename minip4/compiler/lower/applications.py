@@ -21,15 +21,15 @@ class Applications:
         self.context = context
         self._count: dict[Instance, int] = {}
         self._sites: dict[Instance, ir.Field] = {}
-        # The exits per control: the application in which each exit was lowered, and code for
-        # others.
+        # From control to its exits: the application in which the exit was lowered, and the code for
+        # other applications.
         self._exits: dict[Instance, list[tuple[Application, list[ir.Statement]]]] = {}
         self._appliers: dict[Instance, Instance | None] = {}
         # whether an exit in the control must copy out arguments
         self._exiting: dict[Instance, bool] = {}
 
     def enter(self, instance: Instance, source: syntax.Source) -> Application | None:
-        """Begin another application of a control if it is shared."""
+        """Begin a new application of a control if it is shared."""
         self._check_applier(instance, source)
         if not any(name == instance.name for name, _ in self.context.shared):
             return None
@@ -44,9 +44,9 @@ class Applications:
         return Application(instance, number, site)
 
     def _check_applier(self, instance: Instance, source: syntax.Source) -> None:
-        """Reject two controls that apply one instance with an exit.
+        """Reject two controls that apply the same instance if an action of the instance exits.
 
-        An exit in an action of this instance would have to know which of these controls is running.
+        An exit in the action would have to know which of the two controls is running.
         """
         applier = self.context.instance
         if self._appliers.setdefault(instance, applier) is applier or instance not in self._exiting:
@@ -56,7 +56,7 @@ class Applications:
             raise P4Error(message, source, "an instance for each")
 
     def exit_in_action(self) -> None:
-        """Record the controls around an exit."""
+        """Record the controls that enclose an exit."""
         frames = self.context.frames
         for i, frame in enumerate(frames):
             if frame.instance is not None:

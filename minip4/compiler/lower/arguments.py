@@ -1,4 +1,4 @@
-"""Evaluation of call arguments: in source order, each of them once (spec 6.8)."""
+"""Evaluation of call arguments: in source order, and each argument only once (spec 6.8)."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ def evaluated(
     *,
     special: Mapping[int, Evaluation] | None = None,
 ) -> list[Argument]:
-    """Return the arguments in the order of evaluation, which is also that of copying out.
+    """Return the arguments in the order of evaluation, which is also the order of copying out.
 
-    `special` has functions that evaluate the arguments at some positions.
+    `special` maps some positions to functions that evaluate the argument.
     """
     todo = [(i, e) for i in order if (e := expressions[i]) is not None]
     result = []
@@ -89,7 +89,7 @@ def _evaluate(
 ) -> None:
     """Evaluate an argument.
 
-    If it is exposed, later arguments could change its value, so it is saved.
+    If it is exposed, later arguments could change its value, so the value is saved.
     """
     expression, source = argument.expression, argument.source
     if isinstance(argument.type, types.Extern):
@@ -118,7 +118,7 @@ def object_of(context: Context, expression: syntax.Expression) -> ExternObject |
 
 
 def conflict(one: Argument, other: Argument) -> bool:
-    """Whether shared storage would be noticeable: both use it, and one of them may write it."""
+    """Return whether two arguments share storage and at least one of them may write it."""
     if one.content is None or other.content is None:
         return False
     directions = (one.parameter.direction, other.parameter.direction)

@@ -11,7 +11,7 @@ from minip4.compiler.types import BOOL, Bits
 
 
 def read(value: places.Value) -> ir.Expression:
-    """Return the scalar in a place."""
+    """Return the scalar value that a place stores."""
     if isinstance(value, ir.Expression):
         return value
     if isinstance(value, places.Scalar):
@@ -152,7 +152,7 @@ def _assign_indexed(
 ) -> None:
     """Assign to an indexed element with one branch per element.
 
-    Out of bounds, nothing changes.
+    An index out of bounds changes nothing.
     """
     branches: list[ir.Statement] = []
     for i, place in reversed(list(enumerate(target.places))):
@@ -263,7 +263,7 @@ def _assign_parts(
 def _detached(
     context: Context, target: places.Place, literal: places.Compound, source: syntax.Source | None
 ) -> places.Compound:
-    """Return the literal, after saving those of its members that read the overwritten place."""
+    """Return the literal; members that read the overwritten place are saved first."""
     if not places.overlap(target, literal):
         return literal
     members = {n: copied(context, v, source) for n, v in literal.members.items()}

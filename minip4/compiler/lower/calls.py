@@ -1,7 +1,7 @@
 """Lowering of calls of functions, actions, controls and parsers, whose bodies are inlined.
 
-Parameters use the storage of their arguments if this cannot be distinguished from copying in and
-out (6.8). Otherwise, they are temporaries.
+Parameters use the storage of their arguments if the result is the same as with copying in and out
+(6.8). Otherwise, they are temporaries.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Calls:
     def declare_locals(self, declarations: list[syntax.Declaration], instance: Instance) -> None:
         """Declare the variables of a control or parser.
 
-        Its instance has all other locals.
+        All other locals belong to its instance.
         """
         for local in declarations:
             if isinstance(local, syntax.VariableDeclaration):
@@ -253,7 +253,7 @@ class Calls:
     def _require_same(
         self, instance: Instance, parameter: syntax.Parameter, value: places.Value
     ) -> None:
-        """Require that all applications of a control bind the parameter alike, or copy it."""
+        """Require that all applications of a control bind the parameter to the same storage."""
         meaning = value if isinstance(value, ir.Expression) else tuple(places.storage(value))
         if self._bound_to.setdefault((instance, parameter), meaning) != meaning:
             raise Restart(instance.name, parameter)
@@ -284,7 +284,7 @@ def all_statements(code: list[ir.Statement]) -> Iterator[ir.Statement]:
 
 
 def drop_last_leave(code: list[ir.Statement], label: int) -> None:
-    """Remove a Leave that jumps to the point where control continues anyway."""
+    """Remove a Leave that jumps to the next statement."""
     if not code:
         return
     last = code[-1]

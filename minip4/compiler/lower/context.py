@@ -1,4 +1,4 @@
-"""State that all lowering passes share: the program under construction and the current place."""
+"""State that all lowering passes share: the program under construction and the current location."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Frame:
 
 @dataclass(slots=True, eq=False)
 class Application:
-    """One of several applications of a shared control, which has its own copy-out.
+    """One of several applications of a shared control, each with its own copy-out.
 
-    `site` has the number of the current application. It does not exist if no action exits.
+    `site` is the field with the number of the current application, or None if no action exits.
     """
 
     instance: Instance
@@ -45,8 +45,8 @@ class Application:
     site: ir.Field | None
 
 
-# The controls found by Restart, by instance name: shared as a whole, for one of their parameters,
-# or because one of their actions exits.
+# The shared controls that Restart has found, as pairs (instance name, reason). The control itself
+# is shared (None), one of its parameters, or one of its actions exits.
 Shared = set[tuple[str, syntax.Parameter | type[syntax.Exit] | None]]
 
 
@@ -92,7 +92,7 @@ class Context:
         self.in_action = False
         self.instance: Instance | None = None
         self.frames: list[Frame] = []
-        # labels of break and continue of the enclosing loops
+        # labels for break and continue in the enclosing loops
         self.loops: list[tuple[int, int]] = []
         # conditions of the enclosing ifs, which checksums need
         self.conditions: list[ir.Expression] = []
@@ -136,7 +136,7 @@ class Context:
         return place.field
 
     def saved(self, expression: ir.Expression, source: syntax.Source) -> ir.Expression:
-        """Return the current value of an expression, in a temporary if it could change later."""
+        """Return the current value of an expression, in a temporary if it can change later."""
         if isinstance(expression, ir.Constant | ir.ActionData | ir.Text):
             return expression
         return self.saved_field(expression, source)

@@ -46,9 +46,9 @@ def has_effects(node: syntax.Node) -> bool:
 
 
 def can_change(node: syntax.Node) -> bool:
-    """Whether the evaluation can change a variable of an enclosing block.
+    """Return whether the evaluation can change a variable of an enclosing block.
 
-    A function can do so only by out and inout parameters.
+    A function can do so only through out and inout parameters.
     """
     if not has_effects(node):
         return False
@@ -74,7 +74,7 @@ class Expressions:
         return read_scalar(self.value(expression), expression.source)
 
     def place(self, expression: syntax.Expression) -> places.Place:
-        """Return the place of an lvalue, whose run-time indices are evaluated now."""
+        """Return the place of an lvalue. Its run-time indices are evaluated now."""
         value = self.value(expression)
         if isinstance(value, ir.Expression | places.Compound | places.Invalid):
             raise P4Error("this cannot be assigned to", expression.source)
@@ -92,7 +92,7 @@ class Expressions:
     def values(
         self, expressions: list[syntax.Expression], order: Sequence[int] | None = None
     ) -> list[places.Value]:
-        """Evaluate expressions from left to right, or in another order of positions.
+        """Evaluate expressions from left to right, or in the given order of positions.
 
         Earlier values are saved if later expressions have side effects.
         """

@@ -20,7 +20,7 @@ def field_list(program: ir.Program, name: str) -> ir.FieldList:
 
 
 def list_of(program: ir.Program, elements: list[ir.Expression]) -> ir.FieldList:
-    """Return a list of these fields, which all calls with the same data share."""
+    """Return a list of these fields. All calls with the same data share the list."""
     for known in program.field_lists:
         if known.elements == elements:
             return known
@@ -36,7 +36,7 @@ def add_tagged(
     source: syntax.Source,
     tags: tuple[int, ...] = (),
 ) -> None:
-    """Add each field of a place to the lists of its own annotation and of enclosing ones."""
+    """Add each field of a place to the lists in its own and in enclosing annotations."""
     of = types.strip_newtypes(of)
     if isinstance(of, types.StructLike) and isinstance(place, places.Group | places.Header):
         for f in of.declaration.fields:

@@ -58,7 +58,7 @@ class Parsers:
     def _parser(self, instance: Instance, entry: str, end: str | None) -> None:
         """Add the states of a parser.
 
-        `entry` is the name of the first one; accept continues in `end`.
+        `entry` is the name of the first state; accept continues in the state `end`.
         """
         declaration = instance.declaration
         assert isinstance(declaration, syntax.ParserDeclaration)
@@ -204,7 +204,7 @@ class Parsers:
 def _target(goto: syntax.Goto, names: dict[syntax.State, str], end: str | None) -> str | None:
     """Return the next state.
 
-    After reject, v1model continues with ingress, with parser_error set.
+    After reject, v1model sets parser_error and continues with ingress.
     """
     if goto.state is not None:
         return names[goto.state]

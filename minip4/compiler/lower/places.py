@@ -42,7 +42,8 @@ class Header:
     name: str
     type_name: str
     members: dict[str, Place]  # flat fields, or Groups for structs in the header
-    # for a member of a union: the other members, which it makes invalid
+    # for a member of a union: the other members, which become invalid when this member becomes
+    # valid
     siblings: tuple[str, ...] = ()
 
 
@@ -148,7 +149,7 @@ def _member_of_last(last: Last, name: str) -> Value:
 
 
 def _as_last(last: Last, place: Place) -> Place:
-    """Return `place`, which is in element 0 of the stack, as the same field of the last element."""
+    """Convert `place` in element 0 of the stack to the same field of the last element."""
     if isinstance(place, Group):
         return Group({name: _as_last(last, p) for name, p in place.members.items()})
     assert isinstance(place, Scalar)
@@ -160,10 +161,10 @@ def _as_last(last: Last, place: Place) -> Place:
 
 
 def storage(place: Value) -> Iterator[str]:
-    """Return the storage of a place by name: `header`, or `header.field` for a scalar.
+    """Return the names of the storage of a place: `header`, or `header.field` for a scalar.
 
-    Includes what else its value depends on: indices and, for the validity of a header, the other
-    members of its union.
+    Includes all other storage that affects its value: indices and, for the validity of a header,
+    the other members of its union.
     """
     if isinstance(place, Scalar):
         if isinstance(place.field, ir.Field):

@@ -125,7 +125,7 @@ class Statements:
     def _exit(self, statement: syntax.Exit) -> None:
         """Lower an exit.
 
-        Before it, the out arguments of all enclosing calls are copied out (12.5).
+        First, the out arguments of all enclosing calls are copied out (12.5).
         """
         if self.context.in_action:
             self.context.applications.exit_in_action()

@@ -22,7 +22,7 @@ class SubParser(ir.Statement):
 
 
 class StateBuilder:
-    """Converts structured code to flat states. `_open` has the edges without a target."""
+    """Converts structured code to flat states. `_open` contains the edges without a target."""
 
     def __init__(self, context: Context, name: str) -> None:
         self._context = context

@@ -13,7 +13,7 @@ from minip4.compiler.instances.names import control_plane_name
 from minip4.compiler.lower import places
 from minip4.compiler.types import BOOL, Bits
 
-ENUM = Bits(32)  # type of enums without values and of errors
+ENUM = Bits(32)  # type of errors and of enums without values
 
 
 def scalar_type(of: types.Type) -> types.Type | None:
@@ -47,11 +47,11 @@ class Storage:
         self._header_types: dict[types.Header, ir.HeaderType] = {}
         self._varbit_types: set[int] = set()
         self._type_names: set[str] = set()
-        self._next: dict[str, int] = {}  # next number to try for each name
+        self._next: dict[str, int] = {}  # map from name to the next number to try
         self._instances: set[str] = set()
         self._union_types: dict[types.HeaderUnion, str] = {}
         self._field_names: set[str] = set()
-        self._types: dict[str, tuple[types.Type, syntax.Source]] = {}  # by name of a header type
+        self._types: dict[str, tuple[types.Type, syntax.Source]] = {}  # key: name of a header type
         self._scalars = ir.HeaderType(ir.SCALARS_TYPE, [])
         self._type_names.add(ir.SCALARS_TYPE)
         program.header_types.append(self._scalars)

@@ -19,7 +19,7 @@ from minip4.compiler.lower.entries import action_data, entries_of
 from minip4.compiler.lower.storage import scalar_type
 from minip4.compiler.types import Bits
 
-SITE = Bits(8)  # type of the number of a location where a table is applied
+SITE = Bits(8)  # type of the number of a location that applies a table
 MATCH_KINDS = ("exact", "lpm", "ternary", "range", "optional", "selector")
 
 
@@ -133,7 +133,7 @@ class Tables:
         action = reference.action
         assert action is not None
         has_arguments = any(a is not None for a in reference.arguments)
-        # An exit in an action copies out the arguments of the enclosing controls; then the action
+        # An exit in an action copies out the arguments of the enclosing controls, so such an action
         # cannot be shared.
         has_copies = any(frame.copy_out for frame in self.context.frames)
         key = (
@@ -166,7 +166,7 @@ class Tables:
     def _bound_arguments(
         self, reference: syntax.ActionReference, action: syntax.Action
     ) -> list[Argument]:
-        """Return the arguments of parameters with a direction, which the list of actions has."""
+        """Return the arguments of parameters with a direction, as given in the list of actions."""
         return evaluated(
             self.context,
             action.parameters,

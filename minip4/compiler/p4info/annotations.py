@@ -15,7 +15,7 @@ _ELSEWHERE = {"name", "id", "brief", "description"}
 def add_annotations(
     message: Any, annotations: Sequence[syntax.Annotation], skip: Collection[str] = ()
 ) -> None:
-    """Add annotations to a message that has `annotations` and `structured_annotations`."""
+    """Add annotations to a message with the fields `annotations` and `structured_annotations`."""
     for annotation in annotations:
         if annotation.is_structured:
             _add_structured(message.structured_annotations.add(), annotation)

@@ -109,7 +109,7 @@ class Builder:
         self.messages.preamble(message, ids.ACTION, name, action.annotations)
         parameters = [p for p in action.parameters if p.direction == ""]
         if name in self.messages.contents.called_only:
-            parameters = []  # the program gives the arguments, not the control plane
+            parameters = []  # the arguments come from the program, not from the control plane
         for parameter, number in zip(parameters, field_ids(parameters), strict=True):
             param = message.params.add()
             param.id = number

@@ -160,9 +160,10 @@ class Collector:
                 self.contents.actions.setdefault(control_plane_name(action), action)
 
     def _extern_calls(self, block: Instance, actions: list[tuple[Instance, syntax.Action]]) -> None:
-        """Collect extern calls in actions (global ones first), then in the body, as p4c does.
+        """Collect extern calls in actions (first in global ones), then in the body, as p4c does.
 
-        p4c inlines functions, actions called by actions, and sub-controls before.
+        When p4c collects them, functions, actions called by actions, and sub-controls are already
+        inlined.
         """
         for owner, action in actions:
             self._extern_calls_in(action.body, owner, set(), in_action=True)
@@ -177,7 +178,7 @@ class Collector:
         *,
         in_action: bool,
     ) -> None:
-        """Collect extern calls; `seen` has earlier ones with their instances."""
+        """Collect extern calls; `seen` contains earlier calls with their instances."""
         called = (syntax.Function, syntax.Action) if in_action else (syntax.Function,)
         for child in live_children(node):
             self._extern_calls_in(child, instance, seen, in_action=in_action)
@@ -216,7 +217,7 @@ def _instances(instance: Instance) -> Iterator[Instance]:
 
 
 def _parts(instance: Instance) -> Iterator[_Part]:
-    """Yield all declarations in the control and its sub-controls, in order."""
+    """Yield the declarations in the control and its sub-controls, in order."""
     for child in instance.children:
         if isinstance(child, Instance):
             yield from _parts(child)

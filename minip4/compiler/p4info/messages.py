@@ -1,4 +1,4 @@
-"""Parts that several P4Info messages have: preambles, types of fields, ids of fields."""
+"""Common parts of P4Info messages: preambles, types of fields, ids of fields."""
 
 from __future__ import annotations
 

@@ -185,9 +185,9 @@ class TypeInfo:
 def flat_fields(
     of: types.Type, prefix: str = "", outer: tuple[syntax.Annotation, ...] = ()
 ) -> Iterator[tuple[str, types.Type, list[syntax.Annotation]]]:
-    """Return the fields of a header and all their annotations.
+    """Return the fields of a header with all their annotations.
 
-    A field in a nested struct has its path as its name.
+    The name of a field in a nested struct is its path.
     """
     assert isinstance(of, types.StructLike)
     for f in of.declaration.fields:

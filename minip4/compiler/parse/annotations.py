@@ -91,7 +91,7 @@ class AnnotationParser:
 def annotation_values(body: list[syntax.Expression]) -> list[syntax.Constant]:
     """Return the values of literals in a body.
 
-    The checker adds those of named constants.
+    The checker adds the values of named constants.
     """
     literals = (syntax.IntLiteral, syntax.StringLiteral, syntax.BoolLiteral)
     return [item.value for item in body if isinstance(item, literals)]

@@ -166,7 +166,7 @@ class ExpressionParser:
     def cast(self) -> syntax.Expression | None:
         """Parse `(type) unary`.
 
-        Returns None, without reading anything, if the parenthesis has an expression.
+        Returns None, without reading anything, if the parenthesis contains an expression.
         """
         first, start = self.tokens.token, self.tokens.position
         self.tokens.advance()

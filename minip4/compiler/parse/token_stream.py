@@ -10,16 +10,16 @@ from minip4.compiler.errors import P4Error, did_you_mean
 from minip4.compiler.preprocess.lexer import SOFT_KEYWORDS, Token
 from minip4.compiler.source import Source
 
-# of expressions, types and statements, because later passes recurse over the tree
+# maximum nesting of expressions, types and statements, because later passes recurse over the tree
 DEEPEST_NESTING = 200
-MOST_ARMS = 1500  # maximum `else if`s in a chain; each is one level of the tree, too
-MOST_RETRIES = 2  # per token, for the few productions that need unlimited lookahead
+MOST_ARMS = 1500  # maximum number of `else if` in a chain, because each one is a level of the tree
+MOST_RETRIES = 2  # maximum retries per token, for the few productions that need unlimited lookahead
 
 BASE_TYPES = frozenset(["bit", "bool", "error", "int", "match_kind", "string", "varbit"])
 
 
 class TokenStream:
-    """A cursor in the tokens, and a stack of scopes that say whether a name is a type."""
+    """A cursor in the tokens, and a stack of scopes, which say whether a name is a type."""
 
     def __init__(self, tokens: list[Token]) -> None:
         self.tokens = tokens

@@ -1,1 +1,1 @@
-"""Lexer and preprocessor: convert the files of a program to its tokens."""
+"""Lexer and preprocessor, which convert the files of a program to tokens."""

@@ -19,7 +19,7 @@ KEYWORDS = frozenset([
 ])
 # fmt: on
 
-# Keywords that are ordinary names at all locations where the grammar does not require them (6.2).
+# Keywords that are ordinary names wherever the grammar does not require them (6.2).
 SOFT_KEYWORDS = frozenset(
     ["actions", "apply", "entries", "key", "list", "priority", "state", "type"]
 )
@@ -140,7 +140,7 @@ class _Positions:
         self.line, self.column = line, column
         self.starts = [0, *(newline.end() for newline in _NEWLINE.finditer(text))]
         self.joins: list[int] = []  # offsets of the joins
-        self.removed = [0]  # removed characters before the first join, before the second, ...
+        self.removed = [0]  # numbers of removed characters before the first, second, ... join
         for join in _JOIN.finditer(text):
             self.joins.append(join.start() - self.removed[-1])
             self.removed.append(self.removed[-1] + len(join[0]))
@@ -148,7 +148,7 @@ class _Positions:
     def of(self, offset: int, *, is_end: bool = False) -> tuple[int, int]:
         """Return line and column.
 
-        At a line join, ends are before the join and starts after it.
+        At a line join, the end of a token is before the join, and a start is after it.
         """
         written = offset
         if self.joins:

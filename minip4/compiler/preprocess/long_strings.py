@@ -1,8 +1,8 @@
 """Strings that span several lines, as in p4c, whose preprocessor (cpp) is line-based.
 
-In such a string, directives are executed, macros are replaced and blanks are merged. The first
-line, and the part of the last line after the quote, are excluded. Comments are preserved. Lines
-removed by directives become empty lines. For more than eight of them, cpp writes a line marker.
+In such a string, cpp executes directives, replaces macros and merges blanks, except in the first
+line and in the part of the last line after the quote. Comments are preserved. Lines removed by
+directives become empty lines. For more than eight of them, cpp writes a line marker.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _UP_TO_QUOTE = re.compile(r'(?:[^"\\]|\\[\s\S])*')
 class LongString:
     """A string whose end has not been found yet.
 
-    `line` is the last line of its text; joined lines count as the first of them.
+    `line` is the number of its last line so far; joined lines have the number of their first line.
     """
 
     def __init__(self, opened: Token, line: int) -> None:

@@ -26,7 +26,7 @@ class Macros:
         self.known: dict[str, Macro] = {}
 
     def define(self, token: Token, rest: str) -> None:
-        """Define the macro in a `#define` directive; `token` is the first one after the word."""
+        """Define the macro in a `#define` directive; `token` is the first token after `#define`."""
         tokens = directive_tokens(token, rest)
         if not tokens or not is_word(tokens[0]):
             raise P4Error("#define without a name", token.source, "#define NAME tokens")
@@ -47,7 +47,7 @@ class Macros:
     def expand(self, tokens: Sequence[Token]) -> list[Token]:
         """Return the tokens with all macros replaced.
 
-        Each token records the macros that it comes from.
+        Each token records the macros from which it comes.
         """
         todo = [(token, frozenset[str]()) for token in reversed(tokens)]
         output: list[Token] = []
@@ -186,7 +186,7 @@ def _paste(tokens: list[Token]) -> list[Token]:
 
 
 def _stringified(argument: list[Token]) -> str:
-    """Return the result of `#` on an argument, namely its text with single blanks."""
+    """Return the result of applying `#` to an argument: its text with single blanks."""
     text = ""
     for i, token in enumerate(argument):
         quoted = token.text

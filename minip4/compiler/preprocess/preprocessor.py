@@ -39,7 +39,7 @@ _COMMENT = re.compile(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*[\s\S]*?\*/')
 @dataclass(slots=True)
 class _Condition:
     opened: Token
-    is_active: bool  # whether tokens of the current branch count
+    is_active: bool  # whether the current branch is active
     was_taken: bool  # whether an earlier branch was active, or the whole conditional is skipped
     has_else: bool = False
 
@@ -192,7 +192,7 @@ class _Preprocessor:
         )
 
     def is_empty(self, path: Path) -> bool:
-        """Whether a file was read before, and reading it again would have no effect."""
+        """Return whether a file was read before and would have no effect if it was read again."""
         return path in self.once or self.guards.get(path) in self.macros.known
 
     def undef(self, token: Token, rest: str) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Declaration(Node):
     """A declaration.
 
-    `source` is the range of the declared name, `whole` that of the entire declaration.
+    `source` is the range of the declared name, and `whole` is the range of the entire declaration.
     """
 
     whole: Source
@@ -276,7 +276,8 @@ class ActionReference(Node):
     """`name(arguments)` in a list of actions, an entry or default_action.
 
     `arguments` has one element per parameter of the action; None means that the control plane sets
-    it. `order` has their positions in the order of evaluation, which is the written order (6.8).
+    it. `order` contains the positions of the arguments in the order of evaluation, which is the
+    written order (6.8).
     """
 
     annotations: list[Annotation]
@@ -336,7 +337,7 @@ Constant = int | bool | str | EnumMember | ErrorMember | MatchKindMember | tuple
 class Program(Node):
     """A program.
 
-    `declarations` include those of core.p4 and v1model.p4, in order.
+    `declarations` includes the declarations of core.p4 and v1model.p4, in order.
     """
 
     path: str

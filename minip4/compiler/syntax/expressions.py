@@ -176,9 +176,10 @@ class Call(Expression):
 
     `arguments` has one element per element of `parameters`, in the same order. Defaults are filled
     in, named arguments are at their positions, and casts are explicit. An element is None if an
-    @optional parameter has no argument. `order` has their positions in the order of evaluation: as
-    written (6.8), then the defaults. `type_arguments` are those of the callee itself; those of an
-    extern object are in `object.type.arguments`. In `parameter_types`, both are substituted.
+    @optional parameter has no argument. `order` contains the positions of the arguments in the
+    order of evaluation: as written (6.8), then the defaults. `type_arguments` are those of the
+    callee itself; those of an extern object are in `object.type.arguments`. In `parameter_types`,
+    both are substituted.
     """
 
     callee: Expression
@@ -213,8 +214,8 @@ class NamedValue(Node):
 class StructExpression(Expression):
     """`{a = x, b = y}`; after checking, also `{x, y}` of a struct or header type.
 
-    After checking, it has all fields in the order of the declaration. `order` has their positions
-    in the order of evaluation: as written (8.1), then the defaults.
+    After checking, it has all fields in the order of the declaration. `order` contains the
+    positions of the fields in the order of evaluation: as written (8.1), then the defaults.
     """
 
     values: list[NamedValue]

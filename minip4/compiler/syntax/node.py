@@ -18,7 +18,7 @@ class Node:
     source: Source
 
 
-_LEAVES = ("Source", "bool", "int", "str", "str | None")  # types of fields that have no nodes
+_LEAVES = ("Source", "bool", "int", "str", "str | None")  # types of fields that contain no nodes
 _branches: dict[type[Node], list[str]] = {}
 """For each kind of node, the fields that the parser fills.
 
@@ -42,11 +42,11 @@ def children(node: Node) -> Iterator[Node]:
 class Annotation(Node):
     """`@name`, `@name(body)` or `@name[...]`.
 
-    `values` has the meaning of the body. For `@name("x", 3)` and `@name["x", 3]`, these are
-    literals and constants as str, int or bool. For `@name[k = v]`, it is empty, and `pairs` has
-    them. If the body is not a list of expressions, `values` is empty, and only the reader of the
-    annotation understands the tokens. For each unstructured body, `text` has the tokens, separated
-    by one blank.
+    `values` contains the values of the body. For `@name("x", 3)` and `@name["x", 3]`, these are
+    literals and constants as str, int or bool. For `@name[k = v]`, `values` is empty, and `pairs`
+    contains the keys and values. If the body is not a list of expressions, `values` is empty, and
+    only the reader of the annotation understands the tokens. For each unstructured body, `text`
+    contains the tokens, separated by one blank.
     """
 
     name: str

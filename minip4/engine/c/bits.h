@@ -11,7 +11,7 @@
 typedef unsigned __int128 u128;
 
 #ifdef __SANITIZE_ADDRESS__
-/* Not inline, so that sanitizer checks are compiled only once. */
+/* Not inline, so that the checks of sanitizers are compiled only once. */
 #define ALWAYS_INLINE static __attribute__((noinline, unused))
 #else
 #define ALWAYS_INLINE static inline __attribute__((always_inline, unused))
@@ -220,7 +220,7 @@ ALWAYS_INLINE u128 clamp_i128(u128 value, u128 low, u128 high)
 }
 
 /* Convert a value to a shift amount or an index. Values that do not fit become the maximum, which
- * acts like any larger value. Negative values are undefined in P4 and count as too large. */
+ * has the same effect. Negative values are undefined in P4 and count as too large. */
 ALWAYS_INLINE uint64_t amount128(u128 value)
 {
     return value >> 64 ? UINT64_MAX : (uint64_t)value;
@@ -238,7 +238,7 @@ ALWAYS_INLINE uint64_t amount_signed128(u128 value)
 
 /* --- header stacks -------------------------------------------------------------------------- */
 
-/* Return an index; an index out of bounds selects the spare element behind the end of the array. */
+/* Return an index; an index out of bounds selects the spare element after the end of the array. */
 ALWAYS_INLINE unsigned element(uint64_t index, unsigned size)
 {
     return index < size ? (unsigned)index : size;

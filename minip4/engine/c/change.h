@@ -7,17 +7,18 @@
 
 #include "engine.h"
 
-/* The location of a change: an offset in the memory of a pointer, which may move before a batch
- * takes effect. */
+/* The location of a change: an offset in memory that a pointer refers to. The memory may move
+ * before a batch takes effect. */
 struct place {
     void *pointer; /* address of the pointer */
     size_t offset;
 };
 
 enum change_flags {
-    /* the bytes start with a pointer from malloc(); the memory of the replaced pointer is freed */
+    /* the bytes start with a pointer from malloc(); when it is replaced, the memory of the old
+     * pointer is freed */
     CHANGE_OWNS = 1,
-    /* packets do not read the bytes, so they need not be part of a batch's atomic step */
+    /* packets do not read the bytes, so the change need not be part of a batch's atomic step */
     CHANGE_UNSEEN = 2
 };
 
@@ -27,7 +28,7 @@ int change_put(struct engine *e, struct place place, const void *bytes, uint32_t
                unsigned flags);
 /* Apply the changes of the batch, with the lock held. Returns the number of words. */
 uint64_t change_commit(struct engine *e);
-/* Apply the unseen changes after change_commit(), and free replaced memory. */
+/* After change_commit(), apply the changes that packets do not see, and free replaced memory. */
 void change_finish(struct engine *e);
 void change_abort(struct engine *e);
 

@@ -41,13 +41,13 @@ void engine_batch_begin(struct engine *e);
 void engine_batch_commit(struct engine *e);
 void engine_batch_abort(struct engine *e);
 
-/* Get how long the lock was held, by enum hold_kind, since the start or the last reset; and how
- * often packets waited for it, and the longest wait. */
+/* Get the hold times of the lock by enum hold_kind, the number of times that packets waited for it,
+ * and the longest wait, all since the start or the last reset. */
 void engine_holds(struct engine *e, struct hold *out, bool forget);
 void engine_packets_waited(struct engine *e, uint64_t out[2]);
 
-/* Access the words of a counter (packets and bytes of each cell) or of a register. A read returns
- * all words of one point in time; a write sets `count` cells. */
+/* Read or write the words of a counter (packets and bytes of each cell) or of a register. A read
+ * returns all words at one point in time; a write sets `count` cells. */
 enum array_kind { ARRAY_COUNTER, ARRAY_REGISTER };
 void engine_array_read(struct engine *e, enum array_kind kind, uint32_t number, uint64_t first,
                        uint64_t words, uint64_t *out);
@@ -61,10 +61,10 @@ struct meter_rates {
 };
 int engine_meter_set(struct engine *e, bool direct, uint32_t number, int64_t index,
                      const struct meter_rates *rates);
-/* Set the packets and bytes that were green, yellow and red. */
+/* Set the numbers of green, yellow and red packets and bytes. */
 int engine_meter_set_counts(struct engine *e, bool direct, uint32_t number, int64_t index,
                             const uint64_t *counts);
-/* Get a meter. Returns 0 if it was not configured, else 1. */
+/* Get a meter. Returns 0 if the meter was not configured, else 1. */
 int engine_meter_get(struct engine *e, bool direct, uint32_t number, int64_t index,
                      struct meter_rates *rates, uint64_t *counts);
 
@@ -79,7 +79,7 @@ int engine_group_delete(struct engine *e, uint32_t profile, uint32_t group);
 
 int engine_value_set(struct engine *e, uint32_t value_set, const uint64_t *words, uint32_t count);
 
-/* Set the replicas, pairs of (port, rid), of a multicast group or, with `is_session`, of a
+/* Set the replicas, as pairs (port, rid), of a multicast group or, with `is_session`, of a
  * mirroring session. */
 int engine_replicas_set(struct engine *e, bool is_session, uint32_t number,
                         const uint16_t *replicas, uint32_t count, uint32_t truncate_to);
@@ -94,13 +94,13 @@ uint32_t engine_digests_take(struct engine *e, uint32_t room, struct digest_samp
 int engine_crc_custom(struct engine *e, uint32_t which, const struct crc_custom *settings);
 
 /* A driver for tests and benchmarks. It sets the first `ports` ports up and stores transmitted
- * frames, which the caller takes one by one. A frame longer than `room` is truncated. */
+ * frames, which the caller fetches one by one. A frame longer than `room` is truncated. */
 void engine_collect(struct engine *e, uint16_t ports);
 bool engine_inject(struct engine *e, uint16_t port, const uint8_t *frame, uint32_t length,
                    uint64_t now_ns);
 int64_t engine_take(struct engine *e, uint16_t *port, uint8_t *frame, uint32_t room);
-/* Receive `count` consecutive frames of `length` bytes `rounds` times. Transmitted frames return to
- * the pool. */
+/* Receive `count` frames, stored one after the other with `length` bytes each, `rounds` times.
+ * Transmitted frames return to the pool. */
 void engine_repeat(struct engine *e, uint16_t port, const uint8_t *frames, uint32_t length,
                    uint32_t count, uint32_t rounds, uint64_t now_ns);
 

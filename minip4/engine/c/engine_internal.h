@@ -12,8 +12,8 @@ enum {
     DEFAULT_QUEUE_DEPTH = 64, /* in packets, as in simple_switch */
     /* packets waiting for another pass of the parser, as in simple_switch */
     MAX_AGAIN = 1024,
-    MAX_WORK = 4096,          /* packets processed in one call at the same time ... */
-    /* ... before time must advance by this, since a program may clone endlessly */
+    MAX_WORK = 4096,          /* number of packets processed in one call at the same time ... */
+    /* ... before time must advance by this step, since a program may clone endlessly */
     PAUSE_NS = 1000,
     MAX_GROUPS = 1 << 16,
     MAX_SESSIONS = 1 << 15,
@@ -26,7 +26,7 @@ struct fifo {
 };
 
 struct shaper {
-    uint64_t rate;      /* in units/s; 0: no limit */
+    uint64_t rate;      /* in units/s; 0 means no limit */
     uint64_t remainder; /* units * 1e9 modulo the rate, carried over, so that the rate is exact */
     uint64_t ready_ns;  /* earliest time of the next packet */
 };
@@ -34,7 +34,7 @@ struct shaper {
 struct queue {
     struct fifo packets;
     uint64_t bytes, drops;
-    bool is_set; /* if false, the depth is DEFAULT_QUEUE_DEPTH, and there is no other limit */
+    bool is_set; /* if false, the depth is DEFAULT_QUEUE_DEPTH, and the queue has no other limit */
     struct queue_config config;
     struct shaper pps, bps;
 };
@@ -42,24 +42,24 @@ struct queue {
 /* For a port that is up and has a link, a transmission accesses only the link, which is one cache
  * line. */
 struct port {
-    /* counted only without a link, since a link counts what it sends */
+    /* counted only without a link, since a link counts its frames */
     uint64_t transmitted_packets, transmitted_bytes;
-    /* due time of its queues and its link, while the port is in engine.pending */
+    /* due time of the port's queues and link, while the port is in engine.pending */
     uint64_t due_ns;
     uint32_t waiting;      /* number of packets in all its queues */
     uint16_t number;
     bool is_up;
     bool is_shaped;        /* at least one of its queues has a rate */
-    _Alignas(CACHE_LINE) struct link link; /* all bytes 0: the port has no link */
+    _Alignas(CACHE_LINE) struct link link; /* all bytes are 0 if the port has no link */
 };
 
-/* The less frequently used data of a port. They are zero at first and rarely written, so only few
+/* The less frequently used data of a port. They are initially zero and rarely written, so only few
  * ports use memory for them. */
 struct backlog {
     struct queue queue[ENGINE_MAX_PRIORITIES];
     uint64_t queue_drops;
     uint64_t drops[DROP_REASONS];
-    /* arrival time of the next frame on the link; UINT64_MAX: none is in flight */
+    /* arrival time of the next frame on the link; UINT64_MAX if no frame is in flight */
     uint64_t link_due_ns;
     struct link_counters past_links; /* counters of links that were removed or replaced */
 };
@@ -92,10 +92,10 @@ struct engine {
     /* Data that packets need less often. */
     bool deflects;
     uint64_t pending[ENGINE_MAX_PORTS / 64]; /* bits of ports that are due */
-    uint64_t again_due_ns;     /* time when deferred work continues; UINT64_MAX: no deferred work */
+    uint64_t again_due_ns;     /* time when deferred work continues, or UINT64_MAX */
     uint64_t drifts_since_ns;
-    struct backlog *backlog;   /* one per port; the last one counts drops of invalid ports */
-    struct engine_counters counters; /* without the parts counted by ports, see engine_counters() */
+    struct backlog *backlog;   /* one per port; the last element counts drops of invalid ports */
+    struct engine_counters counters; /* without the counts of ports, see engine_counters() */
     struct fifo again;         /* resubmitted and recirculated packets, which are parsed next */
     uint8_t *scratch;          /* memory for one parsed packet */
     struct replicas **groups, **sessions; /* NULL until the first group or session is set */
@@ -103,7 +103,7 @@ struct engine {
     uint32_t digest_first, digest_count;
     uint64_t digests_lost;
     struct fifo collected;     /* transmitted frames, for tests */
-    struct change *changes, **changes_end; /* changes of a batch except in tables, see change.c */
+    struct change *changes, **changes_end; /* changes of the batch except in tables, see change.c */
     struct lock lock;
 };
 
@@ -140,7 +140,8 @@ void pipeline_again(struct engine *e, struct packet *packet);
 void pipeline_egress(struct engine *e, struct port *port, struct packet *packet, uint32_t depth,
                      uint8_t priority);
 
-/* Run egress for a packet whose queue is full. The caller drops the packet afterwards. */
+/* Run the egress pipeline for a packet whose queue is full. The caller drops the packet
+ * afterwards. */
 void pipeline_deflect(struct engine *e, struct port *port, struct packet *packet,
                       const struct queue *queue);
 

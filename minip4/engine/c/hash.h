@@ -11,11 +11,11 @@ uint64_t hash_ccitt(const uint8_t *data, size_t length);  /* CRC-16/CCITT-FALSE 
 uint64_t hash_csum16(const uint8_t *data, size_t length);
 uint64_t hash_xor16(const uint8_t *data, size_t length);
 uint64_t hash_xor32(const uint8_t *data, size_t length);
-/* the first 8 bytes as a big-endian number */
+/* the first 8 bytes, as a big-endian number */
 uint64_t hash_identity(const uint8_t *data, size_t length);
 uint64_t hash_xxh64(const uint8_t *data, size_t length);
 
-/* The parameters of a custom CRC, which are the default parameters of simple_switch. */
+/* The parameters of a custom CRC; the defaults are those of simple_switch. */
 struct crc_custom {
     unsigned width;
     uint64_t polynomial, initial, final_xor;

@@ -1,5 +1,6 @@
-/* The lock: a turnstile. A thread that waits for the data holds the turn. So a data plane that
- * immediately locks again must wait until a waiting controller has had the data. */
+/* The lock: two mutexes, one for the data and one for the turn. A thread holds the turn while it
+ * waits for the data. So a data plane that immediately locks again must wait until a waiting
+ * control plane has held the data. */
 #include "lock.h"
 
 #include <time.h>
@@ -49,7 +50,7 @@ void lock_give(struct lock *lock, uint64_t words)
     uint64_t ns = now_ns(CLOCK_MONOTONIC) - lock->since_ns;
     hold->count++;
     hold->longest_ns = larger(hold->longest_ns, ns);
-    /* read only for the longest hold, because reading the CPU time is a system call */
+    /* reading the CPU time is a system call, so read it only if it may be a new maximum */
     if (ns > hold->longest_cpu_ns) {
         uint64_t cpu_ns = now_ns(CLOCK_THREAD_CPUTIME_ID) - lock->since_cpu_ns;
         hold->longest_cpu_ns = larger(hold->longest_cpu_ns, cpu_ns);

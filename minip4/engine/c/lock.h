@@ -1,8 +1,8 @@
 /* The lock between packets and the control plane. Packets hold it for a batch of frames. The
  * control plane prepares invisible changes without the lock. It holds the lock to read data that
- * packets write, or to change data that packets read. It never holds it for more than HOLD_WORDS
- * words of memory, and never in Python. So no operation on a table of any size delays packets for
- * long. The hold times are measured. */
+ * packets write, or to change data that packets read. During one hold, it accesses at most
+ * HOLD_WORDS words of memory and never runs Python code. So no operation on a table of any size
+ * delays packets for long. The hold times are measured. */
 #ifndef MINIP4_LOCK_H
 #define MINIP4_LOCK_H
 
@@ -11,9 +11,9 @@
 #include <stdint.h>
 
 enum {
-    HOLD_WORDS = 1 << 15, /* 256 KB, the largest single copy */
+    HOLD_WORDS = 1 << 15, /* 256 KB, the size of the largest single copy */
     SLICE_LINES = 256,    /* scattered cache lines accessed per slice of a longer operation */
-    SLICE_WORDS = 4096    /* contiguous words accessed per slice */
+    SLICE_WORDS = 4096    /* number of contiguous words accessed per slice */
 };
 
 /* The purposes for which the control plane holds the lock. */
@@ -28,8 +28,8 @@ enum hold_kind {
 
 struct hold {
     uint64_t count, longest_ns;
-    uint64_t longest_cpu_ns; /* less than longest_ns if the kernel ran another thread on the core */
-    uint64_t max_words;     /* memory accessed in one hold */
+    uint64_t longest_cpu_ns; /* longest CPU time of a hold, without other threads' time */
+    uint64_t max_words;     /* maximum amount of memory accessed in one hold */
 };
 
 struct lock {
@@ -38,7 +38,7 @@ struct lock {
     enum hold_kind kind;        /* kind and start of the current hold */
     uint64_t since_ns, since_cpu_ns;
     struct hold holds[HOLD_KINDS];
-    /* how often packets had to wait for the lock, and the longest wait */
+    /* number of times that packets waited for the lock, and the longest wait */
     uint64_t packets_waited, packets_waited_longest_ns;
 };
 

@@ -5,7 +5,7 @@
 
 #include "engine_internal.h"
 
-/* Copy a frame. Returns NULL if out of memory; the copy then counts as dropped. */
+/* Copy a frame. If out of memory, returns NULL and counts the copy as dropped. */
 static struct packet *copy_frame(struct engine *e, struct packet *packet)
 {
     struct packet *copy = packet_take(e->pool);
@@ -41,7 +41,7 @@ static void trace_copy(struct engine *e, struct packet *copy, uint32_t original,
 #endif
 }
 
-/* Send a copy of packet `original` (its number in the trace) to each replica. The packet itself,
+/* Send a copy of packet `original` (its number in the trace) to each replica. The original packet,
  * which is already counted, becomes the last copy. */
 static void replicate(struct engine *e, const struct replicas *to, struct packet *packet,
                       uint32_t original, enum instance_type type)
@@ -66,7 +66,7 @@ static const struct replicas *session(const struct engine *e, uint32_t number)
     return found && found->count ? found : NULL;
 }
 
-/* Clone the received frame, parsed again. Only the metadata in the field list are preserved.
+/* Clone the received frame and parse the clone. Only the metadata in the field list are preserved.
  * Requests of the parser, such as drops, are ignored. */
 static void clone_ingress(struct engine *e, uint16_t port)
 {
@@ -92,8 +92,8 @@ static void clone_ingress(struct engine *e, uint16_t port)
     e->context.request = request;
 }
 
-/* Clone the packet with its headers at the end of egress. Only the metadata in the field list are
- * preserved. */
+/* Clone the packet with the headers that it has at the end of egress. Only the metadata in the
+ * field list are preserved. */
 static void clone_egress(struct engine *e, const struct requests *request)
 {
     const struct replicas *to = session(e, request->clone_session);
@@ -262,7 +262,7 @@ void pipeline_egress(struct engine *e, struct port *port, struct packet *packet,
         traffic_transmit(e, port, packet);
 }
 
-/* Do nothing for a clone. Otherwise, deflection would be endless if the queue of the clone is full,
+/* Do nothing for a clone. Otherwise, deflection would never end if the queue of the clone is full,
  * too. */
 void pipeline_deflect(struct engine *e, struct port *port, struct packet *packet,
                       const struct queue *queue)

@@ -23,7 +23,7 @@ enum instance_type {
 };
 
 enum {
-    SESSION_SET = 0x10000,   /* distinguishes a clone to session 0 from no clone */
+    SESSION_SET = 0x10000,   /* distinguishes a clone to session 0 from a packet without clone */
     MAX_PARSER_STEPS = 1024, /* states per packet, after which ParserTimeout is raised */
     MAX_LOOP_STEPS = 1 << 16, /* loop iterations per packet in a pipeline, including its actions */
     DIGEST_MAX_WORDS = 32
@@ -34,13 +34,13 @@ struct phv_start {
     uint64_t enqueued_us;    /* in P4 time */
     uint32_t packet_length;  /* changes with setValid and setInvalid, as in simple_switch */
     uint32_t ingress_length; /* length that counters and meters count */
-    uint32_t truncate_to;    /* number of payload bytes that stay; UINT32_MAX: all */
+    uint32_t truncate_to;    /* payload bytes after truncation; UINT32_MAX: not truncated */
     uint16_t payload;        /* number of bytes that the parser extracted from the frame */
     uint16_t egress_port;
     uint8_t priority;        /* priority of its queue */
     bool is_clone;
     uint16_t ingress_port;
-    uint32_t trace;          /* number of the packet in the trace; 0: not traced */
+    uint32_t trace;          /* number of the packet in the trace; 0 means not traced */
 };
 
 struct cell {
@@ -51,7 +51,7 @@ enum { COLOURS = 3 }; /* green, yellow, red */
 
 struct meter {
     struct cell counts[COLOURS]; /* packets and bytes of each colour */
-    /* From this member on: the settings. */
+    /* The members from here on are the settings. */
     bool is_configured;
     struct bucket {
         double rate_per_us;
@@ -80,12 +80,12 @@ struct context {
     /* Requests of the program. The core clears them before each pipeline. */
     struct requests {
         uint32_t egress_spec, mcast_grp;
-        uint32_t clone_session; /* session with SESSION_SET, or 0: no clone */
+        uint32_t clone_session; /* session with SESSION_SET, or 0 for no clone */
         uint16_t clone_list, digest, resubmit_list, recirculate_list;
         uint8_t priority; /* 255 means 255 or more */
         bool is_miss;     /* the last mark_to_drop() was caused by a table miss */
     } request;
-    uint32_t queue_depth;    /* number of packets that this packet left in its queue */
+    uint32_t queue_depth;    /* number of packets in the queue when this packet left it */
     uint32_t waited_us;      /* in ingress: time since the packet's arrival */
     struct array *registers, *counters, *meters;
     struct profile **profiles;

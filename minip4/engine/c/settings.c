@@ -86,7 +86,7 @@ void engine_set_queue(struct engine *e, uint16_t number, uint32_t priority,
     struct port *port = &e->port[number];
     struct queue *queues = backlog_of(e, port)->queue, *queue = &queues[priority];
     engine_lock(e);
-    engine_advance(e, now_ns); /* first process what was due with the old rates */
+    engine_advance(e, now_ns); /* first process the work that was due with the old rates */
     queue->is_set = true;
     queue->config = *config;
     set_rate(&queue->pps, config->rate_pps, now_ns);

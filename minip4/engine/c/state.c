@@ -33,8 +33,9 @@ void array_destroy(struct array *array, uint32_t count)
 
 /* --- meters ---------------------------------------------------------------------------------- */
 
-/* Refill a bucket. The count starts at the last update, because at a high rate a count from zero
- * would overflow a word. If the clock was set back or wrapped around, the bucket starts again. */
+/* Refill a bucket. Tokens are computed for the time since the last update, because at a high rate
+ * the number of tokens since time 0 would overflow a word. If the clock was set back or wrapped
+ * around, the bucket is reset. */
 static void fill(struct bucket *b, uint64_t now_us)
 {
     double gained = b->fraction;

@@ -6,7 +6,7 @@
 #include "memory.h"
 #include "program.h"
 
-enum { FIRST_CAPACITY = 4, CELLS = 2 /* cells of the index per slot */ };
+enum { FIRST_CAPACITY = 4, CELLS = 2 /* number of index cells per slot */ };
 
 static const uint64_t *slot_key(const struct table *t, const uint64_t *slot)
 {
@@ -82,10 +82,9 @@ static bool is_reserved(size_t room, size_t size)
     return room * size > HOLD_WORDS * sizeof(uint64_t);
 }
 
-/* Make room in an array that packets write. While packets wait, only a limited amount can be
- * copied. So an array that exceeds this limit moves once to a virtual address range with room for
- * all entries, including those of a batch that replaces all of them. Only used pages cost
- * memory. */
+/* Enlarge an array that packets write. Only a limited amount can be copied while packets wait. So
+ * an array that exceeds this limit moves, once, to a virtual address range with room for all
+ * entries and for a batch that replaces all entries. Only used pages cost memory. */
 static bool make_room(struct table *t, void **array, size_t *room, size_t capacity, size_t size)
 {
     if (capacity <= *room)
@@ -117,7 +116,7 @@ static void give_shared(void *array, size_t room, size_t size)
         memory_give(array, room * size);
 }
 
-/* A larger copy of an array that packets do not write. */
+/* Return a larger copy of an array that packets do not write. */
 struct growth {
     struct slot_info *info;
     uint32_t *free_slots;
@@ -136,7 +135,7 @@ static bool allocate(const struct table *t, uint32_t capacity, struct growth *g)
            (g->staged_index || !t->staged);
 }
 
-/* Free the memory that was replaced, or that was not needed. */
+/* Free the memory that was replaced or not needed. */
 static void give_growth(const struct growth *g, uint32_t capacity)
 {
     free(g->info);
@@ -260,7 +259,7 @@ void table_set_words(const struct table *t, uint64_t *slot, const uint64_t *head
     memcpy(slot + 1, head_and_data + 1, t->spec->data_words * sizeof *slot);
 }
 
-/* Create a slot with all data of the entry, not visible to packets yet. */
+/* Create a slot with all data of the entry. Packets do not see it yet. */
 static uint32_t make_entry(struct table *t, const uint64_t *key, const uint64_t *mask,
                            uint32_t prefix, int32_t priority, uint64_t now_ns)
 {

@@ -1,7 +1,7 @@
-/* Match tables. An entry is a slot of words: word 0 has action, kind and prefix length. Then follow
- * the action's data, the key, the mask (in ternary tables), the counters, and the time of the last
- * hit. Lookups are inline, so that the compiler unrolls them for the constants of the generated
- * code (words of key and data). */
+/* Match tables. An entry is a slot of words. Word 0 contains the action, the kind and the prefix
+ * length. The next words are the action's data, the key, the mask (in ternary tables), the
+ * counters, and the time of the last hit. Lookups are inline, so that the compiler unrolls them for
+ * the constants of the generated code (words of key and data). */
 #ifndef MINIP4_TABLE_H
 #define MINIP4_TABLE_H
 
@@ -19,8 +19,8 @@ enum { NO_ACTION = UINT32_MAX };
  * taken effect. */
 #define ENTRY_CHANGING (UINT64_C(1) << 47)
 
-/* The location of a range field in the key. The low end of the range is in the key, the high end in
- * the mask. */
+/* The location of a range field in the key. The low end of the range is in the key, and the high
+ * end is in the mask. */
 struct range_field {
     uint8_t word, shift, width;
 };
@@ -29,7 +29,7 @@ struct table_spec {
     enum table_kind kind;
     uint32_t key_words, data_words, max_size;
     bool has_counters, has_timeout, has_meter;
-    /* location of the lpm field; its lowest word, if it has several */
+    /* location of the lpm field; for a field of several words, of the lowest word */
     uint32_t lpm_word, lpm_shift, lpm_width;
     uint32_t ranges;
     const struct range_field *range;
@@ -38,13 +38,13 @@ struct table_spec {
 };
 
 struct slot_info {
-    uint32_t generation; /* odd: the slot is used */
+    uint32_t generation; /* an odd number means that the slot is used */
     int32_t priority;
-    /* order of insertion: of entries with the same priority, the oldest wins */
+    /* order of insertion: if several entries have the same priority, the oldest wins */
     uint64_t sequence;
 };
 
-/* A prefix length that entries have, followed by its mask of key_words words. */
+/* A prefix length of entries, followed by its mask of key_words words. */
 struct length {
     uint32_t prefix, entries;
     uint64_t mask[];
@@ -52,18 +52,18 @@ struct length {
 
 /* Idle state of an entry, which only the control plane uses. */
 struct ageing {
-    uint64_t timeout_ns; /* in ns; 0: no timeout */
-    uint64_t reported;   /* number of timeouts since the last hit that were reported */
+    uint64_t timeout_ns; /* in ns; 0 means no timeout */
+    uint64_t reported;   /* number of timeouts since the last hit that have been reported */
 };
 
 struct table {
-    /* Data that lookups need come first, in one cache line. */
+    /* The data that lookups need come first, in one cache line. */
     uint64_t *slots, *default_slot;
     /* Open addressing. An element is (upper half of the hash) << 32 | (slot + 1). */
     uint64_t *index;
     uint32_t index_mask, stride;
-    /* For lpm: the distinct prefix lengths, longest first. For each value of the field's first
-     * bits, `filter` has the set of lengths that may match. */
+    /* For lpm: the distinct prefix lengths, longest first. `filter` maps each value of the field's
+     * first bits to the set of lengths that may match. */
     uint64_t *lengths, *filter;
     uint32_t length_count;
     uint16_t filter_bits, skip_bits;
@@ -78,8 +78,8 @@ struct table {
     struct ageing *ageing; /* one per slot, in a table with timeouts */
     uint32_t watched;      /* number of entries with a timeout */
     uint64_t sequence;
-    /* For ternary: `care` has the key bytes that some entry compares. For each such byte and each
-     * of its values, `rows` has the set of slots that may match. */
+    /* For ternary: `care` is the set of key bytes that at least one entry compares. `rows` maps
+     * each such byte and each of its values to the set of slots that may match. */
     uint64_t *care, *rows, *in_use;
     struct active_byte {
         uint8_t word, shift;
@@ -87,7 +87,7 @@ struct table {
     uint32_t active_count, blocks; /* `blocks` are blocks of 256 slots */
     /* new head and data per slot, from a batch that has taken effect; or NULL */
     const uint64_t *changes;
-    struct staged *staged;   /* changes of the table by the current batch; NULL: no changes */
+    struct staged *staged;   /* changes of the table by the current batch; NULL if there are none */
 } __attribute__((aligned(64)));
 
 ALWAYS_INLINE uint64_t key_hash(const uint64_t *key, unsigned words, uint64_t seed)
@@ -137,7 +137,7 @@ ALWAYS_INLINE uint64_t *table_find_exact(const struct table *t, const uint64_t *
     return index_find(t, key, words, data_words, 0);
 }
 
-/* Up to this number of prefix lengths, all are tried without the filter. */
+/* Up to this number of prefix lengths, all lengths are tried, without the filter. */
 enum { LENGTHS_UNFILTERED = 2 };
 
 ALWAYS_INLINE struct length *table_length(const struct table *t, uint32_t number, unsigned words)
@@ -145,7 +145,7 @@ ALWAYS_INLINE struct length *table_length(const struct table *t, uint32_t number
     return (struct length *)(t->lengths + number * (1 + words));
 }
 
-/* `top` has the first 64 bits of the lpm field, left-aligned. */
+/* `top` contains the first 64 bits of the lpm field, left-aligned. */
 ALWAYS_INLINE uint64_t *table_find_lpm(const struct table *t, const uint64_t *key, unsigned words,
                                        unsigned data_words, uint64_t top)
 {
@@ -185,7 +185,7 @@ ALWAYS_INLINE uint32_t stats_offset(const struct table_spec *spec)
     return 1 + spec->data_words + spec->key_words * (spec->kind == TABLE_TERNARY ? 2 : 1);
 }
 
-/* Prefetch a small table; of a larger table, prefetch what each lookup needs. */
+/* Prefetch a small table. For a larger table, prefetch only the data that each lookup needs. */
 ALWAYS_INLINE void table_prefetch(const struct table *t)
 {
     const char *index = (const char *)t->index, *slots = (const char *)t->slots;
@@ -204,12 +204,11 @@ ALWAYS_INLINE void table_prefetch(const struct table *t)
 /* --- control plane --------------------------------------------------------------------------- */
 
 /* Only one thread at a time may call these functions, without holding the lock. Data that packets
- * read are changed with the lock held, in holds whose length does not depend on the size of the
- * table. Data that packets do not read (free slots, a larger index under construction) are written
- * without the lock. While lock->in_batch is set, packets do not see changes of entries until
- * table_commit(). */
+ * read are changed with the lock held; the hold time does not depend on the size of the table. Data
+ * that packets do not read (free slots, a larger index under construction) are written without the
+ * lock. While lock->in_batch is set, packets do not see changes of entries until table_commit(). */
 
-/* Errors of the control plane, returned as negative numbers. */
+/* Errors of control-plane functions, returned as negative numbers. */
 enum table_error {
     TABLE_NOT_FOUND = -1,
     TABLE_EXISTS = -2,
@@ -240,8 +239,8 @@ enum { COPY_HEAD = 2 };
 uint32_t table_copy(struct table *t, uint32_t *from, uint32_t room, uint64_t *out);
 bool table_copy_one(struct table *t, int64_t handle, uint64_t *out);
 int table_set_timeout(struct table *t, int64_t handle, uint64_t timeout_ns);
-/* Copy handles in the same way, for entries whose timeout expired again since the last report. Each
- * is followed by the number of timeouts since the last hit. */
+/* Copy handles in the same way, for entries whose timeout expired again since the last report.
+ * After each handle follows the number of timeouts since the last hit. */
 uint32_t table_age(struct table *t, uint32_t *from, uint64_t now_ns, uint32_t room, uint64_t *out);
 
 /* table_batch.c. Commit functions cannot fail, because a batch allocates all memory when its
@@ -256,16 +255,16 @@ struct staged {
     } *journal;
     uint32_t count, room;
     uint32_t used;            /* number of entries before the batch */
-    /* entries with this or a higher sequence number were added by the batch */
+    /* the batch added the entries with this or a higher sequence number */
     uint64_t sequence;
 };
-/* Prepare the change of a table in a batch; called before each change. Returns false if out of
- * memory. */
+/* Prepare a change of a table in a batch; must be called before each change. Returns false if out
+ * of memory. */
 bool table_stage(struct table *t);
 void table_journal(struct table *t, uint32_t number, int what);
 bool table_stage_change(struct table *t, uint32_t number, const uint64_t *head_and_data);
-/* Called in this order. The second function is called with the lock held, and returns the number of
- * words that it accessed. */
+/* These functions are called in this order. The second function is called with the lock held, and
+ * returns the number of words that it accessed. */
 void table_before_commit(struct table *t);
 uint32_t table_commit(struct table *t);
 void table_after_commit(struct table *t);

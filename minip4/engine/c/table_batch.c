@@ -1,8 +1,8 @@
-/* Batches in a table. Which entries exist is defined by the index or, in ternary tables, by the set
- * of used slots. A batch works on a copy that replaces the original atomically. The actions of
- * entries change in their slots. Before the atomic step, all these entries are marked, so that from
- * that step on packets find their new words elsewhere. Afterwards, the words are copied to the
- * slots. */
+/* Batches in a table. The index or, in ternary tables, the set of used slots defines which entries
+ * exist. A batch changes a copy of the index or set, and the copy replaces the original atomically.
+ * New actions of existing entries are finally written to their slots. Before the atomic step, the
+ * batch marks all these entries, so that from this step on, packets find the new words elsewhere.
+ * Afterwards, the words are copied to the slots. */
 #include <stdlib.h>
 
 #include "memory.h"
@@ -119,8 +119,7 @@ static void settle(struct table *t, uint64_t *slot, const uint64_t *change)
         table_set_words(t, slot, change);
 }
 
-/* Call a function for all changed entries, in slices of changes and of the journal entries between
- * them. */
+/* Call a function for all changed entries, one slice of the journal at a time. */
 static void each_change(struct table *t,
                         void (*act)(struct table *t, uint64_t *slot, const uint64_t *change))
 {

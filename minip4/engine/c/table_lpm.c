@@ -21,7 +21,7 @@ static uint64_t top_bits(const struct table_spec *spec, const uint64_t *key)
     return used == 64 ? top : top | key[last - 1] >> used;
 }
 
-/* Write a mask with ones for the other fields and for the first `prefix` bits of the lpm field. */
+/* Write a mask with ones in all other fields and in the first `prefix` bits of the lpm field. */
 static void make_mask(const struct table_spec *spec, uint32_t prefix, uint64_t *mask)
 {
     memset(mask, 0xff, spec->key_words * sizeof *mask);
@@ -117,7 +117,7 @@ static uint32_t shared_bits(const struct table *t)
     return shared < limit ? shared : limit;
 }
 
-/* Create a filter of all entries for these lengths. If out of memory, its `sets` are NULL. */
+/* Create a filter of all entries for these lengths. If out of memory, `sets` is NULL. */
 static struct filter make_filter(const struct table *t, const uint64_t *lengths, uint32_t count)
 {
     struct filter f = {.bits = 4};
@@ -140,7 +140,7 @@ static struct filter make_filter(const struct table *t, const uint64_t *lengths,
     return f;
 }
 
-/* Install a filter and, if they are different, its lengths. */
+/* Install a filter and, if they have changed, its lengths. */
 static void replace(struct table *t, const struct filter *f, uint64_t *lengths, uint32_t count,
                     uint32_t room)
 {
@@ -169,8 +169,8 @@ static bool rebuild_filter(struct table *t)
     return f.sets != NULL;
 }
 
-/* Add a prefix length that is new, or remove one that is no longer used. Both are done in a copy,
- * with a filter for it. */
+/* Add a new prefix length, or remove an unused one, in a copy of the lengths with its own
+ * filter. */
 static bool change_lengths(struct table *t, uint32_t prefix, bool is_new)
 {
     uint32_t count = t->length_count, room = is_new ? count + 1 : count, at = 0;
@@ -219,7 +219,7 @@ bool lpm_insert(struct table *t, const uint64_t *slot)
     return true;
 }
 
-/* Bits of deleted entries and unused lengths only cost time. If out of memory, they stay. */
+/* If out of memory, bits of deleted entries and unused lengths stay, which only costs time. */
 void lpm_remove(struct table *t, const uint64_t *slot)
 {
     uint32_t prefix = slot_prefix(slot);

@@ -1,7 +1,7 @@
 /* Ternary and range match by bit vectors (Lakshman and Stiliadis, SIGCOMM 1998). For each byte of
- * the key and each value of this byte, a set has the entries that may match. The intersection over
- * all bytes is the set of matching entries, of which the one with the highest priority wins. The
- * cost does not depend on the number of different masks. */
+ * the key and each value of this byte, there is a set of the entries that may match. The
+ * intersection of the sets of all bytes is the set of matching entries; the matching entry with the
+ * highest priority wins. The cost does not depend on the number of different masks. */
 #include <stdlib.h>
 
 #include "memory.h"
@@ -26,8 +26,8 @@ size_t ternary_set_size(const struct table *t)
     return (size_t)t->blocks * BLOCK_WORDS * sizeof(uint64_t);
 }
 
-/* Whether the ranges of an entry match. The sets of a range field may contain entries that do not
- * match. */
+/* Return whether the ranges of an entry match. The sets of a range field may contain entries that
+ * do not match. */
 static bool ranges_match(const struct table *t, const uint64_t *own, const uint64_t *key)
 {
     const uint64_t *high = own + t->spec->key_words;
@@ -69,9 +69,9 @@ uint64_t *table_find_ternary(const struct table *t, const uint64_t *key)
     return best ? t->slots + (size_t)(best - t->info) * t->stride : NULL;
 }
 
-/* The values of one byte that an entry allows: value and mask; or, for a byte of a range field, low
- * to high. Lower bytes of a range only restrict values if the bytes above are equal in both
- * ends. */
+/* The values of one key byte that an entry allows: value and mask or, for a byte of a range field,
+ * low to high. A byte of a range only restricts values if all higher bytes are equal in both ends
+ * of the range. */
 struct allowed {
     uint8_t value, mask, low, high;
     bool is_range;
@@ -164,8 +164,8 @@ static void give(const struct layout *l)
     free(l->staged_in_use);
 }
 
-/* Write one word of each set of a byte: for the 64 slots starting with `first`, those in
- * `slots`. */
+/* Write one word of each set of a byte. The word is for the 64 slots starting with `first`; only
+ * slots in `slots` count. */
 static void lay_out_word(const struct table *t, const struct layout *l, uint32_t byte,
                          uint32_t first, uint64_t slots)
 {
@@ -220,7 +220,7 @@ static bool rebuild(struct table *t)
     return true;
 }
 
-/* If out of memory, keep the previous layout of the entries. */
+/* If out of memory, the previous layout of the entries stays. */
 static void forget_new_care(struct table *t)
 {
     memset(t->care, 0, t->spec->key_words * sizeof *t->care);

@@ -1,9 +1,9 @@
 /* Trace of packets: the events of each packet, in a bounded buffer.
  *
- * Only builds with MINIP4_TRACE have it; in other builds the macros are empty. An event has three
- * words and up to 2^24 - 1 further words. The first three are: kind << 56 | number of further words
- * << 32 | packet; number << 32 | port; time in ns. Events that do not fit are counted and omitted.
- * A trace never delays packets. */
+ * Only builds with MINIP4_TRACE contain the trace; in other builds, the macros are empty. An event
+ * has three words and up to 2^24 - 1 further words. The first word is kind << 56 | number of
+ * further words << 32 | packet. The second word is number << 32 | port. The third word is the time
+ * in ns. Events that do not fit are counted and omitted. A trace never delays packets. */
 #ifndef MINIP4_TRACE_H
 #define MINIP4_TRACE_H
 
@@ -21,7 +21,8 @@ enum trace_kind {
     TRACED_CONDITION, /* number: condition; words: result */
     TRACED_TABLE,     /* number: table; words: is hit, words of key, handle, priority, key, slot */
     TRACED_ACTION,    /* number: action; words: data */
-    /* number: register; words: index, value (no value: out of bounds; also below) */
+    /* number: register; words: index, value (the value is absent if the index is out of bounds;
+     * also below) */
     TRACED_READ,
     TRACED_WRITE,     /* number: register; words: index, value */
     TRACED_COUNT,     /* number: counter; words: index, packets, bytes */
@@ -42,7 +43,7 @@ enum trace_kind {
 
 struct trace_field {
     uint32_t offset, size; /* location in the parsed packet */
-    int32_t valid;         /* validity flag of its header; -1: metadata */
+    int32_t valid;         /* validity flag of its header; -1 means metadata */
 };
 
 #ifdef MINIP4_TRACE
@@ -63,7 +64,8 @@ void trace_table(struct context *c, uint32_t number, const uint64_t *key, uint32
  * index out of bounds. */
 void trace_access(struct context *c, enum trace_kind kind, uint32_t number, uint64_t index,
                   const void *value, uint32_t words);
-/* Add the changes of the current packet since the last call, or since trace_snapshot(). */
+/* Add events for the changes of the current packet since the last call, or since
+ * trace_snapshot(). */
 void trace_changes(struct context *c);
 void trace_snapshot(struct context *c);
 
@@ -108,8 +110,8 @@ extern const uint32_t trace_field_count;
 
 struct trace *trace_create(uint32_t phv_size);
 void trace_destroy(struct trace *trace);
-/* Return a number for a received or copied packet, or 0 if the buffer is too full to start a
- * trace. */
+/* Return the trace number of a received or copied packet, or 0 if the buffer is too full to start
+ * its trace. */
 uint32_t trace_new_packet(struct trace *trace);
 
 #else

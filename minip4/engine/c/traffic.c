@@ -1,4 +1,4 @@
-/* The traffic manager: the queues of each port with their rates and depths, and the links behind
+/* The traffic manager: the queues of each port with their rates and depths, and the links after
  * them. */
 #include "engine_internal.h"
 
@@ -42,8 +42,8 @@ static uint64_t ready_at(const struct queue *queue)
     return max(queue->pps.ready_ns, queue->bps.ready_ns);
 }
 
-/* Return when the port's next packet may be sent, or UINT64_MAX if no packet waits. *which is the
- * highest of the queues that may send at that time. */
+/* Return when the port's next packet may be sent, or UINT64_MAX if no packet waits. Sets *which to
+ * the highest queue that may send at that time. */
 static uint64_t next_send(const struct engine *e, const struct port *port, uint32_t *which)
 {
     const struct queue *queue = backlog_of(e, port)->queue;
@@ -243,7 +243,7 @@ void traffic_transmit(struct engine *e, struct port *port, struct packet *packet
           TRACE_WORDS(link_counters(&port->link)->lost_packets - lost));
 }
 
-/* Do what is due at one port: first frames that arrive from its link, then its next packet. */
+/* Process the due work of one port: first frames that leave its link, then its next packet. */
 static void serve(struct engine *e, struct port *port)
 {
     uint64_t now_ns = e->context.now_ns;
@@ -279,8 +279,8 @@ static void set_time(struct engine *e, uint64_t now_ns)
     e->context.now_us = p4_time(e, now_ns);
 }
 
-/* Return the port whose work is due first, or NULL if a packet that must be parsed again is due
- * first. */
+/* Return the port whose work is due first, or NULL if a packet for another pass of the parser is
+ * due first. */
 static struct port *first_due(struct engine *e, uint64_t *due_ns)
 {
     struct port *first = NULL;

@@ -5,7 +5,7 @@
 
 #include "bits.h"
 
-/* Not inline: such programs are rare, and their C should compile fast, too. */
+/* Not inline, because such programs are rare, and their C code should compile fast, too. */
 #define WIDE static __attribute__((noinline, unused))
 
 struct wide {

@@ -39,8 +39,8 @@ WRAPPING = {"+", "-", "*", "&", "|", "^"}
 class Expressions:
     """Generates C for expressions.
 
-    In the C code, `h` is the parsed packet, `v` has the variables of the function, and `d` is the
-    data of the action.
+    In the C code, `h` is the parsed packet, `v` contains the variables of the function, and `d` is
+    the data of the action.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -71,7 +71,7 @@ class Expressions:
         return self.value(e, 64)
 
     def for_width(self, e: m.Expr, width: int) -> tuple[str, int]:
-        """Return C code for the value, correct in its low `width` bits, and its representation."""
+        """Return C code for a value, correct in its low `width` bits, and its representation."""
         rep = 64 if width <= 64 else 128 if width <= 128 else WIDE
         if rep == WIDE:
             self.wide_bits = max(self.wide_bits, width)
@@ -108,7 +108,7 @@ class Expressions:
         return f"wide_words({words}, {limbs(width)}, {int(value < 0)})"
 
     def _load(self, first: str, width: int, rep: int) -> str:
-        """Return C code for a value of `width` bits stored in words; `first` is the lowest word."""
+        """Return C code of a value of `width` bits in words; `first` is the lowest word."""
         if width <= 64 or rep == 64:
             return self._convert(f"(uint64_t){first}", rep)
         if rep == 128:
@@ -360,7 +360,10 @@ class Expressions:
         return f"{place.pointer}->{self.layout.reads(place.type, field)}", field
 
     def varbit(self, e: m.Expr, *, written: bool = False) -> tuple[str, Place, m.Field]:
-        """Return the C name of a varbit field's bytes; with `_bits` appended, it is the length."""
+        """Return the C name of the bytes of a varbit field.
+
+        With `_bits` appended, it is the name of its length.
+        """
         place, field = self.accessed(e)
         if not field.varbit:
             raise NotSupported(f"field {field.name} used as a varbit")

@@ -23,7 +23,7 @@ PRELUDE = """/* Generated from BMv2 JSON. */
 
 
 class Generator:
-    """The generated C code in `text`, and the layouts of entries in `tables`.
+    """Generates the C code (`text`) and the layouts of table entries (`tables`).
 
     Raises NotSupported and TooLarge. With `trace`, the C code also records trace events for each
     packet (trace.h), and all metadata are in the parsed packet. Nothing else differs.
@@ -102,7 +102,7 @@ class Generator:
         return parts
 
     def _used_calculations(self) -> list[m.Calculation]:
-        """Return the calculations of checksums and actions; others would be unused functions."""
+        """Return the calculations in checksums and actions; others would be unused functions."""
         used = {c.calculation.name for c in self.program.checksums}
         primitives = [p for a in self._used_actions() for p in a.primitives]
         primitives += [o.primitive for s in self.program.parser.states.values() for o in s.ops
@@ -295,7 +295,7 @@ class Generator:
     def _trace_fields(self) -> Lines:
         """Return the location of each field in a build with trace, followed by the validity flags.
 
-        They have the order of trace_fields.
+        The order is that of trace_fields.
         """
         if not self.trace:
             return []
@@ -351,7 +351,7 @@ const struct program program = {{
 """
 
     def profile_words(self, profile: m.Profile) -> int:
-        """Return the number of data words that a member of the profile needs at most."""
+        """Return the maximum number of data words of a member of the profile."""
         tables = [t for t in self.program.tables.values() if t.profile == profile.name]
         return max((data_words(a) for t in tables for a in t.actions), default=0)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 def looping(graph: Mapping[str, set[str]]) -> set[str]:
     """Return the nodes that a path may visit more than once.
 
-    `graph` has the successors of each node.
+    `graph` maps each node to its successors.
 
     The result consists of the strongly connected components with an inner edge (Kosaraju's
     algorithm).

@@ -36,7 +36,7 @@ FUNCTIONS = {
 
 @dataclass(slots=True)
 class Run:
-    """Inputs that are present together: fields of one header, or of none (constants, metadata)."""
+    """Inputs that are present together: fields of one header, or constants and metadata."""
 
     valid: str | None
     items: list[tuple[str, int]] = field(default_factory=list)
@@ -105,7 +105,11 @@ class HashCode:
     # --- the internet checksum, without a buffer -----------------------------------------------
 
     def _sum(self, runs: list[Run], *, payload: bool) -> Lines:
-        """Add a field shifted to its position in its word, since 2^16 is 1 modulo 2^16 - 1."""
+        """Return statements for the Internet checksum.
+
+        Each field is added to a one's complement sum, shifted to its position in a 16-bit word. It
+        does not matter which word it is in, because 2^16 is 1 modulo 2^16 - 1.
+        """
         lines = ["uint64_t sum = 0;"]
         for run in runs:
             adds: Lines = []
@@ -145,7 +149,7 @@ class HashCode:
         return [*lines, f"return {FUNCTIONS[algorithm]};"]
 
     def _put_run(self, run: Run) -> Lines:
-        """Pack a run into whole bytes if all earlier runs have whole bytes, else bit by bit."""
+        """Pack a run by bytes if all earlier runs have whole bytes, else bit by bit."""
         size = (run.bits + 7) // 8
         lines = [
             "if (bits % 8 == 0) {",

@@ -14,7 +14,7 @@ Lines = list[str]
 
 
 def bit_offsets(type_: m.HeaderType) -> dict[str, int]:
-    """Return the bit offset of each field; a varbit before it counts as empty."""
+    """Return the bit offset of each field; preceding varbits count as empty."""
     offsets, at = {}, 0
     for field in type_.fields:
         offsets[field.name] = at
@@ -132,7 +132,7 @@ class HeaderCode:
 
     def _put(self, header: m.Header) -> Lines:
         if header.type.fixed_bytes > FRAME_ROOM:
-            return []  # a packet with this header is dropped before
+            return []  # a packet with this header is dropped earlier
         place, type_ = self.layout.place(header), self.layout.type_of(header.type)
         return [
             f"if (h->raw[{place.number}]) {{",
@@ -143,7 +143,7 @@ class HeaderCode:
         ]
 
     def _of_valid(self, order: tuple[m.Header, ...], code: Callable[[m.Header], Lines]) -> Lines:
-        """Return code that runs for each header that is valid."""
+        """Return C code that runs for each valid header."""
         lines: Lines = []
         numbered = [(self.layout.place(header).number, header) for header in order]
         for eight, group in groupby(numbered, lambda each: int(each[0]) // 8):
@@ -163,7 +163,7 @@ class HeaderCode:
     def deparser(self, order: tuple[m.Header, ...], before: Lines) -> str:
         """Return the deparser.
 
-        Of headers at their original position, it only writes the changed fields.
+        If a header is at its original position, it writes only the changed fields.
         """
         sizes = self._of_valid(order, self._add_size)
         back = self._of_valid(order, self._write_back)

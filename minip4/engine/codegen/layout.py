@@ -1,9 +1,9 @@
 """Layout of headers, metadata and their fields in the generated C.
 
-The fields of a header are stored as machine words. Narrow fields have the smallest unsigned type;
-fields wider than 64 bits are limbs of 64 bits, the lowest first. A field that the program never
-reads or writes is not stored, and its bytes stay in the packet. Code is generated before the
-structures, and records in the layout which fields it uses.
+The fields of a header are stored as machine words. Narrow fields have the smallest unsigned type.
+Fields wider than 64 bits are arrays of 64-bit limbs, the lowest limb first. A field that the
+program never reads or writes is not stored, and its bytes stay in the packet. The code is generated
+before the structures, and the generator records in the layout which fields the code uses.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ class Place:
 class Layout:
     """The layout of a parsed packet.
 
-    `variables` are not in the parsed packet. Each function has them in a `struct variables *v`.
+    `variables` are the metadata that are not in the parsed packet, but in a `struct variables *v`
+    of each function.
     """
 
     def __init__(self, program: m.Program, variables: Variables | None = None) -> None:
@@ -138,7 +139,7 @@ class Layout:
         return self.place(header)
 
     def element(self, array: m.HeaderArray, index: str, siblings: tuple[str, ...] = ()) -> Place:
-        """Return an array element; `index` is C code that is within bounds (or the spare index)."""
+        """Return an array element; `index` is C code for an index in bounds or the spare index."""
         name = self.names[id(array)]
         base = self.base(array)
         number = str(base + int(index)) if index.isdigit() else f"({base} + {index})"
@@ -179,7 +180,7 @@ class Layout:
     def is_kept(self, type_: m.HeaderType, field: m.Field) -> bool:
         """Whether the structure has the field; if not, its bytes exist only in the packet.
 
-        If the program assigns the varbit of a header, all its fields are stored.
+        If the program assigns the varbit of a header, all fields of the header are stored.
         """
         varbit = type_.varbit
         if varbit and (field.varbit or self.is_written(type_, varbit)):
@@ -276,11 +277,11 @@ class Layout:
 
     @property
     def _varying(self) -> list[m.Header]:
-        """Return the headers with a varbit, which may be long and are therefore last."""
+        """Return the headers with a varbit. They may be long and are therefore last."""
         return [h for h in self.single if h.type.varbit]
 
     def clear(self) -> list[str]:
-        """Return C code that clears a parsed packet; of varbits, only the length becomes 0."""
+        """Return C code that clears a parsed packet; only the length of a varbit is cleared."""
         if not self._varying:
             return ["memset(h, 0, sizeof *h);"]
         first = self.names[id(self._varying[0])]

@@ -216,7 +216,7 @@ class ParserCode:
         return [f"const uint64_t *{name} UNUSED = {self.expressions.readable(key)[0]};"]
 
     def _matches(self, t: m.Transition, widths: list[int]) -> str:
-        """Compare with a value and mask over the concatenated fields, each padded to bytes."""
+        """Compare the concatenated fields, each padded to bytes, with a value under a mask."""
         assert t.value is not None
         terms = []
         at = sum((w + 7) // 8 * 8 for w in widths)

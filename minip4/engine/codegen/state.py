@@ -18,7 +18,7 @@ class StateStatements:
         self.trace = trace
 
     def traced(self, call: str) -> Lines:
-        """Return a call of a macro of trace.h, or no code if the engine has no trace."""
+        """Return a call of a trace.h macro, or no code if the engine has no trace."""
         return [call] if self.trace else []
 
     def register_read(self, p: m.Primitive) -> Lines:
@@ -58,7 +58,7 @@ class StateStatements:
         return self.program.registers[e.name]
 
     def _bounded(self, index: m.Expr, size: int, lines: Lines, trace: Lines) -> Lines:
-        """Return statements with the index in `i`, without effect if it is out of bounds."""
+        """Return statements that use the index `i` and have no effect if it is out of bounds."""
         code = self.expressions.word(index)
         guarded = f"if (i < {size}u) {{ {' '.join(lines)} }}"
         return [f"{{ uint64_t i = {code};", guarded, *trace, "}"]

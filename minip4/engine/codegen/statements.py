@@ -33,7 +33,8 @@ class Statements(StateStatements):
         self.expressions.params = param_words(action)
         call = self.traced(f"TRACE_ACTION({action.id}, d, {data_words(action)})")
         body = [*call, *self.body(action.primitives)]
-        # A variable whose address is passed to a real function would have to be in memory.
+        # A variable whose address is passed to a function that is not inlined would have to be in
+        # memory.
         head = "ALWAYS_INLINE" if action.id in self.layout.inlined else "static inline"
         return (
             f"{comment(action.name)}\n"
@@ -91,7 +92,7 @@ class Statements(StateStatements):
     def assign_varbit(self, p: m.Primitive) -> Lines:
         """Assign a varbit.
 
-        The size of the header may change, so all of the header is stored.
+        The size of the header may change, so the whole header is stored.
         """
         target, place, field = self.expressions.varbit(p.args[0], written=True)
         source, _, source_field = self.expressions.varbit(p.args[1])
@@ -122,7 +123,7 @@ class Statements(StateStatements):
         ]
 
     def _copy_fields(self, to: Place, source: Place) -> str:
-        """Return code that copies fields; of a varbit, only the used bytes are copied."""
+        """Return code that copies fields; only the used bytes of a varbit are copied."""
         varbit = source.type.varbit
         if varbit is None:
             return f"*{to.pointer} = *{source.pointer};"

@@ -297,7 +297,7 @@ class TableCode:
 def _call(action: m.Action, data: str, *, is_miss: str = "false") -> Lines:
     """Return statements that run an action and jump to `done` if the action ends the pipeline."""
     drops = any(primitive.op in DROPPING for primitive in action.primitives)
-    why = [f"c->is_miss = {is_miss};"] if drops else []  # other actions do not need the store
+    why = [f"c->is_miss = {is_miss};"] if drops else []  # other actions need no assignment
     return [*why, f"if (action_{action.id}(c, h, v, {data})) goto done;"]
 
 

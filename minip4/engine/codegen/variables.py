@@ -1,8 +1,8 @@
 """Local variables of the generated C: metadata that only one function uses.
 
-Most of a program's metadata are variables of one control. In the parsed packet, each of them would
-be cleared for every packet, and each value would be stored even if nothing reads it. As local
-variables, cc keeps the used ones in registers and removes the others.
+Most of a program's metadata are variables of one control. In the parsed packet, each variable would
+be cleared for every packet, and each value would be stored even if nothing reads it. If they are
+local variables, cc keeps the used ones in registers and removes the others.
 """
 
 from __future__ import annotations

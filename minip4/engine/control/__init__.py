@@ -1,1 +1,1 @@
-"""The control plane of an engine: tables, profiles, other state, and the trace of packets."""
+"""The control plane of an engine: tables, action profiles, other state, and packet traces."""

@@ -63,7 +63,7 @@ class Core:
             self.library.engine_batch_commit(self.handle)
 
     def holds(self, *, forget: bool = False) -> dict[str, dict[str, int]]:
-        """Return how long the control plane held the lock: struct hold, by hold_kind.
+        """Return the hold times of the lock: a map from hold_kind to fields of struct hold.
 
         The values are since the start, or since the last call with `forget`.
         """

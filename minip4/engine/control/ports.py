@@ -34,7 +34,7 @@ class PortControl(Core):
         """Set or replace the link of a port, see link.h."""
         config = LinkConfig(rate_bps, delay_ns, jitter_ns, loss, reorder, reorder_ns, seed)
         with self.locked():
-            # first process what was due with the old link
+            # first process the work that was due with the old link
             self.library.engine_catch_up(self.handle, self.clock())
             if not self.library.engine_set_link(self.handle, port, ctypes.byref(config)):
                 raise EngineError(f"link of port {port}: out of memory")
@@ -56,7 +56,7 @@ class PortControl(Core):
     ) -> None:  # fmt: skip
         """Set the depth and rates of one queue of a port.
 
-        0 means no limit, except for the depth in packets.
+        A value of 0 means no limit, except for the depth in packets.
         """
         config = QueueConfig(depth_packets, depth_bytes, rate_pps, rate_bps)
         with self.locked():
@@ -87,7 +87,7 @@ class PortControl(Core):
         """
         result: dict[str, dict[str, int]] = {}
         if not any(n for name, n in self.counters().items() if name.endswith("_drops")):
-            return result  # usual case; a network may have a thousand such switches
+            return result  # the usual case; a network may have a thousand such switches
         counts = (ctypes.c_uint64 * len(DROP_REASONS))()
         with self.locked():
             for port in range(MAX_PORTS + 1):

@@ -43,7 +43,7 @@ class ProfileControl(Core):
         return check(result, f"action profile {profile}")
 
     def group_set_members(self, profile: str, group: int, members: Sequence[int]) -> None:
-        """Replace the members of a group; a member that is repeated has a larger weight."""
+        """Replace the members of a group; the weight of a member is how often it occurs."""
         p = named(self.program.profiles, profile, "action profile")
         numbers = (ctypes.c_uint32 * max(1, len(members)))(*members)
         with self.locked():

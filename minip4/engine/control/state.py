@@ -13,8 +13,8 @@ from minip4.engine.library import array, check
 from minip4.engine.shared import COUNTER, REGISTER, DigestSample, MeterRates
 from minip4.engine.words import KeyLayout, limbs
 
-MAX_DIGESTS = 4096  # digests that an engine stores, see engine_internal.h
-DIGEST_ROOM = 64  # digests fetched per call
+MAX_DIGESTS = 4096  # number of digests that an engine stores, see engine_internal.h
+DIGEST_ROOM = 64  # number of digests fetched per call
 
 
 class StateControl(Core):
@@ -232,7 +232,7 @@ class StateControl(Core):
         return taken
 
     def value_set_set(self, name: str, values: Sequence[int]) -> None:
-        """Replace the values of a parser value set; each is the concatenation of its fields."""
+        """Replace the values of a parser value set; each is a concatenation of fields."""
         value_set = named(self.program.value_sets, name, "value set")
         widths = self.generator.parser.value_set_widths.get(name, [value_set.width])
         layout = KeyLayout.pack(widths)

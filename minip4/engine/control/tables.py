@@ -15,7 +15,7 @@ from minip4.engine.shared import COPY_HEAD, GROUP, MEMBER
 from minip4.engine.words import data_words, limbs, param_words
 
 MAX_PRIORITY = (1 << 24) - 1
-IDLE_ROOM = 256  # idle entries fetched per call
+IDLE_ROOM = 256  # number of idle entries fetched per call
 
 
 def prefix_mask(width: int, length: int) -> int:
@@ -112,7 +112,7 @@ class TableControl(Core):
         return self.library.engine_table_watched(self.handle, t.index) > 0
 
     def table_idle(self, table: str, time_ns: int) -> Iterator[tuple[Entry, int]]:
-        """Yield each entry whose timeout expired again since the last report, and how often.
+        """Yield each entry whose timeout expired since the last report, and how often.
 
         `time_ns` is the driver's current time.
         """
@@ -305,7 +305,7 @@ def _key_words(layout: TableLayout) -> int:
 
 
 def _value_and_mask(t: m.Table, field: m.KeyField, match: MatchKey) -> tuple[int, int]:
-    """Return a field's value and mask (exact: all ones), or the ends of its range."""
+    """Return a field's value and mask (all ones for exact), or the ends of its range."""
     what, width = f"table {t.name}, key {field.name}", field.width
     expected = _MATCHES[field.match_type]
     if not isinstance(match, expected):

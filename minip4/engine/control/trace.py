@@ -305,7 +305,7 @@ def _time(time_ns: int) -> str:
 
 
 def _at(place: str) -> str:
-    """Return ` (file:line)` without folders, for the end of a line."""
+    """Return ` (file:line)`, with the file name only, for the end of a line."""
     return f"  ({place.rpartition('/')[2]})" if place else ""
 
 
@@ -332,7 +332,7 @@ def _joined(words: Sequence[int]) -> int:
 def _name(header: m.Header, field: m.Field) -> str:
     """Return the name in the P4 program.
 
-    Variables in `scalars` have it as the name of their field.
+    For variables in `scalars`, this is the name of their field.
     """
     return field.name if header.name.startswith("scalars") else f"{header.name}.{field.name}"
 

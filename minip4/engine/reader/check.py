@@ -23,7 +23,7 @@ MAX_DEPTH = 400  # nesting of objects and lists; Python's own limit is 1000 call
 
 
 def check_document(document: dict[str, Any]) -> None:
-    """Check types of numbers and names, and that no section is missing.
+    """Check the types of numbers and names, and that no section is missing.
 
     Raises InvalidArgument.
     """

@@ -1,4 +1,6 @@
-"""Reads BMv2 JSON into the typed model of a program, and rejects unknown constructs by name.
+"""Reads BMv2 JSON into the typed model of a program.
+
+Errors name the constructs that are not supported.
 
 It follows the BMv2 JSON format, version 2.24 (JSON_format.md of bmv2), and the actual output of
 p4c.
@@ -25,7 +27,8 @@ CORE_ERRORS = ("NoError", "PacketTooShort", "NoMatch", "StackOutOfBounds", "Head
 def read_program(document: Json) -> m.Program:
     """Return the model of a BMv2 JSON document.
 
-    Raises NotSupported (naming the construct), InvalidArgument (not BMv2 JSON) and TooLarge.
+    Raises NotSupported (with the name of the construct), InvalidArgument (not BMv2 JSON) and
+    TooLarge.
     """
     with only_good_json():
         check_document(document)
@@ -50,7 +53,7 @@ def only_good_json() -> Iterator[None]:
 def hexstr(text: str) -> int:
     """Parse a JSON hexstr.
 
-    It may lack 0x or be negative, and p4c writes some in decimal.
+    It may be negative or without 0x, and p4c writes some of them in decimal.
     """
     sign = -1 if text.startswith("-") else 1
     return sign * int(text.lstrip("-").removeprefix("0x"), 16)

@@ -22,7 +22,7 @@ def where(node: Json) -> str:
 class PipelineReader:
     """Reads pipelines.
 
-    `expr` reads a type-value object; `width` returns the bits of an expression in a key.
+    `expr` reads a type-value object; `width` returns the width of an expression in a key.
     """
 
     def __init__(

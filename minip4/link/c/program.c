@@ -17,7 +17,7 @@ enum { UNUSABLE = 2, ERROR_SIZE = 1024 };
 
 struct direction {
     struct engine *engine;
-    uint16_t out; /* port at which the direction ends */
+    uint16_t out; /* egress port of this direction */
     struct link *link;
     /* queue before the link; time_ns of a packet is the time when it entered the queue */
     struct packet *first, *last;
@@ -29,7 +29,7 @@ struct engine {
     struct engine_driver driver;
     struct packet_pool *pool;
     pthread_mutex_t lock;
-    struct direction direction[2]; /* by the port at which the direction begins */
+    struct direction direction[2]; /* index: ingress port of the direction */
 };
 
 /* The engine */
@@ -141,7 +141,7 @@ struct options {
     const char *interface[2];
     struct link_config link;
     uint64_t queue;
-    const char *drop_folder; /* NULL: no drop log */
+    const char *drop_folder; /* NULL if there is no drop log */
 };
 
 static void __attribute__((noreturn)) fail(const char *what)
@@ -150,8 +150,8 @@ static void __attribute__((noreturn)) fail(const char *what)
     exit(UNUSABLE);
 }
 
-/* Positional arguments: only minip4/link/cli.py calls this program, and it has checked the
- * values. */
+/* Arguments are positional, because only minip4/link/cli.py calls this program, and it has checked
+ * the values. */
 static struct options parse(int argc, char **argv)
 {
     if (argc != 12) {

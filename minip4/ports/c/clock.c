@@ -1,5 +1,5 @@
-/* Conversion of the kernel's timestamps to the common clock, by bounds that readings narrow
- * down. */
+/* Conversion of the kernel's timestamps to the common clock. Each reading of both clocks narrows
+ * the bounds of their offset. */
 #include "ports_internal.h"
 
 void wall_clock_take(struct wall_clock *clock, uint64_t before_ns, uint64_t wall_ns,

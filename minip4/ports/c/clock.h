@@ -6,8 +6,8 @@
 
 /* Bounds of the offset between wall clock and common clock. The kernel runs both clocks at the same
  * rate, also while it slews, so the offset is constant until the wall clock is set. Each reading
- * narrows the bounds, down to some nanoseconds. A reading that contradicts them sets new bounds.
- * All fields 0: offset unknown. */
+ * narrows the bounds, down to a few nanoseconds. A reading that contradicts the bounds sets new
+ * bounds. If all fields are 0, the offset is unknown. */
 struct wall_clock {
     int64_t min_ns, max_ns;
     uint64_t read_ns; /* common clock at the latest reading */
@@ -19,10 +19,11 @@ void wall_clock_take(struct wall_clock *clock, uint64_t before_ns, uint64_t wall
                      uint64_t after_ns);
 /* Read both clocks and add the reading. */
 void wall_clock_read(struct wall_clock *clock);
-/* Convert the timestamp of a frame to its arrival time by the common clock; needs a reading before.
- * The result is neither earlier than the previous frame's arrival (ahead_ns) nor later than now_ns.
- * Without these limits it could be, if the wall clock was set after the timestamp, or if several
- * cores stamped frames of one port in another order than that of its ring. */
+/* Convert the timestamp of a frame to its arrival time by the common clock. At least one reading
+ * must have been added. The result is neither earlier than the previous frame's arrival (ahead_ns)
+ * nor later than now_ns. Without these limits it could be, if the wall clock was set after the
+ * timestamp, or if several cores stamped frames of one port in a different order than that of its
+ * ring. */
 uint64_t wall_clock_arrival(const struct wall_clock *clock, uint64_t stamp_ns, uint64_t ahead_ns,
                             uint64_t now_ns);
 

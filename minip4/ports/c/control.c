@@ -1,5 +1,5 @@
-/* The calls of the driver's owner: ports and captures before the driver runs, counters and frames
- * of the CPU port while it runs. */
+/* Functions for the owner of the driver: ports and captures before the driver runs, counters and
+ * frames of the CPU port while it runs. */
 #define _GNU_SOURCE
 #include "ports_internal.h"
 
@@ -57,7 +57,7 @@ int ports_add(struct ports *ports, uint16_t number, const char *interface)
     return 0;
 }
 
-/* Open folder/<interface>_<what>.pcap; NULL with errno set on failure. */
+/* Open folder/<interface>_<what>.pcap. Returns NULL with errno set on failure. */
 static struct capture *open_capture(struct ports *ports, struct port *port, const char *folder,
                                     const char *what, uint32_t snaplen)
 {

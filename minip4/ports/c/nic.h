@@ -13,12 +13,12 @@ enum { NIC_BATCH = 64 }; /* maximum frames sent by one call */
 
 struct nic {
     int fd;
-    struct trains *trains; /* NULL: the nic sends no trains */
+    struct trains *trains; /* NULL if the nic sends no trains */
     uint8_t *ring;
     unsigned ring_size, slots; /* ring size in bytes, and its capacity in frames */
     unsigned slot;
     unsigned queued;
-    struct capture *sending, *sent; /* NULL: frames are not captured */
+    struct capture *sending, *sent; /* NULL if frames are not captured */
     bool down; /* the interface is reported as down; reset when a frame passes */
     bool gone;
     /* each of these events is reported once */

@@ -2,9 +2,9 @@
  *
  * The arrival time of a frame is the kernel's timestamp, which the kernel sets during the sender's
  * call. The frame is processed when the thread reads it from the ring; the time in between counts
- * as waiting in this switch. So a link delays frames by exactly its delay, however late this thread
- * wakes up. Frames of all ports are processed in order of arrival. Reading the clock for each frame
- * costs about 30 ns (vDSO), of at least 700 ns that a frame costs. */
+ * as waiting in this switch. So the delay of a link is exact, however late this thread wakes up.
+ * Frames of all ports are processed in order of arrival. Reading the clock for each frame costs
+ * about 30 ns (vDSO), of at least 700 ns that a frame costs. */
 #define _GNU_SOURCE
 #include "ports_internal.h"
 
@@ -19,11 +19,11 @@ enum { BATCH = 64 };
 /* maximum age of the clock reading, since the wall clock may be set at any time */
 #define READ_CLOCKS_NS UINT64_C(1000000)
 
-/* If the thread sleeps, the next frame wakes it, which costs the sender of this frame some
+/* If the thread sleeps, the next frame wakes it, which costs the sender of this frame a few
  * microseconds. The switch needs less time per frame, so the wake-ups would limit the rate of the
  * sender. Therefore, while frames arrive fast, the thread polls its rings a little longer before it
  * sleeps. */
-#define FAST_NS UINT64_C(5000)   /* mean time between two frames, over ... */
+#define FAST_NS UINT64_C(5000)   /* limit of the mean time between two frames, over ... */
 #define WINDOW_NS UINT64_C(1000000)
 #define LINGER_NS UINT64_C(10000)
 
@@ -78,7 +78,7 @@ static bool receive_frame(struct ports *ports, uint16_t number)
     return true;
 }
 
-/* Return the index, in `waiting`, of the port whose first queued frame arrived first. */
+/* Return the index (in `waiting`) of the port with the earliest queued frame. */
 static unsigned first_come(const struct ports *ports, const uint16_t *waiting, unsigned count)
 {
     unsigned first = 0;
@@ -136,7 +136,7 @@ static unsigned receive_cpu(struct ports *ports)
     return BATCH;
 }
 
-/* Whether to poll again without sleeping, after a round that received `received` frames. */
+/* Return whether to poll again without sleeping, after a round that received `received` frames. */
 static bool lingers(struct ports *ports, unsigned received, uint64_t now_ns)
 {
     uint64_t window_ns = now_ns - ports->window_ns;
@@ -166,8 +166,8 @@ static void reopen(struct ports *ports)
     }
 }
 
-/* Do one round. Returns true if the next round must follow immediately; else *next_ns is the time
- * when it is due. */
+/* Do one round. Returns true if the next round must follow immediately. Otherwise, *next_ns is the
+ * time when it is due. */
 static bool work(struct ports *ports, uint64_t *next_ns)
 {
     engine_lock_dataplane(ports->engine);
@@ -261,7 +261,7 @@ int ports_start(struct ports *ports)
     ports->polled[ports->count + 1] = (struct pollfd){.fd = cpu_fd, .events = POLLIN};
     ports->flushed_ns = clock_ns(CLOCK_MONOTONIC);
 
-    /* the main thread handles all signals, except those of a crash of this thread */
+    /* the main thread handles all signals except those of a crash of this thread */
     sigset_t others, before;
     sigfillset(&others);
     for (unsigned i = 0; i < sizeof crashes / sizeof *crashes; i++)

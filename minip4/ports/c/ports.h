@@ -9,9 +9,9 @@ enum { PORTS_NO_CPU = 0xffff };
 
 struct ports_counters {
     uint64_t cpu_ns;         /* CPU time of the driver's thread in ns, including kernel time */
-    uint64_t to_cpu_drops;   /* frames dropped because the controller read too slowly */
-    uint64_t from_cpu_drops; /* frames dropped because the controller sent too fast */
-    uint64_t unread;         /* frames that ports_stop() left in the rings */
+    uint64_t to_cpu_drops;   /* number of frames dropped because the controller read too slowly */
+    uint64_t from_cpu_drops; /* number of frames dropped because the controller sent too fast */
+    uint64_t unread;         /* number of frames that ports_stop() left in the rings */
 };
 
 struct ports;
@@ -20,8 +20,8 @@ struct ports;
  * the port whose frames go to the controller, or PORTS_NO_CPU. Returns NULL with errno set on
  * failure. */
 struct ports *ports_create(struct engine *engine, unsigned count, uint16_t cpu_port);
-/* All of the following return 0, or -1 with errno set. Functions up to ports_start() must be called
- * before it: */
+/* All of the following functions return 0, or -1 with errno set. Functions up to ports_start() must
+ * be called before the driver runs. */
 int ports_add(struct ports *ports, uint16_t port, const char *interface);
 /* Capture all frames of the ports in folder/<interface>_{in,out}.pcap, at most `snaplen` bytes of
  * each. */
@@ -43,20 +43,21 @@ int ports_stop(struct ports *ports, uint64_t drain_ns);
  * Returns 0, or -1 with an error of the captures in `error`. */
 int ports_destroy(struct ports *ports, char *error, size_t error_size);
 
-/* Used instead of ports_add(): take over the sockets, captures and controller queues of `old`,
- * which must be stopped. Frames queued there are not lost. The CPU port must be the same. */
+/* Take over the sockets, captures and controller queues of `old`, which must be stopped; used
+ * instead of ports_add(). Frames queued there are not lost. The CPU port must be the same. */
 void ports_adopt(struct ports *ports, struct ports *old);
 
 void ports_counters(struct ports *ports, struct ports_counters *out);
 /* Read the counters of a port. Returns -1 if there is no such port. */
 int ports_port_counters(struct ports *ports, uint16_t port, struct nic_counters *out);
 
-/* The controller's side of the CPU port. The descriptor is readable if frames are queued, until it
- * is acknowledged. So acknowledge first, then read until 0 is returned. */
+/* The controller's side of the CPU port. The descriptor becomes readable when frames are queued,
+ * and stays readable until it is acknowledged. So acknowledge first, and then read until 0 is
+ * returned. */
 int ports_cpu_fd(struct ports *ports);
 void ports_cpu_acknowledge(struct ports *ports);
-/* Copy a frame into `room` (PACKET_ROOM + PACKET_MAX_FRAME bytes). Returns its length, or 0 if none
- * is queued. */
+/* Copy a frame into `room` (PACKET_ROOM + PACKET_MAX_FRAME bytes). Returns its length, or 0 if no
+ * frame is queued. */
 uint32_t ports_cpu_read(struct ports *ports, uint8_t *room);
 /* Send a frame to the CPU port. Returns -1 if it is longer than PACKET_MAX_FRAME, or if the queue
  * is full. */

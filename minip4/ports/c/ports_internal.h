@@ -17,17 +17,17 @@
 
 struct port {
     struct nic *nic;
-    struct capture *captures[2]; /* by direction (enum engine_tap); NULL: not captured */
+    struct capture *captures[2]; /* index: direction (enum engine_tap); NULL if not captured */
     struct capture *lost, *taken;
     uint64_t arrived_ns; /* arrival time of the latest frame */
-    unsigned left;       /* frames that this round may still receive */
+    unsigned left;       /* number of frames that this round may still receive */
     atomic_bool reopening; /* the interface was deleted and recreated */
 };
 
 struct ports {
     struct engine *engine;
     struct packet_pool *pool;
-    struct port *port[ENGINE_MAX_PORTS]; /* by port number; NULL: no such port */
+    struct port *port[ENGINE_MAX_PORTS]; /* index: port number; NULL if there is no such port */
     uint16_t numbers[ENGINE_MAX_PORTS];
     /* the ports in order of numbers, then two event descriptors */
     struct pollfd polled[ENGINE_MAX_PORTS + 2];
@@ -39,14 +39,14 @@ struct ports {
     struct wall_clock wall;
     int wake_fd;
     atomic_bool stopping;
-    atomic_bool reopening; /* at least one port is reopening */
+    atomic_bool reopening; /* at least one port must be reopened */
     bool started;
     pthread_t thread;
     bool fast;               /* frames arrived fast in the last window */
     unsigned in_window;      /* frames since the start of the window */
     uint64_t window_ns, last_frame_ns;
     uint64_t drain_ns;
-    uint64_t cpu_ns;         /* CPU time of the thread, set when it has ended */
+    uint64_t cpu_ns;         /* CPU time of the thread, set when the thread has ended */
     uint64_t earlier_cpu_ns; /* CPU time of earlier drivers, whose ports this one adopted */
 };
 

@@ -12,8 +12,8 @@ struct frame_queue;
 struct frame_queue *frame_queue_create(void);
 void frame_queue_destroy(struct frame_queue *queue);
 
-/* The descriptor is readable from the time when a frame is added to the empty queue until
- * frame_queue_acknowledge(). The reader acknowledges, then takes all frames. */
+/* The descriptor becomes readable when a frame is added to the empty queue, and stays readable
+ * until frame_queue_acknowledge(). The reader acknowledges first, and then fetches all frames. */
 int frame_queue_fd(const struct frame_queue *queue);
 void frame_queue_acknowledge(struct frame_queue *queue);
 

@@ -10,16 +10,16 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* A ring of 4 MB holds 160 ms of traffic at 100,000 frames/s. A frame that does not fit into a slot
+/* A 4 MB ring holds 160 ms of traffic at 100,000 frames/s. A frame that does not fit into a slot
  * arrives complete in the socket's own queue (PACKET_COPY_THRESH), whose memory is allocated as
  * needed. */
 enum {
-    SLOT_SIZE = 256, /* 66 bytes for the kernel's headers, 190 bytes for the frame */
+    SLOT_SIZE = 256, /* 66 bytes for the kernel's headers and 190 bytes for the frame */
     FETCH_AHEAD = 2, /* slots */
-    FETCHED = 192,   /* prefetched bytes of a slot: those headers and a frame of 64 bytes */
+    FETCHED = 192,   /* prefetched bytes of a slot: these headers and a 64-byte frame */
     BLOCK_SIZE = 64 * 1024,
     MAX_RING_SIZE = 4 * 1024 * 1024,
-    /* total size of the rings of a switch; with more than 32 ports, each ring is smaller */
+    /* maximum total size of a switch's rings; with more than 32 ports, each ring is smaller */
     ALL_RINGS_SIZE = 128 * 1024 * 1024,
     /* the kernel doubles this; about 14,000 frames of 1,500 bytes */
     RECEIVE_QUEUE = 16 * 1024 * 1024,
@@ -190,8 +190,8 @@ const struct nic_counters *nic_counters(struct nic *nic)
 
 /* Receiving */
 
-/* Copy the frame of a slot. Returns its length, more than PACKET_MAX_FRAME if the frame does not
- * fit, or 0 if the kernel lost it. */
+/* Copy the frame of a slot. Returns its length, a value above PACKET_MAX_FRAME if the frame does
+ * not fit, or 0 if the kernel lost the frame. */
 static size_t copy_frame(struct nic *nic, const struct tpacket2_hdr *header, struct packet *packet)
 {
     if (header->tp_status & TP_STATUS_COPY) {

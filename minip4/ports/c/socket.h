@@ -16,7 +16,7 @@ struct nic_counters {
     /* received without a checksum, because the sender left it to hardware offload */
     uint64_t unfinished_checksums;
     uint64_t transmitted_packets, transmitted_bytes;
-    uint64_t transmit_kernel_drops; /* ENOBUFS or EAGAIN, also after retries */
+    uint64_t transmit_kernel_drops; /* ENOBUFS or EAGAIN, even after retries */
     uint64_t transmit_errors;       /* interface down or deleted, or frame longer than its MTU */
     uint64_t transmit_retries;
     uint64_t transmitted_in_trains; /* transmitted frames that were sent in trains, see train.h */
@@ -24,8 +24,8 @@ struct nic_counters {
 
 struct nic;
 
-/* Create one of `nics` nics, which share the memory for rings. Returns NULL with errno set on
- * failure. */
+/* Create one of `nics` nics (network interfaces), which share the memory for rings. Returns NULL
+ * with errno set on failure. */
 struct nic *nic_open(const char *interface, unsigned nics);
 /* Switch to a new interface with the name of the deleted one; counters continue. If this fails, the
  * old nic stays, and the failure is reported. */
@@ -35,12 +35,12 @@ void nic_close(struct nic *nic);
 /* Capture transmitted frames with the times at which the call that sent them began and ended. */
 void nic_capture(struct nic *nic, struct capture *sending, struct capture *sent);
 
-/* Return the next frame, or NULL if none is queued. Its time_ns is the arrival time by
+/* Return the next frame, or NULL if no frame is queued. Its time_ns is the arrival time by
  * CLOCK_REALTIME. For a veth, the kernel sets it during the sender's call. */
 struct packet *nic_receive(struct nic *nic, struct packet_pool *pool);
-/* Get the arrival time of the next queued frame. Returns false if none is queued. */
+/* Get the arrival time of the next queued frame. Returns false if no frame is queued. */
 bool nic_peek(const struct nic *nic, uint64_t *stamp_ns);
-/* Queue a frame for transmission; nic_flush() sends it at the latest. */
+/* Queue a frame for transmission; it is sent by nic_flush() at the latest. */
 void nic_transmit(struct nic *nic, struct packet *packet, struct packet_pool *pool);
 void nic_flush(struct nic *nic, struct packet_pool *pool);
 

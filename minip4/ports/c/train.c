@@ -1,6 +1,6 @@
-/* Detection and transmission of trains. The kernel's skb_segment() splits a train. It gives each
- * frame its IPv4 length, identification (incremented by 1 each), checksums and TCP sequence
- * number. */
+/* Detection and transmission of trains. The kernel's skb_segment() splits a train. For each frame,
+ * the kernel sets the IPv4 length, the identification (incremented by 1 per frame), the checksums
+ * and the TCP sequence number. */
 #include "train.h"
 
 #include <errno.h>
@@ -41,7 +41,7 @@ enum {
     FLAGS_ACK = 0x10,
     FLAGS_PUSH = 0x08,
     MAX_BYTES = 65535, /* maximum length of the IPv4 packet of a train */
-    GSO_UDP_L4 = 5,    /* from virtio headers, which older systems lack */
+    GSO_UDP_L4 = 5,    /* from the header for virtio, which older systems lack */
     SEND_QUEUE = 4 * 1024 * 1024,
     /* number of trains after which the settings of the interface are read again */
     LOOK_AGAIN = 1024
@@ -98,8 +98,9 @@ static uint64_t pseudo_header(const uint8_t *ip, unsigned size)
     return (uint64_t)sum_of(ip + IPV4_SOURCE, 8, 0) + htons(ip[IPV4_PROTOCOL]) + htons((uint16_t)size);
 }
 
-/* Whether the checksums of a frame are those that the kernel will compute. Else the frame cannot be
- * in a train. In UDP, the kernel writes a sum of 0 as 0xffff, because 0 means no checksum. */
+/* Return whether the checksums of a frame equal those that the kernel will compute. Otherwise, the
+ * frame cannot be in a train. For UDP, the kernel writes a sum of 0 as 0xffff, because 0 means no
+ * checksum. */
 static bool sums_are_right(const struct shape *shape)
 {
     const uint8_t *ip = shape->frame + IPV4, *l4 = shape->frame + L4;
@@ -141,7 +142,8 @@ static bool tcp_follows(const struct shape *first, const struct shape *last, con
            same(first, next, L4 + TCP_URGENT, first->headers - L4 - TCP_URGENT);
 }
 
-/* Whether segmentation of a train that starts with `first` would produce `next` after `last`. */
+/* Return whether segmentation of a train that starts with `first` would produce `next` after
+ * `last`. */
 static bool follows(const struct shape *first, const struct shape *last, const struct shape *next)
 {
     return last->payload == first->payload && next->payload <= first->payload &&
@@ -210,12 +212,13 @@ struct trains {
     int fd;
     struct ifreq interface;
     unsigned until_look;
-    unsigned mtu; /* 0: no trains, because the interface would not segment them */
+    unsigned mtu; /* 0 means no trains, because the interface would not segment them */
     bool unknown_udp, unknown_tcp;
 };
 
-/* Read the settings of the interface. With checksum offload, it may also offload segmentation. On a
- * veth pair no hardware segments, so the peer would receive the whole train. */
+/* Read the settings of the interface. An interface with checksum offload may also offload
+ * segmentation. On a veth pair, there is no hardware that segments, so the peer would receive the
+ * whole train. */
 static void look(struct trains *trains)
 {
     struct ethtool_value checksums = {.cmd = ETHTOOL_GTXCSUM, .data = 1};

@@ -1,8 +1,8 @@
 /* Trains: consecutive frames that are passed to the kernel as one frame, which it segments (GSO). A
  * single frame costs about 1,200 ns of kernel time from sendmmsg() to the peer's stack. In a train
- * of 16 frames, each costs a third of that. The frames on the wire are byte for byte the same,
- * because train_length() selects only frames of one flow that differ in fields that the kernel
- * increments itself. */
+ * of 16 frames, each frame costs a third of this time. The frames on the wire are identical to
+ * single frames, because train_length() selects only frames of one flow that differ in fields that
+ * the kernel sets itself. */
 #ifndef MINIP4_PORTS_TRAIN_H
 #define MINIP4_PORTS_TRAIN_H
 
@@ -19,7 +19,7 @@ enum {
 
 /* The headers before the first payload. */
 struct train_headers {
-    /* for PACKET_VNET_HDR; all bytes 0: a frame that is not segmented */
+    /* for PACKET_VNET_HDR; if all bytes are 0, the frame is not segmented */
     struct virtio_net_hdr offload;
     uint8_t bytes[TRAIN_MAX_HEADERS];
 };
@@ -39,8 +39,9 @@ struct trains;
 /* Returns NULL without memory or sockets; then frames are sent without trains. */
 struct trains *trains_open(int interface, const char *name);
 void trains_close(struct trains *trains);
-/* Like train_length(), but returns 1 if the interface would not segment the train (its offloads are
- * on), if the kernel cannot (UDP before Linux 6.2), or if a frame exceeds the MTU. */
+/* Like train_length(), but returns 1 if the interface has offloads and therefore would not segment
+ * the train, if the kernel cannot segment it (UDP before Linux 6.2), or if a frame exceeds the
+ * MTU. */
 unsigned trains_length(struct trains *trains, struct packet *const *frames, unsigned count);
 /* Send one train. Returns 0 or an errno value; EINVAL means that the kernel does not support such
  * trains, which are then disabled. */

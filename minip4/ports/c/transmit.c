@@ -41,7 +41,7 @@ static void count_sent(struct nic *nic, unsigned first, unsigned end)
         nic->counters.transmitted_bytes += nic->parts[i].iov_len;
 }
 
-/* Pause until the kernel may have room. Returns false after too many pauses. */
+/* Pause until the kernel may have room again. Returns false after too many pauses. */
 static bool try_again(struct nic *nic, unsigned *tries)
 {
     if (*tries == MAX_TRIES)
@@ -70,8 +70,8 @@ static void send_frames(struct nic *nic, unsigned first, unsigned end)
 }
 
 /* After ENOBUFS, the kernel may have sent some frames of the train. So the train is not retried,
- * and all its frames count as lost. After any other error the kernel sent none, and sending the
- * frames singly shows the cause. */
+ * and all its frames count as lost. After any other error, the kernel has sent no frame, and
+ * sending the frames one by one shows the cause. */
 static void send_train(struct nic *nic, unsigned first, unsigned end)
 {
     int error;

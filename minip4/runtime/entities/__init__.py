@@ -1,1 +1,1 @@
-"""P4Runtime entities: each kind is written to the engine and read from it."""
+"""P4Runtime entities: writes to the engine and reads from it, for each kind of entity."""

@@ -25,7 +25,7 @@ def check_index(what: str, index: int, size: int) -> int:
 
 
 def indices(what: str, message: p4r.CounterEntry | p4r.RegisterEntry, size: int) -> Sequence[int]:
-    """Return the indices of the cells that a message selects: one, or all if it has no index."""
+    """Return the indices of the selected cells: one cell, or all if the message has no index."""
     if not message.HasField("index"):
         return range(size)
     return (check_index(what, message.index.index, size),)

@@ -15,7 +15,7 @@ from minip4.runtime.p4info import p4data
 from minip4.runtime.p4info.schema import Schema
 from minip4.runtime.status import Code, StatusError, invalid, not_found
 
-MAX_LIST_SIZE = 1024  # samples per list, if the client sets no limit
+MAX_LIST_SIZE = 1024  # maximum number of samples per list, if the client sets no limit
 
 _Sample = tuple[int, ...]
 
@@ -27,7 +27,7 @@ class _Stream:
     entry: p4r.DigestEntry
     waiting: list[_Sample] = field(default_factory=list)
     since_ns: int = 0  # arrival time of the first sample in `waiting`
-    # time (ns) at which the acknowledgement timeout of a sample ends
+    # map from sample to the time (ns) at which its acknowledgement timeout ends
     unacknowledged: dict[_Sample, int] = field(default_factory=dict)
     sent: dict[int, tuple[int, list[_Sample]]] = field(default_factory=dict)
     """For each list id: the time (ns) at which its acknowledgement timeout ends, and its samples.
@@ -38,8 +38,8 @@ class _Stream:
 class Digests:
     """The digests of one pipeline.
 
-    A sample that was sent but not acknowledged is not sent again within ack_timeout_ns. With
-    ack_timeout_ns = 0, each sample is sent.
+    A sample that was sent but not acknowledged is not sent again within ack_timeout_ns. If
+    ack_timeout_ns is 0, every sample is sent.
     """
 
     def __init__(self, schema: Schema, dataplane: Dataplane) -> None:

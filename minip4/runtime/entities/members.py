@@ -33,7 +33,7 @@ def check(
     max_size: int = 0,
     semantics: int = p4r.ActionProfileActionSet.DEFAULT_SIZE_DETERMINED_BY_ACTION_SELECTOR,
 ) -> None:
-    """Reject a list of members that no group of the profile can have.
+    """Reject a list of members that is not valid for a group of the profile.
 
     `max_size` is the size limit of the group; 0 means that only the profile limits it.
     """

@@ -21,7 +21,7 @@ from minip4.runtime.status import (
     unimplemented,
 )
 
-_Number = tuple[int, int]  # profile id and the member or group id of the client
+_Number = tuple[int, int]  # (profile id, member or group id), as given by the client
 
 
 @dataclass
@@ -57,9 +57,9 @@ class Profiles:
         self._down_ports = down_ports
         self._members: dict[_Number, _Member] = {}
         self._groups: dict[_Number, _Group] = {}
-        # by name of the profile and handle of the group
+        # key: name of the profile, handle of the group
         self._one_shots: dict[tuple[str, int], OneShot] = {}
-        # by kind (member or group), profile and id
+        # key: kind (member or group), profile, id
         self._uses: Counter[tuple[str, int, int]] = Counter()
 
     def member(self, profile: int, number: int) -> int:
@@ -77,7 +77,7 @@ class Profiles:
             raise not_found(f"{self._name(profile)}: there is no group {number}") from None
 
     def hold(self, profile: int, action: p4r.TableAction, times: int) -> None:
-        """Count (1) or uncount (-1) a table entry that uses a member or group.
+        """Add 1 or -1 to the number of table entries that use a member or group.
 
         A member or group that an entry uses cannot be deleted.
         """
@@ -174,7 +174,7 @@ class Profiles:
         return lambda: self._modify_member(what, profile.name, number, action, params)
 
     def read_members(self, message: p4r.ActionProfileMember) -> Iterator[p4r.Entity]:
-        """Yield one member, the members of one profile, or (id 0) of all profiles."""
+        """Yield one member, all members of one profile, or (id 0) the members of all profiles."""
         self._check_profile(message.action_profile_id)
         for profile, member in list(self._members):
             if message.action_profile_id in (0, profile) and message.member_id in (0, member):
@@ -196,7 +196,7 @@ class Profiles:
         return lambda: self._modify_group(what, profile, message)
 
     def read_groups(self, message: p4r.ActionProfileGroup) -> Iterator[p4r.Entity]:
-        """Yield one group, the groups of one profile, or (id 0) of all profiles."""
+        """Yield one group, all groups of one profile, or (id 0) the groups of all profiles."""
         self._check_profile(message.action_profile_id)
         for (profile, number), group in list(self._groups.items()):
             if message.action_profile_id in (0, profile) and message.group_id in (0, number):

@@ -63,7 +63,7 @@ def encode_counts(counts: ColourCounts) -> p4r.MeterCounterData:
 
 
 def counter_data(spec: p4i.CounterSpec, packets: int, size: int) -> p4r.CounterData:
-    """Return the counter data, with the fields that the unit of the counter has."""
+    """Return the counter data, with only the fields that belong to the unit of the counter."""
     data = p4r.CounterData()
     if spec.unit != p4i.CounterSpec.BYTES:
         data.packet_count = packets

@@ -32,7 +32,7 @@ from minip4.runtime.status import denied, engine_calls, invalid, not_found, unim
 
 @dataclass(frozen=True, slots=True)
 class _Notes:
-    """Data that the client stores with an entry, and that the engine does not have."""
+    """Data that the client stores with an entry and that the engine does not store."""
 
     controller_metadata: int
     metadata: bytes
@@ -111,7 +111,7 @@ class Tables:
     def read(self, message: p4r.TableEntry) -> Iterator[p4r.Entity | None]:
         """Yield the entries that a read request selects; table id 0 selects all tables.
 
-        Yields None at points where other tasks may run, provided that they do not write.
+        Also yields None at points where tasks that do not write may run.
         """
         if message.table_id == 0:
             tables = list(self._schema.tables.values())
@@ -168,7 +168,7 @@ class Tables:
         return any(self._dataplane.table_has_timeouts(table.name) for table in self._ageing)
 
     def idle(self) -> Iterator[p4r.TableEntry]:
-        """Yield each entry whose idle timeout has passed again since the last call."""
+        """Yield each entry whose idle timeout has expired since the last call."""
         for table in self._ageing:
             for entry, _ in self._dataplane.table_idle(table.name, self.now_ns):
                 yield self._encode(table, entry, p4r.TableEntry())
@@ -337,13 +337,13 @@ class Tables:
 _NO_NOTES = _Notes(0, b"", 0)
 
 
-MOST_ENTRIES = 500  # entries per notification, which must stay well below a client's limit of 4 MB
+MOST_ENTRIES = 500  # per notification, which must stay well below a client's limit of 4 MB
 
 
 class IdleTimeouts:
     """Reports the idle entries of one pipeline.
 
-    An entry is reported each time that its idle timeout passes without a hit.
+    An entry is reported each time that its idle timeout expires.
     """
 
     def __init__(self, tables: Tables) -> None:

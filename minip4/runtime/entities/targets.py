@@ -168,7 +168,7 @@ class Targets:
         return handle
 
     def _note(self, table: Table, place: Place, target: p4r.TableAction | None) -> None:
-        """Count the use of a new member or group by an entry, and uncount the previous one."""
+        """Update the use counts of an entry's new and previous member or group."""
         old = self._indirect.pop(place, None)
         if old is not None:
             self._profiles.hold(table.action_profile, old, -1)

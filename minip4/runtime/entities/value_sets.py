@@ -61,7 +61,7 @@ class ValueSets:
         return self._entries.get(number) or p4r.ValueSetEntry(value_set_id=number)
 
     def _values(self, message: p4r.ValueSetEntry) -> list[int]:
-        """Return the members of a value set, each as the concatenation of its fields."""
+        """Return the members of a value set; each member is the concatenation of its fields."""
         value_set = self._schema.value_set(message.value_set_id)
         what = f"value set {value_set.preamble.name}"
         fields = self._schema.match_fields(what, value_set.match)

@@ -1,11 +1,11 @@
-"""Check that P4Info and BMv2 JSON belong to the same program, when a pipeline is set."""
+"""Check, when a pipeline is set, that P4Info and BMv2 JSON belong to the same program."""
 
 from minip4.engine.model import Program
 from minip4.runtime.p4info import p4data
 from minip4.runtime.p4info.schema import MatchType, Schema, Table
 from minip4.runtime.status import StatusError, invalid
 
-_KINDS: dict[int, tuple[str, ...]] = {  # match types and their names in BMv2 JSON
+_KINDS: dict[int, tuple[str, ...]] = {  # from P4Info match type to its names in BMv2 JSON
     MatchType.EXACT: ("exact",),
     MatchType.LPM: ("lpm",),
     MatchType.TERNARY: ("ternary",),

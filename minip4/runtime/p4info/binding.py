@@ -9,7 +9,7 @@ from minip4.runtime.p4info.schema import Schema, Table
 from minip4.runtime.p4info.translation import Translated
 from minip4.runtime.p4info.values import Values
 
-UNUSED_BITS = 32  # assumed width of a type that occurs only in code that the compiler left out
+UNUSED_BITS = 32  # assumed width of a type that occurs only in code that the compiler omitted
 
 
 def bind(schema: Schema, program: Program) -> None:

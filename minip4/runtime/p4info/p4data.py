@@ -50,7 +50,7 @@ def decode_word(data: p4d.P4Data, spec: p4t.P4DataTypeSpec, schema: Schema, what
         raise invalid(f"{what}: {given or 'no data'} given, expected {expected}")
     if translation is not None:
         number = translation.decode(data.bitstring, what)
-        # reserved, because the program may store the value for any time
+        # reserved permanently, because the program may store the value
         translation.reserve(number)
         return number
     if kind == "bitstring":

@@ -55,7 +55,7 @@ class ControllerHeader:
     def unpack(self, frame: bytes) -> p4r.PacketIn:
         """Split a frame from the CPU port into header fields and payload.
 
-        A frame shorter than the header is all payload.
+        If the frame is shorter than the header, all of it is payload.
         """
         packet = p4r.PacketIn()
         if len(frame) < self._length:

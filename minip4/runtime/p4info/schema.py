@@ -1,4 +1,4 @@
-"""Index of P4Info: what each id stands for, and error messages that name the id."""
+"""Index of P4Info: from id to object, with error messages that name the id."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

@@ -5,11 +5,11 @@ P4Runtime spec 8.4.6 and 18. A data-plane number of a translated type stands for
 numbers to strings:
 
 - A string in @p4runtime_translation_mappings has the number stated there.
-- A decimal string stands for this number if the type has it, so port "3" is port 3.
-- Any other string gets a number at its first use, from the largest number downwards, because
-  ports are unlikely to have large numbers.
+- A decimal string stands for its number if the number fits in the type, so port "3" is port 3.
+- Any other string gets a number at its first use.
 
-When no number is left, the numbers of strings that nothing uses any more become free.
+Numbers are assigned from the largest number downwards, because ports are unlikely to have large
+numbers. When no number is left, the numbers of unused strings become free.
 """
 
 import json
@@ -32,9 +32,9 @@ _PAIR = re.compile(rf'\s*\{{\s*(?:"((?:[^"\\]|\\.)*)"|{_NUMBER})\s*,\s*{_NUMBER}
 
 
 class Translated(Values):
-    """A translated type.
+    """Base class of translated types.
 
-    It has the pairs that the program states, and the code common to both kinds.
+    It has the pairs that the program states.
     """
 
     def __init__(self, name: str, spec: p4t.P4NewTypeSpec) -> None:
@@ -44,7 +44,7 @@ class Translated(Values):
         """
         super().__init__(0)
         self.name = name
-        self._numbers: dict[bytes, int] = {}  # data-plane numbers by controller value
+        self._numbers: dict[bytes, int] = {}  # map from controller value to data-plane number
         self._values: dict[int, bytes] = {}
         for value, number in _mappings(name, spec.annotations):
             key = value if isinstance(value, bytes) else values.encode(value)
@@ -154,7 +154,10 @@ class Strings(Translated):
         return len(self._numbers)
 
     def begin(self) -> None:
-        """Begin a batch of updates, whose strings are not in a table until the batch ends."""
+        """Begin a batch of updates.
+
+        Strings in the batch are not in a table until the batch ends.
+        """
         self._used.clear()
 
     def sweep(self) -> None:

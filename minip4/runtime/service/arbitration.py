@@ -15,12 +15,12 @@ from minip4.runtime.status import (
     unimplemented,
 )
 
-MAX_QUEUED = 4096  # packets and digests queued per slow controller; further ones are dropped
-# responses queued besides; above this, the switch stops reading from the controller
+MAX_QUEUED = 4096  # maximum number of packets and digests queued per controller; more are dropped
+# maximum number of other queued responses; above it, the switch stops reading from the controller
 MAX_ANSWERS = 256
-MAX_STREAMS = 256  # open streams of all roles
-MAX_ROLES = 1024  # roles whose highest election id is stored
-MAX_ROLE_NAME = 256  # bytes of UTF-8
+MAX_STREAMS = 256  # maximum number of open streams of all roles
+MAX_ROLES = 1024  # maximum number of roles whose highest election id is stored
+MAX_ROLE_NAME = 256  # in bytes of UTF-8
 
 
 @dataclass(eq=False)
@@ -71,17 +71,17 @@ class _Role:
 class Arbitration:
     """All open streams, with the controllers and the primary of each role.
 
-    A role ends with its last stream. Its highest election id is stored, because a controller with a
-    lower id must not become primary later. P4Runtime 1.4.1, 5.3 ("Rules for Handling
-    MasterArbitrationUpdate Messages") says that `election_id_past` is the highest id that the
-    server has ever seen for the device and role.
+    A role ends when its last stream ends. Its highest election id stays stored, because a
+    controller with a lower id must not become primary later. P4Runtime 1.4.1, 5.3 ("Rules for
+    Handling MasterArbitrationUpdate Messages") says that `election_id_past` is the highest id that
+    the server has ever seen for the device and role.
     """
 
     def __init__(self, device_id: int) -> None:
         self._device_id = device_id
         self._streams = 0
         self._roles: dict[str, _Role] = {}  # roles that have a stream
-        self._highest: dict[str, int] = {}  # highest election ids of roles that have no stream
+        self._highest: dict[str, int] = {}  # highest election id of each role without a stream
 
     def join(self) -> None:
         """Count a new stream. Raises StatusError if there are too many."""
@@ -113,10 +113,7 @@ class Arbitration:
         self._elect(role, client)
 
     def leave(self, client: Client) -> None:
-        """Remove a closed stream.
-
-        Removes its role, too, if the role has no other stream.
-        """
+        """Remove a closed stream, and its role if the role has no other stream."""
         self._streams -= 1
         if client.role is None:
             return

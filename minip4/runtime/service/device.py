@@ -23,7 +23,8 @@ class Device(Generic[D]):
 
     `make_dataplane` creates a data plane from BMv2 JSON, which is slow because it may run the C
     compiler. `install` activates the new data plane and closes the previous one. With `in_thread`,
-    make_dataplane runs in a thread, so that the server handles other calls in the meantime.
+    make_dataplane runs in its own thread, so that the server can handle other calls in the
+    meantime.
     """
 
     def __init__(

@@ -127,7 +127,7 @@ class Pipeline(Generic[D]):
     async def write(
         self, updates: Sequence[p4r.Update], atomicity: int, turns: Turns
     ) -> list[StatusError | None]:
-        """Perform updates in order and return the error of each.
+        """Perform updates in order and return one result per update.
 
         An atomic write performs all updates or none (spec 12.2).
 
@@ -146,7 +146,7 @@ class Pipeline(Generic[D]):
     def read(self, request: p4r.Entity) -> Iterator[p4r.Entity | None]:
         """Yield the entities that one entity of a ReadRequest selects.
 
-        Yields None at points where other tasks may run, provided that they do not write.
+        Also yields None at points where tasks that do not write may run.
         """
         kind, (_, read) = self._handler(request)
         return read(getattr(request, kind))
@@ -180,7 +180,7 @@ class Pipeline(Generic[D]):
         return [error or aborted for error in errors]
 
     def _perform(self, operations: list[Operation], errors: list[StatusError | None]) -> int | None:
-        """Perform operations so that packets see all or none; return the index of a failed one."""
+        """Perform operations so that packets see all or none; return the index of a failure."""
         undos: list[Undo] = []
         try:
             with self.dataplane.batch():

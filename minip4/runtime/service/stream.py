@@ -38,7 +38,7 @@ class Messages:
         self.digest_lists_dropped = 0
 
     def counters(self) -> dict[str, int]:
-        """Return the number of messages sent, and of messages that no controller received."""
+        """Return the number of sent messages, and of messages that no controller received."""
         return {
             "packet_in": self.packet_in,
             "packet_in_dropped": self.packet_in_dropped,
@@ -48,7 +48,7 @@ class Messages:
         }
 
     def start(self, cpu_fd: int | None) -> None:
-        """Start to watch the CPU port (None: the switch has none) and the digests.
+        """Start to watch the CPU port (None means no CPU port) and the digests.
 
         Uses the running event loop.
         """
@@ -109,13 +109,13 @@ class Messages:
     def _deliver(self, response: p4r.StreamMessageResponse) -> bool:
         """Send a message to the primary of each role.
 
-        Returns False if no controller receives it.
+        Returns False if there is no primary.
         """
         clients = self._device.arbitration.primaries()
         return any([client.offer(response) for client in clients])  # noqa: C419  each gets it
 
     def collect(self) -> None:
-        """Fetch the digests of the engine and send those that are due to the controllers."""
+        """Fetch the digests of the engine and send the due digests to the controllers."""
         pipeline = self._device.running
         if pipeline is not None and pipeline.digests.active:
             pipeline.digests.collect(self._deliver)

@@ -1,4 +1,4 @@
-"""The counters of a switch in output format: those of one data plane, or the sum of several."""
+"""The counters of a switch in output format: counters of one data plane, or sums over several."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -31,8 +31,8 @@ def counters(dataplane: Dataplane, ports: Iterable[int], priority_queues: int) -
 def control_plane(dataplane: Dataplane) -> dict[str, Any]:
     """Return how long the control plane delayed packets.
 
-    "holds" has the holds of the lock by purpose. The other values say how often packets found the
-    lock held and how long they waited.
+    "holds" contains the hold times of the lock by purpose. The other values say how often packets
+    found the lock held and how long they waited.
     """
     times, longest_ns = dataplane.packets_waited()
     return {

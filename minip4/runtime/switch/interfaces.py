@@ -47,7 +47,7 @@ class Interfaces:
         self._messages.bind((0, RTMGRP_LINK))
         self._messages.setblocking(False)
         self._asking = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        # initial state as the driver assumes it: attached and up
+        # initial state, as assumed by the driver: attached and up
         self._known = {p: _Interface(_index(name), True) for p, name in ports.items()}
 
     def start(self) -> None:

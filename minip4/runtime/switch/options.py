@@ -37,7 +37,7 @@ class LinkOptions:
 
 
 def link_fault(link: LinkOptions) -> str | None:
-    """Return an error message if the options of a link contradict each other, else None."""
+    """Return an error message if the options of a link contradict each other; otherwise None."""
     if link.jitter_us > link.delay_us:
         return f"jitter_us {link.jitter_us:g} is above delay_us {link.delay_us:g}"
     return None
@@ -45,10 +45,10 @@ def link_fault(link: LinkOptions) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class QueueOptions:
-    """The queue with one priority of a port, or (None) all queues of the port.
+    """The settings of one queue of a port.
 
-    In other fields, None means unchanged. Depths are in packets and bytes (0: no limit), rates in
-    packets/s and bit/s (0: no limit).
+    `priority` None means all queues of the port. In other fields, None means unchanged. Depths are
+    in packets and bytes (0: no limit), rates in packets/s and bit/s (0: no limit).
     """
 
     port: int

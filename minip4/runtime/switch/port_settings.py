@@ -48,8 +48,8 @@ class PortSettings:
     def reapply(self, dataplane: Dataplane, old: Dataplane) -> None:
         """Apply the settings to the data plane of another pipeline.
 
-        Links that carried traffic get the next seed, because with the same seed they would repeat
-        their losses.
+        Links that carried traffic get the next seed, because with the same seed, they would lose
+        the same frames again.
         """
         for port, link in self._links.items():
             if old.port_counters(port)["link"]["sent_packets"]:

@@ -161,7 +161,7 @@ class _Switch:
     def _install(self, engine: Engine) -> None:
         old = self._engine
         self._settings.reapply(engine, old)
-        self._driver.swap(engine)  # a new engine has all its ports up
+        self._driver.swap(engine)  # all ports of a new engine are up
         self._engine = engine
         for port in self._interfaces.down:
             engine.set_port(port, False)

@@ -28,7 +28,7 @@ class TraceFile:
         self._trace = Trace(engine)
 
     def write(self, *, is_end: bool = False) -> None:
-        """Write the new blocks of the trace, at the end also unfinished ones."""
+        """Write the new blocks of the trace and, at the end, also unfinished blocks."""
         blocks = [*self._trace.blocks(), *(self._trace.unfinished() if is_end else ())]
         if self.error is not None or not blocks:
             return

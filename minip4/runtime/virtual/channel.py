@@ -1,7 +1,7 @@
 """A gRPC channel without a network: calls go directly to services in the same event loop.
 
-In virtual time, the event loop must know all pending calls. Then it stops the time until they are
-done, and calls run in the same order in each run.
+In virtual time, the event loop must know all pending calls. It stops the time until they are done,
+so calls run in the same order in each run.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class ControlPlane:
     def __init__(self, clock: Clock, delay_ns: int = 0) -> None:
         self._clock = clock
         self.delay_ns = delay_ns
-        self.calls = 0  # calls since the start
+        self.calls = 0  # number of calls since the start
 
     def due_ns(self) -> int:
         """Return the arrival time of a message that is sent now."""
@@ -208,7 +208,7 @@ class _Stream:
 
 
 class _Pipe(Generic[T]):
-    """A message queue that preserves the order.
+    """A queue that preserves the order of messages.
 
     Each message becomes available when it is due.
     """

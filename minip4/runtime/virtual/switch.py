@@ -44,7 +44,7 @@ class SwitchProgram:
 
 
 class VirtualSwitch:
-    """The counterpart of `minip4 switch`. The caller connects its ports in `virtual` before.
+    """The counterpart of `minip4 switch`. The caller must first connect its ports in `virtual`.
 
     Options for interfaces, files and addresses have no effect.
     """
@@ -106,7 +106,7 @@ class VirtualSwitch:
 
     @property
     def wants_polls(self) -> bool:
-        """Whether a controller wants digests or idle notifications, which need polling."""
+        """Whether a controller requested digests or idle notifications, which need polling."""
         pipeline = self.device.running
         return pipeline is not None and (pipeline.digests.active or pipeline.idle_timeouts.active)
 
@@ -164,7 +164,7 @@ class VirtualSwitch:
             engine = Engine(bmv2_json, seed=options.seed, trace=trace)
         engine.clock = self._clock.now_ns
         self._virtual.prepare(engine)
-        # Virtual time started at 0, so clock offset and drift start there.
+        # Clock offset and drift start at 0, because virtual time started at 0.
         engine.set_clock(options.clock_offset_us, options.clock_drift_ppb, since_ns=0)
         return engine
 

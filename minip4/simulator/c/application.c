@@ -1,4 +1,4 @@
-/* Python applications on hosts: received packets wait in inboxes, sent packets leave
+/* Python applications on hosts. Received packets wait in inboxes; sent packets leave
  * immediately. */
 #include <stdlib.h>
 #include <string.h>
@@ -11,10 +11,10 @@ struct inbox {
     uint32_t count, room;
     uint32_t size, bytes_room;
     uint32_t number;
-    struct inbox *next; /* next one in the list of inboxes that became nonempty */
+    struct inbox *next; /* next inbox in the list of inboxes that became nonempty */
 };
 
-/* Return a capacity of at least `wanted`: `room` or its smallest sufficient doubling. */
+/* Return a capacity of at least `wanted`: `room`, doubled as often as necessary. */
 static uint32_t enough(uint32_t room, uint32_t wanted)
 {
     room = room ? room : 64;
@@ -76,8 +76,8 @@ void inboxes_free(struct virtual *v)
     free(v->inbox);
 }
 
-/* Create an inbox. Returns NULL if out of memory. It is permanent as soon as v->inboxes counts
- * it. */
+/* Create an inbox. Returns NULL if out of memory. The inbox is permanent as soon as v->inboxes
+ * counts it. */
 static struct inbox *make_inbox(struct virtual *v)
 {
     if (!virtual_room(&v->inbox, v->inboxes, &v->inbox_room, sizeof(struct inbox *)))

@@ -1,5 +1,5 @@
-/* The record of a packet that an application received, without its bytes; used in virtual and in
- * real time. */
+/* The record of a packet that an application received, without the bytes of the packet; used in
+ * virtual and in real time. */
 #ifndef MINIP4_ARRIVAL_H
 #define MINIP4_ARRIVAL_H
 

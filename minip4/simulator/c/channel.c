@@ -22,7 +22,7 @@ static void fetch(struct message *message)
     __builtin_prefetch(message->frame);
 }
 
-/* Copy into a message the frame and the packet data that are needed after a switch. */
+/* Copy the frame, and the packet data that are needed after a switch, into a message. */
 static void pack(struct message *message, const struct packet *packet)
 {
     message->arrival.packet = NULL;

@@ -62,7 +62,8 @@ uint64_t partition_safe_before(struct partition *p)
         uint64_t clock_ns = atomic_load_explicit(&v->partition[i]->clock_ns, memory_order_acquire);
         before = time_least(before, time_plus(clock_ns > floor_ns ? clock_ns : floor_ns, lookahead_ns));
     }
-    /* after the clocks were read, since all messages sent before those times have then arrived */
+    /* receive messages after the clocks were read, because all messages sent before those times
+     * have arrived by then */
     partition_receive(p);
     return before;
 }
@@ -73,14 +74,14 @@ void partition_send(struct partition *p, uint16_t to, const struct arrival *arri
     struct partition *other = v->partition[to];
     if (!v->threads->is_parallel) {
         partition_take_in(other, arrival, due_ns);
-        /* return spare packets, so that this partition does not run out of them */
+        /* take back a spare packet, so that this partition does not run out of packets */
         struct packet *spare = packet_lend(other->pool);
         if (spare)
             packet_give(p->pool, spare);
         return;
     }
     struct channel *channel = channel_between(v, p->number, to);
-    /* receive meanwhile, because the other partition may wait for this one in the same way */
+    /* receive while waiting, because the other partition may wait for this one in the same way */
     while (channel_is_full(channel)) {
         partition_receive(p);
         sched_yield();

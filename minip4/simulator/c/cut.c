@@ -1,16 +1,19 @@
 /* Partitioning of a network, and repartitioning. Nodes with a delay of 0 between them stay together
- * in a unit. All nodes at which the network must stop for Python form a unit, too, which is in the
- * first partition; the other partitions follow it. Only links with a long delay are cut: the
- * longest minimum delay is chosen for which units are small enough to be distributed evenly. Then
- * each partition grows from one unit, by the units with the most links to it. */
+ * in a unit. All nodes at which the network may stop for Python form a unit, too. This unit is in
+ * the first partition, and the other partitions never advance beyond the first one. Only links with
+ * a long delay connect different partitions: all links with a delay below a threshold stay inside
+ * units, and the threshold is the longest one for which units are small enough to be distributed
+ * evenly. Then each partition grows from one unit, by adding the units with the most links to
+ * it. */
 #include <stdlib.h>
 
 #include "threads.h"
 
 enum {
-    NOWHERE = UINT16_MAX /* value of node.place: any partition */,
+    NOWHERE = UINT16_MAX /* value of node.place that means any partition */,
     LONGEST_BITS = 40,
-    /* number of events that measures the work of nodes; doubled after each repartitioning */
+    /* number of events during which the work of nodes is measured; doubled after each
+     * repartitioning */
     ENOUGH_EVENTS = 1 << 18,
     MOST_DOUBLINGS = 4       /* limit of doublings, since some loads cannot be distributed evenly */
 };
@@ -25,13 +28,13 @@ struct plan {
     struct virtual *v;
     struct edge *edge;
     uint32_t edges;
-    uint32_t *unit;      /* of a node: its unit or a node closer to it, see unit_of() */
-    uint64_t *weight;    /* of a unit: its amount of work */
-    /* of a unit: number of links to the growing partition minus links to other nodes */
+    uint32_t *unit;      /* per node: its unit or a node closer to it, see unit_of() */
+    uint64_t *weight;    /* per unit: amount of work */
+    /* per unit: number of links to the growing partition minus number of links to other nodes */
     int32_t *gain;
-    uint16_t *partition; /* of a unit: its partition or NOWHERE */
+    uint16_t *partition; /* per unit: partition, or NOWHERE */
     uint64_t total;
-    uint32_t stops;      /* unit that may stop the network, or VIRTUAL_NONE */
+    uint32_t stops;      /* the unit that may stop the network, or VIRTUAL_NONE */
 };
 
 static bool may_stop(const struct node *node)
@@ -85,7 +88,7 @@ static uint64_t work_of(const struct node *node, bool is_known)
     return is_known ? work + node->load : work;
 }
 
-/* Join nodes with a delay below `delay_ns` to units. Returns the weight of the heaviest one. */
+/* Join nodes with a delay below `delay_ns` to units. Returns the weight of the heaviest unit. */
 static uint64_t make_units(struct plan *plan, uint64_t delay_ns)
 {
     const struct virtual *v = plan->v;
@@ -209,7 +212,8 @@ static bool share_out(struct plan *plan)
 
 /* --- from one cut to another --------------------------------------------------------------------------- */
 
-/* Remove all events from a queue, in order, and add each one to the queue of its new partition. */
+/* Remove all events from a queue, in order, and add each event to the queue of its new
+ * partition. */
 static bool move_events(struct virtual *v, struct events *from, size_t queue,
                         struct node *(*node_of)(const struct virtual *, uint32_t))
 {
@@ -266,7 +270,7 @@ static struct partition *first_to_come(const struct virtual *v, const uint32_t *
 }
 
 /* Move the frames that arrive now, in order of arrival. Applications and controllers are notified
- * in that order, although it was not known on arrival that these nodes would stop the network. */
+ * in this order. */
 static bool move_arrivals(struct virtual *v)
 {
     uint32_t left[VIRTUAL_MAX_THREADS];
@@ -316,13 +320,13 @@ static bool connect_partitions(struct virtual *v)
                 return false;
         }
     for (uint32_t i = 1; i < v->partitions && v->partition[0]->may_stop; i++)
-        /* the first partition may stop the network at any time, so no partition advances beyond
-         * it */
+        /* the first partition may stop the network at any time, so no other partition advances
+         * beyond it */
         *lookahead_between(v, 0, i) = 0;
     return true;
 }
 
-/* Put a plan into effect. Returns false if out of memory. */
+/* Apply a plan. Returns false if out of memory. */
 static bool apply(struct plan *plan)
 {
     struct virtual *v = plan->v;

@@ -11,11 +11,11 @@ struct event {
     uint32_t what; /* value for the caller */
 };
 
-enum { EVENTS_SOON = 5 /* the first event and the four candidates for the next one */ };
+enum { EVENTS_SOON = 5 /* the first event, and the four events of which one will be the next */ };
 
-/* Events at the same time: if `tie` is set, it decides (a result below 0 means that `a` comes
- * first). Without it, or if it returns 0, the event with the lower `order` comes first; `order` may
- * wrap around. */
+/* Order of events at the same time: if `tie` is set, it decides (a result below 0 means that `a`
+ * comes first). If `tie` is not set or returns 0, the event with the lower `order` comes first;
+ * `order` may wrap around. */
 struct events {
     struct event *heap; /* heap[0] is the first event */
     uint32_t count, room;
@@ -25,7 +25,7 @@ struct events {
 /* Add an event. Returns false if out of memory. */
 bool events_add(struct events *events, struct event event);
 void events_remove_first(struct events *events);
-/* Replace the first event by another event, at its own place in the order. */
+/* Remove the first event and add another event. */
 void events_replace_first(struct events *events, struct event event);
 void events_free(struct events *events);
 

@@ -4,7 +4,8 @@
 
 #include <stdint.h>
 
-/* Fields are in network byte order; zeros follow. It fits the smallest Ethernet frame. */
+/* Fields are in network byte order; zeros follow. The structure fits in the smallest Ethernet
+ * frame. */
 struct flow_payload {
     uint16_t flow;
     uint64_t sequence;

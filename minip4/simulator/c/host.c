@@ -82,8 +82,8 @@ void host_close(struct host *host, uint16_t port)
     struct listener *slot = slot_of(host, port);
     slot->flow = 0;
     host->listener_count--;
-    /* Entries after the removed one may belong before the gap, so move each to where a search finds
-     * it. */
+    /* Entries after the removed entry may belong before the gap, so move each of them to a slot
+     * where a search finds it. */
     for (uint32_t i = (uint32_t)(slot - host->listeners) + 1; host->listeners[i & mask].flow; i++) {
         struct listener moved = host->listeners[i & mask];
         host->listeners[i & mask].flow = 0;

@@ -13,7 +13,7 @@ static bool more_arrivals(struct partition *p)
     struct arrival *grown = realloc(p->arrivals, 2 * (size_t)room * sizeof *grown);
     if (!grown)
         return false;
-    /* Move the part that wrapped around to the end of the old ring. */
+    /* Move the entries that wrapped around to the end of the old ring. */
     memcpy(grown + room, grown, p->arrival_first * sizeof *grown);
     p->arrivals = grown;
     p->arrival_room = 2 * room;
@@ -142,7 +142,7 @@ static void wake_at(struct node *node, uint64_t due_ns)
 {
     struct switching *s = &node->switching;
     if (due_ns >= s->queued_ns)
-        return; /* an earlier wake-up is queued, or the switch has nothing to do */
+        return; /* a wake-up at an earlier time is queued, or the switch has nothing to do */
     s->queued_ns = due_ns;
     if (!events_add(&node->partition->wakes, (struct event){due_ns, node->number, node->number}))
         node->partition->is_short = true;
@@ -264,8 +264,8 @@ static void time_first(struct partition *p)
 
 enum { STEPS = 2, SOURCE_STEPS = 3 };
 
-/* Prefetch the data of a node for a frame that is received at `port` and will probably leave by
- * `out`. Each step reads data that the previous step has prefetched. */
+/* Prefetch the data of a node for a frame that is received at `port` and will probably leave at
+ * port `out`. Each step reads data that the previous step has prefetched. */
 static void fetch(unsigned step, const struct node *node, uint16_t port, uint16_t out)
 {
     const struct switching *s = &node->switching;
@@ -326,7 +326,7 @@ uint64_t partition_next_ns(struct partition *p)
 {
     const struct event *wake = p->wakes.heap;
     while (p->wakes.count && wake->time_ns != p->v->node[wake->what]->switching.queued_ns)
-        events_remove_first(&p->wakes); /* the switch was already woken earlier */
+        events_remove_first(&p->wakes); /* the switch was already woken before this time */
     while (p->timers.count && !tcp_woken(p->v, p->timers.heap))
         events_remove_first(&p->timers);
     return earliest(earliest(events_next_ns(&p->flights.events), events_next_ns(&p->wakes)),

@@ -1,7 +1,7 @@
-/* Decides whether partitions run in parallel or in turn on one core, by the cost per event of the
- * latest runs in each mode. If links are short, or a core has other work, parallel threads mostly
- * wait for each other, and running in turn may be faster. If threads hardly wait, running in turn
- * can only be slower and is not tried.
+/* Decides whether partitions run in parallel, or sequentially on one core ("in turn" in names), by
+ * the cost per event of the latest runs in each mode. If links are short, or a core has other work,
+ * parallel threads mostly wait for each other, and sequential runs may be faster. If threads hardly
+ * wait, sequential runs can only be slower and are not tried.
  *
  * The cost of a mode is the median of its latest runs. So a single disturbed run does not change
  * the decision. The first run after a change does not, either, although all its memory comes from
@@ -9,7 +9,7 @@
 #include "threads.h"
 
 enum {
-    LEAST_RUNS = 2, /* runs after a change before the next decision */
+    LEAST_RUNS = 2, /* number of runs after a change of mode before the next decision */
     FIRST_INTERVAL = 8,
     LONGEST_INTERVAL = 1 << 8,
     FEW_EVENTS = 1 << 10
@@ -20,7 +20,7 @@ bool pace_wants_turns(const struct pace *pace)
     return pace->in_turn;
 }
 
-/* Return the median of the latest values; of an even number of values, the lower median. */
+/* Return the median of the latest values; for an even number of values, the lower median. */
 static double median(const double *values, uint32_t count)
 {
     double low = values[0], high = values[0];
@@ -33,8 +33,8 @@ static double median(const double *values, uint32_t count)
     return values[2] < high ? values[2] : high;
 }
 
-/* Choose the mode of the next run. The longer one mode has been faster, the more rarely the other
- * one is tried. */
+/* Choose the mode of the next run. The longer a mode has been faster, the more rarely the other
+ * mode is tried. */
 static void decide(struct pace *pace)
 {
     bool in_turn = pace->in_turn, turns_are_better = pace->cost_ns[1] && pace->cost_ns[1] < pace->cost_ns[0];

@@ -1,5 +1,5 @@
 /* Records of flows. Received datagrams are recorded in order of arrival and later sorted by flow.
- * So thousands of flows need no more cache than one flow. */
+ * So thousands of flows need no more cache than a single flow. */
 #include <endian.h>
 #include <stdlib.h>
 
@@ -95,8 +95,8 @@ void flow_receive(struct partition *p, const struct listener *listener, uint8_t 
         p->v->flow[flow]->result.dscp_changed++;
 }
 
-/* Create the records of sent datagrams. They follow from the schedule, because a virtual flow never
- * falls behind. */
+/* Create the records of sent datagrams from the schedule, because a virtual flow always meets its
+ * schedule. */
 static bool note_sent(struct virtual *v, uint32_t number)
 {
     struct flow *flow = v->flow[number];

@@ -73,7 +73,8 @@ uint64_t source_wake(struct partition *p, uint32_t number)
     return source->next < source->count ? source_due_ns(source, source->next) : UINT64_MAX;
 }
 
-/* Allocate memory in a partition for more sources. The first trail is that of packets without a source. */
+/* Allocate memory in a partition for more sources. The first trail belongs to packets without a
+ * source. */
 static bool partition_makes_room(struct partition *p, uint32_t old_room, uint32_t room)
 {
     uint8_t *fetched = realloc(p->source_fetched, room);

@@ -8,14 +8,14 @@ enum { HEADERS_WITHOUT_OPTIONS = 20 + TCP_HEADER };
 
 /* --- timers ----------------------------------------------------------------------------------- */
 
-/* Queue the wake-up of an end for its next timer. */
+/* Queue the wake-up of an end (one of the two hosts' sides of a connection) for its next timer. */
 static void queue(struct tcp *t)
 {
     uint64_t due_ns = NEVER;
     for (int i = 0; i < TIMERS; i++)
         due_ns = t->due_ns[i] < due_ns ? t->due_ns[i] : due_ns;
     if (due_ns >= t->queued_ns)
-        return; /* an earlier wake-up is queued */
+        return; /* a wake-up at an earlier time is queued */
     t->queued_ns = due_ns;
     if (!events_add(&t->host->partition->timers, (struct event){due_ns, t->number, t->number}))
         t->host->partition->is_short = true;
@@ -52,7 +52,7 @@ void tcp_wake(struct tcp *t)
     queue(t);
 }
 
-/* Return the end that an event wakes. Returns NULL if the event is obsolete. */
+/* Return the end that an event wakes, or NULL if the event is obsolete. */
 struct tcp *tcp_woken(const struct virtual *v, const struct event *event)
 {
     struct connection *connection = v->connection[event->what / 2];
@@ -77,8 +77,7 @@ void tcp_fail(struct tcp *t)
         t->due_ns[i] = NEVER;
 }
 
-/* RFC 9293, 3.10.7.4: return to LISTEN, so that an end which was asked for a connection can be
- * asked again. */
+/* RFC 9293, 3.10.7.4: return to LISTEN, so that the end can receive another connection request. */
 static void listen_again(struct tcp *t)
 {
     struct segment *segment = t->out.segment;
@@ -117,7 +116,7 @@ struct tcp *tcp_find(struct virtual *v, uint32_t node, uint16_t port, uint32_t a
             continue;
         if (t->peer_address == address && t->peer_port == peer_port)
             return t;
-        /* finds a listening end even if its address is translated on the path */
+        /* finds a listening end even if the path translates its address */
         if (t->state == TCP_LISTEN)
             listens = t;
     }

@@ -36,7 +36,7 @@ static bool is_written(const struct tcp *t)
                          : t->host->partition->now_ns - config->start_ns >= config->duration_ns;
 }
 
-/* Return when the application continues after an off period, or now outside of one. */
+/* Return the end of the off period, or now if there is no off period. */
 static uint64_t awake_ns(const struct virtual_tcp_config *config, uint64_t now_ns)
 {
     uint64_t cycle_ns = config->on_ns + config->off_ns;
@@ -44,7 +44,7 @@ static uint64_t awake_ns(const struct virtual_tcp_config *config, uint64_t now_n
     return since_ns < config->on_ns || !cycle_ns ? now_ns : now_ns - since_ns + cycle_ns;
 }
 
-/* Return when `bytes` are due at the rate; the rate's clock stops in off periods. */
+/* Return when `bytes` are due at the rate; off periods do not count. */
 static uint64_t rate_due_ns(const struct virtual_tcp_config *config, uint64_t bytes)
 {
     uint64_t own_ns = (uint64_t)((double)bytes * 8e9 / config->rate_bps);
@@ -52,8 +52,8 @@ static uint64_t rate_due_ns(const struct virtual_tcp_config *config, uint64_t by
     return config->start_ns + own_ns + silences * config->off_ns;
 }
 
-/* Write the data that are due and fit in the buffer. Returns when the application continues, unless
- * an acknowledgement wakes it earlier. */
+/* Write the data that are due and fit in the buffer. Returns when the application writes next,
+ * unless an acknowledgement wakes it earlier. */
 static uint64_t write_more(struct tcp *t)
 {
     const struct virtual_tcp_config *config = &t->connection->config;
@@ -96,8 +96,8 @@ static uint64_t ask(struct tcp *t)
     return NEVER;
 }
 
-/* Finish after the last write: wait until all data are acknowledged and all responses have arrived,
- * then report it. */
+/* After the last write, wait until all data are acknowledged and all responses have arrived, and
+ * then report the end. */
 static void finish(struct tcp *t)
 {
     if (t->out.una < t->out.limit || t->connection->asked > t->connection->result.answers_count)

@@ -4,7 +4,7 @@
 enum {
     LEAST = 2,             /* segments */
     CUBIC_BETA = 717,      /* 0.7 in units of 1/1,024 */
-    /* in segments or windows; the last one limits growth where CUBIC is flat */
+    /* in segments or windows; the last constant limits growth where CUBIC is flat */
     FIRST_EACH = 20, LEAST_EACH = 2, MOST_EACH = 100,
     LONGEST_MS = 1000000,
     SAMPLES = 8, ROUNDS = 5, GROWTH_DIVISOR = 4, /* constants of RFC 9406, 4.2 */
@@ -31,14 +31,14 @@ void congestion_begin(struct tcp *t)
     t->congestion.ssthresh = UINT32_MAX;
     t->congestion.hystart.current_round_min_rtt_ns = t->congestion.hystart.last_round_min_rtt_ns = UINT64_MAX;
     t->congestion.hystart.round_end = t->out.next;
-    /* RFC 8257, 4.1: at first assume that all packets are marked */
+    /* RFC 8257, 4.1: initially, assume that all packets are marked */
     t->congestion.dctcp.alpha = 1 << 16;
     t->congestion.dctcp.round_end = t->out.next;
 }
 
 /* RFC 5681, 4.1: after an idle period, no acknowledgements pace the transmission. As in the Linux
- * kernel, the window is halved for each timeout that the idle period lasted. Slow start then
- * returns almost to the previous window. */
+ * kernel, the window is halved for each RTO of the idle period. Slow start then returns almost to
+ * the previous window. */
 void congestion_idle(struct tcp *t, uint64_t silent_ns)
 {
     struct congestion *c = &t->congestion;
@@ -49,7 +49,7 @@ void congestion_idle(struct tcp *t, uint64_t silent_ns)
     for (; silent_ns > t->rto_ns && c->cwnd > restart_window; silent_ns -= t->rto_ns)
         c->cwnd /= 2;
     c->cwnd = most(c->cwnd, restart_window);
-    c->cubic.epoch_ns = 0; /* RFC 9438, 5.8: idle time does not count */
+    c->cubic.epoch_ns = 0; /* RFC 9438, 5.8: the epoch does not include idle time */
 }
 
 uint32_t congestion_reduced(struct tcp *t, bool is_marked)
@@ -114,12 +114,12 @@ void congestion_sample(struct tcp *t, uint64_t rtt_ns)
         h->css_baseline_min_rtt_ns = h->current_round_min_rtt_ns;
         h->css_rounds = 1;
     } else if (h->css_rounds && h->current_round_min_rtt_ns < h->css_baseline_min_rtt_ns) {
-        h->css_rounds = 0; /* this flow did not cause the queue */
+        h->css_rounds = 0; /* the queue was not caused by this flow */
     }
 }
 
-/* Grow the window by one segment per `each` acknowledged segments. Segments counted while a step
- * was longer yield at most one step. */
+/* Grow the window by one segment per `each` acknowledged segments. Segments that were counted with
+ * a larger `each` yield at most one step. */
 static void grow_by(struct congestion *c, uint32_t segments, uint32_t each)
 {
     if (c->counted >= each) {
@@ -181,7 +181,7 @@ static uint32_t cubic_window(const struct cubic *cubic, uint64_t since_ms)
 }
 
 /* Return the number of acknowledged segments per growth by one segment. As in Linux, the window
- * follows W_cubic, or W_est, the window that Reno would have. */
+ * follows the larger of W_cubic and W_est, the window that Reno would have. */
 static uint32_t cubic_each(const struct tcp *t)
 {
     const struct congestion *c = &t->congestion;

@@ -8,7 +8,7 @@ enum {
     OPTION_END = 0, OPTION_NOP = 1, OPTION_MSS = 2, OPTION_SCALE = 3,
     OPTION_SACK_PERMITTED = 4, OPTION_SACK = 5, OPTION_TIMESTAMP = 8,
     ECN = 3, CE = 3,     /* RFC 3168: mask of the ECN field, and the code point of marked packets */
-    DEFAULT_MSS = 536,   /* RFC 9293, 3.7.1: the MSS of a peer that does not state one */
+    DEFAULT_MSS = 536,   /* RFC 9293, 3.7.1: the MSS of a peer that sends no MSS option */
     /* not delayed at the start, so that slow start is not slowed down (RFC 5681, 4.2) */
     QUICK_ACKS = 16
 };
@@ -71,8 +71,8 @@ static struct parsed parse(const uint8_t *bytes, uint32_t header, uint32_t lengt
     return parsed;
 }
 
-/* Return the offset of a sequence number that is closest to a known offset. Negative: before the
- * start of the stream. */
+/* Return the offset of a sequence number, choosing the offset closest to a known one. A negative
+ * result is before the start of the stream. */
 static int64_t offset_of(uint32_t sequence, uint32_t isn, uint64_t near)
 {
     return (int64_t)near + (int32_t)(sequence - (isn + (uint32_t)near));
@@ -80,7 +80,7 @@ static int64_t offset_of(uint32_t sequence, uint32_t isn, uint64_t near)
 
 /* --- refusals --------------------------------------------------------------------------------- */
 
-/* RFC 9293, 3.10.7.1: refuse a segment for an unknown connection. A temporary end sends the RST. */
+/* RFC 9293, 3.10.7.1: refuse a segment of an unknown connection. A temporary end sends the RST. */
 static void refuse(struct node *node, const struct parsed *parsed, const uint8_t *ip,
                    const uint8_t *bytes)
 {
@@ -97,9 +97,9 @@ static void refuse(struct node *node, const struct parsed *parsed, const uint8_t
     tcp_send_bare(&nobody, flags & ACK ? RST : RST | ACK);
 }
 
-/* RFC 5961, 3.2: accept a RST only with exactly the next sequence number. For another one within
- * the window, send a challenge ACK: a peer that really sent the RST repeats it with the right
- * number. */
+/* RFC 5961, 3.2: accept a RST only with exactly the next sequence number. For a different number
+ * within the window, send a challenge ACK: a peer that really sent the RST retransmits it with the
+ * right number. */
 static void take_reset(struct tcp *t, const struct parsed *parsed)
 {
     int64_t begin = offset_of(parsed->sequence, t->peer_isn, t->in.next);
@@ -191,8 +191,8 @@ static void take_in_syn_sent(struct tcp *t, const struct parsed *parsed, const u
     tcp_application(t);
 }
 
-/* Process a SYN in SYN-RECEIVED; returns whether the segment is one. If the response was lost, it
- * is sent again. A simultaneous open ends with the peer's SYN, ACK (RFC 9293, 3.5). */
+/* Process a SYN in SYN-RECEIVED; returns whether the segment is a SYN. If the response was lost, it
+ * is retransmitted. A simultaneous open ends with the peer's SYN, ACK (RFC 9293, 3.5). */
 static bool takes_syn_again(struct tcp *t, const struct parsed *parsed)
 {
     if (!(parsed->flags & SYN) || t->state != TCP_SYN_RECEIVED)
@@ -215,7 +215,7 @@ static bool takes_syn_again(struct tcp *t, const struct parsed *parsed)
 static void take_marks(struct tcp *t, const struct parsed *parsed)
 {
     struct receiving *in = &t->in;
-    if (t->congestion.kind == TCP_DCTCP) { /* RFC 8257, 3.2: ECE follows the marks of each packet */
+    if (t->congestion.kind == TCP_DCTCP) { /* RFC 8257, 3.2: ECE reports each packet's mark */
         if (parsed->is_marked != in->is_marked && in->waiting)
             tcp_send_ack(t);
         in->is_marked = parsed->is_marked;
@@ -233,7 +233,7 @@ static bool take_acknowledgement(struct tcp *t, const struct parsed *parsed)
     if (una > (int64_t)out->next)
         return false;
     if (una < (int64_t)out->una)
-        return true; /* an old acknowledgement, which others have overtaken */
+        return true; /* an old acknowledgement, which later ones have overtaken */
     bool is_duplicate = una == (int64_t)out->una && !parsed->data && !(parsed->flags & FIN) &&
                         parsed->window == out->snd_wnd;
     out->snd_wnd = parsed->window;
@@ -253,7 +253,8 @@ static bool take_acknowledgement(struct tcp *t, const struct parsed *parsed)
     return true;
 }
 
-/* Whether a segment begins or ends in the window (RFC 9293, 3.4), which is never closed. */
+/* Return whether a segment begins or ends in the receive window (RFC 9293, 3.4), which is never
+ * closed. */
 static bool is_acceptable(const struct tcp *t, int64_t begin, uint32_t length)
 {
     int64_t first = begin - (int64_t)t->in.next, last = first + length - (length > 0);

@@ -33,8 +33,8 @@ static uint8_t *put_timestamp(const struct tcp *t, uint8_t *at)
     return put_32(at, t->in.ts_recent);
 }
 
-/* Write the options in the order of the Linux kernel: those that a receiver parses in one step come
- * first. */
+/* Write the options in the order of the Linux kernel: options that a receiver parses in one step
+ * come first. */
 static uint8_t *put_options(struct tcp *t, uint8_t *at, uint8_t flags)
 {
     if (flags & SYN) {
@@ -191,7 +191,7 @@ static struct segment *add_segment(struct tcp *t, uint32_t length)
 
 void tcp_send_syn(struct tcp *t)
 {
-    /* in a simultaneous open, the SYN is sent again with an ACK */
+    /* in a simultaneous open, the SYN is retransmitted with an ACK */
     bool is_again = t->out.first < t->out.end;
     struct segment *segment = is_again ? segment_at(&t->out, t->out.first) : add_segment(t, 1);
     t->timed_ns = t->host->partition->now_ns;
@@ -218,7 +218,7 @@ bool tcp_send_new(struct tcp *t)
     struct segment *segment = add_segment(t, length);
     if (!segment)
         return false;
-    if (out->end - out->first == 1) /* start the timer, because nothing else was outstanding */
+    if (out->end - out->first == 1) /* start the timer, because no other segment was outstanding */
         t->progress_ns = t->timed_ns = t->host->partition->now_ns;
     transmit_segment(t, segment, true, is_probe);
     t->repair.prr_out++;
@@ -259,7 +259,7 @@ void tcp_send(struct tcp *t)
         ;
     struct congestion *c = &t->congestion;
     uint32_t pipe = tcp_pipe(out);
-    /* maximum number of segments in flight per round trip */
+    /* maximum number of segments in flight per RTT */
     if (out->una >= c->limited_until || pipe > c->most) {
         c->most = pipe;
         c->limited_until = out->next;

@@ -1,5 +1,5 @@
-/* Processing of received data: data in order, data out of order, and the SACK blocks that report
- * the latter. */
+/* Processing of received data: data in order, data out of order, and SACK blocks that report data
+ * out of order. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +22,7 @@ static void remove_ranges(struct receiving *in, uint32_t at, uint32_t count)
     in->ranges -= count;
 }
 
-/* Store the range begin..end, which is beyond a gap, and merge it with adjacent ranges. */
+/* Store the range begin..end, which is after a gap, and merge it with adjacent ranges. */
 static void keep(struct tcp *t, uint64_t begin, uint64_t end)
 {
     struct receiving *in = &t->in;
@@ -63,7 +63,7 @@ void tcp_take_data(struct tcp *t, uint64_t begin, uint32_t length, bool is_fin)
 {
     struct receiving *in = &t->in;
     uint64_t end = begin + length + is_fin;
-    if (end > in->next + in->rcv_wnd) { /* RFC 9293, 3.10.7.4: cut off data beyond the window */
+    if (end > in->next + in->rcv_wnd) { /* RFC 9293, 3.10.7.4: ignore data beyond the window */
         end = in->next + in->rcv_wnd;
         length = (uint32_t)(end - begin);
         is_fin = false;
@@ -72,7 +72,7 @@ void tcp_take_data(struct tcp *t, uint64_t begin, uint32_t length, bool is_fin)
         in->fin = begin + length;
     /* RFC 5681, 4.2: the segment fills a gap, or a part of a gap */
     bool is_hurried = in->ranges > 0 || is_fin;
-    if (begin < in->next) { /* the data, or some of them, arrived before */
+    if (begin < in->next) { /* at least some of the data had already arrived */
         in->duplicate = (struct range){begin, end < in->next ? end : in->next, 0};
         begin = in->next;
         is_hurried = true;
@@ -90,7 +90,7 @@ void tcp_take_data(struct tcp *t, uint64_t begin, uint32_t length, bool is_fin)
         tcp_set(t, TIMER_ACK, t->host->partition->now_ns + DELAYED_ACK_NS);
 }
 
-/* Return the range that was changed last before `before`, or NULL. */
+/* Return the range with the latest change before `before`, or NULL. */
 static const struct range *last_touched(const struct receiving *in, uint64_t before)
 {
     const struct range *found = NULL;

@@ -8,16 +8,16 @@
 
 /* The information in one acknowledgement. */
 struct news {
-    uint32_t delivered;  /* segments acknowledged or sacked for the first time */
-    uint64_t fack;       /* offset: end of the furthest data delivered before */
+    uint32_t delivered;  /* number of segments acknowledged or sacked for the first time */
+    uint64_t fack;       /* end of the highest data delivered before, as an offset */
     uint64_t bytes;      /* acknowledged */
-    /* RTT of the first acknowledged segment that was sent only once; 0: no sample */
+    /* RTT of the first acknowledged segment that was sent only once; 0 means no sample */
     uint64_t rtt_ns;
-    /* a retransmission was acknowledged, together with data that waited for it */
+    /* a retransmission was acknowledged, together with later data */
     bool has_waited;
-    bool is_duplicate;   /* the receiver reports a duplicate (RFC 2883) */
+    bool is_duplicate;   /* the receiver reported a duplicate (RFC 2883) */
     bool has_lost;       /* new losses were detected */
-    /* an acknowledged segment was sent before a timeout and not retransmitted after it */
+    /* an acknowledged segment was sent before the timeout and not retransmitted since */
     bool is_of_original;
 };
 
@@ -44,7 +44,7 @@ static void deliver(struct tcp *t, struct segment *segment, struct news *news)
     }
     rack->fack = end > rack->fack ? end : rack->fack;
     if (segment->was_again && (rtt_ns < t->min_rtt_ns || news->is_of_original))
-        return; /* the acknowledgement is of an earlier copy */
+        return; /* the acknowledgement refers to an earlier copy */
     if (segment->transmission > rack->transmission) {
         rack->transmission = segment->transmission;
         rack->rtt_ns = rtt_ns;
@@ -166,7 +166,7 @@ static bool count_duplicates(struct tcp *t, const struct acknowledgement *ack, s
         return false;
     }
     if (ack->is_duplicate && out->duplicates + 1 < out->end - out->first) {
-        out->duplicates++; /* a segment beyond the gap has arrived */
+        out->duplicates++; /* a segment after the gap has arrived */
         news->delivered++;
         if (out->duplicates < DUPLICATES || state == TCP_RECOVERS)
             return false;
@@ -254,7 +254,7 @@ static void begin_repair(struct tcp *t, enum tcp_recovery state, bool is_marked)
 static void lose_all(struct tcp *t)
 {
     struct sending *out = &t->out;
-    /* RFC 2018, 8: a receiver that does not acknowledge what it had sacked has discarded it. */
+    /* RFC 2018, 8: if a receiver does not acknowledge sacked data, it has discarded them. */
     bool has_reneged = segment_at(out, out->first)->is_sacked;
     uint64_t within_ns = t->rack.rtt_ns + reo_wnd_ns(t);
     for (uint64_t i = out->first; i < out->end; i++) {
@@ -319,8 +319,8 @@ static bool end_probe(struct tcp *t, const struct news *news)
     return is_known && r->tlp_is_retrans && !news->is_duplicate;
 }
 
-/* Undo a spurious timeout (RFC 4015): no segment was lost. The window becomes the data in flight,
- * plus the delivered data, which may be replaced by new data. The threshold is restored, and the
+/* Undo a spurious timeout (RFC 4015), because no segment was lost. The window becomes the data in
+ * flight plus the delivered data, which new data may replace. The threshold is restored, and the
  * RTO takes this long delay into account. */
 static void undo_timeout(struct tcp *t, const struct news *news, uint64_t rtt_ns)
 {
@@ -340,8 +340,8 @@ static void undo_timeout(struct tcp *t, const struct news *news, uint64_t rtt_ns
     set_rto(t);
 }
 
-/* Whether a timeout was spurious: the first acknowledgement after it is of the original segment,
- * not of the retransmission (RFC 3522). */
+/* Return whether a timeout was spurious: the first acknowledgement after the timeout refers to the
+ * original segment, not to the retransmission (RFC 3522). */
 static bool was_spurious(struct tcp *t, const struct acknowledgement *ack)
 {
     struct eifel *eifel = &t->repair.eifel;
@@ -366,8 +366,8 @@ static void reduce(struct tcp *t, const struct news *news, bool is_first)
         allowed += news->bytes && !news->has_lost;
         allowed = allowed < ssthresh - pipe ? allowed : ssthresh - pipe;
     }
-    /* Allows the first retransmission. It also allows one segment if none is in flight, since then
-     * no acknowledgement would open the window. */
+    /* Allow the first retransmission. Also allow one segment if no segment is in flight, because no
+     * acknowledgement would open the window then. */
     allowed = (is_first || !pipe) && !allowed ? 1 : allowed;
     t->congestion.cwnd = (uint32_t)(pipe + allowed);
 }

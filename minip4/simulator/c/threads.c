@@ -1,8 +1,9 @@
 /* Runs the partitions of a network on several threads, without a common clock (conservative
- * synchronization: Chandy, Misra, Bryant). Each partition publishes its time. Frames to another
- * partition need at least the minimum delay of the links between the two, the lookahead. So the
- * other partition may process all events before the sum of that time and the lookahead. Since the
- * order of events does not depend on partitions, results equal those of a single thread. */
+ * synchronization: Chandy, Misra, Bryant). Each partition publishes its time. A frame to another
+ * partition takes at least the minimum delay of the links between the two partitions, the
+ * lookahead. So the other partition may process all events before the sum of the published time and
+ * the lookahead. Since the order of events does not depend on partitions, results equal those of a
+ * single thread. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdlib.h>
@@ -15,7 +16,7 @@ enum {
     PATIENCE = 64,
     /* after this time, the other threads of a parallel run are assumed to make no progress */
     LONG_WAIT_NS = 1000000,
-    ALONE_EVENTS = 512   /* one thread processes so many events before it wakes the other threads */
+    ALONE_EVENTS = 512   /* events that one thread processes before it wakes the others */
 };
 
 static uint64_t real_ns(void)
@@ -32,7 +33,7 @@ static void note_stop(struct partition *p, enum virtual_stop stop)
 {
     struct threads *threads = p->v->threads;
     if (stop == VIRTUAL_CONTROL || stop == VIRTUAL_INBOX)
-        atomic_store(&threads->before_ns, p->now_ns); /* the others advance only to this time */
+        atomic_store(&threads->before_ns, p->now_ns); /* others advance only to this time */
     else
         atomic_store(&threads->quits, stop);
 }
@@ -63,7 +64,7 @@ static void rest(void)
 #endif
 }
 
-/* Wait a little, after no event could be processed for the `count`th time. */
+/* Wait briefly, after `count` attempts to process an event. */
 static void wait_a_little(struct partition *p, uint32_t count)
 {
     bool is_parallel = p->v->threads->is_parallel;
@@ -78,8 +79,8 @@ static void wait_a_little(struct partition *p, uint32_t count)
         sched_yield();
 }
 
-/* End a parallel run early if a partition has waited for most of it, because running in turn may be
- * faster. */
+/* End a parallel run early if a partition has waited most of the time, because a sequential run may
+ * be faster. */
 static void end_slow_run(struct partition *p, uint64_t now_ns)
 {
     struct threads *threads = p->v->threads;
@@ -90,7 +91,7 @@ static void end_slow_run(struct partition *p, uint64_t now_ns)
         atomic_compare_exchange_strong(&threads->quits, &goes_on, VIRTUAL_PAUSED);
 }
 
-/* Measure how long a partition waits, in real time; very short waits are not measured. */
+/* Measure the time that a partition waits, in real time; very short waits are not measured. */
 static void note_wait(struct partition *p, bool goes_on)
 {
     struct wait *wait = &p->wait;
@@ -123,7 +124,7 @@ static void take_turn(struct partition *p)
         wait_a_little(p, p->wait.count);
 }
 
-/* Do one partition's part of a run. Receives messages until all partitions have ended. */
+/* Run one partition. Receives messages until all partitions have ended. */
 static void take_part(struct partition *p)
 {
     while (atomic_load(&p->v->threads->done) < p->v->partitions)
@@ -175,8 +176,8 @@ static void run_at_once(struct virtual *v)
         partition_receive(v->partition[i]);
 }
 
-/* Run all partitions in turn on this thread, which is cheaper if each can process only few events
- * before it waits. */
+/* Run all partitions sequentially on this thread. This is cheaper if each partition can process
+ * only few events before it must wait. */
 static void run_in_turn(struct virtual *v)
 {
     while (atomic_load(&v->threads->done) < v->partitions)
@@ -193,9 +194,9 @@ static uint64_t waited_ns(const struct virtual *v)
     return all_ns;
 }
 
-/* Run all partitions up to a time; may end earlier, as partition_run() does. Both modes (in
- * parallel and in turn) have the same results. The mode that was faster recently is used;
- * occasionally, the other one is tried. */
+/* Run all partitions up to a time; may end earlier, as partition_run() does. Parallel and
+ * sequential runs have the same results. The mode that was faster recently is used; occasionally,
+ * the other mode is tried. */
 static void run_together(struct virtual *v, uint64_t before_ns, uint64_t max_events)
 {
     struct threads *threads = v->threads;
@@ -226,7 +227,7 @@ static void run_together(struct virtual *v, uint64_t before_ns, uint64_t max_eve
     pace_note(&threads->pace, took_ns, waited, events);
 }
 
-/* Return the partition with the first event. Returns NULL if no event is queued. */
+/* Return the partition with the first event, or NULL if no event is queued. */
 static struct partition *first_of(struct virtual *v, struct moment *first)
 {
     struct partition *found = NULL;
@@ -248,8 +249,8 @@ static void step(struct partition *p, uint64_t time_ns, uint64_t *left)
     } while (--*left && p->arrival_count && !p->is_short);
 }
 
-/* Process single events, each the first one of all partitions. Also ends when the partition that
- * may stop the network has stopped it and the others have reached the same time. */
+/* Process single events in the order of all partitions. Also ends when the partition that may stop
+ * the network has stopped it and the other partitions have reached the same time. */
 static enum virtual_stop run_alone(struct virtual *v, uint64_t until_ns, uint64_t max_events)
 {
     struct partition *stops = v->partition[0];

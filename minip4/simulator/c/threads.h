@@ -12,11 +12,12 @@ enum {
     MESSAGES_AHEAD = 4   /* messages prefetched while one is received */
 };
 
-/* A frame from one partition to another. The memory of a packet is in the cache of the core that
- * wrote it, and is transferred line by line. So a short frame is copied without its packet, which
- * needs few lines. A reused slot may hold a packet that returns to the sender in exchange. */
+/* A frame from one partition to another. A packet is in the cache of the core that wrote it, and
+ * its cache lines are transferred one by one. A copy of a short frame without its packet needs only
+ * few cache lines. A reused slot may hold a packet that the receiver returns to the sender in
+ * exchange. */
 struct message {
-    /* if `packet` in it is NULL, the frame is in this message */
+    /* if its `packet` is NULL, the frame is in this message */
     _Alignas(CACHE_LINE) struct arrival arrival;
     uint64_t due_ns;
     struct packet *spare;
@@ -33,22 +34,22 @@ struct channel {
     _Alignas(CACHE_LINE) _Atomic uint32_t received;
 };
 
-/* fraction of the threads' time spent waiting; above it, running in turn may be faster */
+/* fraction of waiting time of the threads above which a sequential run may be faster */
 #define PACE_MUCH 0.25
 
 enum { PACE_RECENT = 3 /* runs */ };
 
-/* The costs of running in parallel and in turn, and the mode of the next run. */
+/* The costs of parallel and of sequential runs, and the mode of the next run. */
 struct pace {
-    bool in_turn;          /* mode of the next run */
-    /* if false, parallel runs are faster, or running in turn was not tried */
+    bool in_turn;          /* the next run is sequential */
+    /* sequential runs are faster; false if they are slower or were not tried */
     bool turns_are_better;
-    uint32_t runs;         /* runs since the mode changed */
-    uint32_t interval;     /* runs in the faster mode before the other mode is tried */
+    uint32_t runs;         /* number of runs since the mode changed */
+    uint32_t interval;     /* number of runs in the faster mode before the other mode is tried */
     /* cost per event of the latest runs since the mode changed */
     double latest_cost_ns[PACE_RECENT];
     double latest_waited[PACE_RECENT];  /* fraction of the threads' time spent waiting */
-    double cost_ns[2];     /* latest cost per event, in parallel and in turn; 0: not measured */
+    double cost_ns[2];     /* latest cost per event, parallel and sequential; 0: not measured */
     /* in the latest parallel runs, the threads waited for much of the time */
     bool has_waited;
 };
@@ -57,21 +58,21 @@ enum { PACE_EVENTS = 1 << 16 /* number of events per run, after which the mode i
 
 struct threads {
     struct pace pace;
-    uint64_t at_once;        /* events processed in parallel */
+    uint64_t at_once;        /* number of events processed in parallel */
     bool is_parallel;        /* if false, one thread runs all partitions */
-    uint64_t *lookahead_ns;  /* from partition to partition; UINT64_MAX: not connected */
-    struct channel **channel; /* from partition to partition; NULL: no channel */
-    /* for all partitions except the first, which uses the caller's thread */
+    uint64_t *lookahead_ns;  /* index: from partition, to partition; UINT64_MAX: not connected */
+    struct channel **channel; /* index: from partition, to partition; NULL means no channel */
+    /* threads of all partitions except the first, which uses the caller's thread */
     pthread_t *worker;
     uint32_t workers;
     pthread_mutex_t lock;
     pthread_cond_t begins, ends;
     uint64_t began_ns;       /* start of the current run, in real time */
     uint64_t runs;           /* number of runs that have begun; the lock protects all four fields */
-    uint32_t ended;          /* workers that have finished their part of the run */
+    uint32_t ended;          /* number of threads that have finished their part of the run */
     bool is_over;
     _Alignas(CACHE_LINE) _Atomic uint64_t before_ns; /* the run processes events before this time */
-    _Atomic int quits;       /* enum virtual_stop: the reason why all end early */
+    _Atomic int quits;       /* enum virtual_stop, the reason why all partitions end early */
     _Alignas(CACHE_LINE) _Atomic uint32_t done; /* partitions that have finished their part */
     _Alignas(CACHE_LINE) _Atomic uint64_t floor_ns; /* no event happens before this time */
 };
@@ -103,18 +104,18 @@ static inline uint64_t time_least(uint64_t a, uint64_t b)
 void partition_hand_over(struct partition *from, struct partition *to);
 
 /* clocks.c */
-/* Mark a partition as quiet, because it has no work: its version becomes odd, and `quiet_next_ns`
+/* Mark a partition as quiet, because it has no work. Its version becomes odd, and `quiet_next_ns`
  * is valid. */
 void partition_be_quiet(struct partition *p, uint64_t next_ns);
 void partition_be_busy(struct partition *p);
-/* If all partitions are quiet and no message is in flight, advance all clocks to the earliest
- * event, instead of by the lookahead. */
+/* If all partitions are quiet and no message is in flight, advance all clocks to the earliest event
+ * in one step, instead of in steps of the lookahead. */
 void threads_jump(struct virtual *v);
 /* Send a frame to another partition. */
 void partition_send(struct partition *p, uint16_t to, const struct arrival *arrival, uint64_t due_ns);
 /* Receive the messages of other partitions. */
 void partition_receive(struct partition *p);
-/* Return the time before which events may be processed, because nothing earlier can arrive. */
+/* Return the time before which events may be processed, because no earlier message can arrive. */
 uint64_t partition_safe_before(struct partition *p);
 
 /* pace.c */

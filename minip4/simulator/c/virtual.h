@@ -1,7 +1,7 @@
 /* A virtual network: engines, hosts and wires in virtual time. It has no clock. The same calls
- * result in exactly the same events, on one thread or on several. Events at the same time have this
- * order: first arriving frames, by sending time, destination node and port; then switches, sources,
- * and ends of TCP connections, each kind in the order of adding. */
+ * result in exactly the same events, on one thread or on several. Events at the same time are
+ * ordered: first arriving frames, by sending time, destination node and port; then switches,
+ * sources, and ends of TCP connections, each kind in the order in which they were added. */
 #ifndef MINIP4_VIRTUAL_H
 #define MINIP4_VIRTUAL_H
 
@@ -32,7 +32,7 @@ struct virtual *virtual_create(uint64_t now_ns, uint32_t threads);
 /* Free the network. The engines must be freed before. Returns 0, or -1 with an error of the
  * captures in `error`. */
 int virtual_destroy(struct virtual *v, char *error, size_t error_size);
-/* Return the packet pool for engine_share_pool(). */
+/* Return the packet pool to pass to engine_share_pool(). */
 struct packet_pool *virtual_pool(struct virtual *v);
 /* Return the limit of packets in the whole network. */
 uint64_t virtual_max_packets(void);
@@ -57,14 +57,14 @@ bool virtual_set_engine(struct virtual *v, uint32_t node, struct engine *engine,
 void virtual_place(struct virtual *v, uint32_t node, uint16_t partition);
 
 struct virtual_partition {
-    uint64_t events, sent; /* since the start; `sent`: frames to other partitions */
+    uint64_t events, sent; /* counts since the start; `sent`: frames to other partitions */
     uint64_t waited_ns;    /* time spent waiting for other partitions, in real time */
     uint64_t lookahead_ns; /* how far it may advance beyond others; UINT64_MAX: no limit */
     uint32_t nodes;
-    /* it has the switches with digests or a CPU port, and the hosts with applications */
+    /* it contains the switches with digests or a CPU port, and the hosts with applications */
     bool may_stop;
 };
-/* Get the state of a partition, numbered from 0, since the last run. */
+/* Get the state of a partition after the last run; partitions are numbered from 0. */
 void virtual_partition(const struct virtual *v, uint32_t number, struct virtual_partition *out);
 /* Capture frames that a switch's port receives (`what` 0) or sends (1), or that its link loses (2).
  * Must be called before virtual_set_engine(). Returns 0, or -1 with errno set. */
@@ -80,8 +80,8 @@ void virtual_flying(const struct virtual *v, uint32_t node, uint16_t port, uint6
 uint64_t virtual_too_long(const struct virtual *v, uint32_t node, uint16_t port);
 
 enum virtual_stop {
-    /* all events up to until_ns are processed; the time is until_ns, or that of the last event
-     * if until_ns is UINT64_MAX */
+    /* all events up to until_ns are processed; the time is until_ns or, if until_ns is UINT64_MAX,
+     * the time of the last event */
     VIRTUAL_REACHED,
     VIRTUAL_CONTROL, /* a switch has messages for its controller, see virtual_control_next() */
     /* max_events were processed (on several threads, approximately); threads are then at
@@ -91,18 +91,19 @@ enum virtual_stop {
     VIRTUAL_INBOX    /* an application has received packets, see virtual_inbox_next() */
 };
 enum virtual_stop virtual_run(struct virtual *v, uint64_t until_ns, uint64_t max_events);
-/* Return the number of events since the start: frames that arrived or were sent, and switches that
- * were woken. */
+/* Return the number of events since the start: arrivals and transmissions of frames, and wake-ups
+ * of switches. */
 uint64_t virtual_events(const struct virtual *v);
-/* Return the number of events processed while all threads ran; one thread processed the others. */
+/* Return the number of events processed while all threads ran; a single thread processed all other
+ * events. */
 uint64_t virtual_at_once(const struct virtual *v);
 /* Return when the next event is due, or UINT64_MAX if there is none. */
 uint64_t virtual_next(struct virtual *v);
 
 /* --- the control plane ------------------------------------------------------------------------ */
 
-/* Return the next switch with digests or frames for its controller, or VIRTUAL_NONE if there is no
- * other. */
+/* Return the next switch with digests or frames for its controller, or VIRTUAL_NONE if there are no
+ * more. */
 uint32_t virtual_control_next(struct virtual *v);
 /* Copy the next frame for a switch's controller into `room`, which has PACKET_ROOM +
  * PACKET_MAX_FRAME bytes. Returns the frame's length, or 0 if there is no frame. */
@@ -120,7 +121,7 @@ struct virtual_host_counters {
     /* ARP packets and IPv4 headers that are malformed or have a wrong checksum */
     uint64_t header_errors;
     uint64_t checksum_errors;  /* UDP, TCP or ICMP with a wrong checksum or length */
-    uint64_t unclaimed;        /* packets for a protocol or port without a listener */
+    uint64_t unclaimed;        /* packets to a protocol or port without a listener */
 };
 void virtual_host_counters(struct virtual *v, uint32_t node, struct virtual_host_counters *out);
 /* Copy the first frame that a host counted in header_errors or checksum_errors into `room`, which
@@ -135,7 +136,8 @@ struct virtual_flow_config {
     uint32_t payload;       /* in bytes, at least the size of struct flow_payload */
     uint64_t count, start_ns;
     double rate_pps;        /* datagram i is due at start_ns + i / rate, unless due_ns is set */
-    /* NULL, or: datagram i is due at start_ns + due_ns[i]; ascending; copied */
+    /* NULL, or an ascending array: datagram i is due at start_ns + due_ns[i]; the array is
+     * copied */
     const uint64_t *due_ns;
 };
 /* Add a flow. Returns its number, or VIRTUAL_NONE if out of memory or if another flow uses this
@@ -154,13 +156,14 @@ struct virtual_flow_result {
     uint64_t sent_count, received_count;
     uint64_t foreign, dscp_changed;
 };
-/* Get the result of a flow. Returns false if memory was short, because data were then lost. */
+/* Get the result of a flow. Returns false if data of the flow were lost because memory was
+ * short. */
 bool virtual_flow_result(struct virtual *v, uint32_t flow, struct virtual_flow_result *out);
 /* End a flow and free its port and records. */
 void virtual_remove_flow(struct virtual *v, uint32_t flow);
 
-/* Send unmodified frames from a host, each at its time (ascending, not before now); `bytes` has the
- * concatenated frames. Returns false if out of memory, or if a frame is longer than
+/* Send unmodified frames from a host, each at its own time (ascending, not before now). `bytes`
+ * contains the concatenated frames. Returns false if out of memory, or if a frame is longer than
  * PACKET_MAX_FRAME. */
 bool virtual_send_frames(struct virtual *v, uint32_t node, uint64_t count, const uint64_t *time_ns,
                          const uint32_t *length, const uint8_t *bytes);
@@ -176,12 +179,12 @@ struct virtual_tcp_config {
     uint8_t tos;        /* DSCP << 2 */
     uint8_t congestion; /* enum virtual_congestion */
     bool has_ecn;
-    uint64_t bytes, duration_ns; /* one of them is 0; the other one limits the flow */
+    uint64_t bytes, duration_ns; /* exactly one of them is 0; the other one limits the flow */
     uint64_t start_ns;
-    double rate_bps; /* rate of the application; 0: unlimited */
-    uint64_t on_ns, off_ns; /* alternating periods with and without writes; 0: no pauses */
-    /* `bytes` are sent as requests, each of which waits for the previous response; 0: no
-     * requests */
+    double rate_bps; /* rate of the application; 0 means unlimited */
+    uint64_t on_ns, off_ns; /* alternating periods with and without writes; 0 means no pauses */
+    /* size of requests into which the bytes are split; each request waits for the previous
+     * response; 0 means no requests */
     uint64_t request_bytes, response_bytes, think_ns;
 };
 struct virtual_tcp_progress {
@@ -190,7 +193,7 @@ struct virtual_tcp_progress {
     uint32_t rtt_us, zero;
 };
 struct virtual_tcp_received {
-    uint64_t time_ns, bytes; /* total number of bytes up to that time */
+    uint64_t time_ns, bytes; /* total number of bytes up to this time */
 };
 struct virtual_tcp_answer {
     /* when the request was written, and when the response was complete */
@@ -202,7 +205,7 @@ struct virtual_tcp_result {
     const struct virtual_tcp_received *received;
     const struct virtual_tcp_answer *answers; /* all pointers are valid until the next event */
     uint32_t progress_count, received_count, answers_count;
-    uint64_t retransmitted; /* segments that the source retransmitted */
+    uint64_t retransmitted; /* number of segments that the source retransmitted */
     bool is_acknowledged;   /* all data were acknowledged */
     bool has_failed;        /* no connection, ten seconds without progress, or reset */
     bool was_reset;         /* a RST refused or ended the connection */
@@ -210,23 +213,23 @@ struct virtual_tcp_result {
 /* Add a connection. Returns its number, or VIRTUAL_NONE if out of memory or if it already
  * exists. */
 uint32_t virtual_add_tcp(struct virtual *v, const struct virtual_tcp_config *config);
-/* Get the result of a connection. Returns false if memory was short, because data were then
- * lost. */
+/* Get the result of a connection. Returns false if data of the connection were lost because memory
+ * was short. */
 bool virtual_tcp_result(struct virtual *v, uint32_t connection, struct virtual_tcp_result *out);
 /* End a connection immediately and free its ports and records. */
 void virtual_remove_tcp(struct virtual *v, uint32_t connection);
 
 /* --- applications at hosts -------------------------------------------------------------------- */
 
-/* Open an inbox for the datagrams to a UDP port of a host, or for all frames to it. In the latter
- * case, the host itself does not respond to any frame. Returns VIRTUAL_NONE if the port is in use,
- * or if out of memory. */
+/* Open an inbox for the datagrams to a UDP port of a host, or for all frames to a host. A host with
+ * an inbox for all frames does not respond to any frame itself. Returns VIRTUAL_NONE if the port is
+ * in use, or if out of memory. */
 uint32_t virtual_open_udp(struct virtual *v, uint32_t node, uint16_t port);
 uint32_t virtual_open_frames(struct virtual *v, uint32_t node);
-/* Return the next inbox that became nonempty, or VIRTUAL_NONE if there is no other. */
+/* Return the next inbox that became nonempty, or VIRTUAL_NONE if there are no more. */
 uint32_t virtual_inbox_next(struct virtual *v);
-/* Empty an inbox. Returns the number of records. They are valid until the next event; `bytes` has
- * their concatenated bytes. */
+/* Empty an inbox. Returns the number of records. `bytes` contains the concatenated bytes of their
+ * packets. Both are valid until the next event. */
 uint32_t virtual_inbox_take(struct virtual *v, uint32_t inbox,
                             const struct arrival_record **records, const uint8_t **bytes);
 /* Send a frame from a host now. Returns false if out of memory, or if the frame is longer than

@@ -18,9 +18,9 @@ struct tcp;
 
 /* The wire at a port of a node, in one direction. */
 struct wire {
-    struct node *to; /* NULL: the port is not connected */
+    struct node *to; /* NULL if the port is not connected */
     uint16_t to_port;
-    uint16_t partition; /* partition of `to`, a copy that avoids access to `to` */
+    uint16_t partition; /* copy of the partition of `to`, which avoids access to `to` */
 };
 
 /* Rarely used data of a switch's port. */
@@ -33,10 +33,10 @@ struct fifo {
     struct packet *first, **end;
 };
 
-/* A UDP port of a host: the data of a flow's receiver that each datagram needs, or an application
- * with the inbox `flow`. */
+/* A UDP port of a host. It belongs to the receiver of a flow (with the data that each datagram
+ * needs), or to an application, whose inbox has the number `flow`. */
 struct listener {
-    uint32_t flow; /* number of the flow + 1; 0: none */
+    uint32_t flow; /* number of the flow + 1; 0 means no flow */
     uint16_t port, id;
     uint32_t payload; /* bytes */
     uint8_t tos;
@@ -53,12 +53,12 @@ struct host {
     struct wire wire;
     uint8_t mac[6];
     uint32_t listener_count;
-    uint32_t frames; /* number of the inbox that receives all frames, + 1; 0: none */
+    uint32_t frames; /* number of the inbox that receives all frames, + 1; 0 means no such inbox */
     /* has or had an application, so frames received here may stop the network */
     bool has_application;
     uint32_t longest_frame; /* maximum length of received frames, in bytes */
     struct virtual_host_counters counters;
-    uint8_t *malformed; /* first frame counted in header_errors or checksum_errors; NULL: none */
+    uint8_t *malformed; /* first frame counted in header_errors or checksum_errors, or NULL */
     uint64_t malformed_ns; /* arrival time of this frame */
     uint32_t malformed_length;
 };
@@ -74,15 +74,15 @@ struct switching {
     struct node *next_control;
 };
 
-/* A switch or a host. Data that each packet needs are in the first cache line. */
+/* A switch or a host. The data that each packet needs are in the first cache line. */
 struct node {
     struct partition *partition;
     struct wire *wire; /* one per port */
     uint16_t ports; /* capacity of `wire` and `port` */
     bool is_host, is_captured;
     uint32_t number;
-    uint32_t load; /* recent work: frames received, and frames sent by sources */
-    uint16_t place; /* partition requested by virtual_place(); UINT16_MAX: any */
+    uint32_t load; /* recent work: number of frames received, and of frames sent by sources */
+    uint16_t place; /* partition requested by virtual_place(); UINT16_MAX means any partition */
     union {
         struct host host;
         struct switching switching;
@@ -90,14 +90,14 @@ struct node {
     struct port *port; /* one per port */
 };
 
-/* A frame that arrives at a node. Frames of the controller arrive at port TO_CONTROLLER of the
+/* A frame that arrives at a node. Frames from the controller arrive at port TO_CONTROLLER of the
  * switch. */
 struct arrival {
     struct packet *packet;
     struct node *to;
     uint64_t sent_ns;
     uint16_t port;
-    uint8_t fetched; /* prefetch steps done */
+    uint8_t fetched; /* number of prefetch steps done */
     uint32_t order;  /* order among frames added while no thread ran */
 };
 
@@ -113,8 +113,8 @@ struct flights {
 
 enum { TO_CONTROLLER = VIRTUAL_NO_CPU };
 
-/* A source of packets on a host: a flow of datagrams, or unmodified frames. Two cache lines have
- * all data for a short datagram. */
+/* A source of packets on a host: a flow of datagrams, or unmodified frames. All data for a short
+ * datagram are in two cache lines. */
 enum { HEADERS = 14 + 20 + 8, HEAD = 64, TRAIL_HOPS = CACHE_LINE / sizeof(uint16_t) };
 
 /* The egress ports of a source's last packet at the switches on its path. The next packet probably
@@ -131,18 +131,18 @@ struct frames {
 };
 
 struct source {
-    /* of datagrams or frames; next == count means that the source has finished */
+    /* numbers of datagrams or frames; next == count means that the source has finished */
     uint64_t next, count;
     struct node *host;
     uint64_t start_ns;
-    const uint64_t *due_ns; /* offsets to start_ns; NULL: constant rate */
+    const uint64_t *due_ns; /* offsets to start_ns; NULL means a constant rate */
     double rate_pps;
     union {
         /* constant part of the UDP checksum, without sequence number and time */
         uint64_t sum;
         struct frames *frames;
     };
-    uint32_t length; /* length of each datagram's frame; 0: unmodified frames */
+    uint32_t length; /* length of each datagram's frame; 0 means unmodified frames */
     uint8_t head[HEAD]; /* start of the frame; zeros follow */
 };
 
@@ -150,7 +150,7 @@ struct source {
 struct flow {
     struct virtual_flow_config config;
     uint64_t added_ns;
-    /* created on request from the schedule, which a virtual flow always meets */
+    /* created on request from the schedule, because a virtual flow always meets its schedule */
     struct virtual_sent *sent;
     struct virtual_received *received;
     uint64_t received_room;
@@ -191,7 +191,7 @@ static inline bool moment_is_before(const struct moment *a, const struct moment 
     return a->sent_ns != b->sent_ns ? a->sent_ns < b->sent_ns : a->number < b->number;
 }
 
-/* How often a partition found no work in a run, and since when (0: only briefly). */
+/* How often a partition found no work in a run, and since when (0 means only briefly). */
 struct wait {
     uint64_t since_ns;
     uint64_t before_ns; /* waited_ns of the partition at the start of the run */
@@ -205,11 +205,11 @@ struct partition {
     uint64_t now_ns, event_count;
     struct packet_pool *pool;
     uint16_t number;
-    bool is_short; /* out of memory: data were lost, and the run ends */
-    bool may_stop; /* nodes in it may have messages for controllers or applications */
+    bool is_short; /* memory was short, so data were lost, and the run ends */
+    bool may_stop; /* the partition contains nodes with messages for controllers or applications */
     /* Queues of events. At the same time, events of an earlier queue come first. */
     struct flights flights; /* frames that arrive from a link */
-    /* switches with work; `what` is a node, which may not be due any more */
+    /* switches with work; `what` is the number of a node, which may have no work any more */
     struct events wakes;
     struct events sends;    /* `what` is a source */
     /* `what` is the number of an end of a TCP connection, see tcp_woken() */
@@ -220,8 +220,9 @@ struct partition {
     struct trail *trail;     /* per source, for switches in this partition */
     struct reception *reception[RECEPTION_BLOCKS];
     uint32_t receptions;
-    /* Nodes and inboxes with messages. In partitions other than the first, these lists are filled since
-     * the last partitioning; the network stops for them after the next one. */
+    /* Nodes and inboxes with messages. In partitions other than the first, these lists only contain
+     * messages since the last partitioning; the network stops for them after the next
+     * partitioning. */
     struct node *first_control, **end_control;
     struct inbox *first_inbox, **end_inbox;
     struct moment moment; /* position of the current or last event; set only if may_stop */
@@ -232,7 +233,7 @@ struct partition {
     uint32_t nodes;
     /* Data that other threads read. */
     _Alignas(CACHE_LINE) _Atomic uint64_t clock_ns; /* all events before this time are processed */
-    /* odd: the partition waits, and quiet_next_ns is valid */
+    /* if it is odd, the partition waits, and quiet_next_ns is valid */
     _Alignas(CACHE_LINE) _Atomic uint64_t version;
     _Atomic uint64_t quiet_next_ns;                 /* time of the next event */
     /* number of frames sent to and received from other partitions */
@@ -249,15 +250,15 @@ struct virtual {
     uint32_t came; /* frames added while no thread ran */
     bool is_load_known;
     uint32_t cuts_for_load;
-    struct threads *threads; /* NULL: there is only one partition */
+    struct threads *threads; /* NULL if there is only one partition */
     struct node **node;
     uint32_t nodes, node_room;
-    struct connection **connection; /* NULL: the connection was removed */
+    struct connection **connection; /* NULL if the connection was removed */
     uint32_t connections, connection_room;
     struct tcp **tcp_bucket; /* hash table of the connections' ends, by host and port */
     uint32_t tcp_buckets;
     struct source *source;
-    struct flow **flow; /* per source; NULL: not a flow, or removed */
+    struct flow **flow; /* per source; NULL if it is not a flow or was removed */
     uint32_t sources, source_room;
     struct inbox **inbox;
     uint32_t inboxes, inbox_room;
@@ -269,7 +270,7 @@ struct virtual {
 /* Ensure that an array has room for one more item, by doubling it. Returns false if out of
  * memory. */
 bool virtual_room(void *array, uint32_t count, uint32_t *room, size_t size);
-/* Whether a partition is out of memory. */
+/* Return whether a partition is out of memory. */
 bool virtual_is_short(const struct virtual *v);
 
 /* partition.c */
@@ -315,7 +316,8 @@ static inline struct arrival flights_take(struct flights *flights)
 }
 
 /* loop.c */
-/* Send a frame to the peer of a port, at `due_ns`, which is not before now; owns the packet. */
+/* Send a frame to the peer of a port at `due_ns`, which is not before now; takes ownership of the
+ * packet. */
 void virtual_put_on_wire(struct node *from, uint16_t port, struct packet *packet, uint64_t due_ns);
 /* Schedule the arrival of a frame at a node of a partition, at `due_ns` or now. Returns false if
  * out of memory. */
@@ -340,9 +342,9 @@ uint64_t partition_next_ns(struct partition *p);
 /* cut.c */
 /* Partition the network again, while no thread runs. Returns false if out of memory. */
 bool virtual_cut(struct virtual *v);
-/* Whether the delay of a node's links is now shorter than the partitioning allows. */
+/* Return whether a link of a node is now shorter than the partitioning allows. */
 bool virtual_is_nearer(const struct virtual *v, const struct node *node);
-/* Whether the numbers of events in the partitions differ so much that another partitioning is
+/* Return whether the numbers of events in the partitions differ so much that a new partitioning is
  * better. */
 bool virtual_is_uneven(const struct virtual *v);
 
@@ -353,7 +355,7 @@ void threads_destroy(struct virtual *v);
 /* Advance partitions that are at different times after VIRTUAL_PAUSED to the latest of these times.
  * Only then may nodes move to other partitions. Returns VIRTUAL_REACHED when done. */
 enum virtual_stop threads_meet(struct virtual *v, uint64_t max_events);
-/* Do virtual_run() for a partitioned network. Also returns VIRTUAL_PAUSED if another partitioning
+/* Do virtual_run() for a partitioned network. Also returns VIRTUAL_PAUSED if a new partitioning
  * would be better. */
 enum virtual_stop threads_run(struct virtual *v, uint64_t until_ns, uint64_t max_events);
 /* source.c */
@@ -386,8 +388,8 @@ struct datagram {
     uint8_t tos, ttl;
     uint32_t payload; /* bytes */
 };
-/* Write HEADERS bytes of headers without the UDP checksum. Returns the part of the checksum's sum
- * that does not depend on the payload. */
+/* Write HEADERS bytes of headers without the UDP checksum. Returns the sum for the checksum without
+ * the payload. */
 uint64_t datagram_head(uint8_t *head, const struct datagram *datagram);
 
 /* application.c */
@@ -405,11 +407,11 @@ void host_receive(struct node *node, struct packet *packet);
 void host_free(struct host *host);
 
 /* tcp.c */
-/* Return the end of a connection that an event of `timers` is for. Returns NULL if the event is
+/* Return the end of a connection that an event of `timers` wakes, or NULL if the event is
  * obsolete. */
 struct tcp *tcp_woken(const struct virtual *v, const struct event *event);
 void tcp_wake(struct tcp *t);
-/* Return the host of an end by the end's number. Returns NULL if the connection was removed. */
+/* Return the host of the end with this number, or NULL if the connection was removed. */
 struct node *tcp_host(const struct virtual *v, uint32_t number);
 void connections_free(struct virtual *v);
 

@@ -40,7 +40,8 @@ struct capture {
     uint32_t snaplen;
     uint8_t *filling; /* used by the data plane, without the lock */
     size_t filled;
-    /* used by the writer while to_save > 0; the buffers are swapped under the lock of the set */
+    /* used by the writer while to_save > 0; the buffers are swapped with the lock of the set
+     * held */
     uint8_t *saving;
     size_t to_save;
     int error; /* errno of the first failed write, after which nothing is written */
@@ -69,7 +70,7 @@ static int write_all(int fd, const uint8_t *bytes, size_t size)
     return 0;
 }
 
-/* Return a capture with a buffer to save, or NULL. Called with the lock held. */
+/* Return a capture with a buffer to save, or NULL. Must be called with the lock held. */
 static struct capture *waiting(struct capture_set *set)
 {
     struct capture *capture = set->first;
@@ -95,7 +96,7 @@ static void *write_captures(void *user)
             capture->error = write_all(capture->fd, capture->saving, capture->to_save);
         pthread_mutex_lock(&set->lock);
         capture->to_save = 0;
-        pthread_cond_broadcast(&set->done); /* threads may be waiting for different files */
+        pthread_cond_broadcast(&set->done); /* threads that wait may belong to different files */
     }
     pthread_mutex_unlock(&set->lock);
     return NULL;
@@ -163,7 +164,7 @@ struct capture *capture_open(struct capture_set *set, const char *path, uint32_t
     return capture;
 }
 
-/* Swap the buffers. Called with the lock held, when nothing is left to save. */
+/* Swap the buffers. Must be called with the lock held, when the writer has no buffer to save. */
 static void hand_over(struct capture *capture)
 {
     uint8_t *saved = capture->saving;

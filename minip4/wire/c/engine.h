@@ -1,6 +1,6 @@
-/* The engine: one P4 switch as a state machine. It has no clock and does no I/O: its driver (packet
- * sockets in real time, an event queue in virtual time, a test) passes frames and the current time.
- * Only one thread at a time may call functions of an engine, see engine_lock(). */
+/* The engine: one P4 switch as a state machine. It has no clock and does no I/O. Its driver (packet
+ * sockets in real time, an event queue in virtual time, or a test) passes frames and the current
+ * time. Only one thread at a time may call functions of an engine, see engine_lock(). */
 #ifndef MINIP4_ENGINE_H
 #define MINIP4_ENGINE_H
 
@@ -19,10 +19,11 @@ struct engine_driver {
      * arrival time, and the driver holds the frames until then. Counters count them as delivered
      * immediately. */
     bool keeps_flying;
-    /* Transmit a frame of a port (after its link, if it has one); owns the packet. */
+    /* Transmit a frame of a port, after the port's link if there is one; takes ownership of the
+     * packet. */
     void (*transmit)(void *user, uint16_t port, struct packet *packet, uint64_t now_ns);
-    /* Called for each received frame (`now_ns`: arrival time), and for each transmitted frame
-     * before its link. May be NULL. */
+    /* Called for each received frame (`now_ns` is the arrival time), and for each transmitted frame
+     * before the link. May be NULL. */
     void (*tap)(void *user, enum engine_tap tap, uint16_t port, const struct packet *packet,
                 uint64_t now_ns);
     /* Called for each frame that a link lost. May be NULL. */
@@ -40,9 +41,9 @@ void engine_destroy(struct engine *engine);
 struct packet_pool *engine_pool(struct engine *engine);
 /* Use a pool that outlives the engine, so that engines can pass packets to each other. Must be
  * called before links are set and frames received. New packets have room for the parsed packet of
- * this program. Packets in flight are exchanged when they arrive. */
+ * this program. Packets in flight that are too small are replaced when they arrive. */
 void engine_share_pool(struct engine *engine, struct packet_pool *pool);
-/* Use another shared pool of the same width from now on, for another thread. */
+/* From now on, use another shared pool with the same packet size, for another thread. */
 void engine_move_pool(struct engine *engine, struct packet_pool *pool);
 /* Return the minimum time from sending a frame at a port to its arrival, in ns; 0 without a
  * link. */
@@ -51,32 +52,33 @@ uint64_t engine_lookahead(const struct engine *engine, uint16_t port);
 void engine_set_driver(struct engine *engine, const struct engine_driver *driver);
 /* Set a port up or down. A frame sent to a port that is down is dropped (no_port_drops). */
 void engine_set_port(struct engine *engine, uint16_t port, bool is_up);
-/* Set the P4 time: the driver's time + offset + drift (in parts per billion) since since_ns, in
- * microseconds modulo 2^48. */
+/* Set the P4 time, in microseconds modulo 2^48: the driver's time plus an offset, plus a drift (in
+ * parts per billion) that started at since_ns. */
 void engine_set_clock(struct engine *engine, int64_t offset_us, int32_t drift_ppb,
                       uint64_t since_ns);
 
-/* Receive a frame at a port; owns the packet. The frame arrived at arrived_ns, which is the time
- * that the program and TAP_IN see. It is processed now; in between, it waited for the switch.
+/* Receive a frame at a port; takes ownership of the packet. The program and TAP_IN see arrived_ns
+ * as its arrival time. It is processed now; the time in between counts as waiting in the switch.
  * `now_ns` never decreases between calls and is not before arrived_ns. */
 void engine_receive(struct engine *engine, uint16_t port, struct packet *packet,
                     uint64_t arrived_ns, uint64_t now_ns);
 /* Prefetch the data that a frame received at this port needs. */
 void engine_prefetch(const struct engine *engine, uint16_t port);
-/* Continue the prefetch a little later, with small tables and the probable egress port. */
+/* Continue the prefetch a little later: small tables and the probable egress port. */
 void engine_prefetch_more(const struct engine *engine, uint16_t port);
-/* Process everything due by now_ns (queues, links). Returns when to call again, or UINT64_MAX. */
+/* Process all work of queues and links that is due by now_ns. Returns when the function must be
+ * called again, or UINT64_MAX. */
 uint64_t engine_advance(struct engine *engine, uint64_t now_ns);
 
-/* The data plane holds the lock for a batch of packets. Between two batches, a waiting control
- * plane briefly gets it (lock.h). */
+/* The data plane holds the lock while it processes a batch of packets. Between two batches, a
+ * waiting control plane briefly gets the lock (lock.h). */
 void engine_lock(struct engine *engine); /* for the control plane */
 void engine_unlock(struct engine *engine);
 void engine_lock_dataplane(struct engine *engine);
 void engine_unlock_dataplane(struct engine *engine);
 
 /* The functions below acquire the lock themselves. */
-/* Process everything due by now_ns, before a change of settings. */
+/* Process all work that is due by now_ns, before a change of settings. */
 void engine_catch_up(struct engine *engine, uint64_t now_ns);
 
 /* Set the link of a port; config NULL removes the link. The rate of the link shapes the queue
@@ -88,13 +90,13 @@ void engine_set_priorities(struct engine *engine, uint32_t count);
 
 /* Configuration of one queue of a port: tail drop above a depth in packets or bytes (of frames in
  * the queue, with the changes of ingress), and limits in packets/s and in bit/s of transmitted
- * frames. Packets that egress drops or recirculates do not count for the limit in bit/s. */
+ * frames. Packets that egress drops or recirculates do not count towards the limit in bit/s. */
 struct queue_config {
     uint64_t depth_packets; /* 64 by default */
-    uint64_t depth_bytes;   /* 0: no limit; also for the rates */
+    uint64_t depth_bytes;   /* 0 means no limit, also for the rates */
     uint64_t rate_pps, rate_bps;
 };
-/* Configure a queue from now on, also for packets in it. */
+/* Configure a queue; the new configuration also applies to packets in the queue. */
 void engine_set_queue(struct engine *engine, uint16_t port, uint32_t priority,
                       const struct queue_config *config, uint64_t now_ns);
 
@@ -127,7 +129,7 @@ struct engine_counters {
     uint64_t queue_drops;           /* tail drops */
     uint64_t no_port_drops;         /* sent to a port that the switch does not have */
     uint64_t memory_drops;          /* no packet buffer available */
-    uint64_t replicas;              /* copies made by multicast and clones */
+    uint64_t replicas;              /* copies made by multicast and cloning */
     uint64_t in_queues;             /* in queues now, or waiting for another pass of the parser */
 };  /* received + replicas = transmitted + all drops + in_queues */
 void engine_counters(struct engine *engine, struct engine_counters *out);
@@ -135,7 +137,7 @@ void engine_counters(struct engine *engine, struct engine_counters *out);
 /* The reason of a drop, and the port that counts the drop. */
 enum drop_reason {
     DROP_INGRESS,  /* dropped by the program at the end of ingress; counted by the ingress port */
-    DROP_MISS,     /* as DROP_INGRESS, by the default action of a table without a matching entry */
+    DROP_MISS,     /* like DROP_INGRESS, by the default action of a table without a match */
     DROP_NO_GROUP, /* multicast to a group without replicas; counted by the ingress port */
     DROP_EGRESS,   /* dropped by the program at the end of egress; counted by the egress port */
     DROP_NO_PORT,  /* the switch has no such port, or the port is down; counted by this port */

@@ -37,7 +37,7 @@ static uint64_t next_random(struct rng *rng)
     return result;
 }
 
-/* Return true with the given probability, to within 2^-53. */
+/* Return true with the given probability (error at most 2^-53). */
 static bool happens(struct rng *rng, double probability)
 {
     return (double)(next_random(rng) >> 11) * 0x1p-53 < probability;
@@ -56,11 +56,11 @@ struct link_rest {
     /* Frames held back have a separate line. All are held back for the same time, so each line
      * stays in order and needs no sorting. */
     struct delay_line straight, held_back;
-    uint64_t last_held_ns;             /* same as last_due_ns, for frames held back */
+    uint64_t last_held_ns;             /* like last_due_ns, for frames held back */
     /* separate generators, so that jitter does not change which frames are lost */
     struct rng loss, jitter, reorder;
     struct link_config config;
-    struct link_counters counters; /* some fields are only updated by link_counters() */
+    struct link_counters counters; /* some fields are updated only in link_counters() */
 };
 
 static void seed_rngs(struct link *link)
@@ -200,8 +200,8 @@ static void lose(struct link *link, struct packet *packet, uint64_t now_ns)
     packet_give(link->rest->pool, packet);
 }
 
-/* Send a frame. Returns true, with the due time in packet->time_ns and whether the frame is held
- * back; or false if the frame was lost and freed. */
+/* Send a frame. Returns false if the frame was lost and freed. Otherwise, sets the due time in
+ * packet->time_ns and whether the frame is held back. */
 static bool pass(struct link *link, struct packet *packet, uint64_t now_ns, bool *is_held_back)
 {
     uint64_t due_ns = transmit(link, packet->length, now_ns) + link->delay_ns;

@@ -1,5 +1,5 @@
-/* A link: one direction of a wire with rate, delay, jitter, reordering and seeded loss. No clock, no
- * I/O. */
+/* A link: one direction of a wire with rate, delay, jitter, reordering and seeded loss. It has no
+ * clock and does no I/O. */
 #ifndef MINIP4_LINK_H
 #define MINIP4_LINK_H
 
@@ -8,10 +8,10 @@
 #include "packet.h"
 
 struct link_config {
-    uint64_t rate_bps;    /* rate in bit/s of the frame's bytes; 0: unlimited */
+    uint64_t rate_bps;    /* rate in bit/s of the frame's bytes; 0 means unlimited */
     uint64_t delay_ns;    /* propagation */
-    /* the delay is uniform in delay_ns +- jitter_ns (not below 0). Frames keep their order: a
-     * frame that would overtake its predecessor arrives with it */
+    /* the delay is uniform in delay_ns +- jitter_ns (not below 0). Frames keep their order, so a
+     * frame that would overtake the previous frame arrives at the same time */
     uint64_t jitter_ns;
     double loss;          /* probability that a frame is lost, 0..1 */
     double reorder;       /* probability that a frame is held back, 0..1 */
@@ -32,15 +32,15 @@ typedef void (*link_drop_fn)(void *user, uint64_t now_ns, const uint8_t *frame, 
 /* Called with each frame and the exact arrival time; takes ownership. */
 typedef void (*link_deliver_fn)(void *user, struct packet *packet, uint64_t now_ns);
 
-/* Private to link.c, but defined here so that it can be embedded. It has the data that each frame
- * needs, in one cache line. */
+/* Private to link.c, but defined here so that it can be embedded. The data that each frame needs
+ * are in one cache line. */
 struct link {
     uint64_t rate_bps, free_at_ns;
     /* bits * 1e9 modulo the rate, carried over, so that the rate is exact */
     uint64_t wire_remainder;
     uint64_t delay_ns : 62;
-    uint64_t is_random : 1;   /* 0: no loss, jitter or reordering */
-    /* used with link_pass(): frames that are not lost count as delivered */
+    uint64_t is_random : 1;   /* false if the link has no loss, jitter or reordering */
+    /* the caller uses link_pass(), so frames that are not lost count as delivered */
     uint64_t is_passed : 1;
     uint64_t last_due_ns;    /* due time of the last frame that keeps its order */
     uint64_t sent_packets, sent_bytes;
@@ -66,17 +66,17 @@ void link_configure(struct link *link, const struct link_config *config);
 uint64_t link_free_at(const struct link *link);
 /* Return the minimum delay of a frame, in ns. */
 uint64_t link_lookahead_ns(const struct link *link);
-/* Return lost frames to another pool from now on. */
+/* From now on, return lost frames to another pool. */
 void link_move_pool(struct link *link, struct packet_pool *pool);
 /* Send a frame. May be called only if now_ns >= link_free_at(). A lost frame also takes
  * transmission time. */
 void link_send(struct link *link, struct packet *packet, uint64_t now_ns);
-/* Send a frame for a caller that stores frames in flight itself. Returns true, and packet->time_ns
- * is the arrival time; or false if the frame was lost. The frame counts as delivered
+/* Send a frame for a caller that stores frames in flight itself. Returns false if the frame was
+ * lost. Otherwise, packet->time_ns is the arrival time, and the frame counts as delivered
  * immediately. */
 bool link_pass(struct link *link, struct packet *packet, uint64_t now_ns);
-/* Deliver the frames due by now_ns, in order. Returns when to call again; UINT64_MAX: no frame is
- * in flight. */
+/* Deliver the frames due by now_ns, in order. Returns when the function must be called again, or
+ * UINT64_MAX if no frame is in flight. */
 uint64_t link_advance(struct link *link, uint64_t now_ns);
 const struct link_counters *link_counters(struct link *link);
 

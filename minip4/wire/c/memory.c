@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 
 #define HUGE_PAGE ((size_t)2 << 20)
-/* size of address space, of which only accessed pages use memory */
+/* size of address space; only accessed pages use memory */
 #define REGION (32 * HUGE_PAGE)
 /* maximum size of a block in a region; larger ones come from malloc() */
 #define LARGEST (2 * HUGE_PAGE)

@@ -1,5 +1,5 @@
-/* Memory for data that packets access. It is aligned to cache lines, and on huge pages if
- * available, because the pages of a thousand switches exceed the TLB. Thread-safe. */
+/* Memory for data that packets access. It is aligned to cache lines. It is on huge pages if
+ * available, because small pages of a thousand switches would exceed the TLB. Thread-safe. */
 #ifndef MINIP4_MEMORY_H
 #define MINIP4_MEMORY_H
 

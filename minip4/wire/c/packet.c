@@ -20,7 +20,7 @@ enum {
     ALIGNMENT = 16,
     /* space between the parts of a slot, poisoned if AddressSanitizer is used */
     GUARD = 64,
-    /* about 700 KB of address space per slab, of which only accessed pages use memory */
+    /* about 700 KB of address space per slab; only accessed pages use memory */
     SLAB_PACKETS = 64,
     MAX_PACKETS = 1 << 16 /* enough for half a second of link delay at 130,000 packets/s */
 };
@@ -32,14 +32,15 @@ struct slab {
     _Alignas(ALIGNMENT) uint8_t slots[];
 };
 
-/* The members of a slot are: phv, guard, struct packet with its buffer, guard. The phv is first, so
- * that the phv, the packet and the start of a short frame are on one or two pages. */
+/* The members of a slot are: phv (parsed headers), guard, struct packet with its buffer, guard. The
+ * phv is first, so that the phv, the packet and the start of a short frame are on one or two
+ * pages. */
 struct packet_pool {
     struct packet *free;
     size_t phv_size;  /* as requested */
     size_t phv_room;  /* rounded up */
     size_t slot_size;
-    struct packet_pool *first;   /* the pool whose limit is shared; often the pool itself */
+    struct packet_pool *first;   /* the first pool, whose limit is shared; often this pool itself */
     _Atomic uint64_t packets;    /* allocated or reserved; counted in the first pool */
     uint64_t max_packets;        /* likewise */
     bool *is_short;   /* set when the pool is out of packets; may be NULL */
@@ -96,7 +97,7 @@ void packet_pool_widen(struct packet_pool *pool, uint32_t phv_size)
 {
     if (phv_size <= pool->phv_size)
         return;
-    /* If there are packets, double the size, so that only few generations are retired. */
+    /* If there are packets, double the size, so that packets are rarely retired. */
     if (pool->newest && phv_size < 2 * pool->phv_size)
         phv_size = (uint32_t)(2 * pool->phv_size);
     widen(pool, phv_size);

@@ -12,13 +12,13 @@ enum {
 };
 
 struct packet {
-    struct packet *next; /* for the owner: free list, queue or batch */
+    struct packet *next; /* link in the owner's free list, queue or batch */
     uint8_t *data;       /* the first byte of the frame, within buffer */
     uint32_t length;     /* bytes of the frame */
-    uint32_t source, hops; /* for the creator; initially 0 */
+    uint32_t source, hops; /* free for use by the creator; initially 0 */
     uint32_t phv_size;   /* size of phv in bytes */
     uint8_t *phv;        /* parsed headers and metadata, as laid out by the generated code */
-    uint64_t time_ns;    /* for the owner: the due time */
+    uint64_t time_ns;    /* set by the owner: the due time */
     uint8_t buffer[];
 };
 
@@ -30,25 +30,26 @@ struct packet_pool *packet_pool_create(uint32_t phv_size);
 /* Free all packets of the pool, regardless of their owners. */
 void packet_pool_destroy(struct packet_pool *pool);
 void packet_pool_set_limit(struct packet_pool *pool, uint64_t packets);
-/* Set *is_short from now on when packet_take() fails. */
+/* From now on, set *is_short when packet_take() fails. */
 void packet_pool_tell(struct packet_pool *pool, bool *is_short);
-/* Create another pool of the same width for another thread. Packets may be taken from one pool and
- * returned to the other, and both share the limit. Returns NULL if out of memory. */
+/* Create another pool with the same packet size for another thread. Packets may be taken from one
+ * pool and returned to the other, and both pools share the limit. Returns NULL if out of memory. */
 struct packet_pool *packet_pool_another(struct packet_pool *pool);
-/* Make such a pool as wide as the first pool. */
+/* Give such a pool the packet size of the first pool. */
 void packet_pool_match(struct packet_pool *pool, const struct packet_pool *first);
-/* Remove an unused packet, for another such pool. Returns NULL if there is none. */
+/* Remove an unused packet, in order to move it to another such pool. Returns NULL if there is
+ * none. */
 struct packet *packet_lend(struct packet_pool *pool);
-/* Give packets from now on a phv of at least `bytes` bytes. Smaller ones are retired when they are
- * returned. */
+/* From now on, give packets a phv of at least `bytes` bytes. Packets with a smaller phv are retired
+ * when they are returned. */
 void packet_pool_widen(struct packet_pool *pool, uint32_t phv_size);
 
 /* Return an empty packet (length 0, data after PACKET_ROOM, phv uninitialized and aligned to 16
  * bytes). Returns NULL if out of memory. */
 struct packet *packet_take(struct packet_pool *pool);
 void packet_give(struct packet_pool *pool, struct packet *packet);
-/* Replace a packet by another one with the same frame and the current phv size. Returns NULL if out
- * of memory; the caller then still owns the packet. */
+/* Replace a packet by a packet with the same frame and the current phv size. Returns NULL if out of
+ * memory; the caller then still owns the packet. */
 struct packet *packet_exchange(struct packet_pool *pool, struct packet *packet);
 /* Move a frame of at most PACKET_MAX_FRAME bytes, so that PACKET_ROOM bytes before it are free
  * again. */

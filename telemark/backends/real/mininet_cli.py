@@ -68,7 +68,7 @@ def end_command(node: Node) -> None:
 
     A prompt does not prove that the command has ended, since an interrupt just before the command
     starts also causes a prompt. Therefore the shell is interrupted, with growing timeouts, until it
-    answers `echo`. An empty line precedes `echo`, because an interrupt may discard the next
+    executes `echo`. An empty line precedes `echo`, because an interrupt may discard the next
     character that bash reads.
     """
     for attempt in itertools.count():

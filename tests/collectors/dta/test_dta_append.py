@@ -212,5 +212,5 @@ def test_other_sizes_of_batches_are_refused(entries: int) -> None:
 
 
 def test_a_ring_of_one_batch_is_refused() -> None:
-    with pytest.raises(TestbedError, match="1 batches: expected 2"):
+    with pytest.raises(TestbedError, match="1 batches: expected at least 2"):
         Reader(np.zeros(1, batch(4)))

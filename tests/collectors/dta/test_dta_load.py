@@ -194,5 +194,5 @@ def test_unreadable_captures_are_reported(tmp_path: Path) -> None:
     for name, said_ in wrong.items():
         with pytest.raises(TestbedError, match=said_):
             read_reports(tmp_path / f"{name}.pcap")
-    with pytest.raises(TestbedError, match="no IPv4 packets in it; give a capture"):
+    with pytest.raises(TestbedError, match="no IPv4 packets in this file; use a capture"):
         reports_of_packets(tmp_path / "else.pcap", Load(1))

@@ -65,8 +65,8 @@ def _data_list(context: Context, data: Argument, name: str) -> ir.FieldList:
     """Return the field list of a call that has data instead of an index.
 
     BMv2 copies the fields at the end of the pipeline, into the same fields. So data can only be
-    fields of the user metadata. A computed value has no field into which it could be copied. Fields
-    that the parser or the target sets have their own values in the copy.
+    fields of the user metadata. A computed value has no field to which it could be copied. Fields
+    that the parser or the target sets get new values in the copy.
     """
     metadata = set(places.storage(context.user_metadata))
     fields = context.expressions.flattened(data.value, data.source)
