@@ -10,7 +10,7 @@ enum {
     PATH_HOPS = 16,      /* maximum length of a stored path */
     /* a late datagram is at most this many numbers behind the highest number */
     SEQUENCE_WINDOW = 1024,
-    /* a number further ahead than this, or behind the window, means that the source has restarted */
+    /* a number further ahead than this, or behind the window, means that the source restarted */
     SEQUENCE_JUMP = 65536
 };
 
