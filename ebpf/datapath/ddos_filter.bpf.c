@@ -40,7 +40,7 @@ struct prefix {
     __u32 source[4];
 };
 
-struct port_rules { // one entry per port for UDP and for TCP
+struct port_rules { // [0] is for UDP, [1] is for TCP
     rule_t source[2];
     rule_t destination[2];
 };
