@@ -6,7 +6,8 @@
 
 #include "watch_list.h"
 
-#define SAMPLES 8 /* maximum number of samples per block */ define CLOCK_MASK ((1ULL << 48) - 1)
+#define SAMPLES 8 /* maximum number of samples per block */
+#define CLOCK_MASK ((1ULL << 48) - 1)
 
 struct block_record {
     __u64 block_us;
