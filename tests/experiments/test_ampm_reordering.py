@@ -63,4 +63,4 @@ def test_an_error_is_found_out(step_loss: int, overtaken: float, failed: list[st
 def test_packets_held_back_beyond_the_network_s_end_are_refused(tmp_path: Path) -> None:
     done = run("ampm_reordering", "--time", "virtual", "--rate", "100", "--out", str(tmp_path))
     assert done.returncode == 2
-    assert "--rate 100: sending 900 packets" in done.stderr
+    assert "--rate 100: a packet is delayed until 900 others are sent" in done.stderr

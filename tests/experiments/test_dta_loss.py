@@ -37,7 +37,7 @@ def test_a_reporter_that_sends_the_wrong_ones_again_is_found_out(tmp_path: Path)
     ("option", "value", "said"),
     [
         ("--reports", "100000", "100600 reports: expected at most 65536, because each needs its"),
-        ("--loss", "0.6", "--loss 0.6: expected at most 0.5; with more, missing"),
+        ("--loss", "0.6", "--loss 0.6: expected at most 0.5; with more loss, missing"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(

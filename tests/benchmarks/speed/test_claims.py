@@ -26,6 +26,6 @@ def test_the_median_of_rounds_decides(kind: str, found: list[float], passed: boo
 
 @pytest.mark.parametrize("found", [[0.3], [0.3, 0.2], [0.3, 0.2, 0.5], [0.1, 0.5, 0.1, 0.1, 0.1]])
 def test_too_few_rounds_that_break_a_claim_decide_nothing(found: list[float]) -> None:
-    words = rf"^run invalid: of its rate, at least 0.4: found .* {IDLE_MACHINE}$"
+    words = rf"^run invalid: of its rate, at least 0.4: measured .* {IDLE_MACHINE}$"
     with pytest.raises(TestbedError, match=words):
         claims.AtLeast.of_rounds("of its rate, at least", found, 0.4)

@@ -59,7 +59,7 @@ def test_rounds_that_differ_decide_nothing(sweeps: ModuleType) -> None:
             (1, 10.0, 1, False), (2, several_s, 1, False), (1, 1.0, 1, True), (1, 12.0, 2, False),
         )
     ]  # fmt: skip
-    with pytest.raises(TestbedError, match=r"run invalid: a: .* found 0.04 to 0.06 in 3 rounds"):
+    with pytest.raises(TestbedError, match=r"run invalid: a: .* measured 0.04 to 0.06 in 3 rounds"):
         sweeps.claims(samples, ["a"])
 
 

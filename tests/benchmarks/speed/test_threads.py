@@ -52,7 +52,7 @@ def test_claims(
     ("cpu_s", "walls_s", "words"),
     [(0.9, [0.6] * 3, "1.67 times as fast as one thread, but the one-thread run had a core for "
         "only 90%"),
-     (0.99, [0.6, 0.5, 0.6], "found 1.67 to 2 in 3 rounds")],
+     (0.99, [0.6, 0.5, 0.6], "measured 1.67 to 2 in 3 rounds")],
 )  # fmt: skip
 def test_a_busy_machine_decides_nothing(
     cpu_s: float, walls_s: list[float], words: str, monkeypatch: pytest.MonkeyPatch

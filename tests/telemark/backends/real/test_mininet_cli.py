@@ -103,7 +103,7 @@ OUTAGES = [
     ("h1 ping -c 1 -W 1 h2", "0 received"),
     ("wait", "stopped: s2"),
     ("switch s2 stop", "*** switch s2 stop: switch s2 is already stopped"),
-    ("switch s2 start", "s2 runs again, with empty tables"),
+    ("switch s2 start", "s2 runs again with empty tables"),
     PING,
     ("switch s1 stop", ""),  # and so it is when the run ends
 ]

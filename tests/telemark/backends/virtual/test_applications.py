@@ -104,7 +104,7 @@ def test_where_an_application_cannot_run_is_reported(tmp_path: Path) -> None:
                 net.run_application("h1", Counter)  # type: ignore[arg-type]
             flow = Flow(1, "h1", "h2", rate_pps=1000, count=10)
             net.run_application("h2", Counter(flow.port))
-            words = "flow 1: UDP port 5001 of its destination is taken"
+            words = "flow 1: UDP port 5001 of its destination is in use"
             with pytest.raises(TestbedError, match=words):
                 async with Traffic(net, [flow]) as traffic:
                     await traffic.finish()
