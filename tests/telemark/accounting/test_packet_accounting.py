@@ -150,8 +150,14 @@ def test_no_more_frames_are_other_traffic_than_there_is_of_it() -> None:
     [
         (("udp_losses", "h2"), "1 at host h2, UDP"),
         (("interface_counters", "h2-eth0", "dropped"), "1 at interface h2-eth0"),
-        (("counters", "s1", "ports", "1", "kernel", "receive_drops"), "packet socket of s1 on s1-eth1"),
-        (("counters", "s1", "ports", "2", "kernel", "send_errors"), "packet socket of s1 on s1-eth2"),
+        (
+            ("counters", "s1", "ports", "1", "kernel", "receive_drops"),
+            "packet socket of s1 on s1-eth1",
+        ),
+        (
+            ("counters", "s1", "ports", "2", "kernel", "send_errors"),
+            "packet socket of s1 on s1-eth2",
+        ),
     ],
 )
 def test_a_kernel_drop_makes_the_run_invalid(path: tuple[str, ...], place: str) -> None:
