@@ -108,5 +108,5 @@ def test_bytes_that_cannot_be_roce_have_no_icrc() -> None:
         icrc(b"\x46" + bytes(60))
     with pytest.raises(ValueError, match="no room for a BTH"):
         icrc(b"\x45" + bytes(30))
-    with pytest.raises(ValueError, match="has no iCRC"):
+    with pytest.raises(ValueError, match="no iCRC: BTH is neither"):
         bytes(Ether() / BTH())
