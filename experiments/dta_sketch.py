@@ -174,7 +174,7 @@ def make_sample(found: Found) -> dict[str, object]:
 
 
 def draw(found: Sequence[Found]) -> Figure:
-    """Draw errors over the sketch width, and writes per report over the number of reporters."""
+    """Plot errors against the sketch width, and writes per report against the reporter count."""
     figure, (left, right) = plots.figure(2)
     by_width = sorted((each for each in found if each.reporters == 4), key=lambda e: e.width)
     widths = np.array([each.width for each in by_width])

@@ -100,7 +100,7 @@ def _alike(age: ArrayLike, copies: int, slots: float) -> Floats:
 def _combine(
     own: Floats, taken_for_own: Floats, alike: Floats, copies: int, policy: Policy
 ) -> Outcome:
-    """Return outcomes, from probabilities that a copy is right, wrong but accepted, or neither.
+    """Return outcome probabilities of a query; a copy is right, wrong but accepted, or rejected.
 
     Wrong but accepted copies have different values, except with probability `alike`.
     """

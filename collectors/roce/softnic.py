@@ -188,7 +188,7 @@ class SoftNic(Endpoint):
         return [each["frame"].tobytes()[: each["length"]] for each in answers]
 
     def management(self) -> list[bytes]:
-        """Return new frames to queue pair 1, for the ConnectionManager."""
+        """Return frames that arrived for queue pair 1; the ConnectionManager handles them."""
         room = np.empty(MANAGEMENT_ROOM, np.uint8)
         found = []
         while length := self._library.roce_management(self.handle, room.ctypes.data):

@@ -12,7 +12,7 @@ from telemark.errors import note_invalid
 from telemark.results import plots
 
 AS_FAST = 0  # load to which the claims apply
-MAX_DROPPED = 0.05  # max fraction of dropped frames of a collector in a claim
+MAX_DROPPED = 0.05  # max fraction of frames that a collector drops, else no claim
 MAX_WAITED = 0.05  # max fraction of time in which a process waited for a core
 
 
