@@ -118,8 +118,7 @@ async def probe_program(
 async def _find_share(
     name: str, attempt: Callable[[float], Awaitable[ProbeResult]], run: "Run"
 ) -> CapacityEstimate:
-    """Find the largest fraction whose attempt succeeds, and report it; `name` is the network's
-    name.
+    """Find the largest fraction whose attempt succeeds, and report it for the network `name`.
 
     `attempt` sends traffic at a multiple of the requested rates, for at most PROBE_S. Raises
     TestbedError if the smallest fraction fails, too.

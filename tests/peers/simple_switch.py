@@ -48,6 +48,8 @@ class SimpleSwitch:
     """A process that runs `bmv2_json`; lives in a network namespace of the test's (wire.py)."""
 
     def __init__(self, bmv2_json: dict[str, Any], ports: Sequence[int]) -> None:
+        # Without its command line, a started simple_switch would keep its Thrift port.
+        assert installed(), f"{' and '.join(COMMANDS)}: expected both on PATH"
         number = next(numbers)
         self._folder = tempfile.TemporaryDirectory()
         folder = Path(self._folder.name)

@@ -135,8 +135,7 @@ async def _events(
 async def _consumed(
     counted: Sequence[Row], built: System, switches: Mapping[str, fy.Switch]
 ) -> dict[str, int]:
-    """Return for each translator the number of frames that its program received minus those it
-    sent.
+    """Return for each translator the frames that its program received, minus those that it sent.
 
     `counted` are the events before the stores were flushed, since a flush counts as a report.
     """
