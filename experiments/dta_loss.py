@@ -208,6 +208,8 @@ def draw_modes(axes: Axes, found: Mapping[tuple[str, float], Found], modes: Sequ
     """Draw a marker for each run; a run without losses is at the lower border."""
     for mode in modes:
         losses = [loss for name, loss in found if name == mode]
+        if not losses:  # with --quick; the layout would reserve space for an empty line
+            continue
         those = [found[mode, loss] for loss in losses]
         shares = [max(each.lost / each.lossy, FLOOR) for each in those]
         axes.plot(losses, shares, linestyle="", label=mode, clip_on=False)

@@ -1,9 +1,10 @@
 """Reports lost on their way to memory, in virtual time; a ring that is wrong is found out."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from scripts import failed_checks, faulty_program, run, samples
+from scripts import failed_checks, faulty_program, module, run, samples
 
 from telemark.results.goodness_of_fit import binomial_p_value
 
@@ -47,3 +48,11 @@ def test_what_cannot_be_measured_is_refused(
     assert done.returncode == 2
     assert said in done.stderr
     assert not [*tmp_path.iterdir()]
+
+
+def test_panels_fill_the_figure_if_some_modes_have_no_runs() -> None:
+    found = {("sent again", 0.1): SimpleNamespace(lost=1, lossy=100),
+             ("both links", 0.1): SimpleNamespace(lost=50, lossy=100)}  # fmt: skip
+    figure = module("dta_loss").draw(found, 20_000)
+    figure.draw_without_rendering()
+    assert all(axes.get_position().width > 0.35 for axes in figure.axes)
