@@ -150,7 +150,8 @@ def modelled(
         above[number] = [(errors > level).mean() for level in levels]
         own = counters.estimate(keys, rows) - sizes.astype(np.uint64)
         too_far.append((own > bound).mean())
-    expected = error_exceeds(sizes, slots, rows, levels[-1])[levels]
+    # Vector instructions of different CPUs differ in the last digits.
+    expected = error_exceeds(sizes, slots, rows, levels[-1])[levels].round(12)
     points = [
         Point(rows, slots, part, float(each.mean()), float(theory), t_test_p_value(each, theory))
         for part, each, theory in zip(LEVELS, above.T, expected, strict=True)
