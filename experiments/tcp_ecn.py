@@ -144,7 +144,7 @@ def check_probes(monitored: Monitored, options: argparse.Namespace) -> list[Chec
     reported, sent = monitored.reported, monitored.sent
     checks = [
         Check("probes received by the first switch", sent.arrived, monitored.probes),
-        Check("probes delivered", len(reported), len(sent.bytes)),
+        Check("probes delivered", monitored.delivered, sent.on_link),
     ]
     if not all(check.passed for check in checks):
         return checks
@@ -175,7 +175,7 @@ def make_samples(outcomes: Mapping[str, Outcome], monitored: Monitored) -> list[
                 "reported_bytes": "", "true_bytes": "", "reported_us": "",
             })  # fmt: skip
     for time_s, reported, true in zip(monitored.since_s, monitored.reported, monitored.sent.bytes,
-                                  strict=False):  # fmt: skip
+                                  strict=True):  # fmt: skip
         rows.append({
             "series": "probe", "time_us": 1e6 * time_s,
             "min_queued": "", "max_queued": "", "is_marked": "",
@@ -204,7 +204,7 @@ def make_metrics(outcomes: Mapping[str, Outcome], monitored: Monitored) -> dict[
             }
             for name, outcome in outcomes.items()
         },
-        "probes": len(monitored.reported) + 1,
+        "probes": monitored.delivered,
     }
 
 
@@ -257,12 +257,9 @@ def draw_theory(axes: Axes, outcomes: Mapping[str, Outcome]) -> None:
 def draw_probes(axes: Axes, monitored: Monitored) -> None:
     """Draw the port rate over time, as measured by probes and by captures."""
     us = monitored.reported["cur_time"] - monitored.reported["last_time"]
-    count = min(len(us), len(monitored.since_s))
-    since_s = monitored.since_s[:count]
-    true_bps = 8e6 * monitored.sent.bytes[:count] / us[:count]
-    axes.plot(
-        since_s, monitored.reported_bps[:count] / 1e6, ".", markersize=3, label="probe estimate"
-    )
+    since_s = monitored.since_s
+    true_bps = 8e6 * monitored.sent.bytes / us
+    axes.plot(since_s, monitored.reported_bps / 1e6, ".", markersize=3, label="probe estimate")
     axes.plot(since_s, true_bps / 1e6, "k-", marker="", linewidth=0.6, label="ground truth")
     axes.axhline(RATE_BPS / 1e6, color="black", linewidth=0.8, linestyle="--", label="link rate")
     axes.set(xlabel="Time (s)", ylabel="Port rate (Mbit/s)")

@@ -3,8 +3,21 @@
 from pathlib import Path
 
 import pytest
+from scapy.layers.l2 import Ether
+from scapy.utils import wrpcap
 from scripts import failed_checks, faulty_program, run, samples
 
+from experiments.shared.tcp.probes import (
+    FRAME_BYTES,
+    HEADER_BYTES,
+    ProbeData,
+    matched,
+    probe,
+    read_sent,
+    reported_by,
+)
+
+MAC = "02:00:00:00:00:05"
 SHORT = ("--time", "virtual", "--duration", "3")
 
 
@@ -80,3 +93,40 @@ def test_a_program_that_is_not_there_is_told_before_any_network_begins(tmp_path:
     assert done.returncode == 2, done.stdout + done.stderr
     assert "no/such.p4" in done.stderr
     assert "network" not in done.stdout
+
+
+class Captures:
+    """Captures of a bmv2 switch and its panel: the queue of the link drops the second probe."""
+
+    has_panels = True
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._write("in", [(number, 1000 * number) for number in range(4)])
+        self._write("inner", [(number, 1000 * number + 10) for number in range(4)])
+        self._write("out", [(number, 1000 * number + 20) for number in (0, 2, 3)])
+
+    def _write(self, name: str, sent: list[tuple[int, int]]) -> None:
+        frames = [Ether(probe(number, [1], MAC)) for number, _ in sent]
+        for frame, (_, at_us) in zip(frames, sent, strict=True):
+            frame.time = at_us / 1e6
+        wrpcap(str(self.folder / name), frames, nano=True)
+
+    def capture(self, switch: str, neighbour: str, what: str, *, inner: bool = False) -> Path:
+        return self.folder / ("inner" if inner else what)
+
+
+def test_a_probe_that_the_panel_drops_is_not_expected(tmp_path: Path) -> None:
+    """bmv2 has counted and sent the probe, so the next byte count starts after it."""
+    sent = read_sent(Captures(tmp_path), "s1", "h5", "s2")  # type: ignore[arg-type]
+    delivered = reported_by([reported_probe(number) for number in (0, 2, 3)], hop=0)
+    reported, sent = matched(delivered, sent)
+    assert (sent.arrived, sent.on_link) == (4, 3)
+    assert sent.numbers.tolist() == reported["number"].tolist() == [2, 3]
+    assert sent.bytes.tolist() == [FRAME_BYTES, FRAME_BYTES]
+
+
+def reported_probe(number: int) -> bytes:
+    """Return a probe with the data of one hop."""
+    frame = probe(number, [1], MAC)
+    return frame[:HEADER_BYTES] + bytes(ProbeData(byte_cnt=FRAME_BYTES)) + frame[HEADER_BYTES:]

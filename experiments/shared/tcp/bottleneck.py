@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from controllers.connection import connections
 from controllers.forwarding import lpm_entries, probe_entry
-from experiments.shared.tcp.probes import ProbeReader, Sent, probe, read_sent, reported_by
+from experiments.shared.tcp.probes import ProbeReader, Sent, matched, probe, read_sent, reported_by
 from experiments.shared.tcp.queue import QueueTrace, read_trace
 from telemark.accounting.packet_accounting import PacketAccounting
 from telemark.network import Network
@@ -127,8 +127,9 @@ async def fill(options: argparse.Namespace, run: Run, name: str, kind: Kind) -> 
 
 @dataclass(frozen=True)
 class Monitored:
-    """Data of all probes except the first, and ground truth."""
+    """Data of all delivered probes except the first, and ground truth of the same probes."""
 
+    delivered: int  # number of delivered probes
     reported: NDArray[np.void]
     sent: Sent
     probes: int  # number of sent probes
@@ -173,6 +174,7 @@ async def monitor(options: argparse.Namespace, run: Run) -> Monitored:
             records: Mapping[int, AnyRecord] = await traffic.finish()
     reported = reported_by(reader.result, hop=0)
     return Monitored(
-        reported[1:], read_sent(net, "s1", "h5", "s2"), count, (1, way[0]), traffic.start_ns,
+        len(reported), *matched(reported, read_sent(net, "s1", "h5", "s2")), count, (1, way[0]),
+        traffic.start_ns,
         PacketAccounting.from_network(net, records),
     )  # fmt: skip

@@ -1,7 +1,7 @@
 """Probes of p4src/congestion/link_monitor.p4: frames, reader and ground truth."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from struct import Struct
 
 import numpy as np
@@ -65,15 +65,18 @@ class ProbeReader(Application):
 
 
 def reported_by(frames: Sequence[bytes], hop: int) -> NDArray[np.void]:
-    """Return the data of one hop in all probes (0 is the first hop), with fields of ProbeData."""
+    """Return the data of one hop in all probes (0 is the first hop): probe number, and fields of
+    ProbeData.
+    """
     names = ("swid", "port", "byte_cnt", "last_time", "cur_time")
     found = []
     for frame in frames:
         hops = frame[HEADER_BYTES - 1]
         at = HEADER_BYTES + DATA_BYTES * (hops - 1 - hop)  # the data of the last hop come first
         data = ProbeData(frame[at : at + DATA_BYTES])
-        found.append(tuple(data.getfieldval(name) for name in names))
-    return np.array(found, [(name, "<i8") for name in names])
+        number = NUMBER.unpack(frame[-NUMBER.size :])
+        found.append((*number, *(data.getfieldval(name) for name in names)))
+    return np.array(found, [(name, "<i8") for name in ("number", *names)])
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,8 @@ class Sent:
     """Ground truth of a port between two probes; an element per pair of probes."""
 
     arrived: int  # number of arrived probes; fewer depart if the queue is full
+    on_link: int  # number of probes that the link transmitted
+    numbers: NDArray[np.int64]  # number of the second probe of a pair
     left_ns: NDArray[np.int64]  # departure time of the second probe of a pair
     bytes: NDArray[np.int64]
     min_us: NDArray[np.float64]  # bounds of the interval between both timestamps of the switch
@@ -91,22 +96,33 @@ def read_sent(net: Network, switch: str, before: str, after: str) -> Sent:
     """Return the ground truth of the port towards `after`, after the network has stopped.
 
     Probes arrive from `before`. The panel switch (minip4, between bmv2 and the links) contains the
-    queue of the link and may drop packets that bmv2 has sent.
+    queue of the link and may drop packets that bmv2 has counted and sent.
     """
-    left = ("in", True) if net.has_panels else ("out", False)
-    out = pcap.read(net.capture(switch, after, left[0], inner=left[1]))
+    on_link = pcap.read(net.capture(switch, after, "out"))
+    out = pcap.read(net.capture(switch, after, "in", inner=True)) if net.has_panels else on_link
     arrived = pcap.read(net.capture(switch, before, "in"))
     arrived_ns = dict(
         zip(_numbers(arrived), arrived.time_ns[_probes(arrived)].tolist(), strict=True)
     )
     rows = _probes(out)
     left_ns = out.time_ns[rows].astype(np.int64)
-    taken_ns = np.array([arrived_ns[number] for number in _numbers(out)], np.int64)
+    numbers = _numbers(out)
+    taken_ns = np.array([arrived_ns[number] for number in numbers], np.int64)
     lengths = out.length.astype(np.int64)
     lengths[rows] = FRAME_BYTES  # the switch counts the length of a packet on ingress
     return Sent(
-        len(arrived_ns), left_ns[1:], np.diff(np.cumsum(lengths)[rows]),
+        len(arrived_ns), len(_probes(on_link)), np.array(numbers[1:], np.int64),
+        left_ns[1:], np.diff(np.cumsum(lengths)[rows]),
         (taken_ns[1:] - left_ns[:-1]) / 1000, (left_ns[1:] - taken_ns[:-1]) / 1000,
+    )  # fmt: skip
+
+
+def matched(reported: NDArray[np.void], sent: Sent) -> tuple[NDArray[np.void], Sent]:
+    """Return the data and the ground truth of the delivered probes, in the same order."""
+    _, rows, pairs = np.intersect1d(reported["number"], sent.numbers, return_indices=True)
+    return reported[rows], replace(
+        sent, numbers=sent.numbers[pairs], left_ns=sent.left_ns[pairs], bytes=sent.bytes[pairs],
+        min_us=sent.min_us[pairs], max_us=sent.max_us[pairs],
     )  # fmt: skip
 
 
