@@ -122,8 +122,12 @@ def _at_last(plan: Plan, of: tuple[int, str, int], pace: Pace, ready: ReadyCandi
                         offered.busy + process, process, waited, tries)  # fmt: skip
         if waited <= MAX_WAITED and counted == offered.packets:
             return loaded
-        why = (f"{name}: {offered.packets} packets sent, but {counted} counted; other processes "
-            f"used its cores for {waited:.0%} of the time")  # fmt: skip
+        causes = []
+        if counted != offered.packets:
+            causes.append(f"{offered.packets} packets sent, but {counted} counted")
+        if waited > MAX_WAITED:
+            causes.append(f"other processes used its cores for {waited:.0%} of the time")
+        why = f"{name}: {'; '.join(causes)}"
         if counted != offered.packets and ready.follow is None:
             break
     note_invalid(why)
