@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from ipaddress import IPv4Address
+from zlib import crc32
 
 import finsy as fy
 import numpy as np
@@ -41,6 +42,7 @@ from telemark.apps.application import Application, Host
 from telemark.errors import TestbedError, note_invalid
 from telemark.network import Network
 from telemark.results.report import Check
+from telemark.session.clock import RealClock
 from telemark.session.run import Run
 from topologies.leaf_spine import LeafSpine
 
@@ -53,6 +55,7 @@ EXPECTED = ("ingress", "miss", "egress")
 PEERS = [Peer("10.255.9.1", qpn=0x11 + number, psn=0xFFFF00) for number in range(2)]
 PSNS = 1 << 24
 LEAD_NS, SETTLE_NS, GAP_NS = 200_000_000, 300_000_000, 20_000
+SINK_CELLS = 4096  # DTA_FLOW_CELLS of p4src/dta/reporter_flows.p4
 WINDOW = 32  # number of flows that are sent to bmv2 at a time
 TTL, SRC_PORT, DST_PORT, OPCODE, HOP, KEY = 22, 34, 36, 43, 51, 54  # offsets of fields in a frame
 FIRST_PORT = 1024  # of users
@@ -103,12 +106,13 @@ class Tracing:
     async def send(self, keys: Words, rate_pps: float, packets: int) -> None:
         """Start flows (n, 4) sequentially and wait until their paths are in memory.
 
-        With bmv2, whose rate is lower and depends on the machine, WINDOW flows are started at a
-        time.
+        In real time, waiting packets may mix flows. So the flows of a window are sent after the
+        packets of the window before it have arrived.
         """
-        if self._run.target == "bmv2":
-            for first in range(0, len(keys), WINDOW):
-                await self._send(keys[first : first + WINDOW], rate_pps, packets)
+        if isinstance(self._run.clock, RealClock):
+            most = WINDOW if self._run.target == "bmv2" else len(keys)
+            for window in windows(keys, most):
+                await self._send(keys[window], rate_pps, packets)
                 await self._wait_until_idle()
         else:
             await self._send(keys, rate_pps, packets)
@@ -151,6 +155,21 @@ class Tracing:
             (each.psn - session.peer.psn) % PSNS
             for each, session in zip(sent, self.sessions, strict=True)
         ]
+
+
+def windows(keys: Words, most: int) -> list[slice]:
+    """Split flows (n, 4) into windows of consecutive flows: at most `most`, in different cells.
+
+    A sink stores the path of a flow in a cell (SeePath in p4src/dta/int_paths.p4). If the packets
+    of two flows in one cell alternate, the sink reports both paths again.
+    """
+    cells = [crc32(key.astype(">u4").tobytes()) % SINK_CELLS for key in keys]
+    first, found = 0, []
+    for flow in range(1, len(keys) + 1):
+        if flow == len(keys) or flow - first == most or cells[flow] in cells[first:flow]:
+            found.append(slice(first, flow))
+            first = flow
+    return found
 
 
 @asynccontextmanager
