@@ -62,7 +62,7 @@ from telemark.traffic.patterns import Poisson
 from topologies.basic import ParkingLot
 
 PATH = ("s1", "s2", "s3", "s4", "s5")
-# load of the link behind each switch, including the watched flow with INT
+# load of the link after each switch, including the watched flow with INT
 LOADS = (0.5, 0.6, 0.7, 0.8, 0.9)
 RATE_BPS, DELAY_US, QUEUE = 20_000_000, 500, 1000
 WATCHED_BYTES, CROSS_BYTES = 200, 1000
