@@ -284,7 +284,7 @@ def summary_table(found: Sequence[Results]) -> Table:
 
 
 def draw(found: Sequence[Results], options: argparse.Namespace) -> Figure:
-    """Draw a panel per measured kind of case: errors by delay, delays under load, mean under loss."""
+    """Draw a panel per kind of case: errors by delay, delays under load, mean under loss."""
     by_delay, loaded, lossy = split_by_kind(found)
     exact = all(r.outside_us(e).max(initial=0) == 0 for r in by_delay for e in ESTIMATORS)
     has_widths = any(len(widths) for r in by_delay for widths in r.widths_us.values())

@@ -42,7 +42,7 @@ class RealSession:
         return [peer.peer() for peer in self._peers]
 
     def carry_out(self, targets: Sequence[Target]) -> None:
-        """Send one packet per element of KINDS; `targets` has one target per element of TRANSPORTS."""
+        """Send one packet per element of KINDS; `targets` are in the order of TRANSPORTS."""
         for peer, target in zip(self._peers, targets, strict=True):
             peer.connect(target)
             peer.write(RECORD, 0)
