@@ -55,7 +55,7 @@ def _close_fixtures(item: pytest.Item) -> pytest.TestReport:
 
 
 def is_no_verdict(reports: list[pytest.TestReport]) -> bool:
-    """Whether a test failed, and by nothing else than by what its machine did to it."""
+    """Return whether a test failed, and by nothing else than by what its machine did to it."""
     failures = [_words(report) for report in reports if report.failed]
     return bool(failures) and all(LINE in words for words in failures)
 

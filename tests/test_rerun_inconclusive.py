@@ -100,7 +100,7 @@ def test_another(left_open):
 
 
 def test_fixtures_that_tests_share_are_made_again(tmp_path: Path) -> None:
-    """Whether a fixture is what failed, or what a test judges."""
+    """Return whether a fixture is what failed, or what a test judges."""
     body = """
 @pytest.fixture(scope="module")
 def run():

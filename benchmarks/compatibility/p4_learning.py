@@ -54,7 +54,7 @@ class Network:
 
     @property
     def is_virtual(self) -> bool:
-        """Whether the run is useful without programs on hosts."""
+        """Return whether the run is useful without programs on hosts."""
         return PINGALL in self.commands.splitlines()
 
 

@@ -76,7 +76,7 @@ def mutate(words: list[str], rng: random.Random) -> str:
 
 
 def compile_text(text: str, folder: Path) -> bool:
-    """Whether the text is a program. Raises Finding when the compiler breaks or takes too long."""
+    """Return whether the text is a program; raise Finding if the compiler fails or is slow."""
     from minip4.compiler import compile_p4  # noqa: PLC0415  atheris watches what comes after it
     from minip4.compiler.errors import P4Error  # noqa: PLC0415
 

@@ -132,7 +132,7 @@ def verdict(came: Came, *, is_sink: bool) -> Verdict:
 
 
 def is_right(came: Came) -> bool:
-    """Whether shim and header are whole, and of a kind, version and NPT that fit."""
+    """Return whether shim and header are whole, and of a kind, version and NPT that fit."""
     rest = came.frame[came.shim :]
     if len(rest) < 4:
         return False

@@ -40,7 +40,7 @@ numbers = itertools.count()
 
 
 def installed() -> bool:
-    """Whether simple_switch and its command line are on PATH."""
+    """Return whether simple_switch and its command line are on PATH."""
     return all(map(shutil.which, COMMANDS))
 
 
@@ -302,7 +302,7 @@ def _end(taps: dict[int, int], *processes: "subprocess.Popen[Any]") -> None:
 
 
 def _sleeps(process: int) -> bool:
-    """Whether there was a moment when all threads of a process slept: none has run meanwhile."""
+    """Return whether all threads of a process sleep, because none ran between two readings."""
     before = _naps(process)
     return before is not None and before == _naps(process)
 

@@ -35,7 +35,7 @@ class ByP4c:
 
 
 def has_p4c() -> bool:
-    """Whether p4c is on PATH."""
+    """Return whether p4c is on PATH."""
     return shutil.which(P4C) is not None
 
 

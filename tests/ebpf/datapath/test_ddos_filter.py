@@ -32,7 +32,7 @@ def filter_() -> Iterator[Filter]:
 
 
 def matches(rule: Rule, packet: Packet) -> bool:
-    """Whether a rule is about a packet, whatever other rules there are."""
+    """Return whether a rule is about a packet, whatever other rules there are."""
     for network, address in ((rule.source, packet.source), (rule.destination, packet.destination)):
         mapped = address[:12] == bytes(10) + b"\xff\xff"
         if network is None:

@@ -88,7 +88,7 @@ class Switch:
 
 
 async def connects(address: str, credentials: fy.GRPCCredentialsTLS | None) -> bool:
-    """Whether finsy gets through to the switch and may write."""
+    """Return whether finsy gets through to the switch and may write."""
     options = fy.SwitchOptions(channel_credentials=credentials, fail_fast=True)
 
     async def ask() -> bool:

@@ -40,7 +40,7 @@ def inner_pid(process: Started) -> int:
 
 
 def is_pending(process: Started) -> bool:
-    """Whether a signal to a process has not been seen to: proc(5), status."""
+    """Return whether a signal to a process has not been seen to: proc(5), status."""
     lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
     (signals,) = [line.split()[1] for line in lines if line.startswith("ShdPnd:")]
     return int(signals, 16) != 0
