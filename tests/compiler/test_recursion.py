@@ -1,4 +1,4 @@
-"""Programs too deep to compile are refused, with the place."""
+"""Programs with too much nesting are rejected, with a location."""
 
 import re
 from pathlib import Path

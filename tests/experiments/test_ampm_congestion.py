@@ -1,4 +1,4 @@
-"""The congestion experiment in virtual time: what it sees, and that it does not see what is not."""
+"""The congestion experiment in virtual time: it detects congestion, and only congestion."""
 
 from pathlib import Path
 

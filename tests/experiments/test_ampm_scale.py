@@ -1,4 +1,4 @@
-"""Many flows over a backhaul: every account exact, unknown ones never taken for exact."""
+"""Many flows over a backhaul: every value is exact, and unknown values never count as exact."""
 
 import csv
 from itertools import pairwise
@@ -23,7 +23,7 @@ def test_a_backhaul_is_a_tree_of_so_many_switches(switches: int) -> None:
     topo = Backhaul(access=access, aggregation=aggregation)
     assert len(topo.switches()) == switches
     assert len(topo.hosts()) == access + 1
-    assert len(topo.links()) == switches + access  # the server's link, and a tree's
+    assert len(topo.links()) == switches + access  # the link of the server, and those of a tree
     assert len(topo.uplinks) == switches
     links = {frozenset(link) for link in topo.links()}
     for host, path in topo.paths.items():

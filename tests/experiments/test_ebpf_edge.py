@@ -1,4 +1,4 @@
-"""Hosts' edges and switches agree on one flow; what one of them has wrongly is found out."""
+"""Host edges and switches agree on one flow; errors of one of them are detected."""
 
 import asyncio
 import struct
@@ -37,18 +37,21 @@ from telemark.errors import TestbedError
 from telemark.traffic.flows import RECEIVED, SENT, Flow, FlowRecord
 
 experiment = module("ebpf_edge")
-BLOCKS, EACH = 6, 10  # the first and the last two are no complete ones
+BLOCKS, EACH = 6, 10  # the first block and the last two are not complete
 COUNT = BLOCKS * EACH
 FLOW = Flow(1, "h1", "h2", 100, COUNT)
 LOST = {("s1", "s2"): [25], ("s3", "h2"): [23, 37]}
 POINTS = [Point(place, name) for place in SWITCHES for name in ("arrivals", "departures")]
-# When a packet is at each point, ns after its sender's call began: links take 0.5 ms.
+# time of a packet at each point, in ns after the start of the send call; links take 0.5 ms
 AT_NS = dict(zip(POINTS, (12_345, 40_000, 550_000, 560_000, 1_070_000, 1_090_000), strict=True))
 HANDED_NS, RECEIVED_NS, EDGE_NS, KNOWN_NS = 30_000, 1_600_500, 1_600_900, 1_650_000
 
 
 def times(since_ns: int, gone: set[int]) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
-    """Of a point, that is so long behind the sender; `gone`: packets that were lost before."""
+    """Return the times at a point, with this delay after the send call.
+
+    `gone`: packets lost before the point.
+    """
     block_ns = 1000 * SCHEDULE.block_us
     found = 10**9 + np.arange(COUNT) * block_ns // EACH + since_ns
     found[sorted(gone)] = NEVER
@@ -56,14 +59,14 @@ def times(since_ns: int, gone: set[int]) -> "np.ndarray[tuple[int], np.dtype[np.
 
 
 def outcome() -> Outcome:
-    """Of a flow whose packets all have their way, but for those that are LOST."""
+    """Return the outcome of a flow whose packets all arrive, except those in LOST."""
     first = {25}
     gone = {"h1": set[int](), "s1": set[int](), "s2": first, "s3": first, "h2": {23, 25, 37}}
     sent, received = np.zeros(COUNT, SENT), np.zeros(COUNT - 3, RECEIVED)
     sent["sequence"] = np.arange(COUNT)
     received["sequence"] = [n for n in range(COUNT) if n not in gone["h2"]]
     block = np.arange(COUNT) // EACH
-    pulse = np.arange(COUNT) % EACH == 5  # of the third block, which is lost at once
+    pulse = np.arange(COUNT) % EACH == 5  # pulse of the third block, which is lost immediately
     at_ns = {point: times(AT_NS[point], gone[point.switch]) for point in POINTS}
     truth = Truth(
         SWITCHES, block, pulse, at_ns, times(0, set()), times(HANDED_NS, set()),
@@ -99,7 +102,7 @@ def report(
     gone: dict[str, set[int]],
     pulse: "np.ndarray[tuple[int]]",
 ) -> BlockReport:
-    """What the controller reads of a block."""
+    """Return the records that the controller reads of a block."""
     own = range(number * EACH, (number + 1) * EACH)
     (pulsed,) = (n for n in own if pulse[n])
     records: dict[Point, PointRecord | None] = {}
@@ -119,7 +122,7 @@ def failing(found: Outcome) -> set[str]:
 
 
 def shifted(place: str, by_us: int) -> Callable[[Outcome], Outcome]:
-    """The clock of a place's postcards is off."""
+    """Return the outcome with a clock error in the postcards of a place."""
 
     def change(found: Outcome) -> Outcome:
         arrived_us, left_us, known_us, beyond = found.reported[place]
@@ -131,7 +134,7 @@ def shifted(place: str, by_us: int) -> Callable[[Outcome], Outcome]:
 
 
 def recorded(place: str, **more: int) -> Callable[[Outcome], Outcome]:
-    """A place's record of a block is other by so much."""
+    """Return the outcome with a change in one record of a place."""
 
     def change(found: Outcome) -> Outcome:
         records = found.blocks[3].records[FLOW.id]
@@ -207,7 +210,7 @@ def test_where_nothing_comes_it_does_not_pass() -> None:
 
 
 def kept(*reported: tuple[int, int, int]) -> Kept:
-    """Reports of a node, with a number and a packet's hash."""
+    """Return the reports of a node, with a sequence number and the hash of a packet."""
     groups, reports = np.zeros(len(reported), OF_GROUP), np.zeros(len(reported), OF_REPORT)
     hops = np.zeros(len(reported), OF_HOP)
     for row, (node, sequence, packet) in enumerate(reported):
@@ -227,11 +230,11 @@ def test_postcards_are_told_apart_by_what_the_first_edge_numbered() -> None:
     assert [*found["h1"].known_us] == [11, 9, NEVER]
     assert found["h1"].beyond == 0
     assert [*found["s1"].left_us] == [18, NEVER, NEVER]
-    assert found["s1"].beyond == 2  # of nobody's hash, and of a packet that has one
+    assert found["s1"].beyond == 2  # one report with an unknown hash, and one duplicate
 
 
 def test_an_edge_s_postcard_is_known_when_its_switch_has_it(tmp_path: Path) -> None:
-    """Of a capture with reports of two edges, and one frame that is none."""
+    """The capture has reports of two edges, and one frame that is not a report."""
     frames = [
         (at_us, bytes(34) + struct.pack(">HHHH", 1, port, 16, 0) + struct.pack(">II", number, node))
         for at_us, port, number, node in [
@@ -267,7 +270,7 @@ def test_what_a_machine_that_stands_still_does_is_no_verdict() -> None:
 
 @pytest.mark.parametrize(("sent", "polls"), [(5, 1), (35, 4), (10_000, 250)])
 def test_reports_are_waited_for_as_long_as_they_may_come(sent: int, polls: int) -> None:
-    """At each look at s1's port ten more have left it; and looks are 20 ms apart, for 5 s."""
+    """At each look at port 1 of s1, ten more reports have left; looks are 20 ms apart, for 5 s."""
     now_ns, looks = [0], list[int]()
 
     async def sleep_until(time_ns: int) -> None:
@@ -275,7 +278,7 @@ def test_reports_are_waited_for_as_long_as_they_may_come(sent: int, polls: int) 
 
     def read_counters() -> dict[str, dict[str, dict[str, int]]]:
         looks.append(0)
-        sent_on = 10 * ((len(looks) + 3) // 4)  # of four counters each time
+        sent_on = 10 * ((len(looks) + 3) // 4)  # each look reads four counters
         return {"ports": {"2": {"transmitted_packets": 0}, "9": {"transmitted_packets": sent_on}}}
 
     net = SimpleNamespace(

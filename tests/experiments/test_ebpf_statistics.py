@@ -1,4 +1,4 @@
-"""Statistics against theory: what agrees passes; a bias, and what is not exact, is found."""
+"""Statistics compared with theory: correct results pass; a bias and inexact values are detected."""
 
 import argparse
 import os

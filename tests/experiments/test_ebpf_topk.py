@@ -1,4 +1,4 @@
-"""TopK: what is claimed fails where it is not so; captures are read, others refused."""
+"""TopK: wrong results fail the claims; captures are read, and invalid ones are rejected."""
 
 import os
 import struct

@@ -1,4 +1,6 @@
-"""Loss by drop reports and by AM-PM, in virtual time: both exact, faults of either found out."""
+"""Loss by drop reports and by AM-PM, in virtual time: both are exact, and faults of either are
+detected.
+"""
 
 from pathlib import Path
 
@@ -25,7 +27,7 @@ def test_each_finds_what_it_can(tmp_path: Path) -> None:
     assert found.pop("lossy link")[1] == 0
     assert found.keys() == {"access list", "no route", "time to live", "full queue"}
     assert all(0.8 * true < reports <= true for true, reports in found.values()), found
-    assert sum(true - reports for true, reports in found.values()) > 0  # the link lost some
+    assert sum(true - reports for true, reports in found.values()) > 0  # the link lost some reports
     assert (tmp_path / "int_loss.png").stat().st_size > 10_000
 
 

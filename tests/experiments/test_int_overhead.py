@@ -1,4 +1,4 @@
-"""What INT leaves of a link: as theory has it, and what is not so is found out."""
+"""Goodput with INT equals theory, and deviations are detected."""
 
 import json
 from pathlib import Path

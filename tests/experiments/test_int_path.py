@@ -79,7 +79,7 @@ FAULTS = {
     "a wrong UDP checksum": (
         "lengths.p4", "hdr.ports.word[15:0] = checksum == 0 ? 16w0xFFFF : checksum;",
         "hdr.ports.word[15:0] = checksum + 1;",
-        # 100 packets; 40 there and 40 back in the second network; 3 * 100 in the third one.
+        # 100 packets in the first network; 40 in each direction in the second; 3 * 100 in the third
         {"frames with a wrong checksum or length at hosts (440 at h2, 40 at h1)",
          "flows that lost all packets (network: flow 1 from h1 to h2 and 5 more)",
          "packets received in order", "sum of hop and link latencies in the collector (us)"},

@@ -1,4 +1,4 @@
-"""Records in the file, in virtual time: as they should be, and what is not is found."""
+"""Records in the file, in virtual time: correct records pass, and faults are detected."""
 
 import json
 from pathlib import Path

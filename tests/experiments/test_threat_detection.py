@@ -1,4 +1,6 @@
-"""From an attack to its rule: bounded in windows and packets, and nothing else is hit."""
+"""Detection and mitigation of attacks: bounded in windows and packets, without harm to clean
+traffic.
+"""
 
 import argparse
 import os

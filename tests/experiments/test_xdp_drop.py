@@ -1,4 +1,4 @@
-"""Dropping at XDP and elsewhere: each packet is counted by who dropped it."""
+"""Drops at XDP and at later hooks: each packet is counted by the candidate that drops it."""
 
 import argparse
 import os
@@ -22,7 +22,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root"
 
 
 def made(**other_ns: float) -> list[Turn]:
-    """Rounds of a machine that is now faster, now slower."""
+    """Return rounds of a machine that is sometimes faster and sometimes slower."""
     return [
         Turn(number, each.name, cores, 100, 100, noise * other_ns.get(each.name, ns),
              cores * 1e9 / ns / noise, 0)
@@ -75,7 +75,7 @@ def test_each_contender_counts_each_packet_of_its_own(candidate: dropping.Candid
     assert (turn.sent, turn.counted) == (5000, 5000)
     assert turn.ns_per_packet > 0
     elsewhere = Offer(frames.flows(64, port=20), 100, [[0]])
-    if candidate not in (dropping.ALL, dropping.SOCKET):  # which look at no port
+    if candidate not in (dropping.ALL, dropping.SOCKET):  # these candidates do not check the port
         with pytest.raises(TestbedError, match="100 packets sent, but 0 counted"):
             list(turns([candidate], elsewhere, 1, print))
 

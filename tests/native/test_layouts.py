@@ -1,4 +1,4 @@
-"""What C and Python share: where one of the two is changed alone, it does not compile."""
+"""Structures shared by C and Python: if one of them changes alone, the C code does not compile."""
 
 import ctypes
 from ctypes import c_double, c_int64, c_uint8, c_uint32, c_uint64

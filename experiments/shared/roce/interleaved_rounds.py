@@ -130,8 +130,9 @@ class Process:
         self._before = Used.by(self.pid)
 
     def answer(self) -> tuple[list[int], Used]:
-        """Run the process; return its numbers and its usage since it was ready. Raises
-        TestbedError.
+        """Run the process.
+
+        Return its numbers and its usage since it was ready. Raises TestbedError.
         """
         assert self._process.stdin is not None
         self._process.stdin.write("\n")

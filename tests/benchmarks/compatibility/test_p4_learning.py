@@ -26,7 +26,7 @@ def networks(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def packet(host: str, protocol: int = 17, tos: int = 0, ethertype: str = "0800") -> str:
-    """A frame as print_frames.py prints it, behind its host's name."""
+    """Return a frame as print_frames.py prints it, after the name of its host."""
     ip = f"45{tos:02x}{'00' * 7}{protocol:02x}{'00' * 10}"
     return f"{host}:{'00' * 12}{ethertype}{ip}\n"
 

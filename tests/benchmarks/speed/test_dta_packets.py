@@ -1,4 +1,4 @@
-"""benchmarks/speed/dta_packets.py: a short run, and what it must see of a translator that errs."""
+"""Benchmark dta_packets.py: a short run, and detection of a faulty translator."""
 
 from pathlib import Path
 from types import ModuleType

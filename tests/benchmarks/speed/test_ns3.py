@@ -75,9 +75,9 @@ def test_a_fabric_is_told_whole(ns3: ModuleType) -> None:
     several = [line[1:] for line in lines if line[0] == "route" and len(line) > 5]
     assert [line[1:] for line in several] == [["0.0.0.0", "0", "2", "3"]] * 2 + [
         ["0.0.0.0", "0", "6", "7"]
-    ] * 2  # leaves go up over all their spines
+    ] * 2  # leaves send upwards over all their spines
     nodes = [line for line in lines if line[0] in ("router", "host")]
-    assert lines[: len(nodes)] == nodes  # their numbers are known before they are used
+    assert lines[: len(nodes)] == nodes  # nodes are numbered before other lines refer to them
     for flow, line in zip(flows, lines[-50:], strict=True):
         address = topo.nodeInfo(flow.destination)["ip"].split("/")[0]
         assert nodes[int(line[2])] == ["host", address]
@@ -88,7 +88,7 @@ def test_a_fabric_is_told_whole(ns3: ModuleType) -> None:
 
 
 def test_every_route_leads_home(ns3: ModuleType) -> None:
-    """From each node to each host, whichever next hop is chosen: in no more hops than five."""
+    """Each node reaches each host in at most five hops, whichever next hop is chosen."""
     topo = LeafSpine(pods=2, leaves=2, spines=2, cores=1, **ns3.LINK)
     lines = [line.split() for line in ns3.describe(topo, [])]
     hosts = {number: line[1] for number, line in enumerate(lines) if line[0] == "host"}

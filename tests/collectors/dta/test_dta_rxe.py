@@ -126,4 +126,4 @@ def test_rxe_takes_what_a_translator_asks_for(
     assert all(each["sent"] == COPIES * COUNT for each in found["events"])
     assert all(each["naked"] == each["damaged"] == 0 for each in found["events"])
     assert [each["acked"] > 0 for each in found["events"]] == [True, True, False, True]
-    assert found["completions"] == COUNT  # of each third report, except for counters
+    assert found["completions"] == COUNT  # each third report of all primitives except counters

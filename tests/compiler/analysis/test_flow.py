@@ -1,4 +1,4 @@
-"""How often the search for unset values looks at a state or loop: not once for each way there."""
+"""The search for unset values visits a state or loop a few times, not once per path to it."""
 
 import pytest
 from programs_to_check import check, program
@@ -37,7 +37,7 @@ def test_a_way_back_is_followed(looked_at: dict[str, int]) -> None:
         state one { transition select(m.z) { 0: two; _: accept; } }
         state two { bit<8> x; m.x = x; transition one; }"""
     check(program(states=states))
-    assert looked_at["parser_state"] <= 2 * 3 + 2  # `one` and `two` once more
+    assert looked_at["parser_state"] <= 2 * 3 + 2  # `one` and `two` are visited once more
 
 
 def nested(depth: int) -> str:

@@ -1,4 +1,4 @@
-"""What the checker writes into the tree: types, constants, declarations, calls, conversions."""
+"""Decorations of the checked tree: types, constants, declarations, calls, conversions."""
 
 import pytest
 from programs_to_check import WHOLE, check, expression, find, local, program, statements

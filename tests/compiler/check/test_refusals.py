@@ -1,6 +1,6 @@
-"""Mistakes in programs: each is refused where it stands, and the message says what it is.
+"""The checker rejects mistakes in programs with a location and a message that names the mistake.
 
-In every program `§` marks the line and column that the error must name.
+In every program, `§` marks the line and column of the error.
 """
 
 import pytest
@@ -261,7 +261,7 @@ IN_PARSER = [
 @pytest.mark.parametrize(("states", "message"), IN_PARSER)
 def test_mistakes_in_a_parser(states: str, message: str) -> None:
     text = program(states=states)
-    if "§" not in text:  # the whole parser is at fault: the error names it
+    if "§" not in text:  # the error names the whole parser
         text = text.replace("parser MyParser", "parser §MyParser")
     if "no state 'start'" in message:
         text = text.replace("§", "").replace("parser MyParser", "parser §MyParser")

@@ -1,4 +1,4 @@
-"""The preprocessor: directives, macros, conditions, includes, and the positions it keeps."""
+"""The preprocessor: directives, macros, conditions, includes, and source locations."""
 
 from pathlib import Path
 
@@ -44,7 +44,7 @@ def test_macros_are_replaced(tmp_path: Path, source: str, expected: str) -> None
 
 
 LONG_STRINGS = {
-    # what stands in a file, and what the preprocessor makes of it
+    # content of a file, and the resulting tokens
     "blanks are kept in the first line": ('"a   b\n  c   d\n\te"', '"a   b\n  c d\n e"'),
     "macros are replaced but in the first line": (
         '#define M 5\n"M\n M;M "\n" M\nM" M',
@@ -71,7 +71,7 @@ LONG_STRINGS = {
 
 @pytest.mark.parametrize("name", LONG_STRINGS)
 def test_strings_that_span_lines(tmp_path: Path, name: str) -> None:
-    """The same as GNU cpp's output to p4c; each case was compared with it."""
+    """Each result was compared with the output of GNU cpp, which p4c uses."""
     source, expected = LONG_STRINGS[name]
     assert " ".join(texts(tmp_path, source)) == expected
 
