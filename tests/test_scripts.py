@@ -1,4 +1,4 @@
-"""The shell scripts and the experiments' first import: clear about what is missing."""
+"""The shell scripts and the first import of experiments: clear messages about missing parts."""
 
 import os
 import shutil
@@ -68,13 +68,13 @@ def importing(folder: Path) -> Path:
 
 
 def test_an_interrupt_during_the_imports_of_run_all_gives_one_line(tmp_path: Path) -> None:
-    (tmp_path / "rich.py").write_text(IMPORTING)  # in place of what it imports, too
+    (tmp_path / "rich.py").write_text(IMPORTING)  # replaces a module that it imports
     command = ["env", f"PYTHONPATH={tmp_path}", sys.executable, "-m", "telemark.run_all"]
     assert interrupted(command) == (130, "\nrun_all.sh: interrupted\n")
 
 
 def interrupted(command: list[object]) -> tuple[int, str]:
-    """How it ends while it imports, and what it says then."""
+    """Interrupt the script during its imports; return its exit status and output."""
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
     )
@@ -153,7 +153,7 @@ def test_setup_notices_what_went_missing(tmp_path: Path, script: Path) -> None:
         return "-m venv --clear .venv" in asked
 
     assert made_anew()
-    assert " -e .[store]\n" in (tmp_path / "asked").read_text()  # which int_collector.py needs
+    assert " -e .[store]\n" in (tmp_path / "asked").read_text()  # int_collector.py needs this extra
     assert not made_anew()
     for name in (
         "lib/python3/site-packages/finsy",

@@ -64,7 +64,7 @@ def test_a_probe_leaves_by_the_port_that_it_names_for_this_hop() -> None:
     assert port == 2
     assert frame[:15] == PROBE + b"\2"
     told = frame[15 : 15 + 18]
-    assert (told[0] >> 7, told[1]) == (0, 2)  # not the first hop's; its port
+    assert (told[0] >> 7, told[1]) == (0, 2)  # not that of the first hop, and its port
     assert int.from_bytes(told[2:6], "big") == len(PROBE) + 1 + 18 + 2 + len(b"behind")
     assert frame[15 + 18 :] == bytes([0x80, 9]) + bytes(16) + b"\1\2behind"
 
@@ -72,8 +72,8 @@ def test_a_probe_leaves_by_the_port_that_it_names_for_this_hop() -> None:
 @pytest.mark.parametrize(
     ("hops", "ports"),
     [
-        (0, []),  # no port
-        (1, [1]),  # none for this hop
+        (0, []),  # no ports
+        (1, [1]),  # no port for this hop
         (MOST_HOPS, [2] * MOST_HOPS),  # no room for this hop
         (MOST_HOPS + 3, [2] * 20),
         (255, []),

@@ -64,7 +64,9 @@ def events(made: Translator) -> dict[str, int]:
 
 
 def test_hostile_reports_do_what_a_model_of_the_documentation_does() -> None:
-    """Any key, list, column, hop, redundancy, length and number, of all primitives and formats."""
+    """Any key, list, column, hop, redundancy, length and sequence number, of all primitives and
+    formats.
+    """
     counted = dta_model.fuzz(seed=1, count=500)
     assert set(counted) == {
         "translated", "malformed", "out of range", "not configured", "duplicate", "out of order",
@@ -74,7 +76,7 @@ def test_hostile_reports_do_what_a_model_of_the_documentation_does() -> None:
 
 
 def numbered(frame: bytes, sequence: int) -> bytes:
-    """Return the same report with another number, if it has Telemark's format."""
+    """Return the same report with another sequence number, if it has Telemark's format."""
     if frame[36:38] != OUR_PORT:
         return frame
     return frame[: PAYLOAD + 4] + sequence.to_bytes(4, "big") + frame[PAYLOAD + 8 :]
@@ -90,7 +92,7 @@ def damaged(frame: bytes, rng: random.Random) -> bytes:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_damaged_reports_do_no_harm(seed: int) -> None:
-    """The collector rejects no request for its address, and each report has one event."""
+    """The collector rejects no request to its address, and each report has one event."""
     made, rng, came = translator(), random.Random(seed), 0
     made.track(2, 0)
     for n in range(600):
@@ -113,7 +115,7 @@ def test_damaged_reports_do_no_harm(seed: int) -> None:
 @pytest.mark.parametrize("missing", [0, 1, 2, 7, 8])
 @pytest.mark.parametrize("adds", [False, True], ids=["writes", "adds"])
 def test_a_region_ends_at_its_last_byte(missing: int, *, adds: bool) -> None:
-    """If the last slot exceeds it by a single byte, nothing is sent."""
+    """If the last slot exceeds the region by a single byte, no request is sent."""
     keys = key_words(range(1000))
     last = int(np.flatnonzero(slots(keys, 1, SLOTS)[0] == SLOTS - 1)[0])
     made = Translator()
@@ -143,7 +145,7 @@ def test_a_report_that_was_cut_writes_nothing(length: int) -> None:
 
 
 def test_a_report_that_says_another_length_writes_nothing() -> None:
-    """Bytes after the datagram are padding, and not part of it."""
+    """Bytes after the end of the datagram are padding, and not part of the report."""
     made = translator()
     for report in (KeyWrite(key=1, data=[1]), KeyIncrement(key=1, addend=1)):
         frame = ours(report)
@@ -157,7 +159,7 @@ def test_a_report_that_says_another_length_writes_nothing() -> None:
 
 @pytest.mark.parametrize("first", [0x00, 0x20, 0x90, 0xFF])
 def test_a_version_that_is_not_known_has_no_number(first: int) -> None:
-    """Its fields may be elsewhere: nothing is requested."""
+    """Its fields may have different positions, so no report is requested."""
     frame = bytearray(ours(REPORTS[0], reporter=7, sequence=9, retransmittable=1))
     frame[PAYLOAD] = first
     made = translator()

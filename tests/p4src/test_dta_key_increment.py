@@ -40,7 +40,9 @@ def test_counters_are_those_of_the_model() -> None:
 
 
 def test_a_request_has_just_the_bytes_of_a_fetch_add() -> None:
-    """The prototype's has four bytes more than its length field, and no compare field."""
+    """The request of the prototype is four bytes longer than its length field, and has no compare
+    field.
+    """
     made, _ = translator()
     made.report(ours(KeyIncrement(redundancy=1, key=KEY, addend=5)))
     (frame,) = made.sent

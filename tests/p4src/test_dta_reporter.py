@@ -1,4 +1,4 @@
-"""Reports of a DTA reporter about users' packets: changes, samples, counts, events."""
+"""Reports of a DTA reporter about packets of users: changes, samples, counts, events."""
 
 from zlib import crc32
 
@@ -36,7 +36,7 @@ from scapy.layers.l2 import Ether
 from minip4.engine.keys import Exact, Lpm
 
 PORTS_WORD, LATENCY_WORD = 0, 3
-TIME_MASK = 0xFFF00000  # of the record's last word: it changes every 1.05 s
+TIME_MASK = 0xFFF00000  # mask for the last word of the record, the time: it changes every 1.05 s
 
 
 def masked(word: int, mask: int = 0xFFFFFFFF) -> int:
@@ -92,7 +92,7 @@ def test_samples_have_the_share_that_was_asked_for() -> None:
     reporter.write_data(1)
     reporter.follow(share=1 << 30)
     count = sum(len(reporter.reports(udp())) for _ in range(400))
-    assert 60 <= count <= 140  # 100 +- 4.6 standard deviations
+    assert 60 <= count <= 140  # mean 100, 4 standard deviations
 
 
 def test_an_unchanged_flow_without_sampling_is_not_reported_again() -> None:

@@ -1,4 +1,4 @@
-"""Sketch-Merge: the memory has the sum of the reporters' columns."""
+"""Sketch-Merge: the memory contains the sum of the reporters' columns."""
 
 import numpy as np
 import pytest
@@ -72,7 +72,7 @@ def test_what_is_merged_can_be_had_before_all_have_sent() -> None:
     memory, reporters, sketches = translator.sketches(K), Reporters(translator), some()
     reporters.send(1, 9, sketches[1][:, 9], sketch=1)
     reporters.send(2, 9, sketches[2][:, 9], sketch=1)
-    assert translator.flush(COLUMNS, 1 << 12) == 0  # columns 0 to 7: empty
+    assert translator.flush(COLUMNS, 1 << 12) == 0  # columns 0 to 7 are empty
     assert translator.flush(COLUMNS, 1 << 12 | 1) == 1
     assert (read(memory[1])[:, 9] == sketches[1:, :, 9].sum(axis=0)).all()
     # otherwise it would overwrite them with zeros
@@ -105,7 +105,7 @@ def test_columns_that_are_not_there_are_refused(sketch: int, column: int) -> Non
 
 
 def test_unknown_reporters_are_rejected() -> None:
-    """Their columns could not be distinguished."""
+    """The translator could not distinguish their columns."""
     translator = Gatherer()
     translator.sketches(1)
     assert translator.report(ours(SketchMerge(column=0, counters=[1, 2, 3, 4]), reporter=5)) == 0

@@ -24,7 +24,7 @@ ROUNDS = 60
 
 
 def everything(outside: list[int]) -> Switch:
-    """Return a switch that watches and reports everything."""
+    """Return a switch that watches and reports all packets."""
     switch = Switch(3, outside=outside)
     switch.report_all()
     for version in (4, 6):

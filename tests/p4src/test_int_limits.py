@@ -1,4 +1,7 @@
-"""Cases where INT-MD must not or cannot push: hops, MTU, lengths, unknown bits, outside marks."""
+"""Cases in which INT-MD must not or cannot push.
+
+Hops, MTU, lengths, unknown bits, foreign marks.
+"""
 
 from collections.abc import Callable
 
@@ -78,8 +81,9 @@ def test_beyond_the_mtu_nothing_is_pushed_and_m_is_set(mtu: int, fits: bool) -> 
 def test_a_source_without_room(
     mtu: int, stack: tuple[int, ...] | None, flag: int, events: dict[str, int]
 ) -> None:
-    """Without room for its metadata INT starts with M; without room for INT's 16 bytes, it does not
-    start.
+    """Without room for the metadata, INT starts with flag M.
+
+    Without room for INT's 16 bytes, INT does not start.
     """
     source = Switch(1, outside=[IN], mtu=mtu)
     source.embed_data(NODE | QUEUE)
@@ -123,7 +127,7 @@ def test_a_stack_ends_where_eight_bits_of_length_do(length: int) -> None:
 
 
 def test_the_longest_path_comes_through() -> None:
-    """15 hops of 52 bytes each: 198 words, 1,500 bytes in all with a packet of 704 bytes."""
+    """15 hops of 52 bytes each are 198 words: 1,500 bytes in total with a packet of 704 bytes."""
     source = Switch(1, outside=[IN])
     source.embed_data(0xFF81, 20)
     data = udp(bytes(704 - 28))
@@ -234,7 +238,9 @@ def test_marks_from_outside_are_no_int() -> None:
 def test_a_dscp_from_outside_is_lost_also_without_room_for_a_shim(
     make: Callable[..., bytes], payload: bytes, version: int
 ) -> None:
-    """Otherwise the next switch would find INT by the probe marker, and the sink would keep it."""
+    """Otherwise the next switch would find INT by the probe marker, and the sink would not remove
+    it.
+    """
     source, transit, sink = Switch(1, outside=[IN]), Switch(2), Switch(3, outside=[OUT])
     source.embed_data(NODE, mark=PROBE, version=version)
     inside = transit.pass_on(source.pass_on(make(payload, tos=INT_DSCP << 2, version=version)))
@@ -268,7 +274,7 @@ def test_a_udp_checksum_that_comes_out_as_0_is_written_as_all_ones() -> None:
     source, sink = Switch(1, outside=[IN]), Switch(3, outside=[OUT])
     source.embed_data(NODE)
     for through in (udp(bytes(2)), source.pass_on(udp(bytes(2)))):
-        # With the checksum of the packet with payload 0 as payload, the checksum is 0.
+        # with the checksum of the packet with payload 0 as payload, the checksum is 0
         data = udp(checked(through)[UDP].chksum.to_bytes(2, "big"))
         inside = source.pass_on(data)
         assert 0xFFFF in (checked(data)[UDP].chksum, checked(inside)[UDP].chksum)

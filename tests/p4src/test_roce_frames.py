@@ -98,7 +98,7 @@ def test_a_fetch_add_byte_by_byte(action: str, addend: int, version: str) -> Non
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_probe_byte_by_byte(version: str) -> None:
-    """A quarter of all PSNs old, without data, and with a request for an ACK."""
+    """Its PSN is a quarter of all PSNs old. It has no data, and requests an ACK."""
     switch = Switch(Session(version=version, patience=2))
     switch.record()
     record, probe = switch.records(udp())
@@ -109,7 +109,7 @@ def test_the_probe_byte_by_byte(version: str) -> None:
 
 
 def test_a_probe_s_own_record_asks_for_no_ack() -> None:
-    """Otherwise its ACK and the probe's would have the same PSN, as after a loss."""
+    """Otherwise, its ACK and the ACK of the probe would have the same PSN, as after a loss."""
     switch = Switch(Session(ack_mask=0, patience=2))
     asked = [parse_request(switch.records(udp())[0])[BTH].ackreq for _ in range(4)]
     assert asked == [1, 0, 1, 0]

@@ -9,7 +9,7 @@ from minip4.runtime.entities.tables import MOST_ENTRIES, IdleTimeouts
 
 
 class ManyIdle:
-    """Tables of which so many entries have been idle, found at one time each."""
+    """Tables in which this number of entries has been idle, found one at a time."""
 
     def __init__(self, count: int) -> None:
         self.count, self.now_ns = count, 1000

@@ -1,4 +1,6 @@
-"""The control socket: what it takes and answers, in process; links and queues as they are then."""
+"""The control socket: accepted requests and responses, in process, with the resulting links and
+queues.
+"""
 
 import argparse
 import asyncio
@@ -23,7 +25,7 @@ from minip4.runtime.switch.port_settings import PortSettings
 
 
 class Target:
-    """A switch of ports 1 and 2, as far as the control socket needs one."""
+    """A switch with ports 1 and 2, with the parts that the control socket needs."""
 
     def __init__(self, *options: str) -> None:
         parser = argparse.ArgumentParser()
@@ -162,7 +164,10 @@ def test_counters_for_a_reader() -> None:
 def test_another_pipeline_has_other_dice_behind_the_links_by_the_seed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Real and virtual time apply them alike; a changed link continues its random numbers."""
+    """Real and virtual time do this in the same way.
+
+    A changed link continues its random numbers.
+    """
     seeds = []
     sent = {"link": {"sent_packets": 0}}
     monkeypatch.setattr(Engine, "set_link", lambda *_, seed, **rest: seeds.append(seed))
