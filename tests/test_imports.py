@@ -112,7 +112,7 @@ def test_no_import_goes_against_the_order() -> None:
         ("telemark.accounting.packet_accounting", "ebpf.loader"),
     ],
 )
-def test_what_goes_against_it_is_found(module: str, imported: str) -> None:
+def test_forbidden_imports_are_found(module: str, imported: str) -> None:
     assert wrong(module, imported)
 
 

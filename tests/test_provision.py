@@ -97,7 +97,7 @@ def test_debian_has_no_packages_of_bmv2_and_the_rest_stands(tmp_path: Path) -> N
         ),
     ],
 )
-def test_what_cannot_be_had_gets_a_line_and_the_rest_stands(
+def test_a_failed_installation_is_one_line_and_the_rest_continues(
     tmp_path: Path, broken: str, words: str
 ) -> None:
     _, said = provision(tmp_path, UBUNTU, broken)
@@ -109,7 +109,7 @@ def test_what_cannot_be_had_gets_a_line_and_the_rest_stands(
     assert (tmp_path / "p4utils").exists() == ("p4-utils" not in words)
 
 
-def test_what_is_there_is_not_installed_again(tmp_path: Path) -> None:
+def test_installed_parts_are_not_installed_again(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "simple_switch_grpc").write_text("#!/bin/sh\n")
     (tmp_path / "bin" / "simple_switch_grpc").chmod(0o755)
@@ -137,7 +137,7 @@ def test_the_vagrantfile_is_valid(command: list[str]) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_vm_gets_all_of_the_project_but_what_is_made_in_it(tmp_path: Path) -> None:
+def test_the_vm_gets_the_project_without_generated_files(tmp_path: Path) -> None:
     """rsync as Vagrant calls it; a pattern without a slash at the start matches at any depth."""
     if shutil.which("rsync") is None:
         pytest.skip("rsync is not installed")

@@ -76,7 +76,7 @@ def test_a_run_that_is_never_one_fails_at_last(tmp_path: Path) -> None:
         "pytest.skip(LINE)",
     ],
 )
-def test_what_fails_in_other_words_fails_once(body: str, tmp_path: Path) -> None:
+def test_other_failures_are_not_repeated(body: str, tmp_path: Path) -> None:
     _, said = outcome(tmp_path, f"def test_it():\n    count()\n    {body}\n")
     assert times_ran(tmp_path) == 1, said
 
@@ -121,7 +121,7 @@ def test_two(run):
     assert times_ran(tmp_path, "torn down") == 2
 
 
-def test_it_runs_again_alone(tmp_path: Path) -> None:
+def test_an_inconclusive_test_is_repeated_without_parallel_tests(tmp_path: Path) -> None:
     """There are two workers: neither runs a test while the other repeats one, and both end."""
     body = """
 @pytest.mark.parametrize("number", range(3))
@@ -143,7 +143,7 @@ def test_of_others(number):
     assert counted == {"passed": 43, "warning": 3}, said
 
 
-def test_whatever_blames_the_machine_says_the_line() -> None:
+def test_tests_that_blame_the_machine_print_the_line() -> None:
     blaming = {
         f"{path}:{node.lineno}": ast.unparse(node)
         for folder in ("benchmarks", "controllers", "experiments", "telemark")

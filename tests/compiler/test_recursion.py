@@ -26,7 +26,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize("where", PLACES)
-def test_what_is_too_deep_is_shown_from_its_beginning(where: str, tmp_path: Path) -> None:
+def test_the_error_points_to_the_start_of_too_deep_nesting(where: str, tmp_path: Path) -> None:
     parts, place = PLACES[where]
     with pytest.raises(P4Error, match="nested too deeply") as caught:
         compiled(tmp_path, **parts)

@@ -98,7 +98,7 @@ def test_egress_sees_which_queue_was_full_and_when() -> None:
     }  # fmt: skip
 
 
-def test_each_drop_is_told_once_and_stays_a_drop() -> None:
+def test_each_drop_is_reported_and_counted_once() -> None:
     bench = Bench()
     for number in range(50):
         bench.send(number, 10 * number)
@@ -111,7 +111,7 @@ def test_each_drop_is_told_once_and_stays_a_drop() -> None:
     assert bench.engine.drops()[str(OUT)]["queue"] == 47
 
 
-def test_nothing_is_told_unless_it_is_asked_for() -> None:
+def test_no_drop_is_reported_by_default() -> None:
     bench = Bench(is_on=False)
     for number in range(10):
         bench.send(number, 10)
@@ -119,7 +119,7 @@ def test_nothing_is_told_unless_it_is_asked_for() -> None:
     assert bench.accounting()["queue_drops"] == 7
 
 
-def test_a_clone_that_is_dropped_is_not_told_of() -> None:
+def test_drops_of_clones_are_not_reported() -> None:
     """Otherwise, the clone of a dropped clone would be cloned without end."""
     bench = Bench()
     bench.queue(REPORTS, depth_packets=1, rate_pps=1)

@@ -38,7 +38,7 @@ def switch() -> Engine:
     return engine(ingress_locals=STATE, ingress=USE)
 
 
-def test_counters_and_registers_count_and_ignore_what_is_out_of_bounds(switch: Engine) -> None:
+def test_counters_and_registers_ignore_indexes_out_of_bounds(switch: Engine) -> None:
     for b in (0, 3, 3, 4, 255):
         switch.process(1, bytes([1, b, 0, 0]) + bytes(60), 0)
     assert switch.counter_read_all("I.hits") == [(1, 64), (0, 0), (0, 0), (2, 128)]
@@ -301,7 +301,7 @@ def test_idle_time_runs_from_the_last_hit() -> None:
     assert entry.idle_ns == 3_000_000
 
 
-def test_a_direct_meter_colours_what_hits_its_entry() -> None:
+def test_a_direct_meter_colours_packets_that_hit_its_entry() -> None:
     e = engine(
         metadata="bit<2> colour;",
         ingress_locals="""
@@ -349,7 +349,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_what_is_not_supported_is_named(what: str) -> None:
+def test_errors_name_the_unsupported_primitive(what: str) -> None:
     path, name = REFUSED[what]
     document = copy.deepcopy(
         json_of(
@@ -369,7 +369,7 @@ def test_what_is_not_supported_is_named(what: str) -> None:
         Engine(document)
 
 
-def test_what_is_no_bmv2_json_is_refused() -> None:
+def test_other_json_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="BMv2 JSON"):
         Engine({"program": "x"})
 

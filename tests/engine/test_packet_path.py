@@ -75,7 +75,7 @@ FATES: dict[str, tuple[int, list[tuple[int, tuple[int, int, int, int]]]]] = {
 
 
 @pytest.mark.parametrize("name", FATES)
-def test_where_packets_go_and_what_they_carry(switch: Engine, name: str) -> None:
+def test_ports_and_contents_of_packets(switch: Engine, name: str) -> None:
     assert_fate(switch, name)
 
 

@@ -176,7 +176,7 @@ def test_the_clock_drifts_since_its_start_and_not_since_the_machines(
         boot_ns += 86_400 * 10**9
 
 
-def test_what_the_link_loses_is_no_drop_of_the_switch(bench: Bench) -> None:
+def test_link_loss_is_not_counted_as_a_switch_drop(bench: Bench) -> None:
     bench.link(2, delay_ns=1000, loss=1.0)
     bench.send(0)
     assert bench.seen() == []
@@ -185,7 +185,7 @@ def test_what_the_link_loses_is_no_drop_of_the_switch(bench: Bench) -> None:
     assert list(values[:2]) == [2, 2]
 
 
-def test_what_a_port_sent_adds_up_with_and_without_a_link(bench: Bench) -> None:
+def test_port_counters_remain_when_a_link_is_removed(bench: Bench) -> None:
     before = bench.engine.counters()
     bench.send(0)
     bench.link(2, rate_bps=MBIT)
@@ -230,7 +230,7 @@ def test_a_rate_that_divides_no_second_is_kept_exactly(bench: Bench) -> None:
     assert [s["left"] for s in bench.seen()][-1] == 10, "70 packets later"
 
 
-def test_what_is_left_of_a_rate_is_not_carried_over_an_idle_time(bench: Bench) -> None:
+def test_the_rounding_remainder_of_a_rate_ends_with_idle_time(bench: Bench) -> None:
     """At 3 packets/s, a third of a ns remains per packet; errors would delay the last packet."""
     bench.queue(2, rate_pps=3)
     for time_ns in (0, 999_999_333, 999_999_333, 999_999_333):
@@ -263,7 +263,7 @@ def test_a_paced_burst_through_a_slow_queue(bench: Bench, is_link: bool) -> None
     ]
 
 
-def test_a_queue_drops_what_its_bytes_do_not_hold(bench: Bench) -> None:
+def test_a_queue_with_a_byte_limit_drops_packets_that_do_not_fit(bench: Bench) -> None:
     bench.queue(2, rate_pps=1000, depth_bytes=300)
     for size in (125, 125, 100, 100, 75, 76):
         bench.send(
@@ -287,7 +287,7 @@ def test_each_priority_has_a_rate_and_a_depth_of_its_own(bench: Bench) -> None:
     assert bench.drops(2) == {"queue": 1}
 
 
-def test_a_new_rate_holds_for_what_waits(bench: Bench) -> None:
+def test_a_new_rate_holds_for_queued_packets(bench: Bench) -> None:
     bench.queue(2, rate_pps=1)
     for _ in range(4):
         bench.send(0)

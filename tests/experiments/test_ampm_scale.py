@@ -50,7 +50,7 @@ def test_every_account_is_exact(tmp_path: Path) -> None:
     assert (tmp_path / "ampm_scale.png").stat().st_size > 10_000
 
 
-def test_what_is_not_known_is_no_loss() -> None:
+def test_unknown_counts_are_not_losses() -> None:
     topo = Backhaul(access=1, aggregation=1)
     points = {point for pair in measure_losses.path_segments(topo.paths["h2"]) for point in pair}
     known = {point: PointRecord(3, packets=9) for point in points}

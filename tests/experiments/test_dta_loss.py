@@ -41,9 +41,7 @@ def test_a_reporter_that_sends_the_wrong_ones_again_is_found_out(tmp_path: Path)
         ("--loss", "0.6", "--loss 0.6: expected at most 0.5; with more loss, missing"),
     ],
 )
-def test_what_cannot_be_measured_is_refused(
-    tmp_path: Path, option: str, value: str, said: str
-) -> None:
+def test_invalid_options_are_refused(tmp_path: Path, option: str, value: str, said: str) -> None:
     done = run("dta_loss", *SHORT, option, value, "--out", str(tmp_path))
     assert done.returncode == 2
     assert said in done.stderr

@@ -70,7 +70,7 @@ def test_operations_of_a_report(
 
 
 @pytest.mark.parametrize(("reason", "is_fine"), [(Reason.DUPLICATE, True), (Reason.GAP, False)])
-def test_of_what_is_refused_probes_are_no_fault(
+def test_refused_probes_are_not_faults(
     reason: Reason, is_fine: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     translating = module("experiments.shared.dta.translator_setup")
@@ -176,7 +176,7 @@ def some_costs(
     return costs.Costs(rounds, BY_DTA, BY_CPU, 1.0)
 
 
-def test_what_a_report_costs_is_its_part_of_a_write() -> None:
+def test_the_cost_of_a_report_is_its_share_of_a_write() -> None:
     checks = costs.make_checks(some_costs())
     wanted = [500 / 800, 500 / 16 / 800, 500 / 5 / 800]
     assert [check.measured for check in checks[:3]] == pytest.approx(wanted)
@@ -193,11 +193,11 @@ def test_what_a_report_costs_is_its_part_of_a_write() -> None:
          "CPU time per report, DTA: Key-Write (normalized to hash insert, UDP)"),
     ],
 )  # fmt: skip
-def test_what_costs_too_much_or_goes_wrong_fails(wrong: dict[str, int], failed: str) -> None:
+def test_high_costs_and_wrong_results_fail(wrong: dict[str, int], failed: str) -> None:
     checks = costs.make_checks(some_costs(wrong, (1, 1, 1)))
     assert [check.name.startswith(failed) for check in checks if not check.passed] == [True]
 
 
-def test_what_a_busy_machine_drops_decides_nothing() -> None:
+def test_drops_of_a_busy_machine_make_the_run_invalid() -> None:
     with pytest.raises(TestbedError, match=r"run invalid: the kernel dropped 10% .* Key-Write"):
         costs.make_checks(some_costs({"received": 90, "dropped": 10}))

@@ -195,9 +195,7 @@ FIRST, SECOND, THIRD, LAST = (
          "early last edge", "late last edge", "early first switch", "late switch's clock",
          "a log lacks one", "a log has another", "no postcard", "one postcard more"],
 )  # fmt: skip
-def test_what_does_not_agree_is_found_out(
-    change: Callable[[Outcome], Outcome], failed: set[str]
-) -> None:
+def test_disagreements_fail(change: Callable[[Outcome], Outcome], failed: set[str]) -> None:
     assert failing(change(outcome())) == failed
 
 
@@ -221,7 +219,7 @@ def kept(*reported: tuple[int, int, int]) -> Kept:
     return Kept(None, groups, reports, hops)
 
 
-def test_postcards_are_told_apart_by_what_the_first_edge_numbered() -> None:
+def test_postcards_are_matched_to_packets_by_the_number_of_the_first_edge() -> None:
     nodes = {"h1": 4, "s1": 1}
     found = reports_of_nodes(
         kept((4, 1, 70), (1, 7, 90), (4, 0, 90), (1, 8, 91), (1, 9, 90)), nodes, 3
@@ -257,7 +255,7 @@ def test_packets_that_no_hash_tells_apart_make_no_verdict() -> None:
         reports_of_nodes(kept((4, 0, 90), (4, 1, 90)), {"h1": 4}, 2)
 
 
-def test_what_a_machine_that_stands_still_does_is_no_verdict() -> None:
+def test_pauses_of_the_machine_make_the_run_invalid() -> None:
     found = outcome()
     reject_late(found)
     found.truth.received_ns[40] += 500 * SCHEDULE.block_us
@@ -322,7 +320,7 @@ def test_a_switch_that_miscounts_is_found_out(tmp_path: Path) -> None:
         (["--blocks", "0"], "argument --blocks"),
     ],
 )
-def test_what_it_cannot_do_is_refused(arguments: list[str], words: str, tmp_path: Path) -> None:
+def test_unsupported_options_are_refused(arguments: list[str], words: str, tmp_path: Path) -> None:
     done = run("ebpf_edge", *arguments, "--out", str(tmp_path))
     assert done.returncode == 2, done.stdout + done.stderr
     assert words in done.stderr.splitlines()[-1]

@@ -12,7 +12,7 @@ from telemark.backends.real.targets.bmv2 import PROGRAM
 SHORT = ("--time", "virtual", "--packets", "100")
 
 
-def test_all_that_switches_say_of_each_packet_is_true(tmp_path: Path) -> None:
+def test_metadata_of_all_switches_agree_with_the_packets(tmp_path: Path) -> None:
     done = run("int_path", *SHORT, "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     rows = samples(tmp_path)
@@ -94,7 +94,7 @@ FAULTS = {
                "another utilisation"),
               ("no checksum complement",), ("a wrong UDP checksum",)],
 )  # fmt: skip
-def test_what_a_switch_says_wrongly_is_found_out(names: tuple[str, ...], tmp_path: Path) -> None:
+def test_wrong_metadata_fail(names: tuple[str, ...], tmp_path: Path) -> None:
     faults = [FAULTS[name] for name in names]
     program = with_faults(tmp_path, (fault[:3] for fault in faults), "int/int.p4")
     done = run("int_path", *SHORT, "--program", program, "--out", str(tmp_path / "out"))

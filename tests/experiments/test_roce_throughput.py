@@ -123,7 +123,7 @@ def test_costs_are_of_both_ends_and_ratios_of_one_round() -> None:
         ({"collector_ns": 600}, "CPU time per record over RoCE (normalized to UDP in C),"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_fails(wrong: dict[str, int], failed: str) -> None:
+def test_wrong_results_fail(wrong: dict[str, int], failed: str) -> None:
     report = experiment.report(some_rounds((1, 1, 1), wrong={candidates.ROCE: wrong}), 80, OPTIONS)
     assert not report.passed
     assert any(check.name.startswith(failed) for check in report.checks if not check.passed)

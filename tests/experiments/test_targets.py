@@ -43,7 +43,7 @@ def failed(ours: Any, theirs: Any) -> set[str]:
     return {check.name for check in targets.compare_targets([ours, theirs]) if not check.passed}
 
 
-def test_targets_that_say_the_same_pass() -> None:
+def test_targets_with_equal_results_pass() -> None:
     assert failed(found("minip4"), found("bmv2")) == set()
     assert found("minip4").counts[Point("s2", "arrivals")] == (30, 1920)
     assert list(found("minip4").lost["s1-s2"]) == [3, 9]

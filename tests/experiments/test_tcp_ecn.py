@@ -88,7 +88,7 @@ def test_a_mistake_gets_one_clear_line(
     assert "Traceback" not in done.stderr
 
 
-def test_a_program_that_is_not_there_is_told_before_any_network_begins(tmp_path: Path) -> None:
+def test_a_missing_program_is_reported_before_the_first_network(tmp_path: Path) -> None:
     done = run("tcp_ecn", "--time", "virtual", "--monitor-program", "no/such.p4",
                "--out", str(tmp_path / "out"))  # fmt: skip
     assert done.returncode == 2, done.stdout + done.stderr

@@ -74,7 +74,7 @@ class Script:
         return self.found.pop(0)
 
 
-def test_what_others_disturbed_is_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disturbed_measurements_are_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     ready = loads.ReadyCandidate(None, lambda: 0)  # type: ignore[arg-type]
     quiet, disturbed = Offered(0, 10, 0.5, 0.0), Offered(0, 10, 0.9, 0.4)
     monkeypatch.setattr(
@@ -89,7 +89,7 @@ def test_what_others_disturbed_is_measured_again(monkeypatch: pytest.MonkeyPatch
 
 @needs_root
 @pytest.mark.parametrize("candidate", CANDIDATES, ids=lambda each: each.name)
-def test_what_is_offered_is_counted(candidate: loads.Candidate) -> None:
+def test_offered_packets_are_counted(candidate: loads.Candidate) -> None:
     veth = VethPair()
     plan = Plan(flows(64), (), 0.01, 1, [0, max(os.sched_getaffinity(0))])
     with veth.entered(), loads.ExitStack() as stack:

@@ -56,7 +56,7 @@ def report(measured: list[FloodResult]) -> Report:
 
 
 @pytest.mark.parametrize(("kept", "passed"), [(0.81, True), (0.79, False), (1.2, True)])
-def test_what_is_kept_at_twice_the_flood_that_stops_the_other_decides(
+def test_the_check_uses_twice_the_flood_that_stops_the_unfiltered_host(
     kept: float, passed: bool
 ) -> None:
     found = report(made(**{FILTERED: (1, 1, 0.2, kept)}))
@@ -100,7 +100,7 @@ def test_where_rounds_differ_the_run_is_invalid() -> None:
 
 
 @needs_root
-def test_what_finds_a_ring_full_is_lost_of_a_flood_or_not() -> None:
+def test_a_full_ring_drops_frames_of_the_flood_and_other_frames() -> None:
     ring, second_ns, second_ps = 10, 10**9, 10**12
     with load(emulated_nic.SOURCE, {"ring": ring}) as whole:
         state = whole.maps[".bss"].mapped()[0]
@@ -158,7 +158,7 @@ def test_each_frame_of_a_flood_is_in_one_book(server: str) -> None:
     )
 
 
-def test_without_real_time_priority_it_is_said_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_real_time_priority_the_error_has_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 

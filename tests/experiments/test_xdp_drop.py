@@ -46,7 +46,7 @@ def test_ratios_are_of_one_round() -> None:
     assert dropping.SOCKET.name not in report.metrics["speedup_on_two_cores"]
 
 
-def test_what_is_too_slow_fails() -> None:
+def test_low_rates_fail() -> None:
     assert checked(made(**{dropping.PORTS.name: 72})) == [False, True, True]
     assert checked(made(**{dropping.CONNTRACK.name: 470})) == [True, False, True]
 
@@ -82,7 +82,7 @@ def test_each_contender_counts_each_packet_of_its_own(candidate: dropping.Candid
 
 @needs_root
 @pytest.mark.parametrize(("candidate", "tracked"), [(dropping.CONNTRACK, 64), (dropping.FILTER, 0)])
-def test_conntrack_is_on_only_where_it_is_said_to_be(
+def test_conntrack_is_on_only_for_its_candidate(
     candidate: dropping.Candidate, tracked: int
 ) -> None:
     place = veth_setup.VethPair()
@@ -101,7 +101,9 @@ def test_conntrack_is_on_only_where_it_is_said_to_be(
         (("--rounds", "0"), "--rounds"),
     ],
 )
-def test_what_it_cannot_do_is_refused(arguments: tuple[str, ...], text: str, tmp_path: Any) -> None:
+def test_unsupported_options_are_refused(
+    arguments: tuple[str, ...], text: str, tmp_path: Any
+) -> None:
     done = run("xdp_drop", *arguments, "--out", str(tmp_path))
     assert done.returncode == 2
     assert text in done.stderr

@@ -63,7 +63,7 @@ def ended() -> Iterator[list[subprocess.Popen[str]]]:
         process.communicate()
 
 
-def test_both_directions_lose_what_the_log_says(
+def test_the_log_has_the_lost_frames_of_both_directions(
     tmp_path: Path, ended: list[subprocess.Popen[str]]
 ) -> None:
     options = ("--loss-probability", "0.2", "--seed", "3", "--delay-us", "1000")

@@ -112,7 +112,7 @@ def test_another_cpu_gets_a_program_of_its_own(
     assert built[0] == built[2]
 
 
-def test_what_cc_refuses_is_told_in_a_line_with_the_log(folder: Path) -> None:
+def test_a_compiler_error_is_one_line(folder: Path) -> None:
     (folder / "main.c").write_text("int main(void) { return nothing; }")
     with pytest.raises(ToolchainError, match=r"main\.c:1:25: error: .nothing. undeclared") as told:
         build.program([folder / "main.c"])

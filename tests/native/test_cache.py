@@ -44,7 +44,7 @@ def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def test_what_was_not_used_for_longest_goes_first(folder: Path) -> None:
+def test_the_least_recently_used_file_is_removed_first(folder: Path) -> None:
     for number, name in enumerate("abcd"):
         use(folder / name, 1000 - number)
     use(folder / "a")  # so it is the most recently used file
@@ -62,7 +62,7 @@ def test_a_new_file_makes_room(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert len(names(folder)) == 2
 
 
-def test_what_is_in_use_stays(folder: Path) -> None:
+def test_files_in_use_are_not_removed(folder: Path) -> None:
     for name in "ab":
         use(folder / name, 1000)
     with cache.held(folder / "a", make):
@@ -161,7 +161,7 @@ def test_two_that_make_the_same_file_share_the_first(
     assert len(set(seen)) == 1
 
 
-def test_what_a_killed_build_left_goes_but_no_running_one(folder: Path) -> None:
+def test_folders_of_killed_builds_are_removed_and_of_running_builds_not(folder: Path) -> None:
     left, running = folder / "build-left", folder / "build-running"
     for workshop in (left, running):
         workshop.mkdir()
@@ -187,9 +187,7 @@ def test_a_build_that_fails_leaves_nothing(folder: Path) -> None:
     assert names(folder) == set()
 
 
-def test_what_is_there_is_used_where_nothing_may_be_written(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_of_a_read_only_cache_are_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use(folder / "a")
 
     def refuse(*_: object) -> None:

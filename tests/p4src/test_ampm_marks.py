@@ -166,7 +166,7 @@ def test_a_host_cannot_send_marks_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("method", ALL_METHODS)
-def test_each_dscp_is_what_it_was_behind_the_domain(method: Method) -> None:
+def test_each_dscp_is_restored_at_the_end_of_the_domain(method: Method) -> None:
     """The last switch has configured values for these bits outside of the domain.
 
     Other bits are unchanged.
@@ -183,7 +183,7 @@ def test_each_dscp_is_what_it_was_behind_the_domain(method: Method) -> None:
             assert far.pass_on(middle.pass_on(inside, time_us), time_us) == data
 
 
-def test_what_a_flow_has_in_the_taken_bits_outside_is_given_to_all_its_packets() -> None:
+def test_all_packets_of_a_flow_leave_with_the_dscp_of_its_entry() -> None:
     """The value is that of the flow's entry (EF in this test), whatever the packet had."""
     near, far = Switch(FIRST, Method.DOUBLE), Switch(LAST, Method.DOUBLE, flows=0)
     far.watch(LAST, Method.DOUBLE, dst_port=5000, dscp=46)

@@ -163,7 +163,7 @@ def test_samples_pair_to_true_delays(first_block: int) -> None:
     assert pairs > BLOCKS
 
 
-def test_loss_by_pulses_is_exact_in_order_and_wrong_by_what_overtakes() -> None:
+def test_loss_by_pulses_is_exact_without_reordering() -> None:
     """Without reordering, the counts at both ends differ by the loss between two pulses."""
     for delay_us, is_exact in ((0, True), (L // 8, False)):
         outcome = run(Setting(Method.PULSE, 0, delay_us, seed=4))

@@ -73,7 +73,7 @@ def test_flows_are_recorded_apart() -> None:
         assert switch.packets(flow, 1) == (packets, packets)
 
 
-def test_a_readout_packet_changes_nothing_and_says_the_clock() -> None:
+def test_a_readout_packet_has_the_clock_and_changes_nothing() -> None:
     switch = Switch(MIDDLE, Method.DOUBLE | Method.HASHED, ahead_us=5)
     switch.pass_on(coloured(0, 1), 4 * L)
     first = [switch.read(record, 0) for record in (BLOCK, PULSE)]
@@ -195,7 +195,7 @@ def test_the_window_of_a_multiplexed_pulse_is_one_part_in_32(at: int, is_pulse: 
     ],
 )
 @pytest.mark.parametrize("turn", [0, WRAP - 4 * L, WRAP - 6 * L])
-def test_what_a_multiplexed_bit_means_depends_on_the_slot(
+def test_the_slot_decides_the_meaning_of_a_multiplexed_bit(
     turn: int, at: int, bit: int, block: int, pulses: int
 ) -> None:
     switch = Switch(MIDDLE, Method.MULTIPLEXED)

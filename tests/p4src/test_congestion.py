@@ -45,7 +45,7 @@ def test_an_empty_queue_marks_nothing(tos: int, options: list[Packet]) -> None:
     ("program", "control"), [("ecn.p4", "EcnIngress"), ("link_monitor.p4", "MonitorIngress")]
 )
 @pytest.mark.parametrize("ip", [IP(dst="10.0.0.2", ttl=1), IP(dst="10.0.0.3")])
-def test_what_has_no_way_or_no_time_left_is_dropped(program: str, control: str, ip: IP) -> None:
+def test_packets_without_route_or_ttl_are_dropped(program: str, control: str, ip: IP) -> None:
     assert forwarded(ip, program, control) == []
 
 

@@ -18,7 +18,7 @@ def entry(data: int, number: int = 0, **base: int) -> bytes:
 
 
 @pytest.mark.parametrize("size", BATCHES)
-def test_a_batch_is_one_write_and_the_ring_wraps_without_losing_one(size: int) -> None:
+def test_a_batch_is_one_write_and_none_is_lost_at_the_end_of_the_ring(size: int) -> None:
     """The published translator overwrites the first batch of each lap."""
     translator = Gatherer()
     ring = translator.lists(size, batches=4, count=1)[0]
@@ -49,7 +49,7 @@ def test_lists_are_gathered_apart() -> None:
         assert head(ring).number == whole // 4 + 1
 
 
-def test_what_is_gathered_can_be_had_before_a_batch_is_full() -> None:
+def test_an_incomplete_batch_can_be_flushed() -> None:
     translator = Gatherer()
     rings = translator.lists(4, batches=8, count=2)
     reader = Reader(rings[1])
@@ -96,7 +96,7 @@ def test_the_prototype_appends_to_the_same_lists() -> None:
 
 
 @pytest.mark.parametrize("number", [4, 5, 0x7FFFFFFF, 0xFFFFFFFF])
-def test_lists_that_are_not_there_are_not_written(number: int) -> None:
+def test_unknown_lists_are_not_written(number: int) -> None:
     """The published generator sends to one list too many, which the published translator writes."""
     translator = Gatherer()
     rings = translator.lists(1, batches=4, count=4, first=8)
@@ -143,7 +143,7 @@ def test_an_entry_that_was_here_before_is_not_appended_again() -> None:
     assert Reader(ring).pull().tolist() == [0, 1, 2]
 
 
-def test_what_the_rate_refuses_is_gathered_when_it_comes_again() -> None:
+def test_an_entry_over_the_rate_is_batched_when_it_is_retransmitted() -> None:
     """Batching an entry costs nothing, and writing a batch costs a request."""
     translator = Gatherer()
     ring = translator.lists(2, batches=8, count=1)[0]

@@ -63,7 +63,7 @@ def events(made: Translator) -> dict[str, int]:
     return dict(sum((Counter(made.events(reporter)) for reporter in range(3)), Counter()))
 
 
-def test_hostile_reports_do_what_a_model_of_the_documentation_does() -> None:
+def test_hostile_reports_have_the_effect_of_the_documentation_model() -> None:
     """Any key, list, column, hop, redundancy, length and sequence number, of all primitives and
     formats.
     """
@@ -144,7 +144,7 @@ def test_a_report_that_was_cut_writes_nothing(length: int) -> None:
     assert sum(events(made).values()) == int(length >= PAYLOAD + 8)
 
 
-def test_a_report_that_says_another_length_writes_nothing() -> None:
+def test_a_report_with_a_wrong_length_writes_nothing() -> None:
     """Bytes after the end of the datagram are padding, and not part of the report."""
     made = translator()
     for report in (KeyWrite(key=1, data=[1]), KeyIncrement(key=1, addend=1)):
@@ -167,7 +167,7 @@ def test_a_version_that_is_not_known_has_no_number(first: int) -> None:
     assert (made.nacks, events(made)) == ([], {"malformed": 1})
 
 
-def test_what_only_looks_like_a_report_passes() -> None:
+def test_similar_packets_are_forwarded() -> None:
     made = translator()
     made.forward(0x0200000000FE)
     udp = Ether(ours(REPORTS[0]))
@@ -192,7 +192,7 @@ def test_a_report_with_options_of_ip_is_one() -> None:
     assert (nack[IP].ihl, nack[IP].len, nack[DTA].sequence) == (5, 40, 0)
 
 
-def test_answers_that_are_made_up_leave_requests_inside() -> None:
+def test_forged_responses_leave_requests_in_the_region() -> None:
     made, rng = translator(), random.Random(3)
     made.report(ours(KeyIncrement(key=1, addend=1)))
     for _ in range(300):

@@ -148,7 +148,7 @@ def test_the_last_six_switches_of_a_path_are_reported(count: int) -> None:
     assert path.nodes.tolist() == [last + (6 - len(last)) * [-1]]
 
 
-def test_what_leaves_where_it_came_in_has_a_path_of_one() -> None:
+def test_a_packet_through_one_switch_has_a_path_of_one_hop() -> None:
     sink = Sink(DATA | POSTCARD, outside=(IN, OUT))
     sink.embed_data(NODE_ID)
     data, postcard = sink.path_reports(udp())
@@ -232,7 +232,7 @@ def test_nacks_to_others_pass() -> None:
 
 
 @pytest.mark.parametrize("given", [{"instructions": NODE_ID | LATENCY}, {"version": 6}])
-def test_what_has_no_place_in_a_report_is_left_to_int(given: dict[str, int]) -> None:
+def test_packets_that_do_not_fit_a_dta_report_have_an_int_report(given: dict[str, int]) -> None:
     """The same holds for unwatched flows.
 
     DTA reports leave no gap in the sequence numbers of INT reports.

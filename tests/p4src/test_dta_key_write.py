@@ -92,7 +92,7 @@ def test_the_plain_translator_reads_the_prototype_s_shorter_header() -> None:
     assert made.report(tracked(ShortKeyWrite(redundancy=3, key=0xC0A80001, data=[5]))) == 0
 
 
-def test_keys_that_meet_in_one_copy_s_slot_do_not_meet_in_the_others() -> None:
+def test_keys_with_one_common_slot_have_different_other_slots() -> None:
     """CRCs of one key with different initial values, as in the prototype, collide in all copies or
     in none.
     """

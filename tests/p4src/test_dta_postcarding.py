@@ -87,7 +87,7 @@ def test_a_hop_that_reports_again_has_its_last_value() -> None:
     assert path(memory, A) == [100, 299, 102, 103, 104]
 
 
-def test_who_needs_the_row_has_what_is_there_written_as_the_path_of_its_flow() -> None:
+def test_a_new_flow_in_a_used_row_writes_the_path_of_the_old_flow() -> None:
     """The published translator writes it to the slot of the new flow."""
     translator = Gatherer()
     (memory,) = translator.cache(rows=1)
@@ -110,7 +110,7 @@ def test_a_path_of_one_hop_needs_no_row() -> None:
     assert path(memory, A) == [100, 101, 102, 103, 104]
 
 
-def test_what_is_gathered_can_be_had_before_it_is_complete() -> None:
+def test_an_incomplete_path_can_be_flushed() -> None:
     translator = Gatherer()
     (memory,) = translator.cache(rows=16)
     send(translator, A, [3])
@@ -185,7 +185,7 @@ def test_the_prototype_counts_hops_from_one() -> None:
      {"hop": 2, "hops": 255}, {"hop": 0, "redundancy": 0}, {"hop": 0, "redundancy": 9}],
     ids=str,
 )  # fmt: skip
-def test_what_no_path_has_is_refused(fields: dict[str, int]) -> None:
+def test_invalid_hops_and_lengths_are_refused(fields: dict[str, int]) -> None:
     translator = Gatherer()
     translator.cache(rows=1)
     send(translator, A, [0])
@@ -201,7 +201,7 @@ def test_the_prototypes_hop_zero_is_refused() -> None:
     assert translator.events() == {"out of range": 1}
 
 
-def test_memory_is_what_a_cache_in_python_says() -> None:
+def test_memory_agrees_with_a_cache_model() -> None:
     """For any keys, hops and lengths, each write has the path that a cache model predicts."""
     translator, rng, count = Gatherer(), random.Random(4), 8
     (memory,) = translator.cache(slots=1 << 12, rows=count)

@@ -36,7 +36,7 @@ def test_each_copy_takes_its_part_of_the_rate() -> None:
     assert made.session_events()["out of region"] == 9
 
 
-def test_what_is_refused_is_asked_for_again() -> None:
+def test_reports_over_the_rate_are_requested_again() -> None:
     made = Tracked()
     made.limit(1, INTERVAL_US * 1000)
     made.take(0, 1, 2)
@@ -51,7 +51,7 @@ def test_what_is_refused_is_asked_for_again() -> None:
     assert made.events(1) == {"translated": 4, "too fast": 3, "nacked": 3, "recovered": 2}
 
 
-def test_what_is_refused_behind_a_gap_is_asked_for_with_it() -> None:
+def test_a_report_over_the_rate_after_a_gap_is_requested_with_the_gap() -> None:
     made = Tracked()
     made.limit(1, INTERVAL_US * 1000)
     made.take(0, 3)

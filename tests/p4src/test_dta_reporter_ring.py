@@ -49,7 +49,7 @@ def again(reporter: Reporter, frame: bytes, time_us: int = 10_000) -> list[bytes
 
 
 @pytest.mark.parametrize("words", [1, 3, 7])
-def test_what_is_missing_is_sent_again_as_it_was(words: int) -> None:
+def test_missing_reports_are_retransmitted_unchanged(words: int) -> None:
     reporter = kept(words)
     frames = sent(reporter, 10)
     assert again(reporter, nack(3, 4)) == frames[3:7]
@@ -89,7 +89,7 @@ def test_reports_of_different_kinds_are_sent_again_by_one_nack() -> None:
     assert again(reporter, nack(0, 4)) == frames
 
 
-def test_what_was_never_to_be_kept_is_not_there() -> None:
+def test_reports_that_are_not_kept_are_not_retransmitted() -> None:
     reporter, frames = of_two_kinds(kept=0)
     assert again(reporter, nack(0, 4)) == [frames[0], frames[2]]
     assert reporter.events() == {"sent": 4, "nacked": 1, "resent": 2, "not kept": 2}
@@ -97,7 +97,7 @@ def test_what_was_never_to_be_kept_is_not_there() -> None:
 
 @pytest.mark.parametrize(("first", "count"), [(10, 1), (9, 2), (0, 11), (3, 0), (0, 0xFFFFFFFF),
                                               (11, 1), (0x80000000, 5)])  # fmt: skip
-def test_what_was_never_sent_is_absurd(first: int, count: int) -> None:
+def test_a_nack_of_unsent_reports_is_absurd(first: int, count: int) -> None:
     reporter = kept()
     sent(reporter, 10)
     assert again(reporter, nack(first, count)) == []
@@ -107,7 +107,7 @@ def test_what_was_never_sent_is_absurd(first: int, count: int) -> None:
 PAID, MOST_PAID = 16, 16 * 1024  # as in reporter_ring.p4
 
 
-def test_forged_nacks_have_no_more_sent_than_what_is_new_pays_for() -> None:
+def test_new_reports_limit_the_retransmissions_for_forged_nacks() -> None:
     """Reports lost after them are retransmitted when there are new reports."""
     reporter = kept(1)
     frames = sent(reporter, 10)
@@ -122,7 +122,7 @@ def test_forged_nacks_have_no_more_sent_than_what_is_new_pays_for() -> None:
     assert again(reporter, nack(0, 11)) == frames[: PAID - 11]  # the first reports
 
 
-def test_what_was_paid_for_does_not_grow_without_end() -> None:
+def test_the_credit_for_retransmissions_is_limited() -> None:
     reporter = kept(1)
     sent(reporter, 1100)
     for _ in range(20):
@@ -160,7 +160,7 @@ def small_ring(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return program
 
 
-def test_what_has_left_the_ring_is_counted(small_ring: Path) -> None:
+def test_overwritten_reports_are_counted(small_ring: Path) -> None:
     reporter = Reporter(str(small_ring))
     reporter.write_data(kept=1)
     reporter.follow(share=ALL)
@@ -172,9 +172,7 @@ def test_what_has_left_the_ring_is_counted(small_ring: Path) -> None:
 
 
 @pytest.mark.parametrize("later", [64, 65])
-def test_of_what_is_long_gone_nothing_is_known_and_it_counts_as_left(
-    later: int, small_ring: Path
-) -> None:
+def test_old_reports_count_as_overwritten(later: int, small_ring: Path) -> None:
     """For the last 64 reports, the reporter knows whether they were to be stored, because later
     reports use the entries.
     """
@@ -188,7 +186,7 @@ def test_of_what_is_long_gone_nothing_is_known_and_it_counts_as_left(
     assert reporter.events() == {"sent": 1 + later, "nacked": 1, "left": 1}
 
 
-def test_the_ring_holds_what_a_list_of_the_last_would(small_ring: Path) -> None:
+def test_the_ring_agrees_with_a_list_of_the_last_reports(small_ring: Path) -> None:
     reporter = Reporter(str(small_ring))
     rng = random.Random(5)
     reporter.watch(START, dst_port=5000)
@@ -250,7 +248,7 @@ def test_the_prototypes_nack_names_the_last_that_was_good() -> None:
     assert counts == {"sent": 300, "nacked": 3, "resent": 3 + 99, "absurd": 1}
 
 
-def test_the_prototypes_nack_that_says_nothing_new_is_late() -> None:
+def test_a_repeated_nack_of_the_prototype_is_late() -> None:
     reporter = Reporter("reporter_prototype.p4")
     reporter.write_data(1, kept=1)
     reporter.follow(share=ALL)

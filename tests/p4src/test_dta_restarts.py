@@ -114,7 +114,7 @@ PRIMITIVES = [(write, check_values), (add, check_counters), (append, check_list)
 
 
 @pytest.mark.parametrize(("report", "check"), PRIMITIVES)
-def test_of_a_collector_s_restart_what_came_while_it_was_down_is_lost(
+def test_a_restart_of_the_collector_loses_only_reports_during_its_downtime(
     report: Callable[[int], Packet], check: Callable[[System, Collection[int]], None]
 ) -> None:
     """Only reports that would be written during this time are lost.
@@ -135,7 +135,7 @@ def test_of_a_collector_s_restart_what_came_while_it_was_down_is_lost(
 
 
 @pytest.mark.parametrize(("report", "check"), PRIMITIVES)
-def test_of_a_translator_s_restart_what_it_had_gathered_is_lost(
+def test_a_restart_of_the_translator_loses_only_batched_reports(
     report: Callable[[int], Packet], check: Callable[[System, Collection[int]], None]
 ) -> None:
     """The loss is at most a batch per list, the cache, and unwritten columns."""

@@ -72,7 +72,7 @@ def test_the_nack_byte_by_byte() -> None:
     assert bytes(nack).hex() == bytes(expected).hex()
 
 
-def test_what_is_missing_is_asked_for_once_and_taken_when_it_comes() -> None:
+def test_a_missing_report_is_requested_once_and_accepted_later() -> None:
     made = Tracked()
     made.take(0, 3, 4)
     assert (made.asked(), made.count, made.missing) == ([(1, 2)], 3, 2)
@@ -81,7 +81,7 @@ def test_what_is_missing_is_asked_for_once_and_taken_when_it_comes() -> None:
     assert made.events(1) == {"translated": 6, "nacked": 1, "recovered": 2}
 
 
-def test_what_comes_twice_is_taken_once() -> None:
+def test_duplicates_are_dropped() -> None:
     made = Tracked()
     made.take(0, 0, 1, 3, 1, 2, 2, 3)
     assert made.count == 4
@@ -124,7 +124,7 @@ def test_distant_numbers_are_a_restart(away: int) -> None:
     assert made.events(1)["restarted"] == 1
 
 
-def test_what_was_on_its_way_when_numbers_began_was_not_missing() -> None:
+def test_reports_in_flight_at_the_start_are_not_missing() -> None:
     made = Tracked()
     made.engine.register_write("dta_expected", 1, 50)
     made.take(49, 50)
@@ -198,7 +198,7 @@ def test_the_prototype_s_nack_byte_by_byte() -> None:
     assert bytes(nack).hex() == bytes(expected).hex()
 
 
-def test_of_the_prototype_nothing_is_taken_until_what_is_missing_comes() -> None:
+def test_the_prototype_accepts_no_report_after_a_gap_until_the_gap_is_filled() -> None:
     """A requested report is not written, because it has no collector."""
     made = Prototype()
     made.take(1, 2, 4, 5)
@@ -208,7 +208,7 @@ def test_of_the_prototype_nothing_is_taken_until_what_is_missing_comes() -> None
     assert made.events(2) == {"translated": 5, "nacked": 2, "out of order": 2}
 
 
-def test_of_the_prototype_a_report_of_several_copies_has_one_nack() -> None:
+def test_a_prototype_report_with_several_copies_has_one_nack() -> None:
     """Neither the report nor the NACK is copied."""
     made = Prototype()
     made.session(2, slot(1), 64)
@@ -228,7 +228,7 @@ def test_the_prototype_s_numbers_wrap_and_come_twice() -> None:
     assert made.events(2) == {"translated": 270, "duplicate": 270}
 
 
-def test_what_the_prototype_sends_again_without_need_asks_for_nothing() -> None:
+def test_duplicates_of_the_prototype_cause_no_nack() -> None:
     """Otherwise each of them would cause a retransmission of all later ones, and so on."""
     made = Prototype()
     made.take(*range(250, 260), *range(253, 260), 260)

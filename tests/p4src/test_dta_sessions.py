@@ -56,7 +56,7 @@ def test_queue_pairs_may_share_a_region() -> None:
     assert [made.psn(number) for number in (1, 2)] == counts
 
 
-def test_the_address_decides_which_store_has_a_report() -> None:
+def test_the_address_selects_the_store_of_a_report() -> None:
     made = Translator()
     regions = [made.session(number, slot(1), SLOTS) for number in (1, 2)]
     made.serve("10.0.8.2", 2)
@@ -107,7 +107,7 @@ def test_a_lost_copy_leaves_the_others(lost: int) -> None:
     assert written == sorted(place for n, place in enumerate(places) if n != lost)
 
 
-def test_an_ack_of_what_was_carried_out_sets_nothing_back() -> None:
+def test_an_ack_of_an_executed_request_does_not_reduce_the_psn() -> None:
     """The same holds for a duplicate: the published translator treats the ACK as a NAK and sets the
     PSN one too low.
     """
@@ -124,7 +124,7 @@ def test_an_ack_of_what_was_carried_out_sets_nothing_back() -> None:
     assert made.nic.counts().refused == {}
 
 
-def test_a_session_whose_nak_was_lost_is_asked_by_a_probe() -> None:
+def test_a_probe_repairs_a_session_after_a_lost_nak() -> None:
     made = Translator()
     region = made.session(1, slot(1), SLOTS, ack_mask=0, patience=4)
     made.key_write(1, SLOTS)

@@ -37,7 +37,7 @@ def test_nothing_is_written_before_all_have_sent_all_of_eight() -> None:
     assert not read(memory[0])[:, 8:].any()
 
 
-def test_what_was_written_is_free_for_what_comes_next() -> None:
+def test_written_columns_are_reused_for_the_next_epoch() -> None:
     translator = Gatherer()
     memory, reporters = translator.sketches(K), Reporters(translator)
     for epoch in range(3):
@@ -67,7 +67,7 @@ def test_sums_that_have_no_room_stay_at_the_most_there_is() -> None:
     assert read(memory[0])[:, 3].tolist() == [0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0x80000000]
 
 
-def test_what_is_merged_can_be_had_before_all_have_sent() -> None:
+def test_an_incomplete_column_can_be_flushed() -> None:
     translator = Gatherer()
     memory, reporters, sketches = translator.sketches(K), Reporters(translator), some()
     reporters.send(1, 9, sketches[1][:, 9], sketch=1)

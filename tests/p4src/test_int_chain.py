@@ -118,7 +118,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("what", BROKEN)
-def test_what_is_changed_between_switches_is_found_out_at_the_host(what: str) -> None:
+def test_checksums_show_changes_between_switches_at_the_host(what: str) -> None:
     """Switches update checksums incrementally, so wrong checksums stay wrong."""
     inside, sink = inside_and_sink()
     assert checked(sink.pass_on(Switch(2).pass_on(inside))).sums_are_right

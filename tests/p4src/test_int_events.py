@@ -140,7 +140,7 @@ def test_a_drop_is_reported_with_its_reason(data: bytes, reason: int) -> None:
 
 
 @pytest.mark.parametrize("wanted", [0, *(1 << n for n in range(16)), 0xFFFF])
-def test_a_report_has_what_is_known_of_what_is_asked_for(wanted: int) -> None:
+def test_a_report_has_the_requested_metadata_that_are_known(wanted: int) -> None:
     """For a queue, buffers and utilization are unknown; for a drop, egress metadata are unknown."""
     for switch, data, known in (
         (queue_reports(0, 0, 1, wanted), udp(), 0x7E00),

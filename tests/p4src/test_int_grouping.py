@@ -109,7 +109,7 @@ def test_three_reports_a_packet() -> None:
 
 
 @pytest.mark.parametrize("most", [1, 2, 5, 8])
-def test_reports_of_all_lengths_come_as_they_would_alone(most: int) -> None:
+def test_grouped_reports_are_equal_to_single_reports(most: int) -> None:
     """INT-MD with stacks; INT-XD with and without payload; TCP, UDP, IPv4 and IPv6."""
     rng = random.Random(most)
     kinds = [*insides(), tcp(), udp(), udp(ip_id=0, payload=bytes(30)), tcp(options=[])]
@@ -140,7 +140,7 @@ def test_the_first_one_waits_for_so_long() -> None:
     assert [len(switch.reported(udp(), at_us)) for at_us in times_us] == [0, 0, 0, 1, 0, 0, 1]
 
 
-def test_a_packet_out_brings_what_waits() -> None:
+def test_a_packet_out_flushes_waiting_reports() -> None:
     switch = Grouping(8)
     assert switch.flush(EGRESS_PART) == []
     frames = [udp(ip_id=1), udp(ip_id=2)]

@@ -179,13 +179,13 @@ def test_all_bits_at_once() -> None:
         {"instructions": 0, "hop_ml": 1},
     ],
 )
-def test_what_is_not_understood_passes_untouched(header: dict[str, int]) -> None:
+def test_unknown_headers_are_unchanged(header: dict[str, int]) -> None:
     transit, came = Switch(2), with_int(bytes(8), header=header)
     assert transit.pass_on(came) == came
     assert transit.events() == {"not understood": 1}
 
 
-def test_an_unknown_domain_that_asks_for_baseline_metadata_alone_gets_it() -> None:
+def test_baseline_metadata_are_added_for_an_unknown_domain() -> None:
     came = with_int(header={"domain": 7, "domain_instructions": 0x8000})
     assert parse_int(Switch(2).pass_on(came)).stack == (2, 0)
 
@@ -281,7 +281,7 @@ def test_a_udp_checksum_that_comes_out_as_0_is_written_as_all_ones() -> None:
         assert sink.pass_on(inside) == data
 
 
-def test_fragments_are_left_alone() -> None:
+def test_fragments_are_unchanged() -> None:
     source = Switch(1, outside=[IN])
     source.embed_data(NODE)
     ether = Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")

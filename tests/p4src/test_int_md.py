@@ -88,7 +88,7 @@ def test_the_packet_leaves_as_it_came(data: bytes, instructions: int, mark: int)
     assert len(inside) - 14 - len(report.fragment) == len(layer4(checked(data)).payload)
 
 
-def test_metadata_says_what_each_switch_knows() -> None:
+def test_metadata_of_each_switch() -> None:
     source, transit, sink = path(BASELINE)
     inside = transit.pass_on(source.pass_on(udp(), 1000), 70_000)
     ports, level_2, all_ones = IN << 16 | OUT, IN << 32 | OUT, 0xFFFFFFFF

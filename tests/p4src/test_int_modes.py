@@ -130,7 +130,7 @@ def test_an_identification_or_tcp_is_enough() -> None:
 
 
 @pytest.mark.parametrize("version", [4, 6])
-def test_a_packet_with_less_than_it_says_is_reported_up_to_its_headers(version: int) -> None:
+def test_a_truncated_packet_is_reported_without_its_payload(version: int) -> None:
     (switch, *_) = switches("export_data", WANTED, ALL)
     data = udp(bytes(40), version=version, **({"ip_id": 0} if version == 4 else {}))
     for missing in (1, 39, 40):

@@ -35,7 +35,7 @@ def place(switch: Switch) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_after_a_nak_records_go_on_with_what_it_names(version: str) -> None:
+def test_after_a_nak_records_continue_with_its_psn(version: str) -> None:
     switch = Switch(Session(version=version))
     assert [place(switch) for _ in range(6)] == [(n, n) for n in range(6)]
     switch.hear(nak(2, version=version))  # record 2 was lost, and 3 to 5 were too early
@@ -79,7 +79,7 @@ def test_an_ack_that_is_ahead_takes_records_along() -> None:
     assert switch.events() == {"sent": 1, "acked": 1, "resumed": 1}
 
 
-def test_acks_of_what_was_sent_change_nothing() -> None:
+def test_acks_of_sent_records_change_nothing() -> None:
     switch = Switch(Session(ack_mask=0))
     for number in range(6):
         assert place(switch) == (number, number)
@@ -89,7 +89,7 @@ def test_acks_of_what_was_sent_change_nothing() -> None:
     assert switch.events() == {"sent": 7, "acked": 4}
 
 
-def test_a_second_ack_of_the_same_psn_names_what_is_expected() -> None:
+def test_after_a_second_ack_of_a_psn_records_continue_after_it() -> None:
     switch = Switch()
     for _ in range(6):
         switch.record()
@@ -123,7 +123,7 @@ def test_atomics_acks_are_never_second_ones() -> None:
     assert switch.state()[0] == 2
 
 
-def test_a_nak_that_says_the_same_again_is_late() -> None:
+def test_a_repeated_nak_is_late() -> None:
     """The switch has sent the record again after the first NAK.
 
     An ACK in between ends this state.
@@ -140,7 +140,7 @@ def test_a_nak_that_says_the_same_again_is_late() -> None:
     assert switch.state()[0] == 1
 
 
-def test_what_finds_the_collector_not_ready_is_lost_and_no_more() -> None:
+def test_an_rnr_nak_costs_one_record() -> None:
     switch = Switch()
     for _ in range(3):
         switch.record()
@@ -172,7 +172,7 @@ def test_errors_are_counted_and_change_nothing(syndrome: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_any_answer_that_was_damaged_is_not_heard(version: str) -> None:
+def test_damaged_responses_are_ignored(version: str) -> None:
     """Each bit after the addresses that the switch matches, except bits that routers change."""
     switch, damages = Switch(Session(version=version)), 0
     for _ in range(4):
@@ -208,14 +208,14 @@ def others() -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("frame", others().values(), ids=others().keys())
-def test_answers_to_others_pass(frame: bytes) -> None:
+def test_responses_to_other_requesters_are_forwarded(frame: bytes) -> None:
     switch = Switch(watch=False)
     switch.add("RoceIngress.forwarding", [Exact(0x0200000000FF)], "RoceIngress.forward", [OUT])
     assert switch.send(frame, port=TO_COLLECTOR) == [(OUT, frame)]
     assert switch.events() == {}
 
 
-def test_an_answer_goes_nowhere_whatever_the_forwarding_says() -> None:
+def test_responses_are_never_forwarded() -> None:
     switch = Switch()
     switch.add("RoceIngress.forwarding", [Exact(0x0200000000FF)], "RoceIngress.forward", [OUT])
     switch.hear(answer(5))

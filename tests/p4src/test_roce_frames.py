@@ -108,7 +108,7 @@ def test_the_probe_byte_by_byte(version: str) -> None:
     assert switch.events() == {"sent": 2, "probed": 1}
 
 
-def test_a_probe_s_own_record_asks_for_no_ack() -> None:
+def test_the_record_of_a_probe_requests_no_ack() -> None:
     """Otherwise, its ACK and the ACK of the probe would have the same PSN, as after a loss."""
     switch = Switch(Session(ack_mask=0, patience=2))
     asked = [parse_request(switch.records(udp())[0])[BTH].ackreq for _ in range(4)]
@@ -126,7 +126,7 @@ def test_a_probe_s_own_record_asks_for_no_ack() -> None:
     ],
     ids=["UDP", "IPv6", "no ports", "TCP header cut", "long"],
 )
-def test_what_a_record_has_of_a_packet(frame: bytes, record: bytes) -> None:
+def test_fields_of_a_packet_in_its_record(frame: bytes, record: bytes) -> None:
     if len(frame) == 50:
         record = record[:36] + bytes(8)  # incomplete headers are ignored
     assert bytes(Switch().record(frame)[RETH].payload) == record

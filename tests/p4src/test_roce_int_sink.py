@@ -104,7 +104,7 @@ def test_of_a_long_path_there_are_the_newest_hops() -> None:
 
 
 @pytest.mark.parametrize("instructions", [0xF800, 0xFD00, 0xFC01, 0x8000])
-def test_what_has_no_place_in_a_record_is_reported(instructions: int) -> None:
+def test_packets_that_do_not_fit_a_record_are_reported(instructions: int) -> None:
     """Records leave no gap in the sequence numbers of reports."""
     sink, known = Sink(), pushed(udp(), 3)
     other = pushed(udp(), 3, instructions=instructions)
@@ -137,7 +137,7 @@ def test_unrecorded_flows_are_reported() -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_answers_to_others_pass(version: str) -> None:
+def test_responses_to_other_requesters_are_forwarded(version: str) -> None:
     sink, other = Sink(), answer(1, qpn=SWITCH_QPN + 1, version=version)
     forward = "SinkIngress.arrival.forward"
     sink.engine.table_add(f"{forward}.forwarding", [Exact(0x0200000000FF)], f"{forward}.forward",

@@ -55,7 +55,7 @@ def test_the_last_slot_may_end_with_the_region(stride: int) -> None:
     ],
     ids=lambda session: f"{session.slots} x {session.stride} of {session.length}",
 )
-def test_what_does_not_fit_is_not_sent(session: Session) -> None:
+def test_records_outside_the_region_are_not_sent(session: Session) -> None:
     switch = Switch(session)
     assert switch.records(udp()) == []
     assert switch.events() == {"out of region": 1}

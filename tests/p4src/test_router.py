@@ -70,5 +70,5 @@ def test_a_damaged_header_is_not_made_good() -> None:
 
 @pytest.mark.parametrize("ip", [IP(dst="10.1.2.3", ttl=1), IP(dst="10.1.2.3", ttl=0),
                                 IP(dst="10.2.0.1"), IPv6(dst="::1")])  # fmt: skip
-def test_what_has_no_way_or_no_time_left_is_dropped(ip: Packet) -> None:
+def test_packets_without_route_or_ttl_are_dropped(ip: Packet) -> None:
     assert routed(ip / UDP()) == []

@@ -109,7 +109,7 @@ def test_a_vlan_tag_is_put_back(driver: Driver) -> None:
     assert port_counters(driver, 2)["transmitted_bytes"] == sum(map(len, tagged))
 
 
-def test_too_long_frames_are_counted_and_told_once(
+def test_too_long_frames_are_counted_and_reported_once(
     driver: Driver, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with wire.end("h1") as sender, wire.end("h2") as receiver:
@@ -158,7 +158,7 @@ def test_a_stall_of_100_ms_at_100_kpps_loses_nothing(driver: Driver, engine: For
     assert port_counters(driver, 1)["receive_kernel_drops"] == 0
 
 
-def test_what_the_ring_cannot_hold_is_counted(driver: Driver, engine: Forwarder) -> None:
+def test_frames_that_a_full_ring_drops_are_counted(driver: Driver, engine: Forwarder) -> None:
     sent = 20_000
     with wire.end("h1") as sender, wire.end("h2") as receiver:
         engine.lock()

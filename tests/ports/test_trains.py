@@ -121,7 +121,7 @@ TRAINS: dict[str, tuple[list[bytes], int]] = {
 
 
 @pytest.mark.parametrize("what", TRAINS)
-def test_what_makes_a_train(what: str) -> None:
+def test_lengths_of_trains(what: str) -> None:
     frames, expected = TRAINS[what]
     assert train_length(frames) == expected
 

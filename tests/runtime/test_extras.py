@@ -86,7 +86,7 @@ async def test_members_and_groups_carry_packets() -> None:
 
 
 @asynchronous
-async def test_what_is_in_use_stays() -> None:
+async def test_members_and_groups_in_use_cannot_be_deleted() -> None:
     async with bench("extras") as running:
         target = to("balanced", action_profile_group_id=7)
         await running.write(insert(member(1, 11)), insert(group(7, (1, 1))), insert(target))

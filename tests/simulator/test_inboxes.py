@@ -88,7 +88,7 @@ def test_a_datagram_is_as_scapy_would_make_it(pair: Pair) -> None:
     assert expected[-1][40:42] == b"\xff\xff"
 
 
-def test_who_takes_all_frames_answers_for_the_host(pair: Pair) -> None:
+def test_an_application_that_receives_all_frames_replaces_the_host(pair: Pair) -> None:
     datagrams = pair.inboxes.open_udp(pair.h2, TO[2])
     frames = pair.inboxes.open_frames(pair.h2)
     sent = [bytes(14), bytes(range(60)), b"\xff" * 9216]
@@ -119,7 +119,7 @@ def flow(pair: Pair, port: int) -> int:
         (EngineError, lambda pair: pair.inboxes.send_datagram(pair.h1, 1, TO, bytes(9216 - 41))),
     ],
 )
-def test_what_cannot_be_is_refused(
+def test_invalid_calls_are_refused(
     pair: Pair, kind: type[Exception], refused: Callable[[Pair], Any]
 ) -> None:
     with pytest.raises(kind):

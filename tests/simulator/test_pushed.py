@@ -124,7 +124,7 @@ def test_packets_outside_the_first_partition_are_reported(
         engine.close()
 
 
-def test_what_was_not_asked_for_is_told_after_a_cut() -> None:
+def test_messages_of_switches_remain_after_a_new_partition() -> None:
     """The message waits in the first partition, which keeps it."""
     plain, digesting = through(1), through(1, digests=True)
     net = Net(plain, threads=2)

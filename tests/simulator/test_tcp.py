@@ -85,7 +85,7 @@ LOSES, LOSES_NOT = {"loss_probability": 1.0}, {"loss_probability": 0.0}
 
 
 @pytest.mark.parametrize("port", [2, 1], ids=["SYN", "SYN and ACK"])
-def test_who_gets_no_answer_asks_again_after_a_second(port: int) -> None:
+def test_a_lost_syn_or_syn_ack_is_retransmitted_after_a_second(port: int) -> None:
     line = Line(LOSES if port == 2 else {}, back=LOSES if port == 1 else None)
     flow = line.tcp(1000)
     line.run(0.5)
@@ -134,7 +134,7 @@ def test_a_flow_that_stalls_fails() -> None:
     ],
     ids=["probe", "timeout"],
 )
-def test_what_nobody_tells_of_is_sent_again(
+def test_losses_without_duplicate_acks_are_retransmitted(
     lost_ms: tuple[int, int], last_ms: int, again: int
 ) -> None:
     """A probe is sent after two RTTs (RFC 8985, 7).
@@ -218,7 +218,7 @@ def test_a_paced_flow_keeps_its_rate() -> None:
     line.virtual.close()
 
 
-def test_progress_is_told_every_ten_milliseconds() -> None:
+def test_progress_has_a_sample_every_ten_milliseconds() -> None:
     line = Line(SLOW)
     result = finished(line, line.tcp(10**6, start_ns=START_NS + 3))
     since_ns = result.progress["time_ns"] - (START_NS + 3)
@@ -254,7 +254,7 @@ def test_a_port_is_free_again() -> None:
     line.virtual.close()
 
 
-def test_connections_to_one_port_are_told_apart() -> None:
+def test_connections_to_one_port_are_distinguished() -> None:
     line = Line({"delay_us": 100})
     flows = [line.tcp(size, source_port=port) for port, size in ((6000, 1000), (6001, 99_000))]
     line.run()
@@ -343,7 +343,7 @@ def odd_segment(rng: random.Random, forward: bool, isn: tuple[int, int]) -> byte
     return bytes(frame / segment / Raw(bytes(rng.choice([0, 1, 1448]))))
 
 
-def test_a_mark_told_of_between_two_writes_does_not_stop_the_flow() -> None:
+def test_an_ece_ack_between_two_writes_does_not_stop_the_flow() -> None:
     """The segment is an ACK of no new data, with ECE, while no data are in flight."""
     line = Line({})
     flow = line.tcp(3 * SEGMENT, rate_bps=1e6, ecn=True)

@@ -130,7 +130,7 @@ def window_before_and_after_a_lost_tail(kind: str) -> tuple[int, int]:
     return before, int(result.progress["window"][-1])
 
 
-def test_a_probe_of_what_was_only_late_leaves_the_window() -> None:
+def test_a_probe_of_a_late_segment_does_not_reduce_the_window() -> None:
     """RFC 8985, 7.4: the receiver reports a duplicate after the ACK of the first copy."""
     line = Line({"delay_us": DELAY_US}, back={"delay_us": DELAY_US})
     number = line.tcp(30 * 5 * SEGMENT, request_bytes=5 * SEGMENT, response_bytes=1,

@@ -9,7 +9,7 @@ from transfers import FRAME, KINDS, SEGMENT, finished, goodput_bps
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_full_link_carries_what_headers_leave(kind: str) -> None:
+def test_goodput_of_a_full_link_is_its_rate_without_headers(kind: str) -> None:
     line = Line({"rate_bps": 10**8, "delay_us": 1000, "queue_packets": 10**5})
     result = finished(line, line.tcp(duration_ns=3 * 10**9, congestion=kind))
     assert result.retransmitted == 0
@@ -50,7 +50,7 @@ def mean_window(probability: float) -> float:
 
 
 @pytest.mark.parametrize("probability", [0.001, 0.005, 0.02])
-def test_losses_at_random_cost_what_their_law_says(probability: float) -> None:
+def test_reno_follows_the_square_root_law_with_random_loss(probability: float) -> None:
     """For small p, this is 1.31 / sqrt(p) segments per RTT (Ott, Kemperman, Mathis)."""
     assert mean_window(1e-3) == pytest.approx(1.31 / sqrt(1e-3), rel=0.02)
     line = Line({"delay_us": 20_000, "loss_probability": probability})
@@ -65,7 +65,7 @@ def test_losses_at_random_cost_what_their_law_says(probability: float) -> None:
 
 
 @pytest.mark.parametrize("probability", [0.005, 0.01])
-def test_cubic_gets_of_it_what_the_kernel_does(probability: float) -> None:
+def test_cubic_with_random_loss_agrees_with_the_kernel(probability: float) -> None:
     """The value was measured: docs/how-to/virtual-time.md.
 
     With the faster end of RFC 9438, it would be a fifth higher.
@@ -78,7 +78,7 @@ def test_cubic_gets_of_it_what_the_kernel_does(probability: float) -> None:
     line.virtual.close()
 
 
-def test_what_is_lost_is_sent_again_at_once() -> None:
+def test_lost_segments_are_retransmitted_one_rtt_later() -> None:
     """Each gap is filled one RTT after three later segments have arrived (RFC 5681, 3.2)."""
     line = Line({"rate_bps": 10**7}, {"delay_us": 100_000, "loss_probability": 0.005})
     result = finished(line, line.tcp(duration_ns=60 * 10**9), 100)
@@ -107,7 +107,7 @@ CONGESTED = {"rate_bps": 10**8, "delay_us": 1000, "queue_packets": 200}  # 8 pac
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_who_minds_marks_loses_nothing(kind: str) -> None:
+def test_flows_with_ecn_lose_no_packets(kind: str) -> None:
     marked = Line(CONGESTED, program=MARKING)
     result = finished(marked, marked.tcp(0, kind, duration_ns=5 * 10**9, ecn=True))
     assert result.retransmitted == 0

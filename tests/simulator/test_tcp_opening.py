@@ -148,7 +148,7 @@ def test_both_ends_may_open(flags: str, seq: int, tmp_path: Path) -> None:
     assert (first.seq, first.ack, data_bytes(first)) == (ISN + 1, PEER_ISN + 1, 1000)
 
 
-def test_who_opened_and_is_refused_in_syn_received_has_failed(tmp_path: Path) -> None:
+def test_a_reset_in_syn_received_fails_an_active_open(tmp_path: Path) -> None:
     result = simultaneous(tmp_path, "R", PEER_ISN + 1)
     assert (result.was_reset, result.has_failed) == (True, True)
     assert [str(each.flags) for each in segments(tmp_path)] == ["S", "SA"]

@@ -39,7 +39,7 @@ def answers(folder: Path, *, listens: bool = False, **fields: object) -> list[Pa
     ],
     ids=["SYN", "data", "acknowledgement"],
 )
-def test_what_is_for_nobody_is_refused(
+def test_a_segment_to_a_closed_port_gets_a_reset(
     fields: dict[str, object], expected: tuple[int, int, str], tmp_path: Path
 ) -> None:
     (answer,) = answers(tmp_path, **fields)
@@ -53,7 +53,7 @@ def test_what_is_for_nobody_is_refused(
     assert (again[IP].chksum, again[TCP].chksum) == sums
 
 
-def test_what_nobody_has_asked_for_is_refused(tmp_path: Path) -> None:
+def test_an_ack_to_a_listening_port_gets_a_reset(tmp_path: Path) -> None:
     """The segment is an acknowledgement to a port that waits for a SYN."""
     (answer,) = answers(tmp_path, listens=True, flags="A", ack=5)
     assert (answer[TCP].seq, str(answer[TCP].flags)) == (5, "R")
@@ -71,7 +71,9 @@ def test_a_refusal_is_not_refused(tmp_path: Path) -> None:
     [("RA", ISN + 1, True), ("RA", ISN, False), ("R", ISN + 1, False)],
     ids=["refusal", "of another SYN", "of nothing"],
 )
-def test_only_who_has_seen_the_syn_refuses_it(flags: str, acknowledged: int, ends: bool) -> None:
+def test_a_reset_ends_an_active_open_only_if_it_acknowledges_the_syn(
+    flags: str, acknowledged: int, ends: bool
+) -> None:
     line = Line(LATE)
     flow = line.tcp(1000)
     send(line, 1, 5, flags=flags, seq=0, ack=acknowledged)
@@ -104,7 +106,7 @@ def test_only_a_reset_that_is_next_ends_a_connection(ahead: int, ends: bool, tol
     line.virtual.close()
 
 
-def test_who_writes_to_an_end_that_was_reset_learns_of_it() -> None:
+def test_a_sender_gets_a_reset_from_an_end_that_was_reset() -> None:
     line = Line({})
     flow = line.tcp(3 * SEGMENT, rate_bps=1e6)
     send(line, 0, 5, flags="R", seq=(ISN + 1 + SEGMENT) % 2**32)
@@ -117,7 +119,7 @@ def test_who_writes_to_an_end_that_was_reset_learns_of_it() -> None:
     line.virtual.close()
 
 
-def test_who_was_asked_and_then_not_listens_again(tmp_path: Path) -> None:
+def test_a_reset_in_syn_received_returns_a_server_to_listen(tmp_path: Path) -> None:
     """The listening end does not repeat its lost SYN, ACK by itself, but only for another SYN."""
     line = Line({}, back={"loss_probability": 1.0}, captures=tmp_path)
     flow = line.tcp(1000)

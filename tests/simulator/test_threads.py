@@ -53,7 +53,7 @@ def test_results_do_not_depend_on_cores() -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 4])
-def test_applications_are_told_in_the_order_in_which_frames_were_sent(threads: int) -> None:
+def test_applications_get_simultaneous_frames_in_sending_order(threads: int) -> None:
     """All messages are simultaneous, also of hosts that were in different partitions before they
     had inboxes.
     """

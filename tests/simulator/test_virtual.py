@@ -215,7 +215,7 @@ def test_a_host_answers_pings(tmp_path: Path) -> None:
         (Ether(src=MAC[0], dst=MAC[1], type=0x9999) / b"what?", "unclaimed"),
     ],
 )
-def test_what_a_host_does_not_take_is_counted(frame: Packet, counter: str, tmp_path: Path) -> None:
+def test_hosts_count_frames_that_they_ignore(frame: Packet, counter: str, tmp_path: Path) -> None:
     answers, counters = exchanged(tmp_path, frame)
     assert not answers
     expected = dict.fromkeys(counters, 0) | {"received": 1, counter: 1}
@@ -240,7 +240,7 @@ def test_runts_do_no_harm(tmp_path: Path) -> None:
         lambda line: line.virtual.send_frames(line.hosts[0], [2, 1], [b"a", b"b"]),
     ],
 )
-def test_what_cannot_be_sent_is_refused(refused: Callable[[Line], object]) -> None:
+def test_invalid_flows_and_frames_are_refused(refused: Callable[[Line], object]) -> None:
     line = Line({})
     with pytest.raises(InvalidArgument):
         refused(line)

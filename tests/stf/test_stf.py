@@ -164,7 +164,7 @@ def test_the_command_compiles_runs_and_reports(
     assert "missing.stf" in capsys.readouterr().err
 
 
-def test_a_failure_is_told_with_its_packets_trace(
+def test_a_failure_has_the_trace_of_its_packet(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     program, script = tmp_path / "small.p4", tmp_path / "bad.stf"
@@ -190,7 +190,7 @@ def test_json_that_is_no_program_is_refused_as_the_switch_does(
         assert "e.json: expected BMv2 JSON, whose root is an object" in capsys.readouterr().err
 
 
-def test_a_packet_that_goes_round_for_ever_is_told_from_its_start(
+def test_an_endless_recirculation_has_a_trace_from_its_start(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     program, script = tmp_path / "round.p4", tmp_path / "round.stf"

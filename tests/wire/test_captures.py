@@ -64,7 +64,7 @@ def test_a_record_that_the_buffer_has_no_room_for_goes_into_the_other_one(
     assert frames((tmp_path / "pcap").read_bytes()) == [*enumerate(lengths)]
 
 
-def test_a_flush_leaves_a_buffer_alone_that_is_being_saved(
+def test_a_flush_does_not_change_a_buffer_that_is_being_written(
     captures: Captures, tmp_path: Path
 ) -> None:
     """The file is a pipe without a reader, so the writer blocks within a buffer."""

@@ -185,7 +185,7 @@ def test_books_balance_at_every_instant(make_link: Links) -> None:
     assert counters.delivered_bytes == counters.sent_bytes - counters.lost_bytes
 
 
-def test_lost_frames_are_told_when_sent(make_link: Links) -> None:
+def test_lost_frames_are_reported_when_sent(make_link: Links) -> None:
     link = make_link(loss=1.0, delay_ns=10, rate_bps=512 * 10**6)
     link.send(9, 77)
     assert link.lost == [(9, 77)]
@@ -273,7 +273,7 @@ def test_a_new_configuration_throws_the_dice_on_and_not_from_their_start(make_li
     assert changed.lost == left_alone.lost
 
 
-def test_what_is_left_of_one_rate_is_nothing_to_another(make_link: Links) -> None:
+def test_a_new_rate_drops_the_rounding_remainder(make_link: Links) -> None:
     link = make_link(rate_bps=3)
     link.send(0, 0)  # 64 B leave a remainder of 2/3 ns, in units of the rate 2
     link.library.link_configure(link.handle, LinkConfig(rate_bps=512 * 10**9 + 2))

@@ -13,7 +13,7 @@ import pytest
 SCRIPT = Path(__file__).parents[3] / "benchmarks" / "speed" / "control_plane.py"
 
 
-def test_the_longest_holds_are_told_or_the_machine_is_too_busy(tmp_path: Path) -> None:
+def test_the_longest_holds_are_measured_or_the_run_is_invalid(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, SCRIPT, "--quick", "--out", tmp_path],
                           capture_output=True, text=True, check=False, timeout=300)  # fmt: skip
     if done.returncode == 2:
@@ -46,7 +46,7 @@ def control_plane(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         ([(5000, 7), (5001, 9), (5002, 8)], 3, (5000, 7)),  # the operation itself needs this time
     ],
 )
-def test_what_one_turn_alone_had_is_no_hold_of_the_operation(
+def test_a_hold_in_one_turn_only_is_ignored(
     control_plane: ModuleType, monkeypatch: pytest.MonkeyPatch,
     cpu_us: list[tuple[int, int]], turns: int, found: tuple[int, int],
 ) -> None:  # fmt: skip

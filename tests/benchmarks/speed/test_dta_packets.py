@@ -25,7 +25,7 @@ def dta_packets(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 @pytest.mark.parametrize("is_right", [True, False])
-def test_each_answer_is_right_or_empty(
+def test_each_query_result_is_right_or_empty(
     is_right: bool, tmp_path: Path, dta_packets: ModuleType
 ) -> None:
     async def main(run: Run) -> Report:

@@ -26,7 +26,7 @@ def test_a_short_run_measures_every_role(tmp_path: Path) -> None:
     assert samples["INT, sink with a report per packet"] > samples["INT, sink"]
 
 
-def test_bmv2_is_not_what_it_measures(tmp_path: Path) -> None:
+def test_bmv2_is_refused(tmp_path: Path) -> None:
     done = run(tmp_path, "--target", "bmv2")
     assert done.returncode == 2
     assert "bmv2" in done.stderr.splitlines()[-1]

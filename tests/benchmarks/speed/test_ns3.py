@@ -35,7 +35,7 @@ def run(out: Path, *options: str, **environment: str) -> subprocess.CompletedPro
     )  # fmt: skip
 
 
-def test_without_ns3_it_says_how_to_get_it(tmp_path: Path) -> None:
+def test_without_ns3_the_error_has_a_remedy(tmp_path: Path) -> None:
     nowhere = {"PKG_CONFIG_LIBDIR": "/nowhere", "PKG_CONFIG_PATH": "/nowhere"}
     done = run(tmp_path, "--time", "virtual", **nowhere)
     assert done.returncode == 2
@@ -45,13 +45,13 @@ def test_without_ns3_it_says_how_to_get_it(tmp_path: Path) -> None:
     assert not (tmp_path / "summary.json").exists()
 
 
-def test_real_time_is_not_what_it_measures(tmp_path: Path) -> None:
+def test_real_time_is_refused(tmp_path: Path) -> None:
     done = run(tmp_path)
     assert done.returncode == 2
     assert "add --time virtual" in done.stderr.splitlines()[-1]
 
 
-def test_what_ns3_says_is_read(ns3: ModuleType) -> None:
+def test_the_output_of_ns3_is_parsed(ns3: ModuleType) -> None:
     assert ns3.parse_outcome(OUTPUT) == ns3.Outcome(10, 43, 0.25, 2.5e-05, 22.9, 0)
 
 
@@ -59,12 +59,12 @@ def test_what_ns3_says_is_read(ns3: ModuleType) -> None:
     "output",
     ["", "received 10\n", OUTPUT + "more 1\n", OUTPUT.replace("43", "many"), OUTPUT + "hops\n"],
 )
-def test_what_is_no_outcome_is_refused(ns3: ModuleType, output: str) -> None:
+def test_other_output_is_refused(ns3: ModuleType, output: str) -> None:
     with pytest.raises(TestbedError, match="ns-3: cannot parse its output"):
         ns3.parse_outcome(output)
 
 
-def test_a_fabric_is_told_whole(ns3: ModuleType) -> None:
+def test_the_description_of_a_fabric_is_complete(ns3: ModuleType) -> None:
     topo = LeafSpine(pods=2, leaves=2, spines=2, cores=1, **ns3.LINK)
     options = argparse.Namespace(flows=50, packets=7)
     flows = ns3.make_flows(topo, options, 1)

@@ -56,7 +56,7 @@ def outcome(module: ModuleType, slots: NDArray[np.uint8], **counts: int) -> list
     return [check.passed for check in module.report(found).checks]
 
 
-def test_what_was_dropped_or_refused_is_not_there(
+def test_dropped_and_refused_records_are_not_in_memory(
     roce_region: ModuleType, slots: NDArray[np.uint8]
 ) -> None:
     assert outcome(roce_region, slots) == [True] * 4
@@ -112,7 +112,7 @@ def test_a_good_frame_that_was_refused_is_seen(
     assert outcome(roce_region, slots, **counts) == [True, True, True, False]
 
 
-def test_what_says_nothing_is_no_result(roce_region: ModuleType, slots: NDArray[np.uint8]) -> None:
+def test_invalid_runs_have_no_result(roce_region: ModuleType, slots: NDArray[np.uint8]) -> None:
     with pytest.raises(TestbedError, match="run invalid: the kernel dropped 91% of the records"):
         outcome(roce_region, slots, dropped=COUNT * 91 // 100)
     with pytest.raises(TestbedError, match="--time virtual: this benchmark measures real time"):

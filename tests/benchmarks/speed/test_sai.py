@@ -53,7 +53,7 @@ def test_a_short_run_measures_everything(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_no_program_of_sais_gets_one_line(
+def test_a_missing_sai_program_is_a_one_line_error(
     tmp_path: Path, options: tuple[str, ...], text: str
 ) -> None:
     done = run(tmp_path, *options)

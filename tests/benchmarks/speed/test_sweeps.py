@@ -64,7 +64,7 @@ def test_rounds_that_differ_decide_nothing(sweeps: ModuleType) -> None:
 
 
 @pytest.mark.parametrize(("wall_s", "holds"), [(6.8, True), (7.0, False)])
-def test_what_is_claimed_is_beside_what_the_machine_can_reach(
+def test_the_claim_is_compared_with_what_the_machine_can_reach(
     sweeps: ModuleType, wall_s: float, holds: bool
 ) -> None:
     """The claim compares values of the same round; one disturbed round of three decides nothing."""
@@ -82,7 +82,7 @@ def test_what_is_claimed_is_beside_what_the_machine_can_reach(
     assert [check.passed for check in checks] == [holds, holds]
 
 
-def test_what_could_be(sweeps: ModuleType) -> None:
+def test_the_smallest_possible_share(sweeps: ModuleType) -> None:
     """If two parallel commands take 1.2 times as long as one, the smallest share is 0.6 of the
     parallel part.
     """

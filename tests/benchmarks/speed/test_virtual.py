@@ -34,7 +34,7 @@ def test_fabrics_deliver_every_packet(tmp_path: Path) -> None:
     assert "holds" in done.stdout
 
 
-def test_real_time_is_not_what_it_measures(tmp_path: Path) -> None:
+def test_real_time_is_refused(tmp_path: Path) -> None:
     done = run(tmp_path)
     assert done.returncode == 2
     assert "add --time virtual" in done.stderr.splitlines()[-1]

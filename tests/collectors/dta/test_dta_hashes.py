@@ -88,7 +88,7 @@ def test_a_key_is_its_words_the_most_significant_first() -> None:
         key_words([1 << 128])
 
 
-def test_keys_that_meet_in_one_slot_do_not_meet_in_the_others() -> None:
+def test_keys_with_one_common_slot_have_different_other_slots() -> None:
     """With CRCs, which are affine, all copies of two keys would collide if one copy does."""
     places = slots(random_keys(20_000, 3), 2, 1 << 8)
     meet = places[:, :-1] == places[:, 1:]
@@ -97,7 +97,7 @@ def test_keys_that_meet_in_one_slot_do_not_meet_in_the_others() -> None:
     assert both <= 4  # 0.3 keys with two common slots are expected
 
 
-def test_keys_that_meet_in_a_slot_have_checksums_of_their_own() -> None:
+def test_keys_with_the_same_slot_have_different_checksums() -> None:
     """With bits of one CRC for slot and checksum, 1 of 2^(31 - slot bits) would be equal."""
     keys = random_keys(1 << 18, 4)
     places, sums = slots(keys, 1, 1 << 16)[0], checksums(keys, 16)
@@ -124,7 +124,7 @@ def test_memory_of_zeros_is_no_keys() -> None:
     assert BLANK not in value_codes(np.arange(1 << 16, dtype=np.uint32)).tolist()
 
 
-def test_every_bit_of_each_hop_s_cover_lives() -> None:
+def test_no_bit_of_a_hop_checksum_is_constant() -> None:
     """With one of the published polynomials, eight bits of each word are constant."""
     keys = np.random.default_rng(1).integers(1 << 32, size=(1000, 4), dtype=np.uint32)
     shares = np.unpackbits(hop_checksums(keys).view(np.uint8), axis=1).reshape(5, 1000, 32)

@@ -70,7 +70,7 @@ def test_bytes_in_memory_are_those_of_the_format() -> None:
 
 
 @pytest.mark.parametrize("copies", [2, 3, 4, 8])
-def test_each_copy_answers_alone(copies: int) -> None:
+def test_one_intact_copy_is_enough_for_a_query(copies: int) -> None:
     keys, data = random_words(10, 4, 1), random_words(10, 1, 2)
     for kept in range(copies):
         region = Region(slot(1), 1 << 16)

@@ -111,7 +111,7 @@ def written(words: int) -> bytes:
     return records.tobytes()
 
 
-def test_rxe_takes_what_a_translator_asks_for(
+def test_rxe_executes_the_requests_of_a_translator(
     start_experiment: StartExperiment, tmp_path: Path
 ) -> None:
     started = start_experiment(SCRIPT, head=HEAD)

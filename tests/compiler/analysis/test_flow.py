@@ -50,7 +50,7 @@ def nested(depth: int) -> str:
     return f"bit<8> y; if (m.x == 1) {{ y = 2; }} {body}"
 
 
-def test_loops_in_loops_cost_what_they_add(looked_at: dict[str, int]) -> None:
+def test_the_analysis_of_nested_loops_takes_linear_time(looked_at: dict[str, int]) -> None:
     check(program(body=nested(5)))
     few = looked_at.pop("assignment")
     check(program(body=nested(10)))

@@ -182,7 +182,7 @@ def test_not_warned_of(parts: dict[str, str]) -> None:
     assert [str(w) for w in check(program(**parts)).warnings] == []
 
 
-def test_what_an_included_file_declares_need_not_be_used(tmp_path: Path) -> None:
+def test_unused_declarations_of_included_files_have_no_warning(tmp_path: Path) -> None:
     (tmp_path / "library.p4").write_text("void f() { } control C() { apply { bit<8> v; } }")
     main = tmp_path / "main.p4"
     main.write_text(program(top='#include "library.p4"'))

@@ -347,7 +347,7 @@ PLACES = [
 
 
 @pytest.mark.parametrize(("local", "message"), PLACES)
-def test_what_is_not_allowed_where_it_stands(local: str, message: str) -> None:
+def test_statements_in_the_wrong_place_are_refused(local: str, message: str) -> None:
     local = "table t { actions = { NoAction; } } " + local
     error, place = refusal(program(top=BODY_TOP, local=local))
     assert message in error.message
@@ -377,7 +377,7 @@ def test_a_program_needs_a_main(text: str) -> None:
         check(text)
 
 
-def test_an_error_shows_the_line_a_caret_and_what_was_expected() -> None:
+def test_an_error_shows_the_line_a_caret_and_the_expected_token() -> None:
     with pytest.raises(P4Error) as caught:
         check("header h_t {\n\tbit<8> f\n}")
     assert str(caught.value).splitlines()[0].endswith("test.p4:2:10: error: missing ';'")

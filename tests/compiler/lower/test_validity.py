@@ -45,7 +45,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", list(CASES))
-def test_what_became_valid_or_invalid(tmp_path: Path, name: str) -> None:
+def test_validity_after_assignments(tmp_path: Path, name: str) -> None:
     declarations, own, ingress, expected = CASES[name]
     left = outcome(tmp_path, PACKET, declarations=declarations, locals=own, ingress=ingress)
     assert left is not None

@@ -76,7 +76,7 @@ def test_strings_that_span_lines(tmp_path: Path, name: str) -> None:
     assert " ".join(texts(tmp_path, source)) == expected
 
 
-def test_what_follows_a_long_string_keeps_its_place(tmp_path: Path) -> None:
+def test_tokens_after_a_multi_line_string_have_the_right_position(tmp_path: Path) -> None:
     path = tmp_path / "test.p4"
     path.write_text('x "a\nb" c\\\n  d\ne')
     tokens, _ = preprocess(path, [], [])
@@ -106,7 +106,7 @@ UNKNOWN = ["#frobnicate", "#!/usr/bin/p4", "  # elsif 3", '#x "y']
 
 
 @pytest.mark.parametrize("line", UNKNOWN)
-def test_what_is_no_directive_is_ignored_with_a_warning(tmp_path: Path, line: str) -> None:
+def test_unknown_directives_are_ignored_with_a_warning(tmp_path: Path, line: str) -> None:
     path = tmp_path / "test.p4"
     path.write_text(f"a\n{line}\nb\n#if 0\n{line}\n#endif")
     tokens, warnings = preprocess(path, [], [])

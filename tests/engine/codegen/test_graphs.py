@@ -19,7 +19,7 @@ GRAPHS = [
 
 
 @pytest.mark.parametrize(("graph", "expected"), GRAPHS)
-def test_what_lies_on_a_loop(graph: dict[str, str], expected: str) -> None:
+def test_nodes_on_a_loop(graph: dict[str, str], expected: str) -> None:
     assert looping({name: set(after) for name, after in graph.items()}) == set(expected)
 
 

@@ -80,7 +80,7 @@ LENGTHS = [(4, 2), (2, 4), (0, 5), (5, 0), (3, 3), (200, 1), (1, 200)]
 
 @pytest.mark.parametrize(("m", "n"), LENGTHS)
 @pytest.mark.parametrize("what", range(1, 14))
-def test_what_follows_a_varbit_that_was_assigned_stays(
+def test_assigning_a_varbit_does_not_change_later_headers(
     switch: Engine, what: int, m: int, n: int
 ) -> None:
     a, b = bytes(range(m)), bytes(range(100, 100 + n)) if n < 100 else bytes(n)

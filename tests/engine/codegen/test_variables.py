@@ -55,7 +55,7 @@ def test_a_variable_is_zero_for_each_packet() -> None:
     ],
     ids=["egress", "parser", "hash", "checksum", "field list"],
 )  # fmt: skip
-def test_what_others_use_too_is_in_the_packet(parts: dict[str, str]) -> None:
+def test_metadata_with_other_uses_is_in_the_packet_state(parts: dict[str, str]) -> None:
     made = engine(**parts)
     assert made.process(1, bytes([5, 0, 9, 9]), 0) == [(2, bytes([5, 0, 0, 5]))]
     assert not any(name.endswith("_m") for _, name in made.generator.layout.variables)

@@ -121,7 +121,7 @@ def test_all_cells_are_written_in_slices() -> None:
     assert held.engine.register_read_all("I.last") == [9] * ENTRIES
 
 
-def test_an_entry_is_told_once_for_each_timeout_that_passes_without_a_hit() -> None:
+def test_each_idle_timeout_is_reported_once() -> None:
     held = Held("exact")
     e, rng = held.engine, random.Random(1)
     timeouts = {held.add(i): rng.choice([0, 1_000, 2_000, 5_000]) for i in range(1_000)}
@@ -220,7 +220,7 @@ def test_a_batch_that_fails_leaves_no_trace() -> None:
     assert held.sent(ENTRIES - 1) == 1
 
 
-def test_what_an_aborted_batch_added_and_deleted_to_a_profile_is_not_there() -> None:
+def test_an_aborted_batch_leaves_the_action_profile_unchanged() -> None:
     e = engine(
         ingress_locals="""
             action go(bit<9> port) { std.egress_spec = port; }
@@ -264,7 +264,7 @@ def test_every_slot_that_a_failed_batch_took_is_free_again() -> None:
         assert sorted(slots) == [0, 1, 2, 3]
 
 
-def test_what_a_batch_changed_stays_when_it_makes_the_table_grow() -> None:
+def test_changes_of_a_batch_remain_when_the_table_grows() -> None:
     held = Held("exact")
     first, second = held.add(0), held.add(1)
     with held.engine.batch():

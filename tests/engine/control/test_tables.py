@@ -98,7 +98,7 @@ def expected(entries: Entries, values: Sequence[int], widths: Sequence[int]) -> 
 
 
 @pytest.mark.parametrize("name", KEYS)
-def test_a_table_finds_what_a_search_through_all_entries_finds(name: str) -> None:
+def test_lookup_agrees_with_a_linear_search(name: str) -> None:
     kinds, widths = KEYS[name][0].split(), KEYS[name][1]
     rng = random.Random(name)
     e = table_engine(kinds, widths, 600)
@@ -128,7 +128,7 @@ def test_a_table_finds_what_a_search_through_all_entries_finds(name: str) -> Non
 
 
 @pytest.mark.parametrize("width", [64, 100])
-def test_prefixes_that_begin_alike_are_told_apart(width: int) -> None:
+def test_long_prefixes_with_a_common_start_are_distinguished(width: int) -> None:
     """They differ in bits after a common start of 100 bits, which are in a different word of the
     key.
     """
@@ -219,13 +219,13 @@ REFUSALS: dict[str, tuple[type[Exception], str, Callable[[Engine], object]]] = {
 
 
 @pytest.mark.parametrize("name", REFUSALS)
-def test_requests_that_make_no_sense_are_refused_and_say_why(exact: Engine, name: str) -> None:
+def test_invalid_requests_are_refused_with_a_reason(exact: Engine, name: str) -> None:
     error, text, request = REFUSALS[name]
     with pytest.raises(error, match=text):
         request(exact)
 
 
-def test_a_table_holds_what_it_was_declared_to_hold_and_no_more() -> None:
+def test_a_table_is_full_at_its_declared_size() -> None:
     e = table_engine(["exact"], [32], 4)
     handles = [e.table_add("I.t", [Exact(i)], "I.hit", [i + 1]) for i in range(4)]
     with pytest.raises(TableFull):
@@ -310,7 +310,7 @@ def run_out_of_memory() -> None:
     assert [value_of(sent) for sent in (key, key >> 8, 0)] == [2, 0, 1]
 
 
-def test_an_entry_has_nothing_of_the_one_whose_place_it_takes() -> None:
+def test_a_new_entry_in_a_reused_slot_starts_without_old_state() -> None:
     e = engine(
         metadata="bit<2> colour;",
         ingress_locals="""

@@ -232,7 +232,7 @@ def test_no_frame_upsets_the_trace() -> None:
     assert count == 301
 
 
-def test_a_packet_that_waits_is_told_as_unfinished() -> None:
+def test_a_queued_packet_has_an_unfinished_trace() -> None:
     engine = traced()
     trace = Trace(engine)
     engine.process(1, bytes(4), 0)

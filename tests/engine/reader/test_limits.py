@@ -64,7 +64,7 @@ CASES: dict[str, tuple[dict[str, str], str]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_needs_too_much_is_refused(case: str) -> None:
+def test_too_large_programs_are_refused(case: str) -> None:
     parts, words = CASES[case]
     with pytest.raises(TooLarge) as refusal:
         Generator(read_program(json_of(**parts)))

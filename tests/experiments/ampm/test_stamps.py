@@ -94,7 +94,7 @@ def test_a_time_that_never_recorded_is_found_out() -> None:
     assert "packets leaving s2 before they were taken" in broken(truth, handling)
 
 
-def test_what_a_packet_took_is_bounded_by_others_than_the_switch_that_is_judged() -> None:
+def test_bounds_of_delays_come_from_other_switches() -> None:
     """The bounds do not depend on the timestamps of the checked switch."""
     first, last = Point("s1", "arrivals"), Point("s2", "departures")
     for wrong in ("", "s1 arrivals", "s1 departures", "s2 arrivals", "s2 departures"):

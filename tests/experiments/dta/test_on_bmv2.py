@@ -111,7 +111,7 @@ RECEIVED = {
         (("s1", "h1", "out"), 0, None),
     ],
 )
-def test_lossy_links_are_told_from_drops_of_bmv2(
+def test_loss_of_links_and_drops_of_bmv2_are_distinguished(
     place: tuple[str, str, str], change: int, message: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     frames = {**RECEIVED, place: RECEIVED[place] + change}

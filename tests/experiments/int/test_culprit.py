@@ -53,5 +53,5 @@ def test_sightings_are_of_each_hop_in_order_of_time() -> None:
 
 
 @pytest.mark.parametrize("occupancy", [0, 3])
-def test_one_packet_alone_is_the_culprit(occupancy: int) -> None:
+def test_a_single_packet_is_the_culprit(occupancy: int) -> None:
     assert culprit.Culprit.of(seen([sighting(1, occupancy, 7)])).flow == 7

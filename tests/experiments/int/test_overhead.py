@@ -31,7 +31,7 @@ def errors(found: object) -> tuple[float, ...]:
     return tuple(getattr(found, name) for name in ("link_error_ns", "host_error_ns", "early"))
 
 
-def test_what_goes_by_the_rate_has_no_error() -> None:
+def test_frames_at_the_computed_rate_have_no_error() -> None:
     found = sent(LEFT_NS, FREE_NS + 50)
     assert errors(found) == (0, 0, 0)
     assert found.goodput_bps == pytest.approx(1e7 * 86 / 176)  # type: ignore[attr-defined]

@@ -20,7 +20,7 @@ class ManyIdle:
             yield p4r.TableEntry(priority=number)
 
 
-def test_many_idle_entries_are_all_told_in_bounded_messages_with_the_time() -> None:
+def test_idle_entries_are_reported_in_several_messages_of_limited_size() -> None:
     tables = ManyIdle(2 * MOST_ENTRIES + 1)
     idle = IdleTimeouts(cast(Any, tables))
     sent = [response.idle_timeout_notification for response in idle.collect()]

@@ -54,7 +54,7 @@ async def test_a_member_whose_port_is_down_is_skipped(write: type) -> None:
 
 
 @asynchronous
-async def test_what_is_written_while_a_port_is_down() -> None:
+async def test_groups_written_while_a_port_is_down() -> None:
     async with bench("extras") as running:
         running.device.set_port(11, is_up=False)
         await write_group(running)

@@ -214,7 +214,7 @@ async def test_default_actions() -> None:
 
 
 @asynchronous
-async def test_continue_on_error_does_what_it_can() -> None:
+async def test_continue_on_error_executes_the_valid_updates() -> None:
     async with bench() as running:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await running.write(
@@ -306,7 +306,7 @@ async def test_const_entries_and_all_tables_are_readable() -> None:
 
 
 @asynchronous
-async def test_a_full_table_says_so() -> None:
+async def test_insert_into_a_full_table_is_resource_exhausted() -> None:
     async with bench() as running:
         size = named(info().tables, "route").size
         updates = [insert(route(bytes((10, 0, i, 0)), 24)) for i in range(size)]

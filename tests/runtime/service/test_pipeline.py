@@ -19,7 +19,7 @@ async def get(running: Bench, response_type: int = Get.ALL) -> p4r.ForwardingPip
 
 
 @asynchronous
-async def test_without_a_pipeline_everything_says_so() -> None:
+async def test_without_a_pipeline_each_request_fails() -> None:
     async with bench(None) as running:
         for call in (get(running), running.read(EVERYTHING), running.write(insert(ENTRY))):
             with pytest.raises(grpc.aio.AioRpcError) as caught:

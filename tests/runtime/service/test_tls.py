@@ -114,7 +114,7 @@ def credentials(pairs: dict[str, Pair], authority: str, client: str | None = Non
 
 
 @asynchronous
-async def test_only_who_trusts_the_server_and_is_trusted_gets_in(
+async def test_clients_connect_only_with_trusted_certificates(
     pairs: dict[str, Pair], program: Path
 ) -> None:
     with Switch(program, tls(pairs)) as plain, Switch(program, clients_too(pairs)) as mutual:
