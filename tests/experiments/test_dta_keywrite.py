@@ -49,8 +49,9 @@ def test_a_translator_with_other_checksums_is_found(
 
 
 def together(keys: Words, copies: int, count: int) -> np.ndarray:
-    """Return slots as with CRCs: those of all copies differ by constants, so that colliding keys
-    collide in all copies.
+    """Return the slots of dependent hash functions, such as CRCs.
+
+    The slots of the copies differ by constants, so keys that collide in one copy collide in all.
     """
     first = murmur3(keys, 1)
     constants = np.arange(copies, dtype=np.uint32)[:, np.newaxis] * np.uint32(0x77073096)

@@ -242,7 +242,7 @@ def sequence() -> Iterator[Case]:
         Step(write(1, b"then", 4), ack(1, msn=2)),
         Step(write(2, b"late", 8), ack(2, msn=3)),
     )
-    yield Case("a lost NAK is asked for by an old PSN", lost, {4: b"thenlate", **GOOD_MEMORY})
+    yield Case("an old PSN requests the lost NAK again", lost, {4: b"thenlate", **GOOD_MEMORY})
 
 
 def replays() -> Iterator[Case]:
@@ -261,7 +261,7 @@ def replays() -> Iterator[Case]:
     last = Step(add(1, 8, 1), Answer(1, msn=ATOMICS + 1, before=old(8) + 1), "DUPLICATE")
     gone = Step(add(0, 8, 1), None, "FORGOTTEN")
     kept = {8: packed(old(8) + ATOMICS + 1)}
-    yield Case("answers are kept, and forgotten at last", (*many, last, gone), kept)
+    yield Case("the responder stores a limited number of responses", (*many, last, gone), kept)
 
 
 def order() -> Iterator[Case]:

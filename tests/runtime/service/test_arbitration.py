@@ -142,7 +142,7 @@ async def end(running: Bench, stream: Any) -> None:
 async def test_a_role_without_streams_keeps_only_its_highest_election_id() -> None:
     """Spec 5.3: the highest id ever seen counts.
 
-    The server stores nothing for a role without one.
+    The server stores nothing else for a role without streams.
     """
     async with bench(primary=False) as running:
         for election_id in (5, 0):
