@@ -334,7 +334,7 @@ def make_samples(outcome: Outcome) -> list[dict[str, object]]:
 
 
 def make_metrics(outcome: Outcome) -> dict[str, object]:
-    """Return percentiles at each switch, and the number of packets whose true queue is ambiguous."""
+    """Return percentiles at each switch, and the number of packets with several possible queues."""
     metrics: dict[str, object] = {}
     for hop, switch in enumerate(PATH):
         truth, measured = outcome.truth[hop], outcome.measured(hop)
