@@ -1,7 +1,7 @@
 """First import of each experiment: restarts the script with the project's own Python.
 
-Users run `python experiments/...` with any Python version: so this module uses only the standard
-library, and no syntax newer than Python 2.7.
+Users may run `python experiments/...` with any Python version. Therefore this module uses only the
+standard library, and no syntax newer than Python 2.7.
 """
 
 import os
@@ -10,7 +10,7 @@ import sys
 
 
 def _interrupted(number, _frame):
-    """Exit on Ctrl-C during imports without a traceback, like later on."""
+    """Exit without a traceback on Ctrl-C during imports, as the experiment does later."""
     name, _ = os.path.splitext(os.path.basename(sys.argv[0]))
     os.write(2, ("\n" + name + ": interrupted\n").encode())
     os._exit(128 + number)
@@ -21,7 +21,8 @@ _MAIN = getattr(sys.modules["__main__"], "__file__", "")  # absolute since Pytho
 _IS_COMMAND = os.path.abspath(_MAIN) == os.path.abspath(sys.argv[0])
 signal.signal(signal.SIGINT, _interrupted if _IS_COMMAND else signal.SIG_DFL)
 
-_ROOT = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))  # also for symbolic links
+# resolves symbolic links
+_ROOT = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 _FOLDER = os.path.join(_ROOT, ".venv")
 _PYTHON = os.path.join(_FOLDER, "bin", "python")
 _READY = os.path.join(_FOLDER, "telemark-ready")  # the last file that setup.sh writes

@@ -98,7 +98,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 # At this load or more, the first packets of a block fill the queue. The probability that none of
 # MANY_PACKETS packets meets a full queue is below 1 in 1000. At lower loads, some blocks may show
-# no congestion. With MANY_PACKETS per block, each 32nd of a block also contains a packet. This
+# no congestion. With MANY_PACKETS per block, there is also a packet in each 1/32 of a block, which
 # is the length of the pulse window of multiplexed marking.
 CONGESTED_LOAD, MANY_PACKETS = 1.3, 40
 

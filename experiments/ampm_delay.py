@@ -62,7 +62,8 @@ PATH = ("s1", "s2")
 WHOLE = (Point("s1", "arrivals"), Point("s2", "departures"))
 RATE_BPS, QUEUE, BACKGROUND_BYTES = 10_000_000, 64, 1000  # rate and queue of the link under load
 MACHINE_US = 60_000  # max delay that a loaded machine may add in real time
-UNREAD = "blocks with a delay"  # check; its value is lower if a loaded machine reads blocks late
+# name of a check that fails if a loaded machine reads blocks late
+UNREAD = "blocks with a delay"
 RESOLUTION_US = 1  # max error of a difference of two timestamps with this resolution
 
 
@@ -283,7 +284,7 @@ def summary_table(found: Sequence[Results]) -> Table:
 
 
 def draw(found: Sequence[Results], options: argparse.Namespace) -> Figure:
-    """Draw those panels that were measured: errors by delay, delays under load, mean under loss."""
+    """Draw a panel per kind of case: errors by delay, delays under load, mean under loss."""
     by_delay, loaded, lossy = split_by_kind(found)
     exact = all(r.outside_us(e).max(initial=0) == 0 for r in by_delay for e in ESTIMATORS)
     has_widths = any(len(widths) for r in by_delay for widths in r.widths_us.values())

@@ -102,8 +102,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 class BlockLoss:
     """Loss in one block on one segment; for pulse marking, between two consecutive pulses.
 
-    A loss is None if it is unknown: the switches were not `read`, or a pulse was lost.
-    `packets` is the count at the first point of the segment.
+    A loss is None if it is unknown, because `read` is False (a switch could not be read) or because
+    a pulse was lost. `packets` is the count at the first point of the segment.
     """
 
     seed: int

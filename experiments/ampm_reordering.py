@@ -11,8 +11,9 @@ until m later packets have been sent, the mean of this number is 2 q (1 - q) m.
 Claim: Step marking stays exact. The error of pulse marking equals the number of packets that
 changed order with the pulse, 2 q (1 - q) m on average.
 
-Published: "Time-Muxed Parsing in Marking-based Network Telemetry" (SYSTOR 2019) names the problem
-of pulses, "out of order?". RFC 9341, section 5: colours tolerate delays of 0.5 blocks.
+Published: "Time-Muxed Parsing in Marking-based Network Telemetry" (SYSTOR 2019) lists reordering as
+an open problem of pulses ("out of order?"). RFC 9341, section 5: colours tolerate delays of 0.5
+blocks.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -60,7 +61,7 @@ SOME = ((HELD, 0), (HELD, PACKETS), (0.5, PACKETS), (HELD, 300))
 # Packets that are later than half a block arrive while the block is read. In real time, the result
 # is then undefined.
 BEYOND = (HELD, 900)
-FAR = 2  # min factor between measurement and theory for which the figure explains the difference
+FAR = 2  # the figure explains points that differ from theory by at least this factor
 LONGEST_HELD_US = 900_000  # max delay; a network drains its links for 1 s before it stops
 
 

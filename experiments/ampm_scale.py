@@ -1,9 +1,9 @@
 """Alternate marking at scale: how do flows, switches and block length load the controller?
 
 The network is a mobile operator's backhaul (RFC 8321 section 5.1): cells send flows over an access
-switch and an aggregation switch to the core, where all flows meet. Step marking is used. Every
-switch counts the packets of every flow, and the controller reads all counters of each block with
-one request per switch. The experiment measures the CPU time of this readout and the shortest
+switch and an aggregation switch to the core, where all flows meet. The switches use step marking.
+Every switch counts the packets of every flow, and the controller reads all counters of each block
+with one request per switch. The experiment measures the CPU time of this readout and the shortest
 possible block, and checks that the loss of each flow on each link is exact.
 
 Claim: The loss of each flow, block and link is exact, with 1,000 flows and 100 switches.
@@ -80,7 +80,7 @@ CARRIERS_BLOCK_S = 300  # block length of Telecom Italia, RFC 8321 section 5.1
 REPEATED_SWITCHES = 20  # max size of networks that run with several seeds
 UNREAD = "unread blocks (per switch)"  # check that can fail on a loaded machine
 
-# Types of readout. Counters are enough for loss; double marking has more records.
+# Types of readout. Loss needs only the counters. Double marking has more records.
 READINGS: dict[str, Collection[Record] | None] = {"counters": (), "all records": None}
 
 
@@ -127,11 +127,11 @@ class Measurement:
     flows: int
     seed: int
     packets: int  # packets sent in complete blocks
-    lost: int  # as measured
+    lost: int  # measured number of lost packets
     values: int  # number of loss values, one per flow, block and segment
     wrong: int  # number of loss values that differ from ground truth
     problems: list[str]
-    noise: str  # effects of the machine on the run, for messages
+    noise: str  # message about effects of machine load on the run
     set_up_s: float  # CPU time
     loads: Mapping[str, Load]
     accounting: PacketAccounting
@@ -183,7 +183,7 @@ async def attempt(
     if options.time == "virtual" or size == (options.switches[0], options.flows[0]):
         return await measure(size, bounds, options, replace(run, seed=seed))
     try:
-        with take_notes(None):  # the other sizes still give conclusive results
+        with take_notes(None):  # the runs of other sizes stay conclusive
             return await measure(size, bounds, options, replace(run, seed=seed))
     except TestbedError as error:
         run.progress.say(f"{what}: skipped on this machine: {error}")
@@ -381,7 +381,7 @@ def draw(found: Sequence[Measurement], options: argparse.Namespace) -> Figure:
     for axes in (left, right):
         axes.set_xscale("log")
         axes.set_yscale("log")
-    low, high = left.get_ylim()  # read the limits after the change of scale
+    low, high = left.get_ylim()  # after set_yscale(), which changes the limits
     left.set_ylim(low / 2, 2 * high)  # show at least a decade, even for few sizes
     left.set_xlabel("Flows (over 3 switches each)")
     left.set_ylabel("CPU time per block (s)")

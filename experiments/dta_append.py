@@ -49,7 +49,7 @@ PARTS = 4  # interval between polls of readers
 FILE = "lists"
 READERS = (1, 2, 3, 4)
 POLLED_LISTS, POLLED_BATCHES = 24, 4096  # size of the lists in the read benchmark
-POLLED_S = {False: 1.0, True: 0.1}  # by --quick
+POLLED_S = {False: 1.0, True: 0.1}  # duration of the read benchmark, by --quick
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -68,8 +68,8 @@ class Found:
     size: int  # entries per batch
     lists: int
     reports: int
-    written: int  # requests before the flush
-    asked: int  # requests after the flush
+    written: int  # number of requests before the flush
+    asked: int  # number of requests after the flush
     laps: int  # max number of laps of a ring
     checks: list[Check]
 

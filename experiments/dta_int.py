@@ -1,8 +1,8 @@
 """INT paths in DTA memory: how often does a query find the path of a flow, by bytes per flow?
 
 Flows cross a fat tree. Each switch writes its id into their packets (INT-MD). The switch at the
-edge removes INT and reports the path of a new flow in two ways: by Key-Write, and hop by hop by
-postcards. A translator writes N copies of both into the memory of a collector and overwrites
+edge removes INT and reports the path of a new flow in two ways: as one Key-Write report, and as one
+postcard per hop. A translator writes N copies of both into the memory of a collector and overwrites
 existing data. The more flows share the memory, the more paths are overwritten. Captures of the
 arrivals at each switch are ground truth. The memory must equal a numpy model that knows the true
 paths, byte by byte. Queries to a larger model give the number of samples that the curves need. One
@@ -205,7 +205,7 @@ def asked(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Query the paths of flows, (n, 5), in the memory of Key-Write and of Postcarding.
 
-    The value is -1 behind the end of a path and for a query without result.
+    The value is -1 after the end of a path, and for a query without result.
     """
     by_key_write, by_postcards = (region.records for region in regions)
     answers = Store(by_key_write).query(keys, copies)

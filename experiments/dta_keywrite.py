@@ -84,12 +84,12 @@ class Point:
     """Counted and expected results of queries."""
 
     panel: str
-    source: str  # translator or model
+    source: str  # "translator" or "model"
     copies: int
     policy: str
     bits: int
-    parameter: float  # load, age or bits
-    metric: str  # right, wrong
+    parameter: float  # value of the varied parameter: load, age or number of checksum bits
+    metric: str  # "right" or "wrong"
     queries: int
     count: int
     expected: float

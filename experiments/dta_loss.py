@@ -62,7 +62,10 @@ MODES = {
     "no resync": RecoveryMode(loses_writes=True, listens=False),
     "both links": RecoveryMode(loses_reports=True, loses_writes=True),
 }
-"""The first two modes lose reports before the translator. The others lose requests behind it."""
+"""In the first two modes, the link before the translator loses reports.
+
+In the other modes, the link after the translator loses requests.
+"""
 REAL_QUICK = ("sent again", "resync", "both links")
 
 
@@ -159,10 +162,10 @@ def chances(found: Mapping[tuple[str, float], Found]) -> list[float]:
 def resync_theory(loss: NDArray[np.float64], rate_pps: float) -> NDArray[np.float64]:
     """Return the loss ratio with resync, by theory.
 
-    A lost request also loses all requests that are sent until its NAK arrives. The collector sends
-    the NAK when the next request arrives, and the NAK takes the link delay. If the first request
-    with the PSN of the NAK is lost as well, there is no second NAK. Then twice the number of
-    requests that trigger a probe are lost.
+    After a lost request, the collector rejects all requests until the translator has its NAK. The
+    collector sends the NAK when the next request arrives, and the NAK takes the link delay. If the
+    first request with the PSN of the NAK is lost as well, there is no second NAK. The number of
+    lost requests is then twice the number that triggers a probe.
     """
     with_it = 1 / (1 - loss) + DELAY_US * rate_pps / 1e6 + loss * 2 * PATIENCE
     return loss * (1 + with_it) / (1 + loss * with_it)
@@ -187,7 +190,7 @@ def summary_table(found: Mapping[tuple[str, float], Found]) -> Table:
 
 
 def draw(found: Mapping[tuple[str, float], Found], rate_pps: float) -> Figure:
-    """Draw the loss ratios before and behind the translator."""
+    """Draw the loss ratios before and after the translator."""
     figure, (left, right) = plots.figure(2)
     losses = np.geomspace(0.0005, 0.2, 60)
     left.plot(losses, losses, "k-", marker="", label="theory: p")

@@ -66,7 +66,7 @@ class Found:
     wrong: int  # number of wrong counters of the merged sketch
     requests: int
     total: int  # packets
-    errors: NDArray[np.int64]  # of flows
+    errors: NDArray[np.int64]  # estimate minus ground truth of each flow
     absent: NDArray[np.int64]
     counters: NDArray[np.uint32]  # counters of the merged sketch, (rows, columns)
 
@@ -75,7 +75,7 @@ class Found:
         return int((self.absent > part * self.total / self.width).sum())
 
     def expected_beyond(self, part: float) -> float:
-        """Return the expected fraction of such keys for independent hash functions."""
+        """Return the expected fraction of such keys if the hash functions are independent."""
         return float(np.prod((self.counters > part * self.total / self.width).mean(axis=1)))
 
 

@@ -55,7 +55,8 @@ from telemark.sweep.runs import sweep
 from telemark.traffic.flows import Flow
 
 MIN_LEFT = 20  # min mean number of packets per block at h2, so that no block is empty by chance
-COMPLETE = slice(1, -2)  # omits a half block at the start; a half and an empty block at the end
+# without the half block at the start, and the half and the empty block at the end
+COMPLETE = slice(1, -2)
 STYLES: dict[str, dict[str, Any]] = {
     "reported": {"color": plots.COLOURS[0], "linewidth": 2.5},
     "low": {"color": plots.COLOURS[1], "linestyle": "--"},
@@ -82,9 +83,9 @@ class Found:
 
     loss_percent: float
     counted: dict[str, NDArray[np.int64]]  # packets per block, by measuring point
-    # from link to packets lost in each block, according to link logs
+    # link -> packets lost in each block, according to link logs
     lost: dict[tuple[str, str], NDArray[np.int64]]
-    delays: dict[tuple[str, str], Enclosed]  # by LINKS
+    delays: dict[tuple[str, str], Enclosed]  # link (of LINKS) -> delays
 
     def difference(self, link: tuple[str, str]) -> NDArray[np.int64]:
         """Return the loss of a link in each block, from the counters at both ends of the link."""

@@ -40,9 +40,9 @@ from telemark.session import cli
 from telemark.session.run import Run
 
 FLOWS = 20_000
-TIMES = (1, 2, 3)  # of rarity
-RANKS = (0, 1, 2, 4)  # of registers
-QUANTILES = (0.01, 0.25, 0.5, 0.9, 0.99)  # of quantiles
+TIMES = (1, 2, 3)  # occurrences of a flow, for rarity
+RANKS = (0, 1, 2, 4)  # ranks of HyperLogLog registers
+QUANTILES = (0.01, 0.25, 0.5, 0.9, 0.99)  # quantiles that are compared with theory
 CLUSTERS = 3
 QUARTERS = 4
 KEPT = Kept.ALL & ~Kept.COUNTERS & ~Kept.HEAVY_KEEPER
@@ -72,7 +72,7 @@ class Measured:
     inexact: int  # number of wrong sums and variances
     beyond: int  # number of quantiles and medians out of their bounds
     far: int  # number of sketch rows with an error above CHEBYSHEV standard deviations
-    # from statistic to (error, predicted standard deviation or NaN if unknown)
+    # statistic -> (error, predicted standard deviation or NaN if unknown)
     errors: Mapping[str, tuple[float, float]]
 
 

@@ -79,7 +79,7 @@ class Turn:
 
     @property
     def is_free_of_loss(self) -> bool:
-        """Whether all datagrams arrived and no backlog grew in the socket."""
+        """Return whether all datagrams arrived and no backlog grew in the socket."""
         return not self.taken.lost and self.taken.busy < 1
 
     @property

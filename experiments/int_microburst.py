@@ -10,8 +10,8 @@ by the switch is correct. The collector uses only reports to identify the port w
 queue and the flow whose rate increased most while this queue grew. Both must agree with captures
 and senders. On bmv2, a capacity probe determines the lower rates, the burst takes 1 s, and the
 queues of bmv2 have the rate of IntSight. Timestamps must lie within the time between the captures
-on both sides of a switch, widened by the clock error. Queues must not exceed the number of packets
-ahead.
+on both sides of a switch, widened by the clock error. No measured queue may be longer than the
+number of packets ahead of the packet.
 
 Claim: INT measures the queue that each packet met. Reports are enough to identify the port of the
 longest queue and the flow that filled it.

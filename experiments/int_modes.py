@@ -83,14 +83,17 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 async def measured(mode: str, options: argparse.Namespace, run: Run) -> Found:
-    """Run one mode in its own folder; equal network names give all modes the same seeds."""
+    """Run one mode in its own folder.
+
+    The network name is the same for all modes, so they have equal seeds.
+    """
     folder = run.folder / mode
     folder.mkdir()
     return await measure(mode, options, replace(run, folder=folder))
 
 
 def added_by_theory(mode: str, hop: int) -> int:
-    """Return the predicted number of bytes that INT adds to a packet on the link behind a hop."""
+    """Return the predicted number of bytes that INT adds to a packet on the link after a hop."""
     if mode not in ("MD", "MX") or hop == len(PATH) - 1:  # the last switch removes INT
         return 0
     return INT_BYTES + (4 * HOP_WORDS * (hop + 1) if mode == "MD" else 0)

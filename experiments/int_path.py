@@ -62,7 +62,7 @@ from telemark.traffic.patterns import Poisson
 from topologies.basic import ParkingLot
 
 PATH = ("s1", "s2", "s3", "s4", "s5")
-# load of the link behind each switch, including the watched flow with INT
+# load of the link after each switch, including the watched flow with INT
 LOADS = (0.5, 0.6, 0.7, 0.8, 0.9)
 RATE_BPS, DELAY_US, QUEUE = 20_000_000, 500, 1000
 WATCHED_BYTES, CROSS_BYTES = 200, 1000
@@ -334,7 +334,7 @@ def make_samples(outcome: Outcome) -> list[dict[str, object]]:
 
 
 def make_metrics(outcome: Outcome) -> dict[str, object]:
-    """Return percentiles at each switch, and the number of packets with an ambiguous true queue."""
+    """Return percentiles at each switch, and the number of packets with several possible queues."""
     metrics: dict[str, object] = {}
     for hop, switch in enumerate(PATH):
         truth, measured = outcome.truth[hop], outcome.measured(hop)

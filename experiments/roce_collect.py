@@ -68,7 +68,7 @@ from telemark.sweep.runs import sweep
 RATE_BPS = 10_000_000  # rate of the link to the collector, low enough that records are queued
 GAP_US = 150  # mean interval of segments in a Poisson process; longer on bmv2
 EMULATED_GAP_US = 2000  # mean interval for rdma_rxe in an emulated virtual machine
-# fields that captures of bmv2 only bound
+# fields for which captures around bmv2 give only bounds
 TIMES = ("latency_us", "waiting", "ingress_us", "egress_us")
 SETTLE_NS = 100_000_000  # time until all packets in flight have arrived
 HOST_MACS = ("00:00:00:00:00:01", "00:00:00:00:00:03")  # MAC addresses of h1 and h3
@@ -100,7 +100,10 @@ class Case:
         return max(EMULATED_GAP_US if self.is_rxe else 0, options.gap_us)
 
     def collection(self, packets: int) -> Collection:
-        """Return a collection with its own file, without probes, as no link loses packets."""
+        """Return a collection with its own file.
+
+        It sends no probes, because no link loses packets.
+        """
         session = ("version", self.version), ("patience", 0)
         return Collection(
             max(int(packets / self.laps), 1), self.content, self.transport, session,
@@ -151,7 +154,7 @@ class Found:
 
     case: Case
     segments: list[bytes]
-    left: list[bytes]  # segments behind the switch
+    left: list[bytes]  # segments that left the switch
     taken: Taken
     counts: Mapping[str, int]
     ports: tuple[int, int]  # ingress and egress port of the switch
@@ -160,7 +163,7 @@ class Found:
     written_ns: NDArray[np.int64]  # capture times of the requests at the port to the collector
     frame_bytes: int  # length of a request
     accounting: PacketAccounting
-    inside: Inside | None  # on bmv2
+    inside: Inside | None  # None on minip4
 
     @property
     def slots(self) -> int:

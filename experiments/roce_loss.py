@@ -65,7 +65,7 @@ REAL_RATES_PPS = (1000, 2000)
 FAST_PPS = 1_000_000  # rate for modes that lose very many records
 PATIENCE, ACK_EVERY = 64, 16
 MAX_PPS = PATIENCE * 1_000_000 // (2 * DELAY_US)
-# time and number of records for which the link loses all packets
+# the link loses all packets for this time, or for this number of records
 REAL_LOSS_NS, MIN_LOST = 20_000_000, 4
 SETTLE_NS = 300_000_000  # time until bmv2 has sent all records
 BEFORE_S = 0.02  # time for which records are sent before the loss
@@ -114,8 +114,8 @@ REAL = ("resync", "UC")
 class SentRecords:
     """Records that a switch sent, from captures."""
 
-    again: int  # records whose PSNs were used again later, beginning with the lost record
-    late: int  # records in `again` that were sent after a NAK had arrived
+    again: int  # number of records whose PSNs later records used again, including the lost record
+    late: int  # number of these records that were sent after a NAK had arrived
     turns: int  # number of times that PSNs were reset
 
 
@@ -146,7 +146,7 @@ class Found:
 
     @property
     def records_lost_per_drop(self) -> int:
-        """Number of lost records per drop; consecutive drops of the link count as one."""
+        """Number of lost records per packet drop; consecutive drops of the link count as one."""
         return self.lost - self.lost_by_link + min(self.lost_by_link, 1)
 
     @property

@@ -53,7 +53,7 @@ CLAIMS = (
     (UDP, "UDP in C", HALF),
     (UDP_NAPS, "UDP in C with sleeps", NAPPING),
     (UNREAD, "unread frames", BOUND),
-)  # max CPU time per record over RoCE, normalized to these, at the max rate
+)  # collector -> max CPU time per record over RoCE, normalized to this collector, at max rate
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

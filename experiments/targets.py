@@ -63,8 +63,8 @@ LINKS = {
 WHOLE = (POINTS[0], POINTS[-1])
 LINK_DELAY_US = 1000
 MACHINE_US = 60_000  # delay that a loaded machine may add to a minip4 path
-PACKETS, QUICK_PACKETS = 400, 80  # packets per system, except AM-PM
-ROCE, QUICK_ROCE = (1, 2), (2,)  # versions
+PACKETS, QUICK_PACKETS = 400, 80  # number of packets of each system except AM-PM
+ROCE, QUICK_ROCE = (1, 2), (2,)  # RoCE versions
 ICRCS = 25  # number of RoCE frames in the figure
 
 
@@ -130,8 +130,8 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     found: list[TargetRun] = []
     for seed in range(options.seed, options.seed + options.seeds):
         for target in TARGETS:
-            # Both networks have the same name, so that links have the same seeds. So each needs a
-            # folder.
+            # Both networks have the same name, so that links have the same seeds. Therefore each
+            # network needs its own folder.
             folder = run.folder / f"{target}-{seed}"
             folder.mkdir()
             seeded = replace(run, target=target, folder=folder, seed=seed)
@@ -243,7 +243,7 @@ def make_checks(found: TargetRun) -> list[Check]:
 
 
 def count_delay_mismatches(rows: Sequence[Mapping[str, Any]]) -> int:
-    """Count blocks whose delay is out of its true range by more than a microsecond.
+    """Count blocks whose measured delay is more than a microsecond outside of the true range.
 
     Also counts blocks with a delay but no delivered pulse, and blocks with a pulse but no delay.
     """

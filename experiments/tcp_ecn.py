@@ -51,7 +51,7 @@ from telemark.session import cli
 from telemark.session.run import Run
 
 THRESHOLD = 10  # marking threshold in packets, a constant of the P4 program
-BURST = 2  # number of segments that one delayed acknowledgement releases
+BURST = 2  # number of segments that a sender sends after one delayed acknowledgement
 SHOWN_S = 1.0
 MIN_S = SETTLED_S + SHOWN_S
 
@@ -76,7 +76,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
             f"--duration {options.duration:g}: slow start takes up to {SETTLED_S:g} s, and the "
             f"figure shows {SHOWN_S:g} s after it; use at least {MIN_S:g}"
         )
-    # Report a missing file now, not after the first program has run.
+    # Report a missing file before the first run.
     programs.sources(("ecn", "monitor"), {"ecn": options.ecn_program,
                                           "monitor": options.monitor_program}, {})  # fmt: skip
     outcomes = {}

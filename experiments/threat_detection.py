@@ -129,7 +129,7 @@ def report(
 
 
 def of(rows: Sequence[Row], kind: Kind, name: str) -> list[Any]:
-    """Return all known values of column `name` for one threat."""
+    """Return the values of column `name` for one threat, except missing values."""
     return [row[name] for row in rows if row["kind"] == kind.value and row[name] is not None]
 
 

@@ -3,9 +3,9 @@
 Packets arrive at different rates at programs that drop them: XDP, the raw table of iptables,
 connection tracking, and a process with an AF_XDP socket. This process either sleeps until packets
 arrive or polls, as DPDK drivers do. The kernel generates the packets (BPF_PROG_TEST_RUN with live
-frames). It immediately drops frames that are not due; the time for this is the idle time of the
-core. Each measurement therefore includes the ingress path of a packet, which replaces NIC and
-driver. A run with a missing packet or with other processes on the cores is invalid.
+frames). It immediately drops frames that are not due, and the experiment counts the time for this
+as idle time. Each measurement therefore includes the ingress path of a packet, which replaces NIC
+and driver. A run with a missing packet or with other processes on the cores is invalid.
 
 Claim: With XDP, the CPU time grows with the load. At the lowest load, XDP needs at most a fifth of
 the CPU time of a polling process, which uses a whole core at any load. At each load that iptables
@@ -49,7 +49,7 @@ PUBLISHED = {
     RAW: ((0.25, 0.5, 1, 2, 3, 5), (21.0, 30.2, 42.6, 59.6, 70.8, 100)),
 }  # fmt: skip
 PART_OF_POLLING, PART_OF_RAW, FULL = 0.2, 0.5, 0.1
-CARRIED = 0.98  # min delivered fraction of the load for a variant that sustains this load
+CARRIED = 0.98  # min delivered fraction of the load for a candidate that sustains this load
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -74,7 +74,7 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 class Curves:
-    """Results of each variant at each load."""
+    """Results of each candidate at each load."""
 
     def __init__(self, measured: Sequence[Loaded]) -> None:
         self._of = {(each.candidate, each.offered_pps, each.round): each for each in measured}
@@ -82,11 +82,11 @@ class Curves:
         self.loads_pps = self.offered_loads(PORTS)
 
     def offered_loads(self, candidate: Candidate) -> list[int]:
-        """Return all offered loads of a variant except the run at max rate."""
+        """Return all offered loads of a candidate except the run at max rate."""
         return sorted({pps for name, pps, _ in self._of if name == candidate.name and pps})
 
     def all(self, candidate: Candidate, pps: int) -> list[Loaded]:
-        """Return the results of a variant at one load, in the order of rounds."""
+        """Return the results of a candidate at one load, in the order of rounds."""
         return [self._of[candidate.name, pps, number] for number in self._rounds]
 
     def median(self, candidate: Candidate, pps: int, of: Callable[[Loaded], float]) -> float:
@@ -105,7 +105,7 @@ class Curves:
         return self.median(candidate, pps, lambda each: each.carried_pps) >= CARRIED * pps
 
     def ratio(self, own: Candidate, own_pps: int, to: Candidate, pps: int, limit: float) -> float:
-        """Return the ratio of busy cores of two variants in the same round (median over rounds).
+        """Return the ratio of busy cores of two candidates in the same round (median over rounds).
 
         The run is inconclusive if the ratio exceeds `limit`, but not in all rounds. Rounds differ
         because other load on the machine changes the CPU time per packet.
@@ -153,7 +153,7 @@ def report(measured: Sequence[Loaded], plan: Plan) -> Report:
 
 
 def busy_table(curves: Curves) -> Table:
-    """Return a table of CPU utilization, with a row per variant and a column per load."""
+    """Return a table of CPU utilization, with a row per candidate and a column per load."""
     empty = [""] * len(curves.loads_pps)
     rows = [
         [each.name, *(100 * busy for busy in curves.busy(each)), *empty][: len(empty) + 1]

@@ -36,15 +36,14 @@ from telemark.session import cli
 from telemark.session.run import Run
 
 STEP_PPS = (
-    # resolution of the stopping rate; for each tested rate, the flood also runs at twice the
-    # rate
+    # step between tested flood rates; the flood also runs at twice each tested rate
     200_000
 )
 FLOODS_PPS = tuple(STEP_PPS * each for each in (*range(11), 12, 14, 16, 18, 20, 25, 30, 40))
 QUICK_FLOODS_PPS = tuple(STEP_PPS * each for each in (0, 3, 4, 5, 6, 8, 10, 12))
 SECONDS, QUICK_SECONDS = 0.3, 0.1
 ROUNDS, QUICK_ROUNDS = 5, 3
-# ratio to transactions without a flood: max if the flood stops a server, min if it does not
+# transactions normalized to no flood: max for a stopped server, min for the claim
 STOPPED, KEPT = 0.1, 0.8
 
 

@@ -4,7 +4,7 @@ The same frames (60-byte UDP packets of 4,096 flows) arrive at a device, first o
 on two. They are dropped at XDP, at tc, by nftables at ingress, by iptables before routing, after
 routing or after connection tracking, or by a process that receives them from an AF_XDP socket. The
 kernel generates the packets (BPF_PROG_TEST_RUN with live frames), so there is no sender on another
-core, no socket and no driver. Each variant has its own namespace and counts its drops. A run in
+core, no socket and no driver. Each candidate has its own namespace and counts its drops. A run in
 which this count differs from the number of sent packets is invalid. The experiment measures CPU
 time per packet, including the packet source.
 
@@ -44,7 +44,7 @@ PUBLISHED_MPPS = {ALL: (23.86, 45.51), RAW: (5.05, 10.23), FILTER: (3.32, 6.71),
 REACH = (
     (RAW, 3.5),
     (CONNTRACK, 8.0),
-)  # min ratio between the drop rates of XDP and of the variant, for the same rule
+)  # min ratio between the drop rates of XDP and of the candidate, for the same rule
 
 
 def experiment(options: argparse.Namespace, run: Run) -> Report:
@@ -88,7 +88,7 @@ def report(
 
 
 def costs_table(rounds: Rounds) -> Table:
-    """Return a table with a row per variant."""
+    """Return a table with a row per candidate."""
     rows = []
     for each in CANDIDATES:
         ratios = rounds.ratios(each, RAW)

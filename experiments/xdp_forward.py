@@ -73,7 +73,7 @@ def report(measured: Sequence[Turn], options: argparse.Namespace) -> Report:
 
 
 def costs_table(rounds: Rounds) -> Table:
-    """Return a table with a row per variant."""
+    """Return a table with a row per candidate."""
     rows = []
     for each in CANDIDATES:
         ns, ratios = rounds.ns_per_packet(each), rounds.ratios(each, ROUTING)

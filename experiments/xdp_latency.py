@@ -66,18 +66,18 @@ class Rounds:
         self._numbers = sorted({each.round for each in measured})
 
     def medians_us(self, candidate: Candidate, arrived: str) -> list[float]:
-        """Return the median latencies of a variant, in the order of rounds."""
+        """Return the median latencies of a candidate, in the order of rounds."""
         return [
             self._of[candidate.name, arrived, number].median_ns / 1e3 for number in self._numbers
         ]
 
     def p99_us(self, candidate: Candidate, arrived: str) -> float:
-        """Return the p99 latency of a variant, as the median over rounds."""
+        """Return the p99 latency of a candidate, as the median over rounds."""
         found = (self._of[candidate.name, arrived, number].p99_ns for number in self._numbers)
         return statistics.median(found) / 1e3
 
     def ratios(self, candidate: Candidate, to: Candidate, arrived: str) -> list[float]:
-        """Return the ratio of the median latencies of two variants, in the order of rounds."""
+        """Return the ratio of the median latencies of two candidates, in the order of rounds."""
         pairs = zip(self.medians_us(candidate, arrived), self.medians_us(to, arrived), strict=True)
         return [own / other for own, other in pairs]
 
@@ -114,7 +114,7 @@ def report(measured: Sequence[Delay], plan: Plan) -> Report:
 
 
 def delays_table(rounds: Rounds, arrived: str) -> Table:
-    """Return a table with a row per variant."""
+    """Return a table with a row per candidate."""
     rows = []
     for each in CANDIDATES:
         ratios, paper = rounds.ratios(each, BRIDGE, arrived), PUBLISHED_US[arrived]

@@ -1,7 +1,7 @@
 """XDP load balancing: how many packets can a core balance, compared with the kernel's NAT?
 
 The same frames of 4,096 connections to one virtual IP address arrive at a device and are balanced
-across 100 backends. Variants are Maglev hashing at XDP, where each connection stays with its
+across 100 backends. Candidates are Maglev hashing at XDP, where each connection stays with its
 backend; the NAT of nftables and of iptables, which track connections; a stateless nftables rule
 that writes the address of a backend by hash; and IPVS, if the kernel has it. The kernel generates
 the packets (BPF_PROG_TEST_RUN with live frames), and a program at their destination counts and
@@ -82,7 +82,7 @@ def report(
 
 
 def costs_table(rounds: Rounds, candidates: Sequence[Candidate]) -> Table:
-    """Return a table with a row per variant."""
+    """Return a table with a row per candidate."""
     rows = []
     for each in candidates:
         ratios = rounds.ratios(each, NAT)

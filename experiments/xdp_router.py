@@ -1,7 +1,7 @@
 """XDP routing: how many packets can a core route, compared with the kernel's own routing?
 
-The same frames arrive at a device and leave by another. Either the network stack of the kernel
-routes them, or a program at XDP does: it looks up the tables of the kernel (bpf_fib_lookup),
+The same frames arrive at a device and leave by another. Either the network stack of the kernel or a
+program at XDP routes them. The program looks up the tables of the kernel (bpf_fib_lookup),
 decrements the TTL and writes the MAC address of the next hop. The table has either one route or
 many random prefixes with the same lengths as in the table of the Internet. There are 4,000
 destination addresses in both cases. The kernel generates the packets (BPF_PROG_TEST_RUN with live
@@ -87,7 +87,7 @@ def report(measured: Sequence[Turn], pairs: Pairs, options: argparse.Namespace) 
 
 
 def costs_table(rounds: Rounds, pairs: Pairs) -> Table:
-    """Return a table with a row per variant."""
+    """Return a table with a row per candidate."""
     rows = []
     for pair, paper in zip(pairs, PUBLISHED_MPPS, strict=True):
         for each, published in zip(pair, paper, strict=True):

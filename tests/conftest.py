@@ -1,6 +1,6 @@
-"""Fixtures for all tests: experiments written on the fly, started as their users start them.
+"""Fixtures for all tests: experiments written on the fly and started as users start them.
 
-With SANITIZE in the environment all C that tests build has sanitizers: see test_sanitized.py.
+With SANITIZE in the environment, all C code that tests build has sanitizers: see test_sanitized.py.
 """
 
 import gc
@@ -29,27 +29,28 @@ WITH_A_MACHINE, LONGEST = ("test_roce_rxe.py", "test_vm.py"), "test_sanitized.py
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest begins first: at the end all other workers would wait for it.
+    """Start the longest tests first, so that workers do not wait for them at the end.
 
-    But before it what boots a virtual machine for all tests of its file: a worker that has nothing
-    left takes the second half of another's share, and would boot one more for what lies there.
+    Before these, start files whose tests share a virtual machine. A worker without tests takes the
+    second half of the tests of another worker, and would have to boot a second virtual machine for
+    them.
     """
     first = (*WITH_A_MACHINE, LONGEST, "")
     items.sort(key=lambda item: first.index(item.path.name if item.path.name in first else ""))
 
 
 def pytest_collection_finish() -> None:
-    """All tests and what they import stay: the garbage collector need not look at them again."""
+    """All tests and their imports stay in memory, so the garbage collector need not scan them."""
     gc.freeze()
 
 
 def pytest_sessionfinish() -> None:
-    """Remove objects before the interpreter ends, or libraries report leaks."""
+    """Delete objects before the interpreter exits; otherwise libraries report leaks."""
     gc.unfreeze()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """With sudo, pytest's cache is the calling user's, who may then remove the checkout."""
+    """With sudo, give pytest's cache to the calling user, who can then delete the checkout."""
     for folder, _, names in os.walk(config.rootpath / ".pytest_cache"):
         for name in (".", *names):
             give_to_caller(Path(folder, name))
@@ -57,7 +58,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def scripts_of() -> Callable[[str], set[str]]:
-    """The names of a folder's Python files that git tracks: what users add is their own affair."""
+    """Return the names of a folder's Python files that git tracks (users may add files)."""
 
     def names(folder: str) -> set[str]:
         git = ["git", "-c", f"safe.directory={REPOSITORY}", "-C", str(REPOSITORY), "ls-files"]
@@ -73,8 +74,8 @@ def scripts_of() -> Callable[[str], set[str]]:
 def start_experiment(tmp_path: Path) -> Iterator[StartExperiment]:
     """Start a script whose experiment has the given body, with the given arguments.
 
-    The body sees `options` and `run`, may await, and returns a Report. Whatever still runs when
-    the test ends is killed.
+    The body can use `options` and `run`, may await, and returns a Report. Processes that still run
+    when the test ends are killed.
     """
     started: list[Started] = []
 

@@ -13,20 +13,23 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from _pytest import runner  # pytest_runtest_protocol is public, and what it is made of is not
+
+# pytest_runtest_protocol is public, but the functions that it calls are not
+from _pytest import runner
 
 LINE = "reduce the load on the machine"  # remedy in the errors of inconclusive runs
 TRIES = 5
-GATE, LOCK = Path(__file__).with_name("conftest.py"), Path(__file__)  # locked, not written
-IS_WITHIN_A_TEST = "PYTEST_CURRENT_TEST" in os.environ  # which holds the locks already
+# these files are locked, but not written
+GATE, LOCK = Path(__file__).with_name("conftest.py"), Path(__file__)
+IS_WITHIN_A_TEST = "PYTEST_CURRENT_TEST" in os.environ  # the outer test already holds the locks
 
 
 class RanAgainWarning(pytest.PytestWarning):
-    """A test's run was no verdict, so that it ran again."""
+    """A test ran again, because its earlier run was inconclusive."""
 
 
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
-    """Run a test as pytest does, and again while it says that its machine disturbed it."""
+    """Run a test as pytest does, and again if it reports that its machine disturbed it."""
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     with _running(fcntl.LOCK_SH):
         reports = runner.runtestprotocol(item, nextitem=nextitem, log=False)
@@ -48,29 +51,34 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 def _close_fixtures(item: pytest.Item) -> pytest.TestReport:
-    """Those that other tests share may hold the run that was disturbed: all will be new."""
+    """Close fixtures shared by tests, because they may contain the disturbed run.
+
+    All are created again.
+    """
     close = partial(item.session._setupstate.teardown_exact, None)
     call = pytest.CallInfo.from_call(close, "teardown")
     return item.ihook.pytest_runtest_makereport(item=item, call=call)
 
 
 def is_no_verdict(reports: list[pytest.TestReport]) -> bool:
-    """Whether a test failed, and by nothing else than by what its machine did to it."""
+    """Return whether a test failed, and only because of its machine."""
     failures = [_words(report) for report in reports if report.failed]
     return bool(failures) and all(LINE in words for words in failures)
 
 
 def _words(report: pytest.TestReport) -> str:
-    """What failed, in its own words: not the lines of code around it, which may quote LINE."""
+    """Return the messages of the failures, without the quoted lines of code, which may contain
+    LINE.
+    """
     crash = getattr(report.longrepr, "reprcrash", None)
     return " ".join(crash.message.split()) if crash else ""
 
 
 @contextmanager
 def _running(kind: int) -> Iterator[None]:
-    """While this test runs: beside others (LOCK_SH), or alone (LOCK_EX) of those of this folder.
+    """Hold the locks of a running test: in parallel with other tests (LOCK_SH), or alone (LOCK_EX).
 
-    Who wants to be alone shuts the gate first, or others that come and go would never let it in.
+    A test that must run alone closes the gate first; otherwise other tests could delay it forever.
     """
     if IS_WITHIN_A_TEST:
         yield
@@ -87,5 +95,5 @@ def _locked(path: Path, kind: int) -> Iterator[None]:
         fcntl.flock(file, kind)
         try:
             yield
-        finally:  # not by closing it: a child may have it open still
+        finally:  # unlock explicitly, because a child may still have the file open
             fcntl.flock(file, fcntl.LOCK_UN)

@@ -1,4 +1,4 @@
-"""Imports point one way: what each part may import of others is written down here."""
+"""Import rules: for each part of the project, the parts that it may import."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ import pytest
 BASICS = [f"minip4.engine.{name}" for name in ("errors", "model", "words", "keys",
                                                "shared", "limits")]  # fmt: skip
 MAY_IMPORT = {
-    # A folder, or a module, and of which others it may import. Of names here the longest counts.
+    # A folder or a module -> what it may import. The longest matching name counts.
     "minip4.errors": [],
     "minip4.native": ["minip4.errors"],
     "minip4.wire": ["minip4.native"],
@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "minip4.link": ["minip4.errors", "minip4.native", "minip4.wire", "minip4.ports"],
     "minip4.simulator": ["minip4.errors", "minip4.native", "minip4.wire", "minip4.engine"],
     "minip4.stf": ["minip4.errors", "minip4.compiler", "minip4.engine"],
-    # The runtime knows a data plane by its protocol and by the values that it takes and gives.
+    # The runtime uses a data plane through its protocol, and the types of its values.
     "minip4.runtime.status": ["minip4.engine.errors"],
     "minip4.runtime.dataplane": ["minip4.engine.keys", "minip4.engine.model"],
     "minip4.runtime.p4info": ["minip4.runtime.status", "minip4.engine.keys",
@@ -50,17 +50,18 @@ MAY_IMPORT = {
     "telemark": ["minip4"],
     "topologies": ["telemark"],
     "controllers": ["telemark"],
-    # The programs at host edges, next to those of switches.
+    # programs at host edges, and those of switches
     "controllers.ampm.edge": ["controllers", "ebpf.edge", "telemark"],
     "controllers.int.edge": ["controllers", "ebpf.edge", "telemark"],
     "controllers.dta.manager": ["controllers", "collectors", "telemark"],
     "importers": ["controllers", "telemark", "minip4.errors", "minip4.runtime.switch.control"],
-    # Of minip4 what builds C, and what came to a host: nothing of switches.
+    # of minip4, only the part that builds C code, and records of received packets; nothing about
+    # switches
     "collectors": ["telemark", "minip4.native", "minip4.simulator"],
     "ebpf": ["telemark", "minip4.errors", "minip4.native"],
     "experiments": ["controllers", "collectors", "ebpf", "topologies", "telemark",
                     "minip4.native", "minip4.simulator", "experiments.shared.xdp.switching"],
-    # A switch within the process, beside programs at XDP: in the turns of one core.
+    # a switch in this process, compared with XDP programs on one core
     "experiments.shared.xdp.switching": ["experiments", "ebpf", "telemark", "minip4.compiler",
                                          "minip4.engine", "minip4.ports"],
     "benchmarks": ["importers", "controllers", "collectors", "ebpf", "topologies", "telemark",
@@ -69,7 +70,7 @@ MAY_IMPORT = {
 
 
 def within(name: str, parts: list[str]) -> str | None:
-    """The longest of the parts that a module is, or lies in."""
+    """Return the longest part that contains a module."""
     return max((p for p in parts if name == p or name.startswith(p + ".")), key=len, default=None)
 
 
@@ -111,7 +112,7 @@ def test_no_import_goes_against_the_order() -> None:
         ("telemark.accounting.packet_accounting", "ebpf.loader"),
     ],
 )
-def test_what_goes_against_it_is_found(module: str, imported: str) -> None:
+def test_forbidden_imports_are_found(module: str, imported: str) -> None:
     assert wrong(module, imported)
 
 

@@ -1,4 +1,6 @@
-"""provision.sh and the Vagrantfile: what is installed where, left out, and that the rest stands."""
+"""provision.sh and the Vagrantfile: installed components, components left out, and errors of single
+components.
+"""
 
 import re
 import shutil
@@ -13,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 DEBIAN = "debian 12"
 UBUNTU = "ubuntu 24.04"
 
-# In place of programs that install: each notes what it was asked for.
+# replacements of the programs that install, which record their arguments
 STAND_IN = """#!/bin/bash
 echo "${0##*/} $*" >>ASKED
 case "${0##*/} $*" in
@@ -28,7 +30,10 @@ PROGRAMS = ("apt-get", "curl", "dpkg", "env", "git", "gpg", "python3", "sudo", "
 
 
 def provision(folder: Path, system: str, broken: str = "nothing") -> tuple[list[str], str]:
-    """What the script asks of others on a system, and what it says; `broken` cannot be had."""
+    """Run the script on a system.
+
+    Return the recorded commands and the output; `broken` cannot be installed.
+    """
     asked, utils = folder / "asked", folder / "p4utils"
     (folder / "bin").mkdir(exist_ok=True)
     for name in (*PROGRAMS, "setup.sh", "run_tests.sh"):
@@ -92,7 +97,7 @@ def test_debian_has_no_packages_of_bmv2_and_the_rest_stands(tmp_path: Path) -> N
         ),
     ],
 )
-def test_what_cannot_be_had_gets_a_line_and_the_rest_stands(
+def test_a_failed_installation_is_one_line_and_the_rest_continues(
     tmp_path: Path, broken: str, words: str
 ) -> None:
     _, said = provision(tmp_path, UBUNTU, broken)
@@ -100,10 +105,11 @@ def test_what_cannot_be_had_gets_a_line_and_the_rest_stands(
     assert words in said
     assert ("fatal: the reason\nleft out" in said) == (broken != '"curl "*')
     assert "note" not in said
-    assert (tmp_path / "p4utils").exists() == ("p4-utils" not in words)  # nothing half made
+    # no incomplete installation is left
+    assert (tmp_path / "p4utils").exists() == ("p4-utils" not in words)
 
 
-def test_what_is_there_is_not_installed_again(tmp_path: Path) -> None:
+def test_installed_parts_are_not_installed_again(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "simple_switch_grpc").write_text("#!/bin/sh\n")
     (tmp_path / "bin" / "simple_switch_grpc").chmod(0o755)
@@ -131,8 +137,8 @@ def test_the_vagrantfile_is_valid(command: list[str]) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_vm_gets_all_of_the_project_but_what_is_made_in_it(tmp_path: Path) -> None:
-    """By rsync, as Vagrant calls it; a pattern without its first slash holds at any depth."""
+def test_the_vm_gets_the_project_without_generated_files(tmp_path: Path) -> None:
+    """rsync as Vagrant calls it; a pattern without a slash at the start matches at any depth."""
     if shutil.which("rsync") is None:
         pytest.skip("rsync is not installed")
     for made in (".venv/x", ".vm/x", "results/ampm_loss/x", "a.egg-info/x", ".vagrant/x"):

@@ -1,4 +1,4 @@
-"""A test whose run the machine disturbed runs again, and one that fails in other words does not."""
+"""A test whose run was inconclusive runs again; a test that fails for other reasons does not."""
 
 import ast
 import os
@@ -15,7 +15,7 @@ from telemark.errors import InvalidRunError
 
 HERE = Path(__file__).parent
 BLAMED = re.compile("run invalid|for this machine|too busy|stood still")
-GAP = r'[ "f\n]+'  # between words of a message, which may be cut into two literals
+GAP = r'[ "f\n]+'  # between words of a message, which may be split into two literals
 HEAD = f"""
 import pathlib, time
 import pytest
@@ -30,8 +30,9 @@ def count(name="ran"):
 
 
 def outcome(folder: Path, tests: str, *options: str) -> tuple[dict[str, int], str]:
-    """What a pytest of its own counts for such tests, and all that it says."""
-    shutil.copy(HERE / "rerun_inconclusive.py", folder)  # whose locks are others than this pytest's
+    """Run such tests in a separate pytest; return its counts and its output."""
+    # the copy uses other locks than this pytest
+    shutil.copy(HERE / "rerun_inconclusive.py", folder)
     (folder / "conftest.py").write_text("from rerun_inconclusive import pytest_runtest_protocol")
     (folder / "test_them.py").write_text(HEAD + tests)
     environment = {name: value for name, value in os.environ.items()
@@ -70,12 +71,12 @@ def test_a_run_that_is_never_one_fails_at_last(tmp_path: Path) -> None:
     "body",
     [
         "assert 1 == 2, 'wrong'",
-        f"raise ValueError  # {LINE}",  # what its code quotes is not what it says
+        f"raise ValueError  # {LINE}",  # quoted code is not a message
         f"print({LINE!r}); assert 1 == 2",
         "pytest.skip(LINE)",
     ],
 )
-def test_what_fails_in_other_words_fails_once(body: str, tmp_path: Path) -> None:
+def test_other_failures_are_not_repeated(body: str, tmp_path: Path) -> None:
     _, said = outcome(tmp_path, f"def test_it():\n    count()\n    {body}\n")
     assert times_ran(tmp_path) == 1, said
 
@@ -100,7 +101,7 @@ def test_another(left_open):
 
 
 def test_fixtures_that_tests_share_are_made_again(tmp_path: Path) -> None:
-    """Whether a fixture is what failed, or what a test judges."""
+    """This holds for failures in a fixture, and for failures in a test."""
     body = """
 @pytest.fixture(scope="module")
 def run():
@@ -120,8 +121,8 @@ def test_two(run):
     assert times_ran(tmp_path, "torn down") == 2
 
 
-def test_it_runs_again_alone(tmp_path: Path) -> None:
-    """Of two workers: none has a test at work while one runs again, and all come to an end."""
+def test_an_inconclusive_test_is_repeated_without_parallel_tests(tmp_path: Path) -> None:
+    """There are two workers: neither runs a test while the other repeats one, and both end."""
     body = """
 @pytest.mark.parametrize("number", range(3))
 def test_it(number):
@@ -142,7 +143,7 @@ def test_of_others(number):
     assert counted == {"passed": 43, "warning": 3}, said
 
 
-def test_whatever_blames_the_machine_says_the_line() -> None:
+def test_tests_that_blame_the_machine_print_the_line() -> None:
     blaming = {
         f"{path}:{node.lineno}": ast.unparse(node)
         for folder in ("benchmarks", "controllers", "experiments", "telemark")
@@ -157,7 +158,7 @@ def test_whatever_blames_the_machine_says_the_line() -> None:
 
 
 def test_only_real_time_blames_the_machine() -> None:
-    """What may run in virtual time raises InvalidRunError, which is a failed run there."""
+    """In virtual time, the same code raises InvalidRunError, which is a failed run there."""
     blaming = {
         str(path.relative_to(HERE.parent))
         for folder in ("collectors", "controllers", "experiments", "telemark")
@@ -166,13 +167,13 @@ def test_only_real_time_blames_the_machine() -> None:
     }
     assert {path for path in blaming if not path.startswith("telemark/backends/real/")} == {
         "telemark/errors.py",
-        "telemark/capacity_probe.py",  # on bmv2
-        "telemark/accounting/packet_accounting.py",  # in InvalidRunError
+        "telemark/capacity_probe.py",  # capacity probe of bmv2
+        "telemark/accounting/packet_accounting.py",  # mentioned in an InvalidRunError
     }
 
 
 def test_only_code_that_cannot_continue_raises() -> None:
-    """Other code calls note_invalid(), so that measurements are reported."""
+    """All other code calls note_invalid(), so that measurements are reported."""
     raising = {
         str(path.relative_to(HERE.parent))
         for folder in ("benchmarks", "collectors", "controllers", "experiments", "telemark")
@@ -184,9 +185,10 @@ def test_only_code_that_cannot_continue_raises() -> None:
     assert raising == {
         "controllers/ampm/collector.py",  # records of a block that was not read
         "controllers/dta/manager/runner.py",  # `telemark dta` has no results to save
-        "experiments/roce_collect.py",  # bmv2 dropped packets: order does not identify the others
-        "experiments/shared/int/on_bmv2.py",  # the same
+        # bmv2 dropped packets, and order does not identify the others
+        "experiments/roce_collect.py",
+        "experiments/shared/int/on_bmv2.py",  # the same reason
         "experiments/shared/int/marking.py",  # no block was read
-        "experiments/shared/xdp/pace.py",  # no packet came
-        "telemark/backends/real/traffic.py",  # Network notes it
+        "experiments/shared/xdp/pace.py",  # no packet arrived
+        "telemark/backends/real/traffic.py",  # Network records it
     }

@@ -1,4 +1,4 @@
-"""The shell scripts and the experiments' first import: clear about what is missing."""
+"""The shell scripts and the first import of experiments: clear messages about missing parts."""
 
 import os
 import shutil
@@ -54,7 +54,7 @@ def test_an_interrupt_during_the_imports_gives_one_line(is_relative: bool, tmp_p
     assert interrupted([sys.executable, script]) == (130, "\nexample: interrupted\n")
 
 
-def test_an_interrupt_of_a_process_that_a_run_started_says_nothing(tmp_path: Path) -> None:
+def test_an_interrupt_of_a_child_process_prints_nothing(tmp_path: Path) -> None:
     script = str(importing(tmp_path))
     load = f"from multiprocessing import spawn; spawn.import_main_path({script!r})"
     assert interrupted([sys.executable, "-c", load]) == (-signal.SIGINT, "")
@@ -68,13 +68,13 @@ def importing(folder: Path) -> Path:
 
 
 def test_an_interrupt_during_the_imports_of_run_all_gives_one_line(tmp_path: Path) -> None:
-    (tmp_path / "rich.py").write_text(IMPORTING)  # in place of what it imports, too
+    (tmp_path / "rich.py").write_text(IMPORTING)  # replaces a module that it imports
     command = ["env", f"PYTHONPATH={tmp_path}", sys.executable, "-m", "telemark.run_all"]
     assert interrupted(command) == (130, "\nrun_all.sh: interrupted\n")
 
 
 def interrupted(command: list[object]) -> tuple[int, str]:
-    """How it ends while it imports, and what it says then."""
+    """Interrupt the script during its imports; return its exit status and output."""
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
     )
@@ -85,7 +85,7 @@ def interrupted(command: list[object]) -> tuple[int, str]:
     return process.returncode, said
 
 
-def test_without_setup_an_experiment_says_what_to_do(tmp_path: Path) -> None:
+def test_without_setup_the_error_of_an_experiment_has_a_remedy(tmp_path: Path) -> None:
     (tmp_path / "experiments").mkdir()
     shutil.copy(ROOT / "experiments" / "_venv.py", tmp_path / "experiments")
     script = tmp_path / "experiments" / "example.py"
@@ -131,7 +131,7 @@ def script(tmp_path: Path) -> Path:
     return script
 
 
-def test_with_sudo_caches_are_the_users_who_may_then_remove_them(
+def test_with_sudo_caches_belong_to_the_user(
     tmp_path: Path, script: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("SUDO_UID", "SUDO_GID"):
@@ -143,7 +143,7 @@ def test_with_sudo_caches_are_the_users_who_may_then_remove_them(
         assert (found.st_uid, found.st_gid) == (12345, 12345), name
 
 
-def test_setup_notices_what_went_missing(tmp_path: Path, script: Path) -> None:
+def test_setup_replaces_missing_parts(tmp_path: Path, script: Path) -> None:
     def made_anew() -> bool:
         (tmp_path / "asked").write_text("")
         done = run(script)
@@ -153,7 +153,7 @@ def test_setup_notices_what_went_missing(tmp_path: Path, script: Path) -> None:
         return "-m venv --clear .venv" in asked
 
     assert made_anew()
-    assert " -e .[store]\n" in (tmp_path / "asked").read_text()  # which int_collector.py needs
+    assert " -e .[store]\n" in (tmp_path / "asked").read_text()  # int_collector.py needs this extra
     assert not made_anew()
     for name in (
         "lib/python3/site-packages/finsy",

@@ -116,7 +116,7 @@ SYSTEMS: dict[str, dict[str, list[str]]] = {
         "experiments": ["experiments/shared/tcp/*.py", "experiments/tcp_ecn.py"],
     },
 }  # fmt: skip
-COMPLETE = (  # folders of which each file must be in the map
+COMPLETE = (  # folders in which each file must be in the map
     "p4src/ampm", "p4src/int", "p4src/roce", "p4src/dta", "p4src/congestion",
 )  # fmt: skip
 

@@ -22,7 +22,7 @@ COMMON = "common options"  # title of the group in the help text of each experim
 
 
 class _ParserFound(Exception):
-    """Exception that contains the parser of a command; raised when it parses its arguments."""
+    """Exception with the parser of a command, raised when the command parses its arguments."""
 
     def __init__(self, parser: argparse.ArgumentParser) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ def _without_venv_hook() -> Iterator[None]:
         with mock.patch.object(sys, "path", [str(ROOT / "experiments"), *sys.path]):
             yield
     finally:
-        del sys.modules["_venv"]  # mock.patch.dict would also forget numpy, which loads slowly
+        del sys.modules["_venv"]  # mock.patch.dict would also remove numpy, whose import is slow
 
 
 def _experiment_parser(script: Path) -> argparse.ArgumentParser:

@@ -81,7 +81,8 @@ class Wire:
 
 def main(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
-    mpl.rcParams["svg.fonttype"] = "none"  # store text as text, not as paths, for smaller files
+    # store text as characters instead of outlines, for smaller files
+    mpl.rcParams["svg.fonttype"] = "none"
     programs: dict[Source, CompiledProgram] = {}  # one program, compiled for the first figure
     for name, drawing in DRAWINGS.items():
         with tempfile.TemporaryDirectory() as scratch, Progress() as progress:

@@ -88,7 +88,8 @@ class KeepingCollector(Collector):
 class FrameCounter(Application):
     """Counter of frames, and of bytes in each frame beyond the length in its IP header.
 
-    The sink of the program removes only its own metadata; metadata of earlier nodes stays.
+    The sink of the program removes only its own metadata; it leaves metadata of earlier nodes in
+    the packet.
     """
 
     def start(self, host: Host) -> None:
@@ -131,11 +132,11 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     checks = [
         Check("reports", findings.reports, PACKETS),
         Check("malformed reports", findings.parse_errors.total(), 0),
-        Check("reports with another sequence number than expected",
+        Check("reports with a wrong sequence number",
               sum(found != wanted for wanted, (found, _) in enumerate(reports)), 0),
-        Check("reports with another path or other ports",
+        Check("reports with wrong path or ports",
               sum(places(hops) != PATH for _, hops in reports), 0),
-        Check("reports with times that do not rise, or not of the packet",
+        Check("reports with decreasing times, or with times of another packet",
               sum(not fits(hops, int(time_ns))
                   for (_, hops), time_ns in zip(reports, came_ns, strict=False)), 0),
         Check("frames at h2", len(receiver.result), PACKETS),

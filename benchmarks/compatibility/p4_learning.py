@@ -38,7 +38,7 @@ MARK = bytes.fromhex("1234")  # EtherType of broadcasts
 IPV4 = bytes.fromhex("0800")
 TCP, UDP = 6, 17
 HOSTS = ("h1", "h2", "h3", "h4")
-LINKS = [f"s1-eth{port}" for port in (2, 3, 4, 5)]  # equal-cost links
+LINKS = [f"s1-eth{port}" for port in (2, 3, 4, 5)]  # interfaces of the equal-cost links of s1
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Network:
 
     @property
     def is_virtual(self) -> bool:
-        """Whether the run is useful without programs on hosts."""
+        """Return whether the run is useful without programs on hosts."""
         return PINGALL in self.commands.splitlines()
 
 
@@ -127,7 +127,8 @@ def check_recirculations(expected: Callable[[int], int], output: str) -> str | N
 
 def check_tos_cells(output: str) -> str | None:
     """Check the cells for two ToS values: of the packet, and of the ICMP error that h2 returns."""
-    answer = 50 & 0x1E | 0xC0  # icmp_send: IPTOS_TOS_MASK, IPTOS_PREC_INTERNETCONTROL
+    # ToS of an ICMP error of Linux (icmp_send): IPTOS_TOS_MASK, IPTOS_PREC_INTERNETCONTROL
+    answer = 50 & 0x1E | 0xC0
     return compare(parse_cells(output), {tos: tos for tos in (50, answer)}, "cells")
 
 
@@ -194,7 +195,7 @@ def check_ecn(output: str) -> str | None:
     """Check that ECN is 1 before the queue builds up and then 3."""
     seen = [frame[IP_TOS] & 3 for frame in select_packets(output, "h3", UDP)]
     turns = [a for a, b in zip(seen, [None, *seen], strict=False) if a != b]
-    return compare(turns, [1, 3], "ECN of what h3 received")
+    return compare(turns, [1, 3], "ECN of packets received by h3")
 
 
 def check_firewall(output: str) -> str | None:

@@ -34,8 +34,8 @@ NOTHING = "- (needs programs on hosts, or a controller with sockets)"  # a verdi
 class Exercise:
     """One run of an exercise, with commands and expected output.
 
-    `virtual` contains the commands in virtual time, or is None if the exercise needs programs on
-    hosts. `virtually` is the expected output of these commands.
+    `virtual` contains the commands for virtual time, and `virtually` their expected output.
+    `virtual` is None if the exercise needs programs on hosts.
     """
 
     name: str  # folder of the exercise; after a comma, its topology

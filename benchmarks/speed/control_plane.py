@@ -48,7 +48,7 @@ class Longest(NamedTuple):
     table: str
     entries: int
     us: float  # wall clock
-    cpu_us: float  # max CPU time for which the lock was held
+    cpu_us: float  # max CPU time of a hold
     words: int  # max number of memory words accessed while the lock was held once
 
 

@@ -50,14 +50,14 @@ FILE = "store"
 class Translated(NamedTuple):
     """Reports in the order of sending, and counters of the responder."""
 
-    keys: Words  # (n, 4)
-    data: Words  # (n, 1)
+    keys: Words  # shape (n, 4)
+    data: Words  # shape (n, 1)
     counts: Counts
     reports_per_s: float
 
 
 def make_frames(reports: Reports) -> list[bytes]:
-    """Return the frames from h1 to h2; their headers are equal, because their lengths are."""
+    """Return the frames from h1 to h2, which have equal lengths and headers."""
     ends = Ether(src="00:00:00:00:00:01", dst="00:00:00:00:00:02")
     ip = IP(src="10.0.0.1", dst="10.0.0.2") / UDP(sport=PORT, dport=PORT, chksum=0)
     head = bytes(ends / ip / Raw(reports.payloads[0]))[:HEADERS_BYTES]
@@ -115,9 +115,9 @@ def make_report(found: Translated, run: Run) -> Report:
     shown = [(count, carried_out, refused, found.reports_per_s)]
     checks = [
         *answers.checks,
-        Check("bytes of memory that are not the model's",
+        Check("bytes of memory that differ from the model",
               int((memory.bytes != model.bytes).sum()), 0),
-        Check("requests carried out", carried_out, COPIES * count),
+        Check("executed requests", carried_out, COPIES * count),
         Check("requests refused", refused, 0),
     ]  # fmt: skip
     return replace(

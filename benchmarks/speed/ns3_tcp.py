@@ -198,7 +198,7 @@ def checks(samples: list[Sample]) -> list[Check]:
 
 
 def summary(samples: list[Sample], version: str) -> Table:
-    """Return a table with a row per link and variant."""
+    """Return a table with a row per link and congestion control."""
     columns = ("link", "TCP", "minip4", "ns-3", "minip4 / ns-3", "Jain's index", "Jain's, ns-3",
                "constant", "constant, ns-3")  # fmt: skip
     rows = [(s.link, s.congestion, s.minip4, s.ns3, s.minip4 / s.ns3, s.minip4_fairness,

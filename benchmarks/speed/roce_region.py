@@ -53,7 +53,7 @@ class SlotCounts(NamedTuple):
 
     right: int  # slots with their own record, byte for byte
     empty: int
-    wrong: int  # anything else
+    wrong: int  # slots with any other content
 
     @classmethod
     def of_slots(cls, slots: NDArray[Any], first: int) -> "SlotCounts":
@@ -71,7 +71,7 @@ class Outcome(NamedTuple):
 
     sent: int
     spoiled: int  # number of records sent with a bit error
-    accepted: int  # counted by the responder, like the next two fields
+    accepted: int  # this field and the next two are counters of the responder
     refused: int  # wrong iCRC
     refused_else: int
     dropped: int  # dropped by the kernel, because a packet socket ring or a veth queue was full

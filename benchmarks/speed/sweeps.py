@@ -33,7 +33,7 @@ from telemark.sweep import options as sweeps
 
 EXPERIMENTS = ("ampm_loss", "ampm_delay", "ampm_reordering")  # experiments, each with ten seeds
 FOLDER = REPOSITORY / "experiments"
-CLAIMED = 2  # processes
+CLAIMED = 2  # number of processes for which the claim holds
 # tolerance for scheduling and for a last run on one core, as a fraction of the time of one process
 OVERHEAD = 0.05
 
@@ -59,7 +59,7 @@ class Sample:
     wall_s: float
     digest: str  # digest of the samples
     at_once: int = 1  # number of independent commands in parallel
-    # all runs were cached, so the command only loads modules, runs checks and draws
+    # True if all runs were cached, so that the command only loads modules, runs checks and draws
     is_kept: bool = False
 
 
@@ -87,7 +87,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     promised = claims(samples, names) if jobs == CLAIMED and not options.quick else []
     return Report(
         samples=[asdict(sample) for sample in samples],
-        checks=[Check("results that are not the same bytes", others, 0), *promised],
+        checks=[Check("results with different bytes", others, 0), *promised],
         figure=draw(samples, names, jobs),
         caption=f"Wall time of experiments with ten seeds, with 1 and {jobs} processes: median, "
         f"minimum and maximum of {plots.count(rounds, 'round')}.",

@@ -55,7 +55,8 @@ SATURATED = "64 B, saturated"  # sent in trains, as in real flows
 COMPARED = (SATURATED, "64 B, chain of three", "TCP, one stream")  # measures for all switches
 SINGLES = "64 B, saturated, no two in a row alike"
 LATENCY = "latency at 80 kpps"
-OWN_LATENCY = "latency at 80 kpps, real-time priority"  # excludes time spent waiting for a core
+# latency without time spent waiting for a core
+OWN_LATENCY = "latency at 80 kpps, real-time priority"
 COLD, WARM = "source to first packet, cold", "source to first packet, warm"
 PYTHON = "Python and gRPC alone"
 ROUNDS, QUICK_ROUNDS = 5, 1

@@ -1,6 +1,6 @@
 """TCP in virtual time compared with TCP in the kernel: same network, same lost packets.
 
-Each flow has its own two hosts and links. Links either lose segments at random or have a short
+Each flow has two hosts and links of its own. Links either lose segments at random or have a short
 queue. Flows run first in real time with TCP of the kernel, then in virtual time. The benchmark
 compares goodput and segments per RTT, which is goodput times the measured RTT. A loaded machine
 increases the RTT. If a machine stalls, delayed packets leave as a burst that overflows a short
@@ -51,7 +51,7 @@ class PathProfile:
 
     name: str
     rate_bps: int
-    delay_us: int  # each way
+    delay_us: int  # one-way delay
     queue_packets: int
     loss_probability: float = 0.0
 

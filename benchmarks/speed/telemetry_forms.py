@@ -30,7 +30,7 @@ PACKETS, QUICK_PACKETS, FLOWS, ROUNDS = 400_000, 50_000, 20_000, 7
 EXPONENT = 1.1
 RECORD_BYTES, MIRRORED_BYTES = 48, 128  # bytes of a record, a key of 40 bytes and a count
 KINDS = (Kept.COUNTERS, Kept.QUANTILES, Kept.SAMPLES, Kept.DISTINCT, Kept.MINIMA, Kept.NORMS)
-# maps of all other statistics
+# maps of statistics other than the counters per flow
 SKETCHES = ("lengths", "sample", "ranks", "leasts", "sketches", "totals")
 
 
@@ -93,7 +93,7 @@ def measure_bytes(rows: NDArray[np.void], seed: int) -> dict[str, float]:
 
 
 def measure_costs(rows: NDArray[np.void], seed: int) -> list[Costs]:
-    """Measure both variants in interleaved rounds on one core."""
+    """Measure one program and the chain of six programs in interleaved rounds on one core."""
     with pin_to_core(), ExitStack() as stack:
         offer = stack.enter_context(load_stream(rows))
 

@@ -51,7 +51,7 @@ FABRICS = {
 }
 ROUTER = "p4src/routing/router.p4"
 LINK = {"rate_bps": 10**11, "delay_us": 5}
-RATE_PPS = 100  # per flow
+RATE_PPS = 100  # packets/s of each flow
 ROUNDS, QUICK_ROUNDS = 5, 1
 LOAD, FRAME_BYTES, LINE_BPS = 0.5, 1000, 10**9  # load of the queue that is compared with theory
 
@@ -81,7 +81,7 @@ class Sample:
     round: int
     switches: int
     set_up_s: float  # set-up time of the network and its tables
-    packets: int  # received
+    packets: int  # number of received packets
     hops: int
     hops_per_s: float
     events_per_s: float

@@ -27,7 +27,7 @@ from telemark.traffic.tcp import TcpFlow
 from topologies.basic import Line
 
 PATH = ("s1", "s2", "s3")
-TCP = 6  # IPv4's number
+TCP = 6  # protocol number
 FLOW = TcpFlow(1, "h1", "h2", size_bytes=6_000_000, rate_bps=16e6)
 
 
@@ -72,7 +72,8 @@ async def experiment(options, run):
                 Check(f"{near}-{far}: max loss error per block (packets)", max(map(abs, errors)), 0)
             )
     rtt_ms = record.progress["rtt_us"].max() / 1000
-    if rtt_ms > 50 and not all(check.passed for check in checks):  # single RTTs may exceed L / 2
+    # single RTTs may be longer than the mean RTT and exceed L / 2
+    if rtt_ms > 50 and not all(check.passed for check in checks):
         raise InvalidRunError(f"mean RTT of {rtt_ms:.0f} ms is too long for blocks of 1 s")
     return Report(samples, checks)
 

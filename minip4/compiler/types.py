@@ -313,7 +313,7 @@ def transform(of: Type, replace: Callable[[Variable], Type]) -> Type:
 
 
 def strip_newtypes(of: Type) -> Type:
-    """Return `of` without newtypes; serializable enums stay."""
+    """Return `of` without newtypes; serializable enums are unchanged."""
     while isinstance(of, NewType):
         of = of.underlying
     return of

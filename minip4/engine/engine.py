@@ -110,7 +110,7 @@ class Engine(TableControl, ProfileControl, StateControl, PortControl):
             self.library.engine_repeat(
                 self.handle, port, data, len(frames[0]), len(frames), rounds, time_ns
             )
-            self._is_open = False  # a driver may still have the engine's old handle
+            self._is_open = False  # a driver may still have a handle of this engine
 
     def _open(self) -> None:
         if self._is_open:

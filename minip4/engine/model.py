@@ -308,7 +308,7 @@ class Table:
 
     @property
     def is_hidden(self) -> bool:
-        """Whether it has no key and one constant action.
+        """Return whether the table has no key and one constant action.
 
         Such a table is a statement in the body of a control.
         """

@@ -18,7 +18,8 @@ from minip4.errors import ToolchainError
 from minip4.native.cache import folder, held
 
 WARNINGS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror")
-# Fused multiply-add rounds once instead of twice, so meters would depend on the CPU that compiles.
+# A fused multiply-add rounds once instead of twice. With it, meters would depend on the CPU that
+# compiles the code.
 OPTIMISED = ("-O2", "-march=native", "-ffp-contract=off", "-fno-strict-aliasing")
 SANITIZED = ("-O1", "-g1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined",
              "-fno-sanitize-recover=undefined")  # fmt: skip
@@ -33,7 +34,8 @@ MAX_FRAME_BYTES = 1 << 20  # a thread has 8 MB of stack, and four such functions
 LIMITED = f'ulimit -t {MAX_CPU_S} 2>&-; ulimit -v {MAX_MEMORY_KB} 2>&-; exec "$@"'
 OVER_LIMITS = ("signal terminated program", "out of memory", "memory exhausted", "frame size of")
 
-_kept = ExitStack()  # compiled programs that this process may start at any time
+# keeps compiled programs in the cache, because this process may start them at any time
+_kept = ExitStack()
 
 
 class OverLimits(ToolchainError):

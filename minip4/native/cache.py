@@ -105,7 +105,7 @@ def _put(path: Path, make: Callable[[Path], None]) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_SH)
         try:
             make(Path(workshop) / path.name)
-            # another process built it at the same time; its file is used
+            # another process has built the file at the same time, so use that file
             with suppress(FileExistsError):
                 os.link(Path(workshop) / path.name, path)
         finally:

@@ -12,7 +12,7 @@ from typing import Any
 Signatures = Mapping[str, tuple[Any, Sequence[Any]]]
 """For each C function: its return type and its parameter types."""
 
-# reentrant, because finalizers may run in the thread that holds the lock
+# reentrant, because a finalizer may run in the thread that holds the lock
 _loading = threading.RLock()
 _users: Counter[str] = Counter()  # number of Library objects per path, which share one mapping
 

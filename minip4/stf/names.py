@@ -43,7 +43,7 @@ def split(line: str) -> list[str]:
 
 
 def has_parenthesis(word: str) -> bool:
-    """Whether the word starts the parameters of an action, with a `(` that is not quoted."""
+    """Return whether the word starts the parameters of an action, with a `(` that is not quoted."""
     return "(" in _QUOTED.sub("", word)
 
 

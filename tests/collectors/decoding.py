@@ -29,7 +29,7 @@ FIELDS = {
 
 
 def datagrams(payloads: Sequence[bytes], time_ns: int = 0, step_ns: int = 1) -> Datagrams:
-    """Return datagrams as passed to an application: from 10.0.0.9, one each `step_ns`."""
+    """Return datagrams from 10.0.0.9 as an application receives them, at intervals of `step_ns`."""
     records = np.zeros(len(payloads), ARRIVAL)
     records["time_ns"] = time_ns + step_ns * np.arange(len(payloads))
     records["length"] = [len(payload) for payload in payloads]
@@ -40,7 +40,7 @@ def datagrams(payloads: Sequence[bytes], time_ns: int = 0, step_ns: int = 1) -> 
 def decoded(
     payloads: Sequence[bytes], decoder: Decoder | None = None, encoding: Encoding = ENCODING
 ) -> Decoded:
-    """Decode all datagrams, which fit one part."""
+    """Decode all datagrams in one part."""
     [part] = (decoder or Decoder(encoding)).decode(datagrams(payloads))
     return part
 

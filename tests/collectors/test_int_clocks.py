@@ -24,7 +24,7 @@ DELAY_US, SLOW_BPS, HOP_BITS = 700, 1e6, 8 * 20
 
 
 class ThreeHops(Topo):
-    """h1 - s1 - s2 - s3 - h2, the link between s1 and s2 slow; h3 at s2."""
+    """h1 - s1 - s2 - s3 - h2, with a slow link between s1 and s2; h3 at s2."""
 
     def build(self) -> None:
         path = ["h1", "s1", "s2", "s3", "h2"]
@@ -59,7 +59,8 @@ def test_half_of_the_difference_there_and_back_is_the_offset(tmp_path: Path) -> 
     slow, fast = clock_offsets(findings)
     assert (slow.before, slow.after, fast.before, fast.after) == (1, 2, 2, 3)
     assert fast.ahead_ns / 1000 == pytest.approx(AHEAD_US["s3"] - AHEAD_US["s2"], abs=1)
-    # One direction has metadata of one hop, the other of two: half of their transmission time.
+    # Packets have the metadata of one hop in one direction and of two hops in the other: the error
+    # is half of the difference of their transmission times.
     bias_us = -HOP_BITS / SLOW_BPS * 1e6 / 2
     assert slow.ahead_ns / 1000 == pytest.approx(AHEAD_US["s2"] + bias_us, abs=1)
     assert abs(slow.ahead_ns / 1000 - AHEAD_US["s2"]) < slow.error_ns / 1000

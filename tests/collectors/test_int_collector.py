@@ -22,7 +22,8 @@ from virtual_networks import Pair, WIRE
 from collectors.int.application import PORT, Collector
 from telemark.network import Network
 """
-# Forty packets, reported by both nodes; one is dropped, one report lost, one datagram invalid.
+# Both nodes report forty packets; one packet is dropped, one report is lost, one datagram is
+# invalid.
 BODY = """
 payloads = []
 for n in range(40):
@@ -64,7 +65,7 @@ def test_a_collector_finds_the_same_in_real_and_virtual_time(
 
 
 class Still:
-    """A host as needed by the collector, where time stands still and nothing arrives."""
+    """Stand-in for a host: time does not advance, and no packet arrives."""
 
     def now_ns(self) -> int:
         return 0

@@ -31,7 +31,7 @@ def through_udp(words: str, port: int = made_reports.INT_PORT, dscp: int = 0) ->
 
 
 def only(payload: bytes, encoding: Encoding = ENCODING) -> tuple[dict[str, Any], list[Any]]:
-    """Return the content of a datagram of one report."""
+    """Return the content of a datagram with one report."""
     part = decoded([payload], encoding=encoding)
     assert len(part.reports) == 1
     return report(part, 0)
@@ -137,7 +137,9 @@ def test_reports_of_version_1() -> None:
 
 
 def test_a_stack_of_int_1_0_in_a_report_of_version_1() -> None:
-    """Its shim counts itself, its header has two words, its timestamps 32 bits."""
+    """In INT 1.0, the length in the shim includes the shim, the header has two words, and
+    timestamps have 32 bits.
+    """
     packet = through_udp("01000700 14800207 88000000 00000002 00000064 00000001 ffffffff", 9, 0x20)
     flow = bytes.fromhex("14200041 00000007 00000001 00000064")
     said, hops = only(flow + packet)
@@ -148,7 +150,7 @@ def test_a_stack_of_int_1_0_in_a_report_of_version_1() -> None:
 
 
 def test_the_hop_of_a_sink_that_pushes_is_not_there_twice() -> None:
-    """A report of version 1 has the sink's number and ingress time, whether it pushes or not."""
+    """A report of version 1 has the sink's number and ingress time, even if the sink pushes."""
     packet = through_udp("01000700 10000207 88000000 00000002 00000064 00000001 00000050", 9, 0x20)
     said, hops = only(bytes.fromhex("14200041 00000002 00000001 00000063") + packet)
     assert hops == [{"node": 1, "ingress_ns": 80, "ds": b""},
@@ -160,7 +162,9 @@ def test_the_hop_of_a_sink_that_pushes_is_not_there_twice() -> None:
 
 
 def test_a_stack_of_int_1_0_as_geants_switches_write_it() -> None:
-    """Timestamps of 64 bits, level 2 interfaces of 16 bits, a number in the reserved bits."""
+    """The switches of GEANT use timestamps of 64 bits, level 2 interfaces of 16 bits, and a number
+    in the reserved bits.
+    """
     words = ("00000002 00010003 00000007 00000009 0000000100000002 0000000100000005 00040005 "
              "00000000")  # fmt: skip
     packet = through_udp(f"01000d80 10000a03 ff000011 {words}", 9, 0x20)
@@ -182,7 +186,7 @@ def test_units_are_parameters_and_all_ones_are_no_value() -> None:
     head = bytes.fromhex("20000000 00000001 10070520 2c000000 00000000")
     for latency, ingress, egress, expected in (
         ("00000005", f"{2**47:016x}", ones, {"latency_ns": 50, "ingress_ns": 1000 << 47}),
-        ("ffffffff", ones, f"{2**60:016x}", {}),  # more ns than fit 64 bits
+        ("ffffffff", ones, f"{2**60:016x}", {}),  # more ns than fit in 64 bits
     ):
         _, hops = only(head + bytes.fromhex(latency + ingress + egress), encoding)
         assert hops == [{"node": 1, "ds": b"", **expected}]
@@ -215,7 +219,7 @@ def test_probe_markers() -> None:
 
 
 def test_dscp_where_a_probe_marker_is_looked_for_too() -> None:
-    """As on the command line without a known domain: it uses one of the marks."""
+    """This occurs on the command line without a known domain, which uses one of the marks."""
     both = Encoding(dscp=0x20, dscp_mask=0x20, marker=0x1122334455667788)
     packet = through_udp("100300b8 20000000 00000000 00000000", 9, 0x20)
     assert only(individual(packet), both)[0]["int_type"] == 1
@@ -338,7 +342,7 @@ def test_more_than_there_is_room_for_comes_in_parts() -> None:
 
 
 def test_packets_of_a_flow_are_distinguished_equally_at_all_nodes() -> None:
-    """By fields that routers and INT do not change, so that reports can be combined."""
+    """The decoder uses fields that routers and INT do not change, to combine reports."""
 
     def seen(ttl: int, words: str, payload: bytes) -> tuple[int, int]:
         packet = IP(src="10.0.0.1", dst="10.0.0.2", ttl=ttl, id=0)

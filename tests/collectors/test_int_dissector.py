@@ -1,6 +1,6 @@
 """The Wireshark dissector, in tshark: it finds the content of generated reports.
 
-It must agree with the independent decoder. Skipped without tshark.
+It must agree with the decoder, which was written independently. Skipped without tshark.
 """
 
 import random
@@ -57,7 +57,7 @@ TOGETHER = ({"ingress", "egress"}, {"queue", "occupancy"}, {"ingress2", "egress2
 
 
 def preferences(marker: str) -> list[str]:
-    """Return the preferences for made_reports, with a probe marker in hexadecimal digits."""
+    """Return the preferences for made_reports; the probe marker has hexadecimal digits."""
     return [f"int.port:{made_reports.INT_PORT}", f"int.dscp:{made_reports.INT_DSCP}",
             f"int.dscp_mask:{made_reports.INT_DSCP_BIT}", f"int.marker:{marker}"]  # fmt: skip
 
@@ -77,7 +77,7 @@ def tshark(
 def dissected(
     folder: Path, packets: Sequence[Packet], options: Sequence[str] | None = None
 ) -> list[ElementTree.Element]:
-    """Return tshark's tree of each packet."""
+    """Return the tree of each packet in tshark."""
     run = tshark(folder, packets, preferences(MARKER.hex()) if options is None else options)
     assert "Lua: Error" not in run.stderr
     assert "Lua Error" not in run.stdout
@@ -117,7 +117,7 @@ def flags(tree: ElementTree.Element, prefix: str, values: dict[str, int]) -> int
 
 
 def hop(fields: Sequence[ElementTree.Element]) -> dict[str, Any]:
-    """Return a hop's values; without those that are all ones in all their fields."""
+    """Return the values of a hop, except those that are all ones in all their fields."""
     values: dict[str, int] = {}
     ones = set()
     for each in fields:
@@ -203,7 +203,7 @@ def test_the_dissector_agrees_with_what_was_made_and_with_the_decoder(tmp_path: 
 
 
 def test_reports_of_version_1(tmp_path: Path) -> None:
-    """With INT 1.0 in their packets."""
+    """Reports of version 1, with INT 1.0 in their packets."""
     rng = random.Random(6)
     made = [made_reports.old_datagram(rng, rng.getrandbits(32), number) for number in range(60)]
     trees = dissected(tmp_path, of_reports([payload for payload, _ in made]))
@@ -222,7 +222,10 @@ def test_reports_of_version_1(tmp_path: Path) -> None:
 
 
 def test_int_on_a_link(tmp_path: Path) -> None:
-    """By port and by DSCP, over UDP; the rest is dissected as without INT."""
+    """INT over UDP, found by port and by DSCP.
+
+    The rest of the packet is dissected as without INT.
+    """
     head = Ether(src="00:00:00:00:00:01", dst="00:00:00:00:00:02", type=0x0800)
     by_port = through_udp(STACK.replace("1388", "0035") + "00" * 12)
     by_dscp = through_udp(STACK.replace("14071388", "10070008"), 9, made_reports.INT_DSCP)
@@ -266,7 +269,7 @@ def test_the_probe_marker_of_our_switches(tmp_path: Path) -> None:
 
 
 def test_the_documented_options_find_all_int_and_reports_of_our_switches(tmp_path: Path) -> None:
-    """With every mark of INT: DSCP, UDP port, a new UDP header, or probe marker."""
+    """All marks of INT occur: DSCP, UDP port, a new UDP header, and probe marker."""
     page = (REPOSITORY / "docs" / "reference" / "int-collector.md").read_text()
     (command,) = re.findall(r"^    tshark (?:.*\\\n)*.*$", page, re.MULTILINE)
     options = re.findall(r" -o (\S+)", command)
@@ -276,7 +279,8 @@ def test_the_documented_options_find_all_int_and_reports_of_our_switches(tmp_pat
     pairs = [(frame, out[1][1]) for frame, out in sent if len(out) == 2]
     assert len(pairs) == len(sent) - 2  # TCP cannot be marked by a UDP port
     for frame, telemetry_report in pairs:
-        # One by one: Wireshark does not dissect apparent retransmissions.
+        # The packets are dissected one by one, because Wireshark does not dissect apparent
+        # retransmissions.
         on_link, in_report = dissected(tmp_path, [Ether(frame), Ether(telemetry_report)], options)
         nodes = [str(hop[NODE]) for hop in parse_int(frame).hops if NODE in hop]
         assert shown(on_link, "int.md.node") == nodes
@@ -285,7 +289,7 @@ def test_the_documented_options_find_all_int_and_reports_of_our_switches(tmp_pat
 
 
 def test_a_wrong_probe_marker_is_none(tmp_path: Path) -> None:
-    """With an error in the first or last of its 64 bits; truncated; without or with another one."""
+    """The marker has an error in its first or last bit, is truncated, or has a different value."""
     right = [frame for frames in with_probe_marker() for frame in frames]
     others = [bytes([MARKER[0] ^ 0x80]) + MARKER[1:], MARKER[:-1] + bytes([MARKER[-1] ^ 1])]
     frames = [frame.replace(MARKER, other) for frame in right for other in others]
@@ -305,7 +309,7 @@ def test_what_is_no_probe_marker_is_refused(marker: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("cases", [MALFORMED, WITHIN], ids=["reports", "within"])
 def test_what_is_malformed_says_so(tmp_path: Path, cases: dict[str, tuple[bytes, int]]) -> None:
-    fine = "a shim of type 2"  # valid for the sink: it has no format yet
+    fine = "a shim of type 2"  # valid for the sink, because the format is not known yet
     names = [name for name in cases if cases[name][0] and name != fine]
     trees = dissected(tmp_path, of_reports([cases[name][0] for name in names]))
     for name, tree in zip(names, trees, strict=True):

@@ -1,6 +1,6 @@
 """The collector of a domain of five INT switches in virtual time, compared with captures.
 
-All modes: paths, queue occupancy and latency of hops, and links.
+In all modes, it shows paths, queue occupancy and latency of hops, and links.
 """
 
 from itertools import pairwise
@@ -24,13 +24,13 @@ from telemark.traffic.flows import Flow, Traffic
 NODES, COUNT, DELAY_US, RATE_BPS = 5, 200, 700, 5e6
 WANTED = (Instruction.NODE_ID | Instruction.LATENCY | Instruction.QUEUE
           | Instruction.INGRESS_TIME | Instruction.EGRESS_TIME | Instruction.LEVEL_1)  # fmt: skip
-# On the third link: shim, header, and in INT-MD three hops of 32 bytes.
+# bytes of INT on the third link: shim, header, and in INT-MD three hops of 32 bytes
 INT_BYTES = {Mode.DATA: 16 + 3 * 32, Mode.INSTRUCTIONS: 16, Mode.EXPORT: 0}
 OURS = Encoding(port=32767, dscp=0x04, dscp_mask=0x3C, timestamp_unit_ns=1000, latency_unit_ns=1000)
 
 
 class FiveHops(Topo):
-    """h1 - s1 - ... - s5 - h2, the third link slow, all with a delay; h3 at s5."""
+    """h1 - s1 - ... - s5 - h2; the third link is slow, and all links have a delay; h3 at s5."""
 
     def build(self) -> None:
         path = ["h1", *(f"s{number}" for number in range(1, NODES + 1)), "h2"]
@@ -74,7 +74,7 @@ def test_paths_hops_and_links_of_a_flow(tmp_path: Path, mode: Mode) -> None:
     path = flow["path"][:NODES]
     assert path["latency_ns"]["count"].tolist() == [COUNT] * NODES
     assert path["occupancy"]["count"].tolist() == [COUNT] * NODES
-    assert np.argmax(path["occupancy"]["max"]) == 2  # s3, before the slow link
+    assert np.argmax(path["occupancy"]["max"]) == 2  # s3, which sends to the slow link
     assert path["latency_ns"]["max"][2] > 10 * path["latency_ns"]["max"][[0, 1, 3, 4]].max()
     assert (flow["paths"], flow["unmatched"]) == (COUNT, 0)
     links = path["link_ns"][1:]

@@ -43,7 +43,7 @@ def findings() -> Findings:
 
 
 def test_prometheus(findings: Findings) -> None:
-    """The client library's own parser reads the text back."""
+    """The parser of the client library reads the text back."""
     families = {family.name: family for family in
                 text_string_to_metric_families(prometheus.text(findings))}  # fmt: skip
     samples = {
@@ -92,7 +92,7 @@ def test_influx(findings: Findings) -> None:
 
 
 def test_ipfix_messages(findings: Findings) -> None:
-    """Numbered by preceding records (RFC 7011, 3.1); none longer than a frame."""
+    """Messages are numbered by preceding records (RFC 7011, 3.1) and fit into a frame."""
     exporter = ipfix.Exporter(domain=7)
     many = findings.flows.repeat(40)
     many["key"]["ip_version"][:20] = 6
@@ -108,7 +108,8 @@ def test_ipfix_messages(findings: Findings) -> None:
         data = message[16 + template_length :]
         elements = {int.from_bytes(message[at : at + 2], "big")
                     for at in range(24, 16 + template_length, 4)}  # fmt: skip
-        assert elements >= {86, 135}  # totals, so that findings may be exported repeatedly
+        # values are totals, so that findings can be exported repeatedly
+        assert elements >= {86, 135}
         assert not elements & {2, 133}
         width = 77 if int.from_bytes(data[:2], "big") == 257 else 53
         assert (len(data) - 4) % width == 0

@@ -47,7 +47,7 @@ def without_neighbours(part: Decoded, which: list[int]) -> list[object]:
     reports = part.reports[is_ours].copy()
     hops = part.hops[is_ours[part.hops["report"]]].copy()
     for array, name in ((reports, "group"), (reports, "first_hop"), (hops, "report")):
-        array[name] = 0  # indices depend on neighbours
+        array[name] = 0  # indices depend on the other datagrams
     faults = part.faults[np.isin(part.faults["datagram"], which)]
     return [array.tobytes() for array in (groups, reports, hops, faults)]
 

@@ -1,4 +1,4 @@
-"""Flows, paths, links and sequences from reports; and bounded memory."""
+"""Flows, paths, links and sequence numbers from reports; and bounded memory."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ SETTLE_NS = 1_000_000
 
 
 class Taken:
-    """An index with added datagrams, one each microsecond."""
+    """An index to which datagrams were added, one per microsecond."""
 
     def __init__(self, payloads: Sequence[bytes] = (), limits: Limits | None = None) -> None:
         self.index = Index(limits or Limits(settle_us=SETTLE_NS / 1000))
@@ -80,7 +80,7 @@ def test_a_shorter_stack_is_another_path_unless_hops_could_not_push() -> None:
 
 
 def test_reports_of_each_node_are_put_together_by_packet() -> None:
-    """In the order of TTL, whatever the clocks; packets and nodes are interleaved."""
+    """The order is that of TTLs, whatever the clocks; packets and nodes are interleaved."""
     payloads = [
         alone(7, 0, ttl=62, ingress=50, egress=60), alone(5, 0, ttl=64, ingress=90, egress=100),
         alone(5, 1, ttl=64, number=1, ingress=190, egress=200),
@@ -101,7 +101,7 @@ def test_where_no_router_lowers_the_ttl_times_put_hops_in_order() -> None:
     payloads = [alone(7, 0, ingress=30), alone(5, 0, ingress=10), alone(6, 0, ingress=20)]
     assert Taken(payloads).path() == [5, 6, 7]
     payloads = [alone(6, 0, ingress=10, egress=15), alone(5, 0, ingress=10, egress=10)]
-    assert Taken(payloads).path() == [5, 6]  # the one that it left first
+    assert Taken(payloads).path() == [5, 6]  # the packet left this node first
 
 
 def test_a_missing_node_is_no_other_path_but_another_interface_is() -> None:
@@ -152,12 +152,12 @@ def test_a_dropped_packet_does_not_affect_the_paths_interfaces() -> None:
 
 
 def shortened(payload: bytes) -> bytes:
-    """Return a report of alone() with a truncated, thus unidentifiable packet."""
+    """Return a report like alone(), whose truncated packet cannot be identified."""
     return payload[:9] + bytes([payload[9] - 2]) + payload[10:-8]
 
 
 def test_indistinguishable_packets_give_the_path_and_each_hop() -> None:
-    """One report is lost: the values are those of all others."""
+    """One report is lost. The values are those of all other reports."""
     payloads = [alone(node, number, ttl=69 - node, number=number, ingress=100 * number + node)
                 for number in range(20) for node in (7, 5, 6)
                 if (number, node) != (4, 6)]  # fmt: skip
@@ -239,7 +239,7 @@ END = 2**22
         ([END - 1, 3, 1], {"lost": 2, "reordered": 1}, [(0, 1), (2, 1)]),
         ([0, *range(2, 3000)], {"lost": 1}, [(1, 1)]),
         ([0, 1023, 1], {"lost": 1021, "reordered": 1}, [(2, 1021)]),
-        # Results known immediately, and at the end.
+        # Results are known immediately, and at the end.
         ([0, 5000, 5001], {"lost": 4999}, [(1, 3977), (3978, 1022)]),
         ([0, 65536], {"lost": 65535}, [(1, 64512), (64513, 1023)]),
         ([0, 65537, 65538], {"restarts": 1}, []),
@@ -251,7 +251,7 @@ def test_sequences(numbers: list[int], known: dict[str, int], gaps: list[tuple[i
 
 
 def test_sequences_against_ground_truth() -> None:
-    """Random losses and delays within the window: the reported losses are exact."""
+    """With random losses, and delays within the window, the reported losses are exact."""
     rng = np.random.default_rng(3)
     numbers = np.arange(END - 5000, END + 5000)
     is_kept = rng.random(len(numbers)) < 0.9
@@ -267,7 +267,7 @@ def test_sequences_against_ground_truth() -> None:
 
 
 def restarted(before: Sequence[int], after: Sequence[int], payload: int) -> dict[str, int]:
-    """Return the state of a source that restarts its numbering with other packets."""
+    """Return the state of a source that restarts its numbering with different packets."""
     lives = [[alone(1, sequence, number=sequence)for sequence in before],
              [alone(1, sequence, number=payload + sequence) for sequence in after]]  # fmt: skip
     taken = Taken([*lives[0], *lives[1]])
@@ -283,10 +283,10 @@ def restarted(before: Sequence[int], after: Sequence[int], payload: int) -> dict
         (range(100), range(50), 100, {"restarts": 1}),
         (range(100), range(150), 100, {"restarts": 1}),
         ([0], [0], 1, {"restarts": 1}),
-        # Later losses are detected, too, and so are earlier ones.
+        # Later losses are detected, too, as are earlier losses.
         ([*range(5), *range(7, 100)], [*range(3), *range(9, 20)], 100, {"restarts": 1, "lost": 8}),
         (range(3000, 3100), range(3050, 3120), 100, {"restarts": 1}),
-        # A duplicated burst.
+        # a duplicated burst
         (range(100), range(50), 0, {"duplicates": 50}),
         (range(100), range(95, 120), 0, {"duplicates": 5}),
     ],

@@ -1,4 +1,4 @@
-"""The collector as a separate process, and Prometheus scrapes during its run."""
+"""The collector as a separate process, and scrapes by Prometheus while it runs."""
 
 import json
 import os
@@ -29,12 +29,13 @@ from telemark.results.provenance import REPOSITORY
 
 LOCAL = "127.0.0.1"
 LISTEN = " 0A "  # TCP_LISTEN in /proc/net/tcp
-TIMEOUT_S = 120.0  # for hung processes; generous for a loaded machine
+TIMEOUT_S = 120.0  # timeout for hung processes; generous for a loaded machine
 
 
 def free_port(kind: socket.SocketKind) -> int:
-    """Return a port outside of the kernel's ephemeral range (ip_local_port_range, ip(7)), which no
-    other test gets before it is bound again.
+    """Return a port outside of the kernel's ephemeral range (ip_local_port_range, ip(7)).
+
+    No other test gets this port before it is bound again.
     """
     for port in range(20_000 + os.getpid() % 10_000, 32_000):
         with suppress(OSError), socket.socket(socket.AF_INET, kind) as probe:
@@ -45,7 +46,7 @@ def free_port(kind: socket.SocketKind) -> int:
 
 @pytest.fixture
 def ports() -> tuple[int, int]:
-    """Return free ports, UDP and TCP."""
+    """Return free ports for UDP and TCP."""
     return free_port(socket.SOCK_DGRAM), free_port(socket.SOCK_STREAM)
 
 
@@ -72,7 +73,7 @@ def started(ports: tuple[int, int], *options: str) -> Iterator[subprocess.Popen[
 
 
 def addresses(protocol: str, port: int) -> set[str]:
-    """The local IPv4 addresses that sockets with this local port are bound to (proc_net(5))."""
+    """Return the local IPv4 addresses of sockets with this local port (proc_net(5))."""
     lines = Path("/proc/net", protocol).read_text().splitlines()[1:]
     sockets = [line.split()[1].split(":") for line in lines if protocol == "udp" or LISTEN in line]
     return {str(ip_address(int(address, 16).to_bytes(4, sys.byteorder)))
@@ -92,7 +93,7 @@ def test_it_listens_at_loopback_unless_an_address_is_given(
     with started(ports, *options):
         found = addresses("udp", ports[0]), addresses("tcp", ports[1])
     assert found == tuple({address} for address in expected)
-    # IPv6 sockets would answer for IPv4 addresses, too.
+    # An IPv6 socket would also accept packets to IPv4 addresses.
     for protocol, port in zip(("udp6", "tcp6"), ports, strict=True):
         assert f":{port:04X} " not in Path("/proc/net", protocol).read_text()
 
@@ -130,11 +131,11 @@ def test_it_answers_prometheus_while_it_runs_and_says_in_the_end_what_it_found(
 def test_memory_at_the_limit_of_flows_is_what_the_documentation_says(
     collector: subprocess.Popen[str], ports: tuple[int, int]
 ) -> None:
-    """Its peak occurs in a scrape: docs/reference/int-collector.md."""
+    """The peak occurs during a scrape: docs/reference/int-collector.md."""
     page = (REPOSITORY / "docs" / "reference" / "int-collector.md").read_text()
     (said_mb,) = re.findall(r"(\d+) MB while Prometheus scrapes", page)
     report, flows = alone(5, 0), Limits().flows
-    at = report.index(bytes([10, 0, 0, 1]))  # the source's address
+    at = report.index(bytes([10, 0, 0, 1]))  # the source address
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         for number in range(flows):
             changed = report[:at] + (0x0A000000 + number).to_bytes(4, "big") + report[at + 4 :]

@@ -1,4 +1,4 @@
-"""Small P4 programs for the tests of the front end, and how to check them."""
+"""Small P4 programs for the tests of the front end, and functions that check them."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -34,7 +34,9 @@ def program(
     *, top: str = "", states: str = "state start { transition accept; }", local: str = "",
     body: str = "", deparser: str = "", checksum: str = "", parser_local: str = "",
 ) -> str:  # fmt: skip
-    """A whole v1model program: top-level text, parser, and ingress with declarations and body."""
+    """Return a whole v1model program: top-level text, parser, and ingress with declarations and
+    body.
+    """
     return f"""{HEADERS}
 {top}
 parser MyParser({PARSER_PARAMETERS}) {{
@@ -56,7 +58,7 @@ V1Switch(MyParser(), Verify(), MyIngress(), MyEgress(), Compute(), MyDeparser())
 
 
 def check(text: str, defines: tuple[str, ...] = ()) -> syntax.Program:
-    """The checked tree of a program given as text."""
+    """Return the checked tree of a program given as text."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "test.p4"
         path.write_text(text)
@@ -64,7 +66,7 @@ def check(text: str, defines: tuple[str, ...] = ()) -> syntax.Program:
 
 
 def refusal(marked: str) -> tuple[P4Error, tuple[int, int]]:
-    """The error of a program, and where `§` says that it must be (line, column)."""
+    """Return the error of a program, and the location of `§`, where it must be (line, column)."""
     before = marked[: marked.index("§")]
     place = (before.count("\n") + 1, len(before) - before.rfind("\n"))
     try:
@@ -81,22 +83,22 @@ def find(program: syntax.Program, name: str) -> Any:
 
 
 def local(program: syntax.Program, name: str) -> Any:
-    """A declaration inside MyIngress."""
+    """Return a local declaration of MyIngress."""
     return next(d for d in find(program, "MyIngress").locals if d.name == name)
 
 
 def statements(program: syntax.Program) -> list[Any]:
-    """The statements of MyIngress."""
+    """Return the statements of MyIngress."""
     body: syntax.Block = find(program, "MyIngress").body
     return list(body.statements)
 
 
 def expression(text: str, type_text: str = "bit<32>") -> Any:
-    """The checked initial value of a variable of the given type."""
+    """Return the checked initial value of a variable of the given type."""
     return statements(check(program(body=f"{type_text} result = {text};")))[0].initializer
 
 
-# A bit of everything.
+# a program with many kinds of constructs
 WHOLE = program(
     top="bit<8> f(in bit<8> x) { return x; } const bit<8> five = 5; @name(\"q\") type bit<8> q;",
     parser_local="value_set<bit<16>>(4) types;",

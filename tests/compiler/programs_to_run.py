@@ -1,4 +1,4 @@
-"""Tiny v1model programs for the back end's tests: a frame, and what a test puts into it."""
+"""Tiny v1model programs for tests of the back end: a frame program, and parts that tests insert."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ DEFAULTS = {
 
 
 def compiled(directory: Path, **parts: str) -> CompiledProgram:
-    """The program with the given parts; others as in DEFAULTS."""
+    """Return the compiled program with the given parts; other parts as in DEFAULTS."""
     assert parts.keys() <= DEFAULTS.keys()
     path = directory / "program.p4"
     path.write_text(FRAME.format(**{**DEFAULTS, **parts}))
@@ -68,9 +68,9 @@ def interpreter(directory: Path, **parts: str) -> Interpreter:
 
 
 def outcome(directory: Path, packet: str, **parts: str) -> tuple[int, str] | None:
-    """(port, packet) that the program makes of a packet, both in hexadecimal; None: dropped.
+    """Return the (port, packet) that leaves for an input packet, in hexadecimal; None: dropped.
 
-    By our engine and by the interpreter, which must agree.
+    The engine and the interpreter must agree.
     """
     program = compiled(directory, **parts).bmv2_json
     left = Engine(program).process(1, bytes.fromhex(packet), 0)
@@ -80,6 +80,6 @@ def outcome(directory: Path, packet: str, **parts: str) -> tuple[int, str] | Non
 
 
 def primitives(json: dict[str, Any], action: str) -> list[str]:
-    """Names of the primitives of the first action called so."""
+    """Return the names of the primitives of the first action with this name."""
     found = next(a for a in json["actions"] if a["name"] == action)
     return [p["op"] for p in found["primitives"]]

@@ -1,4 +1,4 @@
-"""`minip4 compile`: what it writes, and how it ends."""
+"""`minip4 compile`: output files, messages and exit status."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_default_output(program: Path) -> None:
 
 
 def test_long_expressions_are_written(program: Path) -> None:
-    """An operator takes several levels of JSON, and Python allows 1,000 as it starts."""
+    """An operator needs several levels of JSON, and by default Python allows 1,000."""
     assert main(["compile", str(program), "-D", "VALUE=h.d.b" + " + h.d.c" * 390]) == 0
     assert program.with_suffix(".json").read_text().count('"+"') == 390
 
@@ -58,7 +58,7 @@ def test_warnings_are_printed(program: Path, capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize(
     ("option", "is_shown"),
     [
-        (["--Wdisable"], False),  # before another word, which is no kind
+        (["--Wdisable"], False),  # the next word is not a kind
         (["--Wdisable=overflow"], False),
         (["--Wdisable=cpp", "--Wdisable=overflow"], False),
         (["--Wdisable=cpp"], True),

@@ -1,4 +1,4 @@
-"""What p4c takes, or names, in a way of its own: NoAction, shadowing, direct counters, P4Info."""
+"""Behaviour and names specific to p4c: NoAction, shadowing, direct counters, P4Info."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TABLE = "table {0} {{ key = {{ h.d.a : exact; }} actions = {{ {1}; }} default_ac
 NO_ACTION = '@name(".NoAction") action NoAction_{0}() {{ }} '
 
 TAKEN = {
-    # parts of the program, how what comes out begins, the warnings: (kind, a word of it)
+    # parts of the program, start of the output packet, warnings as (kind, a word of the message)
     "a local named like a parameter of its control": (
         {"locals": "bit<8> sm = 3;", "ingress": "h.d.a = sm;"},
         "0302",

@@ -1,4 +1,4 @@
-"""Programs with a few words changed: compiled down to C, or refused with their place; and soon."""
+"""Programs with a few changed words: compiled down to C, or rejected with a location; and fast."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ LONGEST_S = 5
 
 
 def mutilated(generator: random.Random, text: str) -> str:
-    """The program with one to three of its words dropped, doubled, or replaced.
+    """Return the program with one to three of its words deleted, doubled, or replaced.
 
-    Most often by one of the program's own of the same kind: that is what may get past the checks.
+    Replacements are mostly words of the same kind from the program, because these pass more checks.
     """
     words = re.findall(r"#include.*|\w+|\s+|[^\w\s]", text)
     alike: dict[str, list[int]] = {"name": [], "number": [], "sign": []}
@@ -92,7 +92,7 @@ def mutilated(generator: random.Random, text: str) -> str:
 
 
 def to_c(path: Path) -> str | None:
-    """C for the program at `path`, or None where it is refused."""
+    """Return the C code of the program at `path`, or None if it is rejected."""
     start = time.process_time()
     try:
         return Generator(read_program(compile_p4(path).bmv2_json)).text

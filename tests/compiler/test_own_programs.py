@@ -1,4 +1,4 @@
-"""The programs of this repository are warned of nothing."""
+"""The programs of this repository compile without warnings."""
 
 import re
 from pathlib import Path

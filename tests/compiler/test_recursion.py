@@ -1,4 +1,4 @@
-"""Programs too deep to compile are refused, with the place."""
+"""Programs with too much nesting are rejected, with a location."""
 
 import re
 from pathlib import Path
@@ -26,7 +26,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize("where", PLACES)
-def test_what_is_too_deep_is_shown_from_its_beginning(where: str, tmp_path: Path) -> None:
+def test_the_error_points_to_the_start_of_too_deep_nesting(where: str, tmp_path: Path) -> None:
     parts, place = PLACES[where]
     with pytest.raises(P4Error, match="nested too deeply") as caught:
         compiled(tmp_path, **parts)

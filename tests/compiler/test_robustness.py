@@ -1,4 +1,4 @@
-"""Whatever text it gets, the front end answers with a program or a located error, and soon."""
+"""For any text, the front end returns a program or an error with a location, and is fast."""
 
 import random
 import time

@@ -1,4 +1,4 @@
-"""The compiler's folders: each knows those before it only."""
+"""Import rules of the compiler's folders: each folder imports only from earlier ones."""
 
 import ast
 from pathlib import Path
@@ -21,7 +21,7 @@ KNOWN = {
 
 
 def imported(path: Path) -> set[str]:
-    """The folders of the compiler that a module imports."""
+    """Return the folders of the compiler that a module imports from."""
     names = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):

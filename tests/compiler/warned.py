@@ -1,10 +1,10 @@
-"""What a program is warned of, against the place that its text marks."""
+"""Warnings of a program, compared with the location that its text marks."""
 
 from programs_to_check import check
 
 
 def warned_at(marked: str) -> tuple[list[tuple[str, int, int]], tuple[int, int]]:
-    """Kind, line and column of each warning, and the line and column of `§`."""
+    """Return kind, line and column of each warning, and the line and column of `§`."""
     before = marked[: marked.index("§")]
     place = (before.count("\n") + 1, len(before) - before.rfind("\n"))
     warnings = check(marked.replace("§", "")).warnings

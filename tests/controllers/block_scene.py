@@ -60,7 +60,7 @@ class Setting:
     methods: Method = Method.STEP
     blocks: int = 6
     disturb: Disturb | None = None
-    restarts: Sequence[int] = ()  # restarts of the controller, after so many blocks
+    restarts: Sequence[int] = ()  # numbers of blocks after which the controller restarts
     options: dict[str, list[str]] = field(default_factory=dict)  # switch options
     bounds: Bounds = BOUNDS
     schedule: Schedule = SCHEDULE
@@ -123,8 +123,8 @@ def expected_records(scene: Scene, methods: Method, block: int) -> dict[Point, d
 
 
 def unknown(scene: Scene, switch: str) -> list[int]:
-    """Return the blocks, relative to the first, whose records at both points of a switch are
-    unknown.
+    """Return the blocks, relative to the first, whose records are unknown at both points of a
+    switch.
     """
     known = [[r.records[7][Point(switch, p)] for p in ("arrivals", "departures")]
              for r in scene.reports]  # fmt: skip
@@ -145,7 +145,7 @@ class FaultInjector:
         self.switch.device.adopt(self.switch._program.p4info, self.switch._program.blob, engine)
 
     def silence(self) -> Callable[[], None]:
-        """Let P4Runtime calls fail as to a dead process; return a function that ends this."""
+        """Make P4Runtime calls fail as for a dead process; return a function that ends this."""
         service, device = self.switch.service, self.switch.device
         service._device = Dead()
         return lambda: setattr(service, "_device", device)

@@ -34,7 +34,9 @@ class Cells:
 
 @asynccontextmanager
 async def connected() -> AsyncIterator[tuple[fy.Switch, Bmv2Connection, Cells]]:
-    """Connect to two switches: one with P4Runtime registers, one with the stand-in's."""
+    """Connect to two switches: one with P4Runtime registers, and one with registers of the
+    stand-in.
+    """
     cells = Cells()
     async with bench(PROGRAM, primary=False) as one, bench(PROGRAM, primary=False) as other:
         options = fy.SwitchOptions(p4info=config(PROGRAM).p4info)

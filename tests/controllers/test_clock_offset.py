@@ -17,12 +17,12 @@ from telemark.session.run import Run
 from topologies.basic import Line
 
 WRAP = 1 << 48
-ROUNDING_US = 2**-5  # of a float below 2^48
+ROUNDING_US = 2**-5  # rounding error of a float below 2^48
 CPU = ["--cpu-port", "255"]
 
 
 def switch_us(now_ns: int, offset_us: int, drift_ppb: int) -> float:
-    """Return a switch's clock in virtual time with unlimited resolution."""
+    """Return the clock of a switch in virtual time, with unlimited resolution."""
     return now_ns / 1000 + offset_us + now_ns * drift_ppb / 1e12
 
 
@@ -83,8 +83,8 @@ def test_on_a_busy_machine_there_are_more_round_trips_until_one_is_quick() -> No
 
     for quick, good_us, trips, bound_us in (
         (50, 500, 50, 150.5),
-        (50, 10_000, 20, 4500.5),  # good enough immediately
-        (0, 500, MOST_ROUNDS, 4500.5),  # none is quick: the error bound is reported
+        (50, 10_000, 20, 4500.5),  # the first round trips are good enough
+        (0, 500, MOST_ROUNDS, 4500.5),  # no round trip is fast, so the error bound is reported
     ):
         busy = Busy(quick)
         found = VirtualClock().run(busy.clock_offset(busy, 20, good_us))

@@ -1,4 +1,4 @@
-"""Collection of blocks in virtual time: complete, or unknown exactly where a fault occurred."""
+"""Collection of blocks in virtual time: complete, or unknown exactly where a fault was injected."""
 
 import asyncio
 from dataclasses import asdict
@@ -62,7 +62,8 @@ def test_a_controller_that_is_late_knows_nothing_of_that_block(tmp_path: Path) -
     for name in PATH:
         assert unknown(scene, name) == [3, 5]
     assert "too late for its counters to stand still" in scene.reports[3].problems[0]
-    assert "machine" not in scene.reports[3].problems[0]  # load cannot be the cause here
+    # virtual time has no load, so the message must not blame the machine
+    assert "machine" not in scene.reports[3].problems[0]
     with pytest.raises(InvalidRunError, match="too late for its counters"):
         scene.reports[3].known_records(7)
     check_known(scene, Method.STEP)
@@ -72,7 +73,7 @@ def test_a_controller_that_is_late_knows_nothing_of_that_block(tmp_path: Path) -
 def test_counters_are_read_a_guard_before_the_next_block_of_their_colour(
     guards: float, lost: list[int], tmp_path: Path
 ) -> None:
-    """Closer to its start, early packets of that block may have been counted already."""
+    """Near the start of the next block, early packets of that block may already be counted."""
 
     async def dawdle(scene: Scene, block: int) -> None:
         if block == 2:
@@ -90,7 +91,7 @@ def test_limits_of_methods_are_checked(tmp_path: Path) -> None:
 
 
 def test_flows_of_both_directions_are_collected_together(tmp_path: Path) -> None:
-    """Many flows, each along its own path; counters alone."""
+    """Many flows, each with its own path, and only counters."""
 
     async def main(run: Run) -> tuple[Network, list[BlockReport], list[Flow]]:
         topo = Line(loss_probability=0.05, delay_us=LINK_DELAY_US)
@@ -122,7 +123,7 @@ def test_flows_of_both_directions_are_collected_together(tmp_path: Path) -> None
     truths = read_truths(net, paths, SCHEDULE, Method.STEP, records)
     for flow in flows:
         if METHODS[flow.id % 5] in (Method.PULSE, Method.MULTIPLEXED):
-            continue  # sent in the other marking; one flow above covers them
+            continue  # truths are for STEP; the test of one flow above covers these methods
         blocks = range(reports[0].block, reports[-1].block + 1)
         for point in reports[0].records[flow.id]:
             counted = [report.records[flow.id][point].packets for report in reports]

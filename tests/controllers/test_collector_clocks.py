@@ -53,7 +53,7 @@ def test_a_clock_beyond_its_bound_is_refused(
 def test_two_clocks_that_are_wrong_in_opposite_ways_are_refused(
     methods: Method, tmp_path: Path
 ) -> None:
-    """A is the maximum difference between two clocks, not between a clock and the common clock."""
+    """A is the max difference between two clocks, not between a clock and the common clock."""
     setting = Setting(
         methods=methods,
         options={"s1": ["--clock-offset-us", "20000"], "s2": ["--clock-offset-us", "-20000"]},
@@ -65,7 +65,7 @@ def test_two_clocks_that_are_wrong_in_opposite_ways_are_refused(
 
 
 def test_clocks_that_drift_apart_make_blocks_unknown(tmp_path: Path) -> None:
-    """Each clock stays within the bound of the common clock."""
+    """Each clock stays within its bound to the common clock."""
     setting = Setting(
         options={"s1": ["--clock-drift-ppb", "500000"], "s3": ["--clock-drift-ppb", "-500000"]},
         bounds=Bounds(1700, 2 * LINK_DELAY_US),
@@ -83,19 +83,22 @@ def test_a_clock_that_drifts_away_makes_blocks_unknown(tmp_path: Path) -> None:
         options={"s3": ["--clock-drift-ppb", "900000"]}, bounds=Bounds(1700, 2 * LINK_DELAY_US)
     )
     scene = virtually(tmp_path, lambda run: collect(run, setting))
-    # 0.9 ms per second, from the start of the clock.
+    # drift of 0.9 ms per second since the start of the clock
     late = [n for n in range(6) if SCHEDULE.reading_us(scene.first + n) * 9e-4 > 1701]
     assert 0 < len(late) < 6
     assert unknown(scene, "s3") == late
     assert "switch s3: its clock is off by " in scene.reports[late[0]].problems[0]
 
 
-UNKNOWN_CLOCKS = {"s1": 5_038_784_323, "s2": -123_456_789}  # us
+UNKNOWN_CLOCKS = {"s1": 5_038_784_323, "s2": -123_456_789}  # offsets in us
 
 
 @pytest.mark.parametrize("bounds", [None, Bounds(2, 2 * LINK_DELAY_US)])
 def test_unknown_clock_offsets_are_measured(bounds: Bounds | None, tmp_path: Path) -> None:
-    """Also without bounds; a clock with an intended error is ahead by exactly that."""
+    """This also works without bounds.
+
+    A clock with an intended error is ahead by exactly this error.
+    """
 
     async def main(run: Run) -> dict[str, int]:
         topo = Line(switches=2)
@@ -123,7 +126,7 @@ def test_unknown_clock_offsets_are_measured(bounds: Bounds | None, tmp_path: Pat
 
 
 async def clock_entry(switch: fy.Switch) -> int:
-    """Return the offset that a switch was configured with."""
+    """Return the clock offset with which a switch was configured."""
     entity = fy.P4TableEntry("clock", is_default_action=True)
     (entry,) = [entry async for entry in switch.read(entity)]
     return int(entry.action.args["offset_us"])

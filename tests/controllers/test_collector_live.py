@@ -8,7 +8,7 @@ from loaded import StartExperiment
 
 from telemark.errors import IDLE_MACHINE
 
-# limits for a restart, and for delays with blocks of this length: check_limits()
+# bounds that allow a restart, and delays with blocks of this length: check_limits()
 LONG_S, LIMIT_US = 2, 2**19 // 4
 HEAD = """
 import asyncio
@@ -93,5 +93,5 @@ def test_a_killed_switch_is_found_again_and_counts_right(
     assert any(number > 2 and "s2 arrivals" in block for number, block in enumerate(known))
     assert any("s2 restarted" in problem for problem in metrics["problems"])
     for number, block in enumerate(known):
-        if number not in unknown:  # links are lossless here
+        if number not in unknown:  # links lose no packets in this network
             assert len(set(block.values())) == 1, metrics

@@ -46,7 +46,9 @@ def test_readout_packets_give_the_same_records(
 def test_readout_packets_work_over_a_new_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Support is detected again: the first answer must not count as registers."""
+    """Support must be detected again, because the first reply could otherwise be taken for
+    registers.
+    """
     no_registers(monkeypatch)
 
     async def disconnect(scene: Scene, block: int) -> None:
@@ -63,7 +65,10 @@ def test_readout_packets_work_over_a_new_connection(
 def test_lost_readout_packets_are_asked_for_again(
     share: int, is_complete: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With every second packet lost; with all lost, that switch is unknown."""
+    """If every second packet is lost, all records are read.
+
+    If all are lost, the switch is unknown.
+    """
     no_registers(monkeypatch)
 
     async def lose(scene: Scene, block: int) -> None:

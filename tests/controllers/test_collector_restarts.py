@@ -25,7 +25,10 @@ from controllers.ampm.watch import Method
 
 @pytest.mark.parametrize("name", PATH)
 def test_a_switch_that_restarted_is_filled_again(name: str, tmp_path: Path) -> None:
-    """Its part of that block and of the current one is unknown; the next ones are right."""
+    """The records of this switch are unknown for that block and the current one.
+
+    The next ones are right.
+    """
 
     async def restart(scene: Scene, block: int) -> None:
         if block == 2:
@@ -44,7 +47,7 @@ def test_a_switch_that_restarted_is_filled_again(name: str, tmp_path: Path) -> N
 def test_a_switch_that_is_filled_slowly_lets_no_packet_pass_unmarked(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor with marks of another clock: later switches would count it in a block."""
+    """No packet may have marks of a wrong clock either, because later switches would count it."""
     insert, modify = fy.Switch.insert, fy.Switch.modify
 
     def slowly(call: Callable[[fy.Switch, Sequence[Any]], Awaitable[None]]) -> Any:
@@ -67,7 +70,9 @@ def test_a_switch_that_is_filled_slowly_lets_no_packet_pass_unmarked(
 
 
 def test_a_switch_that_is_silent_for_a_while_is_unknown_for_that_while(tmp_path: Path) -> None:
-    """Unread counts would add to the next block of that colour, which is also unknown."""
+    """Unread counts would add to the next block of the same colour, which is therefore unknown,
+    too.
+    """
     ends: list[Callable[[], None]] = []
 
     async def silence(scene: Scene, block: int) -> None:
@@ -100,7 +105,10 @@ def test_a_reading_that_fails_once_is_repeated(tmp_path: Path) -> None:
 
 
 def test_a_controller_that_restarts_goes_on_where_traffic_is(tmp_path: Path) -> None:
-    """It finds the switches filled, and keeps their entries: only unread blocks are unknown."""
+    """The controller finds the entries in the switches and keeps them.
+
+    Only unread blocks are unknown.
+    """
     setting = Setting(Method.DOUBLE, 8, restarts=[3])
     scene = virtually(tmp_path, lambda run: collect(run, setting))
     for name in PATH:

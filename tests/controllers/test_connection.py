@@ -1,4 +1,4 @@
-"""Connections to switches: keys that finsy cannot distinguish are reported first."""
+"""Connections to switches: duplicate keys, which finsy does not detect, are reported first."""
 
 from pathlib import Path
 

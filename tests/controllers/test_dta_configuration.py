@@ -1,4 +1,4 @@
-"""The file of a DTA system: errors are reported in one line, with their place."""
+"""The file of a DTA system: each error is reported in one line, with its location."""
 
 import copy
 import json
@@ -22,7 +22,7 @@ def example() -> dict[str, Any]:
 
 
 def error_in(folder: Path, content: object) -> str:
-    """Return the error in a file; empty if none. Anything but one line is an assertion error."""
+    """Return the error in a file, or an empty text; asserts that the error is one line."""
     path = folder / "dta.json"
     path.write_text(json.dumps(content))
     said = ""
@@ -112,7 +112,7 @@ def test_two_collectors_of_a_translator_share_its_registers(tmp_path: Path) -> N
 
 
 def places(content: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the container and key of each value."""
+    """Yield the container and the key of each value."""
     keys = content if isinstance(content, dict) else range(len(content))
     for key in keys:
         yield content, key

@@ -16,7 +16,7 @@ Telemark = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def telemark(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Iterator[Telemark]:
-    """Run `telemark dta` of a small system; status, output, errors."""
+    """Run `telemark dta` on a small system; return status, output, errors."""
     before = [(number, signal.getsignal(number)) for number in
               (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]  # fmt: skip
 
@@ -57,7 +57,7 @@ def test_a_system_is_brought_up_asked_and_asked_again(telemark: Telemark) -> Non
         asked, right, _, empty = found[store]
         assert (right, empty) == (asked, 0)
         assert asked > 50
-    assert found["events"][2] == 1  # from the switch
+    assert found["events"][2] == 1  # the event that the switch reported
     asked, right, other, empty = found["paths"]
     assert right > 0.6 * asked > 20  # flows that share one of 64 rows evict each other
     assert other + empty == asked - right
@@ -107,7 +107,7 @@ def test_a_store_begins_empty_and_its_rate_is_kept(telemark: Telemark, tmp_path:
     (refused,) = (int(row[3]) for row in rows if row[2] == "too fast")
     asked, right, other, empty = next(map(int, row[2:]) for row in rows if row[1] == "values")
     assert (asked, other) == (200, 0)
-    assert empty == refused > 150  # 5000 reports/s of two requests each
+    assert empty == refused > 150  # 5000 reports/s with two requests each exceed the rate
     assert right == 200 - refused
 
 

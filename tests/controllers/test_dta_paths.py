@@ -1,5 +1,6 @@
-"""Paths of flows over a fat tree, in virtual time: routers report them by postcards, and a query of
-the collector's memory returns them.
+"""Paths of flows over a fat tree, in virtual time.
+
+Routers report them by postcards, and a query of the collector's memory returns them.
 """
 
 from pathlib import Path
@@ -35,7 +36,7 @@ SRC, DST, TTL, SRC_PORT, DST_PORT = 26, 30, 22, 34, 36  # offsets in a frame
 
 
 class Traced(FatTree):
-    """Fat tree with a translator, t1, at the first core switch, and the collector behind it."""
+    """Fat tree with a translator, t1, at the first core switch, and the collector behind t1."""
 
     def build(self, **fabric: Any) -> None:
         super().build(**fabric)
@@ -114,7 +115,7 @@ def test_the_collectors_memory_has_the_path_of_each_flow(tmp_path: Path) -> None
     truth = captured_paths(net, routers)
     assert len(truth) == FLOWS
     assert {len(path) for path in truth.values()} == {1, 3, 5}
-    assert len(np.unique(slots(key_words(truth), 2, SLOTS))) == 2 * FLOWS  # none overwritten
+    assert len(np.unique(slots(key_words(truth), 2, SLOTS))) == 2 * FLOWS  # no path was overwritten
     found = Postcards(outcome.records[0], range(1, 21), copies=2).query(key_words(truth))
     for row, path in enumerate(truth.values()):
         assert found.values[row, : len(path)].tolist() == path

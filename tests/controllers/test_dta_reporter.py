@@ -54,7 +54,7 @@ class Hosts(Topo):
 
 
 class Denier(Application):
-    """Receives reports at a host, and requests some of them again, once."""
+    """Host that receives reports and requests some of them again, once."""
 
     def __init__(self, at: int, first: int, count: int) -> None:
         self.at, self.first, self.count = at, first, count

@@ -1,4 +1,4 @@
-"""A translator in a network, in virtual time: the collector's memory at the end."""
+"""A translator in a network, in virtual time: the collector's memory at the end of the run."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -56,7 +56,7 @@ class OneSwitch(Topo):
 
 
 def frame(report: Packet, sequence: int) -> bytes:
-    """A report from h1 to the collector's address."""
+    """Return a report from h1 to the address of the collector."""
     ether = Ether(src="00:00:00:00:00:01", dst="00:00:00:00:00:02")
     ip = IP(src="10.0.0.1", dst="10.0.0.2")
     return bytes(ether / ip / UDP(sport=40041) / DTA(sequence=sequence) / report)
@@ -149,7 +149,9 @@ def test_what_cannot_be_is_refused(change: dict[str, object], said: str) -> None
 
 
 def test_stores_with_registers_of_their_own_are_well() -> None:
-    """Of one kind with different registers; of two kinds with the same numbers."""
+    """Two stores of one kind with different registers, or of two kinds with the same register
+    numbers, are accepted.
+    """
     one = Service("10.0.0.2", [ListStore(1, 2, 8), PostcardStore(1, 8), SketchStore(8, 1)])
     other = [ListStore(1, 2, 8, first=8), PostcardStore(1, 8, first=8), SketchStore(8, 1, first=8)]
     Translator([LARGE], [one, Service("10.0.0.3", other)])
@@ -174,7 +176,7 @@ def test_parts_that_cannot_be_are_refused(store: object, said: str) -> None:
 
 
 def test_a_restarted_reporter_is_tracked_from_its_first_report(tmp_path: Path) -> None:
-    """Without restart_reporter() its reports look like duplicates."""
+    """Without restart_reporter(), its reports would look like duplicates."""
     responder = Responder("10.0.0.2", [Writer(PEERS[1], COUNTER, SLOTS)])
     session = CounterSession(1, "h2", PEERS[1], responder.targets[0])
     translator = Translator(
@@ -212,7 +214,7 @@ def test_a_restarted_reporter_is_tracked_from_its_first_report(tmp_path: Path) -
 
 
 def key_writes(numbers: range) -> list[bytes]:
-    """Return reports of KEYS with these numbers."""
+    """Return reports of KEYS with these sequence numbers."""
     return [frame(KeyWrite(redundancy=2, key=KEYS[n], data=[n]), n) for n in numbers]
 
 
@@ -225,8 +227,9 @@ def all_written() -> bytes:
 
 
 def test_a_collector_that_was_restarted_goes_on_in_the_same_file(tmp_path: Path) -> None:
-    """During the run it gets another queue pair, key and PSN, which the translator is configured
-    with.
+    """During the run, the collector gets a new queue pair, key and PSN.
+
+    The controller then updates the translator.
     """
     path, other = tmp_path / "store", replace(PEERS[0], psn=0x30)
     responder = Responder(
@@ -267,7 +270,10 @@ def test_a_collector_that_was_restarted_goes_on_in_the_same_file(tmp_path: Path)
 
 
 def test_a_translator_that_was_restarted_goes_on_with_its_reporters(tmp_path: Path) -> None:
-    """Its registers are empty; it is set to the next report, and requests none before it."""
+    """The registers are empty.
+
+    The controller sets the next sequence number, and earlier reports are not requested.
+    """
     path, told = tmp_path / "store", []
 
     async def main(run: Run, half: range, responder: Responder) -> Network:
@@ -304,7 +310,7 @@ def test_a_translator_that_was_restarted_goes_on_with_its_reporters(tmp_path: Pa
 
 
 class TwoCollectors(Topo):
-    """h1, the reporter, and two collectors with slow links, so that copies queue."""
+    """h1, the reporter, and two collectors with slow links, so that copies wait in queues."""
 
     def build(self) -> None:
         s1 = self.addSwitch("s1")
@@ -314,7 +320,7 @@ class TwoCollectors(Topo):
 
 
 def test_copies_for_two_collectors_are_not_mixed_up(tmp_path: Path) -> None:
-    """They leave alternately: counting them at egress would give wrong numbers."""
+    """Copies leave in alternation; counting them at egress would give wrong numbers."""
     hosts = ("h2", "h3")
     addresses = {host: f"10.0.0.{host[1]}" for host in hosts}
     responders = {host: Responder(addresses[host], [Writer(PEERS[0], SLOT, SLOTS)])

@@ -24,14 +24,14 @@ from telemark.traffic.received import Datagrams
 
 PROGRAM = "p4src/int/int.p4"
 PATH = ("h1", "s1", "s2", "s3", "s4", "s5", "h2")
-# egress rate of each switch; decreasing, so that all have a queue
+# egress rate of each switch; the rates decrease, so that all switches have a queue
 RATES_BPS = (5e6, 4.5e6, 4e6, 3.5e6, 2.4e6)
 COUNT = 200
 WANTED = Instruction(NODE | LATENCY | QUEUE | INGRESS | EGRESS | UTILISATION)
 
 
 class FiveHops(Topo):
-    """h1 - s1 - s2 - s3 - s4 - s5 - h2, each hop slower than the one before; h3 at s5."""
+    """h1 - s1 - s2 - s3 - s4 - s5 - h2, each link slower than the one before; h3 at s5."""
 
     def build(self) -> None:
         for name in PATH:
@@ -44,7 +44,7 @@ class FiveHops(Topo):
 def utilisation(
     lengths: NDArray[np.uint32], left_us: NDArray[np.int64], rate_bps: float
 ) -> NDArray[np.float64]:
-    """Return the bytes in the 2^16 us window before each packet's own, in millionths of its
+    """Return the bytes in the 2^16 us window before each packet's window, in millionths of the
     capacity.
     """
     windows = left_us >> 16
@@ -53,7 +53,7 @@ def utilisation(
 
 
 class Reports(Application):
-    """Keeps the payloads of all reports."""
+    """Application that stores the payloads of all reports."""
 
     def __init__(self) -> None:
         self.payloads: list[bytes] = []
@@ -69,7 +69,7 @@ class Reports(Application):
 
 
 def measured(folder: Path, flow: WatchedFlow, **options: Any) -> tuple[Network, list[bytes]]:
-    """Return the network after a flow watched as `flow`, and the reports' payloads.
+    """Return the network after a flow watched as `flow`, and the payloads of the reports.
 
     `options` are those of the domain.
     """
@@ -93,16 +93,16 @@ def measured(folder: Path, flow: WatchedFlow, **options: Any) -> tuple[Network, 
 
 
 def times_ns(net: Network, switch: str, neighbour: str, what: str) -> NDArray[np.int64]:
-    """Return when the flow's packets passed a switch's port, in order; there is no reordering."""
+    """Return the times at which the packets of the flow passed a switch's port, in order."""
     frames = pcap.read(net.capture(switch, neighbour, what))
-    is_flow = (frames.bytes[:, 30:34] == (10, 0, 0, 2)).all(axis=1)  # otherwise a report
+    is_flow = (frames.bytes[:, 30:34] == (10, 0, 0, 2)).all(axis=1)  # all other packets are reports
     time_ns = frames.time_ns[is_flow].astype(np.int64)
     assert len(time_ns) == COUNT
     return time_ns
 
 
 def waiting(came_ns: NDArray[np.int64], left_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return how many earlier packets waited in the queue on the arrival of each."""
+    """Return how many earlier packets were in the queue when each packet arrived."""
     left_before = np.searchsorted(left_ns, came_ns, side="right")
     return np.arange(COUNT) - np.minimum(left_before, np.arange(COUNT))
 
@@ -114,7 +114,7 @@ def test_latency_and_queues_of_five_hops_match_captures(tmp_path: Path) -> None:
     assert [report.group.sequence for report in found] == list(range(COUNT))
     assert {report.group.node for report in found} == {5}
     inside = [take_int(report.fragment[28:]) for report in found]
-    # The source's hop first; the sink's own hop is in the report's metadata.
+    # The hop of the source comes first; the metadata of the report are the sink's own hop.
     hops = [[*reversed(i.hops), r.metadata] for i, r in zip(inside, found, strict=True)]
     longest = []
     for number, switch in enumerate(PATH[1:-1]):
@@ -167,7 +167,7 @@ def test_full_queues_are_reported_up_to_their_quota(tmp_path: Path) -> None:
     found = [take_report(payload) for payload in payloads]
     assert {(r.head.dropped, r.head.congested, r.head.flow) for r in found} == {(0, 1, 1)}
     assert {r.group.node for r in found} == {1, 2, 3, 4, 5}
-    # Reports of the last switch leave by another port, so they are not in this queue.
+    # The last switch sends reports by another port, so they are not in this queue.
     depths = waiting(times_ns(net, "s5", "s4", "in"), times_ns(net, "s5", "h2", "out"))
     told = [r.metadata[QUEUE] for r in found if r.group.node == 5]
     assert told == [*depths[depths >= 10][:7]]

@@ -31,13 +31,16 @@ class ThreeHops(Topo):
         for name in names:
             (self.addHost if name[0] == "h" else self.addSwitch)(name)
         for number in range(4):
-            # Without link rates, reports cause no delay.
+            # Links have no rate, so reports cause no delay.
             self.addLink(*names[number : number + 2], delay_us=100)
         self.addLink("s3", self.addHost("h3"))
 
 
 def found(folder: Path, grouping: Grouping | None, *, timer_s: float = 0) -> Findings:
-    """Return the findings for a flow reported by each switch; flushed at the end, or by timer."""
+    """Return the findings for a flow that each switch reports.
+
+    The flush is at the end, or by a timer.
+    """
     folder.mkdir()
     watched = WatchedFlow("10.0.0.1", "10.0.0.2", mode=Mode.EXPORT, instructions=TIMES)
     domain = Domain("h3", [watched], grouping=grouping)
@@ -79,7 +82,10 @@ def test_the_same_is_found_of_fewer_packets(reports: int, tmp_path: Path) -> Non
 
 
 def test_a_timer_brings_what_is_left(tmp_path: Path) -> None:
-    """203 is not a multiple of a group; every 2 ms 4 or 5 reports wait in incomplete groups."""
+    """203 is not a multiple of the group size.
+
+    Every 2 ms, 4 or 5 reports wait in incomplete groups.
+    """
     groups = found(tmp_path / "groups", Grouping(8), timer_s=0.002)
     assert groups.reports == 3 * COUNT
     datagrams = groups.sources["datagrams"]

@@ -69,12 +69,12 @@ def test_goodput_is_reduced_by_the_bytes_of_int(
     rates_bps: tuple[float, ...], congestion_control: str, is_always_busy: bool,
     start_experiment: StartExperiment, tmp_path: Path,
 ) -> None:  # fmt: skip
-    """Relative to the busy time of the last link within 0.1 %; if packets always wait for that
-    link, relative to the clock within 2 %.
+    """Goodput equals theory within 0.1 % relative to the busy time of the last link.
 
-    With equal links they do not always wait: a link does not recover the delay of another one on a
-    loaded machine, the less as Cubic leaves slow start at about 10 ms of queueing (RFC 9406). A
-    kernel that waited for a CPU may retransmit a segment, which also uses the link.
+    If packets always wait for that link, it also equals theory within 2 % relative to the clock.
+    With equal links, packets do not always wait: on a loaded machine, a link does not recover the
+    delay of another link, and Cubic leaves slow start at about 10 ms of queueing (RFC 9406). If the
+    kernel had to wait for a CPU, it may retransmit a segment, which also uses the link.
     """
     head = f"{HEAD}RATES_BPS, CONGESTION_CONTROL = {rates_bps}, '{congestion_control}'\n"
     process = start_experiment(BODY, head=head)
@@ -86,7 +86,7 @@ def test_goodput_is_reduced_by_the_bytes_of_int(
     passed = found["received"] + SEGMENT * found["again"]
     assert 8 * passed / found["busy_s"] == pytest.approx(expected_bps, rel=0.001)
     if is_always_busy and found["goodput_bps"] != pytest.approx(expected_bps, rel=0.02):
-        # A frame takes half a millisecond.
+        # a frame needs half a millisecond
         assert found["gap_ms"] < 10, f"gaps of {found['gap_ms']} ms; {IDLE_MACHINE}"
         assert found["goodput_bps"] == pytest.approx(expected_bps, rel=0.02)
     assert found["received"] > 1e6

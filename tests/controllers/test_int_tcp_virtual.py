@@ -70,7 +70,7 @@ def through_int(
 
 @pytest.mark.parametrize("kind", ["reno", "cubic"])
 def test_goodput_is_reduced_by_the_bytes_of_int(kind: str, tmp_path: Path) -> None:
-    """Also with equal links, since virtual time has no delays by load."""
+    """This also holds for equal links, because load causes no delays in virtual time."""
     flow = TcpFlow(1, "h1", "h2", duration_s=2, congestion=kind)
     passed = through_int(tmp_path, [flow], rate_bps=30e6, queue_packets=10_000)
     record = passed.records[1]
@@ -91,7 +91,7 @@ def test_goodput_is_reduced_by_the_bytes_of_int(kind: str, tmp_path: Path) -> No
 
 
 def test_losses_and_stacks_are_the_same_each_time(tmp_path: Path) -> None:
-    """On one thread and on two, which share the network."""
+    """Results are equal on one thread and on two threads."""
     flows = [TcpFlow(number, *ends, size_bytes=200_000, congestion=kind)
              for number, (ends, kind) in enumerate(product(ENDS, CONGESTION), start=1)]  # fmt: skip
     digests = []

@@ -1,4 +1,4 @@
-"""Readouts of live switches over P4Runtime, and results from two switches' records."""
+"""Readouts of live switches over P4Runtime, and results from the records of two switches."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -32,7 +32,10 @@ class LivePath:
         self.readouts = readouts
 
     def send(self, sent_us: int, delay_us: int | None, number: int = 0) -> None:
-        """Send a packet, which reaches the second switch after `delay_us`; None: it is lost."""
+        """Send a packet, which reaches the second switch after `delay_us`.
+
+        None means that it is lost.
+        """
         data = frame(number=number)
         for switch, time_us in zip(self.benches, (sent_us, sent_us + (delay_us or 0)), strict=True):
             ((_, data),) = switch.driver.engine.process(1, data, 1000 * time_us)
@@ -130,7 +133,7 @@ async def test_many_records_are_read_at_once_each_with_its_own_answer(tmp_path: 
 
 
 class Forgetful:
-    """Loses the first packets to the controller."""
+    """Connection that loses the first packets to the controller."""
 
     def __init__(self, running: Bench, losses: int) -> None:
         self._receive = running.driver.cpu_receive
@@ -163,7 +166,7 @@ async def test_a_switch_that_never_answers_is_named(tmp_path: Path) -> None:
 
 
 class ClockAhead:
-    """A clock `ahead_us` ahead of a switch's; each reading takes 40 us."""
+    """A clock that is `ahead_us` ahead of a switch's clock; each reading takes 40 us."""
 
     def __init__(self, running: Bench, ahead_us: int) -> None:
         self._driver = running.driver

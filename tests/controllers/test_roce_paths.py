@@ -48,7 +48,7 @@ class Found:
 def measured(
     folder: Path, switches: int, *, domain: dict[str, Any] | None = None, **watched: Any
 ) -> Found:
-    """Send a flow and other traffic over `switches` switches, the last of which is a sink."""
+    """Send a flow and other traffic over `switches` switches, of which the last one is a sink."""
     topo = ParkingLot(switches, **LINK)
     path = topo.switches()
     flow = Flow(1, "h1", "h2", RATE_PPS, COUNT, BYTES, after_s=0.02)
@@ -107,7 +107,7 @@ def check_hop(hops: Any, truth: SwitchTransit, way: dict[str, int]) -> None:
 
 @pytest.mark.parametrize("switches", [2, 4, 6, 7])
 def test_a_sink_writes_what_each_packet_met_at_each_switch(switches: int, tmp_path: Path) -> None:
-    """With more hops than places, the newest ones."""
+    """With more hops than a record has room for, the record has the newest ones."""
     found = measured(tmp_path, switches)
     records = found.outcome.records[0]
     written, rest = records[:COUNT], records[COUNT:]
@@ -122,7 +122,7 @@ def test_a_sink_writes_what_each_packet_met_at_each_switch(switches: int, tmp_pa
     absent = written["stack"][:, len(before) :]
     assert (absent["node"] == ABSENT).all()
     assert not absent.tobytes().strip(b"\xff")
-    assert sum(waiting(written["stack"][:, 0])) > 0  # queues did fill
+    assert sum(waiting(written["stack"][:, 0])) > 0  # queues were not empty
     assert found.events["sent"] == COUNT
     assert found.events["out of region"] == found.events["damaged"] == 0
     assert found.outcome.counts.refused == {}

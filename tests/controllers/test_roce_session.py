@@ -1,4 +1,4 @@
-"""Sessions of switches with the responder, in virtual time: its memory at the end."""
+"""Sessions of switches with the responder, in virtual time: the memory at the end of the run."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -52,7 +52,7 @@ def segment(number: int) -> bytes:
 
 
 def record(number: int) -> bytes:
-    """Return the record that a switch should write for it."""
+    """Return the record that a switch must write for the segment."""
     ports = bytes.fromhex("0014 0050")
     return gid("10.0.0.1") + gid("10.0.0.2") + ports + number.to_bytes(4, "big") + bytes(4)
 
@@ -64,7 +64,7 @@ def measured(
     folder: Path, responder: Responder, reporters: dict[str, Reporter], *,
     begin: Then | None = None, end: Then | None = None, gap_ns: int = MS, **link: int,
 ) -> Outcome:  # fmt: skip
-    """Return the responder's outcome for COUNT segments, 1 ms apart, with actions before and
+    """Return the outcome of the responder for COUNT segments, 1 ms apart, with actions before and
     during.
     """
 
@@ -122,7 +122,7 @@ def test_two_switches_write_each_into_its_own_region(
 
 
 def test_a_collector_that_was_restarted_goes_on_in_the_same_file(tmp_path: Path) -> None:
-    """Its new queue pair expects another PSN, and records continue after the last one."""
+    """The new queue pair expects a different PSN, and records continue after the last one."""
     path = tmp_path / "records"
     first, second = (
         Responder("10.0.0.3", [Writer(replace(PEER, psn=psn), TCP_RECORD, 2 * COUNT, path)])
@@ -194,7 +194,7 @@ def test_what_cannot_be_is_refused(changes: dict[str, object], problem: str) -> 
 
 
 def test_switches_whose_sessions_would_have_the_same_mac_are_refused(tmp_path: Path) -> None:
-    """Answers to one of them would reach the other."""
+    """Responses to one of the sessions would reach the other one."""
     peers = [replace(PEER, address=address) for address in ("fd00:1::1", "fd00:2::1")]
     responder = Responder("fd00::3", [Writer(peer, TCP_RECORD, 100) for peer in peers])
     reporters = {
@@ -236,7 +236,7 @@ def test_reporters_that_cannot_be_are_refused() -> None:
 
 @pytest.mark.parametrize("is_first", [True, False])
 def test_entries_of_an_earlier_controller_are_replaced_without_reading_them(is_first: bool) -> None:
-    """Servers built with PI answer NOT_FOUND to reads and deletions of missing clone sessions."""
+    """Servers built with PI return NOT_FOUND for reads and deletions of missing clone sessions."""
     calls = []
 
     class Pi:
@@ -259,8 +259,10 @@ def test_entries_of_an_earlier_controller_are_replaced_without_reading_them(is_f
 def test_probes_that_wait_behind_records_set_nothing_back(
     ack_every: int, patience: int, tmp_path: Path
 ) -> None:
-    """No record is lost. A probe after a request for an ACK, or after another probe, would get an
-    ACK with the same PSN, like one after a loss.
+    """No record is lost.
+
+    After a request for an ACK, or after another probe, a probe would get an ACK with the same PSN,
+    as it would after a loss.
     """
     responder = Responder("10.0.0.3", [Writer(PEER, TCP_RECORD, COUNT)])
     session = Session(1, "h3", PEER, responder.targets[0], ack_every=ack_every, patience=patience)

@@ -1,4 +1,4 @@
-"""The schedule of blocks: numbers, colours, reading times, and packets near an edge."""
+"""The schedule of blocks: numbers, colours, reading times, and packets near the edge of a block."""
 
 import numpy as np
 import pytest
@@ -53,8 +53,8 @@ def test_a_block_known_by_its_beginning_has_one_number_whatever_the_clock_s_turn
 @pytest.mark.parametrize(
     ("time_us", "colour", "block"),
     [
-        (32, 1, 1),  # first instant of block 1, in its colour
-        (32, 0, 0),  # late packet of block 0
+        (32, 1, 1),  # first microsecond of block 1, in its colour
+        (32, 0, 0),  # a late packet of block 0
         (47, 0, 0),  # still nearer to block 0 than to block 2
         (48, 0, 2),  # a clock that is ahead: nearer to block 2
         (63, 0, 2),

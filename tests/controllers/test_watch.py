@@ -39,14 +39,17 @@ UDP_PROTOCOL = 17
 
 @dataclass
 class Wire:
-    """The line h1 - s1 - s2 - s3 - h2, with all frames from h1 to h2."""
+    """The line h1 - s1 - s2 - s3 - h2, with all frames that went from h1 to h2."""
 
     net: Network
     hops: list[Hop]
     clock: VirtualClock
 
     async def send(self, frames: Sequence[bytes], spacing_us: int = 1000) -> int:
-        """Send frames from the middle of an odd block on; return the start of that block, in us."""
+        """Send frames, starting in the middle of an odd block.
+
+        Return the start of that block, in us.
+        """
         now_us = self.clock.now_ns() // 1000
         block_us = (now_us // (2 * L) + 1) * 2 * L + L
         times_us = [block_us + L // 2 + spacing_us * number for number in range(len(frames))]
@@ -55,7 +58,7 @@ class Wire:
         return block_us
 
     async def packets(self, flow: int, colour: int = 1) -> list[int]:
-        """Return a flow's packet counts at each switch's arrivals and departures."""
+        """Return a flow's packet counts at the arrivals and departures of each switch."""
         return [
             entry.packet_count
             for hop in self.hops
@@ -71,8 +74,8 @@ class Wire:
             await hop.switch.insert([entry])
 
     def seen(self, near: str, far: str) -> list[bytes]:
-        """Return the complete frames that left a switch towards its neighbour, after the network's
-        end.
+        """Return the complete frames that left a switch towards its neighbour, after the end of the
+        run.
         """
         return pcap.read_frames(self.net.capture(near, far, "out"))[1]
 
@@ -105,7 +108,7 @@ def over_the_wire(
 
 
 def test_of_flows_that_overlap_the_closest_described_one_has_the_packet(tmp_path: Path) -> None:
-    flows = [  # in an order unrelated to how specific they are
+    flows = [  # the order of the entries is unrelated to how specific they are
         WatchedFlow(0, "10.0.0.0/8", "0.0.0.0/0"),
         WatchedFlow(1, "10.0.0.1", "10.0.0.2", UDP_PROTOCOL, 4000, 5000),
         WatchedFlow(2, "10.0.0.1", "10.0.0.2", UDP_PROTOCOL),
@@ -201,7 +204,7 @@ def test_a_flow_that_has_no_room_is_refused(number: int, tmp_path: Path) -> None
 
 
 def test_points_are_stamped_by_the_common_clock_before_and_after_the_queue(tmp_path: Path) -> None:
-    """A queue that sends one packet per millisecond, in a switch with a clock offset."""
+    """The queue sends one packet per millisecond, in a switch with a clock offset."""
 
     async def use(wire: Wire) -> None:
         await wire.watch(WatchedFlow(3, "10.0.0.1", "10.0.0.2", methods=Method.DOUBLE))

@@ -1,6 +1,6 @@
-"""Indented code blocks of all pages: scripts, options, imports and calls in them exist.
+"""Indented code blocks of all pages: their scripts, options, imports and calls exist.
 
-Fenced blocks are executed as a whole, by the tests of their pages.
+Other tests execute fenced blocks.
 """
 
 import ast
@@ -25,7 +25,7 @@ PAGES = [
 ]
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 BLOCK = re.compile(r"(?<=\n\n)(?:    .*\n(?:\n(?=    ))?)+")
-# By tests/docs/test_*.
+# tests/docs/test_* execute these pages
 EXECUTED = {"controllers.md", "minip4.md", "networks.md", "own-program.md", "run-experiments.md"}
 SCRIPT = re.compile(
     r"(?<![\w/])(?:\./)?((?:experiments|benchmarks|docs|collectors|tools)/[\w/]+\.py|\w+\.sh)\b"
@@ -40,7 +40,7 @@ YOURS = {
     "experiments/triangle.py",
     "experiments/x.py",
     "experiments/mine.p4",
-}  # the reader's
+}  # names that the reader defines
 
 
 def blocks(page: Path) -> list[str]:

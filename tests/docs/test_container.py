@@ -1,4 +1,4 @@
-"""The Dockerfile, compared with setup.sh, which it uses: it cannot be built here."""
+"""The Dockerfile, compared with setup.sh, because tests cannot build an image."""
 
 import re
 import subprocess
@@ -20,7 +20,9 @@ def lines(instruction: str) -> list[str]:
 
 
 def is_ignored(path: str) -> bool:
-    """Return whether .dockerignore excludes a path: the last pattern for it or a parent decides."""
+    """Return whether .dockerignore excludes a path: the last pattern that matches it or a parent
+    decides.
+    """
     parts = path.split("/")
     above = ["/".join(parts[: number + 1]) for number in range(len(parts))]
     found = False

@@ -48,7 +48,7 @@ def test_code_blocks(time: str, start_experiment: StartExperiment, tmp_path: Pat
     output, errors = process.communicate()
     assert process.returncode == 0, output + errors
     assert output.count("source 000000000001 is behind port 1\n") == 1, output
-    assert output.count("source ") == 1  # h2 sent nothing
+    assert output.count("source ") == 1  # h2 sent no frame
     found = re.search(r"received 10 sent (\d+) (\d+)\n", output)
     assert found is not None, output
     assert "port 1 received 10 packets, 640 bytes\n" in output

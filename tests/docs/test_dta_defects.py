@@ -1,4 +1,4 @@
-"""Faults of the DTA prototype in docs/reference/dta.md: each named test exists."""
+"""Faults of the DTA prototype in docs/reference/dta.md: each test that the page names exists."""
 
 import re
 from pathlib import Path

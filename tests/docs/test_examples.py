@@ -1,4 +1,4 @@
-"""docs/examples: each script runs with any Python and gives the described result."""
+"""docs/examples: each script runs with any Python and gives the documented result."""
 
 import csv
 import subprocess
@@ -23,7 +23,7 @@ def test_tcp_loss_is_exact_per_block_and_direction(time: str, tmp_path: Path) ->
     assert all(row["lost"] == row["true"] for row in rows)
     for near, far in (("s1", "s2"), ("s2", "s3"), ("s3", "s2"), ("s2", "s1")):
         link = [row for row in rows if (row["from"], row["to"]) == (near, far)]
-        assert len(link) >= 3  # three seconds in blocks of one
+        assert len(link) >= 3  # three seconds contain at least three blocks of one second
         assert sum(int(row["sent"]) for row in link) > 500
         assert sum(int(row["lost"]) for row in link) > 3
 
@@ -42,11 +42,11 @@ def test_failing_link_in_virtual_time(tmp_path: Path) -> None:
 def test_failing_link_in_real_time(tmp_path: Path) -> None:
     done = run("virtual_time.py", "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert (tmp_path / "samples.csv").read_text().count("\n") > 100  # lost in one second
+    assert (tmp_path / "samples.csv").read_text().count("\n") > 100  # packets lost in one second
 
 
 def test_collector_receives_reports_that_the_link_did_not_lose(tmp_path: Path) -> None:
-    """Only in virtual time; test_application.py has such a collector in both."""
+    """Only in virtual time; test_application.py tests such a collector in both modes."""
     done = run("collector.py", "--time", "virtual", "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     with (tmp_path / "samples.csv").open() as file:

@@ -1,4 +1,4 @@
-"""tools/figures.py: the figures of alternate marking show what the methods do today."""
+"""tools/figures.py: the figures of alternate marking agree with the current implementation."""
 
 import re
 import subprocess
@@ -11,14 +11,15 @@ WORDS = re.compile(r"<text[^>]*>([^<]+)</text>|<tspan[^>]*>([^<]+)</tspan>")
 
 
 def words(figure: Path) -> list[str]:
-    """Return the texts of a figure, which include the records of each block."""
+    """Return the texts in a figure, which include the records of each block."""
     return [first or second for first, second in WORDS.findall(figure.read_text())]
 
 
 def test_figures_are_up_to_date(tmp_path: Path) -> None:
     script = DOCS.parent / "tools" / "figures.py"
     command = ["prlimit", "--cpu=60", sys.executable, str(script), str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # it never sleeps
+    # a limit of CPU time suffices, because the process never sleeps
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     shown = re.findall(r"\(\.\./figures/(ampm_\w+\.svg)\)", PAGE.read_text())
     assert len(shown) == 5

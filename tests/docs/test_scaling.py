@@ -1,4 +1,4 @@
-"""docs/how-to/run-experiments.md: the same query of stored reports, by DuckDB and by Dask."""
+"""docs/how-to/run-experiments.md: DuckDB and Dask give the same result for stored reports."""
 
 import re
 from pathlib import Path
@@ -25,14 +25,15 @@ def test_duckdb_and_dask_return_the_same(tmp_path: Path, monkeypatch: pytest.Mon
             stacked(n, [(5, 10 + n, 100, 110), (6, latency_ns + n, 113, 133)], flow=9)
             for n in range(3)
         ]
-        bare = alone(4, 0, ttl=64, ingress=1, egress=2)  # without latency
+        bare = alone(4, 0, ttl=64, ingress=1, egress=2)  # a report without latency
         for part in Decoder(ENCODING).decode(datagrams([*payloads, bare], 1000)):
             store.add(part)
         store.close()
     names: dict[str, Any] = {}
     answers = []
     for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL):
-        with dask.config.set(scheduler="synchronous"):  # ignores clients of other tests
+        # the scheduler is synchronous, so clients of other tests do not matter
+        with dask.config.set(scheduler="synchronous"):
             exec(block, names)
         answers.append(names["found"])
     of_duckdb, of_dask = answers

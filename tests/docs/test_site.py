@@ -1,4 +1,4 @@
-"""The documentation as a site: every page and every internal link exists."""
+"""The documentation as a site: all pages and all internal links exist."""
 
 import re
 import subprocess
@@ -13,7 +13,7 @@ pytest.importorskip("mkdocs", reason="mkdocs is not installed: pip install -e '.
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the site; it is strict, so a warning is an error."""
+    """Build the site in strict mode, in which a warning is an error."""
     folder = tmp_path_factory.mktemp("site")
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(folder)],
@@ -40,10 +40,13 @@ def test_fenced_code_is_rendered(site: Path) -> None:
 
 
 def test_links_exist(site: Path) -> None:
-    """Check links of the built site, to figures and sources too; mkdocs checks only pages."""
+    """Check links of the built site, including links to figures and sources.
+
+    mkdocs checks only pages.
+    """
     links = 0
     for page in site.rglob("*.html"):
-        if page.name in ("404.html", "search.html"):  # their links start at a server's root
+        if page.name in ("404.html", "search.html"):  # links of this page are absolute
             continue
         for target in re.findall(r'(?:href|src)="([^"#:]+)["#]', page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"

@@ -1,4 +1,4 @@
-"""Frames as hosts send them, and as none should: VLANs, options, fragments, chains, cut off."""
+"""Valid and malformed frames: VLAN tags, options, fragments, extension headers, truncation."""
 
 import random
 import struct
@@ -12,7 +12,7 @@ MACS = bytes.fromhex("020000000001") + bytes.fromhex("020000000002")
 
 
 def checksum(header: bytes) -> int:
-    """RFC 1071, of a header of 16-bit words."""
+    """Return the checksum of a header of 16-bit words (RFC 1071)."""
     total = sum(struct.unpack(f">{len(header) // 2}H", header))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
@@ -23,7 +23,7 @@ def ipv4(
     source: int, destination: int, protocol: int, payload: bytes, *, options: bytes = b"",
     fragment: int = 0, ttl: int = 64, identity: int = 7, length: int | None = None,
 ) -> bytes:  # fmt: skip
-    """An IPv4 packet; `length` is the value in its header, possibly wrong."""
+    """Return an IPv4 packet; `length` is the value in its header, which may be wrong."""
     words = 5 + len(options) // 4
     said = words * 4 + len(payload) if length is None else length
     header = struct.pack(">BBHHHBBHII", 0x40 | words, 0, said, identity, fragment, ttl, protocol, 0,
@@ -35,7 +35,7 @@ def ipv6(
     source: int, destination: int, first: int, payload: bytes, *, hop_limit: int = 64,
     length: int | None = None,
 ) -> bytes:  # fmt: skip
-    """An IPv6 packet; `first` is the number of the header that its payload begins with."""
+    """Return an IPv6 packet; `first` is the number of the header with which its payload begins."""
     said = len(payload) if length is None else length
     return (
         struct.pack(">IHBB", 0x60000000, said, first, hop_limit)
@@ -46,14 +46,14 @@ def ipv6(
 def ethernet(
     packet: bytes, ether_type: int, *, tags: tuple[int, ...] = (), macs: bytes = MACS
 ) -> bytes:
-    """A frame; `tags` are the types of VLAN tags, the outer one first."""
+    """Return a frame; `tags` are the types of VLAN tags, the outer one first."""
     kinds = (*tags, ether_type)
     stack = b"".join(struct.pack(">HH", 5, kind) for kind in kinds[1:])
     return macs + struct.pack(">H", kinds[0]) + stack + packet
 
 
 def segment(protocol: int, source_port: int, destination_port: int, flags: int = 0x10) -> bytes:
-    """What follows the IP header: TCP, or anything that begins with two ports."""
+    """Return the payload of the IP header: TCP, or a header that begins with two ports."""
     if protocol == TCP:
         return struct.pack(">HHIIBBHHH", source_port, destination_port, 1, 2, 0x50, flags, 9, 0, 0)
     return struct.pack(">HHHH", source_port, destination_port, 12, 0) + b"data"
@@ -62,9 +62,10 @@ def segment(protocol: int, source_port: int, destination_port: int, flags: int =
 def frames(
     seed: int, count: int, *, macs: bytes = MACS, to: tuple[int, int] | None = None
 ) -> Iterator[bytes]:  # fmt: skip
-    """Frames of all kinds; half of them are whole, others are cut off, or have bytes changed.
+    """Return frames of all kinds.
 
-    They go anywhere, or to these addresses, of IPv4 and of IPv6.
+    Half of them are valid; others are truncated or have changed bytes. Destinations are random, or
+    among the given IPv4 and IPv6 addresses.
     """
     rng = random.Random(seed)
     for _ in range(count):
@@ -92,7 +93,7 @@ def _whole(rng: random.Random, macs: bytes, to: tuple[int, int] | None) -> bytes
             fragment=rng.choice((0, 0, 0, 0x4000, 0x2000, 0x2001, 0x0001, 0x1FFF)),
             ttl=ttl, length=rng.choice((None,) * 8 + (0, 19, 20, 24, 65535)),
         )  # fmt: skip
-        if rng.random() < 0.1:  # another version, or fewer words than a header has
+        if rng.random() < 0.1:  # a wrong version, or fewer words than a header has
             packet = bytes([rng.choice((0x40, 0x44, 0x55, 0x65))]) + packet[1:]
         return ethernet(packet, 0x0800, tags=tags, macs=macs)
     first, chain = _chain(rng, protocol)

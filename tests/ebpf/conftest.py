@@ -12,7 +12,7 @@ HEAD = '#include "chain.h"\nchar _license[] SEC("license") = "Dual MIT/GPL";\n'
 
 @pytest.fixture
 def veth() -> Iterator[tuple[str, str]]:
-    """Two ends of a veth, in a network namespace that this process is in until the test ends."""
+    """Two ends of a veth pair, in a network namespace that this process enters for the test."""
     with wire.namespace():
         wire.veth("v0", "v1")
         yield "v0", "v1"
@@ -20,7 +20,7 @@ def veth() -> Iterator[tuple[str, str]]:
 
 @pytest.fixture
 def write_bpf(tmp_path: Path) -> Callable[[str], Path]:
-    """Write a BPF program, which has its includes and its license."""
+    """Write a BPF program with its includes and its license."""
     if os.geteuid():
         pytest.skip("BPF needs root")
 

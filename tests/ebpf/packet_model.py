@@ -1,4 +1,4 @@
-"""What packet.h makes of a frame, said again in Python from the RFCs."""
+"""A model of the parser in packet.h, written in Python from the RFCs."""
 
 import struct
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ MAPPED = bytes(10) + b"\xff\xff"
 
 @dataclass
 class Packet:
-    """As struct packet."""
+    """Fields as in struct packet."""
 
-    is_whole: bool = False  # what parse() returns
+    is_whole: bool = False  # result of parse()
     source: bytes = bytes(16)
     destination: bytes = bytes(16)
     source_port: int = 0
@@ -28,7 +28,7 @@ class Packet:
 
 
 def parse(frame: bytes) -> Packet:
-    """Read a frame of at least 14 bytes."""
+    """Parse a frame of at least 14 bytes."""
     packet = Packet()
     kind = frame[12:14]
     while kind in (b"\x81\x00", b"\x88\xa8") and packet.vlans < MOST_VLANS:

@@ -1,4 +1,4 @@
-"""Models of the statistics that kernel programs keep of distinct flows."""
+"""Models of the kernel's statistics of distinct flows."""
 
 import socket
 
@@ -25,7 +25,7 @@ def make_sketch(hashes: Words, counts: NDArray[np.int64]) -> Sketch:
 
 def find_minima(hashes: Words, counts: NDArray[np.int64]) -> Minima:
     """Return the kernel's record of distinct flows with these hashes and packet counts, (n,)."""
-    order = np.argsort(hashes)[::-1]  # the smallest of a bucket comes last, and stays
+    order = np.argsort(hashes)[::-1]  # the smallest value of a bucket comes last, and remains
     places = (hashes & np.uint64(BUCKETS - 1)).astype(np.intp)[order]
     least, packets = np.zeros(BUCKETS, np.uint64), np.zeros(BUCKETS, np.int64)
     least[places], packets[places] = hashes[order], counts[order]
@@ -34,7 +34,7 @@ def find_minima(hashes: Words, counts: NDArray[np.int64]) -> Minima:
 
 def find_registers(hashes: Words) -> Registers:
     """Return the kernel's registers for flows with these hashes (n,)."""
-    rest = (hashes >> np.uint64(PRECISION)).astype(np.float64)  # below 2^52: exact
+    rest = (hashes >> np.uint64(PRECISION)).astype(np.float64)  # below 2^52, so the float is exact
     ranks = np.where(rest > 0, RANKS - np.frexp(rest)[1] + 1, RANKS + 1).astype(np.uint8)
     registers = np.zeros(REGISTERS, np.uint8)
     np.maximum.at(registers, (hashes & np.uint64(REGISTERS - 1)).astype(np.intp), ranks)

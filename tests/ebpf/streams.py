@@ -1,4 +1,4 @@
-"""Streams of packets of unequal flows, for tests of statistics."""
+"""Streams of packets of flows with different sizes, for tests of statistics."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,14 +12,14 @@ from ebpf.statistics.offer import ROW, UDP
 
 @dataclass(frozen=True)
 class Stream:
-    """Packets: the number of each one's flow, (n,), and its fields, (n,) of ROW."""
+    """Packets: the flow number of each packet, (n,), and its fields, (n,) of ROW."""
 
     flows: NDArray[np.int64]
     rows: NDArray[Any]
 
 
 def stream_of(packets: int, flows: int, seed: int) -> Stream:
-    """Flows by Zipf's law, lengths of several sizes."""
+    """Return a stream of flows with Zipf's law and several packet lengths."""
     rng = np.random.default_rng(seed)
     weights = np.arange(1, flows + 1) ** -1.1
     numbers = rng.choice(flows, size=packets, p=weights / weights.sum())
@@ -35,6 +35,6 @@ def stream_of(packets: int, flows: int, seed: int) -> Stream:
 
 
 def thrown_after(state: int, number: int) -> NDArray[np.uint64]:
-    """The next pseudo-random numbers of the kernel program, (number,): SplitMix64."""
+    """Return the next pseudo-random numbers of the kernel program, (number,): SplitMix64."""
     steps = np.arange(1, number + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     return mix(np.uint64(state) + steps)

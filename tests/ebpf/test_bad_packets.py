@@ -1,4 +1,4 @@
-"""What programs that count make of each kind of frame, by name: what the model reads of it."""
+"""Counters of programs for each kind of frame, by name, compared with the model."""
 
 import os
 import struct
@@ -22,7 +22,7 @@ PLAIN = ethernet(ipv4(A, B, UDP, PORTS), 0x0800)
 
 
 def chain(*kinds: int, fragment: int = 0) -> bytes:
-    """IPv6 with these headers before UDP."""
+    """Return an IPv6 packet with these headers before UDP."""
     headers = b"".join(
         struct.pack(">BBHI", following, 0, fragment if kind == FRAGMENT else 0, 0)
         for kind, following in zip(kinds, [*kinds, UDP][1:], strict=True)
@@ -34,7 +34,7 @@ def tagged(*tags: int) -> bytes:
     return ethernet(ipv4(A, B, UDP, PORTS), 0x0800, tags=tags)
 
 
-COUNTED = {  # by the source port that a key has of it
+COUNTED = {  # counts by source port of the key
     "plain": (PLAIN, 1234),
     "options": (ethernet(ipv4(A, B, UDP, PORTS, options=bytes(40)), 0x0800), 1234),
     "padded": (PLAIN + bytes(30), 1234),
@@ -64,7 +64,8 @@ IGNORED = {
 }
 
 
-NOT_RUN_AT_TC = {"cut off in its IP header", "IPv6, cut off"}  # BPF_PROG_TEST_RUN refuses them
+# BPF_PROG_TEST_RUN rejects these frames
+NOT_RUN_AT_TC = {"cut off in its IP header", "IPv6, cut off"}
 
 
 def ignored(where: str) -> dict[str, bytes]:

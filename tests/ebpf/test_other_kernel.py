@@ -1,4 +1,4 @@
-"""All our programs, and the loader, on Debian's kernel 6.1, in a virtual machine."""
+"""All eBPF programs and the loader on kernel 6.1 of Debian, in a virtual machine."""
 
 import json
 import os
@@ -60,7 +60,9 @@ print(json.dumps(told))
 
 @pytest.mark.skipif(machine.missing() is not None, reason=str(machine.missing()))
 def test_all_is_loaded_and_attached_there(tmp_path: Path) -> None:
-    for source in PROGRAMS:  # here: an emulated processor takes many times as long
+    for (
+        source
+    ) in PROGRAMS:  # compiled on this machine, because an emulated CPU takes many times as long
         with compile_program(ROOT / source):
             pass
     command = [sys.executable, "-c", SCRIPT, *PROGRAMS]

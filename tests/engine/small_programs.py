@@ -1,4 +1,4 @@
-"""Small v1model programs for tests, written from their parts, and engines that run them."""
+"""Small v1model programs for tests, composed of parts, and engines that run them."""
 
 import functools
 import os
@@ -55,13 +55,13 @@ def _compiled(source: str) -> dict[str, Any]:
 
 
 def engine(seed: int = 0, **parts: str) -> Engine:
-    """An engine of a program that differs from the smallest one in these parts.
+    """Return an engine of the smallest program with these parts replaced.
 
-    With SANITIZE in the environment its C carries sanitizers: see test_sanitized.py.
+    With SANITIZE in the environment, its C code has sanitizers: see test_sanitized.py.
     """
     return Engine(json_of(**parts), seed=seed, sanitize="SANITIZE" in os.environ)
 
 
 def json_of(**parts: str) -> dict[str, Any]:
-    """The program's BMv2 JSON."""
+    """Return the BMv2 JSON of the program."""
     return _compiled(TEMPLATE.format(**{**DEFAULTS, **parts}))

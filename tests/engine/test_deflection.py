@@ -1,4 +1,4 @@
-"""Deflection on drop: what a full queue drops goes through egress, and may be cloned there."""
+"""Deflection on drop: a packet dropped by a full queue passes egress, and may be cloned there."""
 
 import ctypes
 
@@ -18,7 +18,7 @@ INGRESS = """
     if (hdr.h.way >= 2) { std.egress_spec = 3; }
     if (hdr.h.way == 3) { clone(CloneType.I2E, 5); }
 """
-# Of packet and clone alike, and so told by the clone of what its packet met.
+# Packet and clone have the same length, and the clone contains values of its packet.
 EGRESS = """
     if (std.instance_type != 2) {
         hdr.h.kept = meta.kept; hdr.h.kind = (bit<8>)std.instance_type;
@@ -38,14 +38,14 @@ DEFLECTED = 7
 
 
 class Bench:
-    """Port 2 sends a packet a millisecond, and two may wait for it; clones leave by port 9."""
+    """Port 2 sends a packet per millisecond, and two may wait for it; clones leave by port 9."""
 
     def __init__(self, *, is_on: bool = True) -> None:
         self.engine: Engine = engine(
             types=TYPES, metadata="bit<8> kept;", ingress=INGRESS, egress=EGRESS
         )
         self.engine.set_priorities(4)
-        self.engine.process(1, bytes(SIZE), 0)  # brings the ports up
+        self.engine.process(1, bytes(SIZE), 0)  # sets the ports up
         self.engine._taken()
         self.engine.clock = lambda: 0
         self.queue(OUT, depth_packets=2, rate_pps=1000)
@@ -61,7 +61,7 @@ class Bench:
         assert self.engine.library.engine_inject(self.engine.handle, 1, data, SIZE, 1000 * time_us)
 
     def left(self) -> list[tuple[int, dict[str, int]]]:
-        """All that leaves, with what egress wrote."""
+        """Return all sent frames, with the values that egress wrote."""
         self.engine.library.engine_advance(self.engine.handle, 10**12)
         return [(port, decoded(frame)) for port, frame in self.engine._taken()]
 
@@ -69,7 +69,7 @@ class Bench:
         return [seen["number"] for port, seen in self.left() if port == REPORTS]
 
     def accounting(self) -> dict[str, int]:
-        """Where all packets went, which must add up."""
+        """Return the fate of all packets; asserts that the counters balance."""
         counts = self.engine.counters()
         drops = sum(n for name, n in counts.items() if name.endswith("_drops"))
         assert counts["received"] + counts["replicas"] == counts["transmitted"] + drops
@@ -98,7 +98,7 @@ def test_egress_sees_which_queue_was_full_and_when() -> None:
     }  # fmt: skip
 
 
-def test_each_drop_is_told_once_and_stays_a_drop() -> None:
+def test_each_drop_is_reported_and_counted_once() -> None:
     bench = Bench()
     for number in range(50):
         bench.send(number, 10 * number)
@@ -111,7 +111,7 @@ def test_each_drop_is_told_once_and_stays_a_drop() -> None:
     assert bench.engine.drops()[str(OUT)]["queue"] == 47
 
 
-def test_nothing_is_told_unless_it_is_asked_for() -> None:
+def test_no_drop_is_reported_by_default() -> None:
     bench = Bench(is_on=False)
     for number in range(10):
         bench.send(number, 10)
@@ -119,8 +119,8 @@ def test_nothing_is_told_unless_it_is_asked_for() -> None:
     assert bench.accounting()["queue_drops"] == 7
 
 
-def test_a_clone_that_is_dropped_is_not_told_of() -> None:
-    """Of a dropped packet: there would be no end."""
+def test_drops_of_clones_are_not_reported() -> None:
+    """Otherwise, the clone of a dropped clone would be cloned without end."""
     bench = Bench()
     bench.queue(REPORTS, depth_packets=1, rate_pps=1)
     for number in range(10):

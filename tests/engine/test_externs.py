@@ -38,7 +38,7 @@ def switch() -> Engine:
     return engine(ingress_locals=STATE, ingress=USE)
 
 
-def test_counters_and_registers_count_and_ignore_what_is_out_of_bounds(switch: Engine) -> None:
+def test_counters_and_registers_ignore_indexes_out_of_bounds(switch: Engine) -> None:
     for b in (0, 3, 3, 4, 255):
         switch.process(1, bytes([1, b, 0, 0]) + bytes(60), 0)
     assert switch.counter_read_all("I.hits") == [(1, 64), (0, 0), (0, 0), (2, 128)]
@@ -81,7 +81,7 @@ def test_a_meter_colours_by_peak_and_committed_rate(switch: Engine) -> None:
         return int.from_bytes(sent[2:4], "big")
 
     assert colour(0) == 0, "not configured: green"
-    # Committed 1 byte a us and 2 frames at once; peak 2 bytes a us and 3 frames at once.
+    # Committed rate 1 byte/us and burst of 2 frames; peak rate 2 bytes/us and burst of 3 frames.
     switch.meter_set_rates("I.speed", 0, (1e6, 2000, 2e6, 3000))
     assert switch.meter_get_rates("I.speed", 0) == (1e6, 2000, 2e6, 3000)
     assert [colour(10) for _ in range(5)] == [0, 0, 1, 2, 2]
@@ -107,7 +107,10 @@ def test_a_meter_of_any_rate_fills_up_again(switch: Engine, rate: int, start_us:
 
 
 def test_a_meter_s_full_bucket_holds_no_fraction_more(switch: Engine) -> None:
-    """At 0.6 bytes a us 1000 bytes take 1666.7 us, and another one that filled before no less."""
+    """At 0.6 bytes/us, 1000 bytes take 1666.7 us.
+
+    A bucket that filled up earlier must take as long.
+    """
     switch.process(1, bytes(1000), 0)
     switch.meter_set_rates("I.speed", 0, (600_000, 1000, 600_000, 1000))
     times_us = (1000, 1000 + 1666, 1000 + 1667, 2667 + 1666, 2667 + 1667)
@@ -116,7 +119,10 @@ def test_a_meter_s_full_bucket_holds_no_fraction_more(switch: Engine) -> None:
 
 
 def test_a_meter_rounds_the_same_on_each_cpu(switch: Engine) -> None:
-    """Doubles are rounded after each operation; with fused multiply-add these two are 2 and 0."""
+    """Doubles are rounded after each operation.
+
+    With fused multiply-add, the results would be 2 and 0.
+    """
     switch.process(1, bytes(64), 0)
     switch.meter_set_rates("I.speed", 0, (10_000, 1000, 10_000, 1000))
     sent = [switch.process(1, bytes(64), 95_000 * (n + 1))[0][1] for n in range(162)]
@@ -134,7 +140,7 @@ def test_a_clock_that_was_set_back_fills_no_meter(switch: Engine) -> None:
 def crc(
     data: bytes, width: int, polynomial: int, *, start: int = 0, reflect: bool, final: int = 0
 ) -> int:
-    """A CRC bit by bit."""
+    """Return a CRC, computed bit by bit."""
 
     def mirrored(value: int, bits: int) -> int:
         return int(f"{value:0{bits}b}"[::-1], 2)
@@ -190,7 +196,7 @@ def test_hashes_are_those_of_their_definitions(algorithm: str) -> None:
     for _ in range(20):
         data = rng.randbytes(17)
         [(_, sent)] = e.process(1, data + bytes(9), 0)
-        # The field of a header that is not valid is left out; the constant is put in.
+        # The field of an invalid header is omitted, and the constant is included.
         wanted = HASHES[algorithm](data + b"\7") % (1 << 63)
         assert int.from_bytes(sent[-8:], "big") == wanted
 
@@ -295,7 +301,7 @@ def test_idle_time_runs_from_the_last_hit() -> None:
     assert entry.idle_ns == 3_000_000
 
 
-def test_a_direct_meter_colours_what_hits_its_entry() -> None:
+def test_a_direct_meter_colours_packets_that_hit_its_entry() -> None:
     e = engine(
         metadata="bit<2> colour;",
         ingress_locals="""
@@ -343,7 +349,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_what_is_not_supported_is_named(what: str) -> None:
+def test_errors_name_the_unsupported_primitive(what: str) -> None:
     path, name = REFUSED[what]
     document = copy.deepcopy(
         json_of(
@@ -363,7 +369,7 @@ def test_what_is_not_supported_is_named(what: str) -> None:
         Engine(document)
 
 
-def test_what_is_no_bmv2_json_is_refused() -> None:
+def test_other_json_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="BMv2 JSON"):
         Engine({"program": "x"})
 
@@ -382,7 +388,7 @@ def test_results_of_externs_fill_fields_wider_than_a_word(width: int) -> None:
                     speed.execute_meter(0, meta.colour);
                     hdr.h.s = hdr.h.s + meta.colour;""",
     )
-    switch.meter_set_rates("I.speed", 0, (0, 0, 0, 0))  # red: 2
+    switch.meter_set_rates("I.speed", 0, (0, 0, 0, 0))  # colour 2 is red
     size = 1 + (2 * width + 2 * pad) // 8
     [(_, sent)] = switch.process(1, b"\x2a" + b"\xff" * (size - 1), 0)
     bits = int.from_bytes(sent[1:], "big") >> 2 * pad

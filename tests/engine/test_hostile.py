@@ -22,12 +22,12 @@ CPU_PORT = 400
 MTU = 20_000
 VLAN_TAGS = (b"\x81\x00", b"\x88\xa8")
 FLOOD_S = float(os.environ.get("TELEMARK_FLOOD_S", "15"))
-BATCH, PAUSE_S = 40, 0.004  # gentle: other tests run beside this one
+BATCH, PAUSE_S = 40, 0.004  # moderate load, because other tests run in parallel
 DROPS = ("ingress_drops", "egress_drops", "queue_drops", "no_port_drops", "memory_drops")
 
 
 class Frames:
-    """Frames that hostile.p4 understands, and what becomes of them in the wrong hands."""
+    """Frames for hostile.p4, and mutations of them."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -35,7 +35,7 @@ class Frames:
     def next(self) -> bytes:
         valid = self.random.choice([self.garbage, self.order, self.labels, self.options, self.ip])()
         frame = self.mutated(valid)[:MTU]
-        # Kernels do not show tagged frames that end within the tag to anyone.
+        # The kernel delivers no tagged frame that ends within the tag.
         return frame.ljust(20 if frame[12:14] in VLAN_TAGS else 14, b"\0")
 
     def ethernet(self, ether_type: int) -> bytes:
@@ -75,7 +75,7 @@ class Frames:
 
     def mutated(self, frame: bytes) -> bytes:
         kind = self.random.randrange(4)
-        if kind == 0:  # as it is
+        if kind == 0:  # unchanged
             return frame
         if kind == 1:  # truncated
             return frame[: self.random.randrange(14, len(frame) + 1)]
@@ -87,7 +87,7 @@ class Frames:
 
 @pytest.fixture
 def switch(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A sanitized switch in a namespace of its own, with h1, h2 and h3 at its ports 1, 2 and 3."""
+    """A sanitized switch in its own namespace, with h1, h2 and h3 at its ports 1, 2 and 3."""
     program = tmp_path / "hostile.json"
     subprocess.run([*MINIP4, "compile", str(PROGRAM), "-o", str(program)], check=True)
     with wire.namespace(), (tmp_path / "errors").open("w") as errors:
@@ -131,7 +131,7 @@ def test_hostile_frames_neither_crash_nor_hang_a_switch(
     assert switch.poll() is None, (tmp_path / "errors").read_text()
     with wire.end("h1") as one, wire.end("h2") as two:
         good = frames.ethernet(0x88B6) + b"a good packet".ljust(46)
-        for _ in range(200):  # 10 % are lost on the way
+        for _ in range(200):  # the link loses 10 %
             one.send(good)
         while two.recv(65536) != good:
             pass
@@ -145,7 +145,7 @@ def test_hostile_frames_neither_crash_nor_hang_a_switch(
 
 
 def check_books(counters: dict[str, Any], sent: int) -> None:
-    """Every frame of the flood is accounted for, and every kind of trouble was met."""
+    """Check that every frame is accounted for, and that every kind of drop occurred."""
     engine = counters["engine"]
     sockets = [port["socket"] for port in counters["ports"].values()]
     taken = sum(socket["received_packets"] for socket in sockets)

@@ -1,4 +1,4 @@
-"""The way of a packet: unicast, drop, multicast, clones, resubmit, recirculate, digests."""
+"""The path of a packet: unicast, drop, multicast, clones, resubmit, recirculate, digests."""
 
 import ctypes
 
@@ -9,7 +9,7 @@ from minip4.engine.engine import Engine
 from minip4.engine.errors import NotFound, NotSupported
 from minip4.engine.keys import Digest, Exact
 
-# a: what to do; b: how often it was done; c: what the egress saw (instance type, replica id).
+# a: operation; b: number of repetitions; c: values in egress (instance type, replica id)
 FATE = """
     if (hdr.h.a == 1) { mark_to_drop(std); }
     else if (hdr.h.a == 2) { std.mcast_grp = 7; }
@@ -52,7 +52,7 @@ def switch() -> Engine:
 NORMAL, I2E, E2E, RECIRCULATED, REPLICATED, RESUBMITTED = 0, 1, 2, 4, 5, 6
 
 FATES: dict[str, tuple[int, list[tuple[int, tuple[int, int, int, int]]]]] = {
-    # what: (a, [(port, (a, b, instance type, rid)), ...])
+    # operation: (a, [(port, (a, b, instance type, rid)), ...])
     "nothing set: port 0": (0, [(0, (0, 0, NORMAL, 0))]),
     "mark_to_drop": (1, []),
     "multicast": (
@@ -75,7 +75,7 @@ FATES: dict[str, tuple[int, list[tuple[int, tuple[int, int, int, int]]]]] = {
 
 
 @pytest.mark.parametrize("name", FATES)
-def test_where_packets_go_and_what_they_carry(switch: Engine, name: str) -> None:
+def test_ports_and_contents_of_packets(switch: Engine, name: str) -> None:
     assert_fate(switch, name)
 
 
@@ -88,7 +88,7 @@ def assert_fate(switch: Engine, name: str) -> None:
     assert_balance(switch)
 
 
-OLDER = {  # calls of v1model before 2020, by those that take their place
+OLDER = {  # calls of v1model before 2020, and the calls that replaced them
     "clone_preserving_field_list(CloneType.I2E, 5, 1)":
         "clone3<metadata>(CloneType.I2E, 5, meta)",
     "resubmit_preserving_field_list(1)": "resubmit({ meta.turns, meta.kept })",
@@ -152,7 +152,9 @@ def test_a_mirroring_session_may_truncate(switch: Engine) -> None:
 
 
 def test_a_clone_at_the_end_of_egress_is_whole() -> None:
-    """Whatever the packet was cut to; unless the session, or its own egress, cuts it."""
+    """The clone is complete even if the packet was truncated, unless the session or its egress
+    truncates it.
+    """
     cut = engine(
         ingress="truncate(8);",
         egress="if (std.instance_type == 0) { truncate(5); clone(CloneType.E2E, 5); }"
@@ -165,7 +167,7 @@ def test_a_clone_at_the_end_of_egress_is_whole() -> None:
 
 
 def test_digests_go_round_their_ring() -> None:
-    """4,096 may wait; the next ones come behind those that wait, and none is mixed up."""
+    """The ring has room for 4,096 digests; later ones follow in order, and none is mixed up."""
     e = engine(
         types="header h_t { bit<8> a; bit<8> b; bit<16> c; } struct d_t { bit<16> x; }",
         ingress="digest<d_t>(1, {hdr.h.c});",
@@ -255,11 +257,11 @@ DROPPING = """
     ("a", "b", "reason"),
     [
         (0, 0, "miss"),
-        (1, 0, "ingress"),  # an entry of t; u's default action lets it be
-        (2, 9, "miss"),  # u's default action
-        (1, 9, "miss"),  # both: the last one
-        (0, 1, "ingress"),  # a statement after the miss
-        (2, 2, "ingress"),  # an assignment
+        (1, 0, "ingress"),  # an entry of t drops; the default action of u does not
+        (2, 9, "miss"),  # the default action of u drops
+        (1, 9, "miss"),  # both drop; the last one counts
+        (0, 1, "ingress"),  # a statement after the miss drops
+        (2, 2, "ingress"),  # an assignment drops
     ],
 )
 def test_why_ingress_dropped(a: int, b: int, reason: str) -> None:
@@ -270,7 +272,7 @@ def test_why_ingress_dropped(a: int, b: int, reason: str) -> None:
     )
     e.table_add("I.t", [Exact(1)], "I.drop", [])
     e.table_add("I.t", [Exact(2)], "I.pass", [])
-    e.process(1, bytes(4), 0)  # a miss, which is not the next packet's
+    e.process(1, bytes(4), 0)  # a miss, which does not count for the next packet
     e.process(2, bytes([a, b, 0, 0]), 0)
     found = {port: {why: n for why, n in drops.items() if n} for port, drops in e.drops().items()}
     assert found == {"1": {"miss": 1}, "2": {reason: 1}}
@@ -282,7 +284,7 @@ COUNTERS = ("received", "transmitted", "ingress_drops", "egress_drops", "queue_d
 
 
 def assert_balance(e: Engine) -> dict[str, int]:
-    """Every packet is accounted for: see struct engine_counters."""
+    """Assert that every packet is accounted for: see struct engine_counters."""
     values = (ctypes.c_uint64 * len(COUNTERS))()
     e.library.engine_counters(e.handle, values)
     c = dict(zip(COUNTERS, values, strict=True))
@@ -292,7 +294,10 @@ def assert_balance(e: Engine) -> dict[str, int]:
 
 
 def test_a_field_list_may_name_the_last_element_of_a_stack() -> None:
-    """Of the packet that it is copied from, and of the one that it is copied to: here of none."""
+    """The element is that of the original packet and of the copy.
+
+    In this test the stack is empty.
+    """
     document = json_of(
         types=DEFAULTS["types"] + "header w_t { bit<8> x; }", headers="h_t h; w_t[2] w;",
         metadata="@field_list(1) bit<8> kept;",

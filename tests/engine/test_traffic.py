@@ -22,7 +22,7 @@ MBIT = 1_000_000
 
 
 class Bench:
-    """A switch whose frames are injected at given times, and taken when they have left."""
+    """A switch that receives frames at given times and returns the sent ones."""
 
     def __init__(self) -> None:
         self.engine: Engine = engine(types=TYPES, ingress=INGRESS, egress=EGRESS)
@@ -42,7 +42,10 @@ class Bench:
         self.engine.set_queue(port, priority, **{"depth_packets": 64, **config})
 
     def drops(self, port: int) -> dict[str, int]:
-        """Those of a port, by reason; and they add up to the engine's own."""
+        """Return the drops of a port by reason.
+
+        Asserts that they add up to the total of the engine.
+        """
         reasons = self.engine.drops()
         total = sum(sum(of.values()) for of in reasons.values())
         counters = self.engine.counters()
@@ -55,7 +58,7 @@ class Bench:
         assert self.call("engine_inject", 1, data, size, time_ns)
 
     def seen(self, until_ns: int = 10**12) -> list[dict[str, int]]:
-        """What egress wrote into the frames that left by `until_ns`."""
+        """Return the values that egress wrote into the frames sent by `until_ns`."""
         self.call("engine_advance", until_ns)
         frames = self.engine._taken()
         return [{"port": port, **decoded(frame)} for port, frame in frames]
@@ -94,7 +97,7 @@ def test_a_packet_that_nothing_holds_up_leaves_at_once(bench: Bench) -> None:
 
 
 def test_packets_wait_for_the_links_rate(bench: Bench) -> None:
-    bench.link(2, rate_bps=MBIT)  # 1 ms a frame
+    bench.link(2, rate_bps=MBIT)  # 1 ms per frame
     for _ in range(4):
         bench.send(10_000_000)
     assert bench.seen(10_000_000 - 1 + 1_000_000) == [], "the first bit is not the last"
@@ -149,7 +152,7 @@ def test_a_queue_may_be_held_to_packets_a_second(bench: Bench) -> None:
 
 
 def test_the_clock_may_be_offset_and_drift(bench: Bench) -> None:
-    bench.call("engine_set_clock", 250, 1000, 0)  # 1000 ppb: 1 us a second
+    bench.call("engine_set_clock", 250, 1000, 0)  # 1000 ppb: 1 us per second
     bench.send(3_000_000_000)
     [seen] = bench.seen()
     assert seen["arrived"] == 3_000_000 + 250 + 3
@@ -164,7 +167,7 @@ def test_the_clock_drifts_since_its_start_and_not_since_the_machines(
     bench: Bench, drift_ppb: int
 ) -> None:
     boot_ns = 30 * 86_400 * 10**9
-    for offset_us in (0, -(boot_ns // 1000) - 10):  # and where 48 bits are come round
+    for offset_us in (0, -(boot_ns // 1000) - 10):  # and where the clock of 48 bits wraps around
         for ran_s in (0, 1, 3600):
             bench.call("engine_set_clock", offset_us, drift_ppb, boot_ns)
             bench.send(boot_ns + ran_s * 10**9)
@@ -173,7 +176,7 @@ def test_the_clock_drifts_since_its_start_and_not_since_the_machines(
         boot_ns += 86_400 * 10**9
 
 
-def test_what_the_link_loses_is_no_drop_of_the_switch(bench: Bench) -> None:
+def test_link_loss_is_not_counted_as_a_switch_drop(bench: Bench) -> None:
     bench.link(2, delay_ns=1000, loss=1.0)
     bench.send(0)
     assert bench.seen() == []
@@ -182,7 +185,7 @@ def test_what_the_link_loses_is_no_drop_of_the_switch(bench: Bench) -> None:
     assert list(values[:2]) == [2, 2]
 
 
-def test_what_a_port_sent_adds_up_with_and_without_a_link(bench: Bench) -> None:
+def test_port_counters_remain_when_a_link_is_removed(bench: Bench) -> None:
     before = bench.engine.counters()
     bench.send(0)
     bench.link(2, rate_bps=MBIT)
@@ -210,7 +213,7 @@ def test_a_port_that_was_down_sends_again(bench: Bench) -> None:
 
 
 def test_a_queue_may_be_held_to_bits_a_second(bench: Bench) -> None:
-    bench.queue(2, rate_bps=MBIT)  # 1 ms a frame of 1000 bits
+    bench.queue(2, rate_bps=MBIT)  # 1 ms per frame of 1000 bits
     for size in (125, 250, 125, 125):
         bench.send(7_000_000, size=size)
     seen = bench.seen()
@@ -227,8 +230,8 @@ def test_a_rate_that_divides_no_second_is_kept_exactly(bench: Bench) -> None:
     assert [s["left"] for s in bench.seen()][-1] == 10, "70 packets later"
 
 
-def test_what_is_left_of_a_rate_is_not_carried_over_an_idle_time(bench: Bench) -> None:
-    """At 3 packets/s, a third of a ns remains per packet: errors would delay the last one."""
+def test_the_rounding_remainder_of_a_rate_ends_with_idle_time(bench: Bench) -> None:
+    """At 3 packets/s, a third of a ns remains per packet; errors would delay the last packet."""
     bench.queue(2, rate_pps=3)
     for time_ns in (0, 999_999_333, 999_999_333, 999_999_333):
         bench.send(time_ns)
@@ -237,7 +240,10 @@ def test_what_is_left_of_a_rate_is_not_carried_over_an_idle_time(bench: Bench) -
 
 @pytest.mark.parametrize("is_link", [False, True], ids=["queue", "link"])
 def test_a_paced_burst_through_a_slow_queue(bench: Bench, is_link: bool) -> None:
-    """Frame k of 1000 bits comes at 0.4 k ms and leaves at k ms: all the rest follows."""
+    """Frame k of 1000 bits arrives at 0.4 k ms and leaves at k ms.
+
+    Everything else follows from that.
+    """
     if is_link:
         bench.link(2, rate_bps=MBIT)
     else:
@@ -248,20 +254,21 @@ def test_a_paced_burst_through_a_slow_queue(bench: Bench, is_link: bool) -> None
     assert [s["left"] for s in seen] == [1000 * k for k in range(6)]
     assert [(s["waited"], s["depth_in"], s["depth_out"]) for s in seen] == [
         (0, 0, 0),
-        (600, 0, 1),  # frame 2 came at 0.8 ms
-        (1200, 1, 2),  # 1 waited; 3 and 4 have come when it leaves at 2 ms, 5 comes just then
+        (600, 0, 1),  # frame 2 arrived at 0.8 ms
+        # 1 packet waited; 3 and 4 have arrived when it leaves at 2 ms, 5 arrives at the same time
+        (1200, 1, 2),
         (1800, 1, 2),
         (2400, 2, 1),
         (3000, 2, 0),
     ]
 
 
-def test_a_queue_drops_what_its_bytes_do_not_hold(bench: Bench) -> None:
+def test_a_queue_with_a_byte_limit_drops_packets_that_do_not_fit(bench: Bench) -> None:
     bench.queue(2, rate_pps=1000, depth_bytes=300)
     for size in (125, 125, 100, 100, 75, 76):
         bench.send(
             0, size=size
-        )  # one leaves; 125 + 100 wait; 100 is too much, 75 fits, 76 does not
+        )  # one leaves; 125 + 100 bytes wait; 100 more do not fit, 75 fit, 76 do not fit
     assert bench.engine.queues(2, 1) == {"0": {"packets": 3, "bytes": 300, "drops": 2}}
     assert len(bench.seen()) == 4
     assert bench.drops(2) == {"queue": 2}
@@ -280,7 +287,7 @@ def test_each_priority_has_a_rate_and_a_depth_of_its_own(bench: Bench) -> None:
     assert bench.drops(2) == {"queue": 1}
 
 
-def test_a_new_rate_holds_for_what_waits(bench: Bench) -> None:
+def test_a_new_rate_holds_for_queued_packets(bench: Bench) -> None:
     bench.queue(2, rate_pps=1)
     for _ in range(4):
         bench.send(0)

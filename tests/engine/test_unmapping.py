@@ -1,4 +1,4 @@
-"""A program's shared object stays mapped as long as an engine of it is open, and no longer."""
+"""The shared object of a program is mapped as long as an engine of the program is open."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ FRAME = bytes(range(64))
 
 
 def own(number: int) -> Engine:
-    """A program that no other test has."""
+    """Return a program that no other test uses."""
     return engine(ingress=f"hdr.h.a = {number}; hdr.h.c = 0xfade; std.egress_spec = 2;")
 
 
@@ -36,7 +36,7 @@ def test_a_closed_engine_s_program_is_unmapped_with_its_memory() -> None:
         open_kb = addresses_kb()
         made.close()
         assert not is_mapped(name)
-        assert addresses_kb() < open_kb - 66_000  # a region of its tables' addresses, too
+        assert addresses_kb() < open_kb - 66_000  # also the reserved addresses of its tables
 
 
 def test_engines_that_share_a_program_keep_it() -> None:
@@ -44,7 +44,7 @@ def test_engines_that_share_a_program_keep_it() -> None:
     other = first.another()
     name = first.library._name
     first.close()
-    first.close()  # twice does no harm
+    first.close()  # a second call has no effect
     assert passes(same, 5)
     assert passes(other, 5)
     same.close()

@@ -1,11 +1,11 @@
-"""Starts scripts in processes that have loaded beforehand what experiments import.
+"""Starts scripts in processes that have already loaded the modules which experiments import.
 
-Python loads the same modules for each run, which would be a third of what all tests cost. So one
-process loads them (this file, run as a script), and forks for each script that a test starts: that
-has its own arguments, environment and outputs, and ends as it would. Two things differ, since they
-take most of a short run's time. Its figure is drawn as PNG alone; all kinds with ALL_FIGURES in the
-environment. And with --program, of which tests give faulty ones: each runs but once, so cc
-optimises it less, and its figure, of wrong values, is composed and not drawn.
+Python would load the same modules for each run, which would be a third of the cost of all tests.
+Therefore one process loads them (this file, run as a script) and forks for each script that a test
+starts. Each child has its own arguments, environment and outputs. Two properties differ, because
+they would take most of a short run's time. A figure is drawn as PNG only (with ALL_FIGURES in the
+environment: in all formats). With --program, with which tests use faulty programs, cc optimises
+less, and the figure is not drawn.
 """
 
 import contextlib
@@ -32,13 +32,13 @@ MODULES = ("experiments.shared.ampm.measurement", "fontTools.subset",
            "matplotlib.backends.backend_pdf", "matplotlib.backends.backend_svg",
            "scapy.layers.inet", "telemark.session.cli", "telemark.network",
            "telemark.results.plots", "telemark.traffic.tcp")  # fmt: skip
-LARGEST = 1 << 17  # bytes of a request, most of which is the environment
-MESSAGE, ENDING_S = 64, 60  # bytes; seconds
-LONGEST_S = 300  # of what hangs: on a busy machine all takes longer
+LARGEST = 1 << 17  # max bytes of a request, most of which is the environment
+MESSAGE, ENDING_S = 64, 60  # bytes of a message; time limit of the end in seconds
+LONGEST_S = 300  # timeout for hung processes; generous for a loaded machine
 
 
 class Started:
-    """A script's process: what tests use of subprocess.Popen."""
+    """The process of a script, with the methods of subprocess.Popen that tests use."""
 
     def __init__(self, script: Path, *arguments: str) -> None:
         """Start it with this process's environment and working directory."""
@@ -70,7 +70,7 @@ class Started:
         return self.returncode
 
     def waited_s(self) -> float:
-        """For how long it could have run, and others did (proc(5)); 0 when it has ended."""
+        """Return the run-queue wait in seconds (proc(5)); 0 after the process has ended."""
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             return int(Path(f"/proc/{self.pid}/schedstat").read_text().split()[1]) / 1e9
         return 0.0
@@ -83,9 +83,10 @@ class Started:
         self.send_signal(signal.SIGKILL)
 
     def communicate(self, timeout: float = LONGEST_S) -> tuple[str, str]:
-        """What it says until its end, to both outputs. Raises subprocess.TimeoutExpired.
+        """Return the text of both outputs at the end of the process.
 
-        Time for which a busy machine gave it no processor is none of the timeout's seconds.
+        Raises subprocess.TimeoutExpired. The timeout does not count time for which the process
+        waited for a CPU.
         """
         deadline, waited_s = time.monotonic() + timeout, self.waited_s()
         said = {self.stdout: b"", self.stderr: b""}
@@ -106,17 +107,17 @@ class Started:
                     if not text:
                         selector.unregister(key.fileobj)
                         key.fileobj.close()
-        self.wait(max(deadline - time.monotonic(), ENDING_S))  # it has said all
+        self.wait(max(deadline - time.monotonic(), ENDING_S))  # the process has closed its outputs
         return said[self.stdout].decode(), said[self.stderr].decode()
 
 
-StartExperiment = Callable[..., Started]  # what the fixture start_experiment is
+StartExperiment = Callable[..., Started]  # type of the fixture start_experiment
 
 
 def run(
     script: Path, *arguments: str, timeout: float = LONGEST_S
 ) -> subprocess.CompletedProcess[str]:
-    """Run a script to its end, as subprocess.run() does that captures its outputs."""
+    """Run a script to its end and capture its outputs, like subprocess.run()."""
     process = Started(script, *arguments)
     try:
         output, errors = process.communicate(timeout)
@@ -127,7 +128,10 @@ def run(
 
 @cache
 def _loading() -> tuple[socket.socket, subprocess.Popen[bytes]]:
-    """The process that loads all, and a connection to it; it ends when this one does."""
+    """Return the process that loads all modules, and a connection to it.
+
+    It ends with this process.
+    """
     ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
     with theirs:
         return ours, subprocess.Popen([sys.executable, __file__], stdin=theirs)
@@ -138,7 +142,7 @@ def _loading() -> tuple[socket.socket, subprocess.Popen[bytes]]:
 
 def serve(requests: socket.socket) -> tuple[list[Any], int, int]:
     """Fork for each request, and report how the child ends; in the child, return its request."""
-    running: dict[int, tuple[int, socket.socket]] = {}  # by pidfd
+    running: dict[int, tuple[int, socket.socket]] = {}  # processes by pidfd
     while True:
         for ready in select.select([requests.fileno(), *running], [], [])[0]:
             if ready in running:
@@ -165,7 +169,7 @@ def serve(requests: socket.socket) -> tuple[list[Any], int, int]:
 
 
 def become(arguments: list[str], environment: dict[str, str], folder: str) -> None:
-    """Make this process what Python would have made for a script."""
+    """Change this process to the state in which Python would start a script."""
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -178,11 +182,11 @@ def become(arguments: list[str], environment: dict[str, str], folder: str) -> No
 
 
 def spare(is_faulty: bool, all_figures: bool) -> None:
-    """Leave out of this process's work what costs most and no test looks at."""
+    """Omit expensive work whose results no test checks."""
     report = import_module("telemark.results.report")
     if is_faulty:
         library = import_module("minip4.engine.library")
-        library.NO_ERRORS += ("-Og",)  # the generated C's own flags, after -O2
+        library.NO_ERRORS += ("-Og",)  # these flags come after -O2 for generated C
         report.FIGURE_KINDS = {}
     elif not all_figures:
         report.FIGURE_KINDS = {"png": report.FIGURE_KINDS["png"]}
@@ -193,7 +197,8 @@ def main() -> None:
     sys.path[0] = str(EXPERIMENTS)
     for module in MODULES:
         import_module(module)
-    gc.freeze()  # else each child would copy the pages of all that, to look for garbage at its end
+    # otherwise, each child would copy all memory pages when its garbage collector scans them
+    gc.freeze()
     requests = socket.socket(fileno=0)
     (arguments, environment, folder), *outputs = serve(requests)
     requests.detach()
@@ -204,7 +209,8 @@ def main() -> None:
     spare("--program" in arguments, "ALL_FIGURES" in environment)
     script = ModuleType("__main__")
     script.__file__ = arguments[0]
-    sys.modules["__main__"] = sys.modules["__mp_main__"] = script  # the latter: multiprocessing's
+    # __mp_main__ is for multiprocessing
+    sys.modules["__main__"] = sys.modules["__mp_main__"] = script
     exec(compile(Path(arguments[0]).read_bytes(), arguments[0], "exec"), vars(script))
 
 

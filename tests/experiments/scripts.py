@@ -1,4 +1,4 @@
-"""Experiments as tests need them: run as commands, or loaded as modules."""
+"""Experiments for tests: run as commands, or loaded as modules."""
 
 import csv
 import importlib.util
@@ -14,7 +14,7 @@ from types import ModuleType
 import loaded
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
-# Of int/pipeline.p4: what writes a report, and what then has one of them lost.
+# the statements of int/pipeline.p4 that write a report, and replacements that lose one of them
 REPORTED = "write_report.apply(hdr, meta.watch, meta.report, meta.hop, meta.drop_reason);"
 LOST = "if (meta.report.sequence == 40) { mark_to_drop(standard_metadata); }"
 
@@ -24,18 +24,21 @@ def run(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def samples(folder: Path) -> list[dict[str, str]]:
-    """What an experiment left in samples.csv."""
+    """Return the rows of samples.csv of an experiment."""
     with (folder / "samples.csv").open() as file:
         return [*csv.DictReader(file)]
 
 
 def largest_kept(folder: Path) -> int:
-    """Bytes of what a run of a sweep returned, packed; with its packets several times as many."""
+    """Return the size of the largest packed result of a run in a sweep.
+
+    With packets it would be several times as large.
+    """
     return max(path.stat().st_size for path in (folder / ".runs").iterdir())
 
 
 def failed_checks(folder: Path) -> set[str]:
-    """The names of the checks that did not pass."""
+    """Return the names of the checks that failed."""
     checks = json.loads((folder / "summary.json").read_text())["checks"]
     return {check["name"] for check in checks if not check["passed"]}
 
@@ -43,14 +46,15 @@ def failed_checks(folder: Path) -> set[str]:
 def faulty_program(
     folder: Path, file: str, right: str, wrong: str, program: str = "ampm/ampm.p4"
 ) -> str:
-    """The path of a copy of a program that has something wrong in one of its folder's files."""
+    """Return the path of a copy of a program with one fault in a file of its folder."""
     return with_faults(folder, [(file, right, wrong)], program)
 
 
 def with_faults(folder: Path, faults: Iterable[tuple[str, str, str]], program: str) -> str:
-    """Run the same with several changes: (file, right text, wrong text) each.
+    """Run an experiment with several changes: (file, right text, wrong text) each.
 
-    Of faults that different checks find: if all fail, and no others, each fault was found.
+    Each fault makes different checks fail. If exactly all these checks fail, each fault was
+    detected.
     """
     copy = folder / "p4src" / program
     shutil.copytree(EXPERIMENTS.parent / "p4src", folder / "p4src")
@@ -64,7 +68,7 @@ def with_faults(folder: Path, faults: Iterable[tuple[str, str, str]], program: s
 
 @contextmanager
 def _own_interrupt() -> Iterator[None]:
-    """What experiments import first is for commands: it sets what Ctrl-C does."""
+    """Restore the handler of Ctrl-C, which the first import of experiments replaces."""
     handler = signal.getsignal(signal.SIGINT)
     try:
         yield
@@ -73,13 +77,13 @@ def _own_interrupt() -> Iterator[None]:
 
 
 def module(name: str) -> ModuleType:
-    """An experiment's module."""
+    """Return an experiment as a module."""
     with _own_interrupt():
         return importlib.import_module(name)
 
 
 def from_file(name: str) -> ModuleType:
-    """The same of one whose name a module of the tests has, too."""
+    """Return an experiment as a module if a module of the tests has the same name."""
     spec = importlib.util.spec_from_file_location(name, EXPERIMENTS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None

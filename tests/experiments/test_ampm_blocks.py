@@ -1,4 +1,6 @@
-"""A controller with wrong block arithmetic is detected: ground truth has its own arithmetic."""
+"""A controller with wrong block arithmetic is detected, because ground truth has its own
+arithmetic.
+"""
 
 import subprocess
 import sys
@@ -17,7 +19,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def test_wrong_blocks_are_found_out(tmp_path: Path) -> None:
-    """Blocks twice as long as was asked for, of the controller and of its switches alike."""
+    """Controller and switches use blocks that are twice as long as requested."""
     script = str(EXPERIMENTS / "ampm_loss.py")
     options = ("--time", "virtual", "--quick", "--loss", "5", "--blocks", "3", "--method", "step",
                "--out", str(tmp_path))  # fmt: skip

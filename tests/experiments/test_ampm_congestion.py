@@ -1,4 +1,4 @@
-"""The congestion experiment in virtual time: what it sees, and that it does not see what is not."""
+"""The congestion experiment in virtual time: it detects congestion, and only congestion."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def test_congestion_is_seen_in_loss_and_delay(method: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("options", [("--rate", "20"), ("--load", "1.05")])
-def test_what_must_not_show_in_each_block_is_not_asked_for(
+def test_short_congestion_need_not_be_visible_in_each_block(
     options: tuple[str, str], tmp_path: Path
 ) -> None:
     done = run("ampm_congestion", *SHORT, *options, "--out", str(tmp_path))

@@ -1,4 +1,4 @@
-"""The delay experiment in virtual time: right to the microsecond, and it notices when it is not."""
+"""The delay experiment in virtual time: exact to the microsecond, and wrong delays are detected."""
 
 from pathlib import Path
 
@@ -47,7 +47,7 @@ def test_lost_pulses_give_no_delay_and_a_reason(tmp_path: Path) -> None:
             "pulse_us.write(watch.cell, is_new ? time_us + 3 * (bit<48>)watch.last : time);",
             {f"{name}: max error (us)" for name in ("pulse", "double", "multiplexed")},
         ),
-        (  # although no packet has a delay to compare with
+        (  # although no packet has a true delay
             "ampm.p4",
             "meta.watch, meta.sample, meta.watch.now_us,",
             "meta.watch, meta.sample, meta.watch.now_us + (bit<48>)meta.sample.hash[29:29] * 512,",
@@ -67,7 +67,9 @@ def test_a_wrong_time_is_found_out(
 
 
 def test_in_real_time_too_a_switch_that_stamps_late_is_found_out(tmp_path: Path) -> None:
-    """By 200 us, as long as other programs may delay a packet: by its sender, and its receiver."""
+    """A switch that stamps 200 us late, as other programs may cause, contradicts the times of
+    sender and receiver.
+    """
     right = "watch.now_us = standard_metadata.ingress_global_timestamp + offset_us"
     program = faulty_program(tmp_path, "watch.p4", right, f"{right} + 200")
     options = ("--quick", "--load", "0", "--loss", "--delay-ms", "1", "--program", program)
@@ -75,7 +77,7 @@ def test_in_real_time_too_a_switch_that_stamps_late_is_found_out(tmp_path: Path)
     assert done.returncode == 1, done.stdout + done.stderr
     found = failed_checks(tmp_path / "out")
     assert "delay 1 ms, mean: max error (us)" in found
-    assert not {name for name in found if name.startswith("packets ")}  # its captures are right
+    assert not {name for name in found if name.startswith("packets ")}  # captures are right
 
 
 def test_a_small_version_has_the_blocks_that_were_asked_for(tmp_path: Path) -> None:

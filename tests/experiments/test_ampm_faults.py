@@ -1,4 +1,4 @@
-"""What breaks under an experiment gets one clear line and exit status 2, and leaves nothing."""
+"""Failures during an experiment give one line and exit status 2, and leave nothing behind."""
 
 import os
 import signal
@@ -12,11 +12,11 @@ from loaded import Started, StartExperiment
 
 SCRIPT = Path(__file__).parents[2] / "experiments" / "ampm_loss.py"
 SHORT = ("--method", "double", "--loss", "1", "--blocks", "1", "--rate", "1000")
-TIMEOUT_S = 300  # of what hangs: on a busy machine all takes longer
+TIMEOUT_S = 300  # timeout for hung processes; generous for a loaded machine
 
 
 def descendants(pid: int) -> Iterator[tuple[int, list[str]]]:
-    """The processes below one, with their command lines."""
+    """Return the descendants of a process, with their command lines."""
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -35,7 +35,10 @@ def descendants(pid: int) -> Iterator[tuple[int, list[str]]]:
 
 
 def switch_under_traffic(experiment: Started, device_id: int) -> tuple[int, Path]:
-    """Wait until s1 has sent some packets; a switch's process, and the run's folder."""
+    """Wait until s1 has sent some packets.
+
+    Return the process of the switch, and the folder of the run.
+    """
     deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
         assert experiment.poll() is None, experiment.communicate()
@@ -101,7 +104,7 @@ PATH = ("s1", "s2", "s3")
     [
         (["--clock-offset-us", "5000"], 0, 100, "switch s2: its clock is off by 5000 us or more"),
         (["--clock-offset-us", "-5000"], 0, 100, "switch s2: its clock is off by"),
-        # Found to be right at first; after ten seconds it is not any more.
+        # The value is right at first and wrong after ten seconds.
         (["--clock-drift-ppb", "10000"], None, 100, "switch s2: its clock is off by"),
         (["--clock-offset-us", "90"], 0, 100, ""),
         (["--clock-offset-us", "123456"], None, 100, ""),

@@ -26,7 +26,9 @@ def options(**given: object) -> argparse.Namespace:
 
 
 def assert_readable(figure: Figure) -> None:
-    """Nothing is cut off, no legend lies on a panel's data or letter, no words on other words."""
+    """Assert that no text is cut off, no legend covers data or the letter of a panel, and no texts
+    overlap.
+    """
     figure.draw_without_rendering()
     panels = [axes.bbox for axes in figure.axes]
     legends = [found.get_window_extent() for axes in figure.axes if (found := axes.get_legend())]
@@ -162,7 +164,7 @@ def test_figures_can_be_read(figure: object) -> None:
 
 
 def test_costs_of_all_sizes_fill_their_panel() -> None:
-    """They are of 0.01 to 1 s: limits that suit a linear scale begin below 0."""
+    """The costs are 0.01 to 1 s; limits for a linear scale would begin below 0."""
     low, high = of_scale().axes[0].get_ylim()
     assert 0.001 < low < 0.01
     assert 1 < high < 10

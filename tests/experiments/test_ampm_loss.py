@@ -1,4 +1,4 @@
-"""The loss experiment as its users run it: exact, honest about a miscount, clear about mistakes."""
+"""The loss experiment as users run it: exact, with miscounts detected and clear errors."""
 
 import os
 import subprocess
@@ -34,14 +34,17 @@ def test_every_complete_block_is_exact(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_virtual_time_is_exact_for_every_seed(tmp_path: Path) -> None:
-    """Nothing of the machine disturbs it: so many losses, blocks and packets, and no error."""
+    """The machine has no influence: the number of losses, blocks and packets is known, and there
+    are no errors.
+    """
     losses = ("--loss", "0.1", "10", "50", "--blocks", "16", "--block-us", "65536")
     done = run(*losses, "--time", "virtual", "--seeds", "3", "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     rows = samples(tmp_path)
     assert len(rows) == 3 * 3 * 16 * METHODS * SEGMENTS
     assert all(row["measured"] == row["true"] for row in rows)
-    assert {row["method"] for row in rows if not row["true"]} == {"pulse"}  # pulses that were lost
+    # intervals between pulses that were lost
+    assert {row["method"] for row in rows if not row["true"]} == {"pulse"}
     assert sum(int(row["true"] or 0) for row in rows) > 10_000
     assert largest_kept(tmp_path) < 15_000
 
@@ -53,9 +56,12 @@ def test_where_nothing_arrives_no_pulse_is_compared(tmp_path: Path) -> None:
 
 
 def test_packets_of_another_block_s_colour_are_found_out(tmp_path: Path) -> None:
-    """Near the block's end, some get the next one's colour: all switches agree, all are wrong."""
+    """Near the end of a block, some packets get the next colour.
+
+    All switches agree, and all are wrong.
+    """
     right = "bit<48> block = watch.now_us >> block_shift;"
-    early = "((bit<48>)hdr.ports.word[0:0] << (block_shift - 3))"  # by the UDP checksum
+    early = "((bit<48>)hdr.ports.word[0:0] << (block_shift - 3))"  # selected by the UDP checksum
     wrong = f"bit<48> block = (watch.now_us + {early}) >> block_shift;"
     program = faulty_program(tmp_path, "watch.p4", right, wrong)
     options = ("--time", "virtual", "--seeds", "2", "--method", "step", "--program", program)
@@ -67,7 +73,7 @@ def test_packets_of_another_block_s_colour_are_found_out(tmp_path: Path) -> None
 
 
 def test_virtual_time_gives_the_same_bytes_whatever_else_runs(tmp_path: Path) -> None:
-    """Run all in parallel: each is load for the others."""
+    """All runs are in parallel, so each of them is load for the others."""
     arguments = ("--time", "virtual", *SHORT, "--method", "double", "--seeds", "1")
     seeds = {"one": "1", "again": "1", "other": "2"}
     running = [
@@ -82,14 +88,14 @@ def test_virtual_time_gives_the_same_bytes_whatever_else_runs(tmp_path: Path) ->
     assert one != other
 
 
-# Another user, who may read all files: the repository can be in a folder of root's own.
+# Run as another user who may read all files, because the repository can be in a folder of root.
 AS_NOBODY = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups",
              "--inh-caps=-all,+dac_read_search", "--ambient-caps=-all,+dac_read_search",
              "--bounding-set=-all,+dac_read_search"]  # fmt: skip
 
 
 def test_virtual_time_needs_no_root() -> None:
-    with tempfile.TemporaryDirectory() as home:  # pytest's own folders are closed to others
+    with tempfile.TemporaryDirectory() as home:  # other users cannot read the folders of pytest
         os.chmod(home, 0o777)
         few = (*SHORT, "--seeds", "1", "--time", "virtual")
         script = [sys.executable, str(SCRIPT), *few, "--out", f"{home}/out"]
@@ -112,7 +118,7 @@ def test_a_switch_that_miscounts_is_found_out(tmp_path: Path) -> None:
     assert "loss 5 %, step: max loss error per block (packets)" in failed
     assert not any("pulse" in name or "unaccounted" in name for name in failed)
     wrong = {row["segment"] for row in samples(out) if row["measured"] != row["true"]}
-    assert wrong == {"s1-s2", "s2-s3"}  # end to end it is the departures that count
+    assert wrong == {"s1-s2", "s2-s3"}  # end to end, departures are counted
 
 
 @pytest.mark.parametrize(

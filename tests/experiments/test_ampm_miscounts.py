@@ -1,4 +1,4 @@
-"""A switch that misses one packet in four: the experiments about the method find it out, too."""
+"""A switch that omits one packet in four is detected by all experiments about the method."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def test_a_switch_that_miscounts_is_found_out(
 def test_switches_that_forward_nothing_are_found_out(
     name: str, options: tuple[str, ...], tmp_path: Path
 ) -> None:
-    """The loss that was measured is the true one, and yet nothing arrived."""
+    """The measured loss equals the true loss, although no packet arrived."""
     count = "departures.count(meta.watch.cell);"
     program = faulty_program(
         tmp_path, "ampm.p4", count, f"{count} mark_to_drop(standard_metadata);"

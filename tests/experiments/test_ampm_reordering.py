@@ -1,4 +1,4 @@
-"""Reordering: the law of pulses against all cases counted out, and the experiment as a command."""
+"""Reordering: theory of pulses compared with all cases, and the experiment as a command."""
 
 import csv
 import itertools
@@ -13,7 +13,7 @@ FATES = ("lost", "held", "straight")
 
 
 def counted_out(held: float, packets: int, loss: float) -> tuple[float, float]:
-    """Mean, and mean square, of those that change places with the pulse: every case by itself."""
+    """Return mean and mean square of the packets reordered with the pulse, over all cases."""
     chances = {"lost": loss, "held": (1 - loss) * held, "straight": (1 - loss) * (1 - held)}
     mean = mean_square = 0.0
     for pulse, share in (("held", held), ("straight", 1 - held)):

@@ -1,4 +1,4 @@
-"""Many flows over a backhaul: every account exact, unknown ones never taken for exact."""
+"""Many flows over a backhaul: every value is exact, and unknown values never count as exact."""
 
 import csv
 from itertools import pairwise
@@ -23,7 +23,7 @@ def test_a_backhaul_is_a_tree_of_so_many_switches(switches: int) -> None:
     topo = Backhaul(access=access, aggregation=aggregation)
     assert len(topo.switches()) == switches
     assert len(topo.hosts()) == access + 1
-    assert len(topo.links()) == switches + access  # the server's link, and a tree's
+    assert len(topo.links()) == switches + access  # the link of the server, and those of a tree
     assert len(topo.uplinks) == switches
     links = {frozenset(link) for link in topo.links()}
     for host, path in topo.paths.items():
@@ -50,7 +50,7 @@ def test_every_account_is_exact(tmp_path: Path) -> None:
     assert (tmp_path / "ampm_scale.png").stat().st_size > 10_000
 
 
-def test_what_is_not_known_is_no_loss() -> None:
+def test_unknown_counts_are_not_losses() -> None:
     topo = Backhaul(access=1, aggregation=1)
     points = {point for pair in measure_losses.path_segments(topo.paths["h2"]) for point in pair}
     known = {point: PointRecord(3, packets=9) for point in points}

@@ -1,4 +1,4 @@
-"""Wrong clocks: the law against every moment of a block, and the experiment as users run it."""
+"""Wrong clocks: theory compared with every moment of a block, and the experiment itself."""
 
 import csv
 from collections.abc import Callable
@@ -22,7 +22,9 @@ def bit_alone(time_us: Times, _colour: int) -> Times:
 
 
 def time_slots(time_us: Times, colour: int) -> Times:
-    """As multiplexed.p4 has it: in the middle half of a block any bit is of this block."""
+    """Return the block by the rule of multiplexed.p4: in the middle half of a block, any bit
+    belongs to this block.
+    """
     quarter = time_us % L // (L // 4)
     nearest = two_bits(time_us, colour)
     return np.where((quarter == 1) | (quarter == 2), time_us >> 20, nearest)
@@ -50,7 +52,9 @@ def test_the_law_says_how_much_of_a_block_is_counted_elsewhere(
 
 @pytest.mark.parametrize(("blocks", "within"), [(6, 0.1), (60, 0.02)])
 def test_so_few_blocks_are_off_the_law_by_chance(blocks: int, within: float) -> None:
-    """What a block lacks is what came too late for it, less what the one before it left."""
+    """The count of a block lacks the packets that arrived too late for it, and includes late ones
+    of the block before.
+    """
     late = np.random.default_rng(1).normal(0, np.sqrt(1 / 2), (20_000, blocks + 1))
     rms = np.sqrt(np.mean(np.diff(late) ** 2, axis=1))
     assert rms.std() == pytest.approx(sync.relative_scatter(blocks), rel=within)

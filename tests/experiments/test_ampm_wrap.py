@@ -1,4 +1,4 @@
-"""The clocks wrap, after 2^48 us, in the middle of a measurement: nothing is different."""
+"""The clocks wrap after 2^48 us, in the middle of a measurement: results do not change."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -34,7 +34,7 @@ FIRST, LAST = Point("s1", "departures"), Point("s3", "arrivals")
 
 
 def measure_from(start_us: int, folder: Path) -> tuple[Outcome, dict[Flow, Method]]:
-    """All methods in one run, from this time of the common clock on."""
+    """Measure all methods in one run, starting at this time of the common clock."""
     count = flow_count(RATE_PPS, BLOCKS, SCHEDULE)
     flows = {
         Flow(number, "h1", "h2", rate_pps=RATE_PPS, count=count): methods
@@ -62,14 +62,14 @@ def test_everything_is_exact_over_the_wrap(blocks_before: int, tmp_path: Path) -
     assert outcome.marked_outside == 0
     wrap = 1 << (CLOCK_BITS - SCHEDULE.block_shift)
     assert (wrap in outcome.blocks) == (blocks_before > 0)
-    sampled = 0  # packets, of all blocks: all those of one may have been lost
+    sampled = 0  # number of sampled packets in all blocks; all of one block may be lost
     for flow, methods in flows.items():
         truth = outcome.truths[flow.id]
         for near, far in pairwise(PATH):
             points = Point(near, "departures"), Point(far, "arrivals")
             lost = truth.lost(*points, outcome.blocks)
             assert lost.sum() > 20
-            if methods == Method.PULSE:  # loss is from pulse to pulse
+            if methods == Method.PULSE:  # loss between two pulses
                 continue
             for block, true in zip(outcome.blocks, lost, strict=True):
                 known = [outcome.record(flow, point, block) for point in points]

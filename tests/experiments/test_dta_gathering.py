@@ -1,5 +1,6 @@
-"""Append, Postcarding and Sketch-Merge, in virtual time: what the published translator does wrong,
-and other faults of a translator, are found by the checks."""
+"""Append, Postcarding and Sketch-Merge, in virtual time: checks detect the faults of the published
+translator, and other faults.
+"""
 
 from pathlib import Path
 
@@ -11,7 +12,7 @@ SHORT = {
     "dta_postcarding": ("--quick", "--flows", "20"),
     "dta_sketch": ("--quick",),
 }
-RUNS = {"dta_append": 6, "dta_postcarding": 2, "dta_sketch": 6}  # of a sweep
+RUNS = {"dta_append": 6, "dta_postcarding": 2, "dta_sketch": 6}  # number of runs in the sweep
 FAULTS = {
     "the wrap of a ring loses a batch": (
         "dta_append", "append.p4", "batch.slot + 1 == batch.batches ? 0 : batch.slot + 1",
@@ -28,7 +29,9 @@ FAULTS = {
 
 @pytest.fixture(scope="module")
 def faulty(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A translator with all faults: each is of reports that the other experiments do not send."""
+    """Return a translator with all faults, each of which affects the reports of a different
+    experiment.
+    """
     faults = [(file, right, wrong) for _, file, right, wrong, _ in FAULTS.values()]
     return with_faults(tmp_path_factory.mktemp("faulty"), faults, "dta/translator.p4")
 

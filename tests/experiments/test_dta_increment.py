@@ -1,4 +1,4 @@
-"""Key-Increment against count-min's theory, in virtual time: it agrees, what does not is found."""
+"""Key-Increment compared with the theory of count-min, in virtual time: deviations are detected."""
 
 import argparse
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def test_counters_are_the_model_s_and_errors_as_theory_says(tmp_path: Path) -> N
 
 
 def first_row(keys: Words, copies: int, count: int) -> np.ndarray[Any, Any]:
-    """All rows with the slots of the first one: they make the same errors."""
+    """Return rows that all use the slots of the first row, so that they have the same errors."""
     return np.repeat(slots(keys, 1, count), copies, axis=0)
 
 

@@ -1,4 +1,4 @@
-"""Key-Write against theory, in virtual time: it agrees, and what does not is found."""
+"""Key-Write compared with theory, in virtual time: deviations are detected."""
 
 import argparse
 from collections.abc import Callable
@@ -49,14 +49,17 @@ def test_a_translator_with_other_checksums_is_found(
 
 
 def together(keys: Words, copies: int, count: int) -> np.ndarray:
-    """Slots as of CRCs: those of all copies differ by constants, so that keys meet in all."""
+    """Return the slots of dependent hash functions, such as CRCs.
+
+    The slots of the copies differ by constants, so keys that collide in one copy collide in all.
+    """
     first = murmur3(keys, 1)
     constants = np.arange(copies, dtype=np.uint32)[:, np.newaxis] * np.uint32(0x77073096)
     return ((first ^ constants) & np.uint32(count - 1)).astype(np.int64)
 
 
 def cut_from_the_slot(keys: Words, bits: int) -> Words:
-    """Checksums that share bits with the hash of the slot."""
+    """Return checksums that share bits with the hash of the slot."""
     return murmur3(keys, 0x9E3779B1) & np.uint32((1 << bits) - 1) | np.uint32(1 << 31)
 
 

@@ -1,4 +1,4 @@
-"""Reports lost on their way to memory, in virtual time; a ring that is wrong is found out."""
+"""Reports lost on the path to memory, in virtual time; a faulty ring is detected."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,7 +29,7 @@ def test_a_reporter_that_sends_the_wrong_ones_again_is_found_out(tmp_path: Path)
     )  # fmt: skip
     done = run("dta_loss", *SHORT, "--quick", "--program", program, "--out", str(tmp_path / "out"))
     assert done.returncode == 1, done.stdout + done.stderr
-    # All counters agree that so many were sent again: only theory says that it did not help.
+    # All counters agree on the number of retransmissions; only theory shows that they did not help.
     theory = "reports lost: p-value of 3 points under theory"
     assert failed_checks(tmp_path / "out") == {theory}
 
@@ -41,9 +41,7 @@ def test_a_reporter_that_sends_the_wrong_ones_again_is_found_out(tmp_path: Path)
         ("--loss", "0.6", "--loss 0.6: expected at most 0.5; with more loss, missing"),
     ],
 )
-def test_what_cannot_be_measured_is_refused(
-    tmp_path: Path, option: str, value: str, said: str
-) -> None:
+def test_invalid_options_are_refused(tmp_path: Path, option: str, value: str, said: str) -> None:
     done = run("dta_loss", *SHORT, option, value, "--out", str(tmp_path))
     assert done.returncode == 2
     assert said in done.stderr

@@ -1,4 +1,7 @@
-"""What reports cost the collector, in virtual time: N, 1/B and 1/5 operations, or it is found."""
+"""Cost of reports for the collector, in virtual time: N, 1/B and 1/5 operations.
+
+Deviations are detected.
+"""
 
 import argparse
 import subprocess
@@ -67,7 +70,7 @@ def test_operations_of_a_report(
 
 
 @pytest.mark.parametrize(("reason", "is_fine"), [(Reason.DUPLICATE, True), (Reason.GAP, False)])
-def test_of_what_is_refused_probes_are_no_fault(
+def test_refused_probes_are_not_faults(
     reason: Reason, is_fine: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     translating = module("experiments.shared.dta.translator_setup")
@@ -80,7 +83,7 @@ def test_of_what_is_refused_probes_are_no_fault(
 
 
 def words_of(mode: str) -> tuple[Any, list[Any], offered.Writes]:
-    """A primitive's report, the last words of each one, and the writes that are said to be due."""
+    """Return the report of a primitive, its last words, and the expected writes."""
     keys, data = candidates.keys_and_data(REPORTS)
     if mode == "Append":
         return Append(), [np.zeros(REPORTS, np.uint32), data], candidates.batches(data)
@@ -95,7 +98,7 @@ def words_of(mode: str) -> tuple[Any, list[Any], offered.Writes]:
 def test_the_writes_are_those_that_a_translator_makes_of_the_reports(
     mode: str, tmp_path: Path
 ) -> None:
-    """The memory of a collector, byte for byte; and as many writes as it carried out."""
+    """The memory of a collector is equal, byte for byte, and so is the number of writes."""
     report, words, writes = words_of(mode)
     stores: Mapping[str, Callable[[range], Any]] = {
         "Key-Write": lambda over: experiment.KeyWriteStore(1, len(writes.records), sessions=over),
@@ -116,9 +119,8 @@ def test_the_writes_are_those_that_a_translator_makes_of_the_reports(
 
 
 def kept(how: str, text: str) -> list[int]:
-    """Numbers that a program prints which is one of keep_*.c and `text`, given 12,000 reports.
-
-    The last word of a report is its number; there are 5,000 keys, in turns.
+    """Return the numbers that a program prints which is linked with one of keep_*.c and `text`, for
+    12,000 reports. The last word of a report is its number; there are 5,000 keys, which take turns.
     """
     keys, _ = candidates.keys_and_data(5000)
     sent = candidates.datagrams(keys[np.arange(12_000) % 5000], np.arange(12_000, dtype=np.uint32))
@@ -158,7 +160,10 @@ def test_a_log_has_all_reports_of_a_key_from_its_index_on() -> None:
 def some_costs(
     wrong: Mapping[str, Any] | None = None, noise: tuple[float, ...] = (1, 7, 0.9)
 ) -> Any:
-    """Rounds that differ by a factor in what all cost; in Key-Write's turns something is wrong."""
+    """Return rounds that differ by a common factor of all costs.
+
+    Rounds of Key-Write have an error.
+    """
 
     def turn(kind: interleaved_rounds.Kind, factor: float) -> interleaved_rounds.Turn:
         own_ns = {**dict.fromkeys(BY_DTA, 300), **dict.fromkeys(BY_CPU, 600)}.get(kind, 0)
@@ -171,7 +176,7 @@ def some_costs(
     return costs.Costs(rounds, BY_DTA, BY_CPU, 1.0)
 
 
-def test_what_a_report_costs_is_its_part_of_a_write() -> None:
+def test_the_cost_of_a_report_is_its_share_of_a_write() -> None:
     checks = costs.make_checks(some_costs())
     wanted = [500 / 800, 500 / 16 / 800, 500 / 5 / 800]
     assert [check.measured for check in checks[:3]] == pytest.approx(wanted)
@@ -188,11 +193,11 @@ def test_what_a_report_costs_is_its_part_of_a_write() -> None:
          "CPU time per report, DTA: Key-Write (normalized to hash insert, UDP)"),
     ],
 )  # fmt: skip
-def test_what_costs_too_much_or_goes_wrong_fails(wrong: dict[str, int], failed: str) -> None:
+def test_high_costs_and_wrong_results_fail(wrong: dict[str, int], failed: str) -> None:
     checks = costs.make_checks(some_costs(wrong, (1, 1, 1)))
     assert [check.name.startswith(failed) for check in checks if not check.passed] == [True]
 
 
-def test_what_a_busy_machine_drops_decides_nothing() -> None:
+def test_drops_of_a_busy_machine_make_the_run_invalid() -> None:
     with pytest.raises(TestbedError, match=r"run invalid: the kernel dropped 10% .* Key-Write"):
         costs.make_checks(some_costs({"received": 90, "dropped": 10}))

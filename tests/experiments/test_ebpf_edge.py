@@ -1,4 +1,4 @@
-"""Hosts' edges and switches agree on one flow; what one of them has wrongly is found out."""
+"""Host edges and switches agree on one flow; errors of one of them are detected."""
 
 import asyncio
 import struct
@@ -37,18 +37,21 @@ from telemark.errors import TestbedError
 from telemark.traffic.flows import RECEIVED, SENT, Flow, FlowRecord
 
 experiment = module("ebpf_edge")
-BLOCKS, EACH = 6, 10  # the first and the last two are no complete ones
+BLOCKS, EACH = 6, 10  # the first block and the last two are not complete
 COUNT = BLOCKS * EACH
 FLOW = Flow(1, "h1", "h2", 100, COUNT)
 LOST = {("s1", "s2"): [25], ("s3", "h2"): [23, 37]}
 POINTS = [Point(place, name) for place in SWITCHES for name in ("arrivals", "departures")]
-# When a packet is at each point, ns after its sender's call began: links take 0.5 ms.
+# time of a packet at each point, in ns after the start of the send call; links take 0.5 ms
 AT_NS = dict(zip(POINTS, (12_345, 40_000, 550_000, 560_000, 1_070_000, 1_090_000), strict=True))
 HANDED_NS, RECEIVED_NS, EDGE_NS, KNOWN_NS = 30_000, 1_600_500, 1_600_900, 1_650_000
 
 
 def times(since_ns: int, gone: set[int]) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
-    """Of a point, that is so long behind the sender; `gone`: packets that were lost before."""
+    """Return the times at a point, with this delay after the send call.
+
+    `gone`: packets lost before the point.
+    """
     block_ns = 1000 * SCHEDULE.block_us
     found = 10**9 + np.arange(COUNT) * block_ns // EACH + since_ns
     found[sorted(gone)] = NEVER
@@ -56,14 +59,14 @@ def times(since_ns: int, gone: set[int]) -> "np.ndarray[tuple[int], np.dtype[np.
 
 
 def outcome() -> Outcome:
-    """Of a flow whose packets all have their way, but for those that are LOST."""
+    """Return the outcome of a flow whose packets all arrive, except those in LOST."""
     first = {25}
     gone = {"h1": set[int](), "s1": set[int](), "s2": first, "s3": first, "h2": {23, 25, 37}}
     sent, received = np.zeros(COUNT, SENT), np.zeros(COUNT - 3, RECEIVED)
     sent["sequence"] = np.arange(COUNT)
     received["sequence"] = [n for n in range(COUNT) if n not in gone["h2"]]
     block = np.arange(COUNT) // EACH
-    pulse = np.arange(COUNT) % EACH == 5  # of the third block, which is lost at once
+    pulse = np.arange(COUNT) % EACH == 5  # pulse of the third block, which is lost immediately
     at_ns = {point: times(AT_NS[point], gone[point.switch]) for point in POINTS}
     truth = Truth(
         SWITCHES, block, pulse, at_ns, times(0, set()), times(HANDED_NS, set()),
@@ -99,7 +102,7 @@ def report(
     gone: dict[str, set[int]],
     pulse: "np.ndarray[tuple[int]]",
 ) -> BlockReport:
-    """What the controller reads of a block."""
+    """Return the records that the controller reads of a block."""
     own = range(number * EACH, (number + 1) * EACH)
     (pulsed,) = (n for n in own if pulse[n])
     records: dict[Point, PointRecord | None] = {}
@@ -119,7 +122,7 @@ def failing(found: Outcome) -> set[str]:
 
 
 def shifted(place: str, by_us: int) -> Callable[[Outcome], Outcome]:
-    """The clock of a place's postcards is off."""
+    """Return the outcome with a clock error in the postcards of a place."""
 
     def change(found: Outcome) -> Outcome:
         arrived_us, left_us, known_us, beyond = found.reported[place]
@@ -131,7 +134,7 @@ def shifted(place: str, by_us: int) -> Callable[[Outcome], Outcome]:
 
 
 def recorded(place: str, **more: int) -> Callable[[Outcome], Outcome]:
-    """A place's record of a block is other by so much."""
+    """Return the outcome with a change in one record of a place."""
 
     def change(found: Outcome) -> Outcome:
         records = found.blocks[3].records[FLOW.id]
@@ -192,9 +195,7 @@ FIRST, SECOND, THIRD, LAST = (
          "early last edge", "late last edge", "early first switch", "late switch's clock",
          "a log lacks one", "a log has another", "no postcard", "one postcard more"],
 )  # fmt: skip
-def test_what_does_not_agree_is_found_out(
-    change: Callable[[Outcome], Outcome], failed: set[str]
-) -> None:
+def test_disagreements_fail(change: Callable[[Outcome], Outcome], failed: set[str]) -> None:
     assert failing(change(outcome())) == failed
 
 
@@ -207,7 +208,7 @@ def test_where_nothing_comes_it_does_not_pass() -> None:
 
 
 def kept(*reported: tuple[int, int, int]) -> Kept:
-    """Reports of a node, with a number and a packet's hash."""
+    """Return the reports of a node, with a sequence number and the hash of a packet."""
     groups, reports = np.zeros(len(reported), OF_GROUP), np.zeros(len(reported), OF_REPORT)
     hops = np.zeros(len(reported), OF_HOP)
     for row, (node, sequence, packet) in enumerate(reported):
@@ -218,7 +219,7 @@ def kept(*reported: tuple[int, int, int]) -> Kept:
     return Kept(None, groups, reports, hops)
 
 
-def test_postcards_are_told_apart_by_what_the_first_edge_numbered() -> None:
+def test_postcards_are_matched_to_packets_by_the_number_of_the_first_edge() -> None:
     nodes = {"h1": 4, "s1": 1}
     found = reports_of_nodes(
         kept((4, 1, 70), (1, 7, 90), (4, 0, 90), (1, 8, 91), (1, 9, 90)), nodes, 3
@@ -227,11 +228,11 @@ def test_postcards_are_told_apart_by_what_the_first_edge_numbered() -> None:
     assert [*found["h1"].known_us] == [11, 9, NEVER]
     assert found["h1"].beyond == 0
     assert [*found["s1"].left_us] == [18, NEVER, NEVER]
-    assert found["s1"].beyond == 2  # of nobody's hash, and of a packet that has one
+    assert found["s1"].beyond == 2  # one report with an unknown hash, and one duplicate
 
 
 def test_an_edge_s_postcard_is_known_when_its_switch_has_it(tmp_path: Path) -> None:
-    """Of a capture with reports of two edges, and one frame that is none."""
+    """The capture has reports of two edges, and one frame that is not a report."""
     frames = [
         (at_us, bytes(34) + struct.pack(">HHHH", 1, port, 16, 0) + struct.pack(">II", number, node))
         for at_us, port, number, node in [
@@ -254,7 +255,7 @@ def test_packets_that_no_hash_tells_apart_make_no_verdict() -> None:
         reports_of_nodes(kept((4, 0, 90), (4, 1, 90)), {"h1": 4}, 2)
 
 
-def test_what_a_machine_that_stands_still_does_is_no_verdict() -> None:
+def test_pauses_of_the_machine_make_the_run_invalid() -> None:
     found = outcome()
     reject_late(found)
     found.truth.received_ns[40] += 500 * SCHEDULE.block_us
@@ -267,7 +268,7 @@ def test_what_a_machine_that_stands_still_does_is_no_verdict() -> None:
 
 @pytest.mark.parametrize(("sent", "polls"), [(5, 1), (35, 4), (10_000, 250)])
 def test_reports_are_waited_for_as_long_as_they_may_come(sent: int, polls: int) -> None:
-    """At each look at s1's port ten more have left it; and looks are 20 ms apart, for 5 s."""
+    """At each look at port 1 of s1, ten more reports have left; looks are 20 ms apart, for 5 s."""
     now_ns, looks = [0], list[int]()
 
     async def sleep_until(time_ns: int) -> None:
@@ -275,7 +276,7 @@ def test_reports_are_waited_for_as_long_as_they_may_come(sent: int, polls: int) 
 
     def read_counters() -> dict[str, dict[str, dict[str, int]]]:
         looks.append(0)
-        sent_on = 10 * ((len(looks) + 3) // 4)  # of four counters each time
+        sent_on = 10 * ((len(looks) + 3) // 4)  # each look reads four counters
         return {"ports": {"2": {"transmitted_packets": 0}, "9": {"transmitted_packets": sent_on}}}
 
     net = SimpleNamespace(
@@ -319,7 +320,7 @@ def test_a_switch_that_miscounts_is_found_out(tmp_path: Path) -> None:
         (["--blocks", "0"], "argument --blocks"),
     ],
 )
-def test_what_it_cannot_do_is_refused(arguments: list[str], words: str, tmp_path: Path) -> None:
+def test_unsupported_options_are_refused(arguments: list[str], words: str, tmp_path: Path) -> None:
     done = run("ebpf_edge", *arguments, "--out", str(tmp_path))
     assert done.returncode == 2, done.stdout + done.stderr
     assert words in done.stderr.splitlines()[-1]

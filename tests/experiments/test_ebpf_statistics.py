@@ -1,4 +1,4 @@
-"""Statistics against theory: what agrees passes; a bias, and what is not exact, is found."""
+"""Statistics compared with theory: correct results pass; a bias and inexact values are detected."""
 
 import argparse
 import os
@@ -26,7 +26,7 @@ def chance(runs: list) -> dict[str, float]:
     return {name: experiment.make_point(name, runs).chance for name in runs[0].errors}
 
 
-def test_what_theory_knows_agrees_and_what_is_exact_is() -> None:
+def test_errors_agree_with_theory_and_exact_results_are_exact() -> None:
     runs = measured()
     assert not any(each.inexact or each.beyond for each in runs)
     assert agreement_check("errors", [*chance(runs).values()]).passed
@@ -45,7 +45,7 @@ def test_a_bias_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not agreement_check("errors", [*chance(measured()).values()]).passed
 
 
-def test_what_is_not_exact_or_beyond_its_bound_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inexact_results_and_large_errors_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(experiment.exact, "variance", lambda values: np.var(values) * 1.001)
     monkeypatch.setattr(experiment, "medians", lambda values, clusters: np.array([10_000]))
     monkeypatch.setattr(experiment, "wasserstein", lambda one, other: -1.0)

@@ -1,4 +1,4 @@
-"""TopK: what is claimed fails where it is not so; captures are read, others refused."""
+"""TopK: wrong results fail the claims; captures are read, and invalid ones are rejected."""
 
 import os
 import struct
@@ -34,7 +34,7 @@ def found(**changes: object) -> list[object]:
         ({}, {"exact": 0.61}, "FREQUENT: CPU time"),
     ],
 )
-def test_what_is_not_so_fails(changes: dict, beside: dict, failed: str | None) -> None:
+def test_wrong_results_fail(changes: dict, beside: dict, failed: str | None) -> None:
     each = found(**changes)
     costs = {"heavy": 0.3, "exact": 0.5, **beside}
     wrong = [c.name for c in experiment.make_checks(each, each[:1], costs, False) if not c.passed]
@@ -106,7 +106,9 @@ def test_a_capture_is_read_by_flows(tmp_path: Path) -> None:
         (struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1), "no TCP or UDP over IPv4"),
     ],
 )
-def test_what_is_no_capture_is_refused(content: bytes | None, text: str, tmp_path: Path) -> None:
+def test_files_that_are_not_captures_are_refused(
+    content: bytes | None, text: str, tmp_path: Path
+) -> None:
     path = tmp_path / "some.pcap"
     if content is not None:
         path.write_bytes(content)
@@ -115,7 +117,7 @@ def test_what_is_no_capture_is_refused(content: bytes | None, text: str, tmp_pat
 
 
 @pytest.mark.parametrize("name", ["ebpf_topk", "ebpf_statistics"])
-def test_what_it_cannot_do_is_refused(name: str, tmp_path: Path) -> None:
+def test_virtual_time_is_refused(name: str, tmp_path: Path) -> None:
     done = run(name, "--time", "virtual", "--out", str(tmp_path))
     assert done.returncode == 2
     assert "eBPF programs need a kernel" in done.stderr

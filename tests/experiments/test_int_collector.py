@@ -23,8 +23,9 @@ experiment = module("int_collector")
 
 
 def found(capacity: float, max_sent: float = 1e9, steps: int = 3) -> tuple[list[float], float]:
-    """The rates that are tried, and the highest without loss, of a collector that takes so many
-    reports/s, from a sender with this rate."""
+    """Return the tried rates and the highest rate without loss, for a collector with this capacity
+    in reports/s and a sender with this rate.
+    """
     turns = []
 
     def take(question: str, shape: Shape, rate: float) -> object:
@@ -69,7 +70,7 @@ def test_what_is_lost_unseen_is_found_out(wrong: dict[str, int], failed: str) ->
 def test_what_is_replayed_is_what_was_asked_for(reports: int, hops: int, flows: int) -> None:
     rows = replay.datagrams(reports, hops, flows)
     assert rows.shape[1] <= 1472
-    rows[:, 0] = 2 << 4  # the version, which the sender writes with the number
+    rows[:, 0] = 2 << 4  # version, which the sender writes with the sequence number
     decoder = Decoder(Encoding(port=replay.INT_PORT))
     parts = [*decoder.decode(datagrams([bytes(row) for row in rows], 0, 1000))]
     assert not decoder.parse_errors
@@ -96,7 +97,8 @@ def test_a_turn_over_a_veth(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     taken = eval(done.stdout, {"Taken": Taken})
-    assert taken.sent == taken.received > 0  # how many is the sender's: a busy machine starves it
+    # the number depends on the sender, which may starve on a loaded machine
+    assert taken.sent == taken.received > 0
     assert (taken.in_gaps, taken.kernel_drops, taken.misread) == (0, 0, 0)
     assert taken.reports == 10 * taken.received
     assert taken.user_s > 0

@@ -1,4 +1,6 @@
-"""Loss by drop reports and by AM-PM, in virtual time: both exact, faults of either found out."""
+"""Loss by drop reports and by AM-PM, in virtual time: both are exact, and faults of either are
+detected.
+"""
 
 from pathlib import Path
 
@@ -12,7 +14,7 @@ GAPS = f"{AT}drop reports: max error of gaps per cause (reports)"
 NAMED = f"{AT}drop reports: wrong port, reason or flow (reports)"
 
 
-def test_each_finds_what_it_can(tmp_path: Path) -> None:
+def test_ampm_finds_all_losses_and_int_drops_of_switches(tmp_path: Path) -> None:
     done = run("int_loss", *SHORT, "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     rows = samples(tmp_path)
@@ -25,7 +27,7 @@ def test_each_finds_what_it_can(tmp_path: Path) -> None:
     assert found.pop("lossy link")[1] == 0
     assert found.keys() == {"access list", "no route", "time to live", "full queue"}
     assert all(0.8 * true < reports <= true for true, reports in found.values()), found
-    assert sum(true - reports for true, reports in found.values()) > 0  # the link lost some
+    assert sum(true - reports for true, reports in found.values()) > 0  # the link lost some reports
     assert (tmp_path / "int_loss.png").stat().st_size > 10_000
 
 
@@ -59,7 +61,7 @@ FAULTS = {
     "names", [("another reason", "reports that vanish"), ("another reason of queues",),
               ("another port", "drops before the count")],
 )  # fmt: skip
-def test_what_is_not_exact_is_found_out(names: tuple[str, ...], tmp_path: Path) -> None:
+def test_inexact_results_fail(names: tuple[str, ...], tmp_path: Path) -> None:
     faults = [FAULTS[name] for name in names]
     program = with_faults(tmp_path, (fault[:3] for fault in faults), "int/with_ampm.p4")
     done = run("int_loss", *SHORT, "--program", program, "--out", str(tmp_path / "out"))

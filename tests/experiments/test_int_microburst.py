@@ -24,14 +24,14 @@ def test_who_filled_the_longest_queue_is_named(
     longest = max(samples(tmp_path), key=lambda row: int(row["queue_packets"]))
     assert longest["switch"] == f"s{node}"
     assert 90_000 < float(longest["time_us"]) < 200_000
-    # What came in 100 ms beyond what the link took, in packets with INT.
+    # bytes that arrived in 100 ms beyond the capacity of the link, in packets with INT
     assert 150 < int(longest["queue_packets"]) < 500
     assert (tmp_path / "int_microburst.png").stat().st_size > 10_000
     assert longest_replayed(tmp_path) == (longest["switch"], int(longest["queue_packets"]))
 
 
 def longest_replayed(folder: Path) -> tuple[str, int]:
-    """Of the replay: which packet finds most others before it in a switch, and how many."""
+    """Return the packet with the longest queue in the replay, and the length of this queue."""
     found: dict[tuple[str, str], list[tuple[int, int]]] = {}
     for flow in json.loads((folder / "replay.json").read_text())["flows"]:
         path, steps = flow["path"], np.array(flow["packets"])
@@ -50,7 +50,7 @@ def longest_replayed(folder: Path) -> tuple[str, int]:
 
 
 def test_what_switches_tell_wrongly_is_found_out(tmp_path: Path) -> None:
-    """Another queue, swapped ports, and reports that get lost: by different checks."""
+    """Different checks detect wrong queues, swapped ports, and lost reports."""
     faults = [
         ("../include/hop.p4", "standard_metadata.enq_qdepth", "standard_metadata.deq_qdepth"),
         ("hop.p4", "7w0 ++ hop.ingress_port ++ 7w0 ++ hop.egress_port",

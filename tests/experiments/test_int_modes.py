@@ -1,4 +1,6 @@
-"""INT's modes beside AM-PM, in virtual time: bytes and losses as they were, faults found out."""
+"""INT modes and AM-PM, in virtual time: bytes and losses equal ground truth, and faults are
+detected.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What INT leaves of a link: as theory has it, and what is not so is found out."""
+"""Goodput with INT equals theory, and deviations are detected."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ SHORT = ("--time", "virtual", "--quick", "--hops", "1", "3", "--seconds", "0.01"
          "--tcp-seconds", "0.2")  # fmt: skip
 
 
-def test_goodput_is_what_the_bytes_leave(tmp_path: Path) -> None:
+def test_goodput_agrees_with_the_frame_lengths(tmp_path: Path) -> None:
     done = run("int_overhead", *SHORT, "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     rows = {(row["hops"], row["metadata_bytes"], row["frame_bytes"]): float(row["goodput_bps"])
@@ -48,7 +48,7 @@ def test_a_switch_that_does_not_push_is_found_out(tmp_path: Path) -> None:
     }
 
 
-def test_more_hops_than_a_path_is_told_with_are_refused(tmp_path: Path) -> None:
+def test_too_many_hops_are_refused(tmp_path: Path) -> None:
     done = run("int_overhead", *SHORT, "--hops", "16", "--out", str(tmp_path / "out"))
     assert done.returncode == 2, done.stdout + done.stderr
     assert "--hops 16: expected 1 to 15" in done.stderr.splitlines()[-1]

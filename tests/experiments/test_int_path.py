@@ -12,7 +12,7 @@ from telemark.backends.real.targets.bmv2 import PROGRAM
 SHORT = ("--time", "virtual", "--packets", "100")
 
 
-def test_all_that_switches_say_of_each_packet_is_true(tmp_path: Path) -> None:
+def test_metadata_of_all_switches_agree_with_the_packets(tmp_path: Path) -> None:
     done = run("int_path", *SHORT, "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     rows = samples(tmp_path)
@@ -79,7 +79,7 @@ FAULTS = {
     "a wrong UDP checksum": (
         "lengths.p4", "hdr.ports.word[15:0] = checksum == 0 ? 16w0xFFFF : checksum;",
         "hdr.ports.word[15:0] = checksum + 1;",
-        # 100 packets; 40 there and 40 back in the second network; 3 * 100 in the third one.
+        # 100 packets in the first network; 40 in each direction in the second; 3 * 100 in the third
         {"frames with a wrong checksum or length at hosts (440 at h2, 40 at h1)",
          "flows that lost all packets (network: flow 1 from h1 to h2 and 5 more)",
          "packets received in order", "sum of hop and link latencies in the collector (us)"},
@@ -94,7 +94,7 @@ FAULTS = {
                "another utilisation"),
               ("no checksum complement",), ("a wrong UDP checksum",)],
 )  # fmt: skip
-def test_what_a_switch_says_wrongly_is_found_out(names: tuple[str, ...], tmp_path: Path) -> None:
+def test_wrong_metadata_fail(names: tuple[str, ...], tmp_path: Path) -> None:
     faults = [FAULTS[name] for name in names]
     program = with_faults(tmp_path, (fault[:3] for fault in faults), "int/int.p4")
     done = run("int_path", *SHORT, "--program", program, "--out", str(tmp_path / "out"))

@@ -1,4 +1,4 @@
-"""Scripts as tests start them: what a time limit counts on a busy machine."""
+"""Scripts as tests start them: a time limit does not count time without a CPU."""
 
 import subprocess
 import time

@@ -1,4 +1,4 @@
-"""Records in the file, in virtual time: as they should be, and what is not is found."""
+"""Records in the file, in virtual time: correct records pass, and faults are detected."""
 
 import json
 from pathlib import Path
@@ -41,7 +41,7 @@ def test_the_file_holds_each_record(tmp_path: Path) -> None:
     ],
     ids=["another field", "a latency that is off", "a slot left out"],
 )  # fmt: skip
-def test_what_is_not_as_it_should_be_is_found(
+def test_wrong_bytes_in_the_file_fail(
     file: str, right: str, wrong: str, failed: set[str], tmp_path: Path
 ) -> None:
     program = faulty_program(tmp_path, file, right, wrong, "roce/roce.p4")

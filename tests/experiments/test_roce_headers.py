@@ -1,4 +1,7 @@
-"""Header fields against those of a real session, in virtual time; a wrong one is found out."""
+"""Header fields compared with those of a real session, in virtual time.
+
+A wrong field is detected.
+"""
 
 import json
 from pathlib import Path

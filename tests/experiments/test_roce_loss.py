@@ -1,4 +1,4 @@
-"""Records lost for one lost packet, in virtual time; a switch that does it wrongly is found out."""
+"""Records lost per lost packet, in virtual time; a faulty switch is detected."""
 
 from collections import Counter
 from pathlib import Path
@@ -20,11 +20,11 @@ def test_records_that_each_way_loses(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     lost = {row["recovery"]: int(row["lost"]) for row in samples(tmp_path)}
     assert lost["UC"] == 1
-    assert lost["resync"] == 2 + 10  # of a round trip
+    assert lost["resync"] == 2 + 10  # one RTT of records
     assert lost["resync, NAK lost"] <= 2 + 2 * 64 + 3 * 11
     assert (
         100_000 + 1000 < lost["hold off 100,000"] < 100_000 + 2002
-    )  # answered after a millisecond
+    )  # the collector responds after a millisecond
     assert lost["no resync"] == 1 << 24
     assert (tmp_path / "roce_loss.png").stat().st_size > 10_000
 
@@ -43,7 +43,8 @@ def test_a_switch_that_goes_on_one_too_far_is_found_out(tmp_path: Path) -> None:
     )  # fmt: skip
     done = run("roce_loss", *SHORT, "--program", program, "--out", str(tmp_path / "out"))
     assert done.returncode == 1, done.stdout + done.stderr
-    # A probe resumes the session, and the switch's count is still right: captures prove it.
+    # A probe resumes the session, and the counter of the switch is right, but captures show the
+    # fault.
     assert failed_checks(tmp_path / "out") == {"resync, 10,000 packets/s: PSN resets"}
 
 
@@ -53,7 +54,10 @@ def test_a_switch_that_goes_on_one_too_far_is_found_out(tmp_path: Path) -> None:
 def test_of_records_that_are_lost_in_a_row_the_figure_counts_one(
     written: int, by_link: int, shown: int
 ) -> None:
-    """In real time a link loses all of some milliseconds: the law is of one."""
+    """In real time, a link loses all records of some milliseconds.
+
+    Theory is for one lost record.
+    """
     experiment = module("roce_loss")
     outcome: Any = SimpleNamespace(counts=SimpleNamespace(accepted=Counter(WRITE_ONLY=written)))
     nothing: Any = None
@@ -68,7 +72,7 @@ def test_of_records_that_are_lost_in_a_row_the_figure_counts_one(
 
 
 def test_what_is_in_flight_is_what_captures_tell(tmp_path: Path) -> None:
-    """Of PSNs that are sent again, all that others had before; across their end, and twice."""
+    """Records in flight are those whose PSNs are sent again, also across the wrap, and twice."""
     experiment = module("roce_loss")
     frames = np.zeros((9, 80), np.uint8)
     frames[:, experiment.LENGTH] = 1
@@ -87,7 +91,7 @@ def test_what_is_in_flight_is_what_captures_tell(tmp_path: Path) -> None:
 
 
 def _at(time_us: int, data: NDArray[np.uint8]) -> Raw:
-    """A packet of a capture."""
+    """Return a packet of a capture."""
     packet = Raw(data.tobytes())
     packet.time = time_us / 1e6
     return packet

@@ -1,4 +1,4 @@
-"""What a record costs a collector: what is offered and counted, and what noise may not decide."""
+"""CPU time per record of a collector: offered load, counts, and rejection of noisy runs."""
 
 import argparse
 import json
@@ -28,7 +28,7 @@ from telemark.errors import TestbedError
 
 experiment = module("roce_throughput")
 OPTIONS = argparse.Namespace(rounds=3, seconds=1.0, time="real", quick=False)
-COSTS = {  # CPU ns of the collector, and of the sender
+COSTS = {  # CPU time in ns of the collector and of the sender
     candidates.BASELINE: (0, 600), candidates.UNREAD: (150, 800), candidates.ROCE: (200, 850),
     candidates.UDP: (900, 1200), candidates.UDP_NAPS: (300, 1000), candidates.PACKET: (200, 1100),
     candidates.PYTHON: (2000, 1000),
@@ -39,7 +39,10 @@ def some_rounds(
     noise: tuple[float, ...] = (1, 7, 0.9), waited: float = 0,
     wrong: Mapping[interleaved_rounds.Kind, Mapping[str, Any]] | None = None,
 ) -> list[Any]:  # fmt: skip
-    """Rounds that differ by a factor in what all cost; of some collectors something is wrong."""
+    """Return rounds that differ by a common factor of all costs.
+
+    Rounds of some collectors have an error.
+    """
     return [
         rounds.Round([
             interleaved_rounds.Turn(kind.name, load, 100, 1.0, 100 if kind.is_there else 0, 0, 0,
@@ -52,13 +55,16 @@ def some_rounds(
 
 
 def counted(interface: str) -> Any:
-    """By the kernel, at an interface."""
+    """Return the frames that the kernel counted at an interface."""
     said = subprocess.check_output(["ip", "-j", "-s", "link", "show", interface])
     return json.loads(said)[0]["stats64"]
 
 
 def test_the_sender_counts_each_frame_that_its_interface_was_given_once(tmp_path: Path) -> None:
-    """Two of five are too long for the other end, and dropped there; not sent again."""
+    """Two of five frames are too long for the other end, which drops them.
+
+    They are not sent again.
+    """
     path, lengths = tmp_path / "frames", (60, 60, 118, 118, 60)
     path.write_bytes(b"".join(struct.pack("<I", n) + bytes(12) + b"\x88\xb5" + bytes(n - 14)
                               for n in lengths))  # fmt: skip
@@ -117,7 +123,7 @@ def test_costs_are_of_both_ends_and_ratios_of_one_round() -> None:
         ({"collector_ns": 600}, "CPU time per record over RoCE (normalized to UDP in C),"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_fails(wrong: dict[str, int], failed: str) -> None:
+def test_wrong_results_fail(wrong: dict[str, int], failed: str) -> None:
     report = experiment.report(some_rounds((1, 1, 1), wrong={candidates.ROCE: wrong}), 80, OPTIONS)
     assert not report.passed
     assert any(check.name.startswith(failed) for check in report.checks if not check.passed)

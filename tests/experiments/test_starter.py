@@ -1,4 +1,4 @@
-"""experiments/starter.py: correct in real and virtual time, when copied, and detects faults."""
+"""experiments/starter.py: correct in real and virtual time, also as a copy, and detects faults."""
 
 import shutil
 import subprocess
@@ -15,7 +15,7 @@ PROGRAM = scripts.EXPERIMENTS.parent / "p4src" / "count_min" / "count_min.p4"
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The results of a small run in virtual time."""
+    """Return the results of a small run in virtual time."""
     folder = tmp_path_factory.mktemp("starter")
     done = scripts.run("starter", "--quick", "--time", "virtual", "--out", str(folder))
     assert done.returncode == 0, done.stdout + done.stderr
@@ -29,12 +29,12 @@ def test_estimates_are_as_theory_has_them(quick: Path) -> None:
         errors = [int(row["estimate"]) - int(row["packets"]) for row in rows]
         assert packets == [-(-2000 // number) for number in range(1, 101)]
         assert min(errors) >= 0
-        assert max(errors) > 0  # flows do share counters, else nothing would be shown
+        assert max(errors) > 0  # some flows share counters; otherwise the test would show nothing
         assert sum(error > eps * sum(packets) for error in errors) <= 0.0183 * 100
 
 
 def test_real_time_finds_the_same_to_the_packet(tmp_path: Path) -> None:
-    """With one of the two networks of a small run: each has six switches to be started."""
+    """Only one of the two networks of a small run, because each has six switches to start."""
     script = copied(tmp_path, "many = (0.1, 0.05) if", "many = (0.1,) if")
     few = ("--quick", "--flows", "20", "--rate", "5000")
     for time in ("real", "virtual"):
@@ -46,7 +46,7 @@ def test_real_time_finds_the_same_to_the_packet(tmp_path: Path) -> None:
 
 
 def copied(folder: Path, right: str, wrong: str) -> Path:
-    """A copy of the script that has a change, beside what it imports first."""
+    """Write a copy of the script with one change, next to the module that it imports first."""
     (folder / "_venv.py").symlink_to(scripts.EXPERIMENTS / "_venv.py")
     text = (scripts.EXPERIMENTS / "starter.py").read_text()
     assert text.count(right) == 1
@@ -56,7 +56,7 @@ def copied(folder: Path, right: str, wrong: str) -> Path:
 
 
 def with_program(folder: Path, right: str, wrong: str) -> Path:
-    """A copy of the script, with a copy of its program that has a change."""
+    """Write a copy of the script, with a copy of its program that has one change."""
     text = PROGRAM.read_text()
     assert text.count(right) == 1
     shutil.copytree(PROGRAM.parents[1], folder / "p4src")
@@ -66,7 +66,7 @@ def with_program(folder: Path, right: str, wrong: str) -> Path:
 
 
 def by_any_python(script: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a script as its users do, from a shell."""
+    """Run a script from a shell, as users do."""
     return subprocess.run(
         ["/usr/bin/python3", script, *arguments],
         capture_output=True, text=True, check=False, timeout=300,

@@ -1,4 +1,4 @@
-"""experiments/targets.py: whatever differs between the targets is found out."""
+"""experiments/targets.py: every difference between the targets is detected."""
 
 import argparse
 import subprocess
@@ -25,7 +25,7 @@ FLOW = Flow(1, "h1", "h2", 1000, 30)
 
 
 def found(target: str, *, lost: tuple[int, ...] = (3, 9), size: int = 64) -> Any:
-    """30 packets over the line in two blocks, of which the first link drops some."""
+    """Return 30 packets over the line in two blocks; the first link drops some of them."""
     reports = {
         block: SimpleNamespace(
             problems=[],
@@ -43,7 +43,7 @@ def failed(ours: Any, theirs: Any) -> set[str]:
     return {check.name for check in targets.compare_targets([ours, theirs]) if not check.passed}
 
 
-def test_targets_that_say_the_same_pass() -> None:
+def test_targets_with_equal_results_pass() -> None:
     assert failed(found("minip4"), found("bmv2")) == set()
     assert found("minip4").counts[Point("s2", "arrivals")] == (30, 1920)
     assert list(found("minip4").lost["s1-s2"]) == [3, 9]
@@ -94,7 +94,7 @@ OPTIONS = argparse.Namespace(
 
 
 def run_on_minip4(folder: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> Any:
-    """The experiment with minip4 as both targets; the second one runs this INT program."""
+    """Run the experiment with minip4 as both targets; the second one runs this INT program."""
     measure, measure_others = targets.measure, targets.measure_others
 
     async def measure_on_minip4(setting: Any, run: Run) -> Any:
@@ -175,13 +175,14 @@ def test_one_byte_of_a_part_is_found(theirs: list[bytes], differing: int) -> Non
 
 def test_frames_that_bmv2_dropped_make_a_run_inconclusive() -> None:
     ours = made(one=[])
-    outputs.reject_drops(ours, replace(ours, sent={("s1", "s2"): 3}))  # more: a check fails
+    # if bmv2 sends more frames, a check fails
+    outputs.reject_drops(ours, replace(ours, sent={("s1", "s2"): 3}))
     with pytest.raises(TestbedError, match="run invalid: X: bmv2 dropped 1 frames in s1 for s2"):
         outputs.reject_drops(ours, replace(ours, sent={("s1", "s2"): 1}))
 
 
 def test_a_report_loses_its_times_only() -> None:
-    """One switch in the stack; the checksum is that of a stack with zeros for times."""
+    """The stack has one switch; the checksum is that of a stack with zeros for times."""
     own, stack = bytes(range(1, 29)), bytes(range(101, 133))
     inner = bytearray(28) + bytes(16)
     inner[26:28] = b"\x12\x34"

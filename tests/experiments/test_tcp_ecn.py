@@ -1,4 +1,4 @@
-"""The experiment of marks, queues and probes: right for each packet, and it notices what is not."""
+"""The experiment about marks, queues and probes: correct for each packet; faults are detected."""
 
 from pathlib import Path
 
@@ -33,7 +33,8 @@ def test_all_is_as_theory_and_captures_say(tmp_path: Path) -> None:
         assert min(int(row["max_queued"]) for row in marked) == 10
     rates = [8 * int(row["reported_bytes"]) / int(row["reported_us"])
              for row in rows if row["series"] == "probe"]  # fmt: skip
-    assert (round(rates[0]), round(rates[30])) == (3, 10)  # Mbit/s: of UDP alone, and the link's
+    # rates in Mbit/s: UDP alone, and the full link
+    assert (round(rates[0]), round(rates[30])) == (3, 10)
     assert (tmp_path / "tcp_ecn.png").stat().st_size > 10_000
 
 
@@ -87,7 +88,7 @@ def test_a_mistake_gets_one_clear_line(
     assert "Traceback" not in done.stderr
 
 
-def test_a_program_that_is_not_there_is_told_before_any_network_begins(tmp_path: Path) -> None:
+def test_a_missing_program_is_reported_before_the_first_network(tmp_path: Path) -> None:
     done = run("tcp_ecn", "--time", "virtual", "--monitor-program", "no/such.p4",
                "--out", str(tmp_path / "out"))  # fmt: skip
     assert done.returncode == 2, done.stdout + done.stderr

@@ -1,4 +1,6 @@
-"""From an attack to its rule: bounded in windows and packets, and nothing else is hit."""
+"""Detection and mitigation of attacks: bounded in windows and packets, without harm to clean
+traffic.
+"""
 
 import argparse
 import os
@@ -26,7 +28,7 @@ def streamed(kind: Kind, windows: int = 5) -> dict[str, Any]:
 
 @needs_root
 @pytest.mark.parametrize("kind", Kind)
-def test_a_threat_is_told_and_stopped(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_threat_is_reported_and_stopped(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(experiment, "WINDOW_S", 0)
     row = streamed(kind)
     own, of = attacks.SHARES[kind]
@@ -47,7 +49,7 @@ def test_without_rules_all_of_it_comes_through(monkeypatch: pytest.MonkeyPatch) 
     assert row["attack_through"] == row["through_after_rules"] == row["attack"] > 0
 
 
-def test_frames_say_what_they_are_and_are_whole() -> None:
+def test_frames_are_valid_and_have_labels() -> None:
     from scapy.layers.inet import IP, TCP  # noqa: PLC0415  slow to import
     from scapy.layers.l2 import Ether  # noqa: PLC0415
 
@@ -77,7 +79,7 @@ def make_row(kind: Kind, **others: Any) -> dict[str, Any]:
         ({"false_alarms": 1}, [2]), ({"clean_stopped": 1}, [3]),
     ],
 )  # fmt: skip
-def test_what_fails(wrong: dict[str, Any], failed: list[int]) -> None:
+def test_wrong_results_fail(wrong: dict[str, Any], failed: list[int]) -> None:
     rows = [make_row(kind) for kind in Kind]
     rows[2] |= wrong
     quiet = StreamResult([], 0, [], None)
@@ -85,7 +87,7 @@ def test_what_fails(wrong: dict[str, Any], failed: list[int]) -> None:
     assert [number for number, each in enumerate(checks) if not each.passed] == failed
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_virtual_time_is_refused() -> None:
     done = run("threat_detection", "--time", "virtual", "--quick")
     assert done.returncode == 2
     assert "eBPF programs need a kernel" in done.stderr

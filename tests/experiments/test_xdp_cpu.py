@@ -1,4 +1,4 @@
-"""CPU against load: what is measured decides, and what was disturbed is no measurement."""
+"""CPU utilization over load: verdicts, and rejection of disturbed measurements."""
 
 import os
 from pathlib import Path
@@ -16,12 +16,12 @@ from telemark.errors import TestbedError
 
 experiment = module("xdp_cpu")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")
-NS = dict(zip(CANDIDATES, (70, 300, 700, 200, 150), strict=True))  # a packet's
+NS = dict(zip(CANDIDATES, (70, 300, 700, 200, 150), strict=True))  # ns per packet of each candidate
 PLAN = Plan([], (100_000, 400_000, 1_600_000), 0.1, 3, [0, 1])
 
 
 def made(process: float = 1.0, **changed_ns: float) -> list[Loaded]:
-    """Rounds of a machine that is now faster, now slower."""
+    """Return rounds of a machine that is sometimes faster and sometimes slower."""
     found = []
     for number, noise in enumerate((1, 1.3, 0.8), start=1):
         for each, ns in NS.items():
@@ -48,7 +48,9 @@ def test_ratios_are_of_one_round_and_decide() -> None:
 
 
 def test_rounds_that_differ_decide_nothing() -> None:
-    """One of three rounds meets the claim: the others are not attributed to XDP."""
+    """One of three rounds meets the claim, so the failure of the others may be caused by the
+    machine.
+    """
     for pps, less, text in (
         (100_000, 2.5, r"0\.23 to 0\.58 of the CPU time of iptables raw at 100,000;"),
         (400_000, 0.1, r"0\.25 to 2\.5 of the CPU time of XDP, by UDP port at 400,000;"),
@@ -63,7 +65,7 @@ def test_rounds_that_differ_decide_nothing() -> None:
 
 
 class Script:
-    """Measurements as they come, instead of a machine's."""
+    """A given sequence of measurements, instead of those of a machine."""
 
     def __init__(self, *found: tuple[Offered, float, float]) -> None:
         self.found = list(found)
@@ -72,7 +74,7 @@ class Script:
         return self.found.pop(0)
 
 
-def test_what_others_disturbed_is_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disturbed_measurements_are_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     ready = loads.ReadyCandidate(None, lambda: 0)  # type: ignore[arg-type]
     quiet, disturbed = Offered(0, 10, 0.5, 0.0), Offered(0, 10, 0.9, 0.4)
     monkeypatch.setattr(
@@ -87,7 +89,7 @@ def test_what_others_disturbed_is_measured_again(monkeypatch: pytest.MonkeyPatch
 
 @needs_root
 @pytest.mark.parametrize("candidate", CANDIDATES, ids=lambda each: each.name)
-def test_what_is_offered_is_counted(candidate: loads.Candidate) -> None:
+def test_offered_packets_are_counted(candidate: loads.Candidate) -> None:
     veth = VethPair()
     plan = Plan(flows(64), (), 0.01, 1, [0, max(os.sched_getaffinity(0))])
     with veth.entered(), loads.ExitStack() as stack:
@@ -97,7 +99,7 @@ def test_what_is_offered_is_counted(candidate: loads.Candidate) -> None:
         assert 0 < offered.packets <= 50_000 * 0.01
         if ready.follow is None:
             assert ready.counted() == offered.packets
-        else:  # its ring is larger than what came
+        else:  # the ring is larger than the number of packets
             assert (ready.counted(), process > 0) == (offered.packets, True)
     veth.close()
 
@@ -113,7 +115,7 @@ def test_the_pace_is_kept_by_the_clock() -> None:
         due = [each.wall_ns * 1e-4 for each in found]
         assert all(each.packets <= limit for each, limit in zip(found, due, strict=True))
         assert any(each.packets > limit - 1.01 for each, limit in zip(found, due, strict=True))
-        # Others may have the core for all of some of them.
+        # other processes may use the core during some measurements
         assert any(0 < each.busy < 0.5 for each in found)
         assert any(pace.offer(0, 0.002).busy > 0.5 for _ in found)
     veth.close()

@@ -1,4 +1,7 @@
-"""Transactions under a flood: ratios of a round decide; what was disturbed is not measured."""
+"""Transactions under a flood: verdicts from ratios within a round.
+
+Disturbed rounds are rejected.
+"""
 
 import argparse
 import os
@@ -29,14 +32,14 @@ from telemark.results.report import Report
 experiment = module("xdp_ddos")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")
 FLOODS_PPS = (0, 1000, 2000, 4000)
-DROPPED, PASSED, REDIRECTED, UNDECIDED = 1, 2, 7, 2**32 - 1  # of XDP, and of tc
+DROPPED, PASSED, REDIRECTED, UNDECIDED = 1, 2, 7, 2**32 - 1  # verdicts of XDP and of tc
 PLAN = Plan(FLOODS_PPS, 0.1, 3, [0, 1])
 KEPT = {UNFILTERED: (1, 0.5, 0.04, 0), FILTERED: (1, 1, 0.9, 0.85),
         UNREAD: (1, 1, 1, 1)}  # fmt: skip
 
 
 def made(**changed: tuple[float, ...]) -> list[FloodResult]:
-    """Rounds of a machine that is now faster, now slower."""
+    """Return rounds of a machine that is sometimes faster and sometimes slower."""
     return [
         FloodResult(number, server, pps, 9000 * noise * kept, pps, pps // 10, 0, dropped, seen)
         for number, noise in enumerate((1, 1.5, 0.5), start=1)
@@ -53,7 +56,7 @@ def report(measured: list[FloodResult]) -> Report:
 
 
 @pytest.mark.parametrize(("kept", "passed"), [(0.81, True), (0.79, False), (1.2, True)])
-def test_what_is_kept_at_twice_the_flood_that_stops_the_other_decides(
+def test_the_check_uses_twice_the_flood_that_stops_the_unfiltered_host(
     kept: float, passed: bool
 ) -> None:
     found = report(made(**{FILTERED: (1, 1, 0.2, kept)}))
@@ -97,7 +100,7 @@ def test_where_rounds_differ_the_run_is_invalid() -> None:
 
 
 @needs_root
-def test_what_finds_a_ring_full_is_lost_of_a_flood_or_not() -> None:
+def test_a_full_ring_drops_frames_of_the_flood_and_other_frames() -> None:
     ring, second_ns, second_ps = 10, 10**9, 10**12
     with load(emulated_nic.SOURCE, {"ring": ring}) as whole:
         state = whole.maps[".bss"].mapped()[0]
@@ -105,7 +108,7 @@ def test_what_finds_a_ring_full_is_lost_of_a_flood_or_not() -> None:
         state["length_ns"] = 2000 * second_ns
         state["began_ns"] = (time.monotonic_ns() - 1005 * second_ns) % 2**64
         found = []
-        for name in ("is_sent", "arrives", "is_sent"):  # 99 more are due, then those 10
+        for name in ("is_sent", "arrives", "is_sent"):  # 99 more frames are due, then 10
             verdict = run(whole.programs[name], flows(1)).verdict
             found.append((verdict, *(int(state[each]) for each in emulated_nic.Flood._fields)))
         assert found == [(REDIRECTED, 0, 0, 1), (PASSED, 1, 89, 1), (UNDECIDED, 1, 89, 1)]
@@ -119,7 +122,7 @@ def test_what_finds_a_ring_full_is_lost_of_a_flood_or_not() -> None:
 
 @pytest.mark.parametrize(("core", "mask"), [(1, "2"), (31, "80000000"), (32, "1,00000000")])
 def test_one_core_receives(core: int, mask: str) -> None:
-    """Words of 32 cores, as cpumask_parse() of the kernel reads them."""
+    """Masks are lists of 32-bit words, as cpumask_parse() of the kernel reads them."""
     said: list[str] = []
     flooded_server._receive_on(core, SimpleNamespace(run=said.append))
     assert f"echo {mask} > /sys/class/net/{flooded_server.SERVER}/queues/rx-0/rps_cpus'" in said[0]
@@ -128,13 +131,14 @@ def test_one_core_receives(core: int, mask: str) -> None:
 @needs_root
 @pytest.mark.parametrize("server", SERVERS)
 def test_each_frame_of_a_flood_is_in_one_book(server: str) -> None:
-    """However busy the machine is: of transactions there are some without a flood."""
+    """On a loaded machine, too; without a flood, some transactions are completed."""
     cores = sorted(os.sched_getaffinity(0))
     plan = Plan((0, 50_000), 0.05, 1, [cores[0], cores[-1]])
     with flooded_server.ExitStack() as stack:
         ready = FloodedServer(stack, plan.cores, server)
-        with flooded_server.ThreadPoolExecutor(1) as thread:  # whose priority and namespace change
-            for _ in range(5):  # a busy machine may stand still for all of one
+        # a thread, because its priority and namespace change
+        with flooded_server.ThreadPoolExecutor(1) as thread:
+            for _ in range(5):  # repeat, because a loaded machine may stall for a whole measurement
                 alone, flooded = thread.submit(
                     flooded_server.measure_server, plan, 1, server, ready
                 ).result()
@@ -154,7 +158,7 @@ def test_each_frame_of_a_flood_is_in_one_book(server: str) -> None:
     )
 
 
-def test_without_real_time_priority_it_is_said_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_real_time_priority_the_error_has_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 

@@ -1,4 +1,4 @@
-"""Dropping at XDP and elsewhere: each packet is counted by who dropped it."""
+"""Drops at XDP and at later hooks: each packet is counted by the candidate that drops it."""
 
 import argparse
 import os
@@ -22,7 +22,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root"
 
 
 def made(**other_ns: float) -> list[Turn]:
-    """Rounds of a machine that is now faster, now slower."""
+    """Return rounds of a machine that is sometimes faster and sometimes slower."""
     return [
         Turn(number, each.name, cores, 100, 100, noise * other_ns.get(each.name, ns),
              cores * 1e9 / ns / noise, 0)
@@ -46,7 +46,7 @@ def test_ratios_are_of_one_round() -> None:
     assert dropping.SOCKET.name not in report.metrics["speedup_on_two_cores"]
 
 
-def test_what_is_too_slow_fails() -> None:
+def test_low_rates_fail() -> None:
     assert checked(made(**{dropping.PORTS.name: 72})) == [False, True, True]
     assert checked(made(**{dropping.CONNTRACK.name: 470})) == [True, False, True]
 
@@ -75,14 +75,14 @@ def test_each_contender_counts_each_packet_of_its_own(candidate: dropping.Candid
     assert (turn.sent, turn.counted) == (5000, 5000)
     assert turn.ns_per_packet > 0
     elsewhere = Offer(frames.flows(64, port=20), 100, [[0]])
-    if candidate not in (dropping.ALL, dropping.SOCKET):  # which look at no port
+    if candidate not in (dropping.ALL, dropping.SOCKET):  # these candidates do not check the port
         with pytest.raises(TestbedError, match="100 packets sent, but 0 counted"):
             list(turns([candidate], elsewhere, 1, print))
 
 
 @needs_root
 @pytest.mark.parametrize(("candidate", "tracked"), [(dropping.CONNTRACK, 64), (dropping.FILTER, 0)])
-def test_conntrack_is_on_only_where_it_is_said_to_be(
+def test_conntrack_is_on_only_for_its_candidate(
     candidate: dropping.Candidate, tracked: int
 ) -> None:
     place = veth_setup.VethPair()
@@ -101,7 +101,9 @@ def test_conntrack_is_on_only_where_it_is_said_to_be(
         (("--rounds", "0"), "--rounds"),
     ],
 )
-def test_what_it_cannot_do_is_refused(arguments: tuple[str, ...], text: str, tmp_path: Any) -> None:
+def test_unsupported_options_are_refused(
+    arguments: tuple[str, ...], text: str, tmp_path: Any
+) -> None:
     done = run("xdp_drop", *arguments, "--out", str(tmp_path))
     assert done.returncode == 2
     assert text in done.stderr

@@ -1,4 +1,4 @@
-"""Forwarding by XDP and by the kernel: each packet leaves, and is counted where it does."""
+"""Forwarding by XDP and by the kernel: each packet leaves, and is counted after it has left."""
 
 import argparse
 import os

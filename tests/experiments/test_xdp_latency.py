@@ -1,4 +1,4 @@
-"""Latency of forwarding: each packet is timed once; ratios of a round decide."""
+"""Forwarding latency: each packet is timed once; verdicts are from ratios within a round."""
 
 import argparse
 import os
@@ -15,11 +15,13 @@ from telemark.results.report import Report
 experiment = module("xdp_latency")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")
 PLAN = Plan(frames.flows(64, destination=forwarding.DESTINATION), 5, 3, 0)
-NOISE = (1.0, 3.0, 0.5)  # of rounds
+NOISE = (1.0, 3.0, 0.5)  # factor of each round
 
 
 def report(redirect: tuple[float, ...] = (0.3, 0.3, 0.3)) -> Report:
-    """Of a bridge that takes 10 us, and XDP_REDIRECT that takes a part of it in each round."""
+    """Return the report for a bridge that takes 10 us, and XDP_REDIRECT with these ratios to it in
+    the rounds.
+    """
     found = experiment.report(
         [
             Delay(number, each.name, arrived, 5, 1e4 * noise * part, 2e4 * noise)

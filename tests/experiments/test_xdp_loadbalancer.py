@@ -1,4 +1,6 @@
-"""Balancing at XDP and by NAT: each packet comes to one of the reals, each connection to one."""
+"""Load balancing at XDP and by NAT: each packet arrives at a backend, each connection at one
+backend.
+"""
 
 import argparse
 import os
@@ -18,7 +20,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root"
 
 
 def checked(xdp_ns: float) -> list[bool]:
-    """Rounds of a machine that is now faster, now slower."""
+    """Return rounds of a machine that is sometimes faster and sometimes slower."""
     costs = dict.fromkeys(balancing.ANYWHERE, 1600.0) | {balancing.XDP: xdp_ns}
     measured = [
         Turn(number, each.name, 1, 100, 100, noise * cost, 1e9 / cost, 0)

@@ -1,4 +1,4 @@
-"""Routing at XDP and by the kernel: each packet comes to the far end by the same tables."""
+"""Routing at XDP and by the kernel: each packet arrives at the far end, by the same tables."""
 
 import argparse
 import ipaddress
@@ -17,7 +17,7 @@ OPTIONS = argparse.Namespace(rounds=3, packets=100, routes=5, time="real", quick
 
 
 def made(pairs: experiment.Pairs, ns: tuple[float, ...]) -> list[Turn]:
-    """Rounds of a machine that is now faster, now slower."""
+    """Return rounds of a machine that is sometimes faster and sometimes slower."""
     all_candidates = [each for pair in pairs for each in pair]
     return [
         Turn(number, each.name, 1, 100, 100, noise * cost, 1e9 / cost, 0)
@@ -45,14 +45,15 @@ def test_ratios_are_of_one_round_and_decide(
 
 def test_rounds_that_differ_decide_nothing(tmp_path: Path) -> None:
     pairs = [routing.candidates(["0.0.0.0/0"], tmp_path), routing.candidates(["a", "b"], tmp_path)]
-    measured = made(pairs, (900, 290, 1300, 660))  # the last of three rounds gets another machine
+    # the machine is slower in the last of three rounds
+    measured = made(pairs, (900, 290, 1300, 660))
     measured[-1] = measured[-1]._replace(ns_per_packet=measured[-2].ns_per_packet / 2.1)
     with pytest.raises(TestbedError, match=r"XDP, 2 routes is 2 times .*: measured 1\.97 to 2\.1 "):
         experiment.report(measured, pairs, OPTIONS)
 
 
 def test_a_candidate_without_the_core_is_not_reported_as_slow(tmp_path: Path) -> None:
-    """All rounds miss the claim: a verdict on an idle machine, but not on a loaded one."""
+    """All rounds miss the claim. This is a failure on an idle machine, but not on a loaded one."""
     pairs = [routing.candidates(["0.0.0.0/0"], tmp_path), routing.candidates(["a", "b"], tmp_path)]
     measured = made(pairs, (900, 310, 1300, 600))
     for waited, is_reported in ((0.19, True), (0.21, False)):

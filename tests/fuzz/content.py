@@ -1,4 +1,4 @@
-"""Fills an engine for a fuzzer: seeded entries that its frames can hit, and state to go wrong."""
+"""Fills an engine for a fuzzer: seeded entries that its frames can hit, and other state."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from minip4.engine.engine import Engine
 from minip4.engine.errors import AlreadyExists, EngineError, TableFull
 from minip4.engine.keys import Exact, Lpm, MatchKey, Range, Ternary
 
-ENTRIES = 24  # of each table
+ENTRIES = 24  # entries per table
 MEMBERS = 8
 PRIORITIES = 3
 GROUPS = range(6)  # multicast groups and mirroring sessions
-PORTS = [*range(8), 510]  # 510 is down
+PORTS = [*range(8), 510]  # port 510 is down
 
 
 def fill(engine: Engine, config: dict[str, Any], seed: int) -> None:
@@ -33,12 +33,14 @@ def fill(engine: Engine, config: dict[str, Any], seed: int) -> None:
             try:
                 engine.table_set_default(table.name, action.name, values.of(action))
             except EngineError:
-                continue  # not every action may be a default
+                continue  # some actions cannot be the default action
     _fill_state(engine, values)
 
 
 class Values:
-    """Small numbers, edges, and constants of the program: what frames hit by chance."""
+    """Generator of small numbers, limits of types, and constants of the program, which frames often
+    hit.
+    """
 
     def __init__(self, rng: random.Random, config: dict[str, Any]) -> None:
         self.rng = rng
@@ -71,7 +73,7 @@ class Values:
 
 
 def constants(config: dict[str, Any]) -> list[str]:
-    """The hexadecimal constants of a program, such as the values that its parser selects on."""
+    """Return the hexadecimal constants of a program, such as values of select expressions."""
     return re.findall(r'"0x([0-9a-f]{1,32})"', json.dumps(config))
 
 
@@ -118,7 +120,7 @@ def _fill_state(engine: Engine, values: Values) -> None:
         engine.multicast_set(number, replicas)
         engine.mirror_set(number, replicas, rng.choice([0, 1, 60]))
     engine.set_priorities(PRIORITIES)
-    engine.clock = lambda: 0  # the fuzzer's time begins there
+    engine.clock = lambda: 0  # the fuzzer starts at this time
     for port in (1, 2):
         engine.set_link(
             port, rate_bps=10**7 * port, delay_ns=50_000, jitter_ns=20_000, loss=0.1, reorder=0.1,

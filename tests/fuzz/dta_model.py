@@ -1,7 +1,7 @@
-"""Model of a DTA translator in plain Python, by docs/reference/dta*.md alone; and random reports.
+"""Model of a DTA translator in plain Python, written from docs/reference/dta*.md; random reports.
 
-It shares nothing with the P4 program nor with what collectors compute: hashes are worked out here,
-one number at a time.
+It shares no code with the P4 program or with the collectors, and computes hashes one number at a
+time.
 
 cd tests; PYTHONPATH=..:p4src:peers:wire:collectors/roce python fuzz/dta_model.py --seeds 20
 """
@@ -24,11 +24,12 @@ from collectors.dta.key_write import slot
 
 M32 = 0xFFFFFFFF
 OURS, PROTOTYPE = 40042, 40040
-SLOTS, BITS, COUNTERS, ROWS = 64, 9, 16, 4  # of Key-Write; of Key-Increment
+# of the store for Key-Write (two), and for Key-Increment (two)
+SLOTS, BITS, COUNTERS, ROWS = 64, 9, 16, 4
 LISTS, BATCHES, ENTRIES = 3, 5, 4
 CHUNKS, CACHE = 32, 8
 SKETCHES, COLUMNS = 2, 16
-TRACKED = {7: 1, 0: 2}  # reporters' numbers, and their places
+TRACKED = {7: 1, 0: 2}  # reporter number -> index of its state
 UNTRACKED, WINDOW, HOPS = 0, 1024, 5
 LENGTHS = {
     1: {1: 40, 3: 48, 7: 64},
@@ -36,12 +37,12 @@ LENGTHS = {
     3: 44,
     4: 40,
     5: 36,
-}  # UDP lengths of our packets by opcode
+}  # UDP lengths of reports in Telemark's format, by opcode
 SHORT = {1: {1: 20, 3: 28, 7: 44}, 2: 19, 3: 24, 4: 20}
 
 
 def murmur(key: int, seed: int) -> int:
-    """MurmurHash3_x86_32 of a key of 128 bits: its words, the most significant first."""
+    """Return MurmurHash3_x86_32 of a key of 128 bits: its words, the most significant first."""
     state = seed
     for shift in (96, 64, 32, 0):
         word = (key >> shift & M32) * 0xCC9E2D51 & M32
@@ -55,16 +56,16 @@ def murmur(key: int, seed: int) -> int:
 
 
 def place(key: int, copy: int, count: int) -> int:
-    """The slot of a copy, which count from 0."""
+    """Return the slot of a copy; copies are numbered from 0."""
     return murmur(key, 0x9E3779B1 * (copy + 1) & M32) % count
 
 
 @dataclass
 class Path:
-    """Of a row of the cache of postcards."""
+    """A row of the cache of postcards."""
 
     key: int
-    values: dict[int, int] = field(default_factory=dict)  # by hop
+    values: dict[int, int] = field(default_factory=dict)  # hop -> value
     hops: int = 0
     copies: int = 0
 
@@ -73,31 +74,32 @@ class Path:
         return all(hop in self.values for hop in range(self.hops or HOPS))
 
 
-Work: TypeAlias = Callable[[], str | None]  # does what is left to do; why it was not done
+# executes the rest of a report, and returns the reason if it is refused
+Work: TypeAlias = Callable[[], str | None]
 
 
 class Came(NamedTuple):
-    """A report, behind its base header."""
+    """A report after its base header."""
 
     is_ours: bool
     opcode: int
-    length: int  # UDP's
+    length: int  # UDP length
     body: bytes
     reporter: int
     is_immediate: bool
 
     @property
     def key(self) -> int:
-        """Of Key-Write and Key-Increment."""
+        """Return the key of Key-Write and Key-Increment."""
         return int.from_bytes(self.body[4:20] if self.is_ours else self.body[1:5], "big")
 
 
 class Refused(Exception):
-    """A report of which nothing is written, and why."""
+    """Raised for a report that writes nothing; contains the reason."""
 
 
 class Model:
-    """The translator of `made()`, and what lies in memory behind it."""
+    """The translator of `made()`, and the memory that it writes."""
 
     def __init__(self) -> None:
         self.key_writes = {words: bytearray(SLOTS * (4 + 4 * words)) for words in (1, 3, 7)}
@@ -107,7 +109,7 @@ class Model:
         self.sketches = bytearray(SKETCHES * COLUMNS * 16)
         self.events: defaultdict[int, Counter[str]] = defaultdict(Counter)
         self.nacks: list[tuple[int, ...]] = []
-        # Of each list: entries that are gathered, and how many batches are before them.
+        # for each list: batched entries, and the number of earlier batches
         self._batches = {number: (list[int](), 0) for number in range(LISTS)}
         self._cache: dict[int, Path] = {}
         self._columns: defaultdict[tuple[int, int], dict[int, list[int]]] = defaultdict(dict)
@@ -116,10 +118,12 @@ class Model:
         self._last: dict[int, int] = {}
 
     def take(self, src: str, port: int, length: int, octets: bytes) -> None:
-        """A datagram to the translator: UDP's length, and what follows its header."""
+        """Process a datagram to the translator, given the UDP length and the bytes after the UDP
+        header.
+        """
         base = 8 if port == OURS else 3
         if len(octets) < base:
-            return  # no report
+            return  # not a report
         if port == OURS:
             flags, opcode, number, sequence = struct.unpack_from(">BBHI", octets)
             is_immediate = flags & 8 != 0
@@ -175,7 +179,7 @@ class Model:
         return ""
 
     def _planned(self, came: Came) -> Work:
-        """What is to be done of a report if nothing else speaks against it. Raises Refused."""
+        """Return the work for a report, if nothing else rejects it. Raises Refused."""
         lengths: Any = LENGTHS if came.is_ours else SHORT
         known = lengths.get(came.opcode)
         is_long_enough = len(came.body) >= came.length - 8 - (8 if came.is_ours else 3)
@@ -209,7 +213,7 @@ class Model:
         _check(1 <= copies <= 8)
 
         def work() -> None:
-            for row in range(min(copies, ROWS)):  # others are past the end of the region
+            for row in range(min(copies, ROWS)):  # further rows are past the end of the region
                 at = row * COUNTERS + place(key, row, COUNTERS)
                 self.counters[at] = (self.counters[at] + addend) % (1 << 64)
 
@@ -302,7 +306,7 @@ def _check(is_well: bool) -> None:
 
 
 class Hostile:
-    """Reports of which some field is likely to be wrong, with numbers that jump."""
+    """Generator of reports with probably wrong fields, and of sequence numbers with jumps."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -310,7 +314,7 @@ class Hostile:
         self._keys = [self.rng.randrange(1 << 128) for _ in range(12)] + [5, 77]
 
     def datagram(self) -> tuple[str, int, int, bytes]:
-        """Where it is from, its port, UDP's length, and what is behind UDP's header."""
+        """Return source address, port, UDP length, and the bytes after the UDP header."""
         rng = self.rng
         port = rng.choice((OURS, OURS, PROTOTYPE))
         opcode = rng.choice((1, 1, 2, 3, 4, 4, 5, 5))
@@ -376,7 +380,7 @@ class Hostile:
 
 
 def made() -> tuple[Gatherer, dict[str, memoryview]]:
-    """A translator as the model has it, and the memory behind it."""
+    """Return a translator like the model, and the memory that it writes."""
     there = Gatherer()
     memory = {
         "lists": there.lists(ENTRIES, BATCHES, count=LISTS),
@@ -394,7 +398,10 @@ def made() -> tuple[Gatherer, dict[str, memoryview]]:
 
 
 def fuzz(seed: int, count: int) -> Counter[str]:
-    """Have both take so many reports: what was counted. Raises AssertionError where they differ."""
+    """Send this number of reports to both; return the counts of outcomes.
+
+    Raises AssertionError if they differ.
+    """
     there, memory = made()
     model, hostile = Model(), Hostile(seed)
     ether = Ether(dst="02:00:00:00:00:fe", src="02:00:00:00:00:01")
@@ -409,7 +416,7 @@ def fuzz(seed: int, count: int) -> Counter[str]:
 
 
 def compare(there: Gatherer, memory: dict[str, memoryview], model: Model, where: str) -> None:
-    """Memory byte by byte, and all that was counted and asked for."""
+    """Compare the memory byte by byte, and all counters and requests."""
     expected = {
         "lists": model.lists, "chunks": model.chunks, "sketches": model.sketches,
         **{f"{words} words": content for words, content in model.key_writes.items()},

@@ -1,4 +1,4 @@
-"""Fuzzes the compiler: whatever text it gets, it is a program, or one line says where it is not.
+"""Fuzzes the compiler: any text is either a program or rejected in one line with a location.
 
 python tests/fuzz/front_end.py --seconds 600        (guided by coverage: pip install atheris)
 """
@@ -41,23 +41,23 @@ PIECES = [
 
 
 class Finding(Exception):
-    """A text that the compiler neither takes nor refuses as it should; str() has its path."""
+    """A text that the compiler neither compiles nor rejects correctly; str() has its path."""
 
 
 def programs() -> list[str]:
-    """What mutations begin with: our own programs, without the files that they include."""
+    """Return the seeds of mutations: the programs of this repository, without included files."""
     folders = (REPOSITORY / "p4src", REPOSITORY / "tests", REPOSITORY / "benchmarks")
     found = sorted(path for folder in folders for path in folder.rglob("*.p4"))
     return [path.read_text() for path in found if "V1Switch(" in path.read_text()]
 
 
 def words_of(text: str) -> list[str]:
-    """The text in pieces that, joined, are the text."""
+    """Split a text into pieces whose concatenation is the text."""
     return re.findall(r"\w+|\s+|[^\w\s]", text)
 
 
 def mutate(words: list[str], rng: random.Random) -> str:
-    """The text with a few words left out, doubled, swapped or replaced."""
+    """Return the text with a few words deleted, doubled, swapped or replaced."""
     mutated = list(words)
     own = [i for i, word in enumerate(words) if not word.isspace()]
     for _ in range(rng.choice([1, 1, 2, 3]) if own else 0):
@@ -76,7 +76,7 @@ def mutate(words: list[str], rng: random.Random) -> str:
 
 
 def compile_text(text: str, folder: Path) -> bool:
-    """Whether the text is a program. Raises Finding when the compiler breaks or takes too long."""
+    """Return whether the text is a program; raise Finding if the compiler fails or is slow."""
     from minip4.compiler import compile_p4  # noqa: PLC0415  atheris watches what comes after it
     from minip4.compiler.errors import P4Error  # noqa: PLC0415
 
@@ -97,14 +97,14 @@ def compile_text(text: str, folder: Path) -> bool:
 
 
 def keep(text: str) -> Path:
-    """Save a text that was found."""
+    """Save a failing text."""
     path = Path(tempfile.mkdtemp(prefix="minip4-finding-front-end-")) / "test.p4"
     path.write_bytes(text.encode("latin-1", "replace"))
     return path
 
 
 def fuzz(seconds: float, seed: int) -> str:
-    """Mutate our programs blindly; return what was done. Raises Finding."""
+    """Mutate the programs without feedback; return a summary. Raises Finding."""
     rng = random.Random(seed)
     starts = [words_of(text) for text in programs()]
     count = good = 0
@@ -117,7 +117,7 @@ def fuzz(seconds: float, seed: int) -> str:
 
 
 def fuzz_guided(seconds: int, seed: int) -> None:
-    """As fuzz(), keeping what reaches new places of the compiler. Ends the process."""
+    """Like fuzz(), but keep inputs that reach new code of the compiler. Ends the process."""
     import atheris  # noqa: PLC0415  not among the project's dependencies
 
     with atheris.instrument_imports(include=["minip4.compiler"]):

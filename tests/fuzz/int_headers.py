@@ -1,4 +1,4 @@
-"""Hostile INT headers, and what a switch of a domain must make of them, by INT v2.1 alone.
+"""Hostile INT headers, and the required behaviour of switches by INT v2.1 alone.
 
 PYTHONPATH=tests/p4src:tests/peers:tests/wire python tests/fuzz/int_headers.py --count 100000
 """
@@ -12,9 +12,9 @@ from typing import NamedTuple
 from int_path import DSCP, IN, INT_PORT, MARKER, NEW_UDP, OUT, PORT, PROBE, Switch, tcp, udp
 
 NODE, MTU = 9, 600
-MD, MX = 1, 3  # types that switches know, of a shim
+MD, MX = 1, 3  # types of shims that switches support
 UNCOUNTED = "nothing"
-COMPLEMENT = 1  # of instructions, the last bit
+COMPLEMENT = 1  # the last bit of the instructions
 TEMPLATES = {
     (version, make, tos): make(b"", version=version, tos=tos)
     for version in (4, 6) for make in (udp, tcp) for tos in (0, 16)
@@ -22,7 +22,7 @@ TEMPLATES = {
 
 
 class Came(NamedTuple):
-    """A frame, and what of it is where."""
+    """A frame with the offsets of its parts."""
 
     frame: bytes
     version: int
@@ -31,24 +31,26 @@ class Came(NamedTuple):
 
     @property
     def layer4(self) -> int:
-        """Where its header begins."""
+        """Return the offset of the L4 header."""
         return 34 if self.version == 4 else 54
 
     @property
     def shim(self) -> int:
-        """Where it is to begin."""
+        """Return the offset at which the shim must begin."""
         return self.layer4 + (32 if self.is_tcp else 8) + (8 if self.mark == PROBE else 0)
 
 
 class Verdict(NamedTuple):
-    """What the switch counts, and the frame as it leaves, if it does, but for its checksums."""
+    """The counter that the switch increments, and the frame that it sends, if any, without
+    checksums.
+    """
 
     event: str | None
     frame: bytes | None
 
 
 def hostile(rng: random.Random) -> Came:
-    """A frame of which some field of INT is likely to be wrong; its checksums are."""
+    """Return a frame with a probably wrong field of INT, and wrong checksums."""
 
     def mostly(right: int, bits: int) -> int:
         wrong = (0, 1, 2, (1 << bits) - 1, rng.randrange(1 << bits))
@@ -89,8 +91,10 @@ def grow(frame: bytearray, came: Came, count: int) -> None:
 
 
 def pushed(instructions: int) -> bytes:
-    """Metadata of a switch whose clock stands at 0, by INT v2.1's section 5.7; the complement is
-    0."""
+    """Return the metadata of a switch whose clock is at 0, by INT v2.1, section 5.7.
+
+    The complement is 0.
+    """
     ports, ones = struct.pack(">HH", IN, OUT), b"\xff" * 4
     values = (struct.pack(">I", NODE), ports, bytes(4), bytes(4), bytes(8), bytes(8),
               struct.pack(">II", IN, OUT), *[ones] * 8, bytes(4))  # fmt: skip
@@ -98,10 +102,10 @@ def pushed(instructions: int) -> bytes:
 
 
 def verdict(came: Came, *, is_sink: bool) -> Verdict:
-    """Of a transit switch, or of one behind which the domain ends."""
+    """Return the verdict of a transit switch, or of the last switch of the domain."""
     frame, at = came.frame, came.shim
     if came.mark == PROBE and frame[at - 8 : at] != MARKER:
-        return Verdict(None, frame)  # cut: nothing says that there is INT
+        return Verdict(None, frame)  # truncated: no mark shows that there is INT
     if not is_right(came):
         return Verdict("malformed", frame)
     discards = bool(frame[at + 4] & 0x08)
@@ -132,7 +136,7 @@ def verdict(came: Came, *, is_sink: bool) -> Verdict:
 
 
 def is_right(came: Came) -> bool:
-    """Whether shim and header are whole, and of a kind, version and NPT that fit."""
+    """Return whether shim and header are whole, and of a kind, version and NPT that fit."""
     rest = came.frame[came.shim :]
     if len(rest) < 4:
         return False
@@ -143,7 +147,9 @@ def is_right(came: Came) -> bool:
 
 
 def stripped(came: Came) -> bytes:
-    """As the source got it: without INT, and with what the shim says of it."""
+    """Return the frame as the source received it: without INT, with the original values in the
+    shim.
+    """
     frame, at = bytearray(came.frame), came.shim
     npt, gone = frame[at] >> 2 & 3, 4 + 4 * frame[at + 1]
     original = bytes(frame[at + 2 : at + 4])
@@ -151,7 +157,7 @@ def stripped(came: Came) -> bytes:
     if came.mark == PROBE:
         del frame[at - 8 : at]
         gone += 8
-    elif came.mark == DSCP:  # the domain's four bits of it
+    elif came.mark == DSCP:  # the four bits of the domain in the DSCP
         tos = int.from_bytes(frame[14:16], "big") >> (4 if came.version == 6 else 0) & 0xFF
         tos = (original[1] & 0xF0) | (tos & 0x0F)
         shift = 0 if came.version == 4 else 4
@@ -170,7 +176,7 @@ def stripped(came: Came) -> bytes:
 
 
 def without_checksums(frame: bytes | bytearray, came: Came) -> bytes:
-    """With zeros in their place."""
+    """Return the frame with zeros instead of checksums."""
     out = bytearray(frame)
     for place in ([24] if came.version == 4 else []) + [_checksum_place(came)]:
         out[place : place + 2] = bytes(2)
@@ -178,12 +184,14 @@ def without_checksums(frame: bytes | bytearray, came: Came) -> bytes:
 
 
 def _checksum_place(came: Came) -> int:
-    """Of layer 4."""
+    """Return the offset of the L4 checksum."""
     return came.layer4 + (16 if came.is_tcp else 6)
 
 
 def damage(frame: bytes, came: Came) -> tuple[int, ...]:
-    """By how much the checksums of IP and layer 4 are wrong: no switch may change it."""
+    """Return the differences of the IP and L4 checksums from correct ones, which no switch may
+    change.
+    """
     start, length = came.layer4, struct.unpack_from(">H", frame, 16 if came.version == 4 else 18)[0]
     pseudo = length - 20 if came.version == 4 else length
     if not came.is_tcp:
@@ -196,13 +204,13 @@ def damage(frame: bytes, came: Came) -> tuple[int, ...]:
 
 
 def summed(data: bytes) -> int:
-    """Of 16-bit words, in ones' complement."""
+    """Return the one's complement sum of 16-bit words."""
     padded = data + bytes(len(data) % 2)
     return sum(struct.unpack(f">{len(padded) // 2}H", padded)) % 0xFFFF
 
 
 def check(switch: Switch, came: Came, *, is_sink: bool) -> str | None:
-    """Send it through, and return what was to be counted of it. Raises AssertionError."""
+    """Send a frame and compare the result; return the expected counter. Raises AssertionError."""
     event, expected = verdict(came, is_sink=is_sink)
     found = [out for port, out in switch.send(came.frame) if port == OUT]
     assert len(found) == (expected is not None), f"{came}: {len(found)} frames left"
@@ -223,9 +231,9 @@ def check(switch: Switch, came: Came, *, is_sink: bool) -> str | None:
 
 
 def fuzz(seed: int, count: int) -> list[Counter[str]]:
-    """Send so many frames through a transit switch and a sink; return what these counted.
+    """Send `count` frames through a transit switch and a sink; return the counts of outcomes.
 
-    Raises AssertionError where a frame is not as it must be, or not counted.
+    Raises AssertionError if a frame or a counter is wrong.
     """
     rng, counted = random.Random(seed), []
     for is_sink in (False, True):

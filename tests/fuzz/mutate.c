@@ -1,6 +1,6 @@
 /* A simple fuzzer for machines without libFuzzer: mutates seeds at random, without feedback.
  *
- * mutate SECONDS SEED CORPUS... : the last input lies in ./last-input while it runs. */
+ * mutate SECONDS SEED CORPUS... : ./last-input contains the latest input while it runs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,7 +58,7 @@ static void change_byte(uint8_t *byte)
     }
 }
 
-/* Seeds one after the other, some bytes changed, the end cut off or doubled. */
+/* Concatenate seeds, with some bytes changed, and the end cut off or doubled. */
 static size_t make_input(uint8_t *input)
 {
     size_t size = 0;
@@ -92,7 +92,7 @@ int main(int argc, char **argv)
     uint64_t runs = 0;
     for (; time(NULL) < end; runs++) {
         size_t size = make_input(last);
-        uint8_t *exact = malloc(size); /* so that a read behind the end is seen */
+        uint8_t *exact = malloc(size); /* so that reads beyond the end are detected */
         if (size && !exact)
             return 2;
         if (size)

@@ -1,7 +1,7 @@
-/* The packet path as a fuzzer sees it: each input is a sequence of steps for a fresh engine.
+/* The packet path for a fuzzer: each input is a sequence of steps for a new engine.
  *
- * A step is a head of four bytes (port, time step, length of the frame in big endian) and the frame.
- * fill_engine() comes from recorder.py: tables, groups, sessions, links and queues. */
+ * A step is a header of four bytes (port, time step, length of the frame in big endian) and the
+ * frame. fill_engine() comes from recorder.py: tables, groups, sessions, links and queues. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -10,8 +10,8 @@
 enum {
     HEAD = 4,
     MAX_STEPS = 32,
-    MAX_DRAIN = 16, /* programs may clone and recirculate for ever */
-    PORTS = 8 /* ports 0 to 7 are up; the byte's other values name ports that are down */
+    MAX_DRAIN = 16, /* programs may clone and recirculate without end */
+    PORTS = 8 /* ports 0 to 7 are up; other values of the byte are ports that are down */
 };
 
 void fill_engine(struct engine *e);
@@ -47,13 +47,13 @@ static void check_books(struct engine *e)
         fail("packets are not accounted for");
 }
 
-/* From 1 ns to 17 s, so that queues and links are met empty, in use and full. */
+/* From 1 ns to 17 s, so that queues and links are empty, in use, or full. */
 static uint64_t step_ns(uint8_t byte)
 {
     return byte & 7 ? UINT64_C(1) << (byte >> 3) % 35 : 0;
 }
 
-/* The fuzzer's own test builds it with a fault to find: a read behind the end of some inputs. */
+/* The test of the fuzzer builds it with a fault: a read beyond the end of some inputs. */
 #ifdef PLANTED_FAULT
 static void planted_fault(const uint8_t *frame, uint32_t length, size_t left)
 {

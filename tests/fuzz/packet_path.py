@@ -42,22 +42,23 @@ UNINSTRUMENTED = ("engine.c",)
 MAX_INPUT = 4096
 SEEDS = 64
 OPTIONS = {
-    # Each input makes and frees an engine: to keep every call's stack would cost half the speed.
+    # each input creates and frees an engine; storing the stack of each allocation would halve the
+    # speed
     "ASAN_OPTIONS": "abort_on_error=1:detect_leaks=1:malloc_context_size=1",
     "UBSAN_OPTIONS": "print_stacktrace=1",
 }
 
 
 class NoFuzzer(Exception):
-    """There is no clang with libFuzzer; str() says what is missing."""
+    """clang with libFuzzer is missing; str() names the missing part."""
 
 
 class Finding(Exception):
-    """An input made the packet path fail; str() has its path and the report's end."""
+    """An input on which the packet path fails; str() has its path and the end of the report."""
 
 
 def programs() -> list[Path]:
-    """Our programs: all of p4src/ that are whole, and those of the tests."""
+    """Return the programs: all complete programs of p4src/, and those of the tests."""
     folders = (REPOSITORY / "p4src", REPOSITORY / "tests")
     found = sorted(path for folder in folders for path in folder.rglob("*.p4"))
     return [path for path in found if "V1Switch(" in path.read_text()]
@@ -65,10 +66,10 @@ def programs() -> list[Path]:
 
 def fuzz(program: Path, seconds: int, *, seed: int = 1, keep: Path | None = None,
          feedback: bool = True, defines: Sequence[str] = ()) -> str:  # fmt: skip
-    """Fuzz one program; return what the fuzzer says of its work. Raises Finding, NoFuzzer.
+    """Fuzz one program; return the last line of the fuzzer.
 
-    With `feedback` it is libFuzzer, else our own mutations, with the C compiler that engines are
-    built with. `keep` holds the corpus from run to run.
+    Raises Finding, NoFuzzer. With `feedback`, the fuzzer is libFuzzer; otherwise it is mutate.c
+    with the C compiler of engines. `keep` holds the corpus from run to run.
     """
     if feedback:
         _check_clang()
@@ -92,7 +93,7 @@ def fuzz(program: Path, seconds: int, *, seed: int = 1, keep: Path | None = None
 
 
 def _engine_source(config: dict[str, Any], seed: int) -> tuple[str, str]:
-    """The program's C, and the C that fills its tables."""
+    """Return the C code of the program, and the C code that fills its tables."""
     engine = Engine(config)
     library: Any = engine.library
     engine.close()
@@ -121,7 +122,7 @@ def _escaped(constant: str) -> str:
 
 
 def _write_seeds(folder: Path, config: dict[str, Any], seed: int) -> None:
-    """Inputs of a few frames, with the program's constants among their bytes."""
+    """Write inputs of a few frames, which contain constants of the program."""
     rng = random.Random(seed)
     words = [bytes.fromhex(c.rjust(len(c) + len(c) % 2, "0")) for c in content.constants(config)]
     folder.mkdir()
@@ -139,7 +140,7 @@ def _write_seeds(folder: Path, config: dict[str, Any], seed: int) -> None:
 
 def _build(work: Path, generated: str, fill: str, *, feedback: bool,
            defines: Sequence[str]) -> Path:  # fmt: skip
-    """The fuzzer of one program: the engine's core is compiled once for all of them."""
+    """Build the fuzzer of one program; the core of the engine is compiled once for all programs."""
     compiler, sanitizers = ("clang", CLANG) if feedback else (os.environ.get("CC", "cc"), GCC)
     (work / "generated.c").write_text(generated)
     (work / "fill.c").write_text(fill)
@@ -203,7 +204,7 @@ def _check_clang() -> None:
 
 
 def _keep_finding(work: Path, program: Path, report: str) -> str:
-    """Save the input that failed; return its path and what was said of it."""
+    """Save the failing input; return its path and the report."""
     inputs = [*work.glob("crash-*"), *work.glob("leak-*"), *work.glob("timeout-*"),
               *work.glob("oom-*"), *work.glob("last-input")]  # fmt: skip
     folder = Path(tempfile.mkdtemp(prefix=f"minip4-finding-{program.stem}-"))

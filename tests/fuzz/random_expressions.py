@@ -1,4 +1,4 @@
-"""Random expressions of P4, each of a wanted type: bit<W>, int<W> or bool."""
+"""Random expressions of P4 with a given type: bit<W>, int<W> or bool."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ORDER = ("<", "<=", ">", ">=")
 
 @dataclass(frozen=True)
 class Variable:
-    """Something that can be read: a field, a variable, a parameter."""
+    """A readable value: a field, a variable, or a parameter."""
 
     name: str
     width: int
@@ -34,7 +34,7 @@ class Function:
 
 @dataclass
 class Scope:
-    """What an expression may refer to."""
+    """The names that an expression may use."""
 
     variables: list[Variable]
     headers: list[str] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Expressions:
         return self.rng.randrange(100) < percent
 
     def number(self, width: int) -> int:
-        """Small, at an edge, or anything."""
+        """Return a number: small, near a limit, or any."""
         top = (1 << width) - 1
         return self.rng.choice([
             self.rng.randrange(9) & top, self.rng.choice([0, 1, top, top >> 1, 1 << (width - 1)]),
@@ -72,7 +72,7 @@ class Expressions:
         return self.rng.choice(self.BITS)(self, scope, width, depth - 1)
 
     def leaf(self, scope: Scope, width: int) -> str:
-        """A variable, cut or extended to the width, or a constant."""
+        """Return a variable, truncated or extended to the width, or a constant."""
         same = [v.name for v in scope.variables if v.width == width and not v.signed]
         others = [v for v in scope.variables if v.width != width and not v.signed]
         if same and self.chance(60):
@@ -189,7 +189,7 @@ class Expressions:
         return f"({left} {self.rng.choice([*ORDER, '==', '!='])} {right})"
 
     def small(self, scope: Scope, width: int, depth: int) -> str:
-        """Of numbers that frames are full of."""
+        """Return a small number, which occurs often in frames."""
         name = self.rng.choice(["hdr.first.kind", "hdr.first.more", "hdr.first.number[7:0]"])
         return f"({name} {self.rng.choice([*ORDER, '==', '!='])} {self.rng.randrange(6)})"
 

@@ -57,7 +57,7 @@ class Program(Statements):
     # -- functions
 
     def functions(self) -> Lines:
-        """Two that return a value, and one that changes its arguments."""
+        """Return two functions with a return value, and one that changes its arguments."""
         lines: Lines = []
         for name in ("f", "g"):
             widths = tuple(self.rng.choices(WIDTHS, k=self.rng.randrange(1, 3)))
@@ -86,7 +86,7 @@ class Program(Statements):
     def parser(self) -> Lines:
         states = ["a", "b", "c", "v", "w", "s", "t", "u", "us", "skip", "check", "ahead"]
         self.rng.shuffle(states)
-        # A parser that cannot end is refused: one state surely can.
+        # a parser that cannot end is rejected, so one state certainly ends
         first, *others = self.next_state("hdr.first", states)
         keys = first.count(",") + 1
         end = "(" + ", ".join(["77"] * keys) + "): accept;" if keys > 1 else "77: accept;"
@@ -124,7 +124,7 @@ class Program(Statements):
         return lines + self.next_state(last.get(name, "hdr.first"), [*again, *later])
 
     def next_state(self, header: str, states: list[str]) -> Lines:
-        """A select over fields of a header, or what lies ahead."""
+        """Return a select over fields of a header, or over lookahead."""
         if not states:
             return ["transition accept;"]
         type_ = next((t for t, names in self.layout.instances.items() if header in names), "s_t")
@@ -175,7 +175,7 @@ class Program(Statements):
         return self.braces(head, lines)
 
     def shown(self) -> Lines:
-        """Puts what only the switch sees into a header of the frame."""
+        """Return statements that copy values from the switch into a header of the frame."""
         values = ["(bit<8>) meta.at", "(bit<8>) (bit<1>) meta.flag", "0"]
         values += [f"(bit<{v.width}>) {v.name}" for v in self.layout.metadata]
         lines = [f"hdr.seen = {{ {', '.join([*values, '0'])} }};"]
@@ -214,7 +214,7 @@ class Program(Statements):
         for _ in range(self.rng.randrange(5)):
             sets = [self.match(v.width, k) for v, k in zip(keys, kinds, strict=True)]
             entries.append((sets, f"({', '.join(sets)}) : {self.call_of_action(constant=True)};"))
-        if not is_ranked:  # no two entries of one key
+        if not is_ranked:  # no two entries with the same key
             entries = [e for i, e in enumerate(entries) if e[0] not in [o[0] for o in entries[:i]]]
         names = [name for name, _ in self.actions]
         return [
@@ -248,7 +248,7 @@ class Program(Statements):
         return [f"{self.call_of_action(scope=scope)};"]
 
     def table(self, scope: Scope, depth: int, kinds: tuple[str, ...]) -> Lines:
-        """Each table is applied once."""
+        """Return a table that is applied once."""
         if not self.tables or depth <= 0:
             return self.assign(scope, depth, kinds)
         applied = f"{self.tables.pop()}.apply()"
@@ -267,7 +267,7 @@ class Program(Statements):
         return self.braces(f"switch ({applied}.action_run)", cases)
 
     def way(self, scope: Scope, depth: int, kinds: tuple[str, ...]) -> Lines:
-        """What becomes of the packet; it goes round at most twice."""
+        """Return statements that decide the fate of the packet; it recirculates at most twice."""
         once = f"if (meta.rounds < 2 && {self.condition(scope, 1)})"
         kept = self.rng.randrange(1, 3)
         number = self.rng.randrange(4)

@@ -1,9 +1,9 @@
-"""Random programs and frames, judged: minip4's engine against the tests' interpreter of BMv2 JSON.
+"""Random programs and frames: minip4's engine is compared with the tests' BMv2 interpreter.
 
 PYTHONPATH=tests/compiler/interpreter python tests/fuzz/random_programs.py --seeds 0 1000
 
-Where the two disagree the seed is printed, and the program, made as small as it goes, its JSON and
-the frames are kept.
+If the two disagree, the script prints the seed. It saves the program (as small as possible), its
+JSON and the frames.
 """
 
 from __future__ import annotations
@@ -34,11 +34,13 @@ QUICKLY_BUILT = ("-Og",)
 
 
 class Disagreement(Exception):
-    """str() says what the two made of a frame."""
+    """Engine and interpreter disagree; str() contains both results for a frame."""
 
 
 def random_frames(seed: int) -> Frames:
-    """Small numbers, so that parsers go on, of all lengths: none at all to the longest."""
+    """Return frames of small numbers, so that parsers continue, of all lengths from zero to the
+    longest.
+    """
     rng = random.Random(seed)
     frames = []
     for _ in range(FRAMES):
@@ -61,7 +63,7 @@ def compiled(source: str) -> dict[str, Any]:
 
 
 def judge(bmv2_json: dict[str, Any], frames: Frames, *, sanitize: bool = False) -> int:
-    """How many frames left, where both agree. Raises Disagreement."""
+    """Return the number of sent frames, in which both agree. Raises Disagreement."""
     switch, engine = Switch(bmv2_json), Engine(bmv2_json, sanitize=sanitize)
     switch.groups, switch.sessions = GROUPS, SESSIONS
     for number, replicas in GROUPS.items():
@@ -99,7 +101,7 @@ def text(left: Frames) -> str:
 
 
 def outcome(source: str, frames: Frames) -> str | None:
-    """What kind of finding it is; None where there is none."""
+    """Return the kind of failure; None if there is none."""
     try:
         judge(compiled(source), frames)
     except Disagreement:
@@ -112,7 +114,7 @@ def outcome(source: str, frames: Frames) -> str | None:
 
 
 def smaller(lines: list[str], is_still: Callable[[list[str]], bool]) -> list[str]:
-    """Without lines that it needs not; whole blocks go first."""
+    """Remove lines without which the failure still occurs; whole blocks first."""
     size = len(lines) // 2
     while size:
         at = 0
@@ -145,7 +147,7 @@ def keep(seed: int, source: str, frames: Frames) -> Path:
 
 
 def check(seed: int, *, sanitize: bool = False) -> int:
-    """How many frames left the program of a seed. Raises what was found."""
+    """Check the program of a seed; return the number of sent frames. Raises the failure."""
     return judge(compiled(random_program(seed)), random_frames(seed), sanitize=sanitize)
 
 

@@ -1,4 +1,4 @@
-"""Random statements of P4, each a list of lines; a block's braces have lines of their own."""
+"""Random statements of P4, each a list of lines; braces of a block have their own lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ HASHES = ("crc16", "crc32", "csum16", "xor16", "identity")
 
 
 class Statements(Expressions):
-    """`writable` variables; what may only stand in controls is in random_program.py."""
+    """Generator of statements that change `writable` variables.
+
+    Random_program.py has those for controls only.
+    """
 
     def __init__(self, rng: random.Random, layout: Layout) -> None:
         super().__init__(rng)
@@ -61,7 +64,7 @@ class Statements(Expressions):
 
     def register(self, scope: Scope, depth: int, kinds: tuple[str, ...]) -> Lines:
         register = self.rng.choice(self.registers)
-        index = f"(bit<32>) ({self.bits(scope, 3, 1)})"  # there are six cells
+        index = f"(bit<32>) ({self.bits(scope, 3, 1)})"  # the register has six cells
         if self.chance(50):
             return [f"{register.name}.write({index}, {self.bits(scope, register.width)});"]
         found = [v for v in self.writable if v.width == register.width and not v.signed]
@@ -103,7 +106,7 @@ class Statements(Expressions):
                 f"{self.rng.choice(names)} = {self.rng.choice(names)};"]  # fmt: skip
 
     def filled(self, scope: Scope, depth: int, kinds: tuple[str, ...]) -> Lines:
-        """A header from a list of its fields' values."""
+        """Return the assignment of a header from a list of its field values."""
         type_ = self.rng.choice([t for t in self.layout.types.values() if not t.varbit_bits])
         values = [self.integer(scope, f.width, 1) if f.signed else self.bits(scope, f.width, 1)
                   for f in type_.fields]  # fmt: skip
@@ -120,7 +123,7 @@ class Statements(Expressions):
         return [f"hdr.{stack}.{call}({self.rng.choice([1, 1, 2, 5])});"]
 
     def compared(self, scope: Scope, depth: int, kinds: tuple[str, ...]) -> Lines:
-        """Whole headers, or their varbits."""
+        """Return a comparison of whole headers, or of their varbits."""
         names = self.rng.choice(list(self.layout.instances.values()))
         left, right = self.rng.choices(names, k=2)
         data = ".data" if names is self.layout.instances["v_t"] and self.chance(50) else ""
@@ -162,5 +165,7 @@ class Statements(Expressions):
         return self.braces(f"if ({self.rare()})", [how])
 
     def rare(self) -> str:
-        """True for a few frames: what ends a packet's way hides what comes after it."""
+        """Return a condition that is true for few frames, because code after the end of a packet is
+        not tested.
+        """
         return f"hdr.first.kind == {self.rng.randrange(16)}"

@@ -1,4 +1,4 @@
-"""Random headers and metadata: what a random program's packets carry."""
+"""Random headers and metadata of random programs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from random_expressions import WIDTHS, Variable
 
-STACK_SIZE = 4  # so that no index of two bits is out of bounds
+STACK_SIZE = 4  # four elements, so that no index of two bits is out of bounds
 VARBIT_BYTES = (4, 8, 32)
 
 
@@ -26,7 +26,7 @@ class HeaderType:
 
 @dataclass
 class Layout:
-    """A program's header types, and the instances of each by their names in P4."""
+    """The header types of a program, and their instances by their names in P4."""
 
     types: dict[str, HeaderType] = field(default_factory=dict)
     instances: dict[str, list[str]] = field(default_factory=dict)  # type: headers
@@ -37,7 +37,7 @@ class Layout:
         return [name for names in self.instances.values() for name in names]
 
     def of(self, type_: str) -> list[Variable]:
-        """The fields of all headers of a type."""
+        """Return the fields of all headers of a type."""
         return [Variable(f"{name}.{f.name}", f.width, f.signed)
                 for name in self.instances[type_] for f in self.types[type_].fields]  # fmt: skip
 
@@ -74,7 +74,7 @@ def add(layout: Layout, type_: HeaderType, *instances: str) -> None:
 
 
 def header_type(rng: random.Random, name: str, most: int) -> HeaderType:
-    """Fields of any width, that together are whole bytes."""
+    """Return fields of random widths whose total is whole bytes."""
     fields = []
     for i in range(rng.randrange(1, most + 1)):
         width = rng.choice(WIDTHS)
@@ -87,7 +87,9 @@ def header_type(rng: random.Random, name: str, most: int) -> HeaderType:
 
 
 def declarations(layout: Layout) -> list[str]:
-    """Types, the struct of headers and that of metadata; a header to show metadata in."""
+    """Return types, the struct of headers, the struct of metadata, and a header that shows
+    metadata.
+    """
     shown = [f"bit<{v.width}> {v.name.removeprefix('meta.')};" for v in layout.metadata]
     fill = 8 - sum(v.width for v in layout.metadata) % 8
     lines = [

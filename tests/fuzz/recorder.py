@@ -1,4 +1,4 @@
-"""Records the calls of Python to an engine as C code that repeats them on a new engine."""
+"""Records the calls from Python to an engine as C code that repeats them on a new engine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SILENT = ("engine_create", "engine_destroy", "engine_queue_state", "engine_table
 
 
 class Recorder:
-    """Stands in for an engine's library: passes calls on, and keeps them."""
+    """Wrapper of an engine's library that forwards calls and records them."""
 
     def __init__(self, library: ctypes.CDLL, handle: ctypes.c_void_p) -> None:
         self._library = library
@@ -31,7 +31,7 @@ class Recorder:
         return call
 
     def source(self) -> str:
-        """The C function fill_engine()."""
+        """Return the C function fill_engine()."""
         calls = "\n".join(self._calls)
         return (
             '#include "control.h"\nvoid fill_engine(struct engine *e);\n'
@@ -43,7 +43,7 @@ class Recorder:
             return "e"
         if value is None:
             return "NULL"
-        if hasattr(value, "_obj"):  # what byref() makes
+        if hasattr(value, "_obj"):  # an argument from byref()
             value = value._obj
         if isinstance(value, ctypes.Array):
             items = ", ".join(str(item) for item in value)

@@ -1,8 +1,8 @@
-/* Fuzzes the RoCE responder: frames from a file, changed at random, to queue pairs of both kinds.
+/* Fuzzes the RoCE responder: mutated frames from a file, to queue pairs of both kinds.
  *
- * Usage: roce_responder FRAMES SEED COUNT. FRAMES has of each frame its length (32 bits) and its bytes.
- * Only what is accepted may change memory; an answer has a right iCRC. Prints the outcome of frames:
- * accepted, answered, then how many each reason refused. */
+ * Usage: roce_responder FRAMES SEED COUNT. FRAMES has the length (32 bits) and the bytes of each
+ * frame. Only accepted frames may change memory, and responses have a correct iCRC. Prints the
+ * counts of outcomes: accepted, answered, then refused by each reason. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,7 +90,7 @@ static void change(uint8_t *frame, uint32_t *length)
     }
 }
 
-/* Makes IPv4's length that of the frame, however short it is, and its checksum right. */
+/* Sets the IPv4 length to that of the frame, however short it is, and corrects the checksum. */
 static void mend_ipv4(uint8_t *frame, uint32_t length)
 {
     if (length < ETHERNET + IPV4 || get16(frame + 12) != 0x0800)
@@ -103,7 +103,7 @@ static void mend_ipv4(uint8_t *frame, uint32_t length)
     }
 }
 
-/* Makes most frames ones that get further: to a queue pair, in order, with a right iCRC. */
+/* Repairs most frames so that they pass more checks: queue pair, sequence, iCRC. */
 static void mend(struct roce_nic *nic, uint8_t *frame, uint32_t length, uint32_t qpn)
 {
     uint32_t bth = length > ETHERNET ? bth_of(frame) : 0, right, psn;
@@ -124,7 +124,7 @@ static void mend(struct roce_nic *nic, uint8_t *frame, uint32_t length, uint32_t
     }
 }
 
-/* One frame, in memory of just its length; returns why it was refused. */
+/* Processes one frame, in memory of exactly its length; returns why it was refused. */
 static enum roce_reason give(struct roce_nic *nic, const uint8_t *frame, uint32_t length,
                              const uint8_t *memory, uint8_t *before, uint64_t *answered)
 {

@@ -1,4 +1,4 @@
-"""A short run of the compiler's fuzzer; front_end.py runs it for as long as wanted."""
+"""A short run of the fuzzer of the compiler; front_end.py runs it for any time."""
 
 import tempfile
 from pathlib import Path
@@ -18,7 +18,8 @@ def test_a_fault_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     def fail(*_arguments: Any, **_options: Any) -> None:
         raise KeyError("planted")
 
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # where findings are kept
+    # folder in which failing inputs are saved
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(minip4.compiler, "compile_p4", fail)
     with pytest.raises(front_end.Finding, match="KeyError: 'planted'"):
         front_end.fuzz(3, seed=1)

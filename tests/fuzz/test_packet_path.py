@@ -1,4 +1,4 @@
-"""A short run of the packet path's fuzzer; packet_path.py runs it for as long as wanted."""
+"""A short run of the fuzzer of the packet path; packet_path.py runs it for any time."""
 
 import tempfile
 import warnings
@@ -24,6 +24,7 @@ def test_no_frame_breaks_a_program(program: Path) -> None:
 
 
 def test_a_fault_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # where findings are kept
+    # folder in which failing inputs are saved
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(packet_path.Finding, match="planted_fault"):
         packet_path.fuzz(PROGRAMS[0], SECONDS, feedback=False, defines=["-DPLANTED_FAULT"])

@@ -1,4 +1,7 @@
-"""A short run of random programs before two judges; random_programs.py runs as many as wanted."""
+"""A short comparison of engine and interpreter on random programs.
+
+Random_programs.py runs any number.
+"""
 
 import pytest
 import random_programs

@@ -17,11 +17,11 @@ from minip4.native import build
 
 HERE = Path(__file__).parent
 COUNT = 60_000
-RARE = 20  # how often at least each reason is met
+RARE = 20  # min number of occurrences of each reason
 
 
 def seeds() -> list[bytes]:
-    """The frames of the list of verdicts."""
+    """Return the frames of the list of verdicts."""
     peer = {"v1": "10.0.0.1", "v2": "10.0.0.1", "v2_ipv6": "fd00::1"}
     own = {"v1": "10.0.0.2", "v2": "10.0.0.2", "v2_ipv6": "fd00::2"}
     found = []

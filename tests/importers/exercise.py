@@ -10,7 +10,10 @@ MACS = {"h1": "08:00:00:00:01:11", "h2": "08:00:00:00:02:22"}
 
 
 def host(number: int) -> dict[str, Any]:
-    """10.0.1.1 behind 10.0.1.10, and so on; no interface has the gateway's MAC address."""
+    """Return 10.0.1.1 with gateway 10.0.1.10, and so on.
+
+    No interface has the MAC address of the gateway.
+    """
     gateway = f"10.0.{number}.{number}0"
     return {
         "ip": f"10.0.{number}.{number}/24",

@@ -36,7 +36,7 @@ class Console:
         self.session = Session(switch, net.switch("s1"), PORTS, self.messages.append)
 
     async def __call__(self, text: str) -> Answer:
-        """Return the answer to the last of these commands."""
+        """Run commands; return the output of the last one."""
         answer: Answer = []
         for number, line in enumerate(text.strip().splitlines(), start=1):
             answer = await self.session.execute(Line(f"typed:{number}", tuple(line.split())))
@@ -60,7 +60,7 @@ Body = Callable[[Console], Awaitable[Any]]
 
 
 def on_a_switch(folder: Path, body: Body) -> list[list[int]]:
-    """Run `body`; return the tags of the frames that left by each port."""
+    """Run `body` with a console; return the tags of the frames that left by each port."""
 
     async def main(run: Any) -> list[Path]:
         with Network(Star(), run, program=str(PROGRAM)) as net:

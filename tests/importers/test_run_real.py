@@ -57,14 +57,14 @@ def test_a_described_network_in_namespaces(tmp_path: Path) -> None:
 def runs(process: Path, *command: str) -> bool:
     try:
         return (process / "cmdline").read_text().split("\0")[:-1] == [*command]
-    except OSError:  # it has ended
+    except OSError:  # the process has ended
         return False
 
 
 def test_an_interrupt_ends_a_script_and_leaves_nothing(tmp_path: Path) -> None:
     path = exercise.whole(tmp_path / "x")
     script = tmp_path / "script"
-    seconds = 100_000 + os.getpid()  # unique among tests
+    seconds = 100_000 + os.getpid()  # a number that no other test uses
     script.write_text(f"sh echo begun\nh1 sleep {seconds}\n")
     started = Started(TELEMARK, "run", str(path), "--commands", str(script))
     inside = next(line for line in started.stdout if line.startswith("To enter this run: "))

@@ -90,13 +90,14 @@ def test_neighbours_are_found_by_arp_through_a_flood(tmp_path: Path, telemark: T
 
 def test_links_take_the_time_that_they_are_given(tmp_path: Path, telemark: Telemark) -> None:
     described = exercise.topology()
-    described["links"][1] += [5, 1]  # ms, Mbit/s
+    described["links"][1] += [5, 1]  # 5 ms, 1 Mbit/s
     both = exercise.runtime({"h1": 3, "h2": 7}), exercise.runtime({"h1": 5, "h2": 2})
     path = exercise.write(tmp_path / "x", described, *both)
     _, output, _ = telemark(path, "h1 ping -c 1 h2\n")
     messages = "link s1 - s2: latency 5 ms: delay_us=5000, bandwidth 1 Mbit/s: rate_bps=1000000"
     assert messages in output
-    assert "time=11.568 ms" in output  # 98 B at 1 Mbit/s are 0.784 ms, and 5 ms, both ways
+    # 98 B at 1 Mbit/s take 0.784 ms, plus 5 ms, in both directions
+    assert "time=11.568 ms" in output
 
 
 def test_commands_unsupported_in_virtual_time_are_reported(
@@ -137,7 +138,7 @@ def test_captures_are_kept_where_one_says(tmp_path: Path, telemark: Telemark) ->
 
 
 def test_a_description_may_lie_in_any_folder(tmp_path: Path, telemark: Telemark) -> None:
-    # the same name as a run's own folder
+    # a folder of a run has the same name
     assert telemark(exercise.whole(tmp_path / "tmp"), "")[0] == 0
 
 

@@ -28,7 +28,7 @@ def interfaces() -> Iterator[None]:
 
 
 class Link:
-    """A running `minip4 link w1 w2`; stop() ends it and returns what it counted."""
+    """A running `minip4 link w1 w2`; stop() ends it and returns its counters."""
 
     def __init__(self, *options: str, command: Sequence[str] = MINIP4_LINK) -> None:
         self.process = subprocess.Popen(
@@ -55,7 +55,7 @@ class Link:
 
 @pytest.fixture
 def ended() -> Iterator[list[subprocess.Popen[str]]]:
-    """Processes that are killed if the test fails to end them."""
+    """List of processes that are killed if the test fails to end them."""
     processes: list[subprocess.Popen[str]] = []
     yield processes
     for process in processes:
@@ -63,7 +63,7 @@ def ended() -> Iterator[list[subprocess.Popen[str]]]:
         process.communicate()
 
 
-def test_both_directions_lose_what_the_log_says(
+def test_the_log_has_the_lost_frames_of_both_directions(
     tmp_path: Path, ended: list[subprocess.Popen[str]]
 ) -> None:
     options = ("--loss-probability", "0.2", "--seed", "3", "--delay-us", "1000")
@@ -94,7 +94,7 @@ def test_the_queue_before_a_slow_link_drops_its_tail(ended: list[subprocess.Pope
         start_ns = time.monotonic_ns()
         for number in range(50):
             one.send(wire.frame(1000, number))
-        for number in range(11):  # one on the wire, ten in the queue
+        for number in range(11):  # one frame on the wire, ten in the queue
             assert two.recv(2048)[14:18] == number.to_bytes(4, "big")
         assert time.monotonic_ns() - start_ns >= 11_000_000
         directions = link.stop()
@@ -117,7 +117,7 @@ def test_held_back_frames_are_overtaken(ended: list[subprocess.Popen[str]]) -> N
 def test_hostile_frames_under_address_sanitizer(
     tmp_path: Path, ended: list[subprocess.Popen[str]]
 ) -> None:
-    """The driver's own paths: odd lengths, VLAN tags, jumbo frames, a queue that overflows."""
+    """The driver gets odd lengths, VLAN tags, jumbo frames, and a queue that overflows."""
     sanitized = build.program(SOURCES, include=INCLUDE, sanitize=True)
     for interface in ("w1", "h1", "w2", "h2"):
         wire.run(f"ip link set dev {interface} mtu 20000")
@@ -133,10 +133,11 @@ def test_hostile_frames_under_address_sanitizer(
             (one if number % 2 else two).send(frame)
             if number % 20 == 0:
                 time.sleep(0.001)
-        for _ in range(100):  # in a few ms, on a busy machine too, and the link needs 370 for them
+        # in a few ms, also on a loaded machine; the link needs 370 ms for them
+        for _ in range(100):
             one.send(bytes(9216))
             two.send(bytes(9216))
-        directions = link.stop()  # leaks are found now, too, and make the status 1
+        directions = link.stop()  # leaks are reported now and make the status 1
     for counted in directions:
         assert counted["queue_drops"] > 0
         assert counted["link"]["lost_packets"] > 0

@@ -1,4 +1,4 @@
-"""Building C: what it is made of, where headers are found, and cc's limits."""
+"""Builds of C code: its inputs, search of headers, and limits of cc."""
 
 import ctypes
 import platform
@@ -15,13 +15,13 @@ from minip4.native.build import Generated, OverLimits
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Another one than the caches of other tests."""
+    """A cache folder that other tests do not use."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path
 
 
 def values(folder: Path, generated: list[Generated], flags: tuple[str, ...] = ()) -> list[int]:
-    """What the functions `value`, of file.c, and `other`, of the generated text, return."""
+    """Return the results of `value` in file.c, and of `other` in the generated text."""
     with build.shared_object(
         [folder / "c" / "file.c"], generated, include=[folder / "include"], flags=flags
     ) as path:
@@ -81,7 +81,7 @@ exec "$REAL_CC" "$@"
 
 @pytest.fixture
 def another_cpu(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
-    """Have cc see the CPU that is named."""
+    """Make cc see the given CPU."""
     script = folder / "cc"
     script.write_text(ANOTHER_CPU)
     script.chmod(0o755)
@@ -100,7 +100,7 @@ def another_cpu(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
 def test_another_cpu_gets_a_program_of_its_own(
     folder: Path, another_cpu: Callable[[str], None]
 ) -> None:
-    """A cache may be seen by several: a home on a server, an image that other machines start."""
+    """Machines with different CPUs may share a cache: a home folder on a server, or an image."""
     (folder / "main.c").write_text(
         "int main(void) {\n#ifdef __AVX2__\nreturn 2;\n#endif\nreturn 1;\n}"
     )
@@ -112,7 +112,7 @@ def test_another_cpu_gets_a_program_of_its_own(
     assert built[0] == built[2]
 
 
-def test_what_cc_refuses_is_told_in_a_line_with_the_log(folder: Path) -> None:
+def test_a_compiler_error_is_one_line(folder: Path) -> None:
     (folder / "main.c").write_text("int main(void) { return nothing; }")
     with pytest.raises(ToolchainError, match=r"main\.c:1:25: error: .nothing. undeclared") as told:
         build.program([folder / "main.c"])

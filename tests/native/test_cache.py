@@ -1,4 +1,6 @@
-"""The cache of built files is bounded: the longest unused go first, and nothing that is in use."""
+"""The cache of built files has a max size: the least recently used are deleted first, but none in
+use.
+"""
 
 import errno
 import fcntl
@@ -19,7 +21,7 @@ BYTES = 1000
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache of the test's own."""
+    """A cache folder of the test."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     (tmp_path / "minip4").mkdir()
     return tmp_path / "minip4"
@@ -30,7 +32,7 @@ def make(path: Path) -> None:
 
 
 def use(path: Path, age_s: float = 0) -> None:
-    """Have it made or used; then it looks as if that was so long ago."""
+    """Build or use a file, and set its last use to a time in the past."""
     with cache.held(path, make):
         pass
     if age_s:
@@ -42,10 +44,10 @@ def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def test_what_was_not_used_for_longest_goes_first(folder: Path) -> None:
+def test_the_least_recently_used_file_is_removed_first(folder: Path) -> None:
     for number, name in enumerate("abcd"):
         use(folder / name, 1000 - number)
-    use(folder / "a")  # and so it is the youngest
+    use(folder / "a")  # so it is the most recently used file
     cache.shrink(2 * BYTES)
     assert names(folder) == {"a", "d"}
     cache.shrink(2 * BYTES)
@@ -60,7 +62,7 @@ def test_a_new_file_makes_room(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert len(names(folder)) == 2
 
 
-def test_what_is_in_use_stays(folder: Path) -> None:
+def test_files_in_use_are_not_removed(folder: Path) -> None:
     for name in "ab":
         use(folder / name, 1000)
     with cache.held(folder / "a", make):
@@ -90,7 +92,7 @@ def test_another_process_s_use_counts(folder: Path) -> None:
 def test_a_file_removed_before_it_was_locked_is_made_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between open() and flock() another process may remove it: what is left has no name."""
+    """Another process may remove it between open() and flock(); the open file then has no name."""
     use(folder / "a")
     flock, removed = fcntl.flock, []
 
@@ -136,13 +138,13 @@ def test_of_two_that_want_the_same_file_one_makes_it(
 def test_two_that_make_the_same_file_share_the_first(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file in use is never replaced by another one of its name."""
-    monkeypatch.setattr(cache, "_turn", lambda _: nullcontext())  # as where both have it
+    """A file in use is never replaced by another file with its name."""
+    monkeypatch.setattr(cache, "_turn", lambda _: nullcontext())  # as if both had the lock
     both = threading.Barrier(2)
     seen = []
 
     def slow(path: Path) -> None:
-        both.wait(10)  # the second has seen, too, that there is none
+        both.wait(10)  # the second one has also seen that the file is missing
         make(path)
 
     def one() -> None:
@@ -159,7 +161,7 @@ def test_two_that_make_the_same_file_share_the_first(
     assert len(set(seen)) == 1
 
 
-def test_what_a_killed_build_left_goes_but_no_running_one(folder: Path) -> None:
+def test_folders_of_killed_builds_are_removed_and_of_running_builds_not(folder: Path) -> None:
     left, running = folder / "build-left", folder / "build-running"
     for workshop in (left, running):
         workshop.mkdir()
@@ -185,9 +187,7 @@ def test_a_build_that_fails_leaves_nothing(folder: Path) -> None:
     assert names(folder) == set()
 
 
-def test_what_is_there_is_used_where_nothing_may_be_written(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_of_a_read_only_cache_are_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use(folder / "a")
 
     def refuse(*_: object) -> None:
@@ -201,7 +201,7 @@ def test_what_is_there_is_used_where_nothing_may_be_written(
 def test_a_file_system_that_cannot_lock_for_writing_keeps_its_files(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """NFS: an exclusive lock needs a file that was opened to be written."""
+    """On NFS, an exclusive lock needs a file that is open for writing."""
     use(folder / "a", 1000)
 
     def shared_only(_: int, operation: int) -> None:
@@ -231,9 +231,9 @@ def test_a_cache_that_cannot_be_made_is_one_clear_line(
 def test_files_that_other_users_can_write_are_not_loaded(
     folder: Path, monkeypatch: pytest.MonkeyPatch, is_others: bool, mode: int
 ) -> None:
-    """They are executed, by root, too, if sudo keeps HOME."""
+    """They are executed, even by root, if sudo keeps HOME."""
     use(folder / "a")
-    folder.chmod(0o775)  # as with umask 002 and a group for each user
+    folder.chmod(0o775)  # as with umask 002 and a group per user
     use(folder / "a")
     if is_others and os.geteuid() == 0:
         os.chown(folder, 12345, -1)

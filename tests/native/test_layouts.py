@@ -1,4 +1,4 @@
-"""What C and Python share: where one of the two is changed alone, it does not compile."""
+"""Structures shared by C and Python: if one of them changes alone, the C code does not compile."""
 
 import ctypes
 from ctypes import c_double, c_int64, c_uint8, c_uint32, c_uint64
@@ -40,7 +40,7 @@ def compiled(folder: Path, shared: list[Shared], numbers: dict[str, int] | None 
         pass
 
 
-def test_what_is_alike_compiles(tmp_path: Path) -> None:
+def test_equal_layouts_compile(tmp_path: Path) -> None:
     shared = [Shared("pair.h", "struct pair", structure(FIELDS)),
               Shared("pair.h", "struct record", RECORD)]  # fmt: skip
     compiled(tmp_path, shared, {"ROOM": 7, "(uint64_t)ROOM << 32": 7 << 32})

@@ -35,7 +35,7 @@ ANSWER = struct.Struct(">HI6s8Q")
 
 
 class Record(NamedTuple):
-    """Record of one point: for a block, its pulse or a sample; see the program for the values."""
+    """Record of one point: of a block, its pulse or a sample; see the program for the values."""
 
     block_us: int
     values: tuple[int, int, int]
@@ -129,16 +129,16 @@ class Switch:
         return self.engine.process(1, frame, self._time_ns(time_us))
 
     def _time_ns(self, time_us: int) -> int:
-        # The engine's time is monotonic, while the clock that it shows wraps.
+        # The time of the engine is monotonic, while the clock that the program sees wraps.
         return 1000 * ((time_us + self._ahead_us) % (1 << (CLOCK_BITS + 1)))
 
     def read(self, record: int, index: int) -> tuple[Record, Record]:
-        """Return the record at arrival and departure, by a readout packet."""
+        """Return the records of arrivals and departures, by a readout packet."""
         _, *v = self.ask(record, index, READING_US)
         return Record(v[0], (v[1], v[2], v[3])), Record(v[4], (v[5], v[6], v[7]))
 
     def ask(self, record: int, index: int, time_us: int) -> tuple[int, ...]:
-        """Return the answer to a readout packet: the switch's clock, and the values."""
+        """Return the reply to a readout packet: the clock of the switch, and the values."""
         request = struct.pack(">HI", record, index) + b"request 7"
         ((port, answer),) = self.engine.process(CPU_PORT, request, self._time_ns(time_us))
         assert port == CPU_PORT
@@ -159,7 +159,7 @@ def _params(role: str, flow: int, methods: Method, dscp: int = 0) -> list[int]:
 
 
 def frame(flow: int = 0, number: int = 0, **ip: object) -> bytes:
-    """Return a frame of a flow; `number` distinguishes it from others."""
+    """Return a frame of a flow; `number` makes its content unique."""
     fields = {"src": "10.0.0.1", "dst": "10.0.0.2", "id": number, **ip}
     return bytes(
         Ether(dst=HOSTS_MAC, src="02:00:00:00:00:01")
@@ -185,7 +185,7 @@ def marks(data: bytes) -> tuple[int, int]:
 
 
 def checked(data: bytes) -> Packet:
-    """Parse a frame; asserts its IPv4 header checksum."""
+    """Parse a frame; assert that its IPv4 header checksum is correct."""
     packet = Ether(data)
     again = packet[IP].copy()
     del again.chksum

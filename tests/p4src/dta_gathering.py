@@ -1,4 +1,4 @@
-"""A translator that gathers reports: lists, cache of postcards, sketches, and their memory."""
+"""A translator that batches reports: lists, cache of postcards, sketches, and their memory."""
 
 from typing import Any
 
@@ -20,8 +20,8 @@ NEIGHBOURS = 8  # columns per write
 class Gatherer(Translator):
     """Each kind of store has its own session and region.
 
-    After the end of a region there is memory that the responder accepts, but the translator must
-    not write to.
+    After the end of a region there is memory that the responder accepts, but that the translator
+    must not write.
     """
 
     def __init__(self) -> None:
@@ -70,8 +70,8 @@ class Gatherer(Translator):
         return region.records[:count]
 
     def flush(self, record: int, whose: int, service: int = SERVICE) -> int:
-        """Flush gathered reports; return the number of requests."""
+        """Flush batched reports; return the number of requests."""
         index = service << 24 | whose
         request = record.to_bytes(2, "big") + index.to_bytes(4, "big")
-        # simple_switch has TAP interfaces here, which reject frames shorter than Ethernet's header.
+        # simple_switch has TAP interfaces, which reject frames shorter than an Ethernet header
         return self.report(request.ljust(14, b"\0"), port=CPU_PORT)

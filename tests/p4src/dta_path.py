@@ -43,8 +43,9 @@ def _switch(program: Path) -> Engine | Twins:
 
 
 class Translator:
-    """Reports arrive at port 1; a responder is behind port 3, and its answers are processed
-    immediately.
+    """Reports arrive at port 1.
+
+    A responder is behind port 3, and its responses are processed immediately.
     """
 
     def __init__(self, program: Path = PROGRAM) -> None:
@@ -54,10 +55,10 @@ class Translator:
         self.connected: list[tuple[int, Region, Target]] = []  # sessions
         self.sent: list[bytes] = []  # requests so far
         self.lost: set[int] = set()  # requests to drop
-        self.is_deaf = False  # whether answers are dropped
+        self.is_deaf = False  # True: responses are dropped
         self.answers: list[bytes] = []
         self.nacks: list[Packet] = []
-        self.others: list[bytes] = []  # passed packets
+        self.others: list[bytes] = []  # forwarded packets that are neither reports nor requests
         self.serve(TRANSLATOR_ADDR, SERVICE)
         for port in (REPORTERS, ELSEWHERE):
             self.engine.mirror_set(256 + port, [(port, 0)])
@@ -76,8 +77,9 @@ class Translator:
         length: int | None = None, ack_mask: int = NEVER, patience: int = 0, psn: int = 0,
         transport: Transport = Transport.RC, region: Region | None = None,
     ) -> Region:  # fmt: skip
-        """Add a session with its own region, or `region`; `length` is the size configured in the
-        switch.
+        """Add a session with its own region, or `region`.
+
+        `length` is the size configured in the switch.
         """
         region = region or Region(record, count)
         here = Peer(SWITCH_ADDR, 0x10 + number, psn)
@@ -96,7 +98,7 @@ class Translator:
         return region
 
     def restart_collector(self) -> None:
-        """Restart it with its regions; sessions continue from their PSNs."""
+        """Restart the collector with its regions; sessions continue from their PSNs."""
         self.nic = SoftNic(COLLECTOR_ADDR)
         for number, region, target in self.connected:
             here = Peer(SWITCH_ADDR, 0x10 + number, self.psn(number))
@@ -144,7 +146,7 @@ class Translator:
         self.add(f"{limits}.rates", [Exact(session)], f"{limits}.limit", [interval_ns, burst_ns])
 
     def report(self, frame: bytes, time_us: int = 0, port: int = REPORTERS) -> int:
-        """Process a report, its requests and their answers; return the number of requests."""
+        """Process a report, its requests and their responses; return the number of requests."""
         before = len(self.sent)
         self._take(self.engine.process(port, frame, 1000 * time_us), time_us)
         return len(self.sent) - before

@@ -1,4 +1,6 @@
-"""INT v2.1 and Telemetry Report v2.0 as scapy layers, written from the specifications' figures."""
+"""INT v2.1 and Telemetry Report v2.0 as scapy layers, written from the figures of the
+specifications.
+"""
 
 import struct
 from typing import NamedTuple
@@ -37,7 +39,7 @@ class Shim(Packet):
 
 
 class IntHeader(Packet):
-    """INT-MD's twelve bytes; in INT-MX flags and counts are zero."""
+    """The twelve bytes of INT-MD; in INT-MX, flags and counts are zero."""
 
     fields_desc = (
         BitField("version", 2, 4),
@@ -96,7 +98,7 @@ class Individual(Packet):
 
 
 class Int(NamedTuple):
-    """INT of a packet: shim, header, the words of the stack, and the rest."""
+    """INT of a packet: shim, header, words of the stack, and rest of the packet."""
 
     shim: Shim
     header: IntHeader
@@ -122,7 +124,7 @@ class Report(NamedTuple):
 
 
 def metadata(instructions: int, words: list[int]) -> dict[int, int]:
-    """Return values by instruction bit; asserts that all words are used."""
+    """Return values by instruction bit; assert that all words are used."""
     values, rest = {}, list(words)
     for bit in (1 << n for n in reversed(range(16))):
         if instructions & bit:

@@ -26,7 +26,7 @@ SESSION = 500
 ALL = 0xFFFFFFFF  # full sampling
 DSCP, PORT, NEW_UDP, PROBE = range(4)  # marks of INT
 INT_PORT, MARKER = 32767, b"TELEMARK"
-# Names of a program's ingress and egress.
+# names of a program's ingress and egress
 KINDS = {"int.p4": "Int", "grouped.p4": "Grouped", "with_ampm.p4": "Both",
          "../roce/int_sink.p4": "Sink", "../dta/int_sink.p4": "Sink"}  # fmt: skip
 ETHER = Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")
@@ -102,7 +102,7 @@ class Switch:
         return sorted(self.engine.process(port, frame, 1000 * time_us))
 
     def pass_on(self, frame: bytes, time_us: int = 0) -> bytes:
-        """Return the frame as forwarded; asserts that nothing else is sent."""
+        """Return the frame as forwarded; assert that nothing else is sent."""
         ((port, out),) = self.send(frame, time_us)
         assert port == OUT
         return out
@@ -125,7 +125,7 @@ class Switch:
 
 
 def parse_report(frame: bytes) -> Report:
-    """Parse a report's frame; asserts its outer headers."""
+    """Parse a report's frame; assert that its outer headers are correct."""
     packet = Ether(frame)
     assert packet.dst == "02:00:00:00:00:63"
     assert (packet[IP].src, packet[IP].dst, packet[IP].flags) == (SWITCH_ADDR, COLLECTOR, "DF")
@@ -154,7 +154,7 @@ def tcp(payload: bytes = b"payload!", *, version: int = 4, **fields: object) -> 
 
 
 def _ip(version: int, fields: dict[str, object]) -> Packet:
-    """Return the IP layer, made with the matching fields."""
+    """Return the IP layer, built with the matching fields."""
     tos, ttl, ip_id = (fields.pop(name, usual) for name, usual in
                        (("tos", 0), ("ttl", 64), ("ip_id", 7)))  # fmt: skip
     if version == 6:
@@ -169,14 +169,17 @@ def layer4(packet: Packet) -> UDP | TCP:
 
 
 def parse_int(frame: bytes) -> Int:
-    """Parse the INT of a frame; asserts lengths and checksums."""
+    """Parse the INT of a frame; assert that lengths and checksums are correct."""
     packet = checked(frame)
     payload = bytes(layer4(packet).payload)
     return take_int(payload.removeprefix(MARKER))
 
 
 def checked(frame: bytes) -> Packet:
-    """Parse a frame; asserts lengths and checksums, other than a UDP checksum of 0."""
+    """Parse a frame.
+
+    Assert that lengths and checksums are correct, except for a UDP checksum of 0.
+    """
     packet = Ether(frame)
     ip = packet[IP] if IP in packet else packet[IPv6]
     again = ip.copy()

@@ -1,4 +1,4 @@
-"""A switch in this process that, as INT sink, writes the paths of packets by RoCE."""
+"""A switch in this process that is an INT sink and writes the paths of packets by RoCE."""
 
 from collections.abc import Sequence
 
@@ -37,7 +37,7 @@ class Sink(Switch):
             )  # fmt: skip
 
     def report_queue(self) -> None:
-        """Report the next packet regardless of its queue."""
+        """Report the next packet, whatever the length of its queue."""
         queues = "SinkEgress.departure.packet.queue_reports"
         self.engine.table_add(f"{queues}.queue_reports", [Exact(OUT)], f"{queues}.report_queue",
                               [0, 0, 1, 0xF000])  # fmt: skip

@@ -84,7 +84,7 @@ class Reporter:
     def write_data(
         self, words: int = 7, *, wanted: int = DATA, immediate: int = 0, kept: int = 0
     ) -> None:
-        """Report records of all flows by Key-Write, and other wanted reports."""
+        """Report records of all flows by Key-Write, and other kinds in `wanted`."""
         self.watch(wanted)
         self.set_default(f"{PLAN}.data_reports", f"{PLAN}.write_data",
                          [2, words, immediate, kept])  # fmt: skip
@@ -110,7 +110,7 @@ class Reporter:
         return sorted(self.engine.process(port, frame, 1000 * time_us), key=lambda out: out[0])
 
     def reports(self, frame: bytes, time_us: int = 0) -> list[Report]:
-        """Return the reports of a packet; asserts that it is forwarded unchanged."""
+        """Return the reports of a packet; assert that it is forwarded unchanged."""
         (port, out), *others = self.send(frame, time_us)
         assert (port, out) == (OUT, frame)
         assert all(port == TO_TRANSLATOR for port, _ in others)
@@ -123,8 +123,8 @@ class Reporter:
         return [parse_report(frame) for _, frame in sent]
 
     def events(self, translator: int = 1) -> dict[str, int]:
-        """Return the nonzero counters by kind, and the requested reports that had left the ring or
-        exceeded the budget.
+        """Return the nonzero counters by kind, and the number of requested reports that were no
+        longer in the ring or exceeded the budget.
         """
         counts = {kind: self.engine.counter_read("dta_events", translator * 16 + number)[0]
                   for number, kind in enumerate(KINDS)}  # fmt: skip
@@ -134,7 +134,7 @@ class Reporter:
 
 
 def payload(frame: bytes, port: int = PORT) -> bytes:
-    """Return the UDP payload of a frame to the translator; asserts its headers."""
+    """Return the UDP payload of a frame to the translator; assert that its headers are correct."""
     packet = Ether(frame)
     assert (packet.dst, packet.src) == ("02:00:00:00:00:63", "02:00:00:00:00:ff")
     assert (packet[IP].src, packet[IP].flags) == (REPORTER_ADDR, "DF")

@@ -1,4 +1,4 @@
-"""A RoCE switch in this process: users' packets and answers of a collector in, records out."""
+"""A RoCE switch in this process: packets of users and responses of a collector in, records out."""
 
 import functools
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ class Session:
     fetch_add: bool = False
     slots: int = 8
     stride: int = FLOW
-    length: int | None = None  # size of the region in bytes; None: that of the slots
+    length: int | None = None  # size of the region in bytes; None: that of its slots
     content: int = FLOW_ALONE
     ack_mask: int = 0xFFFFFF
     immediate_mask: int = NEVER
@@ -89,19 +89,19 @@ class Switch:
         return sorted(self.engine.process(port, frame, 1000 * time_us), key=lambda out: out[0])
 
     def records(self, frame: bytes, time_us: int = 0) -> list[bytes]:
-        """Return the frames to the collector; asserts that the packet is forwarded unchanged."""
+        """Return the frames to the collector; assert that the packet is forwarded unchanged."""
         (port, out), *others = self.send(frame, time_us)
         assert (port, out) == (OUT, frame)
         assert all(port == TO_COLLECTOR for port, _ in others)
         return [frame for _, frame in others]
 
     def record(self, frame: bytes | None = None, time_us: int = 0) -> Packet:
-        """Return the one record of a packet; asserts its iCRC."""
+        """Return the one record of a packet; assert that its iCRC is correct."""
         (record,) = self.records(udp() if frame is None else frame, time_us)
         return parse_request(record)
 
     def hear(self, frame: bytes) -> None:
-        """Process an answer of the collector; asserts that it is counted and not forwarded."""
+        """Process a response of the collector; assert that it is counted and not forwarded."""
         assert self.send(frame, port=TO_COLLECTOR) == []
         self.events()
 
@@ -112,7 +112,7 @@ class Switch:
         return {kind: count for kind, count in counts.items() if count}
 
     def state(self, session: int = 1) -> tuple[int, ...]:
-        """Return PSN, slot, lost records and unanswered records, by a readout packet."""
+        """Return PSN, slot, lost records and records without response, by a readout packet."""
         request = b"\0\x01" + session.to_bytes(4, "big") + b"number 7"
         ((port, answer),) = self.send(request, port=CPU_PORT)
         assert port == CPU_PORT
@@ -120,7 +120,7 @@ class Switch:
 
 
 def install(engine: Engine | Twins, s: Session, kind: str = "Roce") -> None:
-    """Install a session in a switch whose ingress and egress are named after `kind`."""
+    """Install a session in a switch; `kind` is in the names of its ingress and egress."""
     writes, answers = f"{kind}Egress.write_record", f"{kind}Ingress.answers"
     macs = [SWITCH_MAC, COLLECTOR_MAC]
     addresses = ends(s.version)
@@ -153,7 +153,10 @@ def ends(version: str) -> tuple[str, str]:
 
 
 def parse_request(frame: bytes) -> Packet:
-    """Parse a frame to the collector; asserts addresses, lengths, checksum and iCRC."""
+    """Parse a frame to the collector.
+
+    Assert that addresses, lengths, checksum and iCRC are correct.
+    """
     packet = Ether(frame)
     assert (packet.dst, packet.src) == ("02:00:00:00:00:63", "02:00:00:00:00:ff")
     assert frame[-4:] == icrc(frame[14:-4])
@@ -182,7 +185,7 @@ def _check_ip(packet: Packet, length: int) -> None:
 
 
 def slot_of(packet: Packet, stride: int = FLOW) -> int:
-    """Return the slot of the ring that a WRITE goes to."""
+    """Return the slot of the ring that a WRITE addresses."""
     slot, rest = divmod(packet[RETH].va - BASE, stride)
     assert rest == 0
     return int(slot)
@@ -192,7 +195,7 @@ def answer(
     psn: int, syndrome: int = 0x1F, *, version: str = "v2", qpn: int = SWITCH_QPN, msn: int = 0,
     opcode: int = Op.ACKNOWLEDGE, src: str | None = None,
 ) -> bytes:  # fmt: skip
-    """Return an answer of the collector: an ACK, or another syndrome."""
+    """Return a response of the collector: an ACK, or another syndrome."""
     dst, collector = ends(version)
     src = collector if src is None else src
     ether = Ether(dst="02:00:00:00:00:ff", src="02:00:00:00:00:63")

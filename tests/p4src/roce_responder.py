@@ -1,7 +1,7 @@
-"""A collector's queue pair by the specification, over RoCEv2, to answer a switch.
+"""A collector's queue pair over RoCEv2 by the specification, as peer of a switch.
 
 InfiniBand Architecture Specification 1, 9.7.5 and 9.9.3: requests in sequence are executed,
-duplicates are acknowledged again, and the first one ahead is answered by a NAK.
+duplicates are acknowledged again, and a NAK follows the first request with a later PSN.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ ACK = answer(0)
 
 
 def answered(psn: int, syndrome: int = 0x1F) -> bytes:
-    """Return an answer like roce_path.answer(), but faster."""
+    """Return a response like roce_path.answer(), but faster."""
     frame = bytearray(ACK)
     frame[PSN:BEHIND_BTH] = psn.to_bytes(3, "big")
     frame[BEHIND_BTH] = syndrome
@@ -32,11 +32,11 @@ class Responder:
     psn: int = 0
     written: list[int] = field(default_factory=list)
     data: list[bytes] = field(default_factory=list)
-    not_ready: int = 0  # number of requests without a receive request
+    not_ready: int = 0  # number of requests for which there is no receive request
     is_naked: bool = False
 
     def take(self, frame: bytes) -> Iterator[bytes]:
-        """Yield the answers to a request."""
+        """Yield the responses to a request."""
         assert frame[-4:] == icrc(frame[14:-4])
         psn, ack_request = int.from_bytes(frame[PSN:BEHIND_BTH], "big"), frame[PSN - 1] >> 7
         ahead = (psn - self.psn) % (2 * HALF)

@@ -1,4 +1,4 @@
-"""A full watch list: 1,024 flows with all methods over three switches, each exact."""
+"""A full watch list: 1,024 flows with all methods over three switches, and every value exact."""
 
 import random
 from collections import defaultdict
@@ -62,7 +62,9 @@ def pass_on(switch: Switch, packets: list[Passing], *, is_first: bool) -> list[P
 
 
 def expected(packets: list[Passing]) -> dict[tuple[int, int], tuple[Record, Record, Record]]:
-    """Return by flow and block: its record, its pulse's, and its only sample's without the hash."""
+    """Return by flow and block: the record of the block, of its pulse, and of its only sample
+    without the hash.
+    """
     running: dict[int, int] = defaultdict(int)
     times: dict[tuple[int, int], list[int]] = defaultdict(list)
     pulses: dict[tuple[int, int], Record] = {}

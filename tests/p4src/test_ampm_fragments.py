@@ -1,4 +1,7 @@
-"""Fragments (RFC 9341): all that reach the first switch are marked, and each counts as a packet."""
+"""Fragments (RFC 9341).
+
+All fragments at the first switch are marked, and each counts as a packet.
+"""
 
 import pytest
 from ampm_path import (
@@ -20,7 +23,7 @@ from scapy.packet import Raw
 from controllers.ampm.watch import Method
 
 ETHER = Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")
-# 128 bytes, where every eight look like a UDP header to port 5000.
+# 128 bytes, of which every eight look like a UDP header to port 5000
 DATAGRAM = UDP(sport=4000, dport=5000) / Raw(bytes.fromhex("0fa01388 00080000") * 15)
 IPV4 = IP(src="10.0.0.1", dst="10.0.0.2", id=77, tos=0xA0) / DATAGRAM
 IPV6 = IPv6(src="fd00::1", dst="fd00::2") / IPv6ExtHdrFragment(id=77) / DATAGRAM
@@ -70,13 +73,14 @@ def test_fragments_on_either_side_of_an_edge_count_where_they_came() -> None:
 
 
 def test_a_flow_with_ports_sees_first_fragments_only() -> None:
-    """Later ones have no ports, whatever their data."""
+    """Later fragments have no ports, whatever data they contain."""
     for role in PATH:
         switch = Switch(role, Method.STEP)
         out = [switch.pass_on(data, 5 * L) for data in FRAGMENTS]
         assert out[1:] == FRAGMENTS[1:]
         assert switch.packets(0, 1) == (int(role == FIRST),) * 2
-        assert switch.packets(0, 0) == (int(role != FIRST),) * 2  # unmarked: nearest block 4
+        # unmarked packets belong to the nearest block, 4
+        assert switch.packets(0, 0) == (int(role != FIRST),) * 2
 
 
 def test_fragments_of_ipv6_are_encapsulated_one_by_one() -> None:

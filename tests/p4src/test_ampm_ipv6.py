@@ -71,7 +71,7 @@ def test_points_record_an_ipv6_flow_like_any_other() -> None:
     assert (middle.packets(0, 0), middle.packets(0, 1)) == ((4, 4), (1, 1))
 
 
-def test_hashed_samples_do_not_depend_on_what_changes_on_the_way() -> None:
+def test_hashed_samples_do_not_depend_on_mutable_fields() -> None:
     method = Method.STEP | Method.HASHED
     found = []
     for role, hop_limit, option in ((FIRST, 64, UNMARKED), (LAST, 63, COLOURED)):

@@ -25,8 +25,8 @@ ADDRESSES = {"src": "10.0.0.1", "dst": "10.0.0.2"}
     ("time_us", "colour"),
     [
         (4 * L, 0),
-        (5 * L - 1, 0),  # last microsecond before the edge
-        (5 * L, 1),  # first one after it
+        (5 * L - 1, 0),  # last microsecond before the edge of a block
+        (5 * L, 1),  # first microsecond after it
         (6 * L - 1, 1),
         (WRAP - 1, 1),  # the last block before the clock wraps has an odd number
         (WRAP, 0),
@@ -79,7 +79,8 @@ def test_a_packet_leaves_the_domain_as_it_came(method: Method, data: bytes) -> N
                 seen.add(marks(passing))
                 assert passing[16:24] == data[16:24]
                 assert passing[26:] == data[26:]
-                assert (passing[15] ^ data[15]) & 0xF3 == 0  # other bits of DSCP and ECN
+                # the other bits of DSCP and ECN are unchanged
+                assert (passing[15] ^ data[15]) & 0xF3 == 0
                 if data is not WATCHED["wrong checksum"]:
                     checked(passing)
         assert passing == data
@@ -99,7 +100,7 @@ def test_a_wrong_checksum_is_not_made_good() -> None:
 
 
 def test_checksums_are_right_at_both_ends_of_their_range() -> None:
-    """Where sums carry into the 17th bit, once or twice."""
+    """Sums carry into the 17th bit, once or twice."""
     near, far = (Switch(role, Method.DOUBLE) for role in (FIRST, LAST))
     for time_us in (5 * L, 5 * L + L // 2):
         for checksum in [*range(17), *range(0xFFEF, 0xFFFF)]:
@@ -139,7 +140,7 @@ def test_packets_of_no_watched_flow_pass_untouched_and_uncounted(
         assert switch.packets(0, 1) == (0, 0)
 
 
-TAKEN = {  # DSCP bits used by a method
+TAKEN = {  # DSCP bits that each method uses
     method: bool(method & (Method.STEP | Method.MULTIPLEXED)) * 1 | bool(method & Method.PULSE) * 2
     for method in ALL_METHODS
 }
@@ -156,7 +157,7 @@ def test_packets_too_short_for_ipv4_are_not_watched(version_and_length: int) -> 
 
 
 def test_a_host_cannot_send_marks_of_its_own() -> None:
-    """The first switch sets the marks: values of these bits from a host are ignored."""
+    """The first switch sets the marks and ignores the values of these bits from hosts."""
     for method in ALL_METHODS:
         switch = Switch(FIRST, method)
         left = 3 & ~TAKEN[method]
@@ -165,8 +166,11 @@ def test_a_host_cannot_send_marks_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("method", ALL_METHODS)
-def test_each_dscp_is_what_it_was_behind_the_domain(method: Method) -> None:
-    """The last switch is configured with the outside values of these bits; others are unchanged."""
+def test_each_dscp_is_restored_at_the_end_of_the_domain(method: Method) -> None:
+    """The last switch has configured values for these bits outside of the domain.
+
+    Other bits are unchanged.
+    """
     near, middle = (Switch(role, method, flows=64) for role in (FIRST, MIDDLE))
     far = Switch(LAST, method, flows=0)
     for dscp in range(64):
@@ -179,8 +183,8 @@ def test_each_dscp_is_what_it_was_behind_the_domain(method: Method) -> None:
             assert far.pass_on(middle.pass_on(inside, time_us), time_us) == data
 
 
-def test_what_a_flow_has_in_the_taken_bits_outside_is_given_to_all_its_packets() -> None:
-    """As in a flow's entry (EF here), whatever the packet had."""
+def test_all_packets_of_a_flow_leave_with_the_dscp_of_its_entry() -> None:
+    """The value is that of the flow's entry (EF in this test), whatever the packet had."""
     near, far = Switch(FIRST, Method.DOUBLE), Switch(LAST, Method.DOUBLE, flows=0)
     far.watch(LAST, Method.DOUBLE, dst_port=5000, dscp=46)
     for dscp in (44, 45, 46, 47):

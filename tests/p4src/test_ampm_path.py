@@ -1,7 +1,8 @@
 """Whole paths: random traffic, loss, reordering and clock errors, and every block exact.
 
-Within a method's limit (clock error A + path delay D against block L) all results must be right,
-also when the clock wraps; well beyond it some must be wrong, or the limit would be too low.
+If clock error A plus path delay D are within the limit of a method for block length L, all results
+must be right, also when the clock wraps. Well beyond the limit, some results must be wrong;
+otherwise the limit would be too low.
 """
 
 import heapq
@@ -35,12 +36,15 @@ class Outcome:
 
     arrivals_us: list[list[list[int]]]
     pulses_us: list[list[list[int]]]
-    records: list[list[tuple[Record, Record]]]  # of block and pulse, at arrival
+    records: list[list[tuple[Record, Record]]]  # records of block and pulse, at arrival
     samples: list[list[dict[int, Record]]]
 
 
 def run(setting: Setting) -> Outcome:
-    """Send packets over three switches, event by event; read each block half a block after it."""
+    """Send packets over three switches, event by event.
+
+    Read each block half a block after its end.
+    """
     rng = random.Random(setting.seed)
     half_us = setting.error_us // 2
     ahead_us = rng.choice([(0, half_us, -half_us), (half_us, -half_us, 0), (-half_us, 0, half_us)])
@@ -135,7 +139,7 @@ def test_within_its_law_a_method_is_exact(
 
 @pytest.mark.parametrize(("method", "law_us"), LAWS)
 def test_beyond_its_law_a_method_is_wrong(method: Method, law_us: int) -> None:
-    """By delay, which adds to the clock error: all packets and pulses are late."""
+    """The delay exceeds the limit: all packets and pulses are late."""
     outcomes = [errors(Setting(method, 0, 4 * law_us, seed=seed)) for seed in range(3)]
     assert any(outcomes)
 
@@ -159,8 +163,8 @@ def test_samples_pair_to_true_delays(first_block: int) -> None:
     assert pairs > BLOCKS
 
 
-def test_loss_by_pulses_is_exact_in_order_and_wrong_by_what_overtakes() -> None:
-    """Between two pulses, the counts at both ends differ by the loss, if there is no reordering."""
+def test_loss_by_pulses_is_exact_without_reordering() -> None:
+    """Without reordering, the counts at both ends differ by the loss between two pulses."""
     for delay_us, is_exact in ((0, True), (L // 8, False)):
         outcome = run(Setting(Method.PULSE, 0, delay_us, seed=4))
         growth = []

@@ -10,12 +10,12 @@ NOTHING = Record(0, (0, 0, 0))
 
 
 def coloured(colour: int, pulse: int = 0, *, flow: int = 0, number: int = 0) -> bytes:
-    """Return a frame as sent inside the domain."""
+    """Return a frame as switches of the domain send it."""
     return frame(flow, number, tos=colour << 2 | pulse << 3)
 
 
 def both(record: Record) -> tuple[Record, Record]:
-    return record, record  # arrival and departure are simultaneous here
+    return record, record  # arrival and departure are at the same time
 
 
 # --- step ------------------------------------------------------------------------------------
@@ -39,12 +39,12 @@ def test_a_block_s_record_has_its_packets_the_sum_of_their_times_and_the_first_o
     [
         (5 * L, 1, 5 * L, 0),
         (5 * L, 0, 4 * L, L),  # late
-        (5 * L + L // 2 - 1, 0, 4 * L, L + L // 2 - 1),  # as late as can be
-        (5 * L + L // 2, 0, 6 * L, -L // 2),  # earliest possible: the clock is behind
+        (5 * L + L // 2 - 1, 0, 4 * L, L + L // 2 - 1),  # as late as possible
+        (5 * L + L // 2, 0, 6 * L, -L // 2),  # as early as possible, because the clock is behind
         (6 * L - 1, 0, 6 * L, -1),
         (6 * L - 1, 1, 5 * L, L - 1),
-        (WRAP, 1, WRAP - L, L),  # late, over the wrap of the clock
-        (WRAP - 1, 0, 0, -1),  # early, over the wrap of the clock
+        (WRAP, 1, WRAP - L, L),  # late, across the wrap of the clock
+        (WRAP - 1, 0, 0, -1),  # early, across the wrap of the clock
         (WRAP + 3, 0, 0, 3),
         (WRAP + L - 1, 1, L, -1),
     ],
@@ -73,7 +73,7 @@ def test_flows_are_recorded_apart() -> None:
         assert switch.packets(flow, 1) == (packets, packets)
 
 
-def test_a_readout_packet_changes_nothing_and_says_the_clock() -> None:
+def test_a_readout_packet_has_the_clock_and_changes_nothing() -> None:
     switch = Switch(MIDDLE, Method.DOUBLE | Method.HASHED, ahead_us=5)
     switch.pass_on(coloured(0, 1), 4 * L)
     first = [switch.read(record, 0) for record in (BLOCK, PULSE)]
@@ -147,8 +147,8 @@ def test_a_doubled_pulse_is_counted_and_the_first_one_s_time_kept() -> None:
 @pytest.mark.parametrize(
     ("method", "block"),
     [
-        (Method.DOUBLE, 4),  # by the colour
-        (Method.PULSE, 5),  # only by time: beyond the method's limit
+        (Method.DOUBLE, 4),  # the colour decides
+        (Method.PULSE, 5),  # only the time decides, beyond the limit of the method
     ],
 )
 def test_a_pulse_that_comes_in_the_next_block(method: Method, block: int) -> None:
@@ -156,7 +156,7 @@ def test_a_pulse_that_comes_in_the_next_block(method: Method, block: int) -> Non
     at_us = 5 * L + L // 4
     switch.pass_on(coloured(0, 1), at_us)
     assert switch.read(PULSE, block & 1) == both(Record(block * L, (1, at_us, 1)))
-    # A late pulse together with the block's own one looks duplicated.
+    # A late pulse and the pulse of the block look like a duplicate.
     switch.pass_on(coloured(block & 1 if method is Method.DOUBLE else 0, 1), at_us + 1)
     assert switch.read(PULSE, block & 1) == both(Record(block * L, (2, at_us, 1)))
 
@@ -184,7 +184,7 @@ def test_the_window_of_a_multiplexed_pulse_is_one_part_in_32(at: int, is_pulse: 
     ("at", "bit", "block", "pulses"),
     [
         (0, 1, 5, 0),
-        (0, 0, 4, 0),  # a packet of the block before
+        (0, 0, 4, 0),  # a packet of the previous block
         (L // 4 - 1, 0, 4, 0),
         (L // 4, 0, 5, 1),  # the pulse slot: the inverted bit is the pulse
         (L // 2, 0, 5, 1),
@@ -195,7 +195,7 @@ def test_the_window_of_a_multiplexed_pulse_is_one_part_in_32(at: int, is_pulse: 
     ],
 )
 @pytest.mark.parametrize("turn", [0, WRAP - 4 * L, WRAP - 6 * L])
-def test_what_a_multiplexed_bit_means_depends_on_the_slot(
+def test_the_slot_decides_the_meaning_of_a_multiplexed_bit(
     turn: int, at: int, bit: int, block: int, pulses: int
 ) -> None:
     switch = Switch(MIDDLE, Method.MULTIPLEXED)

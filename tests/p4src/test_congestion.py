@@ -45,7 +45,7 @@ def test_an_empty_queue_marks_nothing(tos: int, options: list[Packet]) -> None:
     ("program", "control"), [("ecn.p4", "EcnIngress"), ("link_monitor.p4", "MonitorIngress")]
 )
 @pytest.mark.parametrize("ip", [IP(dst="10.0.0.2", ttl=1), IP(dst="10.0.0.3")])
-def test_what_has_no_way_or_no_time_left_is_dropped(program: str, control: str, ip: IP) -> None:
+def test_packets_without_route_or_ttl_are_dropped(program: str, control: str, ip: IP) -> None:
     assert forwarded(ip, program, control) == []
 
 
@@ -64,7 +64,7 @@ def test_a_probe_leaves_by_the_port_that_it_names_for_this_hop() -> None:
     assert port == 2
     assert frame[:15] == PROBE + b"\2"
     told = frame[15 : 15 + 18]
-    assert (told[0] >> 7, told[1]) == (0, 2)  # not the first hop's; its port
+    assert (told[0] >> 7, told[1]) == (0, 2)  # not that of the first hop, and its port
     assert int.from_bytes(told[2:6], "big") == len(PROBE) + 1 + 18 + 2 + len(b"behind")
     assert frame[15 + 18 :] == bytes([0x80, 9]) + bytes(16) + b"\1\2behind"
 
@@ -72,8 +72,8 @@ def test_a_probe_leaves_by_the_port_that_it_names_for_this_hop() -> None:
 @pytest.mark.parametrize(
     ("hops", "ports"),
     [
-        (0, []),  # no port
-        (1, [1]),  # none for this hop
+        (0, []),  # no ports
+        (1, [1]),  # no port for this hop
         (MOST_HOPS, [2] * MOST_HOPS),  # no room for this hop
         (MOST_HOPS + 3, [2] * 20),
         (255, []),

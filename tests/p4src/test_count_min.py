@@ -1,4 +1,6 @@
-"""p4src/count_min: each packet of a flow is counted in each row, at the controller's position."""
+"""p4src/count_min: each packet of a flow is counted in each row, at the index that the controller
+computes.
+"""
 
 import struct
 from pathlib import Path
@@ -43,7 +45,7 @@ class Sketch:
         assert len(self._switch.process(1, bytes(Ether(dst=MAC, src=MAC) / packet), 0)) == 1
 
     def counters(self) -> NDArray[np.int64]:
-        """Read the counters by readout packets, like the controller."""
+        """Read the counters by readout packets, as the controller does."""
         columns = [self._ask(index) for index in range(WIDTH)]
         return np.array(columns, dtype=np.int64).T
 
@@ -82,7 +84,7 @@ def test_flows_that_share_no_counter_are_counted_exactly(seed: int) -> None:
 
 
 def test_the_rows_hash_independently() -> None:
-    """Flows that share their counter in one row are spread evenly over another one."""
+    """Flows that share a counter in one row are spread evenly over another row."""
     control = CountMin(WIDTH, seed=3)
     places = np.array(
         [control.places("10.0.0.1", "10.0.0.2", 17, n >> 16, n & 0xFFFF) for n in range(200_000)]
@@ -91,4 +93,4 @@ def test_the_rows_hash_independently() -> None:
     assert len(together) == pytest.approx(200_000 / WIDTH, rel=0.2)
     for row in range(1, ROWS):
         counts = np.bincount(together[:, row], minlength=WIDTH)
-        assert counts.max() < 20  # of 735 in 272 places: 2.7 each
+        assert counts.max() < 20  # 735 flows in 272 counters are 2.7 per counter

@@ -18,7 +18,7 @@ def entry(data: int, number: int = 0, **base: int) -> bytes:
 
 
 @pytest.mark.parametrize("size", BATCHES)
-def test_a_batch_is_one_write_and_the_ring_wraps_without_losing_one(size: int) -> None:
+def test_a_batch_is_one_write_and_none_is_lost_at_the_end_of_the_ring(size: int) -> None:
     """The published translator overwrites the first batch of each lap."""
     translator = Gatherer()
     ring = translator.lists(size, batches=4, count=1)[0]
@@ -49,7 +49,7 @@ def test_lists_are_gathered_apart() -> None:
         assert head(ring).number == whole // 4 + 1
 
 
-def test_what_is_gathered_can_be_had_before_a_batch_is_full() -> None:
+def test_an_incomplete_batch_can_be_flushed() -> None:
     translator = Gatherer()
     rings = translator.lists(4, batches=8, count=2)
     reader = Reader(rings[1])
@@ -57,7 +57,7 @@ def test_what_is_gathered_can_be_had_before_a_batch_is_full() -> None:
         translator.report(entry(number, 1))
     assert translator.flush(LIST, 1) == 1
     assert reader.pull().tolist() == [7, 8]
-    assert translator.flush(LIST, 1) == 0  # nothing is gathered
+    assert translator.flush(LIST, 1) == 0  # no entry is batched
     assert translator.flush(LIST, 0) == 0
     for number in range(4):
         translator.report(entry(number, 1))
@@ -96,8 +96,8 @@ def test_the_prototype_appends_to_the_same_lists() -> None:
 
 
 @pytest.mark.parametrize("number", [4, 5, 0x7FFFFFFF, 0xFFFFFFFF])
-def test_lists_that_are_not_there_are_not_written(number: int) -> None:
-    """The published generator sends to one list too many, and it is written."""
+def test_unknown_lists_are_not_written(number: int) -> None:
+    """The published generator sends to one list too many, which the published translator writes."""
     translator = Gatherer()
     rings = translator.lists(1, batches=4, count=4, first=8)
     assert translator.report(entry(9, number)) == 0
@@ -108,7 +108,7 @@ def test_lists_that_are_not_there_are_not_written(number: int) -> None:
 
 
 def test_lists_have_the_registers_that_they_were_given() -> None:
-    """Other services use others."""
+    """The other services use other registers."""
     translator = Gatherer()
     translator.lists(2, batches=4, count=4, first=8)
     for _ in range(3):
@@ -143,13 +143,14 @@ def test_an_entry_that_was_here_before_is_not_appended_again() -> None:
     assert Reader(ring).pull().tolist() == [0, 1, 2]
 
 
-def test_what_the_rate_refuses_is_gathered_when_it_comes_again() -> None:
-    """Gathering an entry costs nothing, writing a batch costs a request."""
+def test_an_entry_over_the_rate_is_batched_when_it_is_retransmitted() -> None:
+    """Batching an entry costs nothing, and writing a batch costs a request."""
     translator = Gatherer()
     ring = translator.lists(2, batches=8, count=1)[0]
     translator.limit(1, interval_ns=1_000_000)
     written = [translator.report(entry(number), time_us=1) for number in range(5)]
-    assert written == [0, 1, 0, 0, 0]  # the last two are rejected: a batch would be full
+    # the last two are rejected, because they would complete a batch
+    assert written == [0, 1, 0, 0, 0]
     assert translator.events()["too fast"] == 2
     assert translator.report(entry(3), time_us=2000) == 1
     assert Reader(ring).pull().tolist() == [0, 1, 2, 3]

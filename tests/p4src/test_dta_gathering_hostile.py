@@ -1,4 +1,7 @@
-"""Hostile reports: any list, hop, column or length, truncated or damaged; and any packet-out."""
+"""Hostile reports: any list, hop, column or length.
+
+Truncated or damaged reports; and any packet-out.
+"""
 
 import random
 

@@ -63,8 +63,10 @@ def events(made: Translator) -> dict[str, int]:
     return dict(sum((Counter(made.events(reporter)) for reporter in range(3)), Counter()))
 
 
-def test_hostile_reports_do_what_a_model_of_the_documentation_does() -> None:
-    """Any key, list, column, hop, redundancy, length and number, of all primitives and formats."""
+def test_hostile_reports_have_the_effect_of_the_documentation_model() -> None:
+    """Any key, list, column, hop, redundancy, length and sequence number, of all primitives and
+    formats.
+    """
     counted = dta_model.fuzz(seed=1, count=500)
     assert set(counted) == {
         "translated", "malformed", "out of range", "not configured", "duplicate", "out of order",
@@ -74,7 +76,7 @@ def test_hostile_reports_do_what_a_model_of_the_documentation_does() -> None:
 
 
 def numbered(frame: bytes, sequence: int) -> bytes:
-    """Return the same report with another number, if it has Telemark's format."""
+    """Return the same report with another sequence number, if it has Telemark's format."""
     if frame[36:38] != OUR_PORT:
         return frame
     return frame[: PAYLOAD + 4] + sequence.to_bytes(4, "big") + frame[PAYLOAD + 8 :]
@@ -90,7 +92,7 @@ def damaged(frame: bytes, rng: random.Random) -> bytes:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_damaged_reports_do_no_harm(seed: int) -> None:
-    """The collector rejects no request for its address, and each report has one event."""
+    """The collector rejects no request to its address, and each report has one event."""
     made, rng, came = translator(), random.Random(seed), 0
     made.track(2, 0)
     for n in range(600):
@@ -113,7 +115,7 @@ def test_damaged_reports_do_no_harm(seed: int) -> None:
 @pytest.mark.parametrize("missing", [0, 1, 2, 7, 8])
 @pytest.mark.parametrize("adds", [False, True], ids=["writes", "adds"])
 def test_a_region_ends_at_its_last_byte(missing: int, *, adds: bool) -> None:
-    """If the last slot exceeds it by a single byte, nothing is sent."""
+    """If the last slot exceeds the region by a single byte, no request is sent."""
     keys = key_words(range(1000))
     last = int(np.flatnonzero(slots(keys, 1, SLOTS)[0] == SLOTS - 1)[0])
     made = Translator()
@@ -142,8 +144,8 @@ def test_a_report_that_was_cut_writes_nothing(length: int) -> None:
     assert sum(events(made).values()) == int(length >= PAYLOAD + 8)
 
 
-def test_a_report_that_says_another_length_writes_nothing() -> None:
-    """Bytes after the datagram are padding, and not part of it."""
+def test_a_report_with_a_wrong_length_writes_nothing() -> None:
+    """Bytes after the end of the datagram are padding, and not part of the report."""
     made = translator()
     for report in (KeyWrite(key=1, data=[1]), KeyIncrement(key=1, addend=1)):
         frame = ours(report)
@@ -157,7 +159,7 @@ def test_a_report_that_says_another_length_writes_nothing() -> None:
 
 @pytest.mark.parametrize("first", [0x00, 0x20, 0x90, 0xFF])
 def test_a_version_that_is_not_known_has_no_number(first: int) -> None:
-    """Its fields may be elsewhere: nothing is requested."""
+    """Its fields may have different positions, so no report is requested."""
     frame = bytearray(ours(REPORTS[0], reporter=7, sequence=9, retransmittable=1))
     frame[PAYLOAD] = first
     made = translator()
@@ -165,7 +167,7 @@ def test_a_version_that_is_not_known_has_no_number(first: int) -> None:
     assert (made.nacks, events(made)) == ([], {"malformed": 1})
 
 
-def test_what_only_looks_like_a_report_passes() -> None:
+def test_similar_packets_are_forwarded() -> None:
     made = translator()
     made.forward(0x0200000000FE)
     udp = Ether(ours(REPORTS[0]))
@@ -190,7 +192,7 @@ def test_a_report_with_options_of_ip_is_one() -> None:
     assert (nack[IP].ihl, nack[IP].len, nack[DTA].sequence) == (5, 40, 0)
 
 
-def test_answers_that_are_made_up_leave_requests_inside() -> None:
+def test_forged_responses_leave_requests_in_the_region() -> None:
     made, rng = translator(), random.Random(3)
     made.report(ours(KeyIncrement(key=1, addend=1)))
     for _ in range(300):

@@ -1,4 +1,7 @@
-"""An INT sink that reports paths by DTA: packets that cause reports, and those left to INT."""
+"""An INT sink that reports paths by DTA.
+
+Packets with a DTA report, and packets with an INT report.
+"""
 
 import random
 from collections.abc import Sequence
@@ -81,7 +84,7 @@ class Sink(Switch):
         self.engine.mirror_set(SESSIONS + 1, [(TO_COLLECTOR, 0)])
 
     def report_queue(self) -> None:
-        """Make the next packet find a full queue."""
+        """Make the queue full for the next packet."""
         queues = "SinkEgress.departure.packet.queue_reports"
         self.engine.table_add(f"{queues}.queue_reports", [Exact(OUT)], f"{queues}.report_queue",
                               [0, 0, 1, 0xF000])  # fmt: skip
@@ -93,8 +96,9 @@ class Sink(Switch):
     def path_reports(
         self, frame: bytes, time_us: int = 0, *, leaves: bytes | None = None
     ) -> list[Report]:
-        """Return the reports of a packet; asserts that it is forwarded as `leaves`, default: as any
-        packet.
+        """Return the reports of a packet.
+
+        Assert that it is forwarded as `leaves` (default: as any packet).
         """
         (port, out), *others = self.send(frame, time_us)
         assert (port, out) == (OUT, udp() if leaves is None else leaves)
@@ -114,7 +118,7 @@ def pushed(frame: bytes, *nodes: int, instructions: int = NODE_ID, **given: int)
 
 
 def key(protocol: int = 17) -> bytes:
-    """Return the key of the flow of all packets here."""
+    """Return the key of the flow of all packets in this file."""
     return bytes.fromhex("0a000001 0a000002 0fa0 1388") + bytes([protocol, 0, 0, 0])
 
 
@@ -144,7 +148,7 @@ def test_the_last_six_switches_of_a_path_are_reported(count: int) -> None:
     assert path.nodes.tolist() == [last + (6 - len(last)) * [-1]]
 
 
-def test_what_leaves_where_it_came_in_has_a_path_of_one() -> None:
+def test_a_packet_through_one_switch_has_a_path_of_one_hop() -> None:
     sink = Sink(DATA | POSTCARD, outside=(IN, OUT))
     sink.embed_data(NODE_ID)
     data, postcard = sink.path_reports(udp())
@@ -153,7 +157,9 @@ def test_what_leaves_where_it_came_in_has_a_path_of_one() -> None:
 
 
 def test_a_host_cannot_make_up_where_its_packets_were() -> None:
-    """Nor missing hops: INT from outside the domain is payload, and not watched."""
+    """A host cannot add or remove hops either: INT from outside the domain is payload, and not
+    watched.
+    """
     sink = Sink(outside=(IN, OUT))
     sink.embed_data(NODE_ID)
     ((port, _),) = sink.send(pushed(udp(), 3, 4, hops=1))
@@ -226,8 +232,11 @@ def test_nacks_to_others_pass() -> None:
 
 
 @pytest.mark.parametrize("given", [{"instructions": NODE_ID | LATENCY}, {"version": 6}])
-def test_what_has_no_place_in_a_report_is_left_to_int(given: dict[str, int]) -> None:
-    """Also for unwatched flows; DTA reports leave no gap in the numbers of INT reports."""
+def test_packets_that_do_not_fit_a_dta_report_have_an_int_report(given: dict[str, int]) -> None:
+    """The same holds for unwatched flows.
+
+    DTA reports leave no gap in the sequence numbers of INT reports.
+    """
     sink, known = Sink(period_us=0), pushed(udp(), 3)
     frame = udp(version=given.pop("version", 4))
     other = pushed(frame, 3, **given)
@@ -250,7 +259,9 @@ def test_packets_that_int_would_not_report_are_not_reported() -> None:
 
 
 def test_of_packets_that_never_had_int_md_there_is_no_path() -> None:
-    """They leave where they entered: switches that export, packets that are not sampled."""
+    """They leave at the switch where they entered: switches in mode INT-XD, and packets that are
+    not sampled.
+    """
     exported = Sink(outside=(IN, OUT))
     exported.watch("export_data", [NODE_ID, ALL])
     assert exported.report(udp())[1].group.node == NODE

@@ -39,8 +39,10 @@ def test_counters_are_those_of_the_model() -> None:
     assert made.nic.counts().refused == {}
 
 
-def test_a_request_has_just_the_bytes_of_a_fetch_add() -> None:
-    """The prototype's has four bytes more than its length field, and no compare field."""
+def test_a_request_has_the_bytes_of_a_fetch_add() -> None:
+    """The request of the prototype is four bytes longer than its length field, and has no compare
+    field.
+    """
     made, _ = translator()
     made.report(ours(KeyIncrement(redundancy=1, key=KEY, addend=5)))
     (frame,) = made.sent

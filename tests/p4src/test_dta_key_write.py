@@ -51,7 +51,7 @@ def test_each_copy_lies_in_its_slot(words: int, copies: int) -> None:
 
 
 def test_many_keys_lie_where_their_hashes_say() -> None:
-    """The last one in a slot remains."""
+    """The last report for a slot remains in memory."""
     made, records = translator(count=256)
     rng, expected = random.Random(1), np.zeros(256, dtype(1))
     for value in range(300):
@@ -92,9 +92,9 @@ def test_the_plain_translator_reads_the_prototype_s_shorter_header() -> None:
     assert made.report(tracked(ShortKeyWrite(redundancy=3, key=0xC0A80001, data=[5]))) == 0
 
 
-def test_keys_that_meet_in_one_copy_s_slot_do_not_meet_in_the_others() -> None:
+def test_keys_with_one_common_slot_have_different_other_slots() -> None:
     """CRCs of one key with different initial values, as in the prototype, collide in all copies or
-    none.
+    in none.
     """
     made, records = translator()
     keys = [key for key in range(1 << 12) if slots(key_words([key]), 1, SLOTS)[0, 0] == 7][:40]

@@ -1,4 +1,4 @@
-"""Postcarding: the reports of a path's hops become one chunk of that path."""
+"""Postcarding: the reports of the hops of a path become one chunk."""
 
 import random
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from collectors.dta.packets import Postcard, ShortPostcard
 from collectors.dta.postcarding import CHUNK, Postcards
 from collectors.roce.packets import ImmDt
 
-SESSION_SEED = 0x165667B1  # of p4src/dta/hashes.p4
+SESSION_SEED = 0x165667B1  # seed in p4src/dta/hashes.p4
 VALUES = range(100, 400)
 A, B = 0x0A0000010A0000020000FA0113881F90, 7
 
@@ -87,7 +87,7 @@ def test_a_hop_that_reports_again_has_its_last_value() -> None:
     assert path(memory, A) == [100, 299, 102, 103, 104]
 
 
-def test_who_needs_the_row_has_what_is_there_written_as_the_path_of_its_flow() -> None:
+def test_a_new_flow_in_a_used_row_writes_the_path_of_the_old_flow() -> None:
     """The published translator writes it to the slot of the new flow."""
     translator = Gatherer()
     (memory,) = translator.cache(rows=1)
@@ -110,7 +110,7 @@ def test_a_path_of_one_hop_needs_no_row() -> None:
     assert path(memory, A) == [100, 101, 102, 103, 104]
 
 
-def test_what_is_gathered_can_be_had_before_it_is_complete() -> None:
+def test_an_incomplete_path_can_be_flushed() -> None:
     translator = Gatherer()
     (memory,) = translator.cache(rows=16)
     send(translator, A, [3])
@@ -144,7 +144,7 @@ def test_an_evicted_path_has_its_own_copies() -> None:
 
 
 def test_paths_lie_in_the_session_of_their_key() -> None:
-    """An evicted path is written in its own session, not in that of the new path."""
+    """An evicted path is written in its own session, not in the session of the new path."""
     translator = Gatherer()
     memories = translator.cache(rows=1, sessions=4)
     keys = [*range(1, 40)]
@@ -162,9 +162,10 @@ def test_an_immediate_is_that_of_the_path_which_asked_for_it() -> None:
     translator = Gatherer()
     translator.cache(rows=1)
     send(translator, A, [0], immediate=1)
-    send(translator, B, [0])  # evicts it
+    send(translator, B, [0])  # evicts the path of A
     assert ImmDt in Ether(translator.sent[-1])
-    send(translator, A, [0], immediate=1)  # evicts B's, which did not request it
+    # evicts the path of B, which did not request a notification
+    send(translator, A, [0], immediate=1)
     assert ImmDt not in Ether(translator.sent[-1])
     assert send(translator, A, [1, 2, 3, 4])[-1] == 1
     assert ImmDt in Ether(translator.sent[-1])
@@ -184,13 +185,13 @@ def test_the_prototype_counts_hops_from_one() -> None:
      {"hop": 2, "hops": 255}, {"hop": 0, "redundancy": 0}, {"hop": 0, "redundancy": 9}],
     ids=str,
 )  # fmt: skip
-def test_what_no_path_has_is_refused(fields: dict[str, int]) -> None:
+def test_invalid_hops_and_lengths_are_refused(fields: dict[str, int]) -> None:
     translator = Gatherer()
     translator.cache(rows=1)
     send(translator, A, [0])
     assert translator.report(postcard(B, **fields)) == 0
     assert translator.events() == {"translated": 1, "out of range": 1}
-    assert translator.flush(ROW, 0) == 1  # A's row is unchanged
+    assert translator.flush(ROW, 0) == 1  # the row of A is unchanged
 
 
 def test_the_prototypes_hop_zero_is_refused() -> None:
@@ -200,8 +201,8 @@ def test_the_prototypes_hop_zero_is_refused() -> None:
     assert translator.events() == {"out of range": 1}
 
 
-def test_memory_is_what_a_cache_in_python_says() -> None:
-    """Any keys, hops and lengths: each write has the path that a model of the cache expects."""
+def test_memory_agrees_with_a_cache_model() -> None:
+    """For any keys, hops and lengths, each write has the path that a cache model predicts."""
     translator, rng, count = Gatherer(), random.Random(4), 8
     (memory,) = translator.cache(slots=1 << 12, rows=count)
     cache: dict[int, tuple[int, dict[int, int]]] = {}

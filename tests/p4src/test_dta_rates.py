@@ -9,7 +9,10 @@ INTERVAL_US = 10
 
 
 def test_so_many_requests_in_a_time() -> None:
-    """Each has its interval; a burst of 4 is allowed, and recovers over time."""
+    """Each session has its own interval.
+
+    A burst of 4 is allowed, and is available again after some time.
+    """
     made = Tracked()
     made.limit(1, INTERVAL_US * 1000, burst_ns=3 * INTERVAL_US * 1000)
     made.take(*range(8), retransmittable=0)
@@ -29,17 +32,17 @@ def test_each_copy_takes_its_part_of_the_rate() -> None:
     made.limit(1, INTERVAL_US * 1000)
     four = KeyIncrement(redundancy=4, key=1, addend=1)
     taken = [made.report(ours(four), time_us) for time_us in (0, 39, 40, 41, 80)]
-    assert taken == [1, 0, 1, 0, 1]  # the region has one of the four rows
+    assert taken == [1, 0, 1, 0, 1]  # the region has only one of the four rows
     assert made.session_events()["out of region"] == 9
 
 
-def test_what_is_refused_is_asked_for_again() -> None:
+def test_reports_over_the_rate_are_requested_again() -> None:
     made = Tracked()
     made.limit(1, INTERVAL_US * 1000)
     made.take(0, 1, 2)
     assert (made.count, made.asked(), made.missing) == (1, [(1, 1), (2, 1)], 2)
     made.take(1, time_us=INTERVAL_US)
-    made.take(2, time_us=INTERVAL_US + 1)  # too early again
+    made.take(2, time_us=INTERVAL_US + 1)  # too early a second time
     assert made.missing == 1
     made.take(2, time_us=2 * INTERVAL_US)
     made.take(3, time_us=3 * INTERVAL_US)
@@ -48,7 +51,7 @@ def test_what_is_refused_is_asked_for_again() -> None:
     assert made.events(1) == {"translated": 4, "too fast": 3, "nacked": 3, "recovered": 2}
 
 
-def test_what_is_refused_behind_a_gap_is_asked_for_with_it() -> None:
+def test_a_report_over_the_rate_after_a_gap_is_requested_with_the_gap() -> None:
     made = Tracked()
     made.limit(1, INTERVAL_US * 1000)
     made.take(0, 3)

@@ -1,4 +1,4 @@
-"""Reports of a DTA reporter about users' packets: changes, samples, counts, events."""
+"""Reports of a DTA reporter about packets of users: changes, samples, counts, events."""
 
 from zlib import crc32
 
@@ -36,7 +36,7 @@ from scapy.layers.l2 import Ether
 from minip4.engine.keys import Exact, Lpm
 
 PORTS_WORD, LATENCY_WORD = 0, 3
-TIME_MASK = 0xFFF00000  # of the record's last word: it changes every 1.05 s
+TIME_MASK = 0xFFF00000  # mask for the last word of the record, the time: it changes every 1.05 s
 
 
 def masked(word: int, mask: int = 0xFFFFFFFF) -> int:
@@ -44,7 +44,7 @@ def masked(word: int, mask: int = 0xFFFFFFFF) -> int:
     return mask << 32 * (6 - word)
 
 
-def test_a_record_says_what_is_known_of_the_flow() -> None:
+def test_a_report_has_the_data_of_its_flow() -> None:
     reporter = Reporter()
     reporter.write_data(immediate=1)
     reporter.follow(share=ALL)
@@ -92,7 +92,7 @@ def test_samples_have_the_share_that_was_asked_for() -> None:
     reporter.write_data(1)
     reporter.follow(share=1 << 30)
     count = sum(len(reporter.reports(udp())) for _ in range(400))
-    assert 60 <= count <= 140  # 100 +- 4.6 standard deviations
+    assert 60 <= count <= 140  # mean 100, 4 standard deviations
 
 
 def test_an_unchanged_flow_without_sampling_is_not_reported_again() -> None:
@@ -141,7 +141,7 @@ def test_segments_that_are_sent_again_are_losses() -> None:
     assert [len(reporter.reports(frame)) for frame, _ in segments] == [n for _, n in segments]
 
 
-def test_what_the_switch_drops_is_reported() -> None:
+def test_drops_of_the_switch_are_reported() -> None:
     reporter = Reporter()
     reporter.watch(DROPPED | START)
     reporter.append(STARTED, 17)
@@ -166,7 +166,7 @@ def test_a_packet_may_be_worth_several_reports_events_first() -> None:
     assert [each.key for each in found] == [b"", *[key(dport=5001)] * 2]
 
 
-def test_a_postcard_says_at_which_hop_a_flow_passed() -> None:
+def test_a_postcard_has_the_hop_number() -> None:
     reporter = Reporter()
     reporter.write_postcards()
     ttls = {64: 0, 63: 1, 60: 4, 128: 0, 125: 3, 255: 0, 253: 2}
@@ -178,7 +178,7 @@ def test_a_postcard_says_at_which_hop_a_flow_passed() -> None:
     assert reporter.reports(udp(dport=99, ttl=59)) == []  # a path has five hops at most
 
 
-def test_a_router_reports_what_it_routes() -> None:
+def test_a_router_reports_routed_packets() -> None:
     reporter = Reporter()
     reporter.write_postcards()
     reporter.add("ReporterIngress.routing.routes", [Lpm(0x0A000000, 8)],

@@ -1,4 +1,4 @@
-"""Reports that a DTA reporter resends after NACKs, and those no longer available."""
+"""Reports that a DTA reporter retransmits after NACKs, and reports that are no longer available."""
 
 import random
 from pathlib import Path
@@ -34,7 +34,7 @@ def sent(reporter: Reporter, count: int) -> list[bytes]:
 
 
 def kept(words: int = 7) -> Reporter:
-    """Return a reporter that reports all packets, and keeps the reports."""
+    """Return a reporter that reports all packets and stores the reports."""
     reporter = Reporter()
     reporter.write_data(words, immediate=1, kept=1)
     reporter.follow(share=ALL)
@@ -42,14 +42,14 @@ def kept(words: int = 7) -> Reporter:
 
 
 def again(reporter: Reporter, frame: bytes, time_us: int = 10_000) -> list[bytes]:
-    """Return the reports resent to the translator after a NACK, in order."""
+    """Return the retransmitted reports to the translator after a NACK, in order."""
     out = reporter.send(frame, time_us, TO_TRANSLATOR)
     assert {port for port, _ in out} <= {TO_TRANSLATOR}
     return [frame for _, frame in out]
 
 
 @pytest.mark.parametrize("words", [1, 3, 7])
-def test_what_is_missing_is_sent_again_as_it_was(words: int) -> None:
+def test_missing_reports_are_retransmitted_unchanged(words: int) -> None:
     reporter = kept(words)
     frames = sent(reporter, 10)
     assert again(reporter, nack(3, 4)) == frames[3:7]
@@ -72,7 +72,7 @@ def test_numbers_and_rings_of_translators_are_apart() -> None:
 
 
 def of_two_kinds(kept: int) -> tuple[Reporter, list[bytes]]:
-    """Return two flows, each with an event and then a record; `kept` selects the kept ones."""
+    """Return two flows, each with an event and then a record; `kept` selects the stored ones."""
     reporter = Reporter()
     reporter.write_data(1, wanted=START | DATA, kept=kept)
     reporter.append(STARTED, 17, kept=1)
@@ -89,7 +89,7 @@ def test_reports_of_different_kinds_are_sent_again_by_one_nack() -> None:
     assert again(reporter, nack(0, 4)) == frames
 
 
-def test_what_was_never_to_be_kept_is_not_there() -> None:
+def test_reports_that_are_not_kept_are_not_retransmitted() -> None:
     reporter, frames = of_two_kinds(kept=0)
     assert again(reporter, nack(0, 4)) == [frames[0], frames[2]]
     assert reporter.events() == {"sent": 4, "nacked": 1, "resent": 2, "not kept": 2}
@@ -97,7 +97,7 @@ def test_what_was_never_to_be_kept_is_not_there() -> None:
 
 @pytest.mark.parametrize(("first", "count"), [(10, 1), (9, 2), (0, 11), (3, 0), (0, 0xFFFFFFFF),
                                               (11, 1), (0x80000000, 5)])  # fmt: skip
-def test_what_was_never_sent_is_absurd(first: int, count: int) -> None:
+def test_a_nack_of_unsent_reports_is_absurd(first: int, count: int) -> None:
     reporter = kept()
     sent(reporter, 10)
     assert again(reporter, nack(first, count)) == []
@@ -107,8 +107,8 @@ def test_what_was_never_sent_is_absurd(first: int, count: int) -> None:
 PAID, MOST_PAID = 16, 16 * 1024  # as in reporter_ring.p4
 
 
-def test_forged_nacks_have_no_more_sent_than_what_is_new_pays_for() -> None:
-    """Lost reports after them are resent once there are new reports."""
+def test_new_reports_limit_the_retransmissions_for_forged_nacks() -> None:
+    """Reports lost after them are retransmitted when there are new reports."""
     reporter = kept(1)
     frames = sent(reporter, 10)
     again_and_again = [again(reporter, nack(0, 10)) for _ in range(50)]
@@ -119,10 +119,10 @@ def test_forged_nacks_have_no_more_sent_than_what_is_new_pays_for() -> None:
     }  # fmt: skip
     more = sent(reporter, 1)
     assert again(reporter, nack(0, 11)) == [*frames, *more]
-    assert again(reporter, nack(0, 11)) == frames[: PAID - 11]  # the first ones
+    assert again(reporter, nack(0, 11)) == frames[: PAID - 11]  # the first reports
 
 
-def test_what_was_paid_for_does_not_grow_without_end() -> None:
+def test_the_credit_for_retransmissions_is_limited() -> None:
     reporter = kept(1)
     sent(reporter, 1100)
     for _ in range(20):
@@ -148,7 +148,7 @@ def test_damaged_nacks_do_no_harm() -> None:
         bent = bytearray(whole)
         bent[rng.randrange(34, len(whole))] = rng.randrange(256)
         assert set(again(reporter, bytes(bent))) <= {*frames}
-    sent(reporter, 1)  # earns budget for another NACK
+    sent(reporter, 1)  # earns the budget for another NACK
     assert again(reporter, whole) == frames[3:7]
 
 
@@ -160,7 +160,7 @@ def small_ring(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return program
 
 
-def test_what_has_left_the_ring_is_counted(small_ring: Path) -> None:
+def test_overwritten_reports_are_counted(small_ring: Path) -> None:
     reporter = Reporter(str(small_ring))
     reporter.write_data(kept=1)
     reporter.follow(share=ALL)
@@ -172,11 +172,9 @@ def test_what_has_left_the_ring_is_counted(small_ring: Path) -> None:
 
 
 @pytest.mark.parametrize("later", [64, 65])
-def test_of_what_is_long_gone_nothing_is_known_and_it_counts_as_left(
-    later: int, small_ring: Path
-) -> None:
-    """For the last 64 it is known whether they were to be kept: later reports then use these
-    places.
+def test_old_reports_count_as_overwritten(later: int, small_ring: Path) -> None:
+    """For the last 64 reports, the reporter knows whether they were to be stored, because later
+    reports use the entries.
     """
     reporter = Reporter(str(small_ring))
     reporter.write_data(kept=1)
@@ -188,13 +186,13 @@ def test_of_what_is_long_gone_nothing_is_known_and_it_counts_as_left(
     assert reporter.events() == {"sent": 1 + later, "nacked": 1, "left": 1}
 
 
-def test_the_ring_holds_what_a_list_of_the_last_would(small_ring: Path) -> None:
+def test_the_ring_agrees_with_a_list_of_the_last_reports(small_ring: Path) -> None:
     reporter = Reporter(str(small_ring))
     rng = random.Random(5)
     reporter.watch(START, dst_port=5000)
     reporter.append(STARTED, 17, kept=1)
     reporter.follow(idle_us=1)
-    reporter.write_data(1, wanted=DATA)  # for all others, which are not kept
+    reporter.write_data(1, wanted=DATA)  # for all other flows, whose reports are not stored
     slots: dict[int, tuple[int, bytes]] = {}
     essential, asked, found, left = set(), 0, 0, 0
     for number in range(300):
@@ -250,7 +248,7 @@ def test_the_prototypes_nack_names_the_last_that_was_good() -> None:
     assert counts == {"sent": 300, "nacked": 3, "resent": 3 + 99, "absurd": 1}
 
 
-def test_the_prototypes_nack_that_says_nothing_new_is_late() -> None:
+def test_a_repeated_nack_of_the_prototype_is_late() -> None:
     reporter = Reporter("reporter_prototype.p4")
     reporter.write_data(1, kept=1)
     reporter.follow(share=ALL)

@@ -1,6 +1,6 @@
 """Restarts of collector or translator during reports: the loss is bounded and known.
 
-Earlier writes remain, each report is counted at most once, and no answer is wrong.
+Earlier writes remain, each report is counted at most once, and no query result is wrong.
 """
 
 from collections.abc import Callable, Collection
@@ -21,7 +21,7 @@ from collectors.roce.region import Region
 
 REPORTS, REPORTER = 96, 7
 DOWN = range(40, 56)  # reports during the downtime
-RESTART = 42  # of the translator: reports 40 and 41 wait for their batch, path, columns
+RESTART = 42  # restart of the translator: reports 40 and 41 wait for their batch, path and columns
 SLOTS, ROWS, BATCH, HOPS, EIGHT = 1 << 12, 64, 4, 5, 8
 KEYS = [0x9E3779B97F4A7C15F39CC0605CEDC835 * n % (1 << 128) for n in range(1, REPORTS + 1)]
 
@@ -43,12 +43,12 @@ class System(Gatherer):
         self.track(1, REPORTER)
 
     def take(self, report: Callable[[int], Packet], numbers: Collection[int]) -> None:
-        """Process reports with these numbers."""
+        """Process reports with these sequence numbers."""
         for number in numbers:
             self.report(ours(report(number), reporter=REPORTER, sequence=number, retransmittable=1))
 
     def flush_all(self) -> None:
-        """Flush all gathered reports."""
+        """Flush all batched reports."""
         self.flush(LIST, 0)
         for row in range(ROWS):
             self.flush(ROW, row)
@@ -96,9 +96,9 @@ def check_list(made: System, kept: Collection[int]) -> None:
 
 
 def check_paths(made: System, kept: Collection[int]) -> None:
-    """Check that a path has exactly the kept hops."""
+    """Check that a path has exactly the stored hops."""
     found = Postcards(made.memory["paths"], range(REPORTS), 2).query(key_words(KEYS))
-    for number in range(REPORTS - 1):  # 95 are 19 whole paths
+    for number in range(REPORTS - 1):  # 95 reports are 19 whole paths
         path, hop = divmod(number, HOPS)
         assert found.is_known[path, hop] == (number in kept)
         assert found.values[path, hop] == (number if number in kept else 0)
@@ -114,11 +114,12 @@ PRIMITIVES = [(write, check_values), (add, check_counters), (append, check_list)
 
 
 @pytest.mark.parametrize(("report", "check"), PRIMITIVES)
-def test_of_a_collector_s_restart_what_came_while_it_was_down_is_lost(
+def test_a_restart_of_the_collector_loses_only_reports_during_its_downtime(
     report: Callable[[int], Packet], check: Callable[[System, Collection[int]], None]
 ) -> None:
-    """Only reports to be written then are lost. Gathered reports are in the translator, and written
-    later.
+    """Only reports that would be written during this time are lost.
+
+    Batched reports are in the translator and are written later.
     """
     made = System()
     made.take(report, range(DOWN.start))
@@ -134,13 +135,13 @@ def test_of_a_collector_s_restart_what_came_while_it_was_down_is_lost(
 
 
 @pytest.mark.parametrize(("report", "check"), PRIMITIVES)
-def test_of_a_translator_s_restart_what_it_had_gathered_is_lost(
+def test_a_restart_of_the_translator_loses_only_batched_reports(
     report: Callable[[int], Packet], check: Callable[[System, Collection[int]], None]
 ) -> None:
-    """At most a batch per list, the cache, and unwritten columns."""
+    """The loss is at most a batch per list, the cache, and unwritten columns."""
     before = System()
     before.take(report, range(RESTART))
-    made = System()  # with empty registers
+    made = System()  # a new translator with empty registers
     for name, memory in made.memory.items():
         memory[:] = before.memory[name]
     place = head(made.memory["list"])

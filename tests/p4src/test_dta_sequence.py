@@ -33,7 +33,7 @@ class Tracked(Translator):
         self.track(1, 7)
 
     def take(self, *sequences: int, retransmittable: int = 1, time_us: int = 0) -> None:
-        """Process reports with these numbers."""
+        """Process reports with these sequence numbers."""
         for sequence in sequences:
             frame = ours(ONE, reporter=7, sequence=sequence % (1 << 32),
                          retransmittable=retransmittable)  # fmt: skip
@@ -45,12 +45,12 @@ class Tracked(Translator):
         return int(self.region.records[0])
 
     def asked(self) -> list[tuple[int, int]]:
-        """Return first and count of each NACK so far."""
+        """Return the first number and the count of each NACK so far."""
         return [(nack[DTA].sequence, nack[Nack].count) for nack in self.nacks]
 
     @property
     def missing(self) -> int:
-        """Return the number of missing reports, as known to the switch."""
+        """Return the number of missing reports, counted by the switch."""
         return self.engine.register_read("dta_missing", 1)
 
 
@@ -72,7 +72,7 @@ def test_the_nack_byte_by_byte() -> None:
     assert bytes(nack).hex() == bytes(expected).hex()
 
 
-def test_what_is_missing_is_asked_for_once_and_taken_when_it_comes() -> None:
+def test_a_missing_report_is_requested_once_and_accepted_later() -> None:
     made = Tracked()
     made.take(0, 3, 4)
     assert (made.asked(), made.count, made.missing) == ([(1, 2)], 3, 2)
@@ -81,7 +81,7 @@ def test_what_is_missing_is_asked_for_once_and_taken_when_it_comes() -> None:
     assert made.events(1) == {"translated": 6, "nacked": 1, "recovered": 2}
 
 
-def test_what_comes_twice_is_taken_once() -> None:
+def test_duplicates_are_dropped() -> None:
     made = Tracked()
     made.take(0, 0, 1, 3, 1, 2, 2, 3)
     assert made.count == 4
@@ -90,7 +90,7 @@ def test_what_comes_twice_is_taken_once() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_any_order_within_the_window_counts_each_once(seed: int) -> None:
-    """With reordering, duplicates and wrapping numbers: the counter equals the exact sum."""
+    """With reordering, duplicates and wrapping numbers, the counter equals the exact sum."""
     rng = random.Random(seed)
     made, first = Tracked(), (1 << 32) - 150
     made.engine.register_write("dta_expected", 1, first)
@@ -102,7 +102,8 @@ def test_any_order_within_the_window_counts_each_once(seed: int) -> None:
 
 def test_the_window_is_known_to_its_end() -> None:
     made = Tracked()
-    made.take(0, *range(2, WINDOW + 1))  # the next one is WINDOW + 1: 1 is just inside
+    # the next number is WINDOW + 1, so 1 is just inside the window
+    made.take(0, *range(2, WINDOW + 1))
     made.take(1, 1, WINDOW + 1)
     assert (made.count, made.asked()) == (WINDOW + 2, [(1, 1)])
     assert made.events(1)["duplicate"] == 1
@@ -116,14 +117,14 @@ def test_the_longest_gap_that_is_asked_for_comes_whole() -> None:
 
 @pytest.mark.parametrize("away", [WINDOW, 1 << 31, (1 << 32) - WINDOW - 1])
 def test_distant_numbers_are_a_restart(away: int) -> None:
-    """Nothing is requested: no reporter keeps so many."""
+    """No report is requested, because no reporter stores so many."""
     made = Tracked()
     made.take(0, away + 1, away + 2, away + 4)
     assert (made.count, made.asked()) == (4, [(away + 3, 1)])
     assert made.events(1)["restarted"] == 1
 
 
-def test_what_was_on_its_way_when_numbers_began_was_not_missing() -> None:
+def test_reports_in_flight_at_the_start_are_not_missing() -> None:
     made = Tracked()
     made.engine.register_write("dta_expected", 1, 50)
     made.take(49, 50)
@@ -131,7 +132,7 @@ def test_what_was_on_its_way_when_numbers_began_was_not_missing() -> None:
 
 
 def test_a_gap_is_asked_for_whoever_shows_it() -> None:
-    """The report itself will not be resent, but missing ones may."""
+    """The report itself is not retransmitted, but missing ones may be."""
     made = Tracked()
     made.take(2, retransmittable=0)
     assert (made.asked(), made.count) == ([(0, 2)], 1)
@@ -157,7 +158,7 @@ def test_of_others_numbers_are_not_minded() -> None:
 
 
 def test_a_report_without_a_place_has_come_all_the_same() -> None:
-    """It is not requested again: it would be rejected again."""
+    """It is not requested again, because it would be rejected again."""
     made = Tracked()
     made.take(0)
     made.report(ours(KeyWrite(redundancy=1, key=1, data=[1]), reporter=7, sequence=1))
@@ -170,14 +171,14 @@ SHORT = ShortKeyIncrement(redundancy=1, key=1, addend=1)
 
 
 class Prototype(Tracked):
-    """The same with a reporter of the prototype, which has no number."""
+    """The same with a reporter of the prototype, which has no reporter number."""
 
     def __init__(self) -> None:
         super().__init__()
         self.track(2, 0)
 
     def take(self, *sequences: int, retransmittable: int = 1, time_us: int = 0) -> None:
-        """See Tracked."""
+        """Process reports, see Tracked."""
         for sequence in sequences:
             frame = tracked(SHORT, seqnum=sequence % 256, retransmittable=retransmittable)
             self.report(frame, time_us)
@@ -197,8 +198,8 @@ def test_the_prototype_s_nack_byte_by_byte() -> None:
     assert bytes(nack).hex() == bytes(expected).hex()
 
 
-def test_of_the_prototype_nothing_is_taken_until_what_is_missing_comes() -> None:
-    """A requested report is not written: it goes to no collector."""
+def test_the_prototype_accepts_no_report_after_a_gap_until_the_gap_is_filled() -> None:
+    """A requested report is not written, because it has no collector."""
     made = Prototype()
     made.take(1, 2, 4, 5)
     assert (made.count, len(made.sent), made.asked()) == (2, 2, [(2, 40044)] * 2)
@@ -207,8 +208,8 @@ def test_of_the_prototype_nothing_is_taken_until_what_is_missing_comes() -> None
     assert made.events(2) == {"translated": 5, "nacked": 2, "out of order": 2}
 
 
-def test_of_the_prototype_a_report_of_several_copies_has_one_nack() -> None:
-    """No copies are made, neither of the report nor of the NACK."""
+def test_a_prototype_report_with_several_copies_has_one_nack() -> None:
+    """Neither the report nor the NACK is copied."""
     made = Prototype()
     made.session(2, slot(1), 64)
     made.key_write(1, 64, first=2)
@@ -227,8 +228,8 @@ def test_the_prototype_s_numbers_wrap_and_come_twice() -> None:
     assert made.events(2) == {"translated": 270, "duplicate": 270}
 
 
-def test_what_the_prototype_sends_again_without_need_asks_for_nothing() -> None:
-    """Otherwise each of them would have all later ones resent, and so on."""
+def test_duplicates_of_the_prototype_cause_no_nack() -> None:
+    """Otherwise each of them would cause a retransmission of all later ones, and so on."""
     made = Prototype()
     made.take(*range(250, 260), *range(253, 260), 260)
     assert (made.count, made.nacks) == (11, [])

@@ -20,7 +20,7 @@ KEYS = [DICE.getrandbits(128) for _ in range(200)]
 
 
 def fill(made: Translator, keys: list[int], copies: int = 2, first: int = 0) -> None:
-    """Send a report for each key, whose data is its index."""
+    """Send a report for each key, whose data is the index of the key."""
     for n, key in enumerate(keys, first):
         made.report(ours(KeyWrite(redundancy=copies, key=key, data=[n])))
 
@@ -56,7 +56,7 @@ def test_queue_pairs_may_share_a_region() -> None:
     assert [made.psn(number) for number in (1, 2)] == counts
 
 
-def test_the_address_decides_which_store_has_a_report() -> None:
+def test_the_address_selects_the_store_of_a_report() -> None:
     made = Translator()
     regions = [made.session(number, slot(1), SLOTS) for number in (1, 2)]
     made.serve("10.0.8.2", 2)
@@ -81,12 +81,13 @@ def test_a_report_to_another_switch_passes_as_it_came() -> None:
 
 
 def test_only_a_lost_request_and_the_next_one_are_lost() -> None:
-    """The published translator holds off the next 100,000."""
+    """The published translator drops the next 100,000 reports."""
     made = Translator()
     region = made.session(1, slot(1), SLOTS, psn=0xFFFFFE)
     made.key_write(1, SLOTS)
     made.lost = {3}
-    fill(made, KEYS[:10], copies=1)  # the second one has the PSN of the mask: it is acknowledged
+    # the second request has a PSN for which the mask requests an ACK
+    fill(made, KEYS[:10], copies=1)
     held = [n if n not in (3, 4) else None for n in range(10)]
     assert found(region, KEYS[:10], 1) == held
     assert made.session_events() == {"sent": 10, "acked": 1, "naked": 1, "resumed": 1}
@@ -106,8 +107,10 @@ def test_a_lost_copy_leaves_the_others(lost: int) -> None:
     assert written == sorted(place for n, place in enumerate(places) if n != lost)
 
 
-def test_an_ack_of_what_was_carried_out_sets_nothing_back() -> None:
-    """Also for a duplicate: the published translator treats it as a NAK, one too low."""
+def test_an_ack_of_an_executed_request_does_not_reduce_the_psn() -> None:
+    """The same holds for a duplicate: the published translator treats the ACK as a NAK and sets the
+    PSN one too low.
+    """
     made = Translator()
     made.session(1, slot(1), SLOTS, ack_mask=0)
     made.key_write(1, SLOTS)
@@ -121,12 +124,12 @@ def test_an_ack_of_what_was_carried_out_sets_nothing_back() -> None:
     assert made.nic.counts().refused == {}
 
 
-def test_a_session_whose_nak_was_lost_is_asked_by_a_probe() -> None:
+def test_a_probe_repairs_a_session_after_a_lost_nak() -> None:
     made = Translator()
     region = made.session(1, slot(1), SLOTS, ack_mask=0, patience=4)
     made.key_write(1, SLOTS)
     fill(made, KEYS[:3], copies=1)
-    made.lost, made.is_deaf = {3}, True  # a request, and then the NAK
+    made.lost, made.is_deaf = {3}, True  # a lost request, and then a lost NAK
     fill(made, KEYS[3:6], copies=1, first=3)
     made.is_deaf = False
     fill(made, KEYS[6:20], copies=1, first=6)
@@ -140,7 +143,7 @@ def test_a_session_whose_nak_was_lost_is_asked_by_a_probe() -> None:
 
 
 def test_immediates_wait_until_they_are_taken() -> None:
-    """A receiver without room answers RNR: rejected requests are repeated once it has room."""
+    """A receiver without room replies RNR; rejected requests are repeated when it has room."""
     made = Translator()
     region = made.session(1, slot(1), SLOTS)
     made.key_write(1, SLOTS)

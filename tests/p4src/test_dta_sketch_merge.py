@@ -1,4 +1,4 @@
-"""Sketch-Merge: the memory has the sum of the reporters' columns."""
+"""Sketch-Merge: the memory contains the sum of the reporters' columns."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def test_nothing_is_written_before_all_have_sent_all_of_eight() -> None:
     assert not read(memory[0])[:, 8:].any()
 
 
-def test_what_was_written_is_free_for_what_comes_next() -> None:
+def test_written_columns_are_reused_for_the_next_epoch() -> None:
     translator = Gatherer()
     memory, reporters = translator.sketches(K), Reporters(translator)
     for epoch in range(3):
@@ -67,12 +67,12 @@ def test_sums_that_have_no_room_stay_at_the_most_there_is() -> None:
     assert read(memory[0])[:, 3].tolist() == [0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0x80000000]
 
 
-def test_what_is_merged_can_be_had_before_all_have_sent() -> None:
+def test_an_incomplete_column_can_be_flushed() -> None:
     translator = Gatherer()
     memory, reporters, sketches = translator.sketches(K), Reporters(translator), some()
     reporters.send(1, 9, sketches[1][:, 9], sketch=1)
     reporters.send(2, 9, sketches[2][:, 9], sketch=1)
-    assert translator.flush(COLUMNS, 1 << 12) == 0  # columns 0 to 7: empty
+    assert translator.flush(COLUMNS, 1 << 12) == 0  # columns 0 to 7 are empty
     assert translator.flush(COLUMNS, 1 << 12 | 1) == 1
     assert (read(memory[1])[:, 9] == sketches[1:, :, 9].sum(axis=0)).all()
     # otherwise it would overwrite them with zeros
@@ -105,7 +105,7 @@ def test_columns_that_are_not_there_are_refused(sketch: int, column: int) -> Non
 
 
 def test_unknown_reporters_are_rejected() -> None:
-    """Their columns could not be distinguished."""
+    """The translator could not distinguish their columns."""
     translator = Gatherer()
     translator.sketches(1)
     assert translator.report(ours(SketchMerge(column=0, counters=[1, 2, 3, 4]), reporter=5)) == 0

@@ -1,4 +1,4 @@
-"""Random and corrupted packets through four switches, checked by independent code for RFCs."""
+"""Random and corrupted packets through four switches, checked by independent code from RFCs."""
 
 import random
 from dataclasses import dataclass
@@ -21,21 +21,21 @@ from int_path import (
 )
 
 PACKETS = 60
-TOS = (0, 8, 0xB9, 0xFF)  # none with INT's DSCP
+TOS = (0, 8, 0xB9, 0xFF)  # no value is a DSCP of INT
 MAX_HOPS = 8
 UDP_PROTOCOL = 17
 
 
 @dataclass(frozen=True)
 class Checked:
-    """Fields computed from a packet, byte by byte."""
+    """Fields of a packet, parsed byte by byte."""
 
     sums_are_right: bool  # of IPv4, and of layer 4 if present; and all lengths
     payload: bytes  # after the first layer 4 header
 
 
 def ones_sum(data: bytes) -> int:
-    """RFC 1071, without the inversion."""
+    """Return the ones' complement sum of RFC 1071, without the inversion."""
     total = sum(int.from_bytes(data[at : at + 2].ljust(2, b"\0")) for at in range(0, len(data), 2))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
@@ -43,7 +43,7 @@ def ones_sum(data: bytes) -> int:
 
 
 def checked(frame: bytes) -> Checked:
-    """RFC 791, 8200, 768 and 9293."""
+    """Parse a frame by RFC 791, 8200, 768 and 9293."""
     is_right = True
     if frame[14] >> 4 == 4:
         head, protocol, addresses = (frame[14] & 15) * 4, frame[23], frame[26:34]
@@ -108,7 +108,7 @@ def inside_and_sink() -> tuple[bytes, Switch]:
     return source.pass_on(udp(b"payload!")), Switch(3, outside=[OUT])
 
 
-INT = 14 + 20 + 8  # offset of INT in it
+INT = 14 + 20 + 8  # offset of INT in the frame
 BROKEN = {
     "hop count": INT + 7,
     "metadata, the checksum left as it was": INT + 16 + 3,
@@ -118,7 +118,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("what", BROKEN)
-def test_what_is_changed_between_switches_is_found_out_at_the_host(what: str) -> None:
+def test_checksums_show_changes_between_switches_at_the_host(what: str) -> None:
     """Switches update checksums incrementally, so wrong checksums stay wrong."""
     inside, sink = inside_and_sink()
     assert checked(sink.pass_on(Switch(2).pass_on(inside))).sums_are_right

@@ -83,7 +83,7 @@ def test_an_empty_queue_is_not_reported() -> None:
 
 
 def test_a_full_queue_is_reported_up_to_the_quota() -> None:
-    """With `full` 0 each packet finds it full, and with `calm` 0 none finds it empty again."""
+    """With `full` 0, each packet finds the queue full; with `calm` 0, none finds it empty again."""
     switch = queue_reports(0, 0, 3)
     left = [switch.send(udp()) for _ in range(5)]
     assert [len(frames) for frames in left] == [2, 2, 2, 1, 1]
@@ -94,7 +94,7 @@ def test_a_full_queue_is_reported_up_to_the_quota() -> None:
 
 
 def drop_reports(*, watched: bool = True, wanted: int = LEVEL_1 | INGRESS) -> Switch:
-    """Return a switch that denies UDP to port 5009, and has only a route to 10.0.0.0/8."""
+    """Return a switch that denies UDP to port 5009 and has only a route to 10.0.0.0/8."""
     switch = Switch(1)
     if watched:
         switch.watch("watch_drops", [])
@@ -140,8 +140,8 @@ def test_a_drop_is_reported_with_its_reason(data: bytes, reason: int) -> None:
 
 
 @pytest.mark.parametrize("wanted", [0, *(1 << n for n in range(16)), 0xFFFF])
-def test_a_report_has_what_is_known_of_what_is_asked_for(wanted: int) -> None:
-    """For a queue no buffers or unknown utilisation; for a drop no egress metadata."""
+def test_a_report_has_the_requested_metadata_that_are_known(wanted: int) -> None:
+    """For a queue, buffers and utilization are unknown; for a drop, egress metadata are unknown."""
     for switch, data, known in (
         (queue_reports(0, 0, 1, wanted), udp(), 0x7E00),
         (drop_reports(wanted=wanted), udp(dport=5009), LEVEL_1 | INGRESS | LEVEL_2 | LAST),

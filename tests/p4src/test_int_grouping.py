@@ -28,7 +28,8 @@ FOR_EVER = (1 << 48) - 1
 OUTER_BYTES, GROUP_BYTES = 42, 8
 FLUSH = 0xFFFF
 IS_BMV2 = os.environ.get("P4_SWITCH") == "simple_switch"
-ROOM = 63 if IS_BMV2 else 240  # words: bmv2's packets grow by 512 bytes, minip4's by 1,024
+# words of room: packets can grow by 512 bytes on bmv2, and by 1,024 on minip4
+ROOM = 63 if IS_BMV2 else 240
 
 
 class Grouping(Switch):
@@ -68,7 +69,10 @@ class Alone(Grouping):
 
 
 def split_reports(frame: bytes) -> tuple[Group, list[bytes]]:
-    """Return a packet's group header and its reports; asserts the outer headers."""
+    """Return the group header of a packet and its reports.
+
+    Assert that the outer headers are correct.
+    """
     packet = Ether(frame)
     assert packet[IP].len == len(frame) - 14
     assert packet[UDP].len == len(frame) - 34
@@ -105,8 +109,8 @@ def test_three_reports_a_packet() -> None:
 
 
 @pytest.mark.parametrize("most", [1, 2, 5, 8])
-def test_reports_of_all_lengths_come_as_they_would_alone(most: int) -> None:
-    """INT-MD with stacks; INT-XD with and without payload; TCP, UDP, IPv4, IPv6."""
+def test_grouped_reports_are_equal_to_single_reports(most: int) -> None:
+    """INT-MD with stacks; INT-XD with and without payload; TCP, UDP, IPv4 and IPv6."""
     rng = random.Random(most)
     kinds = [*insides(), tcp(), udp(), udp(ip_id=0, payload=bytes(30)), tcp(options=[])]
     frames = [rng.choice(kinds) for _ in range(60)]
@@ -122,7 +126,7 @@ def test_reports_of_all_lengths_come_as_they_would_alone(most: int) -> None:
 
 
 def test_a_group_ends_where_one_more_has_no_room() -> None:
-    """Each has 12 words, so the third one does not fit."""
+    """Each report has 12 words, so the third one does not fit."""
     switch = Grouping(8, room=24 + 11)
     frames = [udp(ip_id=number) for number in range(1, 6)]
     assert {len(each) for each in alone(frames)} == {4 * 12}
@@ -130,13 +134,13 @@ def test_a_group_ends_where_one_more_has_no_room() -> None:
 
 
 def test_the_first_one_waits_for_so_long() -> None:
-    """When the next one arrives: a switch has no timer."""
+    """The wait ends when the next report arrives, because a switch has no timer."""
     switch = Grouping(8, wait_us=1000)
     times_us = (100, 900, 1099, 1100, 1101, 2100, 2101)
     assert [len(switch.reported(udp(), at_us)) for at_us in times_us] == [0, 0, 0, 1, 0, 0, 1]
 
 
-def test_a_packet_out_brings_what_waits() -> None:
+def test_a_packet_out_flushes_waiting_reports() -> None:
     switch = Grouping(8)
     assert switch.flush(EGRESS_PART) == []
     frames = [udp(ip_id=1), udp(ip_id=2)]
@@ -157,14 +161,14 @@ def test_drops_are_groups_of_their_own() -> None:
     assert switch.reported(udp()) == switch.reported(nowhere) == []
     group, reports = split_reports(switch.reported(nowhere)[0])
     assert (group.hw_id, group.sequence, len(reports)) == (1, 0, 2)
-    assert {report[3] for report in reports} == {0xA0}  # dropped, of a watched flow
+    assert {report[3] for report in reports} == {0xA0}  # dropped packets of a watched flow
     group, reports = split_reports(switch.reported(udp())[0])
     assert (group.hw_id, group.sequence, len(reports)) == (0, 0, 2)
     assert {report[3] for report in reports} == {0x20}
 
 
 def test_a_report_that_is_too_long_to_wait_goes_by_itself() -> None:
-    """Of 8 hops with 9 words each; waiting reports continue to wait."""
+    """Reports of 8 hops with 9 words each are sent alone; waiting reports continue to wait."""
     source = Switch(1, outside=[IN], mtu=9000)
     source.embed_data(0xFF80, 8)
     inside = source.pass_on(udp())
@@ -181,7 +185,7 @@ def test_a_report_that_is_too_long_to_wait_goes_by_itself() -> None:
 
 
 def test_a_report_that_never_came_back_leaves_a_gap() -> None:
-    """Like a lost report without grouping: here five were numbered and lost."""
+    """It is like a lost report without grouping: in this test, five were numbered and lost."""
     switch = Grouping(2)
     switch.reported(udp())
     switch.engine.register_write(f"{switch.egress}.packet.number.numbers", 0, 6)
@@ -212,7 +216,7 @@ def test_more_reports_than_there_are_cells_are_not_waited_for() -> None:
 
 
 def test_one_report_a_group_has_the_same_headers() -> None:
-    """As required by parse_report()."""
+    """parse_report() requires these headers."""
     report = parse_report(Grouping(1).reported(udp())[0])
     assert (report.group.node, report.metadata[LEVEL_1]) == (NODE_ID, IN << 16 | OUT)
     assert report.head.bits & (NODE | QUEUE) == 0

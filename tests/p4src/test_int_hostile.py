@@ -24,7 +24,7 @@ ROUNDS = 60
 
 
 def everything(outside: list[int]) -> Switch:
-    """Return a switch that watches and reports everything."""
+    """Return a switch that watches and reports all packets."""
     switch = Switch(3, outside=outside)
     switch.report_all()
     for version in (4, 6):
@@ -51,7 +51,7 @@ def test_damaged_frames_do_no_harm(outside: list[int]) -> None:
     assert reports > 300
 
 
-def test_hostile_headers_get_what_the_specification_says_and_are_counted() -> None:
+def test_hostile_headers_are_treated_as_specified_and_counted() -> None:
     transit, sink = int_headers.fuzz(seed=1, count=800)
     assert min(transit.values()) > 10, transit
     assert set(transit) == {"nothing", "malformed", "hops", "mtu", "not understood"}
@@ -69,5 +69,5 @@ def test_hostile_headers_get_what_the_specification_says_and_are_counted() -> No
     ],
     ids=["IP options cut", "TCP options cut", "IP header cut", "no IP header", "ARP"],
 )
-def test_what_has_not_all_of_its_headers_is_not_reported(came: bytes) -> None:
+def test_packets_with_incomplete_headers_are_not_reported(came: bytes) -> None:
     assert everything([]).pass_on(came) == came

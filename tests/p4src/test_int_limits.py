@@ -1,4 +1,7 @@
-"""Cases where INT-MD must not or cannot push: hops, MTU, lengths, unknown bits, outside marks."""
+"""Cases in which INT-MD must not or cannot push.
+
+Hops, MTU, lengths, unknown bits, foreign marks.
+"""
 
 from collections.abc import Callable
 
@@ -78,8 +81,9 @@ def test_beyond_the_mtu_nothing_is_pushed_and_m_is_set(mtu: int, fits: bool) -> 
 def test_a_source_without_room(
     mtu: int, stack: tuple[int, ...] | None, flag: int, events: dict[str, int]
 ) -> None:
-    """Without room for its metadata INT starts with M; without room for INT's 16 bytes, it does not
-    start.
+    """Without room for the metadata, INT starts with flag M.
+
+    Without room for INT's 16 bytes, INT does not start.
     """
     source = Switch(1, outside=[IN], mtu=mtu)
     source.embed_data(NODE | QUEUE)
@@ -123,7 +127,7 @@ def test_a_stack_ends_where_eight_bits_of_length_do(length: int) -> None:
 
 
 def test_the_longest_path_comes_through() -> None:
-    """15 hops of 52 bytes each: 198 words, 1,500 bytes in all with a packet of 704 bytes."""
+    """15 hops of 52 bytes each are 198 words: 1,500 bytes in total with a packet of 704 bytes."""
     source = Switch(1, outside=[IN])
     source.embed_data(0xFF81, 20)
     data = udp(bytes(704 - 28))
@@ -175,13 +179,13 @@ def test_all_bits_at_once() -> None:
         {"instructions": 0, "hop_ml": 1},
     ],
 )
-def test_what_is_not_understood_passes_untouched(header: dict[str, int]) -> None:
+def test_unknown_headers_are_unchanged(header: dict[str, int]) -> None:
     transit, came = Switch(2), with_int(bytes(8), header=header)
     assert transit.pass_on(came) == came
     assert transit.events() == {"not understood": 1}
 
 
-def test_an_unknown_domain_that_asks_for_baseline_metadata_alone_gets_it() -> None:
+def test_baseline_metadata_are_added_for_an_unknown_domain() -> None:
     came = with_int(header={"domain": 7, "domain_instructions": 0x8000})
     assert parse_int(Switch(2).pass_on(came)).stack == (2, 0)
 
@@ -234,7 +238,9 @@ def test_marks_from_outside_are_no_int() -> None:
 def test_a_dscp_from_outside_is_lost_also_without_room_for_a_shim(
     make: Callable[..., bytes], payload: bytes, version: int
 ) -> None:
-    """Otherwise the next switch would find INT by the probe marker, and the sink would keep it."""
+    """Otherwise the next switch would find INT by the probe marker, and the sink would not remove
+    it.
+    """
     source, transit, sink = Switch(1, outside=[IN]), Switch(2), Switch(3, outside=[OUT])
     source.embed_data(NODE, mark=PROBE, version=version)
     inside = transit.pass_on(source.pass_on(make(payload, tos=INT_DSCP << 2, version=version)))
@@ -268,14 +274,14 @@ def test_a_udp_checksum_that_comes_out_as_0_is_written_as_all_ones() -> None:
     source, sink = Switch(1, outside=[IN]), Switch(3, outside=[OUT])
     source.embed_data(NODE)
     for through in (udp(bytes(2)), source.pass_on(udp(bytes(2)))):
-        # With the checksum of the packet with payload 0 as payload, the checksum is 0.
+        # with the checksum of the packet with payload 0 as payload, the checksum is 0
         data = udp(checked(through)[UDP].chksum.to_bytes(2, "big"))
         inside = source.pass_on(data)
         assert 0xFFFF in (checked(data)[UDP].chksum, checked(inside)[UDP].chksum)
         assert sink.pass_on(inside) == data
 
 
-def test_fragments_are_left_alone() -> None:
+def test_fragments_are_unchanged() -> None:
     source = Switch(1, outside=[IN])
     source.embed_data(NODE)
     ether = Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")

@@ -64,7 +64,7 @@ def test_the_packet_behind_a_source_byte_by_byte() -> None:
 
 
 def test_each_hop_pushes_in_front_of_the_others() -> None:
-    """The vector of two hops, but with the port in NPT 1: 14071388 20000206 90000000 ..."""
+    """The vector of two hops, but at a port with NPT 1: 14071388 20000206 90000000 ..."""
     source, transit, _ = path(NODE | QUEUE, mark=PORT)
     inside = transit.pass_on(source.pass_on(udp()))
     shim, header, stack, payload = parse_int(inside)
@@ -88,7 +88,7 @@ def test_the_packet_leaves_as_it_came(data: bytes, instructions: int, mark: int)
     assert len(inside) - 14 - len(report.fragment) == len(layer4(checked(data)).payload)
 
 
-def test_metadata_says_what_each_switch_knows() -> None:
+def test_metadata_of_each_switch() -> None:
     source, transit, sink = path(BASELINE)
     inside = transit.pass_on(source.pass_on(udp(), 1000), 70_000)
     ports, level_2, all_ones = IN << 16 | OUT, IN << 32 | OUT, 0xFFFFFFFF
@@ -125,7 +125,7 @@ def test_reports_are_numbered() -> None:
 
 
 def test_a_readout_brings_the_clock() -> None:
-    """From it a controller computes the clock offset; then times are on the common clock."""
+    """A controller computes the clock offset from it, and converts times to the common clock."""
     switch = Switch(1, outside=[IN], offset_us=-500)
     ((port, answer),) = switch.send(bytes(6) + b"number 7", 1234, CPU_PORT)
     assert (port, answer) == (
@@ -137,7 +137,7 @@ def test_a_readout_brings_the_clock() -> None:
 
 
 def test_utilisation_is_of_the_window_before() -> None:
-    """Windows of 2^16 us; one without traffic counts as 0."""
+    """Windows have 2^16 us; the utilization of one without traffic is 0."""
     switch = Switch(1, outside=[IN], parts_a_byte=3 << 32)  # three millionths per byte
     switch.embed_data(UTILISATION)
     windows = (1, 1, 2, 2, 3, 5, 6)

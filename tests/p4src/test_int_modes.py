@@ -47,7 +47,7 @@ def test_instructions_are_forwarded_and_every_switch_reports(mark: int) -> None:
         came = frame
         out, report = switch.report(frame, 1000 * number)
         assert report.group.node == number
-        with_int = out if number == 1 else came  # INT is complete in all of them
+        with_int = out if number == 1 else came  # all packets contain complete INT
         assert report.fragment == with_int[14 : -len(b"payload!")]
         assert report.metadata == {
             LEVEL_1: IN << 16 | OUT, LATENCY: 0, QUEUE: 0, INGRESS: 1000 * number,
@@ -69,7 +69,7 @@ def test_instructions_are_forwarded_and_every_switch_reports(mark: int) -> None:
 def test_all_marks_with_both_versions_of_ip(
     make: Callable[..., bytes], mark: int, version: int
 ) -> None:
-    """TCP has no port to rewrite: such a packet is unchanged, and counted."""
+    """TCP has no port to replace, so such a packet is unchanged and counted."""
     data = make(version=version)
     source, transit, sink = Switch(1, outside=[IN]), Switch(2), Switch(3, outside=[OUT])
     source.embed_data(NODE | QUEUE, mark=mark, version=version)
@@ -92,7 +92,7 @@ def test_all_marks_with_both_versions_of_ip(
     behind = len(inside) - 14 - len(report.fragment)
     told = 8 if mark == NEW_UDP else 0
     if mark == NEW_UDP and version == 6 and make is tcp:
-        told += 16  # it is UDP here, and IPv6 has no identification
+        told += 16  # the packet is UDP, and IPv6 has no identification
     assert behind == len(found.behind) - told
 
 
@@ -110,7 +110,7 @@ def test_a_share_of_the_packets_is_chosen_alike_everywhere() -> None:
 def test_udp_without_an_identification_is_distinguished_by_its_payload(
     mark: int | None, version: int, length: int, told: int
 ) -> None:
-    """Sixteen bytes of it, the same in the reports of all switches."""
+    """It has sixteen bytes of payload, which are equal in the reports of all switches."""
     frame = udp(bytes(range(length)), version=version, **({"ip_id": 0} if version == 4 else {}))
     mode = ("export_data", WANTED, ALL)
     if mark is not None:
@@ -130,7 +130,7 @@ def test_an_identification_or_tcp_is_enough() -> None:
 
 
 @pytest.mark.parametrize("version", [4, 6])
-def test_a_packet_with_less_than_it_says_is_reported_up_to_its_headers(version: int) -> None:
+def test_a_truncated_packet_is_reported_without_its_payload(version: int) -> None:
     (switch, *_) = switches("export_data", WANTED, ALL)
     data = udp(bytes(40), version=version, **({"ip_id": 0} if version == 4 else {}))
     for missing in (1, 39, 40):

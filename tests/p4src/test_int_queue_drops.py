@@ -29,7 +29,7 @@ def flows(*, watched: int, others: int) -> list[bytes]:
 
 
 @pytest.mark.parametrize("data", [udp(), tcp(), udp(version=6)], ids=["UDP", "TCP", "IPv6"])
-def test_a_report_says_what_the_packet_met(data: bytes) -> None:
+def test_a_drop_report_has_the_queue_and_the_ports(data: bytes) -> None:
     switch = crowded(Switch(7))
     switch.watch("watch_drops", [], version=data[14] >> 4)
     left = inject(switch, [data] * 4)
@@ -82,7 +82,7 @@ def test_a_packet_with_int_is_reported_as_it_came() -> None:
 
 
 @pytest.mark.parametrize("wanted", [0, 0xFFFF])
-def test_a_report_has_what_is_known(wanted: int) -> None:
+def test_a_report_has_the_known_metadata(wanted: int) -> None:
     switch = crowded(Switch(1), wanted=wanted)
     switch.watch("watch_drops", [])
     [report] = reports(inject(switch, [udp()] * 4))

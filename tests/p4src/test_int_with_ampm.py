@@ -12,11 +12,11 @@ from controllers.ampm.watch import Method
 from minip4.engine.keys import Ternary
 
 METHODS = Method.DOUBLE
-OUTSIDE_DSCP = 0x2E  # EF has bit 0x02, AM-PM's D
+OUTSIDE_DSCP = 0x2E  # EF contains bit 0x02, which is D of AM-PM
 
 
 def both(node: int, role: str, outside: list[int]) -> Switch:
-    """Return a switch with this role in AM-PM."""
+    """Return a switch with this role in AM-PM, and with INT."""
     switch = Switch(node, outside=outside, program="with_ampm.p4")
     watch = "BothIngress.watch"
     engine = switch.engine

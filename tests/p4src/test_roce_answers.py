@@ -1,4 +1,4 @@
-"""Answers of a collector: after a loss, records resume at the expected PSN in the right slot."""
+"""Responses of a collector: after a loss, records resume at the expected PSN in the right slot."""
 
 import random
 from collections import deque
@@ -35,10 +35,10 @@ def place(switch: Switch) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_after_a_nak_records_go_on_with_what_it_names(version: str) -> None:
+def test_after_a_nak_records_continue_with_its_psn(version: str) -> None:
     switch = Switch(Session(version=version))
     assert [place(switch) for _ in range(6)] == [(n, n) for n in range(6)]
-    switch.hear(nak(2, version=version))  # 2 was lost, 3 to 5 came too early
+    switch.hear(nak(2, version=version))  # record 2 was lost, and 3 to 5 were too early
     assert switch.state() == (2, 2, 4, 0)
     assert [place(switch) for _ in range(2)] == [(2, 2), (3, 3)]
     assert switch.events() == {"sent": 8, "naked": 1, "resumed": 1}
@@ -72,14 +72,14 @@ def test_by_more_than_the_ring_slots_restart() -> None:
 
 
 def test_an_ack_that_is_ahead_takes_records_along() -> None:
-    """As after PSNs were set back too far."""
+    """This happens after PSNs were set back too far."""
     switch = Switch()
     switch.hear(answer(5))
     assert place(switch) == (6, 6)
     assert switch.events() == {"sent": 1, "acked": 1, "resumed": 1}
 
 
-def test_acks_of_what_was_sent_change_nothing() -> None:
+def test_acks_of_sent_records_change_nothing() -> None:
     switch = Switch(Session(ack_mask=0))
     for number in range(6):
         assert place(switch) == (number, number)
@@ -89,7 +89,7 @@ def test_acks_of_what_was_sent_change_nothing() -> None:
     assert switch.events() == {"sent": 7, "acked": 4}
 
 
-def test_a_second_ack_of_the_same_psn_names_what_is_expected() -> None:
+def test_after_a_second_ack_of_a_psn_records_continue_after_it() -> None:
     switch = Switch()
     for _ in range(6):
         switch.record()
@@ -111,7 +111,7 @@ def test_the_first_ack_of_psn_0_is_no_second_one() -> None:
 
 
 def test_atomics_acks_are_never_second_ones() -> None:
-    """They are not requested by requests before a probe."""
+    """A request before a probe does not request them."""
     switch = Switch(Session(fetch_add=True, length=64, patience=3), watch=False)
     switch.watch("count_packet", [1, 0])
     for _ in range(3):
@@ -123,8 +123,11 @@ def test_atomics_acks_are_never_second_ones() -> None:
     assert switch.state()[0] == 2
 
 
-def test_a_nak_that_says_the_same_again_is_late() -> None:
-    """The record that it names has been sent again since; an ACK ends that."""
+def test_a_repeated_nak_is_late() -> None:
+    """The switch has sent the record again after the first NAK.
+
+    An ACK in between ends this state.
+    """
     switch = Switch()
     for _ in range(4):
         switch.record()
@@ -137,7 +140,7 @@ def test_a_nak_that_says_the_same_again_is_late() -> None:
     assert switch.state()[0] == 1
 
 
-def test_what_finds_the_collector_not_ready_is_lost_and_no_more() -> None:
+def test_an_rnr_nak_costs_one_record() -> None:
     switch = Switch()
     for _ in range(3):
         switch.record()
@@ -169,8 +172,8 @@ def test_errors_are_counted_and_change_nothing(syndrome: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_any_answer_that_was_damaged_is_not_heard(version: str) -> None:
-    """Each bit after the addresses that the switch matches, except those that routers change."""
+def test_damaged_responses_are_ignored(version: str) -> None:
+    """Each bit after the addresses that the switch matches, except bits that routers change."""
     switch, damages = Switch(Session(version=version)), 0
     for _ in range(4):
         switch.record()
@@ -188,7 +191,7 @@ def test_any_answer_that_was_damaged_is_not_heard(version: str) -> None:
 
 
 def others() -> dict[str, bytes]:
-    """Return answers for other sessions, which must be forwarded."""
+    """Return responses for other sessions, which the switch must forward."""
     truncated = answer(1)[:-4]
     with_options = Ether(answer(1))
     with_options[IP].options = [IPOption_RR(length=7, routers=["0.0.0.0"])]
@@ -205,14 +208,14 @@ def others() -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("frame", others().values(), ids=others().keys())
-def test_answers_to_others_pass(frame: bytes) -> None:
+def test_responses_to_other_requesters_are_forwarded(frame: bytes) -> None:
     switch = Switch(watch=False)
     switch.add("RoceIngress.forwarding", [Exact(0x0200000000FF)], "RoceIngress.forward", [OUT])
     assert switch.send(frame, port=TO_COLLECTOR) == [(OUT, frame)]
     assert switch.events() == {}
 
 
-def test_an_answer_goes_nowhere_whatever_the_forwarding_says() -> None:
+def test_responses_are_never_forwarded() -> None:
     switch = Switch()
     switch.add("RoceIngress.forwarding", [Exact(0x0200000000FF)], "RoceIngress.forward", [OUT])
     switch.hear(answer(5))
@@ -220,7 +223,7 @@ def test_an_answer_goes_nowhere_whatever_the_forwarding_says() -> None:
 
 
 class Path:
-    """A path to a responder and back, in order; `lose` selects the frames to lose."""
+    """A path to a responder and back, in order; `lose` selects the frames that it loses."""
 
     def __init__(self, switch: Switch, responder: Responder, flight: int,
                  lose: Callable[[bytes], bool]) -> None:  # fmt: skip
@@ -229,7 +232,7 @@ class Path:
         self.back = deque([[] for _ in range(flight)])
 
     def step(self, frame: bytes | None) -> None:
-        """Move frames in flight; with a frame, let the switch send another record."""
+        """Move frames in flight by one step; with a frame, let the switch send another record."""
         for each in self.back.popleft():
             self.switch.hear(each)
         sent = self.switch.records(frame) if frame else []
@@ -256,7 +259,7 @@ def numbers(responder: Responder) -> list[int]:
 
 
 def is_psn(psn: int) -> Callable[[bytes], bool]:
-    """Select the first frame to the collector with this PSN."""
+    """Return a function that selects the first frame to the collector with this PSN."""
     lost: list[bytes] = []
 
     def lose(frame: bytes) -> bool:
@@ -272,7 +275,7 @@ def is_psn(psn: int) -> Callable[[bytes], bool]:
 @pytest.mark.parametrize("flight", [1, 2, 5, 20])
 def test_one_lost_record_costs_itself_and_those_in_flight(flight: int) -> None:
     switch, responder = run(Session(slots=100, ack_mask=3), is_psn(10), 100, flight)
-    in_flight = 2 * flight  # until the NAK of the next one was back
+    in_flight = 2 * flight  # records until the NAK of the next one arrived
     assert numbers(responder) == [*range(10), *range(11 + in_flight, 100)]
     assert responder.written == [BASE + FLOW * n for n in range(99 - in_flight)]
     assert switch.state()[2] == 1 + in_flight
@@ -288,8 +291,9 @@ def test_of_an_unreliable_connection_one_is_lost() -> None:
 @pytest.mark.parametrize("ack_mask", [0, 3, 0xFFFFFF])
 @pytest.mark.parametrize("patience", [8, 20])
 def test_a_lost_nak_costs_two_probes(ack_mask: int, patience: int) -> None:
-    """Only probes are answered: the collector has already sent the expected PSN. If each record
-    requests an ACK, the first probe's is already the second one.
+    """The collector responds only to probes, because it has already sent the expected PSN.
+
+    If each record requests an ACK, the ACK of the first probe is already the second one.
     """
     lose_record = is_psn(10)
     naks = []

@@ -98,7 +98,7 @@ def test_a_fetch_add_byte_by_byte(action: str, addend: int, version: str) -> Non
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_probe_byte_by_byte(version: str) -> None:
-    """A quarter of all PSNs old, without data, and with a request for an ACK."""
+    """Its PSN is a quarter of all PSNs old. It has no data, and requests an ACK."""
     switch = Switch(Session(version=version, patience=2))
     switch.record()
     record, probe = switch.records(udp())
@@ -108,8 +108,8 @@ def test_the_probe_byte_by_byte(version: str) -> None:
     assert switch.events() == {"sent": 2, "probed": 1}
 
 
-def test_a_probe_s_own_record_asks_for_no_ack() -> None:
-    """Otherwise its ACK and the probe's would have the same PSN, as after a loss."""
+def test_the_record_of_a_probe_requests_no_ack() -> None:
+    """Otherwise, its ACK and the ACK of the probe would have the same PSN, as after a loss."""
     switch = Switch(Session(ack_mask=0, patience=2))
     asked = [parse_request(switch.records(udp())[0])[BTH].ackreq for _ in range(4)]
     assert asked == [1, 0, 1, 0]
@@ -126,7 +126,7 @@ def test_a_probe_s_own_record_asks_for_no_ack() -> None:
     ],
     ids=["UDP", "IPv6", "no ports", "TCP header cut", "long"],
 )
-def test_what_a_record_has_of_a_packet(frame: bytes, record: bytes) -> None:
+def test_fields_of_a_packet_in_its_record(frame: bytes, record: bytes) -> None:
     if len(frame) == 50:
         record = record[:36] + bytes(8)  # incomplete headers are ignored
     assert bytes(Switch().record(frame)[RETH].payload) == record

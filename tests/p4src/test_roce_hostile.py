@@ -65,7 +65,7 @@ def test_damaged_frames_do_no_harm(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_any_psn_in_an_answer_leaves_records_in_their_slots(version: str) -> None:
+def test_any_psn_in_a_response_leaves_records_in_their_slots(version: str) -> None:
     switch, rng = Switch(Session(version=version, slots=SLOTS)), random.Random(3)
     for _ in range(100):
         psn = rng.choice((0, 1, 0x7FFFFF, 0x800000, 0xFFFFFF, rng.randrange(1 << 24)))

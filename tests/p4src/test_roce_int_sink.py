@@ -1,4 +1,6 @@
-"""A sink that writes records of paths: records, packets without records, and damaged ones."""
+"""An INT sink that writes records of paths: packets with a record, without a record, and damaged
+ones.
+"""
 
 import random
 
@@ -25,7 +27,7 @@ from collectors.roce.packets import BTH, RETH, ImmDt
 from collectors.roce.region import ABSENT, PATH
 from minip4.engine.keys import Exact
 
-M, E, QUEUE_WAS_FULL = 1, 2, 4  # flags
+M, E, QUEUE_WAS_FULL = 1, 2, 4  # flags of a record
 
 
 @pytest.mark.parametrize("version", [4, 6])
@@ -102,8 +104,8 @@ def test_of_a_long_path_there_are_the_newest_hops() -> None:
 
 
 @pytest.mark.parametrize("instructions", [0xF800, 0xFD00, 0xFC01, 0x8000])
-def test_what_has_no_place_in_a_record_is_reported(instructions: int) -> None:
-    """Records leave no gap in the numbers of reports."""
+def test_packets_that_do_not_fit_a_record_are_reported(instructions: int) -> None:
+    """Records leave no gap in the sequence numbers of reports."""
     sink, known = Sink(), pushed(udp(), 3)
     other = pushed(udp(), 3, instructions=instructions)
     sink.record(known)
@@ -127,7 +129,7 @@ def test_a_stack_of_another_kind_is_reported(at: int, value: int) -> None:
 
 
 def test_unrecorded_flows_are_reported() -> None:
-    """By the original port, whatever the mark."""
+    """The report has the original port, whatever mark INT uses."""
     for mark in (DSCP, PORT, NEW_UDP):
         sink = Sink(dst_port=5001)
         assert sink.report(pushed(udp(), 3, mark=mark))[1].group.sequence == 0
@@ -135,7 +137,7 @@ def test_unrecorded_flows_are_reported() -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_answers_to_others_pass(version: str) -> None:
+def test_responses_to_other_requesters_are_forwarded(version: str) -> None:
     sink, other = Sink(), answer(1, qpn=SWITCH_QPN + 1, version=version)
     forward = "SinkIngress.arrival.forward"
     sink.engine.table_add(f"{forward}.forwarding", [Exact(0x0200000000FF)], f"{forward}.forward",

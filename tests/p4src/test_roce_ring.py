@@ -1,4 +1,6 @@
-"""Places of records: PSNs and slots wrap, no record is outside of the region, none is skipped."""
+"""Locations of records: PSNs and slots wrap, no record is outside of the region, no slot is
+skipped.
+"""
 
 import pytest
 from roce_path import (
@@ -53,7 +55,7 @@ def test_the_last_slot_may_end_with_the_region(stride: int) -> None:
     ],
     ids=lambda session: f"{session.slots} x {session.stride} of {session.length}",
 )
-def test_what_does_not_fit_is_not_sent(session: Session) -> None:
+def test_records_outside_the_region_are_not_sent(session: Session) -> None:
     switch = Switch(session)
     assert switch.records(udp()) == []
     assert switch.events() == {"out of region": 1}
@@ -74,10 +76,10 @@ def test_counters_lie_in_the_region() -> None:
 
 
 def test_a_region_beyond_32_bits_is_written_to_its_end() -> None:
-    """The address of the last slot, not that of a 32-bit product."""
+    """The address of the last slot needs more than a 32-bit product."""
     slots, stride = 0x7FFFFFFF, 0xFFFF
     switch = Switch(Session(slots=slots, stride=stride))
     switch.record()
-    switch.hear(nak(0xFFFFFF))  # one before the first: the last slot
+    switch.hear(nak(0xFFFFFF))  # the record before the first one: the last slot
     assert switch.record()[RETH].va == BASE + (slots - 1) * stride
     assert slot_of(switch.record()) == 0

@@ -35,7 +35,7 @@ def test_a_hash_of_the_flow_chooses_the_next_hop(packet: Packet, ports: tuple[in
         key = [Exact(GROUP), Exact(member)]
         switch.table_add(f"{ROUTING}.next_hops", key, f"{ROUTING}.send", [0x02_99, port])
     ((port, sent),) = switch.process(1, bytes(Ether(dst="02:00:00:00:00:01") / packet), 0)
-    # Without ports, 0 is hashed: fields of an absent header are undefined.
+    # Without ports, 0 is hashed, because fields of an absent header are undefined.
     hashed = struct.pack(">HIIBHH", SALT, 0x0A000001, 0x0A010203, IP(bytes(packet)).proto, *ports)
     assert port == HOPS[zlib.crc32(hashed) % COUNT]
     assert Ether(sent).dst == "00:00:00:00:02:99"
@@ -70,5 +70,5 @@ def test_a_damaged_header_is_not_made_good() -> None:
 
 @pytest.mark.parametrize("ip", [IP(dst="10.1.2.3", ttl=1), IP(dst="10.1.2.3", ttl=0),
                                 IP(dst="10.2.0.1"), IPv6(dst="::1")])  # fmt: skip
-def test_what_has_no_way_or_no_time_left_is_dropped(ip: Packet) -> None:
+def test_packets_without_route_or_ttl_are_dropped(ip: Packet) -> None:
     assert routed(ip / UDP()) == []

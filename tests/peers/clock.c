@@ -1,6 +1,7 @@
-/* Gives the process that it is preloaded into a wall clock that stands still: the first eight bytes of the
- * file CLOCK_FILE, in nanoseconds since a time in the far future. So what waits for a moment of
- * the wall clock, such as a sweep every second, waits for ever. */
+/* Replaces the wall clock of the process into which it is preloaded by a clock that does not
+ * advance: the first eight bytes of the file CLOCK_FILE, in nanoseconds since a time in the far
+ * future. So a thread that waits for a time of the wall clock, such as a sweep every second, waits
+ * forever. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-"""Random entries for a program's tables, and frames that hit them now and then."""
+"""Random entries for the tables of a program, and frames that often hit them."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,9 +16,9 @@ from minip4.engine.model import Program
 REPOSITORY = Path(__file__).parents[2]
 PANEL = (
     REPOSITORY / "telemark/backends/real/targets/panel.p4"
-)  # of any frame, to ports that are not here
+)  # destinations on ports that do not exist
 PROGRAMS = [*programs(), *sorted(REPOSITORY.glob("benchmarks/speed/p4/*.p4"))]
-DEEP = {"sai_router"}  # random entries of six tables in a row let no packet through
+DEEP = {"sai_router"}  # random entries of six consecutive tables drop all packets
 PORTS, PORT_BITS = (*range(9), 255), 9
 SEEDS, ENTRIES, FRAMES = range(4), 12, 100
 ETHER = Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")
@@ -28,7 +28,7 @@ GOOD = [
     bytes(ETHER / IP(src="10.0.0.1", dst="10.0.0.2") / TCP(dport=80) / bytes(20)),
     bytes(ETHER / IPv6(nh=0) / bytes.fromhex("1100 1204ABCDE000") / UDP_SEGMENT),
 ]
-FIELDS = (0, 0, 6, 12, 14, 20, 23, 26, 30, 30, 36, 42)  # where fields begin in them
+FIELDS = (0, 0, 6, 12, 14, 20, 23, 26, 30, 30, 36, 42)  # offsets of fields in these frames
 
 
 class Tables(Protocol):
@@ -42,7 +42,7 @@ class Tables(Protocol):
 
 
 def fill(switch: Tables, values: content.Values) -> list[bytes]:
-    """Give each table entries; return the fields' values in them, for frames to hit."""
+    """Give each table entries; return the values of fields in them, so that frames can hit them."""
     words = []
     for table in switch.program.tables.values():
         if table.is_const or table.type != "simple" or not table.key:
@@ -61,9 +61,9 @@ def fill(switch: Tables, values: content.Values) -> list[bytes]:
 
 
 def frames(values: content.Values, words: list[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Good packets, with one to three fields changed and sometimes cut; and pure chance.
+    """Return valid packets with one to three changed fields, partly truncated, and random bytes.
 
-    Each with a port to come in by.
+    Each frame has an ingress port.
     """
     rng = values.rng
     words += [c.to_bytes((c.bit_length() + 7) // 8 or 1, "big") for c in values.constants]

@@ -1,7 +1,7 @@
-"""bmv2's simple_switch as a test sees a switch: packets in and out, tables, counters, its clock.
+"""bmv2's simple_switch as a switch for tests: packets in and out, tables, counters, its clock.
 
-A process with TAP interfaces for ports; its wall clock is preloaded (clock.c), so a packet's time
-is what the test says. Entries and counters pass through simple_switch_CLI.
+It is a process with TAP interfaces as ports. Its wall clock is preloaded (clock.c), so the test
+sets the time of each packet. simple_switch_CLI writes entries and reads counters.
 """
 
 import fcntl
@@ -32,23 +32,23 @@ from minip4.native.build import shared_object
 COMMANDS = ("simple_switch", "simple_switch_CLI")
 TUNSETIFF, IFF_TAP, IFF_NO_PI = 0x400454CA, 2, 0x1000
 PROMPT = b"RuntimeCmd: "
-LAST_PRIORITY = 1 << 20  # minip4's greatest number wins, simple_switch's least
-SHORTEST_FRAME, LONGEST_FRAME = 14, 2048  # that an interface carries
-TURN_NS = 1000 << 48  # in which a P4 program's clock comes back to where it was
-MAX_TURNS = 10  # of some 24 that the process can have; a test may take ten
+LAST_PRIORITY = 1 << 20  # in minip4 the largest priority wins, in simple_switch the smallest
+SHORTEST_FRAME, LONGEST_FRAME = 14, 2048  # lengths that an interface can transfer
+TURN_NS = 1000 << 48  # time after which the clock of a P4 program wraps around
+MAX_TURNS = 10  # the process can wrap about 24 times; a test may need ten
 numbers = itertools.count()
 
 
 def installed() -> bool:
-    """Whether simple_switch and its command line are on PATH."""
+    """Return whether simple_switch and its command line are on PATH."""
     return all(map(shutil.which, COMMANDS))
 
 
 class SimpleSwitch:
-    """A process that runs `bmv2_json`; lives in a network namespace of the test's (wire.py)."""
+    """A process that runs `bmv2_json`, in a network namespace of the test (wire.py)."""
 
     def __init__(self, bmv2_json: dict[str, Any], ports: Sequence[int]) -> None:
-        # Without its command line, a started simple_switch would keep its Thrift port.
+        # Without simple_switch_CLI, a started simple_switch would keep its Thrift port.
         assert installed(), f"{' and '.join(COMMANDS)}: expected both on PATH"
         number = next(numbers)
         self._folder = tempfile.TemporaryDirectory()
@@ -84,9 +84,8 @@ class SimpleSwitch:
         self._answer()
 
     def reset(self) -> bool:
-        """Make all as it was at the start, but the clock and the program's entries, which are gone.
-
-        Returns whether that can be done again.
+        """Restore the initial state, except for the clock and the const entries of the program,
+        which are gone. Returns whether this can be done again.
         """
         self.command("reset_state")
         return self._turns < MAX_TURNS
@@ -94,14 +93,14 @@ class SimpleSwitch:
     def table_add(
         self, table: str, key: Sequence[MatchKey], action: str, params: Sequence[int], priority: int
     ) -> None:
-        """See Engine.table_add(); a priority of 0 is none."""
+        """Add an entry, see Engine.table_add(); a priority of 0 means none."""
         words = [*map(_key, key), "=>", *map(str, params)]
         if priority:
             words.append(str(LAST_PRIORITY - priority))
         self.command(f"table_add {table} {action} {' '.join(words)}")
 
     def table_set_default(self, table: str, action: str, params: Sequence[int]) -> None:
-        """See Engine.table_set_default()."""
+        """Set the default action, see Engine.table_set_default()."""
         self.command(f"table_set_default {table} {action} {' '.join(map(str, params))}")
 
     def mirror_set(self, session: int, port: int) -> None:
@@ -109,7 +108,7 @@ class SimpleSwitch:
         self.command(f"mirroring_add {session} {port}")
 
     def multicast_set(self, group: int, replicas: Sequence[tuple[int, int]]) -> None:
-        """Give a group, which it does not have yet, its (port, replica id)."""
+        """Set the replicas (port, replica id) of a group that has none yet."""
         self.command(f"mc_mgrp_create {group}")
         for port, replica in replicas:
             answer = self.command(f"mc_node_create {replica} {port}")
@@ -118,29 +117,30 @@ class SimpleSwitch:
             self.command(f"mc_node_associate {group} {found[1]}")
 
     def register_write(self, name: str, index: int, value: int) -> None:
-        """One cell."""
+        """Write one cell."""
         self.command(f"register_write {name} {index} {value}")
 
     def counter_read(self, name: str, index: int) -> tuple[int, int]:
-        """Packets and bytes."""
+        """Return packets and bytes of a cell."""
         answer = self.command(f"counter_read {name} {index}")
         found = re.search(r"(\d+) bytes, (\d+) packets", answer)
         assert found is not None, answer
         return int(found[2]), int(found[1])
 
     def register_read(self, name: str) -> list[int]:
-        """The whole array."""
+        """Return all cells."""
         answer = self.command(f"register_read {name}")
         return [int(word) for word in answer.partition("=")[2].split(",")]
 
     def process(self, port: int, frame: bytes, time_ns: int, count: int) -> list[tuple[int, bytes]]:
-        """Send a frame in at a time of its clock; wait until `count` have left, or a while.
+        """Send a frame at a time of its clock.
 
-        Then until the process has nothing to do: a clone that recirculates, or waits for nothing to
-        see it, would else be stamped with the time of the next frame.
+        Wait until `count` frames have left, or for a short time. Then wait until the process is
+        idle. Otherwise, a clone that recirculates, or a frame that is about to be dropped, would
+        get the time of the next frame.
         """
         while self._turns * TURN_NS + time_ns < self._last_ns:
-            self._turns += 1  # its queues would wait for a clock that goes back
+            self._turns += 1  # its queues would wait if the clock went back
         self._last_ns = self._turns * TURN_NS + time_ns
         self._clock[:] = struct.pack("=Q", self._last_ns)
         os.write(self._taps[port], frame)
@@ -155,13 +155,16 @@ class SimpleSwitch:
         return left
 
     def _came(self) -> list[tuple[int, bytes]]:
-        """What has left by now."""
+        """Return the frames that have left so far."""
         ports = {tap: port for port, tap in self._taps.items()}
         return [(ports[tap], os.read(tap, LONGEST_FRAME))
                 for tap in select.select(list(ports), [], [], 0)[0]]  # fmt: skip
 
     def command(self, line: str) -> str:
-        """What the command line says to a command. Raises AssertionError where it refuses."""
+        """Return the output of a command of simple_switch_CLI.
+
+        Raises AssertionError for an error.
+        """
         assert self._commands.stdin is not None
         self._commands.stdin.write(line.encode() + b"\n")
         self._commands.stdin.flush()
@@ -182,23 +185,23 @@ class SimpleSwitch:
 
 
 class Twins:
-    """An engine and a simple_switch in one: what differs is an AssertionError.
+    """An engine and a simple_switch in one; a difference is an AssertionError.
 
-    Has those methods of Engine's that the tests of p4src/ use.
+    It has those methods of Engine that the tests of p4src/ use.
     """
 
     def __init__(self, engine: Engine, bmv2_json: dict[str, Any], ports: Sequence[int]) -> None:
         self._engine, self._json, self._ports = engine, bmv2_json, ports
-        self._idle: list[SimpleSwitch] = []  # a process takes long to start
+        self._idle: list[SimpleSwitch] = []  # idle processes, because a process takes long to start
         self._switch = SimpleSwitch(bmv2_json, ports)
 
     @property
     def program(self) -> Program:
-        """What both run."""
+        """The program that both run."""
         return self._engine.program
 
     def another(self) -> "Twins":
-        """A second pair with state of its own."""
+        """Return a second pair with its own state."""
         made = Twins.__new__(Twins)
         made._engine, made._idle = self._engine.another(), self._idle
         made._json, made._ports = self._json, self._ports
@@ -240,7 +243,7 @@ class Twins:
         ours = self._engine.counter_read(name, index)
         deadline = time.monotonic() + TIMEOUT_S
         while (theirs := self._switch.counter_read(name, index)) != ours:
-            # There is no way to detect when simple_switch has dropped a packet.
+            # there is no way to detect that simple_switch has dropped a packet
             assert time.monotonic() < deadline, (
                 f"{name}[{index}]: minip4 {ours}, simple_switch {theirs}"
             )
@@ -252,7 +255,7 @@ class Twins:
         return ours
 
     def compare_state(self) -> None:
-        """All counters, and registers as wide as simple_switch can return: Thrift's i64."""
+        """Compare all counters, and registers up to the width of Thrift's i64."""
         for name, counter in self._engine.program.counters.items():
             if counter.table is None:
                 for index in range(counter.size):
@@ -293,7 +296,7 @@ def _key(key: MatchKey) -> str:
 
 
 def _end(taps: dict[int, int], *processes: "subprocess.Popen[Any]") -> None:
-    """End the processes; the interfaces go with their descriptors."""
+    """End the processes; their interfaces disappear with their descriptors."""
     for process in processes:
         process.kill()
         process.communicate()
@@ -302,13 +305,13 @@ def _end(taps: dict[int, int], *processes: "subprocess.Popen[Any]") -> None:
 
 
 def _sleeps(process: int) -> bool:
-    """Whether there was a moment when all threads of a process slept: none has run meanwhile."""
+    """Return whether all threads of a process sleep, because none ran between two readings."""
     before = _naps(process)
     return before is not None and before == _naps(process)
 
 
 def _naps(process: int) -> list[str] | None:
-    """How often each thread of a process went to sleep; None if one is awake."""
+    """Return how often each thread of a process went to sleep; None if a thread is awake."""
     naps = []
     for thread in sorted(Path(f"/proc/{process}/task").iterdir()):
         fields = dict(line.split(":\t", 1) for line in (thread / "status").read_text().splitlines())
@@ -319,7 +322,7 @@ def _naps(process: int) -> list[str] | None:
 
 
 def _tap(name: str) -> int:
-    """A new interface; what is written to the descriptor, arrives there."""
+    """Create an interface, at which frames written to the returned descriptor arrive."""
     tap = os.open("/dev/net/tun", os.O_RDWR | os.O_CLOEXEC)
     fcntl.ioctl(tap, TUNSETIFF, struct.pack("16sH22x", name.encode(), IFF_TAP | IFF_NO_PI))
     run(f"ip link set dev {name} up")

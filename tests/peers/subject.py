@@ -1,7 +1,7 @@
-"""What the tests of p4src/ look at: minip4, or p4c and simple_switch where these take part.
+"""The system under test of p4src/: minip4, or p4c and simple_switch.
 
-P4_COMPILER=p4c           p4c-bm2-ss compiles the program, not minip4
-P4_SWITCH=simple_switch   simple_switch runs it beside minip4's engine, and they must agree
+P4_COMPILER=p4c           p4c-bm2-ss compiles the program, instead of minip4
+P4_SWITCH=simple_switch   simple_switch runs it in parallel with minip4's engine; both must agree
 """
 
 import functools
@@ -27,7 +27,7 @@ P4C = "p4c-bm2-ss"
 
 @dataclass(frozen=True)
 class ByP4c:
-    """A program as p4c compiles it, and its warnings."""
+    """A program compiled by p4c, and its warnings."""
 
     bmv2_json: dict[str, Any]
     p4info: p4i.P4Info
@@ -35,7 +35,7 @@ class ByP4c:
 
 
 def has_p4c() -> bool:
-    """Whether p4c is on PATH."""
+    """Return whether p4c is on PATH."""
     return shutil.which(P4C) is not None
 
 
@@ -53,19 +53,19 @@ def by_p4c(program: Path) -> ByP4c:
 
 
 def bmv2_json(program: Path) -> dict[str, Any]:
-    """The program's BMv2 JSON, by the compiler that P4_COMPILER names."""
+    """Return the BMv2 JSON of the program, by the compiler named in P4_COMPILER."""
     if os.environ.get("P4_COMPILER") == "p4c":
         return by_p4c(program).bmv2_json
     return compile_p4(program).bmv2_json
 
 
 def twins(program: Path, ports: Sequence[int]) -> Twins:
-    """minip4's engine and simple_switch, to be compared."""
+    """Return minip4's engine and simple_switch, which are compared."""
     return Twins(Engine(bmv2_json(program)), bmv2_json(program), ports)
 
 
 def switch(program: Path, ports: Sequence[int]) -> Engine | Twins:
-    """A switch that runs the program, on what P4_SWITCH names."""
+    """Return a switch that runs the program, of the kind named in P4_SWITCH."""
     if os.environ.get("P4_SWITCH") == "simple_switch":
         return twins(program, ports)
     return Engine(bmv2_json(program))

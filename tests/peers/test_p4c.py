@@ -1,4 +1,6 @@
-"""Our programs compiled by p4c, where it is installed: no complaint, same P4Info, same packets."""
+"""The programs of this repository, compiled by p4c if it is installed: no warnings, equal P4Info,
+equal packets.
+"""
 
 import random
 from pathlib import Path
@@ -13,10 +15,10 @@ from minip4.engine.engine import Engine
 
 pytestmark = pytest.mark.skipif(not subject.has_p4c(), reason="p4c-bm2-ss is not on PATH")
 NOT_FOR_P4C = {
-    "mixture.p4",  # its back end for BMv2 has no loops
-    "translated.p4",  # it crashes on arguments of types that controllers see as strings
+    "mixture.p4",  # the BMv2 back end of p4c has no loops
+    "translated.p4",  # p4c crashes on arguments whose type is a string for controllers
 }
-OF_PROFILES = "(due to action profiles)"  # which get no default action, and none is missed
+OF_PROFILES = "(due to action profiles)"  # action profiles get no default action, which is intended
 COMMON = [program for program in [*PROGRAMS, PANEL] if program.name not in NOT_FOR_P4C]
 TO_BE_USED = [program for program in COMMON if (REPOSITORY / "tests") not in program.parents]
 of_each_program = pytest.mark.parametrize("program", COMMON, ids=lambda path: path.stem)
@@ -51,7 +53,7 @@ def test_the_engine_does_the_same_with_p4c_s_json(program: Path) -> None:
 
 
 def state(engine: Engine) -> dict[str, object]:
-    """All counters and registers."""
+    """Return all counters and registers."""
     counters = {
         name: engine.counter_read_all(name)
         for name, counter in engine.program.counters.items()

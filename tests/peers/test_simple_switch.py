@@ -1,6 +1,6 @@
-"""Our programs on simple_switch and on minip4, side by side; where simple_switch is installed.
+"""The programs of this repository on simple_switch and on minip4, if simple_switch is installed.
 
-Random entries and random frames, at times that both are given. The tests of p4src/ can do the same:
+Both get random entries and random frames at the same times. The tests of p4src/ can do the same:
 P4_SWITCH=simple_switch python -m pytest tests/p4src
 """
 

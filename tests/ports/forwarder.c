@@ -1,5 +1,5 @@
-/* An engine without P4, to test the driver alone: what enters at port 1 leaves at port 2 and the
- * other way round; port 3 and the CPU port (320) are such a pair too. */
+/* An engine without P4, to test the driver alone. Frames from port 1 leave by port 2 and vice
+ * versa; port 3 and the CPU port (320) are such a pair, too. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
@@ -11,9 +11,9 @@ enum { CPU_PORT = 320, BEHIND_LINK = 2 };
 struct engine {
     struct engine_driver driver;
     struct packet_pool *pool;
-    struct link *link; /* behind port 2 */
+    struct link *link; /* link of port 2 */
     pthread_mutex_t lock;
-    uint64_t work_ns; /* what each frame takes */
+    uint64_t work_ns; /* processing time of each frame */
 };
 
 static void deliver(void *user, struct packet *packet, uint64_t now_ns)

@@ -1,4 +1,4 @@
-"""The real-time driver with an engine that has no P4 (forwarder.c), in a namespace of the test."""
+"""The real-time driver with an engine without P4 (forwarder.c), in a namespace of the test."""
 
 import ctypes
 import os
@@ -30,7 +30,7 @@ MTU = 20_000
 
 
 class Forwarder:
-    """The engine of forwarder.c: ports 1 and 2 are a pair, so are 3 and the CPU port."""
+    """The engine of forwarder.c: ports 1 and 2 are a pair, as are 3 and the CPU port."""
 
     def __init__(self) -> None:
         with shared_object(SOURCES, include=INCLUDE) as path:
@@ -39,11 +39,11 @@ class Forwarder:
         self.handle = ctypes.c_void_p(self.library.engine_create(None, ctypes.c_uint64(1)))
 
     def set_link(self, **config: float) -> None:
-        """The link behind port 2."""
+        """Set the link of port 2."""
         self.library.engine_set_link(self.handle, 2, ctypes.byref(LinkConfig(**config)))
 
     def set_work(self, work_ns: int) -> None:
-        """What each frame takes."""
+        """Set the processing time of each frame."""
         self.library.engine_set_work(self.handle, ctypes.c_uint64(work_ns))
 
     def lock(self) -> None:
@@ -103,12 +103,13 @@ def test_a_vlan_tag_is_put_back(driver: Driver) -> None:
             sender.send(sent)
             received, ancillary, _, _ = receiver.recvmsg(65536, 256)
             status, *_, tci, tpid = struct.unpack("IIIHHHH", ancillary[0][2])  # tpacket_auxdata
-            assert status & 0x50 == 0x50  # TP_STATUS_VLAN_{TPID_,}VALID: stripped by our end, too
+            # TP_STATUS_VLAN_{TPID_,}VALID: the receiving end has also removed the tag
+            assert status & 0x50 == 0x50
             assert received[:12] + struct.pack("!HH", tpid, tci) + received[12:] == sent
     assert port_counters(driver, 2)["transmitted_bytes"] == sum(map(len, tagged))
 
 
-def test_too_long_frames_are_counted_and_told_once(
+def test_too_long_frames_are_counted_and_reported_once(
     driver: Driver, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with wire.end("h1") as sender, wire.end("h2") as receiver:
@@ -130,7 +131,9 @@ def test_frames_longer_than_the_mtu_are_send_errors(driver: Driver) -> None:
 
 
 def test_frames_that_the_kernel_refuses_hold_up_no_other(driver: Driver, engine: Forwarder) -> None:
-    """Of one batch: the host's end takes no frames so long, of which the kernel says ENOBUFS."""
+    """The host's interface accepts no frames of such a length, and the kernel returns ENOBUFS for
+    them.
+    """
     run("ip link set h2 mtu 1500")
     with wire.end("h1") as sender, wire.end("h2") as receiver:
         engine.lock()
@@ -140,7 +143,7 @@ def test_frames_that_the_kernel_refuses_hold_up_no_other(driver: Driver, engine:
         engine.unlock()
         assert len(receiver.recv(65536)) == 60
     assert port_counters(driver, 2)["transmit_kernel_drops"] == 4
-    assert port_counters(driver, 2)["transmit_retries"] == 4  # in all, of a batch that is refused
+    assert port_counters(driver, 2)["transmit_retries"] == 4  # total retries of a rejected batch
     assert port_counters(driver, 2)["transmitted_packets"] == 1
 
 
@@ -155,7 +158,7 @@ def test_a_stall_of_100_ms_at_100_kpps_loses_nothing(driver: Driver, engine: For
     assert port_counters(driver, 1)["receive_kernel_drops"] == 0
 
 
-def test_what_the_ring_cannot_hold_is_counted(driver: Driver, engine: Forwarder) -> None:
+def test_frames_that_a_full_ring_drops_are_counted(driver: Driver, engine: Forwarder) -> None:
     sent = 20_000
     with wire.end("h1") as sender, wire.end("h2") as receiver:
         engine.lock()
@@ -189,14 +192,14 @@ def test_an_interface_that_is_down_or_gone_harms_no_other_port(
         driver.cpu_send(frame(77))
         assert len(three.recv(65536)) == 77
     told = capfd.readouterr().err
-    assert told.count("went down") == 2  # to be removed, an interface is taken down first
+    assert told.count("went down") == 2  # an interface goes down before it is removed
     assert told.count("is gone") == 1
     used = driver.counters()["cpu_ns"]
     time.sleep(0.05)
     now = driver.counters()["cpu_ns"]
     assert isinstance(now, int)
     assert isinstance(used, int)
-    assert now - used < 25_000_000  # it sleeps: no error makes ppoll() return again and again
+    assert now - used < 25_000_000  # the driver sleeps: no error makes ppoll() return repeatedly
 
 
 def test_cpu_port_carries_frames_both_ways(driver: Driver) -> None:
@@ -251,7 +254,7 @@ def test_a_delayed_frame_is_never_early(driver: Driver, engine: Forwarder) -> No
 
 
 def test_no_stamp_is_earlier_than_its_frame(engine: Forwarder, tmp_path: Path) -> None:
-    """Frames that come while the switch is busy with others have times of their own."""
+    """Frames that arrive while the switch processes others have their own times."""
     engine.set_work(1_000_000)
     driver = Driver(engine, {1: "s1", 2: "s2"}, capture_folder=tmp_path)
     driver.start()
@@ -306,7 +309,7 @@ def test_captures(engine: Forwarder, tmp_path: Path) -> None:
     with wire.end("h1") as sender, wire.end("h2") as receiver:
         for sent in frames:
             sender.send(sent)
-        path = tmp_path / "s1_in.pcap"  # kept up to date while the switch runs
+        path = tmp_path / "s1_in.pcap"  # updated while the switch runs
         await_true(lambda: len(pcap_records(path)) == len(frames))
         driver.stop()
         receiver.settimeout(0)

@@ -31,13 +31,13 @@ def namespace() -> Iterator[None]:
 
 @pytest.fixture
 def switch() -> Engine:
-    """What comes in at ports 1 and 3 leaves by port 2, with the times that the program saw."""
+    """Switch from ports 1 and 3 to port 2, with the times that the program saw."""
     return engine(types=TYPES, ingress="std.egress_spec = 2;", egress=EGRESS)
 
 
 @contextmanager
 def packets_waiting(switch: Engine) -> Iterator[None]:
-    """The switch takes no frame in: its data plane waits for the lock (lock.h)."""
+    """Keep the switch from receiving frames: its data plane waits for the lock (lock.h)."""
     switch.library.engine_lock_dataplane(switch.handle)
     try:
         yield
@@ -81,7 +81,7 @@ def test_a_frame_arrived_while_it_was_sent_however_late_the_switch_takes_it(
 def test_how_long_one_frame_waited_is_not_taken_for_the_next_ones_wait(
     namespace: None, switch: Engine
 ) -> None:
-    """A controller's frame arrives when it is taken in, whatever came before it."""
+    """A frame of the controller arrives when the driver reads it, whatever arrived before it."""
     driver = Driver(switch, {1: "s1", 2: "s2"}, cpu_port=510)
     driver.start()
     with wire.end("h1") as sender, wire.end("h2") as receiver:
@@ -99,7 +99,9 @@ def test_how_long_one_frame_waited_is_not_taken_for_the_next_ones_wait(
 def test_the_call_that_hands_frames_over_encloses_their_arrival(
     namespace: None, switch: Engine, tmp_path: Path
 ) -> None:
-    """The switch behind says when they came; this one when it began to send them, and was done."""
+    """The next switch records the arrival times, and this switch the start and the end of the send
+    call.
+    """
     driver = Driver(switch, {1: "s1", 2: "s2"}, capture_folder=tmp_path, stamp_folder=tmp_path)
     behind = Driver(engine(types=TYPES), {1: "h2"}, capture_folder=tmp_path)
     driver.start()
@@ -153,7 +155,7 @@ def test_a_flood_at_one_port_keeps_another_waiting_for_a_batch_at_most(
 
 
 class WallClock(ctypes.Structure):
-    """struct wall_clock of clock.h."""
+    """struct wall_clock of clock.h"""
 
     _fields_ = [
         ("min_ns", ctypes.c_int64),
@@ -163,7 +165,7 @@ class WallClock(ctypes.Structure):
 
 
 class Wall:
-    """A wall clock so far ahead of the common one, and what clock.c makes of it."""
+    """A wall clock with a given offset to the common clock, converted by clock.c."""
 
     def __init__(self, switch: Engine) -> None:
         self.ahead_ns = 1_790_000_000 * 10**9 + 123_456_789
@@ -184,9 +186,10 @@ class Wall:
 
 
 def test_stamps_are_carried_over_also_when_the_wall_clock_was_set(switch: Engine) -> None:
-    """Readings that were interrupted narrow nothing down, and spoil nothing."""
+    """Interrupted readings do not narrow the bounds, and do no harm."""
     wall, now_ns = Wall(switch), 5 * 10**9
-    wall.read(now_ns, now_ns + 90_000, now_ns + 5_000_000)  # another program had the core
+    # another program used the core in between
+    wall.read(now_ns, now_ns + 90_000, now_ns + 5_000_000)
     assert wall.error_ns(now_ns) <= 2_500_000
     for late_ns in (0, 1_000_000, 2_000_000, 3_000_000):
         wall.read(now_ns + late_ns, now_ns + late_ns + 20, now_ns + late_ns + 50)
@@ -204,12 +207,12 @@ def test_stamps_are_carried_over_also_when_the_wall_clock_was_set(switch: Engine
 def test_no_arrival_is_later_than_now_or_before_that_of_the_frame_ahead(
     switch: Engine, set_ns: int
 ) -> None:
-    """Whatever happens to the wall clock between its reading and the stamp."""
+    """This holds whatever happens to the wall clock between its reading and the timestamp."""
     wall, start_ns = Wall(switch), 5 * 10**9
     wall.read(start_ns, start_ns + 25, start_ns + 50)
     wall.ahead_ns += set_ns
     ahead_ns = 0
-    # One of them was stamped by another core.
+    # another core has taken one of the timestamps
     for stamp_ns, now_ns in ((100, 105), (900, 905), (500, 910), (1500, 1505)):
         arrived_ns = wall.arrival_ns(start_ns + stamp_ns, ahead_ns, start_ns + now_ns)
         assert ahead_ns <= arrived_ns <= start_ns + now_ns

@@ -1,4 +1,6 @@
-"""Trains: what the kernel cuts apart must be, byte for byte, the frames that were put together."""
+"""Trains: the frames that the kernel creates by segmentation must equal the original frames, byte
+for byte.
+"""
 
 import ctypes
 from collections.abc import Callable, Iterator
@@ -21,13 +23,13 @@ ROOM = 16384
 
 
 class CPacket(Packet):
-    """A packet with room for a frame that was put together of others."""
+    """A packet with room for a frame composed of others."""
 
     _fields_ = [("buffer", ctypes.c_uint8 * ROOM)]
 
 
 def train_length(frames: list[bytes]) -> int:
-    """What the C function says of these frames."""
+    """Return the result of the C function for these frames."""
     with shared_object(SOURCES, [Generated(packets.CHECKS)], include=INCLUDE) as path:
         library = ctypes.CDLL(str(path))
     row = [CPacket(length=len(frame)) for frame in frames]
@@ -45,7 +47,7 @@ def udp(number: int, size: int = 22, flags: int = 0, ttl: int = 63, **ports: int
 
 
 def tcp(number: int, size: int = 1448, flags: str = "A", **fields: object) -> bytes:
-    """The segment that comes `number` segments of 1,448 bytes after the first one."""
+    """Return the segment that is `number` segments of 1,448 bytes after the first one."""
     ip = IP(src="10.0.0.1", dst="10.0.0.2", id=100 + number, flags="DF", ttl=63)
     header: dict[str, object] = {
         "seq": (0xFFFFF000 + 1448 * number) % 2**32, "ack": 77, "window": 500,
@@ -119,7 +121,7 @@ TRAINS: dict[str, tuple[list[bytes], int]] = {
 
 
 @pytest.mark.parametrize("what", TRAINS)
-def test_what_makes_a_train(what: str) -> None:
+def test_lengths_of_trains(what: str) -> None:
     frames, expected = TRAINS[what]
     assert train_length(frames) == expected
 
@@ -141,7 +143,7 @@ def driver(engine: Forwarder) -> Iterator[Driver]:
 
 
 def pass_at_once(driver: Driver, engine: Forwarder, frames: list[bytes]) -> list[bytes]:
-    """Send frames to the driver so that it finds them all in one round; return what comes out."""
+    """Send frames so that the driver finds all of them in one round; return the output."""
     with wire.end("h1") as sender, wire.end("h2") as receiver:
         engine.lock()
         for frame in frames:
@@ -177,7 +179,7 @@ def test_all_that_makes_no_train_arrives_in_order(driver: Driver, engine: Forwar
 def test_no_trains_where_the_interface_would_not_cut_them(
     driver: Driver, engine: Forwarder
 ) -> None:
-    frames = [tcp(i) for i in range(20)]  # a veth has its offloads on at first
+    frames = [tcp(i) for i in range(20)]  # offloads of a veth are on by default
     assert pass_at_once(driver, engine, frames) == frames
     assert port_counters(driver, 2)["transmitted_in_trains"] == 0
 

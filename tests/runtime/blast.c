@@ -1,5 +1,5 @@
-/* Sends frames as fast as they go (blast INTERFACE COUNT), or checks those that come until SIGTERM
- * (blast INTERFACE). A frame is torn when its two addresses differ. */
+/* Sends frames at max rate (blast INTERFACE COUNT), or checks received frames until SIGTERM (blast
+ * INTERFACE). A frame is torn if its two addresses differ. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <linux/if_packet.h>
@@ -62,7 +62,7 @@ static void check(int fd)
     puts("listening");
     fflush(stdout);
     for (;;) {
-        int last = is_over; /* before: what came until then is taken */
+        int last = is_over; /* frames received so far are read first */
         int n = recvmmsg(fd, messages, BATCH, last ? MSG_DONTWAIT : MSG_WAITFORONE, NULL);
         if (n <= 0 && last)
             break;

@@ -2,4 +2,4 @@
 
 import os
 
-os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # a channel that closes is no news
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC would log closed channels

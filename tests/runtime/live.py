@@ -1,6 +1,6 @@
-"""Scenes with a real switch between veths; test_switch.py gives each a network namespace.
+"""Tests with a real switch between veth pairs; test_switch.py gives each a network namespace.
 
-python live.py SCENE FOLDER: exits 0 when all that the scene asserts holds.
+python live.py SCENE FOLDER: exits with 0 if all assertions of the scene hold.
 """
 
 import asyncio
@@ -25,7 +25,10 @@ STRESS = 300_000  # frames
 
 
 async def finsy(folder: Path) -> None:
-    """finsy pushes the pipeline, fills tables, sends and gets packets, reads state; then dies."""
+    """finsy pushes the pipeline, fills tables, exchanges packets, and reads state.
+
+    Then it is killed.
+    """
     switch = Switch(folder)
     left, right = Host("p1"), Host("p2")
     async with switch.controller() as sw:
@@ -72,7 +75,7 @@ async def finsy(folder: Path) -> None:
 
 
 async def killed(folder: Path) -> None:
-    """A controller is killed: the switch forwards each frame all the time, and obeys the next."""
+    """A controller is killed. The switch forwards every frame, and accepts the next controller."""
     switch = Switch(folder, p4info=True)
     left, right = Host("p1"), Host("p2")
     controller = subprocess.Popen(
@@ -85,24 +88,25 @@ async def killed(folder: Path) -> None:
     async with grpc.aio.insecure_channel(switch.address) as channel:
         backup = p4r_grpc.P4RuntimeStub(channel).StreamChannel()
         await backup.write(arbitration(0))
-        assert (await backup.read()).arbitration.election_id.low  # there is a primary
+        assert (await backup.read()).arbitration.election_id.low  # a primary exists
         await flow.more(200)
         controller.kill()
         controller.wait()
         status = (await asyncio.wait_for(backup.read(), DEADLINE_S)).arbitration.status
-        assert status.code == grpc.StatusCode.NOT_FOUND.value[0]  # the switch knows that it is gone
+        # the switch has removed the killed controller
+        assert status.code == grpc.StatusCode.NOT_FOUND.value[0]
         await flow.more(200)
     flow.stop()
     async with switch.controller() as sw:
         await sw.delete_all()
-        left.send(FORWARDED)  # missed by all tables, so it is dropped or leaves by port 0
+        left.send(FORWARDED)  # no table matches, so the frame is dropped or leaves by port 0
         await sw.write(fy.P4PacketOut(FRAME, egress_port=2, padding=0))
         assert right.receive() == FRAME
     switch.stop()
 
 
 async def forward_and_hang(folder: Path, address: str) -> None:
-    """The controller of killed()."""
+    """Run the controller of killed()."""
     options = fy.SwitchOptions(p4info=folder / "control.p4info.txtpb")
     async with fy.Switch("s1", address, options) as sw:
         match = fy.Match(destination="02:00:00:00:00:03")
@@ -113,7 +117,7 @@ async def forward_and_hang(folder: Path, address: str) -> None:
 
 
 async def start(folder: Path) -> None:
-    """Three switches start quickly, and stay small."""
+    """Three switches start quickly and need little memory."""
     switch = Switch(folder, p4info=True)
     print(f"ready after {switch.start_s:.2f} s, {switch.rss_mb():.0f} MB")
     assert switch.rss_mb() < 80
@@ -127,7 +131,7 @@ async def start(folder: Path) -> None:
 
 
 async def control(folder: Path) -> None:
-    """Links and queues are changed while frames flow; the trace has each frame."""
+    """Links and queues change while frames flow; the trace contains each frame."""
     sock, trace = folder / "s.sock", folder / "trace.txt"
     switch = Switch(folder, "--control", str(sock), "--trace", str(trace),
                     "--link", "2:rate_bps=1", "--queue", "2:depth=2", p4info=True)  # fmt: skip
@@ -146,13 +150,13 @@ async def control(folder: Path) -> None:
         while not call(sock, "counters")["ports"]["2"]["drops"]["link"]:
             await asyncio.sleep(0.01)
         minip4("set-link", "2:loss_probability=0")
-        minip4("set-queue", "2:rate_bps=8")  # a frame a minute
-        for number in range(5):  # the first leaves, two wait
+        minip4("set-queue", "2:rate_bps=8")  # one frame per minute
+        for number in range(5):  # the first frame leaves, two wait
             left.send(FRAME[:-1] + bytes([number]))
         while call(sock, "counters")["ports"]["2"]["drops"]["queue"] < 2:
             await asyncio.sleep(0.01)
         assert "  queue 0: 2 packets, 120 bytes queued; 2 packets dropped\n" in minip4("counters")
-        minip4("set-queue", "2:rate_bps=0")  # what waits for minutes leaves now
+        minip4("set-queue", "2:rate_bps=0")  # frames that would wait for minutes leave now
         assert [right.receive()[-1] for _ in range(3)] == [0, 1, 2]
     counters = switch.stop()
     assert not sock.exists()
@@ -166,7 +170,9 @@ async def control(folder: Path) -> None:
 
 
 async def stress(folder: Path) -> None:
-    """Table writes while frames come as fast as they go: no frame misses or sees half an entry."""
+    """Tables are written while frames arrive at max rate: no frame misses an entry or sees half of
+    one.
+    """
     blast = str(build.program([Path(__file__).with_name("blast.c")]))
     switch = Switch(folder, p4info=True)
     async with switch.controller() as sw:
@@ -193,13 +199,14 @@ async def stress(folder: Path) -> None:
     assert seen["torn"] == 0
     engine, one = counters["engine"], counters["ports"]["1"]
     assert engine["transmitted"] + engine["queue_drops"] == engine["received"]
-    assert counters["ports"]["2"]["transmitted_packets"] == engine["transmitted"]  # none missed
+    # no lookup missed
+    assert counters["ports"]["2"]["transmitted_packets"] == engine["transmitted"]
     assert one["received_packets"] + one["kernel"]["receive_drops"] == sent
-    assert seen["received"] > 10_000  # its ring holds more
+    assert seen["received"] > 10_000  # more than the capacity of its ring
 
 
 def stamped(value: int) -> fy.P4TableEntry:
-    """Frames of the blast get one number, made of `value`, as both addresses."""
+    """Return the frames of blast with one number, made of `value`, as both addresses."""
     twice = value * 0x0101_0101
     return fy.P4TableEntry(
         "switching",

@@ -1,4 +1,7 @@
-"""Scenes of live.py: a controller pushes programs that would take the machine, or very many."""
+"""Scenes for live.py.
+
+A controller pushes programs with excessive resources, or very many programs.
+"""
 
 import copy
 import json
@@ -18,10 +21,10 @@ Document = dict[str, Any]
 VERIFY, COMMIT = p4r.SetForwardingPipelineConfigRequest.Action.Value("VERIFY"), (
     p4r.SetForwardingPipelineConfigRequest.Action.Value("VERIFY_AND_COMMIT")
 )  # fmt: skip
-ANSWER_S = DEADLINE_S  # a refusal takes a second at most, on an idle machine
-MORE_MB = 400  # that a switch may keep of all the refusals: Python gives little back
+ANSWER_S = DEADLINE_S  # a rejection takes at most a second on an idle machine
+MORE_MB = 400  # memory that a switch may keep after all rejections, because Python returns little
 PROGRAMS = 6
-ELECTION_ID = 100  # above that of finsy
+ELECTION_ID = 100  # higher than that of finsy
 
 
 def registers(document: Document) -> None:
@@ -33,7 +36,7 @@ def counters(document: Document) -> None:
 
 
 def long_headers(document: Document, count: int = 1500) -> None:
-    """A stack of headers of 16 KB: they came to 24 MB of the data plane's stack."""
+    """Return a stack of headers of 16 KB, which would need 24 MB of the stack of the data plane."""
     kind = {"name": "big", "id": 900, "fields": [["x", "*"]], "max_length": 16384}
     document["header_types"].append(kind)
     names = [f"big[{i}]" for i in range(count)]
@@ -49,7 +52,9 @@ def long_headers(document: Document, count: int = 1500) -> None:
 
 
 def parser_chain(document: Document) -> None:
-    """20,000 states that do nothing: cc needs a second, with the optimisation of large programs."""
+    """Return 20,000 states without effect: cc needs a second, with the optimisation of large
+    programs.
+    """
     parser = document["parsers"][0]
     last = {**parser["parse_states"][0], "name": "s0"}
     first = parser["init_state"]
@@ -85,7 +90,7 @@ def huge_json(document: Document) -> None:
 
 
 def huge_table(document: Document) -> None:
-    """Takes memory when it has entries: accepted."""
+    """Return a table that needs memory only when it has entries, and is accepted."""
     for table in document["pipelines"][0]["tables"]:
         table["max_size"] = 2**32 - 1
 
@@ -114,7 +119,7 @@ def changed(change: Callable[[Document], None]) -> bytes:
 
 
 async def push(stub: Any, program: bytes, action: int) -> tuple[grpc.StatusCode, str]:
-    """The answer to a program."""
+    """Return the response to a program."""
     config = p4r.ForwardingPipelineConfig(p4info=compiled().p4info, p4_device_config=program)
     request = p4r.SetForwardingPipelineConfigRequest(
         device_id=1,
@@ -130,7 +135,7 @@ async def push(stub: Any, program: bytes, action: int) -> tuple[grpc.StatusCode,
 
 
 async def hostile_programs(folder: Path) -> None:
-    """Each is answered in a line, and the program that runs forwards each frame meanwhile."""
+    """Each program is rejected in one line, while the running program forwards each frame."""
     switch = Switch(folder, p4info=True)
     async with switch.controller() as sw:
         match = fy.Match(destination="02:00:00:00:00:03")
@@ -159,13 +164,13 @@ async def hostile_programs(folder: Path) -> None:
 
 
 def mapped(switch: Switch) -> set[str]:
-    """The programs' shared objects that a switch has mapped."""
+    """Return the shared objects of programs that a switch has mapped."""
     lines = Path(f"/proc/{switch.process.pid}/maps").read_text().splitlines()
     return {line.split()[-1] for line in lines if "/minip4/" in line and line.endswith(".so")}
 
 
 async def many_programs(folder: Path) -> None:
-    """Of programs that were replaced nothing stays mapped, but the first: captures run its code."""
+    """No replaced program stays mapped, except the first one, whose code the captures use."""
     switch = Switch(folder, "--pcap", str(folder), p4info=True)
     left, right = Host("p1"), Host("p2")
     seen: set[str] = set()

@@ -1,4 +1,4 @@
-"""Scenes of a machine that is not kind: full disks, interfaces that go, many of them."""
+"""Scenes of a difficult machine: full disks, interfaces that disappear, many interfaces."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from rig import CPU_PORT, DEADLINE_S, FORWARDED, FRAME, Host, Switch, ip, make_l
 
 
 async def full_disk(folder: Path) -> None:
-    """No room for captures, trace and counters: a line for each, and all frames pass."""
+    """There is no room for captures, trace and counters: one line for each, and all frames pass."""
     small = folder / "small"
     small.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32k", "none", str(small)], check=True)
@@ -45,7 +45,7 @@ async def full_disk(folder: Path) -> None:
 
 
 async def many_ports(folder: Path) -> None:
-    """A switch of many ports, with captures, forwards from and to each of them."""
+    """A switch with many ports and captures forwards from and to each of them."""
     count = int(os.environ.get("PORTS", "64"))
     numbers = [number for number in range(1, count + 1) if number != CPU_PORT]
     for number in numbers[2:]:
@@ -53,7 +53,7 @@ async def many_ports(folder: Path) -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(
         resource.RLIMIT_NOFILE, (max(count, 64), hard)
-    )  # too few, unless it asks for more
+    )  # too few open files, unless the switch raises the limit
     more = [word for n in numbers[2:] for word in ("-i", f"{n}@v{n}")]
     captures = folder / "captures"
     captures.mkdir()
@@ -79,14 +79,16 @@ def to_port(number: int) -> fy.P4TableEntry:
 
 
 async def interfaces(folder: Path) -> None:
-    """Interfaces of the switch go down, are deleted and recreated: frames flow again."""
+    """Interfaces of the switch go down, are deleted and recreated; then frames flow again."""
     switch = Switch(folder, p4info=True, stderr=subprocess.PIPE)
     told: list[str] = []
     listener = threading.Thread(target=told.extend, args=(switch.process.stderr,), daemon=True)
     listener.start()
 
     def flows() -> None:
-        """A frame to v2 comes out of p2; tried until the switch has seen what happened."""
+        """Send a frame to v2 until it arrives at p2, which takes until the switch has seen the
+        change.
+        """
         left, right = Host("p1"), Host("p2")
         right.wait_at_most(0.05)
         deadline = time.monotonic() + DEADLINE_S

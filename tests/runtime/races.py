@@ -1,11 +1,13 @@
-"""Whatever a controller writes or reads, each time between two frames, under ThreadSanitizer.
+"""Writes and reads of a controller, each between two frames, under ThreadSanitizer.
 
-python races.py [FUNCTION]: test_races.py runs it with libtsan preloaded, in namespaces of its own.
-The process ends with RACE when the data plane's thread and the controller's both touch a word and
-no lock orders them. A frame follows each call before the controller takes any lock again, so that
-a race shows every time, not by chance.
-FUNCTION: of the engine's C, to be built without its taking the lock; then the process must end with
-RACE.
+python races.py [FUNCTION]: test_races.py runs it with libtsan preloaded, in its own namespaces.
+
+The process ends with status RACE if the threads of data plane and controller both access a word
+without a lock that orders them. A frame follows each call before the controller takes any lock
+again, so that a race occurs every time, not by chance.
+
+FUNCTION is a function of the engine's C code that is built without taking the lock. Then the
+process must end with RACE.
 """
 
 import re
@@ -34,7 +36,7 @@ ATOMIC = p4r.WriteRequest.DATAPLANE_ATOMIC
 
 
 class Scene:
-    """A program at work between v1 and v2, with one pair of hosts."""
+    """A program that runs between v1 and v2, with one pair of hosts."""
 
     def __init__(self, program: str) -> None:
         self.engine = Engine(compiled(program).bmv2_json, trace=True)
@@ -45,7 +47,9 @@ class Scene:
         self.driver.start()
 
     def pass_frame(self, frame: bytes = FRAME) -> None:
-        """The frame comes through, whatever was written before: no entry is ever lost."""
+        """Send a frame that must arrive, whatever was written before, because no entry is ever
+        lost.
+        """
         left, right = self.hosts
         left.send(frame)
         assert right.receive()[14:] == frame[14:]
@@ -65,7 +69,9 @@ class Scene:
 
 
 def control_calls(scene: Scene) -> Iterator[Callable[[], object]]:
-    """Tables of each kind, counters, registers, groups; links, queues, counters of the switch."""
+    """Yield calls about tables of each kind, counters, registers, groups, links, queues, and the
+    counters of the switch.
+    """
     engine = scene.engine
     stamp = {"port": b"\2", "first": b"\1", "between": b"\1", "second": b"\1"}
     switching = {"hdr.ethernet.destination": DESTINATION}
@@ -97,7 +103,7 @@ def control_calls(scene: Scene) -> Iterator[Callable[[], object]]:
     yield passed(stamped)
     yield passed(insert(other(0)), delete(other(0)), modify(forward), atomicity=ATOMIC)
     yield passed(stamped)
-    yield passed(*(insert(other(i)) for i in range(300)))  # the index grows meanwhile
+    yield passed(*(insert(other(i)) for i in range(300)))  # the index grows in the meantime
     yield passed(*(delete(other(i)) for i in range(300)), atomicity=ATOMIC)
     yield passed(modify(default))
     yield passed(delete(forward))
@@ -139,7 +145,7 @@ def other(number: int) -> p4r.Entity:
 
 
 def extras_calls(scene: Scene) -> Iterator[Callable[[], object]]:
-    """Profiles, meters, digests, value sets, idle timeouts, clone sessions."""
+    """Yield calls about profiles, meters, digests, value sets, idle timeouts and clone sessions."""
     alone = "direct.implementation"
     target = to("direct", action_profile_member_id=1)
     balanced = to("balanced", action_profile_group_id=7)
@@ -191,7 +197,7 @@ def run(program: str, calls: Callable[[Scene], Iterator[Callable[[], object]]]) 
 
 
 def without_lock(function: str, folder: Path) -> None:
-    """Have engines built from a copy of the C in which a function does not take the lock."""
+    """Build engines from a copy of the C code in which a function does not take the lock."""
     shutil.copytree(engine.C_FOLDER, folder, dirs_exist_ok=True)
     found = 0
     for path in folder.glob("*.c"):

@@ -1,4 +1,6 @@
-"""A real switch between veths, and the hosts at their other ends; in a namespace of the caller."""
+"""A real switch between veth pairs, and the hosts at their other ends, in a namespace of the
+caller.
+"""
 
 import asyncio
 import json
@@ -20,7 +22,7 @@ FRAME = bytes.fromhex("020000000002 020000000001 1234") + bytes(46)
 FORWARDED = b"\x02\0\0\0\0\x03" + FRAME[6:]
 CPU_PORT = 255
 SO_RCVBUFFORCE = 33
-DEADLINE_S = 120  # of what hangs: on a busy machine all takes longer
+DEADLINE_S = 120  # timeout for hung processes; generous for a loaded machine
 
 
 def ip(*arguments: str) -> None:
@@ -28,7 +30,7 @@ def ip(*arguments: str) -> None:
 
 
 def make_links() -> None:
-    """v1-p1 and v2-p2; the switch gets v1 and v2."""
+    """Create v1-p1 and v2-p2; v1 and v2 are for the switch."""
     ip("link", "set", "lo", "up")
     Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").write_text("1")
     for number in "12":
@@ -42,7 +44,7 @@ def make_link(number: str) -> None:
 
 
 class Host:
-    """The far end of a veth."""
+    """The far end of a veth pair."""
 
     def __init__(self, interface: str) -> None:
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
@@ -51,7 +53,7 @@ class Host:
         self._socket.settimeout(DEADLINE_S)
 
     def wait_at_most(self, timeout_s: float) -> None:
-        """For a frame; then receive() raises TimeoutError."""
+        """Set the timeout for a frame, after which receive() raises TimeoutError."""
         self._socket.settimeout(timeout_s)
 
     def send(self, frame: bytes) -> None:
@@ -93,7 +95,7 @@ class Switch:
         self.address = ready.split(", ")[1]
 
     def stop(self) -> dict[str, Any]:
-        """End the switch; return its final counters."""
+        """Stop the switch; return its final counters."""
         self.process.send_signal(signal.SIGTERM)
         assert self.process.wait(DEADLINE_S) == 0
         return json.loads(self.counters_path.read_text())  # type: ignore[no-any-return]
@@ -108,7 +110,7 @@ class Switch:
 
 
 class Flow:
-    """Numbered frames from one host to the other, until it is stopped."""
+    """Sends numbered frames from one host to the other, until it is stopped."""
 
     def __init__(self, left: Host, right: Host) -> None:
         self.sent = 0
@@ -121,16 +123,16 @@ class Flow:
         self._receiver.start()
 
     async def more(self, frames: int) -> None:
-        """Wait until so many more were sent."""
+        """Wait until this number of further frames was sent."""
         end = self.sent + frames
         while self.sent < end:
             await asyncio.sleep(0.01)
 
     def stop(self) -> None:
-        """Return when each frame that was sent came through, in order; else fail."""
+        """Stop; assert that every sent frame arrived, in order."""
         self._stopping.set()
         self._sender.join()
-        self._hosts[0].send(FORWARDED)  # the only one without a number: the last
+        self._hosts[0].send(FORWARDED)  # the last frame is the only one without a number
         self._receiver.join()
         assert self.received == self.sent
 

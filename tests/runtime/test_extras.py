@@ -59,7 +59,7 @@ def one_shot(*ports: int, **fields: Any) -> p4r.ActionProfileActionSet:
 
 
 def ports_of(running: Bench, frames: int = 64) -> set[int]:
-    """Where frames of many sources leave."""
+    """Return the ports by which frames of many sources leave."""
     running.driver.left.clear()
     for i in range(frames):
         running.driver.arrive(1, DESTINATION + bytes((2, 0, 0, 0, 1, i)) + FRAME[12:])
@@ -86,7 +86,7 @@ async def test_members_and_groups_carry_packets() -> None:
 
 
 @asynchronous
-async def test_what_is_in_use_stays() -> None:
+async def test_members_and_groups_in_use_cannot_be_deleted() -> None:
     async with bench("extras") as running:
         target = to("balanced", action_profile_group_id=7)
         await running.write(insert(member(1, 11)), insert(group(7, (1, 1))), insert(target))
@@ -105,7 +105,7 @@ async def test_an_action_set_is_a_group_of_the_entry_s_own() -> None:
             await running.write(modify(target) if ports == (13,) else insert(target))
             assert await running.read(target) == [target]
             assert ports_of(running) == set(ports)
-        for _ in range(40):  # more than the profile could hold, were they not given back
+        for _ in range(40):  # more than the profile can hold at the same time
             await running.write(delete(target))
             await running.write(insert(target))
         assert await running.read(member(0, 0)) == []
@@ -212,7 +212,8 @@ async def test_a_digest_is_listed_once_until_it_is_acknowledged() -> None:
     async with bench("extras", primary=False) as running:
         stream = await running.arbitrate(1)
         await stream.read()
-        running.driver.arrive(7, FRAME)  # before anybody wants digests: not listed
+        # before a controller requests digests, so this digest is not in a list
+        running.driver.arrive(7, FRAME)
         config = digest(max_list_size=2, max_timeout_ns=20_000_000, ack_timeout_ns=10**12)
         await running.write(insert(config))
         assert await running.read(config) == [config]
@@ -221,14 +222,15 @@ async def test_a_digest_is_listed_once_until_it_is_acknowledged() -> None:
         listed = (await stream.read()).digest
         values = [[m.bitstring for m in d.struct.members] for d in listed.data]
         assert values == [[SOURCE, b"\x01"], [SOURCE[:5] + b"\x09", b"\x01"]]
-        running.driver.arrive(2, FRAME)  # another sample, and the list is not full
+        running.driver.arrive(2, FRAME)  # another sample; the list is not full
         second = (await stream.read()).digest
         assert [d.struct.members[1].bitstring for d in second.data] == [b"\x02"]
         acknowledgement = p4r.StreamMessageRequest()
         acknowledgement.digest_ack.digest_id = listed.digest_id
         acknowledgement.digest_ack.list_id = listed.list_id
         await stream.write(acknowledgement)
-        await stream.write(p4r.StreamMessageRequest())  # its error: the one before was handled
+        # the error of this message shows that the message before it was processed
+        await stream.write(p4r.StreamMessageRequest())
         assert (await stream.read()).HasField("error")
         running.driver.arrive(2, FRAME)
         running.driver.arrive(1, FRAME)

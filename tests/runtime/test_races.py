@@ -1,4 +1,4 @@
-"""Table writes beside packets never lose or tear an entry; and a lost lock is found."""
+"""Table writes in parallel with packets never lose or tear an entry; a missing lock is detected."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ def races(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {
         "TSAN_OPTIONS": f"halt_on_error=1 exitcode={RACE}",
         "LD_PRELOAD": tsan,
-        "TMPDIR": folder,  # a race ends the process, which leaves its files
+        "TMPDIR": folder,  # a race kills the process, which leaves its files there
     }
     command = [*COMMAND, "env", *(f"{k}={v}" for k, v in environment.items()), sys.executable,
                str(HERE / "races.py"), *arguments]  # fmt: skip
@@ -32,7 +32,8 @@ def test_no_write_races_with_packets(tmp_path: Path) -> None:
     assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-4000:]
 
 
-# One of each kind: an entry, the set of entries, one that packets write too, a batch, a setting.
+# one function of each kind: an entry, the set of entries, an entry that packets also write, a
+# batch, a setting
 @pytest.mark.parametrize("function", ["table_modify", "show", "apply_in_slices", "each_change",
                                       "engine_set_queue"])  # fmt: skip
 def test_a_lost_lock_is_found(function: str, tmp_path: Path) -> None:

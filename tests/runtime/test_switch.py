@@ -1,4 +1,4 @@
-"""`minip4 switch` as a process: real scenes between veths, and one clear line for bad input."""
+"""`minip4 switch` as a process: scenes between veth pairs, and one clear line for invalid input."""
 
 import copy
 import json
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from harness import compiled
 
-# A scene's processes end with it, its interfaces too.
+# processes and interfaces of a scene end with it
 NAMESPACES = ("unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child")
 LIVE = Path(__file__).parent / "live.py"
 
@@ -118,7 +118,7 @@ def test_an_address_in_use(program: str) -> None:
 
 
 def refused(arguments: list[str], message: str) -> None:
-    """The switch ends with status 2 and says why in its last line."""
+    """Check that the switch ends with status 2 and gives the reason in its last line."""
     run = subprocess.run(
         [sys.executable, "-m", "minip4.cli", "switch", *arguments],
         capture_output=True, text=True, timeout=300, check=False,

@@ -1,4 +1,4 @@
-"""A line of switches that pass everything on, in virtual time, with a host at each end."""
+"""A line of switches that forward all frames, in virtual time, with a host at each end."""
 
 import os
 from ctypes import c_uint64, c_void_p
@@ -22,15 +22,18 @@ ADDRESS = ("10.0.0.1", "10.0.0.2")
 
 @cache
 def wire(program: Path = WIRE) -> Engine:
-    """With SANITIZE in the environment its C carries sanitizers: see test_sanitized.py."""
+    """Build the engine.
+
+    With SANITIZE in the environment, its C code has sanitizers: see test_sanitized.py.
+    """
     return Engine(compile_p4(program).bmv2_json, sanitize="SANITIZE" in os.environ)
 
 
 class Line:
-    """h1 - s1 - s2 - ... - h2: each switch sends what enters at port 1 out of port 2, and back.
+    """h1 - s1 - s2 - ... - h2: each switch forwards frames from port 1 to port 2 and back.
 
-    `links[i]` are the properties of the link behind port 2 of the i-th switch, `back` those of the
-    links behind all ports 1. `captures` is a folder for what h1 sends (in) and is sent (out).
+    `links[i]` are the properties of the link of port 2 of switch i, `back` those of all links of
+    ports 1. `captures` is a folder for the frames that h1 sends (in) and receives (out).
     """
 
     def __init__(
@@ -66,7 +69,7 @@ class Line:
         return engine
 
     def change(self, number: int, port: int, **link: float) -> None:
-        """Have the link behind a switch's port another way, from now on."""
+        """Change the link of a switch's port from now on."""
         set_link(self.engines[number], LinkOptions(port, **link))  # type: ignore[arg-type]
         self.virtual.refresh(self.switches[number])
 
@@ -78,7 +81,7 @@ class Line:
     def tcp(
         self, size_bytes: int = 0, congestion: str = "reno", port: int = 5001, **more: object
     ) -> int:
-        """Data from h1 to h2, from the beginning."""
+        """Add a TCP flow from h1 to h2, from the beginning."""
         values = {"isn": (2**32 - 5000, 77), "source_port": 49152, "tos": 0, "ecn": False,
                   "duration_ns": 0, "start_ns": START_NS, **more}  # fmt: skip
         return self.virtual.connections.add(
@@ -87,7 +90,7 @@ class Line:
         )  # fmt: skip
 
     def limit_packets(self, count: int) -> None:
-        """Let there be no more at once."""
+        """Set a smaller limit of packets in the network."""
         pool = self.virtual._library.virtual_pool(self.virtual._handle)
         wire(self._program).library.packet_pool_set_limit(c_void_p(pool), c_uint64(count))
 

@@ -1,4 +1,4 @@
-"""Random networks of routers in virtual time, with all that may happen in one."""
+"""Random networks of routers in virtual time, with all kinds of events."""
 
 import hashlib
 import os
@@ -24,7 +24,8 @@ from minip4.simulator.virtual import FlowSpec, Partition, Virtual
 ROUTER = Path(__file__).parents[2] / "p4src" / "routing" / "router.p4"
 START_NS, LASTS_NS = 10**9, 15 * 10**6
 ROUTERS, CHORDS, UDP_FLOWS, TCP_FLOWS, PINGS = 10, 6, 12, 3, 10
-HOST_PORT, CPU_PORT, ASKED = 1, 510, 3  # the router whose controller is asked
+# host port, CPU port, and the router whose controller receives packets
+HOST_PORT, CPU_PORT, ASKED = 1, 510, 3
 LINKS = (
     {"delay_us": 2},
     {"delay_us": 5, "rate_bps": 10**9},
@@ -32,14 +33,18 @@ LINKS = (
     {"delay_us": 10, "loss_probability": 0.02},
     {"delay_us": 10, "jitter_us": 4},
     {"delay_us": 20, "reorder_probability": 0.1, "reorder_us": 30},
-    {},  # no delay: its ends cannot be apart
+    {},  # no delay, so both ends are in the same partition
 )
-PORT, FAR = 7000, "10.9.9.9"  # of applications; an address that the asked router's controller has
+# port of applications, and an address behind the controller of router ASKED
+PORT, FAR = 7000, "10.9.9.9"
 
 
 @cache
 def router() -> Engine:
-    """With SANITIZE in the environment its C carries sanitizers: see test_sanitized.py."""
+    """Build the router.
+
+    With SANITIZE in the environment, its C code has sanitizers: see test_sanitized.py.
+    """
     return Engine(compile_p4(ROUTER).bmv2_json, sanitize="SANITIZE" in os.environ)
 
 
@@ -53,14 +58,17 @@ def mac(number: int) -> str:
 
 @dataclass
 class Mesh:
-    """What a seed says: a ring of routers, and chords; links in each direction are of their own."""
+    """Network that follows from a seed: a ring of routers with chords.
+
+    Each direction of a link has its own properties.
+    """
 
     seed: int
     threads: int = 1
     placing: int | None = None  # the seed of a random choice of partitions
-    is_stopped: bool = True  # by a controller and by applications
+    is_stopped: bool = True  # True: controllers and applications stop the network
     captures: Path | None = None
-    log: list[object] = field(default_factory=list)  # what was seen at frozen instants
+    log: list[object] = field(default_factory=list)  # observations while the network was stopped
 
     def __post_init__(self) -> None:
         rng = np.random.default_rng(self.seed)
@@ -69,7 +77,7 @@ class Mesh:
         cpu = {ASKED: CPU_PORT} if self.is_stopped else {}
         self.switches = [self.virtual.add_switch(cpu.get(i)) for i in range(ROUTERS)]
         self.engines = [self.virtual.prepare(router().another(seed=i)) for i in range(ROUTERS)]
-        self.neighbours: list[dict[int, int]] = [{} for _ in range(ROUTERS)]  # -> port
+        self.neighbours: list[dict[int, int]] = [{} for _ in range(ROUTERS)]  # neighbour -> port
         pairs = {(i, (i + 1) % ROUTERS) for i in range(ROUTERS)}
         while len(pairs) < ROUTERS + CHORDS:
             a, b = sorted(int(x) for x in rng.choice(ROUTERS, 2, replace=False))
@@ -87,7 +95,7 @@ class Mesh:
         self._traffic(rng)
 
     def _place(self) -> None:
-        """Have the network cut in another way."""
+        """Change the partitioning of the network."""
         if self.placing is None:
             return
         rng = np.random.default_rng([self.placing, self.virtual.events])
@@ -113,7 +121,9 @@ class Mesh:
                 self.virtual.capture(switch, HOST_PORT + 1, what, path)
 
     def _route(self, router_: int) -> None:
-        """Over the fewest routers to each host, and to what the asked one's controller has."""
+        """Set routes over the fewest routers to each host, and to the address behind the
+        controller.
+        """
         for target in range(ROUTERS):
             came_from = {target: target}
             for at in (reached := [target]):
@@ -138,7 +148,8 @@ class Mesh:
             return a, b
 
         self.flows = [
-            # They begin at the same time, and have common multiples: much is due at once.
+            # The flows begin at the same time and have common multiples, so many events are
+            # simultaneous.
             self.virtual.add_flow(FlowSpec(*pair(), i, 1000 + i, 5000 + i, 0, 22 + 100 * (i % 3),
                                            200, START_NS, 1e6 / (20, 50, 100)[i % 3]))
             for i in range(UDP_FLOWS)
@@ -164,17 +175,17 @@ class Mesh:
         )
 
     def run(self) -> Iterator[list[Partition]]:
-        """All of it, with a look at the partitions after each third."""
+        """Run the whole network; check the partitions after each third."""
         for third in (1, 2, 3):
             until_ns = START_NS + third * LASTS_NS // 3
-            # So few at a time that threads are taken, however busy the machine is.
+            # few events per phase, so that threads are used even on a loaded machine
             while (stop := self.virtual.run(until_ns, 1500)) is not Stop.REACHED:
                 self._act(stop)
             self._look()
             yield self.virtual.partitions
 
     def _act(self, stop: Stop) -> None:
-        """Answer, and look at the whole network at this instant."""
+        """Respond, and record the state of the whole network at this time."""
         assert stop in (Stop.CONTROL, Stop.INBOX, Stop.PAUSED)
         if stop is Stop.PAUSED:
             self._place()
@@ -198,7 +209,7 @@ class Mesh:
         self.log.append((self.virtual.now_ns, self.virtual.events, str(counted)))
 
     def digest(self) -> dict[str, str]:
-        """Of all that can be known of the network afterwards; it is closed then."""
+        """Return a digest of all observable results, and close the network."""
         virtual = self.virtual
         flows = [virtual.flow_result(flow) for flow in self.flows]
         results = [virtual.connections.result(number) for number in self.connections]

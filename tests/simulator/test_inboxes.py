@@ -1,4 +1,4 @@
-"""Inboxes of applications in a virtual network: all that came, as it came, and nothing twice."""
+"""Inboxes of applications in a virtual network: all packets arrive, unchanged, and once."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -32,7 +32,7 @@ class Pair:
         self.inboxes = self.virtual.inboxes
 
     def taken(self, inbox: int) -> list[tuple[int, int, int, bytes]]:
-        """What is in an inbox: time, address, port and bytes of each."""
+        """Return the content of an inbox: time, address, port and bytes of each packet."""
         records, data = self.inboxes.take(inbox)
         found, at = [], 0
         for record in records:
@@ -52,7 +52,10 @@ def pair() -> Iterator[Pair]:
 
 
 def test_datagrams_stop_the_run_once_and_are_all_there(pair: Pair) -> None:
-    """More than fit its first room, of all lengths; none is in it that was taken before."""
+    """The datagrams have all lengths and exceed the initial size of the inbox.
+
+    None is delivered twice.
+    """
     inbox = pair.inboxes.open_udp(pair.h2, TO[2])
     for first in (0, 700):
         payloads = [bytes([number % 251]) * number for number in range(first, first + 700)]
@@ -69,11 +72,11 @@ def test_datagrams_stop_the_run_once_and_are_all_there(pair: Pair) -> None:
 
 
 def test_a_datagram_is_as_scapy_would_make_it(pair: Pair) -> None:
-    """Of any length, and where its checksum would be zero (RFC 768)."""
+    """Datagrams of any length, including those whose checksum would be zero (RFC 768)."""
     frames = pair.inboxes.open_frames(pair.h2)
     head = Ether(src=MAC[0], dst=MAC[1]) / IP(src=ADDRESS[0], dst=ADDRESS[1], id=0, flags="DF")
     head /= UDP(sport=6001, dport=5007)
-    missing = bytes(head / bytes(2))[40:42]  # to a sum of all ones, whose complement is zero
+    missing = bytes(head / bytes(2))[40:42]  # so that the sum is all ones, and its complement zero
     payloads = [b"", b"odd", b"even", bytes(1472), missing]
     expected = [bytes(head / payload) for payload in payloads]
     for payload in payloads:
@@ -85,7 +88,7 @@ def test_a_datagram_is_as_scapy_would_make_it(pair: Pair) -> None:
     assert expected[-1][40:42] == b"\xff\xff"
 
 
-def test_who_takes_all_frames_answers_for_the_host(pair: Pair) -> None:
+def test_an_application_that_receives_all_frames_replaces_the_host(pair: Pair) -> None:
     datagrams = pair.inboxes.open_udp(pair.h2, TO[2])
     frames = pair.inboxes.open_frames(pair.h2)
     sent = [bytes(14), bytes(range(60)), b"\xff" * 9216]
@@ -116,7 +119,7 @@ def flow(pair: Pair, port: int) -> int:
         (EngineError, lambda pair: pair.inboxes.send_datagram(pair.h1, 1, TO, bytes(9216 - 41))),
     ],
 )
-def test_what_cannot_be_is_refused(
+def test_invalid_calls_are_refused(
     pair: Pair, kind: type[Exception], refused: Callable[[Pair], Any]
 ) -> None:
     with pytest.raises(kind):

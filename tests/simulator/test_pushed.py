@@ -1,4 +1,4 @@
-"""Programs of any size may take the place of others while packets are on their way."""
+"""Programs of any size can replace others while packets are in flight."""
 
 import os
 
@@ -15,9 +15,10 @@ DELAY_US = 10_000
 
 
 def through(stack: int, *, digests: bool = False) -> Engine:
-    """From port 1 to 2 and back; a parsed packet has `stack` headers of 256 bytes, all in use.
+    """Build a program from port 1 to 2 and back.
 
-    With a digest of each packet, where it `digests`.
+    A parsed packet has `stack` headers of 256 bytes, all in use. With `digests`, it sends a digest
+    of each packet.
     """
     digest = "digest<d_t>(1, {hdr.h.a});" if digests else ""
     shift = " ".join(f"hdr.w[{i}].x = hdr.w[{i + 1}].x;" for i in range(stack - 1))
@@ -96,9 +97,8 @@ def test_programs_are_pushed_again_and_again_each_longer_and_shorter() -> None:
 def test_packets_outside_the_first_partition_are_reported(
     is_pushed: bool, outside: int, ways: int
 ) -> None:
-    """Of a program or an application that came there while a run on two threads was paused.
-
-    Soon: partitions are then apart by no more than the link's delay.
+    """A program with digests or an application was installed there while a run on two threads was
+    paused. The report is soon, because partitions differ by at most the delay of the link.
     """
     plain, digesting = through(1), through(1, digests=True)
     net = Net(plain, threads=2)
@@ -124,8 +124,8 @@ def test_packets_outside_the_first_partition_are_reported(
         engine.close()
 
 
-def test_what_was_not_asked_for_is_told_after_a_cut() -> None:
-    """It waits in the first partition, which keeps it."""
+def test_messages_of_switches_remain_after_a_new_partition() -> None:
+    """The message waits in the first partition, which keeps it."""
     plain, digesting = through(1), through(1, digests=True)
     net = Net(plain, threads=2)
     for side, nodes in enumerate(zip(net.hosts, net.switches, strict=True)):

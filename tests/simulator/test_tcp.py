@@ -1,4 +1,7 @@
-"""TCP of virtual hosts: whole whatever befalls its segments, and as fast as its laws say."""
+"""TCP of virtual hosts.
+
+Data stay intact whatever happens to segments, and goodput follows theory.
+"""
 
 import hashlib
 import os
@@ -21,7 +24,7 @@ from minip4.engine.errors import InvalidArgument
 SLOW = {"rate_bps": 10**7, "delay_us": 10_000, "queue_packets": 30}
 
 
-# --- whole ----------------------------------------------------------------------------------------
+# --- complete and intact data ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -53,7 +56,7 @@ def test_data_come_whole_and_in_order(
         assert result.retransmitted == 0
     if "loss_probability" in there:
         assert result.retransmitted > size / SEGMENT / 10
-    assert line.virtual.next_ns is None  # both ends are closed, and wait for nothing
+    assert line.virtual.next_ns is None  # both ends are closed and have no timers
     for host in line.hosts:
         counters = line.virtual.host_counters(host)
         assert counters["checksum_errors"] == counters["unclaimed"] == 0
@@ -76,13 +79,13 @@ def test_the_same_seed_gives_the_same_bytes() -> None:
     assert digest_of(2) != digest_of(1)
 
 
-# --- segments that are lost at a certain time -----------------------------------------------------
+# --- segments lost at given times -----------------------------------------------------------------
 
 LOSES, LOSES_NOT = {"loss_probability": 1.0}, {"loss_probability": 0.0}
 
 
 @pytest.mark.parametrize("port", [2, 1], ids=["SYN", "SYN and ACK"])
-def test_who_gets_no_answer_asks_again_after_a_second(port: int) -> None:
+def test_a_lost_syn_or_syn_ack_is_retransmitted_after_a_second(port: int) -> None:
     line = Line(LOSES if port == 2 else {}, back=LOSES if port == 1 else None)
     flow = line.tcp(1000)
     line.run(0.5)
@@ -121,21 +124,25 @@ def test_a_flow_that_stalls_fails() -> None:
 @pytest.mark.parametrize(
     ("lost_ms", "last_ms", "again"),
     [
-        # The last five, sent at 20 ms, are lost: at 40 the last is sent once more; what comes back
-        # at 50 reports the other four, of which go out 1, 2, 1 (RFC 6937).
+        # The last five segments, sent at 20 ms, are lost. At 40 ms, the last one is sent again as a
+        # probe. Its ACK at 50 ms reports the other four as lost, which are sent as 1, 2, 1 (RFC
+        # 6937).
         ((19, 21), 80, 5),
-        # The first ten, and the probe at 30 ms: 210 ms later the first is sent again, then 2, 4, 5
-        # (half of ten: slow start ends) and the rest.
+        # The first ten segments and the probe at 30 ms are lost. 210 ms later the first one is sent
+        # again, then 2, 4, 5 (half of ten: slow start ends), and the rest.
         ((9, 31), 290, 11),
     ],
     ids=["probe", "timeout"],
 )
-def test_what_nobody_tells_of_is_sent_again(
+def test_losses_without_duplicate_acks_are_retransmitted(
     lost_ms: tuple[int, int], last_ms: int, again: int
 ) -> None:
-    """A probe after two round trips (RFC 8985, 7); a timeout after one and 200 ms (RFC 6298)."""
+    """A probe is sent after two RTTs (RFC 8985, 7).
+
+    A timeout occurs after one RTT and 200 ms (RFC 6298).
+    """
     line = Line({"delay_us": 10_000})
-    flow = line.tcp(15 * SEGMENT)  # ten at 10 ms, and five at 20
+    flow = line.tcp(15 * SEGMENT)  # ten segments at 10 ms, and five at 20 ms
     for at_ms, loses in zip(lost_ms, (LOSES, LOSES_NOT), strict=True):
         line.run(at_ms / 1000)
         line.change(0, 2, delay_us=10_000, **loses)
@@ -146,7 +153,7 @@ def test_what_nobody_tells_of_is_sent_again(
 
 
 def test_a_lone_segment_that_is_lost_does_not_close_the_window() -> None:
-    """A probe takes the timeout's place (RFC 8985, 7.2)."""
+    """The probe replaces the timeout (RFC 8985, 7.2)."""
     line = Line({"delay_us": 10_000})
     flow = line.tcp(2 * SEGMENT, rate_bps=8e3 * SEGMENT / 500)
     line.run(0.4)
@@ -160,7 +167,7 @@ def test_a_lone_segment_that_is_lost_does_not_close_the_window() -> None:
 
 
 def test_a_pause_of_the_application_is_no_stall() -> None:
-    """Chunks 11.6 s apart: the second is lost, and sent again."""
+    """The chunks are 11.6 s apart; the second one is lost and sent again."""
     line = Line({})
     flow = line.tcp(2 * SEGMENT, rate_bps=1000.0)
     line.run(11)
@@ -173,7 +180,7 @@ def test_a_pause_of_the_application_is_no_stall() -> None:
 
 
 def test_a_goodbye_after_a_long_flow_may_be_lost() -> None:
-    """The end that only receives has had nothing acknowledged since the connection was made."""
+    """The end that only receives has sent no data that were acknowledged since the handshake."""
     line = Line({"rate_bps": 10**6}, back={})
     flow = line.tcp(0, duration_ns=12 * 10**9, rate_bps=1e5)
     line.run(11.999)
@@ -188,7 +195,7 @@ def test_a_goodbye_after_a_long_flow_may_be_lost() -> None:
 def test_a_lost_goodbye_is_repeated() -> None:
     line = Line({"delay_us": 1000})
     flow = line.tcp(SEGMENT)
-    line.run(0.0015)  # the connection's data are on their way
+    line.run(0.0015)  # the data of the connection are in flight
     line.change(0, 2, delay_us=1000, **LOSES)
     line.run(0.1)
     line.change(0, 2, delay_us=1000, **LOSES_NOT)
@@ -197,7 +204,7 @@ def test_a_lost_goodbye_is_repeated() -> None:
     line.virtual.close()
 
 
-# --- what an application does ---------------------------------------------------------------------
+# --- effects of the application -------------------------------------------------------------------
 
 
 def test_a_paced_flow_keeps_its_rate() -> None:
@@ -207,11 +214,11 @@ def test_a_paced_flow_keeps_its_rate() -> None:
     assert 0 <= sent - 4e6 / 8 * 2 <= SEGMENT
     assert result.received["bytes"][-1] == sent
     assert goodput_bps(result, 0.1, 1.9) == pytest.approx(4e6, rel=0.01)
-    assert result.progress["window"].max() <= 20  # it grows only while it is in use
+    assert result.progress["window"].max() <= 20  # the window grows only while it is in use
     line.virtual.close()
 
 
-def test_progress_is_told_every_ten_milliseconds() -> None:
+def test_progress_has_a_sample_every_ten_milliseconds() -> None:
     line = Line(SLOW)
     result = finished(line, line.tcp(10**6, start_ns=START_NS + 3))
     since_ns = result.progress["time_ns"] - (START_NS + 3)
@@ -221,7 +228,9 @@ def test_progress_is_told_every_ten_milliseconds() -> None:
 
 
 def test_half_of_the_segments_are_acknowledged_by_themselves() -> None:
-    """RFC 5681, 4.2: one in two, but for the first, where slow start would wait."""
+    """RFC 5681, 4.2: one ACK per two segments, except for the first ones, so that slow start does
+    not wait
+    """
     line = Line({"rate_bps": 10**7, "delay_us": 1000, "queue_packets": 1000})
     finished(line, line.tcp(1000 * SEGMENT))
     there, back = (line.virtual.host_counters(host)["sent"] for host in line.hosts)
@@ -245,7 +254,7 @@ def test_a_port_is_free_again() -> None:
     line.virtual.close()
 
 
-def test_connections_to_one_port_are_told_apart() -> None:
+def test_connections_to_one_port_are_distinguished() -> None:
     line = Line({"delay_us": 100})
     flows = [line.tcp(size, source_port=port) for port, size in ((6000, 1000), (6001, 99_000))]
     line.run()
@@ -262,7 +271,7 @@ def test_many_connections_at_once() -> None:
     line.virtual.close()
 
 
-# --- as others see it ----------------------------------------------------------------------------
+# --- checks by tshark -----------------------------------------------------------------------------
 
 COMPLAINTS = (
     "tcp.checksum.status == 0 || ip.checksum.status == 0 || _ws.malformed || "
@@ -273,14 +282,14 @@ COMPLAINTS = (
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 @pytest.mark.parametrize("kind", KINDS)
 def test_tshark_has_nothing_to_complain_of(kind: str, tmp_path: Path) -> None:
-    """Seen at the sender: checksums, options, and that only what was sent is acknowledged."""
+    """At the sender, tshark checks checksums, options, and that only sent data are acknowledged."""
     loses = {"loss_probability": 0.02}
     line = Line({**SLOW, **loses}, back=loses, captures=tmp_path)
     result = finished(line, line.tcp(300_000, kind, ecn=True))
     sent = line.virtual.host_counters(line.hosts[0])["sent"]
     line.virtual.close()
     both = tmp_path / "both.pcap"
-    # A sanitizer that is preloaded here would have mergecap wait for ever.
+    # with a preloaded sanitizer, mergecap would hang
     environment = {name: text for name, text in os.environ.items() if name != "LD_PRELOAD"}
     run = partial(subprocess.run, capture_output=True, text=True, check=True, env=environment)
     run(["mergecap", "-w", both, tmp_path / "in.pcap", tmp_path / "out.pcap"])
@@ -296,7 +305,7 @@ def test_tshark_has_nothing_to_complain_of(kind: str, tmp_path: Path) -> None:
 
 
 def test_a_window_that_seems_closed_is_probed() -> None:
-    """As in a forged answer to the SYN, which is the only message about it."""
+    """This happens after a forged response to the SYN, which is the only segment with a window."""
     line = Line({"delay_us": 1000}, {"delay_us": 0})
     answer = Ether(src=MAC[1], dst=MAC[0]) / IP(src=ADDRESS[1], dst=ADDRESS[0]) / TCP(
         sport=5001, dport=49152, flags="SA", seq=77, ack=2**32 - 4999, window=0,
@@ -311,7 +320,10 @@ def test_a_window_that_seems_closed_is_probed() -> None:
 
 
 def odd_segment(rng: random.Random, forward: bool, isn: tuple[int, int]) -> bytes:
-    """Of the connection, near what it has sent or anywhere; with right checksums, mostly."""
+    """Return a segment of the connection, near the sent data or anywhere.
+
+    The checksum is mostly right.
+    """
     near = rng.choice([0, 1, 2, 1449, 10_000, 2**31, rng.randrange(2**32)])
     options = [("NOP", None)] * rng.randrange(3)
     if rng.random() < 0.5:
@@ -331,8 +343,8 @@ def odd_segment(rng: random.Random, forward: bool, isn: tuple[int, int]) -> byte
     return bytes(frame / segment / Raw(bytes(rng.choice([0, 1, 1448]))))
 
 
-def test_a_mark_told_of_between_two_writes_does_not_stop_the_flow() -> None:
-    """An acknowledgement of nothing new, with ECE, while nothing is on its way."""
+def test_an_ece_ack_between_two_writes_does_not_stop_the_flow() -> None:
+    """The segment is an ACK of no new data, with ECE, while no data are in flight."""
     line = Line({})
     flow = line.tcp(3 * SEGMENT, rate_bps=1e6, ecn=True)
     segment = TCP(sport=5001, dport=49152, seq=78, ack=(2**32 - 5000 + 1 + SEGMENT) % 2**32,
@@ -345,7 +357,7 @@ def test_a_mark_told_of_between_two_writes_does_not_stop_the_flow() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_hostile_segments_break_nothing(seed: int) -> None:
-    """They may end a connection, as they may that of a kernel; never the run, nor its counts."""
+    """They may end a connection, as with a kernel, but not the run, and counters stay correct."""
     rng, isn, count = random.Random(seed), (2**32 - 5000, 77), 400
     line = Line({"rate_bps": 10**7, "delay_us": 1000, "loss_probability": 0.01})
     flow = line.tcp(200_000, "cubic")

@@ -1,18 +1,18 @@
-"""CUBIC's window after a loss and after a silence, second by second: RFC 9438, and Linux."""
+"""CUBIC's window after a loss and after an idle period, second by second: RFC 9438, and Linux."""
 
 import numpy as np
 import pytest
 from lines import START_NS, Line
 from numpy.typing import NDArray
 
-C = 0.4  # segments a second, cubed: RFC 9438, 5
+C = 0.4  # in segments / s^3: RFC 9438, 5
 RTT_S = 0.05
 LINK = {"delay_us": 1e6 * RTT_S, "rate_bps": 10**9, "queue_packets": 5000}
 Trace = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 def windows(lost_from_s: float, lost_s: float, until_s: float) -> Trace:
-    """Times and windows of a flow over a link that loses all for a while."""
+    """Return times and windows of a flow over a link that loses all packets for some time."""
     line = Line(LINK, {})
     flow = line.tcp(duration_ns=10**11, congestion="cubic")
     line.run(lost_from_s)
@@ -26,11 +26,14 @@ def windows(lost_from_s: float, lost_s: float, until_s: float) -> Trace:
 
 
 def test_after_a_loss_the_window_is_on_the_curve() -> None:
-    """W_cubic of RFC 9438, 4.2; past its plateau, too, where no acknowledgement moves the window:
-    so it is looked at again by the clock (in Linux each HZ / 32)."""
+    """W_cubic of RFC 9438, 4.2.
+
+    The curve also holds after its plateau, where no ACK changes the window. Therefore the window is
+    recomputed by the clock (in Linux every HZ / 32).
+    """
     time_s, window = windows(0.352, 0.001, 15)
     at = int(np.argmin(np.where(time_s < 0.45, np.inf, window)))
-    largest = window[at] / 0.7  # 4.6
+    largest = window[at] / 0.7  # 4.6 segments
     k_s = np.cbrt(0.3 * largest / C)
     since_s = np.array([1, 2, 4, 6, k_s, k_s + 3, k_s + 5])
     found = window[np.searchsorted(time_s, time_s[at] + since_s)]
@@ -38,8 +41,10 @@ def test_after_a_loss_the_window_is_on_the_curve() -> None:
 
 
 def test_after_a_silence_the_window_grows_by_a_twentieth_a_round_trip() -> None:
-    """Nothing of the time before counts (RFC 9438, 4.8), and Linux does not let a window that no
-    loss has told of anything grow by less."""
+    """The earlier epoch does not count (RFC 9438, 4.8).
+
+    Without a loss so far, Linux lets the window grow by at least this much.
+    """
     time_s, window = windows(0.3, 1.5, 3.7)
     began = int(np.searchsorted(time_s, 2.7))
     trips = np.arange(1, 20)

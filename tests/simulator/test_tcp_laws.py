@@ -1,4 +1,4 @@
-"""What TCP of virtual hosts gets: of a full link, where segments are lost at random, or marked."""
+"""Goodput of TCP on virtual hosts: on a full link, with random losses, and with ECN marks."""
 
 from math import sqrt
 
@@ -9,7 +9,7 @@ from transfers import FRAME, KINDS, SEGMENT, finished, goodput_bps
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_full_link_carries_what_headers_leave(kind: str) -> None:
+def test_goodput_of_a_full_link_is_its_rate_without_headers(kind: str) -> None:
     line = Line({"rate_bps": 10**8, "delay_us": 1000, "queue_packets": 10**5})
     result = finished(line, line.tcp(duration_ns=3 * 10**9, congestion=kind))
     assert result.retransmitted == 0
@@ -19,10 +19,9 @@ def test_a_full_link_carries_what_headers_leave(kind: str) -> None:
 
 @pytest.mark.parametrize("share", [0.25, 0.5, 1, 2])
 def test_a_queue_fills_the_link_as_its_size_lets_it(share: float) -> None:
-    """Reno's window goes from half of what link and queue hold to all of it, by one a round trip.
-
-    A window that fits on the link takes the delay, and what comes before the last of it; a larger
-    one as long as the link takes.
+    """Reno's window grows from half of the capacity of link and queue to all of it, by one segment
+    per RTT. If the window fits on the link, an RTT takes the delay and the time of the segments
+    before the last one. A larger window takes as long as its transmission.
     """
     rate_bps, delay_us = 20_000_000, 30_000
     link = rate_bps * delay_us / 1e6 / 8 / FRAME + 1
@@ -36,9 +35,8 @@ def test_a_queue_fills_the_link_as_its_size_lets_it(share: float) -> None:
 
 
 def mean_window(probability: float) -> float:
-    """Of Reno's windows, all segments being lost with this probability: the law, in whole segments.
-
-    A round trip in which something is lost leaves half of the window, and else one more.
+    """Return the mean window of Reno if each segment is lost with this probability, in whole
+    segments. An RTT with a loss halves the window, and any other RTT increases it by one.
     """
     windows = np.arange(300)
     is_whole = (1 - probability) ** windows
@@ -52,14 +50,14 @@ def mean_window(probability: float) -> float:
 
 
 @pytest.mark.parametrize("probability", [0.001, 0.005, 0.02])
-def test_losses_at_random_cost_what_their_law_says(probability: float) -> None:
-    """Which is 1.31 / sqrt(p) segments a round trip for small p (Ott, Kemperman, Mathis)."""
+def test_reno_follows_the_square_root_law_with_random_loss(probability: float) -> None:
+    """For small p, this is 1.31 / sqrt(p) segments per RTT (Ott, Kemperman, Mathis)."""
     assert mean_window(1e-3) == pytest.approx(1.31 / sqrt(1e-3), rel=0.02)
     line = Line({"delay_us": 20_000, "loss_probability": probability})
     result = finished(line, line.tcp(duration_ns=400 * 10**9), 500)
     sent, came = (line.virtual.host_counters(host)[way]
                   for host, way in zip(line.hosts, ("sent", "received"), strict=True))  # fmt: skip
-    assert result.retransmitted == sent - came  # each once
+    assert result.retransmitted == sent - came  # each lost segment was retransmitted once
     rtt_s = result.progress["rtt_us"][2000:].mean() / 1e6
     expected_bps = mean_window(probability) * SEGMENT * 8 / rtt_s
     assert goodput_bps(result, 20, 400) == pytest.approx(expected_bps, rel=0.04)
@@ -67,8 +65,11 @@ def test_losses_at_random_cost_what_their_law_says(probability: float) -> None:
 
 
 @pytest.mark.parametrize("probability", [0.005, 0.01])
-def test_cubic_gets_of_it_what_the_kernel_does(probability: float) -> None:
-    """As measured: docs/how-to/virtual-time.md. With RFC 9438's faster end it were a fifth more."""
+def test_cubic_with_random_loss_agrees_with_the_kernel(probability: float) -> None:
+    """The value was measured: docs/how-to/virtual-time.md.
+
+    With the faster end of RFC 9438, it would be a fifth higher.
+    """
     line = Line({"delay_us": 20_000, "rate_bps": 10**8, "loss_probability": probability})
     result = finished(line, line.tcp(0, "cubic", duration_ns=400 * 10**9), 500)
     rtt_s = result.progress["rtt_us"][2000:].mean() / 1e6
@@ -77,8 +78,8 @@ def test_cubic_gets_of_it_what_the_kernel_does(probability: float) -> None:
     line.virtual.close()
 
 
-def test_what_is_lost_is_sent_again_at_once() -> None:
-    """Each hole is filled a round trip after three later segments have come (RFC 5681, 3.2)."""
+def test_lost_segments_are_retransmitted_one_rtt_later() -> None:
+    """Each gap is filled one RTT after three later segments have arrived (RFC 5681, 3.2)."""
     line = Line({"rate_bps": 10**7}, {"delay_us": 100_000, "loss_probability": 0.005})
     result = finished(line, line.tcp(duration_ns=60 * 10**9), 100)
     waits_ns = np.diff(result.received["time_ns"].astype(np.int64))
@@ -100,25 +101,27 @@ def test_ten_flows_share_a_link(kind: str) -> None:
     line.virtual.close()
 
 
-# --- marks ----------------------------------------------------------------------------------------
+# --- ECN marks ------------------------------------------------------------------------------------
 
 CONGESTED = {"rate_bps": 10**8, "delay_us": 1000, "queue_packets": 200}  # 8 packets fill the link
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_who_minds_marks_loses_nothing(kind: str) -> None:
+def test_flows_with_ecn_lose_no_packets(kind: str) -> None:
     marked = Line(CONGESTED, program=MARKING)
     result = finished(marked, marked.tcp(0, kind, duration_ns=5 * 10**9, ecn=True))
     assert result.retransmitted == 0
     assert goodput_bps(result, 1, 5) > 0.9e8 * SEGMENT / FRAME
-    # It marks from 20 packets on, when with those on their way a window of 28 is full.
+    # The switch marks from 20 packets on. With the packets in flight, a window of 28 reaches this.
     late = result.progress[100:-1]
     assert 10 < late["window"].mean() < 40
     marked.virtual.close()
 
 
 def test_dctcp_keeps_the_window_at_the_mark() -> None:
-    """RFC 8257: in proportion to the share that is marked, so that the queue stays nearly level."""
+    """RFC 8257: the reduction is proportional to the fraction of marked packets, so the queue is
+    nearly constant.
+    """
     spread = {}
     for kind in ("reno", "dctcp"):
         line = Line(CONGESTED, program=MARKING)

@@ -12,7 +12,7 @@ from transfers import ISN, PEER_ISN, finished, send
 
 from minip4.simulator.tcp import TcpResult
 
-NOTHING_ARRIVES = {"loss_probability": 1.0}  # at h2: what it would answer is injected
+NOTHING_ARRIVES = {"loss_probability": 1.0}  # packets to h2 are lost; the test injects responses
 OFFERS = {"Timestamp": ("Timestamp", (5, 0)), "SAckOK": ("SAckOK", b""), "WScale": ("WScale", 7)}
 SUBSETS = [
     tuple(name for name, is_offered in zip(OFFERS, offered, strict=True) if is_offered)
@@ -21,12 +21,12 @@ SUBSETS = [
 
 
 def segments(folder: Path, what: str = "in") -> list[Packet]:
-    """Those that h1 sent, or was sent."""
+    """Return the segments that h1 sent or received."""
     return [frame[TCP] for frame in rdpcap(str(folder / f"{what}.pcap"))]
 
 
 def data_bytes(segment: Packet) -> int:
-    """Captures have only the beginning of a frame."""
+    """Return the length of the data, because captures have only the start of a frame."""
     return int(segment.underlayer.len) - 20 - 4 * int(segment.dataofs)
 
 
@@ -39,7 +39,7 @@ def options(offered: tuple[str, ...]) -> list[tuple[str, object]]:
 
 
 def opened(folder: Path, offered: tuple[str, ...]) -> tuple[Line, int]:
-    """A connection of h1 to a peer whose SYN, ACK has these options."""
+    """Open a connection of h1 to a peer whose SYN, ACK has these options."""
     line = Line(NOTHING_ARRIVES, captures=folder)
     flow = line.tcp(5000)
     send(line, 1, 10, flags="SA", seq=PEER_ISN, ack=ISN + 1, window=65535,
@@ -54,7 +54,7 @@ def opened(folder: Path, offered: tuple[str, ...]) -> tuple[Line, int]:
 def test_options_that_the_peer_did_not_offer_are_not_sent(
     offered: tuple[str, ...], tmp_path: Path
 ) -> None:
-    """What comes out of order is reported by SACK; the window is scaled, or 65,535 bytes."""
+    """Out-of-order data are reported by SACK; the window is scaled, or 65,535 bytes."""
     line, _ = opened(tmp_path, offered)
     for after_ms, ahead in ((15, 10), (16, 70_000)):
         send(line, 1, after_ms, 10, flags="A", seq=PEER_ISN + 1 + ahead, ack=ISN + 1, window=65535)
@@ -95,7 +95,10 @@ def test_an_answer_has_the_options_that_were_offered(
 def test_an_unacceptable_acknowledgement_in_syn_sent_is_answered_with_a_reset(
     wrong: int, flags: str, tmp_path: Path
 ) -> None:
-    """<SEQ=SEG.ACK><CTL=RST>, unless it is a reset; the connection is opened nevertheless."""
+    """The response is <SEQ=SEG.ACK><CTL=RST>, unless the segment is a reset.
+
+    The connection is opened nevertheless.
+    """
     line = Line({"delay_us": 10_000}, captures=tmp_path)
     flow = line.tcp(1000)
     send(line, 1, 5, flags=flags, seq=9, ack=wrong)
@@ -108,7 +111,7 @@ def test_an_unacceptable_acknowledgement_in_syn_sent_is_answered_with_a_reset(
 def test_an_unacceptable_acknowledgement_in_syn_received_is_answered_with_a_reset(
     tmp_path: Path,
 ) -> None:
-    """h1 itself would refuse the SYN, ACK, if it came."""
+    """h1 itself would reject the SYN, ACK if it arrived."""
     line = Line({}, back=NOTHING_ARRIVES, captures=tmp_path)
     line.tcp(1000, start_ns=START_NS + 2 * 10**9)
     send(line, 0, 1, flags="S", seq=5)
@@ -120,7 +123,9 @@ def test_an_unacceptable_acknowledgement_in_syn_received_is_answered_with_a_rese
 
 
 def simultaneous(folder: Path, flags: str, seq: int) -> TcpResult:
-    """h1 gets a SYN and not an answer to its own one, and then the rest of it."""
+    """Open simultaneously: h1 receives a SYN instead of a response to its own SYN, and then the
+    rest.
+    """
     line = Line(NOTHING_ARRIVES, captures=folder)
     flow = line.tcp(1000)
     send(line, 1, 10, flags="S", seq=PEER_ISN, window=65535, options=options(tuple(OFFERS)))
@@ -143,7 +148,7 @@ def test_both_ends_may_open(flags: str, seq: int, tmp_path: Path) -> None:
     assert (first.seq, first.ack, data_bytes(first)) == (ISN + 1, PEER_ISN + 1, 1000)
 
 
-def test_who_opened_and_is_refused_in_syn_received_has_failed(tmp_path: Path) -> None:
+def test_a_reset_in_syn_received_fails_an_active_open(tmp_path: Path) -> None:
     result = simultaneous(tmp_path, "R", PEER_ISN + 1)
     assert (result.was_reset, result.has_failed) == (True, True)
     assert [str(each.flags) for each in segments(tmp_path)] == ["S", "SA"]
@@ -160,7 +165,7 @@ def test_who_opened_and_is_refused_in_syn_received_has_failed(tmp_path: Path) ->
 def test_the_acknowledgement_of_a_segment_outside_the_window_is_not_processed(
     ahead: int, data: int, is_taken: bool, tmp_path: Path
 ) -> None:
-    """The peer is told where this end is, and its acknowledgement is dropped."""
+    """The peer gets an ACK with the expected sequence number; its own ACK is ignored."""
     line, flow = opened(tmp_path, ())
     send(line, 1, 12, 10, flags="A", seq=PEER_ISN + 1, ack=ISN + 1, window=65535)
     line.run(0.013)

@@ -1,4 +1,6 @@
-"""RST at virtual hosts: what they refuse (RFC 9293, 3.10.7), and what ends what (RFC 5961, 3)."""
+"""RST at virtual hosts: segments that hosts reject (RFC 9293, 3.10.7), and resets that end
+connections (RFC 5961, 3).
+"""
 
 from pathlib import Path
 
@@ -13,11 +15,11 @@ from transfers import ISN, PEER_ISN, SEGMENT, finished, send
 LATE = {"delay_us": 10_000}
 
 
-# --- refusals -------------------------------------------------------------------------------------
+# --- rejected segments ----------------------------------------------------------------------------
 
 
 def answers(folder: Path, *, listens: bool = False, **fields: object) -> list[Packet]:
-    """The answer to a segment from h1 to h2 without a listener or a connection."""
+    """Return the response to a segment from h1 to h2, which has no listener or connection."""
     line = Line(LATE, captures=folder)
     if listens:
         line.tcp(1000, start_ns=START_NS + 2 * 10**9)
@@ -37,7 +39,7 @@ def answers(folder: Path, *, listens: bool = False, **fields: object) -> list[Pa
     ],
     ids=["SYN", "data", "acknowledgement"],
 )
-def test_what_is_for_nobody_is_refused(
+def test_a_segment_to_a_closed_port_gets_a_reset(
     fields: dict[str, object], expected: tuple[int, int, str], tmp_path: Path
 ) -> None:
     (answer,) = answers(tmp_path, **fields)
@@ -51,8 +53,8 @@ def test_what_is_for_nobody_is_refused(
     assert (again[IP].chksum, again[TCP].chksum) == sums
 
 
-def test_what_nobody_has_asked_for_is_refused(tmp_path: Path) -> None:
-    """An acknowledgement, at a port that waits for a SYN."""
+def test_an_ack_to_a_listening_port_gets_a_reset(tmp_path: Path) -> None:
+    """The segment is an acknowledgement to a port that waits for a SYN."""
     (answer,) = answers(tmp_path, listens=True, flags="A", ack=5)
     assert (answer[TCP].seq, str(answer[TCP].flags)) == (5, "R")
 
@@ -61,7 +63,7 @@ def test_a_refusal_is_not_refused(tmp_path: Path) -> None:
     assert answers(tmp_path, flags="R", seq=5) == []
 
 
-# --- what ends a connection -----------------------------------------------------------------------
+# --- end of a connection --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -69,7 +71,9 @@ def test_a_refusal_is_not_refused(tmp_path: Path) -> None:
     [("RA", ISN + 1, True), ("RA", ISN, False), ("R", ISN + 1, False)],
     ids=["refusal", "of another SYN", "of nothing"],
 )
-def test_only_who_has_seen_the_syn_refuses_it(flags: str, acknowledged: int, ends: bool) -> None:
+def test_a_reset_ends_an_active_open_only_if_it_acknowledges_the_syn(
+    flags: str, acknowledged: int, ends: bool
+) -> None:
     line = Line(LATE)
     flow = line.tcp(1000)
     send(line, 1, 5, flags=flags, seq=0, ack=acknowledged)
@@ -88,9 +92,9 @@ def test_only_who_has_seen_the_syn_refuses_it(flags: str, acknowledged: int, end
     ids=["next", "near", "in the window", "beyond", "before"],
 )
 def test_only_a_reset_that_is_next_ends_a_connection(ahead: int, ends: bool, told: int) -> None:
-    """One that is near has the peer told where this end is, once."""
+    """For a reset with a sequence number nearby, the peer gets one challenge ACK."""
     line = Line({})
-    flow = line.tcp(3 * SEGMENT, rate_bps=1e6)  # a segment each 11.6 ms
+    flow = line.tcp(3 * SEGMENT, rate_bps=1e6)  # a segment every 11.6 ms
     line.run(0.014)
     before = line.virtual.host_counters(line.hosts[0])["sent"]
     send(line, 1, 15, flags="R", seq=PEER_ISN + 1 + ahead)
@@ -102,7 +106,7 @@ def test_only_a_reset_that_is_next_ends_a_connection(ahead: int, ends: bool, tol
     line.virtual.close()
 
 
-def test_who_writes_to_an_end_that_was_reset_learns_of_it() -> None:
+def test_a_sender_gets_a_reset_from_an_end_that_was_reset() -> None:
     line = Line({})
     flow = line.tcp(3 * SEGMENT, rate_bps=1e6)
     send(line, 0, 5, flags="R", seq=(ISN + 1 + SEGMENT) % 2**32)
@@ -115,8 +119,8 @@ def test_who_writes_to_an_end_that_was_reset_learns_of_it() -> None:
     line.virtual.close()
 
 
-def test_who_was_asked_and_then_not_listens_again(tmp_path: Path) -> None:
-    """So its answer, which is lost, is not repeated by itself: only when it is asked once more."""
+def test_a_reset_in_syn_received_returns_a_server_to_listen(tmp_path: Path) -> None:
+    """The listening end does not repeat its lost SYN, ACK by itself, but only for another SYN."""
     line = Line({}, back={"loss_probability": 1.0}, captures=tmp_path)
     flow = line.tcp(1000)
     send(line, 0, 1, flags="R", seq=ISN + 1)
@@ -130,7 +134,7 @@ def test_who_was_asked_and_then_not_listens_again(tmp_path: Path) -> None:
 
 def test_a_reset_after_all_was_acknowledged_is_no_failure() -> None:
     line = Line(LATE)
-    flow = line.tcp(1000)  # acknowledged at 20 ms; the goodbye is there at 30
+    flow = line.tcp(1000)  # data are acknowledged at 20 ms; the FIN arrives at 30 ms
     send(line, 1, 25, flags="R", seq=PEER_ISN + 1)
     result = finished(line, flow)
     assert (result.is_acknowledged, result.has_failed, result.was_reset) == (True, False, False)

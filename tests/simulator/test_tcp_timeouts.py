@@ -1,4 +1,4 @@
-"""Timeouts: backoff (RFC 6298), spurious ones (RFC 3522, 4015); window probes (RFC 3168)."""
+"""Timeouts: backoff (RFC 6298), spurious timeouts (RFC 3522, 4015); window probes (RFC 3168)."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -16,16 +16,16 @@ MSS_AND_SACK = [("MSS", 1460), ("SAckOK", b"")]
 
 
 class Sent(NamedTuple):
-    """A segment of h1."""
+    """A segment sent by h1."""
 
     time_s: float
-    offset: int  # of its first byte; 0 is the SYN's
-    length: int  # of its data
+    offset: int  # offset of its first byte; 0 is the SYN
+    length: int  # length of its data
     ecn: int
 
 
 def sent(folder: Path) -> list[Sent]:
-    """What h1 sent, by the capture."""
+    """Return the segments sent by h1, from the capture."""
     found = []
     for frame in rdpcap(str(folder / "in.pcap")):
         ip, tcp = frame[IP], frame[TCP]
@@ -39,13 +39,14 @@ def sent(folder: Path) -> list[Sent]:
 
 
 def waits_for_the_second_segment(folder: Path, *, has_timestamps: bool) -> list[float]:
-    """Times between the copies of a segment, after another one timed out three times.
+    """Return the times between the copies of a segment, after another one timed out three times.
 
-    The first segment's copies are at 10, 220 (a tail loss probe), 430, 850 and 1690 ms, all lost;
-    then an acknowledgement is injected, of the last one where timestamps say so.
+    The copies of the first segment are sent at 10, 220 (a tail loss probe), 430, 850 and 1690 ms,
+    and all are lost. Then an ACK is injected; with timestamps, it refers to the last copy.
     """
     line = Line(NOTHING_ARRIVES, captures=folder)
-    line.tcp(2 * SEGMENT, rate_bps=8 * SEGMENT / 2)  # the second one after 2 s
+    # the application writes the second segment after 2 s
+    line.tcp(2 * SEGMENT, rate_bps=8 * SEGMENT / 2)
     first_time = [("Timestamp", (1, 0))] if has_timestamps else []
     send(line, 1, 10, flags="SA", seq=PEER_ISN, ack=ISN + 1, window=65535,
          options=MSS_AND_SACK + first_time)  # fmt: skip
@@ -62,20 +63,26 @@ def waits_for_the_second_segment(folder: Path, *, has_timestamps: bool) -> list[
 
 
 def test_the_backoff_stays_until_a_round_trip_is_measured(tmp_path: Path) -> None:
-    """Karn: of what was sent again there is no sample. 210 ms, doubled three times; then four."""
+    """Karn: a retransmission gives no RTT sample.
+
+    The timeout is 210 ms, doubled three times, then four times.
+    """
     waits_s = waits_for_the_second_segment(tmp_path, has_timestamps=False)
     assert waits_s[1:] == pytest.approx([1.68, 3.36], abs=1e-3)
 
 
 def test_a_timestamp_tells_the_round_trip_of_a_retransmission(tmp_path: Path) -> None:
-    """220 ms: RFC 6298 makes 36.25 ms of 10 ms, and 56.25 ms of a variance of 5 ms."""
+    """The RTT is 220 ms.
+
+    By RFC 6298, SRTT changes from 10 ms to 36.25 ms, and RTTVAR from 5 ms to 56.25 ms.
+    """
     waits_s = waits_for_the_second_segment(tmp_path, has_timestamps=True)
     rto_s = 0.03625 + 4 * 0.05625
     assert waits_s[1:3] == pytest.approx([rto_s, 2 * rto_s], abs=1e-3)
 
 
 def test_after_a_syn_that_was_sent_again_the_timeout_is_three_seconds(tmp_path: Path) -> None:
-    """RFC 6298, 5.7: where no timestamp tells which one was answered."""
+    """RFC 6298, 5.7: without timestamps, nothing shows which SYN was answered."""
     line = Line(NOTHING_ARRIVES, captures=tmp_path)
     line.tcp(1000)
     send(line, 1, 1500, flags="SA", seq=PEER_ISN, ack=ISN + 1, window=65535, options=MSS_AND_SACK)
@@ -89,7 +96,7 @@ def test_after_a_syn_that_was_sent_again_the_timeout_is_three_seconds(tmp_path: 
 
 
 def test_a_spurious_timeout_is_undone() -> None:
-    """Acknowledgements are 600 ms later all at once: nothing was lost, and no window shrinks."""
+    """All ACKs are 600 ms late. No data were lost, and no window shrinks."""
     line = Line({"rate_bps": 10**7, "delay_us": 10_000, "queue_packets": 100},
                 back={"delay_us": 10_000})  # fmt: skip
     flow = line.tcp(3_000_000, "cubic")
@@ -106,7 +113,7 @@ def test_a_spurious_timeout_is_undone() -> None:
     assert timed_out["retransmitted"] - before["retransmitted"] == 1
     assert after["window"] >= before["window"]
     assert result.progress["retransmitted"][-1] == timed_out["retransmitted"]
-    assert after["rtt_us"] > 600_000  # so that the next timeout comes later
+    assert after["rtt_us"] > 600_000  # so the next timeout is later
 
 
 def test_a_timeout_after_losses_is_not_undone() -> None:
@@ -133,7 +140,7 @@ def test_a_timeout_after_losses_is_not_undone() -> None:
 @pytest.mark.parametrize(
     ("acknowledged", "repeated_ms"),
     [
-        # Three duplicates of "0 have come", then a part of what was sent, and all of it.
+        # three duplicate ACKs of offset 0, then an ACK of a part of the sent data, and of all
         ([(20, 0), (20.5, 0), (21, 0), (30, 2), (40, 12)], {0: [21], 2: [30]}),
         ([(20, 0), (20.5, 0), (30, 2), (40, 12)], {}),
     ],
@@ -142,7 +149,10 @@ def test_a_timeout_after_losses_is_not_undone() -> None:
 def test_a_peer_without_sack_tells_of_losses_by_duplicates(
     acknowledged: list[tuple[float, int]], repeated_ms: dict[int, list[float]], tmp_path: Path
 ) -> None:
-    """RFC 5681, 3.2, and RFC 6582; each of the first two lets a new segment go (RFC 3042)."""
+    """RFC 5681, 3.2, and RFC 6582.
+
+    Each of the first two duplicates permits a new segment (RFC 3042).
+    """
     mss = 1460
     line = Line(NOTHING_ARRIVES, captures=tmp_path)
     flow = line.tcp(100 * mss)
@@ -168,7 +178,7 @@ def test_a_peer_without_sack_tells_of_losses_by_duplicates(
 
 
 def test_window_probes_are_not_ecn_capable(tmp_path: Path) -> None:
-    """RFC 3168, 6.1.6: neither the probe nor its copies; all other new data are."""
+    """RFC 3168, 6.1.6: neither the probe nor its copies are ECN-capable; all other new data are."""
     line = Line(NOTHING_ARRIVES, captures=tmp_path)
     line.tcp(5000, ecn=True)
     send(line, 1, 10, flags="SAE", seq=PEER_ISN, ack=ISN + 1, window=0, options=MSS_AND_SACK)

@@ -1,4 +1,4 @@
-"""Threads of a network do not touch what is another's; and it is found when they do."""
+"""Threads of a network do not access data of other threads, and violations are detected."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ def races(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         "TSAN_OPTIONS": f"halt_on_error=1 exitcode={RACE}",
         "PYTHONPATH": os.pathsep.join(sys.path),
         "LD_PRELOAD": tsan,
-        "TMPDIR": str(folder),  # a race ends the process, which leaves its files
+        "TMPDIR": str(folder),  # a race kills the process, which leaves its files there
     }
     # ThreadSanitizer of older compilers needs addresses that are not randomised.
     command = ["setarch", "-R", sys.executable, str(RACES), *arguments]

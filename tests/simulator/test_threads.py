@@ -1,4 +1,4 @@
-"""Several threads do the same as one, to the last bit, however the network is cut."""
+"""Several threads give the same results as one thread, to the last bit, for any partitioning."""
 
 import os
 from ctypes import c_bool, c_double, c_uint64, create_string_buffer
@@ -39,7 +39,7 @@ def test_results_do_not_depend_on_threads(seed: int, is_stopped: bool, tmp_path:
 
 
 def test_results_do_not_depend_on_cores() -> None:
-    """Threads that share one core wait for each other, so parallel runs end early."""
+    """Threads on one core wait for each other, so parallel runs end early."""
     expected, _ = outcome(Mesh(1, is_stopped=False))
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(cores)})
@@ -53,12 +53,14 @@ def test_results_do_not_depend_on_cores() -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 4])
-def test_applications_are_told_in_the_order_in_which_frames_were_sent(threads: int) -> None:
-    """All at one instant, also of hosts that were in several partitions until they had inboxes."""
+def test_applications_get_simultaneous_frames_in_sending_order(threads: int) -> None:
+    """All messages are simultaneous, also of hosts that were in different partitions before they
+    had inboxes.
+    """
     senders = [7, 2, 9, 0, 5]
     mesh = Mesh(3, threads, placing=1, is_stopped=False)
     next(mesh.run())
-    for host in senders:  # each to itself, by way of its router
+    for host in senders:  # each host sends to itself, through its router
         to = (mac(host), address(host), PORT)
         mesh.virtual.inboxes.send_datagram(mesh.hosts[host], PORT, to, b"x")
     hosts = {mesh.virtual.inboxes.open_udp(mesh.hosts[host], PORT): host for host in range(10)}
@@ -70,7 +72,7 @@ def test_applications_are_told_in_the_order_in_which_frames_were_sent(threads: i
 
 
 def test_a_link_that_becomes_shorter_holds_its_partition_back() -> None:
-    """Its frames come when they should, though both sides had more time before."""
+    """Its frames arrive in time, although both partitions had more lookahead before."""
 
     def received(threads: int) -> bytes:
         delay = {"delay_us": 100}
@@ -105,7 +107,7 @@ def test_a_network_without_delay_is_not_cut() -> None:
 
 
 def test_a_network_is_cut_anew_within_a_run_once_its_load_is_known() -> None:
-    """Eight pairs of hosts, and only the first four have something to say."""
+    """There are eight pairs of hosts, of which only the first four send."""
     virtual = Virtual(START_NS, threads=2, sanitize="SANITIZE" in os.environ)
     for i in range(8):
         hosts = [virtual.add_host(mac(2 * i + j), address(2 * i + j), 1500) for j in range(2)]
@@ -130,7 +132,7 @@ def test_a_network_is_cut_anew_within_a_run_once_its_load_is_known() -> None:
 
 @pytest.mark.parametrize("payload", [22, 1000], ids=["copied", "in their packets"])
 def test_packets_go_back_to_where_they_came_from(payload: int) -> None:
-    """A flow one way would else leave all packets at its end: the limit would be passed."""
+    """Otherwise, all packets of a one-way flow would end up at its end and exceed the limit."""
     line = Line({"delay_us": 10}, {}, back={"delay_us": 10}, threads=2)
     line.limit_packets(8192)
     flow = line.flow(30_000, 1e6, payload)
@@ -141,16 +143,21 @@ def test_packets_go_back_to_where_they_came_from(payload: int) -> None:
 
 
 class Pace:
-    """The choice between at once and in turn, told of runs of 10,000 events: 1,000 us in turn."""
+    """The choice between parallel and sequential runs, for runs of 10,000 events that take 1,000 us
+    sequentially.
+    """
 
     def __init__(self) -> None:
         self.library = _loaded(sanitize="SANITIZE" in os.environ)
         self.library.pace_wants_turns.restype = c_bool
-        self.pace = create_string_buffer(256)  # a struct pace, all zero
+        self.pace = create_string_buffer(256)  # a struct pace with all bytes zero
         self.before = False
 
     def turns(self, runs: int, waited: float, at_once_us: int) -> int:
-        """How many are done in turn. The first at once after another takes 500 us longer."""
+        """Return how many runs are sequential.
+
+        The first parallel run after a sequential one takes 500 us longer.
+        """
         taken = 0
         for _ in range(runs):
             in_turn = self.library.pace_wants_turns(self.pace)
@@ -165,21 +172,23 @@ class Pace:
 def test_turns_are_tried_where_threads_waited_and_kept_while_faster() -> None:
     pace = Pace()
     assert pace.turns(100, waited=0.2, at_once_us=2000) == 0
-    assert 85 < pace.turns(100, waited=0.6, at_once_us=2000) < 99  # the other is tried now and then
-    assert pace.turns(100, waited=0.2, at_once_us=600) < 100  # until the other is tried again
+    # the other mode is tried now and then
+    assert 85 < pace.turns(100, waited=0.6, at_once_us=2000) < 99
+    assert pace.turns(100, waited=0.2, at_once_us=600) < 100  # until the other mode is tried again
     assert pace.turns(100, waited=0.2, at_once_us=600) == 0
 
 
 def test_at_once_is_taken_up_again_soon_however_long_it_was_best() -> None:
     pace = Pace()
-    assert pace.turns(50_000, waited=0.6, at_once_us=600) < 2000  # tries of turns
+    # number of trials of sequential runs
+    assert pace.turns(50_000, waited=0.6, at_once_us=600) < 2000
     assert pace.turns(1000, waited=0.6, at_once_us=2000) > 900
     assert pace.turns(100, waited=0.6, at_once_us=600) < 100
     assert pace.turns(1000, waited=0.2, at_once_us=600) == 0
 
 
 def test_a_core_that_others_use_half_the_time_leads_to_turns() -> None:
-    """Three of four parallel runs are slow: the fastest one says nothing about them."""
+    """Three of four parallel runs are slow, so the fastest one is not representative."""
     pace, cost_us, in_turn_us = Pace(), 0, 0
     for run in range(1000):
         at_once_us = 600 if run % 4 == 0 else 3000

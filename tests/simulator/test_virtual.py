@@ -1,4 +1,6 @@
-"""The virtual network: exact to the nanosecond, the same each time, and true to queueing theory."""
+"""The virtual network: exact to the nanosecond, reproducible, and in agreement with queueing
+theory.
+"""
 
 import ctypes
 import hashlib
@@ -38,7 +40,7 @@ def test_delay_is_exact_to_the_nanosecond(payload: int) -> None:
 
 
 def test_queueing_delay_is_that_of_md1() -> None:
-    """Mean wait of M/D/1 (Pollaczek and Khinchine): rho / (2 (1 - rho)) times the service."""
+    """The mean wait of M/D/1 is rho / (2 (1 - rho)) service times (Pollaczek and Khinchine)."""
     count, service_ns = 1_000_000, 8000  # frames of 1000 bytes at 1 Gbit/s
     rng = np.random.default_rng(5)
     for load in (0.5, 0.8):
@@ -59,14 +61,14 @@ def test_a_burst_waits_in_the_queue_and_the_rest_is_dropped() -> None:
     flow = line.flow(20, payload=1000 - 42, due_ns=np.zeros(20, np.uint64))
     line.run()
     result = line.virtual.flow_result(flow)
-    # One is on the wire and ten wait; queues know no difference between the frames of a flow.
+    # One frame is on the wire and ten wait; queues do not distinguish the frames of flows.
     assert list(delays(result)) == [8000 * (i + 1) for i in range(11)]
     line.virtual.close()
 
 
 def test_frames_beyond_the_memory_end_the_run() -> None:
     line = Line({"delay_us": 1000})
-    assert line.virtual.max_packets * 12_000 < 8e9  # bytes: a jumbo frame, and all its pages
+    assert line.virtual.max_packets * 12_000 < 8e9  # in bytes: a jumbo frame with all its pages
     line.limit_packets(64)
     flow = line.flow(100)
     line.virtual.send_frames(line.hosts[0], [START_NS + 10**6] * 2, [bytes(60)] * 2)
@@ -114,7 +116,7 @@ def test_another_engine_may_take_over() -> None:
     line = Line({"delay_us": 100})
     flow = line.flow(1000, rate_pps=1e6)
     line.run(0.0005)
-    line.virtual.install(line.switches[0], line.engine({}))  # what is in flight arrives
+    line.virtual.install(line.switches[0], line.engine({}))  # frames in flight arrive
     line.run()
     result = line.virtual.flow_result(flow)
     assert len(result.received) == 1000
@@ -124,7 +126,7 @@ def test_another_engine_may_take_over() -> None:
 
 
 def test_frames_in_a_link_are_known() -> None:
-    """Also when the link's settings change under them, or it is taken away."""
+    """This holds while the settings of the link change, and when the link is removed."""
     line = Line({"delay_us": 100})
     flow = line.flow(10, rate_pps=1e6)
     line.run(2.5e-6)
@@ -150,7 +152,7 @@ def test_frames_in_a_link_are_known() -> None:
 
 
 def exchanged(tmp_path: Path, *frames: Packet | bytes) -> tuple[list[Packet], dict[str, int]]:
-    """What h2 answers to frames from h1, and h2's counters."""
+    """Return the responses of h2 to frames from h1, and the counters of h2."""
     virtual = Virtual(START_NS, sanitize="SANITIZE" in os.environ)
     hosts = [virtual.add_host(*host) for host in zip(MAC, ADDRESS, strict=True)]
     switch = virtual.add_switch()
@@ -213,7 +215,7 @@ def test_a_host_answers_pings(tmp_path: Path) -> None:
         (Ether(src=MAC[0], dst=MAC[1], type=0x9999) / b"what?", "unclaimed"),
     ],
 )
-def test_what_a_host_does_not_take_is_counted(frame: Packet, counter: str, tmp_path: Path) -> None:
+def test_hosts_count_frames_that_they_ignore(frame: Packet, counter: str, tmp_path: Path) -> None:
     answers, counters = exchanged(tmp_path, frame)
     assert not answers
     expected = dict.fromkeys(counters, 0) | {"received": 1, counter: 1}
@@ -238,7 +240,7 @@ def test_runts_do_no_harm(tmp_path: Path) -> None:
         lambda line: line.virtual.send_frames(line.hosts[0], [2, 1], [b"a", b"b"]),
     ],
 )
-def test_what_cannot_be_sent_is_refused(refused: Callable[[Line], object]) -> None:
+def test_invalid_flows_and_frames_are_refused(refused: Callable[[Line], object]) -> None:
     line = Line({})
     with pytest.raises(InvalidArgument):
         refused(line)
@@ -283,7 +285,7 @@ def test_ports_are_free_again_after_a_flow() -> None:
     ids=["partitions", "run", "a flow", "an inbox", "a connection"],
 )
 def test_a_network_that_has_ended_is_not_asked(ask: Callable[[Virtual], object]) -> None:
-    """Its memory is another's by then."""
+    """Its memory may belong to other data."""
     line = Line({})
     line.virtual.close()
     with pytest.raises(EngineError, match="the network is closed; use it inside its `with` block"):

@@ -13,17 +13,18 @@ from minip4.simulator.shared import Stop
 from minip4.simulator.virtual import FlowSpec, Virtual
 
 START_NS = 10**9
-PAYLOAD = 958  # a frame of 1,000 bytes takes 8 us on the last link: who comes first, leaves first
-SLOW = {"queue": {"depth_packets": 64, "rate_pps": 100_000}}  # a frame each 10 us
+# a frame of 1,000 bytes takes 8 us on the last link, so the first to arrive is the first to leave
+PAYLOAD = 958
+SLOW = {"queue": {"depth_packets": 64, "rate_pps": 100_000}}  # one frame per 10 us
 DELAYED, LESS = {"link": {"delay_us": 10.0}}, {"link": {"delay_us": 5.0}}
 DIRECT: dict[str, Any] = {}
 
 
 def order(*branches: dict[str, Any], sent_ns: list[list[int]]) -> list[int]:
-    """The branches that the frames at the far host came from.
+    """Return the branches of the frames that arrive at the far host.
 
-    Hosts 0, 1, ... send at these times since START_NS; each is behind a switch with a link or a
-    queue of its own, and all meet in one last switch. Sources are added in the reverse order.
+    Hosts 0, 1, ... send at these times after START_NS. Each host is behind a switch with its own
+    link or queue, and all paths meet in one last switch. Sources are added in reverse order.
     """
     engine = Engine(json_of(ingress="std.egress_spec = 2;"))
     net = Virtual(START_NS, sanitize=engine.sanitize)

@@ -1,8 +1,10 @@
 """Meshes on several threads under ThreadSanitizer.
 
-python thread_races.py [broken]: test_threads.py runs it with libtsan preloaded. The process ends
-with RACE when two partitions' threads touch a word and nothing orders that. "broken": the C is
-built so that frames go to other partitions as to the own one; then it must end with RACE.
+python thread_races.py [broken]: test_threads.py runs it with libtsan preloaded.
+
+The process ends with status RACE if the threads of two partitions access a word in no defined
+order. With "broken", the C code sends frames to other partitions as to its own. Then the process
+must end with RACE.
 """
 
 import shutil
@@ -19,7 +21,9 @@ OWN = "wire->partition == p->number"
 
 
 def without_channels(folder: Path) -> None:
-    """Have the event queue built from a copy of the C in which all is of the own partition."""
+    """Build the event queue from a copy of the C code that treats all nodes as nodes of the same
+    partition.
+    """
     shutil.copytree(virtual.C_FOLDER, folder, dirs_exist_ok=True)
     text = (folder / "loop.c").read_text()
     assert text.count(OWN) == 1

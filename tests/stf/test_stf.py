@@ -1,4 +1,4 @@
-"""STF scripts and `minip4 test`: what passes, what fails and how it is said."""
+"""STF scripts and `minip4 test`: scripts that pass, scripts that fail, and their messages."""
 
 import time
 from pathlib import Path
@@ -40,7 +40,7 @@ expect 6 EE000000 $
 expect 7
 """
 
-# As p4testgen's STF back end for bmv2 lays them out.
+# the layout of p4testgen's STF back end for bmv2
 TESTGEN_PROGRAM = {
     "ingress_locals": """
         action go(bit<9> port, bit<8> value) { std.egress_spec = port; hdr.h.b = value; }
@@ -164,7 +164,7 @@ def test_the_command_compiles_runs_and_reports(
     assert "missing.stf" in capsys.readouterr().err
 
 
-def test_a_failure_is_told_with_its_packets_trace(
+def test_a_failure_has_the_trace_of_its_packet(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     program, script = tmp_path / "small.p4", tmp_path / "bad.stf"
@@ -190,7 +190,7 @@ def test_json_that_is_no_program_is_refused_as_the_switch_does(
         assert "e.json: expected BMv2 JSON, whose root is an object" in capsys.readouterr().err
 
 
-def test_a_packet_that_goes_round_for_ever_is_told_from_its_start(
+def test_an_endless_recirculation_has_a_trace_from_its_start(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     program, script = tmp_path / "round.p4", tmp_path / "round.stf"
@@ -198,7 +198,7 @@ def test_a_packet_that_goes_round_for_ever_is_told_from_its_start(
     program.write_text(TEMPLATE.format(**{**DEFAULTS, **parts}))
     script.write_text("packet 1 01020304")
     took_s = []
-    for options in ([], [], ["--trace"]):  # the first of these builds the program
+    for options in ([], [], ["--trace"]):  # the first run builds the program
         start = time.process_time()
         assert main(["test", *options, str(program), str(script)]) == 2
         took_s.append(time.process_time() - start)

@@ -1,4 +1,4 @@
-"""Applications that tests run at hosts, and how they wait for what these have sent."""
+"""Applications that tests run at hosts, and a function that waits for their packets."""
 
 import os
 import signal
@@ -15,19 +15,19 @@ BROADCAST = b"\xff" * 6
 
 
 async def until_left(net: Network, run: Run, near: str, far: str, count: int) -> None:
-    """Return when so many frames have left a switch for there, however busy the machine is."""
+    """Return when this number of frames has left a switch for a host, even on a loaded machine."""
     port = str(net.port(near, far))
     while net.switch(near).read_counters()["ports"][port]["transmitted_packets"] < count:
         await run.clock.sleep_until(run.clock.now_ns() + 1_000_000)
 
 
 class Counter(Application):
-    """Counts datagrams, as a collector of reports would, and keeps them."""
+    """Counts and stores datagrams, as a collector of reports would."""
 
     def __init__(self, port: int, hold_us: float = 0) -> None:
         self.port = port
         self.hold_us = hold_us
-        self.calls: list[tuple[int, int]] = []  # when, and how many
+        self.calls: list[tuple[int, int]] = []  # time and number of datagrams of each call
         self.came: list[Any] = []
 
     def start(self, host: Host) -> None:
@@ -43,7 +43,7 @@ class Counter(Application):
 
 
 class Echo(Counter):
-    """Sends back what comes, reversed, and marked as it was."""
+    """Returns each datagram reversed, with the same marks."""
 
     def on_datagrams(self, datagrams: Datagrams) -> None:
         super().on_datagrams(datagrams)
@@ -53,7 +53,7 @@ class Echo(Counter):
 
 
 class Sender(Application):
-    """Sends datagrams that are numbered, each so long after its start, and keeps the answers."""
+    """Sends numbered datagrams at given times after the start, and stores the responses."""
 
     def __init__(self, after_ns: list[int], address: str, *ports: int) -> None:
         self.after_ns = after_ns
@@ -85,7 +85,7 @@ class Sender(Application):
 
 
 class Card(Application):
-    """Takes all frames of its host, as a network card for RDMA would, and sends its own back."""
+    """Receives all frames of its host, like an RDMA NIC, and returns them."""
 
     def __init__(self) -> None:
         self.came: list[Any] = []
@@ -104,7 +104,7 @@ class Card(Application):
 
 
 class Crafter(Application):
-    """Sends frames as they are, at a time, from a host that keeps its IP stack."""
+    """Sends unmodified frames at a given time, from a host that keeps its IP stack."""
 
     def __init__(self, time_ns: int, frames: list[bytes]) -> None:
         self.time_ns = time_ns
@@ -120,7 +120,7 @@ class Crafter(Application):
 
 
 class Timers(Application):
-    """Notes who was called, and how long after a time."""
+    """Records which timers were called, and how late."""
 
     def __init__(self, start_ns: int) -> None:
         self.start_ns = start_ns
@@ -141,7 +141,7 @@ class Timers(Application):
 
 
 class Restless(Application):
-    """Has itself called back at once."""
+    """Sets a new timer for the current time in each call."""
 
     def start(self, host: Host) -> None:
         self.host = host
@@ -152,7 +152,7 @@ class Restless(Application):
 
 
 class Broken(Application):
-    """Does something wrong, at a stage."""
+    """Raises an error at a given stage."""
 
     def __init__(self, what: str, stage: str = "start") -> None:
         self.what = what

@@ -26,7 +26,7 @@ class Terminal:
         self.until(PROMPT)
 
     def until(self, words: bytes, timeout_s: float = 300.0) -> str:
-        """What comes until `words` have come."""
+        """Return the output up to `words`."""
         seen = b""
         deadline = time.monotonic() + timeout_s
         while words not in seen:
@@ -34,7 +34,7 @@ class Terminal:
             assert select.select([self._terminal], [], [], left_s)[0], seen
             try:
                 seen += os.read(self._terminal, 1)
-            except OSError:  # no process has the terminal open
+            except OSError:  # no process has the terminal open any more
                 raise AssertionError(seen) from None
         return seen.decode()
 
@@ -42,7 +42,7 @@ class Terminal:
         os.write(self._terminal, text.encode())
 
     def do(self, command: str) -> str:
-        """What a command says, without its echo."""
+        """Return the output of a command, without its echo."""
         self.type(command + "\n")
         _echo, _, said = self.until(b"\n" + PROMPT).partition("\n")
         return re.sub(r"\s+", " ", said)

@@ -1,4 +1,7 @@
-"""A probe takes half of the greatest rates that go well, and says so; the rest it refuses."""
+"""The probe selects half of the highest sustained rates and reports them.
+
+Too low rates are an error.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +28,10 @@ FLOW = Flow(1, "h1", "h2", rate_pps=1000, count=5000)
 
 
 class Bmv2:
-    """A network of one bmv2, and what comes of traffic over it: dropped frames, and waits in us."""
+    """A network of one bmv2.
+
+    For traffic, it returns the number of dropped frames and the waiting time in us.
+    """
 
     def __init__(self, outcome: Callable[[float], tuple[int, int]]) -> None:
         self.name = "probe"
@@ -38,7 +44,7 @@ class Bmv2:
 
     def switch(self, _name: str) -> Any:
         def read_counters() -> dict[str, Any]:
-            """What is on its way comes out little by little."""
+            """Return counters which show that packets in flight arrive step by step."""
             inside = self._inside + self._on_the_way
             self._on_the_way = max(self._on_the_way - 5, 0)
             return {"inner": {"into": 100_000, "out": 100_000 - inside}}
@@ -82,9 +88,9 @@ def run_probe(
     ("outcome", "share", "wait_us"),
     [
         (lambda rate: (0, 700), 1, 700),
-        (lambda rate: (9 if rate > 500 else 0, 700), 1 / 4, 700),  # it drops
-        (lambda rate: (0, 200_000 if rate > 1000 else 40_000), 1 / 2, 40_000),  # packets pile up
-        (lambda rate: (0, -1 if rate > 1000 else 5), 1 / 2, 5),  # the sender falls behind
+        (lambda rate: (9 if rate > 500 else 0, 700), 1 / 4, 700),  # bmv2 drops packets
+        (lambda rate: (0, 200_000 if rate > 1000 else 40_000), 1 / 2, 40_000),  # the queue grows
+        (lambda rate: (0, -1 if rate > 1000 else 5), 1 / 2, 5),  # the sender is late
     ],
 )
 def test_half_of_what_goes_well_is_taken(
@@ -97,7 +103,7 @@ def test_half_of_what_goes_well_is_taken(
     assert noted == [found]
     assert net.tried == [2000 / 2**n for n in range(len(net.tried))]
     assert net.tried[-1] == 2000 * share
-    assert "bmv2" in net.expected_drops  # causes no warning
+    assert "bmv2" in net.expected_drops  # such drops cause no warning
 
 
 def test_a_network_that_bears_nothing_is_refused_in_one_line(
@@ -115,7 +121,9 @@ def test_a_network_that_bears_nothing_is_refused_in_one_line(
 def test_what_is_still_on_its_way_is_not_dropped_and_does_not_meet_the_next_trial(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would reach closed ports, and the kernel would report that to the new senders."""
+    """Otherwise, they would reach closed ports in the next trial, and the kernel would report that
+    to the new senders.
+    """
     net = Bmv2(lambda rate: (0, 1))
     run_probe(net, tmp_path, monkeypatch)
     assert net.tried == [2000]
@@ -153,7 +161,7 @@ def test_programs_that_add_and_consume_frames_count_packets(
 def test_programs_that_add_frames_lose_packets_of_flows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Above 500 packets/s packets are lost, and above 250 they wait too long."""
+    """Above 500 packets/s, packets are lost; above 250 packets/s, they wait too long."""
 
     async def send_flows(_net: object, flows: list[Flow]) -> tuple[int, float]:
         rate_pps = flows[0].rate_pps
@@ -176,7 +184,7 @@ def test_programs_that_add_frames_lose_packets_of_flows(
         (FLOW, 2, 2000, 2000, 0),
         (FLOW, 1 / 64, 1000 / 64, 15, 0),
         (Flow(1, "h1", "h2", 1000, 100), 1, 1000, 100, 0),
-        (Flow(1, "h1", "h2", 1000, 100), 1 / 4, 250, 25, 0),  # a tenth of a second
+        (Flow(1, "h1", "h2", 1000, 100), 1 / 4, 250, 25, 0),  # the flow lasts a tenth of a second
         (Flow(1, "h1", "h2", 1000, 5000, after_s=0.25), 1, 1000, 750, 0.25),
         (Flow(1, "h1", "h2", 1000, 5000, after_s=7), 1, 1000, 1000, 0),
         (Flow(1, "h1", "h2", 1, 5), 1 / 64, 1 / 64, 1, 0),

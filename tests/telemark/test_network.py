@@ -1,4 +1,4 @@
-"""A network of two hosts and two switches: traffic, truth and accounting, and what may go wrong."""
+"""A network of two hosts and two switches: traffic, ground truth and accounting, and errors."""
 
 import json
 import signal

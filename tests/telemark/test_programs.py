@@ -68,7 +68,10 @@ return Report([], PacketAccounting.from_network(net, records).checks(), metrics=
 def test_switches_of_one_network_run_two_programs(
     start_experiment: StartExperiment, tmp_path: Path, where: str
 ) -> None:
-    """A router between two that write their tags: each controller meets its switch's program."""
+    """A router is between two switches that write their tags.
+
+    Each controller uses the program of its switch.
+    """
     process = start_experiment(TWO_PROGRAMS, where, "--out", str(tmp_path / "out"))
     output, errors = process.communicate()
     assert process.returncode == 0, output + errors
@@ -100,7 +103,10 @@ def test_each_program_is_compiled_once(tmp_path: Path) -> None:
 def test_a_run_s_networks_share_what_is_compiled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Compiled, told of and hashed once, however many networks run it; other macros are another."""
+    """A program is compiled, reported and hashed once for all networks of a run.
+
+    With other macros it is a different program.
+    """
     program = tmp_path / "wire.p4"
     program.write_text(WIRE.read_text() + "const bit<8> wide = 8w256;\n")
     read = Mock(wraps=P4Source.read)

@@ -1,4 +1,4 @@
-"""What tests of virtual time share: a small network, and a run without a process of its own."""
+"""A small network and a function to run it in virtual time in the process of the test."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -14,12 +14,13 @@ from telemark.session.run import Run
 PROGRAMS = Path(__file__).parents[1]
 WIRE = PROGRAMS / "telemark" / "programs" / "wire.p4"
 MARKING = WIRE.with_name("marking.p4")
-# For all tests of a process: half of their cost was compiling. What a test writes has its own path.
+# compiled once for all tests of a process, because compiling took half of their time; programs
+# written by a test have their own paths
 COMPILED: dict[Source, CompiledProgram] = {}
 
 
 class Pair(Topo):
-    """h1 - s1 - s2 - h2: the properties are those of the link between the switches."""
+    """h1 - s1 - s2 - h2; the properties are those of the link between the switches."""
 
     def build(self, **link: float) -> None:
         s1, s2 = self.addSwitch("s1"), self.addSwitch("s2")
@@ -31,7 +32,7 @@ class Pair(Topo):
 def virtually(
     folder: Path, main: Callable[[Run], Awaitable[Any]], seed: int = 1, threads: int = 1
 ) -> Any:
-    """What `main` returns, run in virtual time."""
+    """Run `main` in virtual time and return its result."""
     folder.mkdir(exist_ok=True)
     clock = VirtualClock()
     run = Run("test", folder, seed, clock=clock, programs=COMPILED, threads=threads)

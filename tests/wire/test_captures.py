@@ -1,4 +1,4 @@
-"""Captures alone: no byte beyond a buffer, and none of a buffer that the writer still saves."""
+"""Captures: no byte beyond a buffer, and no write into a buffer that the writer still saves."""
 
 import ctypes
 import os
@@ -12,7 +12,7 @@ from minip4.native.build import shared_object
 from minip4.wire import C_FOLDER
 
 FILE_HEADER, RECORD_HEADER, SNAPLEN, BUFFER = 24, 16, 128, 256 * 1024
-RECORDS = BUFFER // (RECORD_HEADER + SNAPLEN)  # in a buffer; 64 bytes are left
+RECORDS = BUFFER // (RECORD_HEADER + SNAPLEN)  # records per buffer; 64 bytes remain
 
 
 class Captures:
@@ -40,7 +40,7 @@ def captures() -> Captures:
 
 
 def frames(data: bytes) -> list[tuple[int, int]]:
-    """Number and length of each frame of a capture; its time is its number."""
+    """Return number and length of each frame of a capture; its time equals its number."""
     found, at = [], FILE_HEADER
     while at < len(data):
         seconds, ns, captured, length = struct.unpack_from("=4I", data, at)
@@ -55,7 +55,7 @@ def frames(data: bytes) -> list[tuple[int, int]]:
 def test_a_record_that_the_buffer_has_no_room_for_goes_into_the_other_one(
     captures: Captures, last: int, tmp_path: Path
 ) -> None:
-    """With its header: test_sanitized.py sees a byte beyond the buffer."""
+    """This includes its header; test_sanitized.py detects a byte beyond the buffer."""
     lengths = [*RECORDS * [1500], last, 60]
     capture = captures.open(tmp_path / "pcap")
     for number, length in enumerate(lengths):
@@ -64,7 +64,7 @@ def test_a_record_that_the_buffer_has_no_room_for_goes_into_the_other_one(
     assert frames((tmp_path / "pcap").read_bytes()) == [*enumerate(lengths)]
 
 
-def test_a_flush_leaves_a_buffer_alone_that_is_being_saved(
+def test_a_flush_does_not_change_a_buffer_that_is_being_written(
     captures: Captures, tmp_path: Path
 ) -> None:
     """The file is a pipe without a reader, so the writer blocks within a buffer."""

@@ -46,7 +46,7 @@ def load() -> ctypes.CDLL:
 
 @dataclass
 class Link:
-    """A link and what came out of it: (frame number, time) of each delivered and lost frame."""
+    """A link and its output: (frame number, time) of each delivered and lost frame."""
 
     library: ctypes.CDLL
     config: LinkConfig
@@ -84,7 +84,7 @@ class Link:
 
 
 class Links:
-    """Makes links, and closes them at the end of the test."""
+    """Creates links, and closes them at the end of the test."""
 
     def __init__(self) -> None:
         self.library = load()
@@ -135,7 +135,7 @@ def test_rate_is_exact_over_many_frames(make_link: Links, rate_bps: int, length:
 
 
 def test_an_idle_wire_starts_at_once(make_link: Links) -> None:
-    link = make_link(rate_bps=3)  # 64 B take 170 and two thirds of a second
+    link = make_link(rate_bps=3)  # 64 B take 170 + 2/3 seconds
     link.send(0, 0)
     link.send(1, 1000 * SECOND)
     link.advance(2**63)
@@ -157,12 +157,14 @@ def test_loss_follows_the_binomial_law(make_link: Links, loss: float) -> None:
     lost = lost_frames(make_link(loss=loss, seed=7), frames)
     assert abs(len(lost) - frames * loss) <= 4 * math.sqrt(frames * loss * (1 - loss))
     pairs = sum(b - a == 1 for a, b in pairwise(lost))
-    variance = frames * loss**2 * (1 - loss**2)  # losses in a row: independent of one another
+    variance = frames * loss**2 * (1 - loss**2)  # consecutive losses are independent
     assert abs(pairs - (frames - 1) * loss**2) <= 6 * math.sqrt(variance)
 
 
 def test_losses_grow_with_probability(make_link: Links) -> None:
-    """The same seed at a higher loss loses the same frames, and more: runs can be compared."""
+    """With the same seed and a higher loss, the same frames and others are lost, so that runs can
+    be compared.
+    """
     few, many = (set(lost_frames(make_link(loss=loss, seed=3), 5000)) for loss in (0.01, 0.05))
     assert few < many
 
@@ -183,11 +185,12 @@ def test_books_balance_at_every_instant(make_link: Links) -> None:
     assert counters.delivered_bytes == counters.sent_bytes - counters.lost_bytes
 
 
-def test_lost_frames_are_told_when_sent(make_link: Links) -> None:
+def test_lost_frames_are_reported_when_sent(make_link: Links) -> None:
     link = make_link(loss=1.0, delay_ns=10, rate_bps=512 * 10**6)
     link.send(9, 77)
     assert link.lost == [(9, 77)]
-    assert link.library.link_free_at(link.handle) == 1077  # it took its time on the wire
+    # a lost frame also needs transmission time
+    assert link.library.link_free_at(link.handle) == 1077
 
 
 def test_jitter_keeps_the_order(make_link: Links) -> None:
@@ -202,7 +205,8 @@ def test_jitter_keeps_the_order(make_link: Links) -> None:
     assert max(delays) <= 1400
     alone = make_link(delay_ns=1000, jitter_ns=400, seed=5)
     for number in range(2000):
-        alone.send(number, number * 1000)  # far apart, none waits for its predecessor: uniform
+        # the frames are far apart, so none waits for its predecessor: uniform distribution
+        alone.send(number, number * 1000)
         alone.advance(number * 1000)
     alone.advance(SECOND)
     delays = [time - number * 1000 for number, time in alone.delivered]
@@ -251,7 +255,7 @@ def test_configuration_holds_for_later_frames(make_link: Links) -> None:
     link = make_link(delay_ns=1000)
     link.send(0, 0)
     link.library.link_configure(link.handle, LinkConfig(delay_ns=10))
-    link.send(1, 0)  # never overtakes: order is kept where no reordering was asked for
+    link.send(1, 0)  # no frame overtakes: the order is preserved unless reordering was requested
     link.send(2, 5000)
     link.advance(SECOND)
     assert link.delivered == [(0, 1000), (1, 1000), (2, 5010)]
@@ -269,10 +273,10 @@ def test_a_new_configuration_throws_the_dice_on_and_not_from_their_start(make_li
     assert changed.lost == left_alone.lost
 
 
-def test_what_is_left_of_one_rate_is_nothing_to_another(make_link: Links) -> None:
+def test_a_new_rate_drops_the_rounding_remainder(make_link: Links) -> None:
     link = make_link(rate_bps=3)
-    link.send(0, 0)  # 64 B leave two thirds of a nanosecond, in units of the rate 2
+    link.send(0, 0)  # 64 B leave a remainder of 2/3 ns, in units of the rate 2
     link.library.link_configure(link.handle, LinkConfig(rate_bps=512 * 10**9 + 2))
-    link.send(1, 170_666_666_666)  # just under a nanosecond, which 2 more would fill up
+    link.send(1, 170_666_666_666)  # just below a nanosecond, which the remainder would complete
     link.advance(2**63)
     assert link.delivered == [(0, 170_666_666_666), (1, 170_666_666_666)]

@@ -1,4 +1,4 @@
-"""The packet pool: its limit, and packets that get more room for what a program parses."""
+"""The packet pool: its limit, and larger packets for programs with larger parsed packets."""
 
 import ctypes
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ class Pool:
         self.library.packet_pool_set_limit(self.pool, LIMIT)
 
     def take(self) -> Packet | None:
-        """A packet whose phv is written to its last byte; None: there is none to be had."""
+        """Take a packet and write its phv to the last byte; None: there is no free packet."""
         taken = self.library.packet_take(self.pool)
         if not taken:
             return None
@@ -70,7 +70,7 @@ def test_there_are_no_more_packets_than_the_limit(pool: Pool) -> None:
 
 
 def test_packets_get_a_wider_phv_and_narrow_ones_go_out_of_use(pool: Pool) -> None:
-    kept, *others = [pool.take() for _ in range(30)]  # of the first slab, some are still fresh
+    kept, *others = [pool.take() for _ in range(30)]  # the first slab still has unused packets
     for packet in others:
         pool.give(packet)
     pool.library.packet_pool_widen(pool.pool, 5000)
@@ -90,7 +90,9 @@ def test_a_narrow_packet_that_is_still_in_use_counts(pool: Pool) -> None:
 
 
 def test_rooms_double_once_there_are_packets(pool: Pool) -> None:
-    """Otherwise a controller could force reallocation, by programs a byte longer each time."""
+    """Otherwise, a controller could force reallocations by programs that need one more byte each
+    time.
+    """
     pool.library.packet_pool_widen(pool.pool, 101)
     first = pool.take()
     assert first.phv_size == 101, "exactly, as long as there are none"
@@ -106,7 +108,7 @@ def test_rooms_double_once_there_are_packets(pool: Pool) -> None:
 
 def test_an_exchanged_packet_is_the_same_frame(pool: Pool) -> None:
     old = pool.take()
-    where = ctypes.addressof(old.data.contents) + 3  # a header was taken off
+    where = ctypes.addressof(old.data.contents) + 3  # a header was removed
     old.data = ctypes.cast(where, type(old.data))
     old.length, old.source, old.hops, old.time_ns = 9210, 5, 6, 7
     frame = bytes(i % 251 for i in range(old.length))

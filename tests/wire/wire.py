@@ -1,4 +1,7 @@
-"""What tests of packets on real interfaces share: a namespace, veth pairs, frames, captures."""
+"""Functions for tests with packets on real interfaces.
+
+A namespace, veth pairs, frames, captures.
+"""
 
 import contextlib
 import ctypes
@@ -12,7 +15,7 @@ from pathlib import Path
 import pytest
 from scapy.utils import RawPcapNgReader, RawPcapReader
 
-TIMEOUT_S = 120.0  # of what hangs: on a busy machine all takes longer
+TIMEOUT_S = 120.0  # timeout for hung processes; generous for a loaded machine
 CLONE_NEWNET = 0x40000000
 SO_RCVBUFFORCE = 33
 SOL_PACKET, PACKET_AUXDATA, PACKET_IGNORE_OUTGOING, ETH_P_ALL = 263, 8, 23, 3
@@ -21,7 +24,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 @contextlib.contextmanager
 def namespace() -> Iterator[None]:
-    """Put this thread, and what it starts, into a network namespace of its own."""
+    """Move this thread, and processes that it starts, into a new network namespace."""
     before = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
     if libc.unshare(CLONE_NEWNET):
         pytest.skip("needs root: run sudo ./run_tests.sh")
@@ -35,19 +38,19 @@ def namespace() -> Iterator[None]:
 
 
 def veth(left: str, right: str, mtu: int = 1500) -> None:
-    """Make a pair of interfaces that are up."""
+    """Create a pair of interfaces that are up."""
     run(f"ip link add name {left} mtu {mtu} type veth peer name {right} mtu {mtu}")
     run(f"ip link set dev {left} up")
     run(f"ip link set dev {right} up")
 
 
 def run(command: str) -> None:
-    """Run a command that must succeed."""
+    """Run a command; raise an error if it fails."""
     subprocess.run(command.split(), check=True, capture_output=True)
 
 
 def end(interface: str) -> socket.socket:
-    """A packet socket on an interface; receives only what arrives there."""
+    """Return a packet socket on an interface, which receives only arriving frames."""
     packets = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
     packets.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 256 * 1024 * 1024)
     packets.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
@@ -58,7 +61,7 @@ def end(interface: str) -> socket.socket:
 
 
 def frame(length: int, number: int = 0) -> bytes:
-    """An Ethernet frame (local experimental EtherType) with a number, and other bytes behind it."""
+    """Return an Ethernet frame (local experimental EtherType) with a number and further bytes."""
     start = bytes.fromhex("020000000002 020000000001 88b5") + number.to_bytes(4, "big")
     return (start + os.urandom(length))[:length]
 
@@ -72,7 +75,7 @@ def await_true(condition: Callable[[], bool]) -> None:
 
 
 def pcap_records(path: Path) -> list[tuple[int, int, bytes]]:
-    """(time in ns, length of the frame, its first bytes) of each record of a capture."""
+    """Return (time in ns, length of the frame, its first bytes) of each record of a capture."""
     reader = RawPcapReader(str(path))
     assert not isinstance(reader, RawPcapNgReader)
     assert reader.nano

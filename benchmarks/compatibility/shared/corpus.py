@@ -52,8 +52,8 @@ class Task:
     path: Path
     is_compiled: bool = False  # compiled by p4c for v1model
     must_be_refused: bool = False
-    script: Path | None = None  # STF
-    golden: Path | None = None  # P4Info
+    script: Path | None = None  # STF script of the program
+    golden: Path | None = None  # expected P4Info (golden file)
     wanted_lines: tuple[int, ...] = ()  # line numbers of the errors of p4c
 
 
@@ -158,7 +158,7 @@ def _in_a_process(task: Task, limit_s: float) -> Result:
 def _send(task: Task, connection: Connection) -> None:
     try:
         result = _json_result(task) if task.path.suffix == ".json" else _program_result(task)
-    except Exception as error:  # any error of the compiler or engine is a result
+    except Exception as error:  # any exception of the compiler or engine is a result of the task
         place = traceback.extract_tb(error.__traceback__)[-1]
         reason = f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
         result = Result(task, Outcome.TRACEBACK, " ".join(reason.split())[:300])

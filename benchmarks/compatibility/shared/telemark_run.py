@@ -18,7 +18,7 @@ TELEMARK = [sys.executable, "-m", "telemark.cli", "run"]
 TIMEOUT_S = 180
 PINGALL = "pingall"
 ALL_ANSWERED = r"\b0% dropped"  # \b, because 100% must not match
-YES = "yes"  # a verdict
+YES = "yes"  # verdict of a run that passed
 
 
 def make_parser(description: str | None, of: str) -> Parser:

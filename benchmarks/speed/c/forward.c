@@ -33,7 +33,7 @@ int main(int argc, char **argv)
         }
         for (unsigned done = 0; done < count;) {
             int sent = sendmmsg(out, messages + done, count - done, MSG_DONTWAIT);
-            done += sent > 0 ? (unsigned)sent : 1; /* the frame that failed is lost */
+            done += sent > 0 ? (unsigned)sent : 1; /* the frame for which the call failed is lost */
         }
     }
 }

@@ -68,7 +68,7 @@ int main(int argc, char **argv)
             nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
         int done = count ? sendmmsg(fd, messages, count, 0) : 0;
         if (done < 0 && errno == EINVAL)
-            fail("a train of UDP frames (Linux before 6.2 has none)");
+            fail("a train of UDP frames (needs Linux 6.2)");
         sent += done > 0 ? (uint64_t)done : 0;
     }
     printf("%llu %llu\n", (unsigned long long)sent * train,

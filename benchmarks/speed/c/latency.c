@@ -8,7 +8,7 @@
 
 enum { MAX_SAMPLES = 1 << 22 };
 
-#define LAST_WAIT_NS UINT64_C(100000000) /* max wait for the last frames */
+#define LAST_WAIT_NS UINT64_C(100000000) /* maximum wait for the last frames */
 
 static uint64_t delay_ns[MAX_SAMPLES];
 
@@ -65,7 +65,7 @@ int main(int argc, char **argv)
         sent++;
     }
     if (!count) {
-        fprintf(stderr, "%s: no frame came\n", argv[2]);
+        fprintf(stderr, "%s: no frame was received\n", argv[2]);
         return 2;
     }
     qsort(delay_ns, count, sizeof *delay_ns, compare);

@@ -92,7 +92,7 @@ private:
         words >> rate_bps >> delay_ns >> queue >> loss >> seed;
         RngSeedManager::SetSeed(static_cast<uint32_t>(seed));
         PointToPointHelper wires;
-        wires.DisableFlowControl(); // without it ns-3 adds no queue disc, which would keep what is dropped
+        wires.DisableFlowControl(); // so that ns-3 adds no queue disc
         wires.SetDeviceAttribute("DataRate", StringValue(FAST));
         wires.SetQueue("ns3::DropTailQueue", "MaxSize", QueueSizeValue(QueueSize(QueueSizeUnit::PACKETS, 1000000)));
         auto before = wires.Install(m_nodes.Get(0), m_nodes.Get(1));

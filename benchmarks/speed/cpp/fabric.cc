@@ -36,12 +36,12 @@ using namespace ns3;
 
 namespace {
 
-constexpr uint16_t PORT = 9; // one for all flows of a host: ns-3 looks for ports in a list
+constexpr uint16_t PORT = 9; // all flows of a host use one port, because ns-3 searches ports in a list
 
-uint64_t g_hops;     // packets that routers passed on
-uint64_t g_received; // packets that came to the hosts that they were for
+uint64_t g_hops;     // number of packets forwarded by routers
+uint64_t g_received; // number of packets received by their destination hosts
 
-/* RouteInput's callbacks come as values or as references, as the version of ns-3 has it. */
+/* Depending on its version, ns-3 passes the callbacks of RouteInput by value or by reference. */
 template <typename> struct Signature;
 template <typename... T>
 struct Signature<bool (Ipv4RoutingProtocol::*)(T...)> {
@@ -49,7 +49,7 @@ struct Signature<bool (Ipv4RoutingProtocol::*)(T...)> {
 };
 using Input = Signature<decltype(&Ipv4RoutingProtocol::RouteInput)>;
 
-/* The longest prefix, and of several next hops one by a hash of both addresses. */
+/* Longest prefix match; a hash of both addresses selects one of several next hops. */
 class Routes : public Ipv4RoutingProtocol {
 public:
     void Own(Ipv4Address address) { m_own = address; }
@@ -105,7 +105,7 @@ private:
 
     uint32_t Hash(const Ipv4Header &header) const {
         uint64_t pair = uint64_t{header.GetSource().Get()} << 32 | header.GetDestination().Get();
-        uint64_t salt = reinterpret_cast<uintptr_t>(this) / sizeof(*this); // routers differ
+        uint64_t salt = reinterpret_cast<uintptr_t>(this) / sizeof(*this); // differs between routers
         return static_cast<uint32_t>(((pair ^ salt) * 0x9E3779B97F4A7C15) >> 32);
     }
 
@@ -121,7 +121,7 @@ public:
     Ptr<Ipv4RoutingProtocol> Create(Ptr<Node>) const override { return CreateObject<Routes>(); }
 };
 
-/* Sends at a steady rate. */
+/* Sends at a constant rate. */
 struct Flow {
     Ptr<Socket> socket;
     Address destination;
@@ -162,7 +162,7 @@ public:
         else if (what == "flow")
             AddFlow(words);
         if (words.fail() && !words.eof())
-            throw std::runtime_error("what is this line? " + line);
+            throw std::runtime_error("cannot parse the line: " + line);
     }
 
 private:
@@ -172,7 +172,7 @@ private:
         auto node = CreateObject<Node>();
         m_stack.Install(node);
         std::string address;
-        if (words >> address) { // a host
+        if (words >> address) { // the node is a host
             Own(node)->Own(Ipv4Address(address.c_str()));
             auto socket = Socket::CreateSocket(node, UdpSocketFactory::GetTypeId());
             socket->Bind(InetSocketAddress(Ipv4Address::GetAny(), PORT));
@@ -245,9 +245,9 @@ private:
     std::vector<Ptr<Node>> m_nodes;
     std::map<uint32_t, Ipv4Address> m_addresses; // of hosts
     std::map<uint32_t, Ptr<Socket>> m_sockets;   // of hosts
-    std::map<Pair, Ptr<Ipv4Route>> m_hops;       // from, to: neighbours
+    std::map<Pair, Ptr<Ipv4Route>> m_hops;       // (node, neighbour) -> route
     std::vector<std::unique_ptr<Flow>> m_flows;
-    uint32_t m_next_address = 0xAC100000; // 172.16.0.0: of routers' interfaces
+    uint32_t m_next_address = 0xAC100000; // next address of a router interface, from 172.16.0.0
 };
 
 double CpuSeconds() {

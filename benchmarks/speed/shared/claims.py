@@ -35,7 +35,7 @@ class AtLeast(Claim):
 
     @property
     def passed(self) -> bool:
-        """Whether the measured value reaches the limit."""
+        """Return whether the measured value reaches the limit."""
         return self.measured >= self.expected
 
 
@@ -44,7 +44,7 @@ class AtMost(Claim):
 
     @property
     def passed(self) -> bool:
-        """Whether the measured value is within the limit."""
+        """Return whether the measured value is within the limit."""
         return self.measured <= self.expected
 
 

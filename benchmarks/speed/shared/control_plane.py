@@ -21,7 +21,7 @@ SOURCE = Path(__file__).parents[1] / "p4" / "control_plane.p4"
 PACKETS_CORE, CONTROL_CORE = 1, 0
 CHUNK = 1000  # number of updates per request that is not atomic
 TIMEOUT_NS = 1_000_000_000
-IDLE_S = 30  # longer than any switch needs to report all expired entries
+IDLE_S = 30  # max wait; every switch reports all expired entries in less time
 
 
 class Switch:

@@ -49,7 +49,7 @@ def keys(kind: str, count: int, rng: random.Random) -> list[tuple[MatchKey, int]
             length = rng.randint(16, BITS)
             found[Lpm(address >> (BITS - length) << (BITS - length), length)] = address
         else:
-            # three of four bits are significant
+            # masks in which three of four bits are significant
             mask = rng.getrandbits(BITS) | rng.getrandbits(BITS)
             found[Ternary(address & mask, mask)] = address
     return list(found.items())

@@ -16,7 +16,7 @@ from telemark.errors import TestbedError
 
 FOLDER = Path(__file__).parents[1]
 GENERATOR_CORE, SWITCH_CORE, ANY_CORE = 0, 1, -1
-NICE = -19  # so that other load has little effect, and the same effect on all chains
+NICE = -19  # with this priority, other load has little effect, and the same effect on all chains
 TIMEOUT_S = 20.0
 FRAME_BYTES = 64
 TRAIN = 16  # number of consecutive frames to the same address, as in real flows

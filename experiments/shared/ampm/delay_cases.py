@@ -22,7 +22,7 @@ class Case:
     delay_us: float
     bounds: Bounds  # these methods determine the block length
     load: float = 0.0  # load as a fraction of RATE_BPS; 0 means a link without a rate limit
-    loss: float = 0.0  # 0..1
+    loss: float = 0.0  # loss ratio of the link
 
     @property
     def schedule(self) -> Schedule:
@@ -37,7 +37,7 @@ class Row:
     case: Case
     seed: int
     sample: DelaySample
-    loaded: bool  # whether there was background traffic
+    loaded: bool  # True if there was background traffic
 
     def as_dict(self) -> dict[str, object]:
         """Return a row of samples.csv."""
@@ -53,7 +53,7 @@ class Results:
     case: Case
     rows: list[Row]
     summaries: list[Summary]
-    stamped: list[Outcome]  # runs whose switches logged when they handled packets
+    stamped: list[Outcome]  # runs with a stamp log of the switches
     true_us: NDArray[np.float64]  # delays of all packets of the loaded blocks
 
     @classmethod

@@ -153,7 +153,7 @@ def _measured(
     methods: Method, first: PointRecord, second: PointRecord
 ) -> Iterator[tuple[str, Delay, int | None]]:
     """Yield estimator, delay, and time of the packet at the first point (None for a pulse)."""
-    # With Method.STEP, mypy would not see the combined flags below.
+    # After a comparison with Method.STEP, mypy would take combinations of flags for unreachable.
     if methods == Method.STEP.value:
         yield "first packet", first_packet_delay(first, second), first.first_us
         yield "mean", mean_delay(first, second), None

@@ -38,7 +38,7 @@ class Machine:
     clock_error_us: float = 0.0
 
     def bounds(self, delay_us: float) -> Bounds:
-        """Return the bounds of a path with a delay of `delay_us`, which excludes the machine."""
+        """Return the bounds of a path; `delay_us` is its delay without the delay of the machine."""
         return Bounds(self.clock_error_us, delay_us + self.delay_us)
 
 

@@ -39,7 +39,8 @@ class Setting:
     """Configuration of one network and its measurement.
 
     A flow of `flow_count()` packets begins and ends in the middle of a block. It fills the `blocks`
-    blocks in between, which are called complete blocks. They do not depend on the results.
+    blocks in between, which are called complete blocks. Which blocks are complete does not depend
+    on the results.
     """
 
     name: str
@@ -47,7 +48,8 @@ class Setting:
     path: Sequence[str]  # names of the switches, in order
     watched: Mapping[Flow, Method]
     schedule: Schedule
-    bounds: Bounds | None  # None if outside of guaranteed bounds; delays are then not checked
+    # None for a run outside of guaranteed bounds, whose delays are not checked
+    bounds: Bounds | None
     blocks: int
     background: Sequence[Flow] = ()
     stamped: bool = False  # in real time, switches log the times at which they handle each packet

@@ -1,9 +1,9 @@
-"""Bounds of packet times, independent of the switch that timestamps, and order checks.
+"""Bounds of packet times, independent of the timestamps of switches, and checks of their order.
 
 In real time, hosts and switches read the clock before and after each send call. These readings
 bound the time at which the frame reaches the other end of the veth pair. Checks therefore need no
-tolerance. If the times of a packet are not in causal order, a timestamp is wrong. A loaded machine
-makes the bounds wider, but never wrong.
+tolerance. If the times of a packet are not in causal order, a timestamp is wrong. On a loaded
+machine, the bounds are wider but still correct.
 """
 
 from collections.abc import Mapping, Sequence
@@ -155,7 +155,8 @@ def order_checks(found: Mapping[str, Sequence[tuple[Times, Times]]]) -> list[Che
     for what, pairs in found.items():
         wrong = 0
         for earlier, later in pairs:
-            came = later != NEVER  # then the earlier event must have happened
+            # if the later event happened, the earlier event must have happened, too
+            came = later != NEVER
             wrong += int(np.count_nonzero(came & ((earlier > later) | (earlier == NEVER))))
         checks.append(Check(f"packets {what}", wrong, 0))
     return checks

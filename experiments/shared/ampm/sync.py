@@ -27,7 +27,7 @@ ERRORS = (0, 0.05, 0.1, 0.15, 0.2, 0.21, 0.24, 0.3, 0.4, 0.45, 0.49, 0.55, 0.65,
           1.75, 2, 2.25, 2.5)  # fmt: skip
 FEW_ERRORS = (0, 0.17, 0.3, 0.4, 0.6, 1, 2)
 FEWEST_ERRORS = (0.1, 0.4, 0.6, 2)
-FEWEST_ERRORS_ON_BMV2 = (0.05, 0.6)  # fewer clock errors, as blocks are longer
+FEWEST_ERRORS_ON_BMV2 = (0.05, 0.6)  # fewer clock errors, because blocks on bmv2 are longer
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Decoder:
 
 NEIGHBOURS = (-2, 0, 2)  # differences of block numbers with the same colour
 
-METHODS = {1: Method.MULTIPLEXED, 2: Method.DOUBLE}  # by flow
+METHODS = {1: Method.MULTIPLEXED, 2: Method.DOUBLE}  # flow id -> method
 NAIVE = Decoder("multiplexed, bit alone", 1, Point("s2", "arrivals"), 1, 0, 0)
 MULTIPLEXED = Decoder("multiplexed, time slots", 1, Point("s3", "arrivals"), 2, 7 / 32, 1 / 4)
 DOUBLE = Decoder("double", 2, Point("s3", "arrivals"), 2, 1 / 2, 1 / 2)
@@ -74,7 +74,7 @@ class Setting:
 
     @property
     def is_two_off(self) -> bool:
-        """Whether clocks are wrong by two blocks, so that colours match, but blocks do not."""
+        """Return whether clocks are wrong by two blocks, which have the same colour."""
         return abs(self.error) == 2
 
     def lateness(self, decoder: Decoder) -> float:
@@ -104,7 +104,7 @@ class BlockResult:
     # difference to the number of this block -> arrived packets of that block
     arrived: dict[int, int]
     pulses: int
-    true_pulses: int  # 0: lost
+    true_pulses: int  # number of arrived pulses, 0 if the pulse was lost
     delay_error_us: float  # measured delay - true delay - clock difference; NaN without a pulse
 
     @property
@@ -114,7 +114,7 @@ class BlockResult:
 
     @property
     def has_pulse_right(self) -> bool:
-        """Whether there is one pulse with the correct delay (or none if it was lost)."""
+        """Return whether there is one pulse with the correct delay, or no pulse if it was lost."""
         another = self.setting.block_us / 64  # pulses of other blocks differ by more
         return self.pulses == self.true_pulses <= 1 and not abs(self.delay_error_us) > another
 

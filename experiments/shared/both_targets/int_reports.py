@@ -34,7 +34,7 @@ NAMES = {Mode.DATA: "MD", Mode.INSTRUCTIONS: "MX", Mode.EXPORT: "XD", Mode.DROPS
 WANTED = (Instruction.NODE_ID | Instruction.LEVEL_1 | Instruction.LATENCY | Instruction.QUEUE
           | Instruction.INGRESS_TIME | Instruction.EGRESS_TIME)  # fmt: skip
 OF_DROPS = Instruction.LEVEL_1 | Instruction.INGRESS_TIME
-# fields of 8 bytes; all others have 4
+# metadata fields of 8 bytes; all other fields have 4 bytes
 EIGHT_BYTES = Instruction.INGRESS_TIME | Instruction.EGRESS_TIME
 TIMED = EIGHT_BYTES | Instruction.LATENCY | Instruction.QUEUE  # values that depend on time
 UDP_PROTOCOL, PAYLOADS = 17, (18, 100, 300)
@@ -107,7 +107,7 @@ def make_frames(net: Network, flows: Sequence[Flow], seed: int) -> list[bytes]:
 
 
 def metadata_end(frame: bytes) -> int:
-    """Return the offset behind the metadata of the reporting switch."""
+    """Return the offset after the metadata of the reporting switch."""
     return METADATA + 4 * frame[METADATA_WORDS]
 
 

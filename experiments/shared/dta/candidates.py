@@ -22,7 +22,7 @@ from experiments.shared.roce.offered import UNUSED_MAC, Datagrams, Writes
 SLOTS, BATCH = 1 << 16, 16
 COUNT = 1 << 14  # reports, sent repeatedly; 16 or 5 of them are one write
 SEED = 20_241_123
-PAYLOAD_AT = 42  # offset of a report behind Ethernet, IPv4 and UDP
+PAYLOAD_AT = 42  # offset of a report after Ethernet, IPv4 and UDP
 
 
 def keys_and_data(count: int) -> tuple[Words, NDArray[np.uint32]]:

@@ -58,14 +58,14 @@ LEAD_NS, SETTLE_NS, GAP_NS = 200_000_000, 300_000_000, 20_000
 SINK_CELLS = 4096  # DTA_FLOW_CELLS of p4src/dta/reporter_flows.p4
 WINDOW = 32  # number of flows that are sent to bmv2 at a time
 TTL, SRC_PORT, DST_PORT, OPCODE, HOP, KEY = 22, 34, 36, 43, 51, 54  # offsets of fields in a frame
-FIRST_PORT = 1024  # of users
+FIRST_PORT = 1024  # first source port of user flows
 MAX_FLOWS = (1 << 16) - FIRST_PORT
 
 
 class Traced(LeafSpine):
     """Fat tree of four-port switches, with the given number of its four pods.
 
-    The translator is at its first core switch, and the collector behind it.
+    The first core switch has a link to the translator, which has a link to the collector.
     """
 
     def __init__(self, pods: int) -> None:
@@ -242,7 +242,7 @@ def flows(addresses: Sequence[str], count: int, rng: np.random.Generator) -> Wor
 def true_paths(tracing: Tracing, keys: Words) -> NDArray[np.int64]:
     """Return the switches on the path of each flow, in order, from captures: (n, 5).
 
-    Values are INT node ids, and -1 behind the end of a path. Raises TestbedError if a flow took two
+    Values are INT node ids, and -1 after the end of a path. Raises TestbedError if a flow took two
     paths.
     """
     net, flow_of = tracing.net, _by_port(keys)

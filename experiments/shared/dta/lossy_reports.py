@@ -72,17 +72,18 @@ class Found:
 
     probability: float
     lossy: int  # number of reports sent while links were lossy
-    transmissions: NDArray[np.int64]  # transmissions by the reporter, from captures
-    arrived: NDArray[np.bool_]  # arrivals at the translator, from captures and the link log
-    # accepted by the collector, predicted by its rules from arrived requests
+    transmissions: NDArray[np.int64]  # number of transmissions by the reporter, from captures
+    # whether the report arrived at the translator, from captures and the link log
+    arrived: NDArray[np.bool_]
+    # whether the collector must accept the report, by its rules and the arrived requests
     accepted: NDArray[np.bool_]
-    written: NDArray[np.bool_]  # in memory
-    requests: int  # requests sent by the translator, from captures
+    written: NDArray[np.bool_]  # whether the report is in memory
+    requests: int  # number of requests sent by the translator, from captures
     strange: int  # number of memory slots with unreported data
     reporter: dict[str, int]  # counters of the reporter
     left: int  # number of requested reports that were no longer in the ring
-    missing: int  # missing reports, counted by the translator
-    unwritten: int  # lost requests, counted by the translator
+    missing: int  # number of missing reports, counted by the translator
+    unwritten: int  # number of lost requests, counted by the translator
     accounting: PacketAccounting
 
     @property

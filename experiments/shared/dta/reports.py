@@ -1,4 +1,4 @@
-"""Frames of DTA reports, made in bulk with numpy, and access to integers in frames."""
+"""Construction of many frames of DTA reports with numpy, and access to integers in frames."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,8 +20,8 @@ def filled(
 ) -> list[bytes]:
     """Return frames that differ from `report` only in the last words and the numbers.
 
-    `words`: columns of 32 bits, (n,), or one number. scapy builds one frame, numpy the rest.
-    Sequence numbers need to differ only if they are tracked.
+    `words`: columns of 32 bits, (n,), or one number. scapy builds one frame, and numpy copies and
+    changes it. Sequence numbers must differ only if the translator tracks them.
     """
     ether = Ether(src="00:00:00:00:00:01", dst="00:00:00:00:00:02")
     ip = IP(src=REPORTER_ADDR, dst=COLLECTOR_ADDR)

@@ -50,7 +50,7 @@ class Running:
     net: Network
     switch: fy.Switch
     sessions: Sequence[QueuePair]
-    reporters: int  # tracked ones
+    reporters: int  # number of reporters whose sequence numbers are tracked
     _run: Run
 
     async def send(self, frames: Sequence[bytes], rate_pps: float) -> None:

@@ -35,7 +35,7 @@ class Crossed:
 
     @property
     def is_right(self) -> bool:
-        """Whether the error is within the error bound of the method."""
+        """Return whether the error is within the error bound of the method."""
         allowed_ns = self.found.error_ns + self.known_ns + RESOLUTION_NS
         return abs(self.found.ahead_ns - self.true_ns) <= allowed_ns
 

@@ -46,7 +46,7 @@ LINKS = [*pairwise(PLACES)]
 LOSSY = (
     ("s1", "s2"),
     ("s3", "h2"),
-)  # one link between switches, and one whose loss only the edge of h2 can observe
+)  # a link between switches, and a link whose loss only the edge of h2 can observe
 DELAY_US = 500  # delay of all links except the link of h1
 MAX_PACKETS = 1 << 16  # distinct values of the IPv4 identification
 WANTED = Instruction.LEVEL_1 | Instruction.INGRESS_TIME | Instruction.EGRESS_TIME
@@ -73,16 +73,16 @@ class Outcome:
     """Reports and ground truth of the flow."""
 
     blocks: Sequence[BlockReport]
-    reported: Mapping[str, EdgeReports]  # by PLACES
+    reported: Mapping[str, EdgeReports]  # switch or edge (of PLACES) -> reports
     truth: Truth
-    handling: Mapping[str, Handling]  # by SWITCHES
-    # by LINKS: lost sequence numbers, from link logs
+    handling: Mapping[str, Handling]  # switch (of SWITCHES) -> handling
+    # link (of LINKS) -> lost sequence numbers, from link logs
     lost: Mapping[tuple[str, str], NDArray[np.int64]]
     record: FlowRecord
     accounting: PacketAccounting
 
     def is_at(self, place: str) -> NDArray[np.bool_]:
-        """Return which packets passed a switch or edge, from hosts and captures of departures."""
+        """Return for each packet whether it passed a switch or edge, from hosts and captures."""
         if place in SWITCHES:
             return self.truth.passed(Point(place, "departures"))
         arrived = self.record.sent if place == "h1" else self.record.received

@@ -19,7 +19,7 @@ RESOLUTION_NS = 1000  # resolution of timestamps, which are rounded down
 class Accounts:
     """Delay components of each received and reported packet, in the order of sending, in ns.
 
-    INT does not measure the path behind the egress timestamp of the last switch. This path consists
+    INT does not measure the path after the egress timestamp of the last switch. This path consists
     of the link to the host and of the thread that delivers packets from this link.
     """
 

@@ -33,7 +33,7 @@ MAX_HOPS = 2  # hop limit of the flow that crosses more switches
 # Long packets have 186 bytes of IP. INT adds 16 bytes, and each switch adds 8 bytes, so the third
 # switch exceeds the MTU.
 LONG_BYTES, MTU_BYTES = 200, 220
-DSCP = 0x2D  # has bits set both inside and outside of the bits that INT overwrites
+DSCP = 0x2D  # DSCP value with bits set inside and outside of the bits that INT overwrites
 HOPS_EXCEEDED, MTU_EXCEEDED = 0x04, 0x02  # bits in the first byte of the INT header
 BASE = Instruction.NODE_ID | Instruction.UTILISATION
 UDP_CHECKSUM, INT_HEADER, STACK = 40, 46, 58  # offsets in a frame
@@ -100,7 +100,10 @@ def check_bit(name: str, bit: int, flow: Flow, pushes: int, links: Sequence[pcap
 
 
 def check_complement(links: Sequence[pcap.Frames]) -> Check:
-    """Check that UDP checksums are unchanged and correct on each link; count lost packets, too."""
+    """Check that UDP checksums are unchanged and correct on each link.
+
+    Lost packets count as wrong.
+    """
     wrong = 0
     sent = links[0].bytes[of_flow(links[0], COMPLEMENT)][:, UDP_CHECKSUM : UDP_CHECKSUM + 2]
     for frames in links[1:]:
@@ -123,8 +126,8 @@ def check_utilisation(links: Sequence[pcap.Frames]) -> Check:
         at = STACK + (len(links) - 2 - hop) * HOP_BYTES + UTILISATION
         reported = np.ascontiguousarray(rows[:, at : at + 4]).view(">u4")[:, 0].astype(np.int64)
         window = (after.time_ns // 1000 // WINDOW_US).astype(np.int64)
-        # Egress counts the length that a packet has at ingress. Links are FIFO, so frame n of a
-        # link is frame n of the next link, too.
+        # Egress counts a packet with the length that it has at ingress. Links are FIFO, so frame n
+        # of a link is also frame n of the next link.
         used = np.bincount(window - window[0], weights=before.length)
         bytes_before = np.concatenate([[0], used])[window - window[0]]
         expected = bytes_before * 8e6 / (RATE_BPS * WINDOW_US) * 1e6
@@ -133,6 +136,6 @@ def check_utilisation(links: Sequence[pcap.Frames]) -> Check:
 
 
 def of_flow(frames: pcap.Frames, flow: Flow) -> NDArray[np.bool_]:
-    """Return which frames belong to a flow, by UDP destination port, which INT does not change."""
+    """Return for each frame whether it belongs to a flow, by the UDP destination port."""
     ports = frames.bytes[:, pcap.UDP + 2 : pcap.UDP + 4].astype(np.uint16)
     return (ports[:, 0] << 8 | ports[:, 1]) == flow.port

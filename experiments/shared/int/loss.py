@@ -85,10 +85,11 @@ class Outcome:
     records: Mapping[int, FlowRecord]
     nodes: Mapping[str, int]  # switch -> node id
     in_ports: Mapping[str, int]  # switch -> ingress port on the path
-    lost_reports: NDArray[np.void]  # LOST: reports that the link to the collector dropped
+    lost_reports: NDArray[np.void]  # reports that the link to the collector dropped (LOST)
     accounting: PacketAccounting
     schedule: Schedule = SCHEDULE
-    reports_full_queues: bool = True  # False on bmv2, whose queues drop without a report
+    # False on bmv2, which does not report packets dropped at full queues
+    reports_full_queues: bool = True
 
 
 LOST = np.dtype([("node", "<u4"), ("sequence", "<u4")])
@@ -97,7 +98,8 @@ LOST = np.dtype([("node", "<u4"), ("sequence", "<u4")])
 def make_flows(
     percent: float, rate_pps: float, blocks: int, schedule: Schedule = SCHEDULE
 ) -> dict[Cause | None, Flow]:
-    """Return a flow for each cause within a switch, and one that only queue and link may drop.
+    """Return a flow per cause within a switch, and a flow that only the queue and the link may
+    drop.
 
     The flow of each cause has `percent` of all packets. The flow for the full queue is a burst.
     Raises TestbedError if no packets are left for the last flow.

@@ -46,7 +46,7 @@ async def mark(
     net: Network, watched: Mapping[WatchedFlow, Sequence[Hop | Edge]], flows: Sequence[Flow],
     blocks: int, run: Run,
 ) -> tuple[dict[int, FlowRecord], list[BlockReport]]:  # fmt: skip
-    """Send flows during `blocks` whole blocks and half a block on each side; read all blocks.
+    """Send flows for `blocks` blocks plus half a block before and after, and read all blocks.
 
     If a switch could not be read in time, the run is inconclusive, and only the longest sequence of
     complete blocks is returned. Raises InvalidRunError if no block is complete.

@@ -39,7 +39,8 @@ MODES = {
     "MD": Mode.DATA, "MX": Mode.INSTRUCTIONS, "XD": Mode.EXPORT, GROUPED: Mode.EXPORT,
 }  # fmt: skip
 AMPM = "AM-PM"
-PROGRAMS = {AMPM: "p4src/ampm/ampm.p4", GROUPED: "p4src/int/grouped.p4"}  # others: --program
+# all other modes use --program
+PROGRAMS = {AMPM: "p4src/ampm/ampm.p4", GROUPED: "p4src/int/grouped.p4"}
 SENT_NS = 100_000_000  # max time until flushed reports have arrived
 WANTED = (Instruction.NODE_ID | Instruction.LEVEL_1 | Instruction.LATENCY | Instruction.QUEUE
           | Instruction.INGRESS_TIME | Instruction.EGRESS_TIME)  # fmt: skip
@@ -55,7 +56,8 @@ class Found:
     unidentified: NDArray[np.int64]  # packets without an IPv4 identification
     report_packets: int  # number of packets sent to the collector
     report_bytes: int  # bytes of these packets
-    report_link_bytes: int  # the same bytes, summed over all links on the path to the collector
+    # bytes of these packets, summed over all links on the path to the collector
+    report_link_bytes: int
     lost: int  # packets of the flow that the lossy link lost
     lost_pulses: int  # lost packets that AM-PM marked as pulses
     truth: list[SwitchTransit]
@@ -83,7 +85,7 @@ class Found:
     def losses_detected(self) -> int:
         """Number of packets lost between s3 and s4, by AM-PM counters or by INT reports.
 
-        INT cannot detect loss with INT-MD, because a lost packet is not reported.
+        INT-MD cannot detect loss, because no switch reports a lost packet.
         """
         if self.findings is None:
             left, arrived = Point(LOSSY[0], "departures"), Point(LOSSY[1], "arrivals")

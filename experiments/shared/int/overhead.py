@@ -27,8 +27,8 @@ from telemark.traffic.tcp import TcpFlow, TcpRecord
 from topologies.basic import ParkingLot
 
 RATE_BPS, WIDER_BPS, DELAY_US = 10_000_000, 20_000_000, 100
-TCP_QUEUE = 64  # packets
-SURPLUS = 1.25  # relative to the narrow link's rate, so that a queue forms
+TCP_QUEUE = 64  # queue of the narrow link for TCP, in packets
+SURPLUS = 1.25  # sending rate, normalized to the rate of the narrow link, so that a queue forms
 SIZES = (128, 1514)
 UDP_HEADERS, TCP_HEADERS = 42, 66  # bytes of headers in a frame; TCP has a timestamp option
 TCP, UDP = 6, 17
@@ -64,7 +64,7 @@ class Case(Generic[CaseFlow_co]):
         return self.flow.size if isinstance(self.flow, Flow) else max(SIZES)
 
     def frame_bytes(self, hop: int) -> int:
-        """Return the length (bytes) of a frame behind the `hop`-th switch, by the INT-MD format."""
+        """Return the length (bytes) of a frame after the `hop`-th switch, by the INT-MD format."""
         if not self.metadata or hop > self.hops:
             return self.size
         return self.size + INT_BYTES + hop * self.metadata
@@ -110,7 +110,7 @@ class Sent:
     # are NaN if packets were lost
     goodput_bps: float
     packets_per_s: float
-    # time for which the link waited because the switch had not yet received a packet
+    # time for which the link was idle because the switch had not yet received a packet
     idle_ns: float
     wrong_lengths: int  # frames with a length that differs from theory, on all links of the path
     link_error_ns: float  # max error of departure times compared with the rate of the narrow link
@@ -125,8 +125,8 @@ class Transferred:
     """Result of a TCP bulk transfer; in real time the host kernels provide TCP."""
 
     case: Case[TcpFlow]
-    goodput_bps: float  # from the first to the last data at the receiver
-    retransmitted: int  # segments
+    goodput_bps: float  # measured from the first to the last data at the receiver
+    retransmitted: int  # number of retransmitted segments
 
 
 @dataclass(frozen=True)
@@ -290,7 +290,7 @@ def sent_by(
     """
     taken_ns, left_ns = passed_ns
     received_ns = record.received["received_ns"].astype(np.int64)
-    # another check reports these packets
+    # another check counts these packets as errors
     if not len(received_ns) == len(left_ns) == case.flow.count:
         unknown = np.nan
         return Sent(

@@ -97,7 +97,7 @@ class Sender:
 
 
 def turn(connected: socket.socket, line: str) -> int:
-    """Send one round; return the number of datagrams that the sender was fast enough to send."""
+    """Send one round; return the number of sent datagrams (fewer if the sender is too slow)."""
     *shape, rate, seconds, quiet_s = line.split()
     sender = Sender(connected, datagrams(*map(int, shape)))
     begin_s = time.monotonic()

@@ -24,7 +24,7 @@ TIMEOUT_S = 20.0
 class Shape:
     """Contents of the sent datagrams, and whether the collector stores reports."""
 
-    reports: int  # per datagram
+    reports: int  # number of reports per datagram
     hops: int
     flows: int
     is_stored: bool = False
@@ -40,7 +40,7 @@ class Shape:
 class Taken:
     """Result of a round: fate of datagrams, and CPU time."""
 
-    sent: int  # datagrams
+    sent: int  # number of sent datagrams
     received: int
     in_gaps: int  # datagrams that the collector detected as lost
     kernel_drops: int  # datagrams that the kernel dropped because the socket buffer was full

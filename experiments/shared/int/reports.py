@@ -35,8 +35,8 @@ class Kept(NamedTuple):
     """Findings of a collector and all reports in the order of arrival."""
 
     findings: Findings
-    groups: NDArray[np.void]  # OF_GROUP: group header of the datagram that contained the report
-    reports: NDArray[np.void]  # OF_REPORT; `first_hop` is an index of `hops`
+    groups: NDArray[np.void]  # group header of the datagram of each report (OF_GROUP)
+    reports: NDArray[np.void]  # rows of type OF_REPORT; `first_hop` is an index into `hops`
     hops: NDArray[np.void]  # OF_HOP
 
 

@@ -50,7 +50,7 @@ def require_minip4(run: Run, why: str) -> None:
 class Queue:
     """All packets that left a switch for one neighbour, in order; arrays as in SwitchTransit."""
 
-    left: NDArray[np.void]  # FRAME
+    left: NDArray[np.void]  # frames, as rows of type FRAME
     arrived_ns: NDArray[np.int64]
     min_queued: NDArray[np.int64]
     max_queued: NDArray[np.int64]
@@ -69,11 +69,11 @@ def read_queue(net: Network, switch: str, after: str, *, stamped: bool) -> Queue
     """Return the packets of a port with one FIFO queue; the network must have stopped.
 
     The queue that a packet met consists of the packets that left before it, but after its arrival.
-    Set `stamped` in real time, for a network with a stamp log.
+    `stamped`: True in real time, if the network has a stamp log.
 
-    Captures are truncated, and INT may move the sequence number of a packet behind the end.
-    Therefore packets are numbered in the order of capture. This requires that the network neither
-    loses nor reorders packets, which the records of the receiver show.
+    Captures are truncated, and the sequence number of a packet with INT may be in the truncated
+    part. Therefore packets are numbered in the order of capture. This requires that the network
+    neither loses nor reorders packets, which the records of the receiver show.
     """
     left = read(net.capture(switch, after, "out"))
     arrived, taken = (_all_that(net, switch, what) for what in ("in", "taken" if stamped else "in"))

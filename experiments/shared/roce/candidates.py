@@ -3,7 +3,8 @@
 from experiments.shared.roce.interleaved_rounds import NAP_US, Kind
 from experiments.shared.roce.offered import RECORDS_SENT, RECORDS_WRITTEN, UNUSED_MAC
 
-# The kernel drops frames of the baseline at its first lookup, like frames for the responder.
+# No process receives the frames of the baseline. The kernel drops them at its first lookup, as it
+# drops frames for the responder.
 BASELINE = Kind("baseline", RECORDS_WRITTEN, mac=UNUSED_MAC)
 UNREAD = Kind("packet socket, unread", RECORDS_WRITTEN, "nothing", nap_us=NAP_US, mac=UNUSED_MAC)
 ROCE = Kind("RoCE into memory", RECORDS_WRITTEN, python="roce")

@@ -33,9 +33,10 @@ SENDER_CORE, COLLECTOR_CORE = 0, 1
 INTERFACE, SENDERS_INTERFACE = "collector", "sender"
 NAP_US = 50  # same sleep as the responder (collectors/roce/c/card.c)
 PATIENCE_S = 2.0
-SOFTNET, BACKLOG = Path("/proc/net/softnet_stat"), 11  # lists queued frames, one line per core
+# file with the number of queued frames of each core, and the index of this field
+SOFTNET, BACKLOG = Path("/proc/net/softnet_stat"), 11
 SENT_DROPPED = 11  # index in the counters of an interface in /proc/net/dev
-# Prefix that runs a command in its own namespace, where the kernel sends no packets itself.
+# Prefix that runs a command in its own namespace, in which the kernel sends no packets by itself.
 ALONE = ("unshare", "-n", "sh", "-c", 'off=/proc/sys/net/ipv6/conf/default/disable_ipv6; '
          '[ ! -e $off ] || echo 1 > $off; exec "$0" "$@"')  # fmt: skip
 
@@ -44,8 +45,9 @@ ALONE = ("unshare", "-n", "sh", "-c", 'off=/proc/sys/net/ipv6/conf/default/disab
 class Kind:
     """Collector (a program in C or in Python, or none) and its offered load.
 
-    `way` is how take.c receives frames; it is "" if take.c is not used. `keeps` selects one of
-    keep_*.c, which stores the frames. `python` is the first argument of receivers.py.
+    `way` selects the socket from which take.c receives frames; it is "" if take.c is not used.
+    `keeps` selects one of keep_*.c, which stores the frames. `python` is the first argument of
+    receivers.py.
     """
 
     name: str
@@ -58,7 +60,7 @@ class Kind:
 
     @property
     def is_there(self) -> bool:
-        """Whether this kind has a collector."""
+        """Return whether this kind has a collector."""
         return bool(self.way or self.python)
 
     def command(self, folder: Path) -> list[object]:
@@ -83,7 +85,8 @@ class Turn(NamedTuple):
     wrong: int  # number of wrong records in memory
     sender_ns: float  # CPU time per frame
     collector_ns: float  # CPU time per record
-    waited: float  # fraction of time runnable but waiting for a core, max of both processes
+    # fraction of time for which a process was runnable but had no core, max of both processes
+    waited: float
 
 
 class Used(NamedTuple):
@@ -127,8 +130,9 @@ class Process:
         self._before = Used.by(self.pid)
 
     def answer(self) -> tuple[list[int], Used]:
-        """Run the process; return its numbers and its usage since it was ready. Raises
-        TestbedError.
+        """Run the process.
+
+        Return its numbers and its usage since it was ready. Raises TestbedError.
         """
         assert self._process.stdin is not None
         self._process.stdin.write("\n")

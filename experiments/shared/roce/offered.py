@@ -20,7 +20,8 @@ from collectors.roce.softnic import BASE
 
 COLLECTOR, PORT, QPN = "10.66.0.2", 5000, 0x100
 WRITER = Peer("10.66.0.1", qpn=0x100, psn=0)
-TRANSPORT = Transport.UC  # frames are sent repeatedly: RC would accept them only once
+# the sender repeats the frames, which a reliable connection (RC) would accept only once
+TRANSPORT = Transport.UC
 MAC, SENDER_MAC, UNUSED_MAC = "02:00:00:00:00:02", "02:00:00:00:00:01", "02:00:00:00:00:99"
 COUNT, FLOWS = 4096, 1000  # records of the ring, and their flows
 VA_AT, PSN_AT, NETWORK_AT, ICRC = 54, 51, 14, 4  # offsets of fields in a frame of RoCEv2

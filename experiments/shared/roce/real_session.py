@@ -38,11 +38,11 @@ class RealSession:
 
     @property
     def peers(self) -> list[Peer]:
-        """Peers of the session, which a responder must know."""
+        """Peers of the session, for the configuration of a responder."""
         return [peer.peer() for peer in self._peers]
 
     def carry_out(self, targets: Sequence[Target]) -> None:
-        """Send a packet of each of KINDS, to one target of each of TRANSPORTS."""
+        """Send one packet per element of KINDS; `targets` are in the order of TRANSPORTS."""
         for peer, target in zip(self._peers, targets, strict=True):
             peer.connect(target)
             peer.write(RECORD, 0)

@@ -2,10 +2,9 @@
 
     python -m experiments.shared.roce.receivers udp | roce INTERFACE MEMORY
 
-MEMORY is a numpy file with the expected content of the region after all writes. Both print "ready";
-on a
-line from standard input they print the number of received records, of kernel drops, and of wrong
-records in memory, and exit.
+MEMORY is a numpy file with the expected content of the region after all writes. Both print "ready"
+and wait for a line on standard input. Then they print the number of received records, of kernel
+drops, and of wrong records in memory, and exit.
 """
 
 import select
@@ -83,7 +82,7 @@ def roce(interface: str, memory: str) -> tuple[int, int, int]:
 
 
 def alone_ns(writes: offered.Writes) -> float:
-    """Return the min CPU time (ns) per write in the responder, for frames that are in memory."""
+    """Return the min CPU time (ns) per write in the responder alone, without a socket."""
     frames = writes.frames(offered.MAC)
     arrivals = np.zeros(len(frames), ARRIVAL)
     arrivals["length"] = [len(frame) for frame in frames]

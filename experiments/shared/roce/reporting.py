@@ -31,7 +31,7 @@ PROGRAM = "p4src/roce/roce.p4"
 SWITCH, COLLECTOR, RECEIVER = "s1", "h2", "h3"
 COLLECTOR_ADDR = "10.0.0.2"
 PEER = Peer("10.0.9.1", qpn=0x11, psn=0xFFFF00)  # first PSN, chosen so that PSNs wrap soon
-# expected drop reasons: responses end in a switch; no records during hold-off
+# expected drop reasons: responses end in a switch, and the switch sends no records during hold-off
 EXPECTED = ("ingress", "miss", "egress")
 DELAY_US = 500  # rate of the link between the switches
 LINK_BPS = 1_000_000_000  # link rate of a capacity probe
@@ -39,7 +39,7 @@ LINK_BPS = 1_000_000_000  # link rate of a capacity probe
 RECORDS = {
     Content.FLOWS: TCP,
     Content.FLOWS_AND_HOPS: np.dtype([("flow", TCP), ("hop", HOP)]),
-    Content.COUNTERS: np.dtype("<u8"),  # native byte order, as responders add
+    Content.COUNTERS: np.dtype("<u8"),  # native byte order, in which responders execute FETCH ADD
 }
 
 
@@ -51,7 +51,7 @@ class Collection:
     content: Content = Content.FLOWS
     transport: Transport = Transport.RC
     session: tuple[tuple[str, Any], ...] = ()
-    file: str | None = None  # file in the folder of the run; None means memory without a file
+    file: str | None = None  # file in the folder of the run for the memory; None: no file
     hold_us: float = 0  # delay of the responder, see Host.frames()
 
     def responder(self, run: Run) -> Responder:
@@ -181,7 +181,7 @@ def reject_bmv2_drops(net: Network, counts: Mapping[str, int]) -> None:
     other switch forwards all of them.
     """
     if "inner" not in net.counters[SWITCH]:
-        return  # minip4
+        return  # minip4 drops no frames without a reason
     sent, answers = counts["sent"], sum(counts[each] for each in ANSWERS)
     there, beyond = (net.counters[name]["inner"] for name in net.topo.switches())
     missing = {

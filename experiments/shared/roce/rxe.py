@@ -37,7 +37,7 @@ from telemark.backends.real.vm.host import machine_at
 from telemark.session.run import Run
 
 FILE = Path("/tmp/records")  # file in memory of the virtual machine
-WRITTEN_TO = "h1"  # by rxe
+WRITTEN_TO = "h1"  # host whose memory rxe writes
 SETTLE_NS = 500_000_000  # wait until an emulated machine has received all packets in flight
 
 

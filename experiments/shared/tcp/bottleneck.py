@@ -71,7 +71,7 @@ async def network(
 
 
 def is_stamped(options: argparse.Namespace) -> bool:
-    """Return whether switches log when they receive packets (in real time, if supported)."""
+    """Return whether switches have a stamp log (in real time, if supported)."""
     return options.time == "real" and options.target == "minip4"
 
 

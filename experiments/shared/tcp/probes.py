@@ -22,7 +22,7 @@ NUMBER = Struct(">I")
 
 
 class Probe(Packet):
-    """Header after Ethernet, with the number of hops that added data."""
+    """Header of a probe after the Ethernet header; `hops` is the number of hops that added data."""
 
     name = "Probe"
     fields_desc = [ByteField("hop_cnt", 0)]

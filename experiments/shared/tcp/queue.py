@@ -29,7 +29,7 @@ class QueueTrace:
     arrived_ns: NDArray[np.int64]
     min_queued: NDArray[np.int64]  # number of packets in the queue on arrival
     max_queued: NDArray[np.int64]
-    is_capable: NDArray[np.bool_]  # ECN-capable transport
+    is_capable: NDArray[np.bool_]  # True for an ECN-capable transport (ECT)
     is_marked: NDArray[np.bool_]
 
     def wrong_marks(self, threshold: int) -> int:

@@ -15,7 +15,8 @@ ATTACKS = 8192
 SYN, ACK = 2, 16
 TCP, UDP = 6, 17
 VICTIM, ATTACKER, SERVERS = 0x0A000002, 0x0A000003, 7
-# (attack packets, of all packets); the single pair of a heavy hitter must exceed 30 % of packets.
+# (m, n): m of n packets are attack packets. The one flow of a heavy hitter must have more than 30 %
+# of all packets.
 SHARES = dict.fromkeys(Kind, (1, 4)) | {Kind.HEAVY_HITTER: (3, 5)}
 
 

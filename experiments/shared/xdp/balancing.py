@@ -1,4 +1,4 @@
-"""Load balancer variants at XDP and in the network stack of the kernel."""
+"""Load balancer candidates at XDP and in the network stack of the kernel."""
 
 import shutil
 import subprocess

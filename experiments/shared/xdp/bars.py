@@ -1,4 +1,4 @@
-"""Bar charts of variants with medians, spread over rounds, and published values."""
+"""Bar charts of candidates with medians, spread over rounds, and published values."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ def draw_ratios(
     axes: Axes, rounds: Rounds, candidates: Sequence[Candidate], to: Candidate,
     published: Mapping[Candidate, float],
 ) -> None:  # fmt: skip
-    """Draw rates per core normalized to variant `to`; whiskers range from min to max."""
+    """Draw rates per core normalized to candidate `to`; whiskers range from min to max."""
     draw_medians(axes, [rounds.ratios(each, to) for each in candidates],
                  [each.name for each in candidates])  # fmt: skip
     draw_published(axes, candidates, published)
@@ -22,7 +22,7 @@ def draw_ratios(
 
 
 def draw_medians(axes: Axes, found: Sequence[Sequence[float]], names: Sequence[str]) -> None:
-    """Draw one bar per variant, from top to bottom; whiskers range from min to max."""
+    """Draw one bar per candidate, from top to bottom; whiskers range from min to max."""
     places = np.arange(len(found))
     middle = np.array([statistics.median(each) for each in found])
     spread = [middle - [min(each) for each in found], [max(each) for each in found] - middle]
@@ -36,6 +36,6 @@ def draw_medians(axes: Axes, found: Sequence[Sequence[float]], names: Sequence[s
 def draw_published(
     axes: Axes, candidates: Sequence[Candidate], published: Mapping[Candidate, float]
 ) -> None:
-    """Draw each published value at the bar of its variant."""
+    """Draw each published value at the bar of its candidate."""
     axes.plot([*published.values()], [candidates.index(each) for each in published], "D",
               color=plots.COLOURS[3], label="published (100 Gbit/s NIC)")  # fmt: skip

@@ -1,6 +1,6 @@
 """Measurement of forwarding latency with timestamps on arrival and at the end of the path.
 
-Two programs read the same clock, one before the program of the variant and one before the counter
+Two programs read the same clock, one before the program of the candidate and one before the counter
 of departing packets. All programs run on one core with real-time priority (SCHED_FIFO).
 """
 
@@ -25,12 +25,12 @@ BATCH = 64  # frames per burst, as a driver receives them under load
 GAP_S = 0.001  # interval between single packets, and between bursts
 FIRST = 8  # number of packets or bursts of the warm-up
 ALONE, BATCHES = "alone", "in batches"
-# variants whose packets are counted by XDP; the others use tc at SINK
+# candidates whose packets are counted by XDP; the others use tc at SINK
 ENDS = {TX: PEER, REDIRECT: SINK}
 
 
 class Delay(NamedTuple):
-    """Latency of a variant in one round."""
+    """Latency of a candidate in one round."""
 
     round: int
     candidate: str
@@ -50,7 +50,7 @@ class Plan(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Variant that is set up, with the program that records the latencies of its packets."""
+    """Candidate that is set up, with the program that records the latencies of its packets."""
 
     candidate: Candidate
     veth: VethPair
@@ -61,13 +61,13 @@ class Measured(NamedTuple):
 def delays(
     candidates: Sequence[Candidate], plan: Plan, show_progress: Callable[[str], None]
 ) -> Iterator[Delay]:
-    """Measure all variants in each round; the run is inconclusive if a packet is missing."""
+    """Measure all candidates in each round; the run is inconclusive if a packet is missing."""
     with ExitStack() as stack:
         ready = [_ready(candidate, plan, stack) for candidate in candidates]
         for number in range(1, plan.rounds + 1):
             for each in ready[:: 1 if number % 2 else -1]:
                 show_progress(f"round {number}: {each.candidate.name}")
-                with ThreadPoolExecutor(1) as thread:  # a thread in the namespace of the variant
+                with ThreadPoolExecutor(1) as thread:  # a thread in the namespace of the candidate
                     yield from thread.submit(_turn, number, each, plan).result()
 
 
@@ -79,7 +79,7 @@ def _ready(candidate: Candidate, plan: Plan, stack: ExitStack) -> Measured:
         ended = stack.enter_context(load(SOURCE, sizes={"took_ns": limit}))
         if (
             candidate in ENDS
-        ):  # attached before the program of the variant, because the first program runs first
+        ):  # attached before the program of the candidate, because the first program runs first
             stack.enter_context(attach_xdp(ended.programs["end_at_xdp"], ENDS[candidate]))
         else:
             stack.enter_context(attach_tc(ended.programs["end_at_tc"], SINK))

@@ -21,14 +21,14 @@ from telemark.errors import note_invalid
 
 PROGRAMS = Path(__file__).parent / "threats.bpf.c"
 PLACES = ("leave", "arrive", "behind")
-# packets per call (a call takes a grace period of the kernel); steps per window
+# packets per call (each call waits for a grace period of the kernel), and steps per window
 STEP, STEPS = 512, 8
 WINDOW = STEP * STEPS
 # An attack has at least 1,024 packets per window, so it has at least 512 packets in one of its
 # first two windows. The limits of the detector are lower.
 LIMITS = Limits(openings=500, answers=50_000)
 PATIENCE_S = 20.0
-Counts = NDArray[np.int64]  # (places, labels)
+Counts = NDArray[np.int64]  # shape (measuring points, labels)
 
 
 class Acted(NamedTuple):
@@ -127,7 +127,7 @@ class Scene:
 
 
 def _is_acted(reading: Sequence[Future[Acted]]) -> bool:
-    """Return whether the rules from all windows that were read are in force."""
+    """Return whether the rules of all windows read so far are in force."""
     return all(each.done() for each in reading)
 
 

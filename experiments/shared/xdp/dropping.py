@@ -1,4 +1,4 @@
-"""Variants that drop UDP packets to ports 9 to 19 at different hooks."""
+"""Candidates that drop UDP packets to ports 9 to 19 at different hooks."""
 
 import re
 from contextlib import ExitStack
@@ -14,7 +14,7 @@ TRACKED = "-m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT"  # enables conn
 
 
 def passing(stack: ExitStack) -> Program:
-    """Attach and return a program that passes packets, since live frames need a program."""
+    """Attach and return a program that passes all packets (live frames need a program)."""
     program = stack.enter_context(load(PROGRAMS)).programs["pass_all"]
     stack.enter_context(attach_xdp(program, DEVICE))
     return program

@@ -15,14 +15,14 @@ from experiments.shared.xdp.frames import flows
 from experiments.shared.xdp.veth_setup import OUT, VethPair
 
 SOURCE = "ebpf/datapath/card.bpf.c"
-RING = 4096  # frames
+RING = 4096  # size of the ring in frames
 BATCH = 16  # flood frames between two other frames; with 64, other frames would wait for 40 us
 # frames per call of the kernel, including frames that are not due; a call takes 20 us
 CHUNK = 50_000
 
 
 class Flood(NamedTuple):
-    """Counts: arrived flood frames, flood frames lost at a full ring, other lost frames."""
+    """Counts of arrived flood frames, and of flood frames and other frames lost at a full ring."""
 
     arrived: int = 0
     lost: int = 0

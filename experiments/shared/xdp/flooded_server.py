@@ -43,13 +43,14 @@ class Awake:
     """
 
     def __init__(self, core: int) -> None:
-        # Pass the id of the parent, because the parent may exit before the first check.
+        # Pass the process id of the parent, because the parent may exit before the first check.
         command = [sys.executable, "-c", LOOP, str(os.getpid())]
         self._process = subprocess.Popen(command, start_new_session=True)
         os.sched_setaffinity(self._process.pid, {core})
         os.sched_setscheduler(self._process.pid, os.SCHED_IDLE, os.sched_param(0))
         group = Path(f"/proc/{self._process.pid}/autogroup")
-        # a session has its own weight, even if it has only an idle process (sched(7))
+        # The scheduler gives each session its own weight, even a session with only an idle process
+        # (autogroups in sched(7)).
         if group.exists():
             group.write_text(f"{LAST_NICE}\n")
 
@@ -128,7 +129,10 @@ def _arrivals(stack: ExitStack, name: str) -> tuple[Program, Callable[[], int]]:
 
 
 def _link(serving: VethPair, asking: VethPair) -> None:
-    """Connect both hosts by a veth pair; GRO lets live frames arrive without a program."""
+    """Connect both hosts by a veth pair.
+
+    With GRO, live frames arrive even if no program is attached.
+    """
     with asking.entered():
         there = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
     try:

@@ -1,4 +1,4 @@
-"""Variants that forward packets to the far end of a veth pair, which counts the packets.
+"""Candidates that forward packets to the far end of a veth pair, which counts the packets.
 
 XDP counts packets that XDP sent, and tc counts packets that the network stack sent. These are the
 cheapest hooks, because a veth device copies packets of the network stack before XDP.

@@ -1,4 +1,4 @@
-"""Frames that are offered to variants: UDP over IPv4, many flows."""
+"""Frames that are offered to candidates: UDP over IPv4, many flows."""
 
 import struct
 from collections.abc import Iterator

@@ -1,8 +1,8 @@
-"""Interleaved rounds of variants (mechanisms under test), with the same frames and cores.
+"""Interleaved rounds of candidates (mechanisms under test) with the same frames and cores.
 
 Packets are live frames of BPF_PROG_TEST_RUN, which arrive at a device without a sender. A sending
 socket would take more CPU time than XDP. An additional program runs before the program of the
-variant. It replaces each packet by the next frame of a table. All measurements include its CPU
+candidate. It replaces each packet by the next frame of a table. All measurements include its CPU
 time.
 """
 
@@ -25,31 +25,31 @@ MAX_WAITED = 0.2
 
 
 class ReadyCandidate(NamedTuple):
-    """Variant that is set up, with its program and its packet counter."""
+    """Candidate that is set up, with its program and its packet counter."""
 
     program: Program
     counted: Callable[[], int]
-    # called after each burst to receive it in a process
+    # called after each burst, to receive the burst in a process
     take: Callable[[int], object] | None = None
     burst: int = 0
     beside_ns: Callable[[], int] = lambda: 0  # CPU time of another thread on the same core
-    # runs on another core while packets arrive
+    # context in which a process runs on another core while packets arrive
     follow: Callable[[ctypes.c_int], None] | None = None
 
 
 class Candidate(NamedTuple):
-    """Variant under test: its name, and a set-up function that runs in its own namespace.
+    """Mechanism under test: its name, and a set-up function that runs in its own namespace.
 
     The function may raise TestbedError.
     """
 
     name: str
     set_up: Callable[[VethPair, ExitStack], ReadyCandidate]
-    cores: int = 2  # usable cores
+    cores: int = 2  # max number of cores that the candidate can use
 
 
 class Turn(NamedTuple):
-    """Counts and CPU time of the packets offered to a variant."""
+    """Counts and CPU time of the packets offered to a candidate."""
 
     round: int
     candidate: str
@@ -62,14 +62,14 @@ class Turn(NamedTuple):
 
 
 class Rounds:
-    """Results of all rounds, with medians, and ratios of two variants within a round."""
+    """Results of all rounds, with medians, and ratios of two candidates within a round."""
 
     def __init__(self, measured: Sequence[Turn]) -> None:
         self._turns = {(t.candidate, t.cores, t.round): t for t in measured}
         self.numbers = sorted({t.round for t in measured})
 
     def of(self, candidate: Candidate, cores: int = 1) -> list[Turn]:
-        """Return the results of a variant, in the order of rounds."""
+        """Return the results of a candidate, in the order of rounds."""
         return [self._turns[candidate.name, cores, number] for number in self.numbers]
 
     def has(self, candidate: Candidate, cores: int) -> bool:
@@ -80,7 +80,7 @@ class Rounds:
         return statistics.median(turn.ns_per_packet for turn in self.of(candidate, cores))
 
     def ratios(self, candidate: Candidate, to: Candidate) -> list[float]:
-        """Return the ratio of the rates per core of two variants, in the order of rounds."""
+        """Return the ratio of the rates per core of two candidates, in the order of rounds."""
         pairs = zip(self.of(candidate), self.of(to), strict=True)
         return [other.ns_per_packet / own.ns_per_packet for own, other in pairs]
 
@@ -117,20 +117,20 @@ class Rounds:
 
 
 class Offer(NamedTuple):
-    """Offered load of each variant in a round."""
+    """Offered load of each candidate in a round."""
 
     frames: Sequence[bytes]
     packets: int  # per core
-    cores: Sequence[Sequence[int]]  # sets of cores that are used one after the other
+    cores: Sequence[Sequence[int]]  # sets of cores, which are used sequentially
     restored: int = 0  # number of bytes that programs change, see live()
 
 
 def turns(
     candidates: Sequence[Candidate], offer: Offer, rounds: int, show_progress: Callable[[str], None]
 ) -> Iterator[Turn]:
-    """Run all variants in each round, on each set of cores; `show_progress` gets the progress.
+    """Run all candidates in each round, on each set of cores; `show_progress` gets the progress.
 
-    The run is inconclusive if a variant did not count all packets, because its CPU time is then
+    The run is inconclusive if a candidate did not count all packets, because its CPU time is then
     meaningless.
     """
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""CPU utilization of variants at different offered loads (pace.py).
+"""CPU utilization of candidates at different offered loads (pace.py).
 
 A process that reads from a socket runs on a second core. It either polls or sleeps until packets
 arrive.
@@ -28,7 +28,7 @@ TRIES = 20  # max number of tries of a measurement that exceeds MAX_WAITED
 
 
 class Loaded(NamedTuple):
-    """Result of a variant at one load in one round."""
+    """Result of a candidate at one load in one round."""
 
     round: int
     candidate: str
@@ -39,7 +39,7 @@ class Loaded(NamedTuple):
     busy: float  # number of busy cores, for packet arrivals and for the process
     process_busy: float  # number of busy cores for the process only; 0 without a process
     waited: float  # fraction of time in which other processes used the cores
-    tries: int  # number of tries; only the last try was within MAX_WAITED
+    tries: int  # number of tries; all tries except the last exceeded MAX_WAITED
 
 
 class Plan(NamedTuple):
@@ -70,10 +70,10 @@ CANDIDATES = (PORTS, RAW, CONNTRACK, SLEEPING, POLLING)
 
 
 def measure_loads(plan: Plan, show_progress: Callable[[str], None]) -> Iterator[Loaded]:
-    """Run all variants at all loads in each round; variants without a process also run at max rate.
+    """Run all candidates at all loads in each round.
 
-    The run is inconclusive if packets are missing or if other processes used the cores for too
-    long.
+    Candidates without a process also run at max rate. The run is inconclusive if packets are
+    missing or if other processes used the cores for too long.
     """
     with ExitStack() as stack:
         veths = []
@@ -86,12 +86,12 @@ def measure_loads(plan: Plan, show_progress: Callable[[str], None]) -> Iterator[
         for number in range(1, plan.rounds + 1):
             for name, veth, ready in veths[:: 1 if number % 2 else -1]:
                 show_progress(f"round {number}: {name}")
-                with ThreadPoolExecutor(1) as thread:  # a thread in the namespace of the variant
+                with ThreadPoolExecutor(1) as thread:  # a thread in the namespace of the candidate
                     yield from thread.submit(_turn, plan, number, name, veth, ready).result()
 
 
 def _offers(loads_pps: Sequence[int], ready: ReadyCandidate) -> Sequence[int]:
-    """Return the loads that a variant can receive (the kernel drops packets at a full socket)."""
+    """Return the loads that a candidate can receive (the kernel drops packets at a full socket)."""
     if ready.follow is None:
         return (*loads_pps, 0)
     return [pps for pps in loads_pps if pps <= MAX_AT_SOCKETS_PPS]
@@ -100,7 +100,7 @@ def _offers(loads_pps: Sequence[int], ready: ReadyCandidate) -> Sequence[int]:
 def _turn(
     plan: Plan, number: int, name: str, veth: VethPair, ready: ReadyCandidate
 ) -> list[Loaded]:
-    """Run a variant at all loads, in this thread."""
+    """Run a candidate at all loads, in this thread."""
     os.sched_setaffinity(0, plan.cores[:1])
     with veth.entered(), start_pace(ready.program, plan.frames) as pace:
         return [

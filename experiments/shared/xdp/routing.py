@@ -1,4 +1,4 @@
-"""Routing variants: the kernel and the router at XDP, both with the tables of the kernel."""
+"""Routing candidates: the kernel and the router at XDP, both with the tables of the kernel."""
 
 import random
 import struct

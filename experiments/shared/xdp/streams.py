@@ -88,7 +88,10 @@ def read_stream(path: Path, limit: int) -> Stream:
 
 
 def is_usable(frame: bytes) -> bool:
-    """Return whether a frame has IPv4 over Ethernet and TCP or UDP ports (no later fragment)."""
+    """Return whether a frame is IPv4 over Ethernet with TCP or UDP ports.
+
+    Later fragments have none.
+    """
     return (
         len(frame) >= 38 and frame[12:14] == b"\x08\x00" and frame[14] == 0x45
         and frame[23] in (6, 17) and not int.from_bytes(frame[20:22], "big") & 0x1FFF

@@ -1,4 +1,4 @@
-"""minip4 as a forwarding variant: a P4 router between the same veth pairs.
+"""minip4 as a forwarding candidate: a P4 router between the same veth pairs.
 
 Packet sockets of minip4 receive all frames that arrive at the device. The network stack ignores
 them, because their destination address differs from the address of the device. The thread of minip4
@@ -22,7 +22,7 @@ from telemark import REPOSITORY
 
 PROGRAM = REPOSITORY / "p4src/routing/router.p4"
 ROUTES, SEND = "RouterIngress.routing.routes", "RouterIngress.routing.send"
-BURST = 4096  # a quarter of the ring of the switch
+BURST = 4096  # packets per burst, a quarter of the ring of the switch
 POLL_S, PATIENCE_S = 0.001, 10.0
 
 

@@ -12,7 +12,7 @@ import sys
 import time
 
 PORT = 5001
-CONNECT_S = 5  # max
+CONNECT_S = 5  # max time to connect
 
 
 class End:
@@ -88,7 +88,7 @@ def _answer(connection: socket.socket) -> bool:
     try:
         asked = connection.recv(1)
         connection.sendall(asked)
-    except OSError:  # reset
+    except OSError:  # the peer has reset the connection
         return False
     return bool(asked)
 

@@ -1,6 +1,6 @@
-"""Network namespace of a variant, with devices for packet arrivals.
+"""Network namespace of a candidate, with devices for packet arrivals.
 
-Each variant has its own namespace, because some variants have lasting effects. An iptables
+Each candidate has its own namespace, because some candidates have lasting effects. An iptables
 table, once used, processes each packet until its namespace is deleted. The same applies to
 conntrack.
 """

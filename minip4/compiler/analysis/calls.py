@@ -27,8 +27,8 @@ def check_calls(nodes: Collection[syntax.Node], warnings: Warnings) -> None:
         for value in annotation.values
     }
     for index in [call.arguments[-1] for call in calls if _preserves(call)]:
-        # A program without any tagged field does not mean to preserve fields; resubmit cannot
-        # express this otherwise.
+        # If the program tags no field at all, it does not want to preserve fields: resubmit has no
+        # form without an index.
         number = None if index is None else number_of(index.constant)
         if index is not None and number is not None and listed and number not in listed:
             message = f"no field has @field_list({number}): nothing is preserved"
@@ -49,7 +49,7 @@ def _check_overlap(call: syntax.Call, warnings: Warnings) -> None:
     ]
     for (a, first), (b, second) in combinations(places, 2):
         shorter = min(len(first.path), len(second.path))
-        # two elements of a stack or two slices, which may not overlap
+        # two elements of a stack, or two slices, may be disjoint
         is_open = first.is_part and second.is_part
         if first.path[:shorter] == second.path[:shorter] and not is_open:
             message = f"an out argument that overlaps another one, {a.source.text!r}"

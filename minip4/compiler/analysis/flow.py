@@ -1,8 +1,8 @@
 """Data-flow analysis for uninitialized values and for fields of invalid headers.
 
-It follows each parser, control and function along all paths, as p4c does. `in` parameters are set,
-and their headers are valid. A condition may restrict later conditions. Actions and tables are
-analysed at their calls; functions and other controls are not.
+It follows each parser, control and function along all paths, as p4c does. At the start, `in`
+parameters are set, and their headers are valid. A condition may restrict later conditions. Actions
+and tables are analysed at their calls; functions and other controls are not.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def check_values(program: syntax.Program) -> None:
 
 @dataclass(slots=True)
 class Exits:
-    """The states where a body is left before its end."""
+    """The states at statements that leave a body before its end."""
 
     returned: list[State] = field(default_factory=list)
     broken: list[State] = field(default_factory=list)

@@ -129,7 +129,7 @@ class Arguments:
         return bool(parts) and all(self.is_compile_time(c) for c in parts)
 
     def must_be_constant(self, e: syntax.Call, of: Type) -> bool:
-        """Whether v1model requires a constant for a directionless value parameter."""
+        """Return whether v1model requires a constant for a directionless value parameter."""
         if isinstance(of, (types.Extern, types.Parser, types.Control, types.Package, types.Set)):
             return False
         d = e.declaration

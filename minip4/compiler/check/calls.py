@@ -74,7 +74,7 @@ class Calls:
         fitting = [f for f in candidates if _takes(f.parameters, e.written_arguments)]
         if fitting:
             return fitting[0]
-        return candidates[-1]  # its parameters make the best error message
+        return candidates[-1]  # the error message describes the parameters of this function
 
     def complete(
         self, e: syntax.Call, function: syntax.Function, outer: types.Binding

@@ -134,7 +134,7 @@ class Context:
                 message = f"{name!r} hides the parameter declared at {other.source}"
                 raise P4Error(message, declaration.source, "another name")
             if not other.source.file.is_system and not isinstance(other, syntax.TypeParameter):
-                message = f"{name!r} hides what is declared at {other.source}"
+                message = f"{name!r} hides the declaration at {other.source}"
                 self.warn("shadow", message, declaration.source, "another name")
 
     def lookup_all(self, name: str, is_absolute: bool = False) -> list[syntax.Declaration]:
@@ -169,13 +169,13 @@ class Context:
 
 
 def _is_local_over_parameter(declaration: syntax.Declaration, other: syntax.Declaration) -> bool:
-    """Whether a local of a control or parser hides a parameter of the same block, as p4c allows."""
+    """Return whether a local hides a parameter of the same control or parser, which p4c allows."""
     no_local = (syntax.Parameter, syntax.TypeParameter)
     return isinstance(other, syntax.Parameter) and not isinstance(declaration, no_local)
 
 
 def _may_overload(a: syntax.Declaration, b: syntax.Declaration) -> bool:
-    """Whether functions with the same name differ in number or names of parameters (6.6)."""
+    """Return whether functions with the same name differ in number or names of parameters (6.6)."""
     if not isinstance(a, syntax.Function) or not isinstance(b, syntax.Function):
         return False
     return [p.name for p in a.parameters] != [p.name for p in b.parameters]

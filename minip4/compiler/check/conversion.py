@@ -231,7 +231,7 @@ class Conversions:
 
 
 def _is_weaker(left: syntax.Expression, right: syntax.Expression) -> bool:
-    """Whether the type of `left` must follow the type of `right`."""
+    """Return whether the type of `left` must follow the type of `right`."""
     if left.type is types.INTEGER:
         return not isinstance(right.type, types.SerializableEnum)
     braces = (syntax.ListExpression, syntax.StructExpression, syntax.InvalidHeader)
@@ -251,7 +251,7 @@ def compound_constant(elements: list[syntax.Expression]) -> syntax.Constant | No
 
 
 def _can_cast(of: Type, to: Type) -> bool:
-    """Whether an explicit cast is valid (8.12.1).
+    """Return whether an explicit cast is valid (8.12.1).
 
     Newtypes and enums count as their base types.
     """

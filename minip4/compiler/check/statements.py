@@ -235,7 +235,7 @@ class Statements:
 
 
 def _is_compound_constant(e: syntax.Expression) -> bool:
-    """Whether a value in braces is constant, including invalid headers."""
+    """Return whether a value in braces is constant, including invalid headers."""
     if isinstance(e, syntax.ListExpression):
         return all(_is_compound_constant(element) for element in e.elements)
     if isinstance(e, syntax.StructExpression):
@@ -244,7 +244,7 @@ def _is_compound_constant(e: syntax.Expression) -> bool:
 
 
 def returns(s: syntax.Statement | syntax.Declaration) -> bool:
-    """Whether every path through the statement ends in a return (10)."""
+    """Return whether every path through the statement ends in a return (10)."""
     if isinstance(s, (syntax.Return, syntax.Exit)):
         return True
     if isinstance(s, syntax.Block):

@@ -89,7 +89,7 @@ class States:
 
 
 def can_end(states: dict[str, syntax.State]) -> bool:
-    """Whether some path from the start state leaves the parser."""
+    """Return whether some path from the start state leaves the parser."""
     seen: set[str] = set()
     todo = ["start"]
     while todo:

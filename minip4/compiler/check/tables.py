@@ -329,14 +329,14 @@ class Tables:
 
 
 def is_selectable(of: Type) -> bool:
-    """Whether values of the type can be keys, select expressions or action data."""
+    """Return whether values of the type can be keys, select expressions or action data."""
     of = types.strip_newtypes(of)
     fits = (types.Bits, types.Enum, types.SerializableEnum, types.Variable)
     return of in (types.BOOL, types.ERROR) or isinstance(of, fits)
 
 
 def _is_struct_of(struct: Type, of: Type) -> bool:
-    """Whether the struct of a value set has exactly one field, and its type is `of` (13.11)."""
+    """Return whether the struct of a value set has exactly one field, of type `of` (13.11)."""
     return flat_fields(struct) == [of]
 
 
@@ -350,7 +350,7 @@ def flat_fields(of: Type) -> list[Type]:
 
 
 def _has_name(e: syntax.Expression) -> bool:
-    """Whether the text of a key is a valid control-plane name."""
+    """Return whether the text of a key is a valid control-plane name."""
     is_number = isinstance(e.constant, int) and not isinstance(e.constant, bool)
     if isinstance(e, syntax.Name) or is_number:
         return True
@@ -368,7 +368,7 @@ def _has_name(e: syntax.Expression) -> bool:
 
 
 def _is_same(a: syntax.Expression, b: syntax.Expression) -> bool:
-    """Whether two expressions have the same text or the same constant value."""
+    """Return whether two expressions have the same text or the same constant value."""
     if a.constant is not None or b.constant is not None:
         return a.constant == b.constant
     return "".join(a.source.text.split()) == "".join(b.source.text.split())

@@ -260,7 +260,7 @@ class Calls:
 
 
 def is_critical(code: list[ir.Statement]) -> bool:
-    """Whether branches would split code with register accesses into several actions.
+    """Return whether branches would split code with register accesses into several actions.
 
     Ingress and egress of bmv2 are threads, so registers may change between two actions.
     """
@@ -298,7 +298,7 @@ def drop_last_leave(code: list[ir.Statement], label: int) -> None:
 
 
 def leaves(code: list[ir.Statement], label: int) -> bool:
-    """Whether the code has a Leave of the label."""
+    """Return whether the code has a Leave of the label."""
     for statement in code:
         match statement:
             case ir.Leave():

@@ -33,7 +33,7 @@ _PURE_BUILTINS = {
 
 
 def has_effects(node: syntax.Node) -> bool:
-    """Whether the evaluation has side effects, or emits code that must not be skipped."""
+    """Return whether the evaluation has side effects, or emits code that must not be skipped."""
     if isinstance(node, syntax.Expression) and node.constant is not None:
         return False
     if isinstance(node, syntax.Call):

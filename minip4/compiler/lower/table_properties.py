@@ -81,7 +81,7 @@ class TableProperties:
                 )
 
     def is_direct_used(self, name: str) -> bool:
-        """Whether some applied table has this direct counter or meter."""
+        """Return whether some applied table has this direct counter or meter."""
         return name in self._direct_users
 
     def _direct_meter(

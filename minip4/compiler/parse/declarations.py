@@ -168,7 +168,7 @@ class DeclarationParser:
         return result
 
     def is_generic_result(self) -> bool:
-        """Whether `name<...>` is the result type of a function, because another name follows."""
+        """Return whether `name<...>` is the result type of a function (another name follows)."""
         start = self.tokens.position
         self.expressions.plain_type()
         is_result = self.tokens.at_name()

@@ -171,7 +171,7 @@ class Parser:
     def unknown_local(self) -> None:
         if self.tokens.token.kind == "name" and self.tokens.peek().kind in ("name", "(", "<"):
             self.statements.unknown_type()
-        self.tokens.unexpected("a declaration, or what comes after the declarations")
+        self.tokens.unexpected("a declaration, a state, or apply")
 
     def value_set(self, first: Token, annotations: list[syntax.Annotation]) -> syntax.ValueSet:
         self.tokens.advance()

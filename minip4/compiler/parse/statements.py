@@ -173,7 +173,7 @@ class StatementParser:
             self.tokens.fail(f"{name!r} {what}{hint}", "a type before the name of a variable")
 
     def at_declaration(self) -> bool:
-        """Whether a type starts here, and not a value (`error.X`) or a call (`C.apply()`)."""
+        """Return whether a type starts here, but not a value (`error.X`) or call (`C.apply()`)."""
         if not self.tokens.at_type():
             return False
         if self.tokens.peek().kind == ".":

@@ -19,7 +19,7 @@ BASE_TYPES = frozenset(["bit", "bool", "error", "int", "match_kind", "string", "
 
 
 class TokenStream:
-    """A cursor in the tokens, and a stack of scopes, which say whether a name is a type."""
+    """A cursor in the tokens, and a stack of scopes that record which names are types."""
 
     def __init__(self, tokens: list[Token]) -> None:
         self.tokens = tokens
@@ -147,7 +147,7 @@ class TokenStream:
         return False
 
     def at_type(self) -> bool:
-        """Whether a type may start here.
+        """Return whether a type may start here.
 
         `error.Name` also starts like a type, so callers must check further.
         """

@@ -52,7 +52,7 @@ class Token:
         return Source(self.file, self.line, self.column, self.end_line, self.end_column)
 
     def touches(self, following: Token) -> bool:
-        """Whether the next token follows without white space, because `> >` is not a shift."""
+        """Return whether the next token follows without white space (`> >` is not a shift)."""
         return (
             self.end_column == following.column
             and self.line == following.line
@@ -96,7 +96,7 @@ def tokenize_text(
 ) -> list[Token]:
     """Tokenize a part of a file like tokenize().
 
-    `fresh` says whether the part begins at the start of a line.
+    `fresh` is True if the part begins at the start of a line.
     """
     positions = _Positions(text, line, column)
     text = _JOIN.sub("", text)

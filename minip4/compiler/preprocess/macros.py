@@ -162,7 +162,7 @@ def _with_paste_operators(body: list[Token]) -> list[Token]:
 
 
 def _next_to_paste(body: list[Token], i: int) -> bool:
-    """Whether `##` precedes or follows body[i], so that arguments are not expanded."""
+    """Return whether `##` precedes or follows body[i], so that arguments are not expanded."""
     return any(t.kind == "##" for t in (*body[max(0, i - 1) : i], *body[i + 1 : i + 2]))
 
 

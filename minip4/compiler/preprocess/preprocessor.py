@@ -94,7 +94,8 @@ class _Preprocessor:
     def run(self, file: SourceFile, depth: int) -> None:
         """Append the tokens of one file to the output."""
         conditions: list[_Condition] = []
-        pending: list[Token] = []  # arguments of macros may span several lines
+        # tokens of earlier lines, because arguments of macros may span several lines
+        pending: list[Token] = []
         string: LongString | None = None
         tokens = tokenize(file)
         guard = _guard(tokens)
@@ -126,7 +127,7 @@ class _Preprocessor:
             raise P4Error("this conditional has no #endif", opened.source)
 
     def is_known(self, directive: Token) -> bool:
-        """Whether cpp treats the line as a directive.
+        """Return whether cpp treats the line as a directive.
 
         In a string, other lines are text.
         """

@@ -177,8 +177,8 @@ ALWAYS_INLINE u128 shift_right_i128(u128 value, uint64_t amount)
     return (u128)((__int128)value >> (amount < 128 ? amount : 127));
 }
 
-/* Division by zero is undefined in P4. Here the quotient is then 0, and the remainder is the
- * dividend. */
+/* Division by zero is undefined in P4. In this implementation, the quotient is then 0, and the
+ * remainder is the dividend. */
 ALWAYS_INLINE uint64_t divide64(uint64_t a, uint64_t b)
 {
     return b ? a / b : 0;

@@ -15,8 +15,8 @@ struct place {
 };
 
 enum change_flags {
-    /* the bytes start with a pointer from malloc(); when it is replaced, the memory of the old
-     * pointer is freed */
+    /* the bytes start with a pointer from malloc(); a change frees the memory of the replaced
+     * pointer */
     CHANGE_OWNS = 1,
     /* packets do not read the bytes, so the change need not be part of a batch's atomic step */
     CHANGE_UNSEEN = 2

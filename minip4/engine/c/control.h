@@ -34,9 +34,9 @@ const uint64_t *engine_table_default(struct engine *e, uint32_t table);
 int engine_table_set_default(struct engine *e, uint32_t table, const uint64_t *head_and_data);
 int engine_table_reset_default(struct engine *e, uint32_t table);
 
-/* Start or end a batch. Packets do not see writes after begin; with commit, they see all of them.
- * Reads within a batch return the previous state, except for the keys of entries. Abort discards
- * all writes of the batch. */
+/* Start or end a batch. Packets see no write of the batch before commit, and all writes after
+ * commit. Reads within a batch return the previous state, except for the keys of entries. Abort
+ * discards all writes of the batch. */
 void engine_batch_begin(struct engine *e);
 void engine_batch_commit(struct engine *e);
 void engine_batch_abort(struct engine *e);

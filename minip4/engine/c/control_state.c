@@ -249,7 +249,7 @@ int engine_replicas_delete(struct engine *e, bool is_session, uint32_t number)
 {
     struct replicas **all = *all_replicas(e, is_session);
     uint32_t at = number & ((is_session ? MAX_SESSIONS : MAX_GROUPS) - 1);
-    /* a session that the current batch sets is not in `all` yet */
+    /* `all` does not contain sessions that the current batch sets */
     if (!all || (!all[at] && !e->lock.in_batch))
         return TABLE_NOT_FOUND;
     return put_replicas(e, is_session, number, NULL);

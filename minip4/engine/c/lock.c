@@ -1,5 +1,5 @@
 /* The lock: two mutexes, one for the data and one for the turn. A thread holds the turn while it
- * waits for the data. So a data plane that immediately locks again must wait until a waiting
+ * waits for the data. So if the data plane immediately locks again, it must wait until a waiting
  * control plane has held the data. */
 #include "lock.h"
 

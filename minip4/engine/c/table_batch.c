@@ -1,8 +1,8 @@
 /* Batches in a table. The index or, in ternary tables, the set of used slots defines which entries
  * exist. A batch changes a copy of the index or set, and the copy replaces the original atomically.
- * New actions of existing entries are finally written to their slots. Before the atomic step, the
- * batch marks all these entries, so that from this step on, packets find the new words elsewhere.
- * Afterwards, the words are copied to the slots. */
+ * If a batch modifies an entry, the new words must finally be in its slot. Before the atomic step,
+ * the batch marks all modified entries. From the atomic step on, packets read the new words of
+ * marked entries from another array. Afterwards, the words are copied to the slots. */
 #include <stdlib.h>
 
 #include "memory.h"

@@ -220,7 +220,7 @@ static bool rebuild(struct table *t)
     return true;
 }
 
-/* If out of memory, the previous layout of the entries stays. */
+/* If out of memory, the entries keep their previous layout. */
 static void forget_new_care(struct table *t)
 {
     memset(t->care, 0, t->spec->key_words * sizeof *t->care);

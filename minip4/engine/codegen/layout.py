@@ -178,7 +178,7 @@ class Layout:
         return f"f{type_.by_name[field.name]}_{identifier(field.name)}"
 
     def is_kept(self, type_: m.HeaderType, field: m.Field) -> bool:
-        """Whether the structure has the field; if not, its bytes exist only in the packet.
+        """Return whether the structure has the field; if not, its bytes exist only in the packet.
 
         If the program assigns the varbit of a header, all fields of the header are stored.
         """
@@ -268,7 +268,7 @@ class Layout:
 
     @property
     def asks_eight(self) -> bool:
-        """Whether validity flags are tested in groups of eight.
+        """Return whether validity flags are tested in groups of eight.
 
         This is faster if there are many headers and few of them are valid. With few headers, the
         padding costs more, because it is cleared for each packet.

@@ -26,7 +26,7 @@ class Statements(StateStatements):
         super().__init__(program, expressions, trace=trace)
         self.layout = layout
         self.has_loops = False
-        """Whether some action has this property; known after all actions were generated."""
+        """True if some action has a loop; valid only after all actions were generated."""
 
     def action(self, action: m.Action) -> str:
         """Return the C function of an action; it returns true if the packet exits."""
@@ -244,7 +244,7 @@ class Statements(StateStatements):
         store = self.expressions.store_code(name, field.width, code, 64)
         return [f"{{ uint64_t size = {self.expressions.word(size)}; {store} }}"]
 
-    # --- the packet's way ------------------------------------------------------------------
+    # --- the packet's path ------------------------------------------------------------------
 
     def drop(self, p: m.Primitive) -> Lines:
         lines = [self.expressions.store(self.standard("egress_spec"), m.Const(511))]

@@ -107,7 +107,7 @@ class TableControl(Core):
         check(result, f"table {table}, handle {handle}, idle timeout")
 
     def table_has_timeouts(self, table: str) -> bool:
-        """Whether any entry has an idle timeout."""
+        """Return whether any entry has an idle timeout."""
         t = named(self.program.tables, table, "table")
         return self.library.engine_table_watched(self.handle, t.index) > 0
 

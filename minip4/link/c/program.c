@@ -107,7 +107,7 @@ void engine_set_driver(struct engine *engine, const struct engine_driver *driver
 
 void engine_set_port(struct engine *engine, uint16_t port, bool up)
 {
-    (void)engine, (void)port, (void)up; /* both ports exist from start to end */
+    (void)engine, (void)port, (void)up; /* unused, because ports are neither added nor removed */
 }
 
 struct packet_pool *engine_pool(struct engine *engine)

@@ -146,7 +146,7 @@ void ports_adopt(struct ports *ports, struct ports *old)
     old->captures = NULL;
 }
 
-/* What others ask */
+/* Counters and CPU port */
 
 void ports_counters(struct ports *ports, struct ports_counters *out)
 {

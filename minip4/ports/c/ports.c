@@ -27,7 +27,7 @@ enum { BATCH = 64 };
 #define WINDOW_NS UINT64_C(1000000)
 #define LINGER_NS UINT64_C(10000)
 
-/* What the engine calls */
+/* Callbacks of the engine */
 
 static void transmit(void *user, uint16_t number, struct packet *packet, uint64_t now_ns)
 {
@@ -61,7 +61,7 @@ static void link_drop(void *user, uint16_t number, uint64_t now_ns, const uint8_
         capture_frame(port->lost, now_ns, frame, length);
 }
 
-/* The thread */
+/* The driver's thread */
 
 static bool receive_frame(struct ports *ports, uint16_t number)
 {

@@ -6,7 +6,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { QUEUE_SIZE = 4 * 1024 * 1024 }; /* only pages that were used cost memory */
+enum { QUEUE_SIZE = 4 * 1024 * 1024 }; /* unused pages need no memory */
 
 struct frame_queue {
     pthread_mutex_t lock;
@@ -47,7 +47,7 @@ int frame_queue_fd(const struct frame_queue *queue)
 void frame_queue_acknowledge(struct frame_queue *queue)
 {
     eventfd_t count;
-    eventfd_read(queue->event_fd, &count); /* fails if nothing was signalled, which is harmless */
+    eventfd_read(queue->event_fd, &count); /* fails if there was no signal, which is harmless */
 }
 
 static void copy_in(struct frame_queue *queue, const void *from, size_t size)

@@ -145,7 +145,7 @@ void nic_tell(const struct nic *nic, const char *what)
 void nic_tell_down(struct nic *nic, int error)
 {
     if (error == ENETDOWN && !nic->down)
-        nic_tell(nic, "the interface went down; frames for it are lost until it is up");
+        nic_tell(nic, "the interface went down; frames to it are lost until it is up");
     if (error != ENETDOWN && !nic->gone)
         nic_tell(nic, "the interface is gone; frames for it are lost");
     nic->down = true;
@@ -199,8 +199,8 @@ static size_t copy_frame(struct nic *nic, const struct tpacket2_hdr *header, str
         return length < 0 ? 0 : (size_t)length;
     }
     if (header->tp_snaplen < header->tp_len)
-        /* the slot has only the start of the frame, and the socket's queue had no space for all
-         * of it */
+        /* the slot has only the start of the frame, because the socket's queue had no room for the
+         * whole frame */
         return 0;
     memcpy(packet->data, (const uint8_t *)header + header->tp_mac, header->tp_snaplen);
     return header->tp_snaplen;
@@ -223,8 +223,8 @@ static void tell_checksum(struct nic *nic)
 {
     nic->counters.unfinished_checksums++;
     if (!nic->reported_checksum)
-        nic_tell(nic, "frames arrive with unfinished checksums, which go on as they are: turn the"
-                  " sender's offload off (ethtool -K <its interface> tx off)");
+        nic_tell(nic, "received frames have unfinished checksums, which are forwarded unchanged; turn"
+                  " off the sender's offload (ethtool -K <its interface> tx off)");
     nic->reported_checksum = true;
 }
 
@@ -232,8 +232,8 @@ static void tell_too_long(struct nic *nic)
 {
     nic->counters.receive_too_long++;
     if (!nic->reported_too_long)
-        nic_tell(nic, "frames longer than 9216 bytes arrive and are dropped: turn the sender's"
-                  " offloads off (ethtool -K <its interface> tso off gso off)");
+        nic_tell(nic, "received frames longer than 9216 bytes are dropped; turn off the sender's"
+                  " offloads (ethtool -K <its interface> tso off gso off)");
     nic->reported_too_long = true;
 }
 

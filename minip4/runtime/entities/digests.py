@@ -56,7 +56,7 @@ class Digests:
         digest = self._schema.digest(message.digest_id)
         name = digest.preamble.name
         what = f"digest {name}"
-        # raises an error for types that cannot be sent
+        # raises an error if a digest cannot have this type
         p4data.encode(digest.type_spec, self._schema, itertools.repeat(0))
         config = message.config
         if min(config.max_timeout_ns, config.max_list_size, config.ack_timeout_ns) < 0:

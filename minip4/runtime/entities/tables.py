@@ -164,7 +164,7 @@ class Tables:
 
     @property
     def has_timeouts(self) -> bool:
-        """Whether any entry has an idle timeout."""
+        """Return whether any entry has an idle timeout."""
         return any(self._dataplane.table_has_timeouts(table.name) for table in self._ageing)
 
     def idle(self) -> Iterator[p4r.TableEntry]:
@@ -351,7 +351,7 @@ class IdleTimeouts:
 
     @property
     def active(self) -> bool:
-        """Whether any entry has an idle timeout."""
+        """Return whether any entry has an idle timeout."""
         return self._tables.has_timeouts
 
     def collect(self) -> Iterator[p4r.StreamMessageResponse]:

@@ -40,7 +40,7 @@ class MatchField:
     id: int
     name: str
     values: Values
-    kind: int  # MatchType
+    kind: int  # enum MatchType of P4Info
 
     @property
     def bitwidth(self) -> int:

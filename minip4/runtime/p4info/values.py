@@ -34,7 +34,7 @@ class Values:
 
     @property
     def exact_only(self) -> bool:
-        """Whether only exact matches are valid (no masks, prefixes or ranges)."""
+        """Return whether only exact matches are valid (no masks, prefixes or ranges)."""
         return False
 
     def decode(self, value: bytes, what: str) -> int:

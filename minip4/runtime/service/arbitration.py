@@ -20,7 +20,7 @@ MAX_QUEUED = 4096  # maximum number of packets and digests queued per controller
 MAX_ANSWERS = 256
 MAX_STREAMS = 256  # maximum number of open streams of all roles
 MAX_ROLES = 1024  # maximum number of roles whose highest election id is stored
-MAX_ROLE_NAME = 256  # in bytes of UTF-8
+MAX_ROLE_NAME = 256  # maximum length of a role name, in bytes of UTF-8
 
 
 @dataclass(eq=False)
@@ -73,7 +73,7 @@ class Arbitration:
 
     A role ends when its last stream ends. Its highest election id stays stored, because a
     controller with a lower id must not become primary later. P4Runtime 1.4.1, 5.3 ("Rules for
-    Handling MasterArbitrationUpdate Messages") says that `election_id_past` is the highest id that
+    Handling MasterArbitrationUpdate Messages") defines `election_id_past` as the highest id that
     the server has ever seen for the device and role.
     """
 

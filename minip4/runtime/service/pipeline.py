@@ -24,7 +24,7 @@ from minip4.runtime.p4info.schema import Schema
 from minip4.runtime.p4info.translation import Strings
 from minip4.runtime.status import Code, StatusError, invalid, unimplemented
 
-TURN_S = 0.005  # seconds of work between two pauses
+TURN_S = 0.005  # duration of work between two pauses
 
 
 class Turns:

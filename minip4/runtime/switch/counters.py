@@ -31,8 +31,8 @@ def counters(dataplane: Dataplane, ports: Iterable[int], priority_queues: int) -
 def control_plane(dataplane: Dataplane) -> dict[str, Any]:
     """Return how long the control plane delayed packets.
 
-    "holds" contains the hold times of the lock by purpose. The other values say how often packets
-    found the lock held and how long they waited.
+    "holds" contains the hold times of the lock by purpose. The other values are the number of times
+    that packets waited for the lock, and the longest wait.
     """
     times, longest_ns = dataplane.packets_waited()
     return {

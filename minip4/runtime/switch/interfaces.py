@@ -14,8 +14,8 @@ RTMGRP_LINK = 1  # message group for interfaces, see rtnetlink(7)
 SIOCGIFFLAGS = 0x8913  # netdevice(7)
 IFF_UP = 0x1
 REQUEST = "16sH14x"  # struct ifreq with name and flags
-# Reports immediately whether the peer interface is up. IFF_RUNNING follows up to a second later
-# (linkwatch).
+# This ioctl immediately reports whether the peer interface is up. IFF_RUNNING changes up to a
+# second later (linkwatch).
 SIOCETHTOOL, ETHTOOL_GLINK = 0x8946, 0xA
 REQUEST_DATA = "16sP8x"  # struct ifreq with name and a pointer
 MESSAGES_SIZE = 65536
@@ -93,7 +93,7 @@ class Interfaces:
         request = struct.pack(REQUEST_DATA, name.encode(), ctypes.addressof(value))
         try:
             fcntl.ioctl(self._asking, SIOCETHTOOL, request)
-        # the interface was deleted; or it does not report its state and counts as up
+        # Either the interface was deleted, or it does not report its state and counts as up.
         except OSError as error:
             return error.errno == errno.EOPNOTSUPP
         return bool(value[1])

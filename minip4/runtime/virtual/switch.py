@@ -90,7 +90,7 @@ class VirtualSwitch:
 
     @property
     def is_traced(self) -> bool:
-        """Whether write_trace() must be called before the engine's buffer is full."""
+        """Return whether write_trace() must be called before the engine's buffer is full."""
         return self._trace is not None
 
     def write_trace(self, *, is_end: bool = False) -> None:
@@ -106,7 +106,7 @@ class VirtualSwitch:
 
     @property
     def wants_polls(self) -> bool:
-        """Whether a controller requested digests or idle notifications, which need polling."""
+        """Return whether digests or idle notifications, which need polling, were requested."""
         pipeline = self.device.running
         return pipeline is not None and (pipeline.digests.active or pipeline.idle_timeouts.active)
 

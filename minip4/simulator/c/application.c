@@ -137,7 +137,7 @@ uint32_t virtual_inbox_take(struct virtual *v, uint32_t number,
     return count;
 }
 
-/* --- what they send --------------------------------------------------------------------------- */
+/* --- sending ---------------------------------------------------------------------------------- */
 
 bool virtual_send_frame(struct virtual *v, uint32_t node, const uint8_t *frame, uint32_t length)
 {

@@ -86,7 +86,7 @@ static void take_out(struct message *message, struct partition *p)
         __builtin_prefetch(arrival.packet, 1);
         message->spare = packet_lend(p->pool);
     } else if (!(arrival.packet = unpack(message, p->pool))) {
-        return; /* the partition has noted the lack of memory */
+        return; /* the partition has recorded that memory is short */
     } else {
         __builtin_prefetch(&p->trail[message->source]);
     }

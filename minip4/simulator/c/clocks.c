@@ -62,8 +62,8 @@ uint64_t partition_safe_before(struct partition *p)
         uint64_t clock_ns = atomic_load_explicit(&v->partition[i]->clock_ns, memory_order_acquire);
         before = time_least(before, time_plus(clock_ns > floor_ns ? clock_ns : floor_ns, lookahead_ns));
     }
-    /* receive messages after the clocks were read, because all messages sent before those times
-     * have arrived by then */
+    /* Receive messages after reading the clocks. Messages sent before the read times have then
+     * arrived. */
     partition_receive(p);
     return before;
 }
@@ -74,14 +74,15 @@ void partition_send(struct partition *p, uint16_t to, const struct arrival *arri
     struct partition *other = v->partition[to];
     if (!v->threads->is_parallel) {
         partition_take_in(other, arrival, due_ns);
-        /* take back a spare packet, so that this partition does not run out of packets */
+        /* Take a spare packet of the other partition, so that this partition does not run out of
+         * packets. */
         struct packet *spare = packet_lend(other->pool);
         if (spare)
             packet_give(p->pool, spare);
         return;
     }
     struct channel *channel = channel_between(v, p->number, to);
-    /* receive while waiting, because the other partition may wait for this one in the same way */
+    /* Receive while waiting, because the other partition may also wait for this one. */
     while (channel_is_full(channel)) {
         partition_receive(p);
         sched_yield();

@@ -123,10 +123,11 @@ static void choose_units(struct plan *plan)
     uint64_t share = plan->total / v->partitions;
     for (int bits = LONGEST_BITS; bits >= 0; bits--)
         if (make_units(plan, UINT64_C(1) << bits) <= share + share / 8)
-            return; /* otherwise, links with any delay are cut */
+            return; /* without such a threshold, links with any delay may be cut */
 }
 
-/* --- growing ------------------------------------------------------------------------------------------- */
+/* --- assignment of units to partitions
+ * ------------------------------------------------------------------------------------------- */
 
 static bool is_free(const struct plan *plan, uint32_t unit)
 {
@@ -194,7 +195,7 @@ static bool share_out(struct plan *plan)
             plan->partition[i] = v->node[i]->place;
         }
         if (plan->stops != VIRTUAL_NONE)
-            plan->partition[plan->stops] = NOWHERE; /* this unit belongs to the first partition */
+            plan->partition[plan->stops] = NOWHERE; /* must be in the first partition */
         for (uint32_t i = 0; i < plan->edges; i++) {
             struct edge *edge = &plan->edge[i];
             edge->from = unit_of(plan, edge->from);
@@ -210,7 +211,8 @@ static bool share_out(struct plan *plan)
     return is_done;
 }
 
-/* --- from one cut to another --------------------------------------------------------------------------- */
+/* --- move of events to new partitions
+ * ------------------------------------------------------------------------ */
 
 /* Remove all events from a queue, in order, and add each event to the queue of its new
  * partition. */
@@ -347,7 +349,7 @@ static bool apply(struct plan *plan)
         struct node *node = v->node[i];
         struct partition *p = v->partition[v->is_cut ? plan->partition[unit_of(plan, i)] : 0];
         node->partition = p;
-        node->load /= 2; /* earlier work has a smaller weight */
+        node->load /= 2; /* work before the last partitioning has a smaller weight */
         p->nodes++;
         p->may_stop |= may_stop(node);
         if (!node->is_host && node->switching.engine)

@@ -97,7 +97,7 @@ void host_free(struct host *host)
     free(host->malformed);
 }
 
-/* --- what arrives ----------------------------------------------------------------------------- */
+/* --- received packets ------------------------------------------------------------------------- */
 
 static void reply(struct node *node, struct packet *packet, const uint8_t *to_mac)
 {
@@ -242,7 +242,7 @@ void host_receive(struct node *node, struct packet *packet)
     static const uint8_t broadcast[6] = {255, 255, 255, 255, 255, 255};
     struct host *host = &node->host;
     bool is_answer = false;
-    /* the interface of a real host would drop it, too */
+    /* a real interface drops such a frame, too */
     if (packet->length > host->longest_frame) {
         host->counters.too_long++;
         packet_give(node->partition->pool, packet);

@@ -5,7 +5,7 @@
 
 #include "threads.h"
 
-/* --- frames on their way ---------------------------------------------------------------------- */
+/* --- frames in flight ------------------------------------------------------------------------- */
 
 static bool more_arrivals(struct partition *p)
 {
@@ -51,7 +51,8 @@ void virtual_put_on_wire(struct node *from, uint16_t port, struct packet *packet
     const struct wire *wire = port < from->ports ? &from->wire[port] : NULL;
     struct partition *p = from->partition;
     if (!wire || !wire->to)
-        /* the host has no wire; unconnected ports of switches are down */
+        /* The host has no wire. (Switches do not send here, because their unconnected ports are
+         * down.) */
         packet_give(p->pool, packet);
     else if (wire->partition == p->number)
         send_to(from, wire->to, wire->to_port, packet, due_ns);
@@ -83,7 +84,7 @@ void virtual_flying(const struct virtual *v, uint32_t node, uint16_t port, uint6
     }
 }
 
-/* --- what engines call ------------------------------------------------------------------------ */
+/* --- callbacks of engines --------------------------------------------------------------------- */
 
 static void want_control(struct node *node)
 {
@@ -142,7 +143,7 @@ static void wake_at(struct node *node, uint64_t due_ns)
 {
     struct switching *s = &node->switching;
     if (due_ns >= s->queued_ns)
-        return; /* a wake-up at an earlier time is queued, or the switch has nothing to do */
+        return; /* an earlier wake-up is queued, or the switch has no work */
     s->queued_ns = due_ns;
     if (!events_add(&node->partition->wakes, (struct event){due_ns, node->number, node->number}))
         node->partition->is_short = true;

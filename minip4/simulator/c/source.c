@@ -6,7 +6,7 @@
 
 #include "virtual_internal.h"
 
-_Static_assert(HEADERS + sizeof(struct flow_payload) <= HEAD, "a source keeps what is not zero");
+_Static_assert(HEADERS + sizeof(struct flow_payload) <= HEAD, "HEAD contains all nonzero bytes");
 
 uint64_t source_due_ns(const struct source *source, uint64_t number)
 {
@@ -32,7 +32,7 @@ static void send_datagram(struct partition *p, uint32_t number)
     struct source *source = &p->v->source[number];
     struct packet *packet = packet_take(p->pool);
     if (!packet)
-        return; /* is_short is set */
+        return; /* out of packets; the pool has set is_short */
     packet->length = source->length;
     packet->source = number;
     if (source->length > HEAD)
@@ -246,7 +246,7 @@ void virtual_remove_flow(struct virtual *v, uint32_t number)
     free_flow(flow);
 }
 
-/* --- frames as they are ----------------------------------------------------------------------- */
+/* --- unmodified frames ------------------------------------------------------------------------ */
 
 static void *copy(const void *bytes, size_t size)
 {

@@ -15,7 +15,7 @@ static void queue(struct tcp *t)
     for (int i = 0; i < TIMERS; i++)
         due_ns = t->due_ns[i] < due_ns ? t->due_ns[i] : due_ns;
     if (due_ns >= t->queued_ns)
-        return; /* a wake-up at an earlier time is queued */
+        return; /* an earlier wake-up is queued */
     t->queued_ns = due_ns;
     if (!events_add(&t->host->partition->timers, (struct event){due_ns, t->number, t->number}))
         t->host->partition->is_short = true;
@@ -66,7 +66,7 @@ struct node *tcp_host(const struct virtual *v, uint32_t number)
     return connection ? connection->end[number % 2].host : NULL;
 }
 
-/* --- the end ------------------------------------------------------------------------------------ */
+/* --- one end of a connection ---------------------------------------------------------------------- */
 
 void tcp_fail(struct tcp *t)
 {
@@ -99,7 +99,7 @@ void tcp_reset(struct tcp *t)
     t->connection->result.was_reset = t->connection->result.has_failed;
 }
 
-/* --- the ends by their ports ------------------------------------------------------------------ */
+/* --- hash table of ends by port --------------------------------------------------------------- */
 
 static struct tcp **bucket_of(const struct virtual *v, uint32_t node, uint16_t port)
 {
@@ -116,7 +116,7 @@ struct tcp *tcp_find(struct virtual *v, uint32_t node, uint16_t port, uint32_t a
             continue;
         if (t->peer_address == address && t->peer_port == peer_port)
             return t;
-        /* finds a listening end even if the path translates its address */
+        /* A listening end is found even if the path translates its address. */
         if (t->state == TCP_LISTEN)
             listens = t;
     }

@@ -22,7 +22,7 @@ enum {
 
 enum tcp_flag { FIN = 1, SYN = 2, RST = 4, PSH = 8, ACK = 16, ECE = 64, CWR = 128 };
 
-/* As in the Linux kernel, so that real and virtual time agree; RFC 6298 says at least one
+/* As in the Linux kernel, so that real and virtual time agree; RFC 6298 recommends at least one
  * second. */
 #define MIN_RTO_NS 200000000ull
 #define FIRST_RTO_NS 1000000000ull
@@ -228,7 +228,7 @@ struct tcp *tcp_find(struct virtual *v, uint32_t node, uint16_t port, uint32_t a
 /* tcp_application.c */
 /* Wake the application: it can write, data have arrived, or all data are acknowledged. */
 void tcp_application(struct tcp *t);
-/* Tell the application that `bytes` arrived in order. */
+/* Notify the application that `bytes` arrived in order. */
 void tcp_delivered(struct tcp *t, uint64_t bytes);
 
 /* tcp_receiver.c */
@@ -278,7 +278,7 @@ void congestion_timed_out(struct tcp *t);
 /* Grow the window after `segments` were acknowledged while the window was in use. */
 void congestion_grow(struct tcp *t, uint32_t segments);
 void congestion_sample(struct tcp *t, uint64_t rtt_ns);
-/* Count acknowledged bytes for DCTCP; is_echoed says whether the receiver reported ECN marks. */
+/* Count acknowledged bytes for DCTCP; is_echoed is true if the receiver reported ECN marks. */
 void congestion_marks(struct tcp *t, uint64_t bytes, bool is_echoed);
 
 #endif

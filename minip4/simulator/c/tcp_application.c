@@ -27,7 +27,7 @@ static void record(struct tcp *t)
     c->next_record_ns = t->host->partition->now_ns + RECORD_NS;
 }
 
-/* --- who opens the connection ----------------------------------------------------------------- */
+/* --- the client, which opens the connection --------------------------------------------------- */
 
 static bool is_written(const struct tcp *t)
 {
@@ -143,7 +143,7 @@ static void take_answers(struct connection *c, uint64_t received, uint64_t now_n
     }
 }
 
-/* --- who listens ------------------------------------------------------------------------------ */
+/* --- the server, which listens ---------------------------------------------------------------- */
 
 static void listener_goes_on(struct tcp *t)
 {
@@ -156,7 +156,7 @@ static void listener_goes_on(struct tcp *t)
         t->out.limit = 1 + received / config->request_bytes * config->response_bytes;
     }
     if (is_over) {
-        t->out.has_fin = true; /* the server has no more data to send */
+        t->out.has_fin = true; /* the server sends a FIN, because it has no more data */
         t->out.limit++;
     }
 }
@@ -174,7 +174,7 @@ static void record_received(struct tcp *t, uint64_t bytes)
     c->result.received_count++;
 }
 
-/* --- both ------------------------------------------------------------------------------------- */
+/* --- client and server ------------------------------------------------------------------------ */
 
 void tcp_application(struct tcp *t)
 {

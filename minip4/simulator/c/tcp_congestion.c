@@ -114,7 +114,7 @@ void congestion_sample(struct tcp *t, uint64_t rtt_ns)
         h->css_baseline_min_rtt_ns = h->current_round_min_rtt_ns;
         h->css_rounds = 1;
     } else if (h->css_rounds && h->current_round_min_rtt_ns < h->css_baseline_min_rtt_ns) {
-        h->css_rounds = 0; /* the queue was not caused by this flow */
+        h->css_rounds = 0; /* another flow has caused the queue */
     }
 }
 

@@ -78,7 +78,7 @@ static int64_t offset_of(uint32_t sequence, uint32_t isn, uint64_t near)
     return (int64_t)near + (int32_t)(sequence - (isn + (uint32_t)near));
 }
 
-/* --- refusals --------------------------------------------------------------------------------- */
+/* --- resets ----------------------------------------------------------------------------------- */
 
 /* RFC 9293, 3.10.7.1: refuse a segment of an unknown connection. A temporary end sends the RST. */
 static void refuse(struct node *node, const struct parsed *parsed, const uint8_t *ip,
@@ -112,8 +112,8 @@ static void take_reset(struct tcp *t, const struct parsed *parsed)
 
 /* --- opening ---------------------------------------------------------------------------------- */
 
-/* Learn the peer's properties from its SYN. This end offers all options. It does not send those
- * that the peer does not offer (RFC 7323, 2.2 and 3.2; RFC 2018, 2). */
+/* Read the peer's options from its SYN. This end offers all options. It does not send those that
+ * the peer does not offer (RFC 7323, 2.2 and 3.2; RFC 2018, 2). */
 static void know_peer(struct tcp *t, const struct parsed *parsed)
 {
     t->peer_isn = parsed->sequence;
@@ -274,7 +274,7 @@ static void take_segment(struct tcp *t, const struct parsed *parsed, const uint8
         /* RFC 2883: report a duplicate */
         if (length && begin >= 1 && begin + length <= (int64_t)t->in.next)
             t->in.duplicate = (struct range){(uint64_t)begin, (uint64_t)begin + length, 0};
-        tcp_send_ack(t); /* RFC 9293, 3.10.7.4: tell the peer the expected sequence number */
+        tcp_send_ack(t); /* RFC 9293, 3.10.7.4: send an ACK with the expected sequence number */
         return;
     }
     if (!(parsed->flags & ACK))

@@ -26,14 +26,14 @@ static uint64_t real_ns(void)
     return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
 }
 
-/* --- a thread's part of a run ---------------------------------------------------------------------- */
+/* --- work of one thread in a run -------------------------------------------------------------- */
 
 /* Record why a partition has ended early. */
 static void note_stop(struct partition *p, enum virtual_stop stop)
 {
     struct threads *threads = p->v->threads;
     if (stop == VIRTUAL_CONTROL || stop == VIRTUAL_INBOX)
-        atomic_store(&threads->before_ns, p->now_ns); /* others advance only to this time */
+        atomic_store(&threads->before_ns, p->now_ns); /* the others advance only to this time */
     else
         atomic_store(&threads->quits, stop);
 }

@@ -48,8 +48,8 @@ uint32_t virtual_add_host(struct virtual *v, const uint8_t mac[6], uint32_t addr
  * host's port is not 0. */
 bool virtual_connect(struct virtual *v, uint32_t node, uint16_t port, uint32_t other,
                      uint16_t other_port);
-/* Set or replace the engine of a switch, whose ports are those connected so far. `may_notify` says
- * whether its program has digests. Returns false if out of memory. */
+/* Set or replace the engine of a switch, whose ports are those connected so far. `may_notify` is
+ * true if its program has digests. Returns false if out of memory. */
 bool virtual_set_engine(struct virtual *v, uint32_t node, struct engine *engine,
                         const struct virtual_calls *calls, bool may_notify);
 /* Assign a node, and nodes that cannot be separated from it, to a partition, unless they may stop

@@ -96,7 +96,7 @@ static void *write_captures(void *user)
             capture->error = write_all(capture->fd, capture->saving, capture->to_save);
         pthread_mutex_lock(&set->lock);
         capture->to_save = 0;
-        pthread_cond_broadcast(&set->done); /* threads that wait may belong to different files */
+        pthread_cond_broadcast(&set->done); /* the waiting threads may wait for different files */
     }
     pthread_mutex_unlock(&set->lock);
     return NULL;

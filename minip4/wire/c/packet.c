@@ -197,7 +197,8 @@ void packet_give(struct packet_pool *pool, struct packet *packet)
         POISON(packet, sizeof *packet + PACKET_ROOM + PACKET_MAX_FRAME);
         return;
     }
-    packet->next = pool->free; /* a packet that is returned twice is poisoned here */
+    /* AddressSanitizer reports this access if the packet was already returned. */
+    packet->next = pool->free;
     pool->free = packet;
     POISON((uint8_t *)packet - GUARD - pool->phv_room, pool->slot_size);
 }

@@ -1,4 +1,4 @@
-"""benchmarks/compatibility/conformance.py on a corpus of three programs, laid out as p4c's."""
+"""Benchmark conformance.py on a corpus of three programs with the folders of p4c."""
 
 import json
 import subprocess

@@ -26,7 +26,7 @@ def networks(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def packet(host: str, protocol: int = 17, tos: int = 0, ethertype: str = "0800") -> str:
-    """A frame as print_frames.py prints it, behind its host's name."""
+    """Return a frame as print_frames.py prints it, after the name of its host."""
     ip = f"45{tos:02x}{'00' * 7}{protocol:02x}{'00' * 10}"
     return f"{host}:{'00' * 12}{ethertype}{ip}\n"
 
@@ -153,7 +153,7 @@ with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")
-def test_what_comes_to_an_interface_is_printed_and_not_what_leaves_it() -> None:
+def test_only_received_packets_are_printed() -> None:
     done = subprocess.run(["unshare", "-n", sys.executable, "-c", LISTEN], text=True, timeout=300,
                           capture_output=True, check=False)  # fmt: skip
     assert (done.stdout, done.stderr) == ("31 32\n", "")
@@ -186,7 +186,7 @@ def test_a_network_is_run(tmp_path: Path) -> None:
     assert f"{EXAMPLE:64} no: no " in done.stdout
 
 
-def test_what_is_no_clone_gets_one_line(tmp_path: Path) -> None:
+def test_a_missing_clone_is_a_one_line_error(tmp_path: Path) -> None:
     done = run(tmp_path)
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert f"{tmp_path}: the folder has no {EXAMPLE}; pass a clone" in done.stderr

@@ -82,7 +82,7 @@ def test_an_exercise_is_run_with_its_solution(tmp_path: Path) -> None:
     assert "basic                no: exit status 2: " in done.stdout
 
 
-def test_what_is_no_clone_gets_one_line(tmp_path: Path) -> None:
+def test_a_missing_clone_is_a_one_line_error(tmp_path: Path) -> None:
     done = run(tmp_path)
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert f"{tmp_path}, None: clone or exercise not found" in done.stderr

@@ -1,4 +1,4 @@
-"""benchmarks/speed/shared/claims.py: limits, and what so many rounds decide."""
+"""Limits in benchmarks/speed/shared/claims.py, and verdicts for different numbers of rounds."""
 
 import pytest
 

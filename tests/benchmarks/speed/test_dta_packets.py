@@ -1,4 +1,4 @@
-"""benchmarks/speed/dta_packets.py: a short run, and what it must see of a translator that errs."""
+"""Benchmark dta_packets.py: a short run, and detection of a faulty translator."""
 
 from pathlib import Path
 from types import ModuleType
@@ -25,7 +25,7 @@ def dta_packets(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 @pytest.mark.parametrize("is_right", [True, False])
-def test_each_answer_is_right_or_empty(
+def test_each_query_result_is_right_or_empty(
     is_right: bool, tmp_path: Path, dta_packets: ModuleType
 ) -> None:
     async def main(run: Run) -> Report:
@@ -44,6 +44,6 @@ def test_each_answer_is_right_or_empty(
 
 
 FAILS = {
-    "bytes of memory that are not the model's",
+    "bytes of memory that differ from the model",
     "right and wrong answers: p-value of 4 points under theory",
 }

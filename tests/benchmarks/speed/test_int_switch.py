@@ -1,4 +1,4 @@
-"""benchmarks/speed/int_switch.py: a short run as its users start it, and what it refuses."""
+"""Benchmark int_switch.py: a short run as users start it, and invalid options."""
 
 import csv
 import subprocess
@@ -15,7 +15,7 @@ def run(out: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_short_run_measures_every_role(tmp_path: Path) -> None:
     done = run(tmp_path)
-    if done.returncode == 2:  # a busy machine
+    if done.returncode == 2:  # the machine was loaded
         assert "run invalid: " in done.stderr.splitlines()[-1], done.stderr
         return
     assert done.returncode == 0, done.stdout + done.stderr
@@ -26,7 +26,7 @@ def test_a_short_run_measures_every_role(tmp_path: Path) -> None:
     assert samples["INT, sink with a report per packet"] > samples["INT, sink"]
 
 
-def test_bmv2_is_not_what_it_measures(tmp_path: Path) -> None:
+def test_bmv2_is_refused(tmp_path: Path) -> None:
     done = run(tmp_path, "--target", "bmv2")
     assert done.returncode == 2
     assert "bmv2" in done.stderr.splitlines()[-1]

@@ -35,7 +35,7 @@ def run(out: Path, *options: str, **environment: str) -> subprocess.CompletedPro
     )  # fmt: skip
 
 
-def test_without_ns3_it_says_how_to_get_it(tmp_path: Path) -> None:
+def test_without_ns3_the_error_has_a_remedy(tmp_path: Path) -> None:
     nowhere = {"PKG_CONFIG_LIBDIR": "/nowhere", "PKG_CONFIG_PATH": "/nowhere"}
     done = run(tmp_path, "--time", "virtual", **nowhere)
     assert done.returncode == 2
@@ -45,13 +45,13 @@ def test_without_ns3_it_says_how_to_get_it(tmp_path: Path) -> None:
     assert not (tmp_path / "summary.json").exists()
 
 
-def test_real_time_is_not_what_it_measures(tmp_path: Path) -> None:
+def test_real_time_is_refused(tmp_path: Path) -> None:
     done = run(tmp_path)
     assert done.returncode == 2
     assert "add --time virtual" in done.stderr.splitlines()[-1]
 
 
-def test_what_ns3_says_is_read(ns3: ModuleType) -> None:
+def test_the_output_of_ns3_is_parsed(ns3: ModuleType) -> None:
     assert ns3.parse_outcome(OUTPUT) == ns3.Outcome(10, 43, 0.25, 2.5e-05, 22.9, 0)
 
 
@@ -59,12 +59,12 @@ def test_what_ns3_says_is_read(ns3: ModuleType) -> None:
     "output",
     ["", "received 10\n", OUTPUT + "more 1\n", OUTPUT.replace("43", "many"), OUTPUT + "hops\n"],
 )
-def test_what_is_no_outcome_is_refused(ns3: ModuleType, output: str) -> None:
+def test_other_output_is_refused(ns3: ModuleType, output: str) -> None:
     with pytest.raises(TestbedError, match="ns-3: cannot parse its output"):
         ns3.parse_outcome(output)
 
 
-def test_a_fabric_is_told_whole(ns3: ModuleType) -> None:
+def test_the_description_of_a_fabric_is_complete(ns3: ModuleType) -> None:
     topo = LeafSpine(pods=2, leaves=2, spines=2, cores=1, **ns3.LINK)
     options = argparse.Namespace(flows=50, packets=7)
     flows = ns3.make_flows(topo, options, 1)
@@ -75,9 +75,9 @@ def test_a_fabric_is_told_whole(ns3: ModuleType) -> None:
     several = [line[1:] for line in lines if line[0] == "route" and len(line) > 5]
     assert [line[1:] for line in several] == [["0.0.0.0", "0", "2", "3"]] * 2 + [
         ["0.0.0.0", "0", "6", "7"]
-    ] * 2  # leaves go up over all their spines
+    ] * 2  # leaves send upwards over all their spines
     nodes = [line for line in lines if line[0] in ("router", "host")]
-    assert lines[: len(nodes)] == nodes  # their numbers are known before they are used
+    assert lines[: len(nodes)] == nodes  # nodes are numbered before other lines refer to them
     for flow, line in zip(flows, lines[-50:], strict=True):
         address = topo.nodeInfo(flow.destination)["ip"].split("/")[0]
         assert nodes[int(line[2])] == ["host", address]
@@ -88,7 +88,7 @@ def test_a_fabric_is_told_whole(ns3: ModuleType) -> None:
 
 
 def test_every_route_leads_home(ns3: ModuleType) -> None:
-    """From each node to each host, whichever next hop is chosen: in no more hops than five."""
+    """Each node reaches each host in at most five hops, whichever next hop is chosen."""
     topo = LeafSpine(pods=2, leaves=2, spines=2, cores=1, **ns3.LINK)
     lines = [line.split() for line in ns3.describe(topo, [])]
     hosts = {number: line[1] for number, line in enumerate(lines) if line[0] == "host"}

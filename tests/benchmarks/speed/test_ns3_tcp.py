@@ -18,24 +18,25 @@ def ns3_tcp(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return ns3_tcp
 
 
-def test_a_link_is_told_whole(ns3_tcp: ModuleType) -> None:
+def test_the_description_of_a_link_is_complete(ns3_tcp: ModuleType) -> None:
     link = ns3_tcp.Link("some", 15_140_000, 5000, 80, 0.01, flows=2)
     assert list(ns3_tcp.describe(link, "cubic", 30.0, 6)) == [
-        "link 15020000 5000000 80 0.01 7",  # as much a second of frames that are 12 bytes shorter
+        # the same transmission time as with frames that are 12 bytes longer
+        "link 15020000 5000000 80 0.01 7",
         "flow TcpCubic 0",
         "flow TcpCubic 100000000",
         "measure 10000000000 40000000000",
     ]
 
 
-def test_what_ns3_says_is_read(ns3_tcp: ModuleType) -> None:
+def test_the_output_of_ns3_is_parsed(ns3_tcp: ModuleType) -> None:
     assert ns3_tcp.parse_goodputs("received_0 300\nreceived_1 150\n", 2.0) == [1200, 600]
     with pytest.raises(TestbedError, match="ns-3: cannot parse its output"):
         ns3_tcp.parse_goodputs("received_0 many\n", 2.0)
 
 
-def test_a_sample_is_of_what_the_link_carries(ns3_tcp: ModuleType) -> None:
-    """A hundredth lost, ten segments in each round trip of 10 ms: a constant of one."""
+def test_a_sample_is_relative_to_the_link_rate(ns3_tcp: ModuleType) -> None:
+    """With a loss of 1 % and ten segments per RTT of 10 ms, the constant is 1."""
     link = ns3_tcp.Link("some", 10 * 1514 * 8 * 100, 5000, 80, 0.01)
     rate_bps = 10 * 1448 * 8 / 0.01
     found = ns3_tcp.sample(link, "reno", [rate_bps / 2] * 2, [rate_bps / 2, 0.0])

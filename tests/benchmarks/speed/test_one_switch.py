@@ -1,4 +1,4 @@
-"""benchmarks/speed/one_switch.py as its users start it, in its smallest version."""
+"""Benchmark one_switch.py as users start it, with its smallest parameters."""
 
 import csv
 from pathlib import Path

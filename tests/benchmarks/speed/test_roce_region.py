@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from telemark.errors import TestbedError
 
 FOLDER = Path(__file__).parents[3] / "benchmarks" / "speed"
-COUNT, FIRST, LOST = 5000, 2000, 7  # slots, of records from FIRST on, one of which was dropped
+COUNT, FIRST, LOST = 5000, 2000, 7  # slots of the records from FIRST on; one record was dropped
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def roce_region(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 @pytest.fixture
 def slots(roce_region: ModuleType) -> NDArray[np.uint8]:
-    """Those of records from FIRST on, as they should be: shape (COUNT, 44)."""
+    """Return the correct content of the slots of the records from FIRST on: shape (COUNT, 44)."""
     found = bytearray()
     for number in range(FIRST, FIRST + COUNT):
         is_there = number % roce_region.SPOILED_EVERY and number != FIRST + LOST
@@ -49,14 +49,14 @@ def test_a_short_run_is_off_by_nothing(tmp_path: Path) -> None:
 
 
 def outcome(module: ModuleType, slots: NDArray[np.uint8], **counts: int) -> list[bool]:
-    """Which checks pass, of a region with these slots."""
+    """Return the passed checks for a region with these slots."""
     held = module.SlotCounts.of_slots(slots.reshape(-1).view(module.TCP), FIRST)
     told = {"accepted": COUNT - 6, "refused": 5, "refused_else": 0, "dropped": 1} | counts
     found = module.Outcome(sent=COUNT, spoiled=5, records_per_s=1e6, **told, **held._asdict())
     return [check.passed for check in module.report(found).checks]
 
 
-def test_what_was_dropped_or_refused_is_not_there(
+def test_dropped_and_refused_records_are_not_in_memory(
     roce_region: ModuleType, slots: NDArray[np.uint8]
 ) -> None:
     assert outcome(roce_region, slots) == [True] * 4
@@ -87,7 +87,8 @@ def test_a_record_in_the_slot_of_another_is_seen(
 def test_a_spoiled_record_that_was_taken_is_seen(
     roce_region: ModuleType, slots: NDArray[np.uint8]
 ) -> None:
-    slots[1000].view(">u4")[:] = 3001 * np.arange(1, 22, 2)  # as if it had not been spoiled
+    # content of the spoiled record without its bit error
+    slots[1000].view(">u4")[:] = 3001 * np.arange(1, 22, 2)
     assert outcome(roce_region, slots) == [True, True, False, True]
 
 
@@ -111,7 +112,7 @@ def test_a_good_frame_that_was_refused_is_seen(
     assert outcome(roce_region, slots, **counts) == [True, True, True, False]
 
 
-def test_what_says_nothing_is_no_result(roce_region: ModuleType, slots: NDArray[np.uint8]) -> None:
+def test_invalid_runs_have_no_result(roce_region: ModuleType, slots: NDArray[np.uint8]) -> None:
     with pytest.raises(TestbedError, match="run invalid: the kernel dropped 91% of the records"):
         outcome(roce_region, slots, dropped=COUNT * 91 // 100)
     with pytest.raises(TestbedError, match="--time virtual: this benchmark measures real time"):

@@ -1,4 +1,4 @@
-"""benchmarks/speed/sai.py: a short run as its users start it, and what it refuses."""
+"""Benchmark sai.py: a short run as users start it, and invalid options."""
 
 import csv
 import json
@@ -29,7 +29,7 @@ def run(out: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_short_run_measures_everything(tmp_path: Path) -> None:
     done = run(tmp_path)
-    if done.returncode == 2:  # a busy machine
+    if done.returncode == 2:  # the machine was loaded
         assert "run invalid: " in done.stderr.splitlines()[-1], done.stderr
         return
     assert done.returncode == 0, done.stdout + done.stderr
@@ -53,7 +53,7 @@ def test_a_short_run_measures_everything(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_no_program_of_sais_gets_one_line(
+def test_a_missing_sai_program_is_a_one_line_error(
     tmp_path: Path, options: tuple[str, ...], text: str
 ) -> None:
     done = run(tmp_path, *options)
@@ -79,7 +79,7 @@ def test_books(sai: ModuleType, transmitted: int, off: int) -> None:
 
 @pytest.fixture
 def found() -> dict[str, list[float]]:
-    """Values of one round, such that every claim holds."""
+    """Return values of one round with which every claim holds."""
     names = [
         f"{kind}, SAI, to {leads}"
         for leads in ("nexthops", "groups")

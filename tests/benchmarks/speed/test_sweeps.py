@@ -1,4 +1,4 @@
-"""benchmarks/speed/sweeps.py: what it starts, what it compares, and what it claims."""
+"""Benchmark sweeps.py: started commands, comparison of samples, and claims."""
 
 from pathlib import Path
 from types import ModuleType
@@ -20,7 +20,7 @@ sys.exit(%d)
 
 @pytest.fixture
 def sweeps(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The benchmark, as a module."""
+    """Return the benchmark as a module."""
     monkeypatch.syspath_prepend(str(SCRIPT.parent))
     import sweeps  # noqa: PLC0415
 
@@ -64,10 +64,10 @@ def test_rounds_that_differ_decide_nothing(sweeps: ModuleType) -> None:
 
 
 @pytest.mark.parametrize(("wall_s", "holds"), [(6.8, True), (7.0, False)])
-def test_what_is_claimed_is_beside_what_the_machine_can_reach(
+def test_the_claim_is_compared_with_what_the_machine_can_reach(
     sweeps: ModuleType, wall_s: float, holds: bool
 ) -> None:
-    """In the same round; of three rounds one that was disturbed decides nothing."""
+    """The claim compares values of the same round; one disturbed round of three decides nothing."""
     samples = [
         sweeps.Sample(name, number, jobs, (number + 1) * took_s, "", at_once, is_kept)
         for number in range(3)
@@ -82,8 +82,10 @@ def test_what_is_claimed_is_beside_what_the_machine_can_reach(
     assert [check.passed for check in checks] == [holds, holds]
 
 
-def test_what_could_be(sweeps: ModuleType) -> None:
-    """Two at once that take 1.2 times as long as one leave a share of 0.6, of all but 1 s of 10."""
+def test_the_smallest_possible_share(sweeps: ModuleType) -> None:
+    """If two parallel commands take 1.2 times as long as one, the smallest share is 0.6 of the
+    parallel part.
+    """
     one = sweeps.Sample("a", 0, 1, 10.0, "")
     samples = [one, sweeps.Sample("a", 0, 2, 6.5, ""), sweeps.Sample("a", 0, 1, 12.0, "", 2),
                sweeps.Sample("a", 0, 1, 1.0, "", is_kept=True)]  # fmt: skip

@@ -71,7 +71,10 @@ def test_a_busy_machine_decides_nothing(
 
 
 def test_a_core_that_others_use_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One-thread runs had a core all the time; a thread of the parallel runs had it for half."""
+    """The one-thread runs had a core all the time.
+
+    One thread of the parallel runs had it half the time.
+    """
     monkeypatch.syspath_prepend(str(SCRIPT.parent))
     import threads  # noqa: PLC0415
 
@@ -92,8 +95,8 @@ def test_a_core_that_others_use_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
         threads.claims(samples)
 
 
-def test_what_the_machine_can_reach(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two runs apart, of which the longer takes 1.25 times as long as one alone: 1.6."""
+def test_the_ratio_that_the_machine_can_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The longer of two independent runs takes 1.25 times as long as one run: at most 1.6."""
     monkeypatch.syspath_prepend(str(SCRIPT.parent))
     import threads  # noqa: PLC0415
 

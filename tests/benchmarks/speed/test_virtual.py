@@ -1,4 +1,4 @@
-"""benchmarks/speed/virtual.py as its users start it, in its smallest version."""
+"""Benchmark virtual.py as users start it, with its smallest parameters."""
 
 import csv
 import subprocess
@@ -27,13 +27,14 @@ def test_fabrics_deliver_every_packet(tmp_path: Path) -> None:
     assert [int(row["switches"]) for row in rows] == [10, 30]
     for row in rows:
         assert int(row["packets"]) == 5000
-        # Two leaves and a spine within a pod; to another pod a core and another spine, too.
+        # A path within a pod has two leaves and a spine; a path to another pod also has a core and
+        # a second spine.
         assert 4 * 5000 < int(row["hops"]) < 5 * 5000
     assert "mean M/D/1 waiting time" in done.stdout
     assert "holds" in done.stdout
 
 
-def test_real_time_is_not_what_it_measures(tmp_path: Path) -> None:
+def test_real_time_is_refused(tmp_path: Path) -> None:
     done = run(tmp_path)
     assert done.returncode == 2
     assert "add --time virtual" in done.stderr.splitlines()[-1]
@@ -61,7 +62,8 @@ def test_claims_are_ratios(
     ]
     checks = virtual.claims(samples, [50 * slower] * 3)
     assert {number for number, check in enumerate(checks) if not check.passed} == broken
-    checks = virtual.claims(samples, [24 * slower] * 3)  # a hop takes six times that
+    # a hop takes six times as long as the pipeline
+    checks = virtual.claims(samples, [24 * slower] * 3)
     assert not checks[0].passed
     with pytest.raises(TestbedError, match=r"run invalid: cost per hop, 10 .* in 3 rounds"):
         virtual.claims(samples, [24 * slower, 50 * slower, 24 * slower])

@@ -50,7 +50,7 @@ def test_each_entry_comes_once_and_in_order_over_laps(entries: int) -> None:
 
 
 def test_an_unwritten_list_is_empty() -> None:
-    """The published collector continues to read even if nothing was written."""
+    """The reader returns nothing. (The published collector continues to read unwritten memory.)"""
     reader = Reader(Translator().ring)
     assert [pulled(reader) for _ in range(20)] == [[]] * 20
     assert reader.place == FIRST
@@ -80,7 +80,7 @@ def test_several_readers_each_get_all() -> None:
 
 
 def test_what_was_overwritten_is_counted_and_not_read() -> None:
-    """The next place may be half written: one batch fewer than the ring holds."""
+    """The next batch may be half written, so one batch fewer than the ring holds can be read."""
     translator = Translator(4, size=8)
     reader = Reader(translator.ring)
     translator.write(2)
@@ -112,11 +112,11 @@ def test_a_lap_that_was_lost_as_a_whole_is_not_read_again() -> None:
     assert pulled(reader) == []
     translator.write(1)
     assert pulled(reader) == [8]
-    assert reader.lost + reader.overrun == 5  # the first four exceeded the ring
+    assert reader.lost + reader.overrun == 5  # the first four batches were overwritten
 
 
 class Overtaken:
-    """A ring whose translator continues while a reader copies from it."""
+    """Ring whose translator continues to write while a reader copies a batch."""
 
     def __init__(self, ring: NDArray[Any], goes_on: Callable[[], None]) -> None:
         self._ring, self._goes_on = ring, goes_on
@@ -131,7 +131,7 @@ class Overtaken:
 
 
 def test_what_is_overwritten_while_it_is_read_is_not_given_out() -> None:
-    """Two batches are complete; the third has entries, but no tail yet."""
+    """Two batches are complete. The third batch has entries, but no tail yet."""
     translator = Translator(4, size=8)
     translator.write(8)
 
@@ -147,7 +147,7 @@ def test_what_is_overwritten_while_it_is_read_is_not_given_out() -> None:
 
 @pytest.mark.parametrize("size", [2, 3, 8])
 def test_numbers_wrap_after_the_last(size: int) -> None:
-    """The range of numbers is no multiple of the ring size; places continue."""
+    """The range of batch numbers is no multiple of the ring size; slots continue."""
     first = Place(NUMBERS - 4, 1)
     translator = Translator(2, size, first)
     reader, found = Reader(translator.ring, first), []
@@ -189,7 +189,7 @@ def test_a_reader_goes_on_where_another_one_was() -> None:
 
 
 def test_a_ring_that_restarts_is_not_read_backwards() -> None:
-    """After a restart without setting the head."""
+    """The head was not restored after the restart."""
     old, new = Translator(size=8), Translator(size=8)
     old.write(100)
     reader = Reader(old.ring)

@@ -1,6 +1,7 @@
-"""The DTA dissector in tshark: each field of the format. Skipped without tshark.
+"""The DTA dissector in tshark: each field of the format.
 
-It was written from the specification, independently of the packets in scapy.
+Skipped without tshark. The dissector was written from the specification, independently of the
+packets in scapy.
 """
 
 import random
@@ -22,7 +23,7 @@ from collectors.dta.packets import NACK_PORT, PORT, PROTOTYPE_PORT, PlainDTA, Sh
 
 pytestmark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 
-SOURCE = 40041  # scapy's default port is that of DNS, which Wireshark would dissect
+SOURCE = 40041  # Wireshark would dissect scapy's default port as DNS
 # Expected fields for each of the packets in WIRE, in addition to their keys.
 SHOWN: dict[str, dict[str, list[str]]] = {
     "key-write": {"version": ["1"], "opcode": ["0x01"], "reporter": ["772"],

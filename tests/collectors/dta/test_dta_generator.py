@@ -1,4 +1,4 @@
-"""The generator at a host, in virtual time: a translator finally has all of its reports."""
+"""The generator at a host, in virtual time: finally, a translator has received all reports."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -52,10 +52,8 @@ def generated(
     made_up: int = 0,
 ) -> dict[str, Any]:
     """Return the result of a generator at h1, the counters of the translator at s2, and h2's
-    memory.
-
-    During `lost_ms` after its first report the link between them loses all packets. h2 sends a
-    datagram that is not a NACK, and then unfounded NACKs, one each 0.1 ms.
+    memory. For `lost_ms` after the first report, the link between h1 and s2 loses all packets. h2
+    sends a datagram that is not a NACK, and then unjustified NACKs at intervals of 0.1 ms.
     """
     responder = Responder("10.0.0.2", [Writer(PEER, SLOT, SLOTS)])
     session = WriteSession(1, "h2", PEER, responder.targets[0], ack_every=1)
@@ -104,7 +102,8 @@ def test_what_was_lost_is_sent_again(tmp_path: Path) -> None:
     said = load.reports().fields
     assert said is not None
     found = told["memory"][slots(said.key, 2, SLOTS)]
-    assert (found["checksum"] == checksums(said.key, 31)).any(axis=0).sum() >= 950  # 1 - e^-.24, ^2
+    # (1 - e^-0.24)^2
+    assert (found["checksum"] == checksums(said.key, 31)).any(axis=0).sum() >= 950
 
 
 def test_what_is_kept_no_more_is_counted(tmp_path: Path) -> None:
@@ -117,7 +116,9 @@ def test_what_is_kept_no_more_is_counted(tmp_path: Path) -> None:
 
 
 def test_what_a_rate_refuses_comes_back_until_there_is_room(tmp_path: Path) -> None:
-    """Not once per round trip, which would be some hundred times each."""
+    """Rejected reports are not requested once per RTT, which would be some hundred requests per
+    report.
+    """
     load = Load(50, redundancy=1, retransmittable=True, reporter=3)
     told = generated(tmp_path, Generator(load, "10.0.0.2", 10_000), (0, 0), [Rate(1, 2000)])
     sent, events = told["sent"], told["events"]
@@ -129,8 +130,8 @@ def test_what_a_rate_refuses_comes_back_until_there_is_room(tmp_path: Path) -> N
 def test_nacks_without_end_have_an_end(
     patience_ns: int, tries: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a forged NACK each 0.1 ms, for 150 ms: a report is resent after a doubling delay, and
-    finally not any more.
+    """With a forged NACK every 0.1 ms for 150 ms, a report is resent at doubling intervals, and
+    finally not at all.
     """
     monkeypatch.setattr(generator, "PATIENCE_NS", patience_ns)
     load = Load(3, retransmittable=True, reporter=3)

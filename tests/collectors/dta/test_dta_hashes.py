@@ -19,7 +19,7 @@ from collectors.dta.hashes import (
     value_codes,
 )
 
-# MurmurHash3_x86_32 in tests of several implementations: key, seed, hash.
+# MurmurHash3_x86_32 in tests of several implementations: key, seed, hash
 PUBLISHED = [
     (b"", 0, 0x00000000), (b"", 1, 0x514E28B7), (b"", 0xFFFFFFFF, 0x81F16F39),
     (b"\xff\xff\xff\xff", 0, 0x76293B50), (b"!Ce\x87", 0, 0xF55B516B),
@@ -31,7 +31,7 @@ SMHASHER = 0xB0F57EE3  # the result of its author's test suite for MurmurHash3_x
 
 
 def scalar(data: bytes, seed: int) -> int:
-    """Compute MurmurHash3_x86_32 of bytes, verified by SMHASHER."""
+    """Return MurmurHash3_x86_32 of bytes; SMHASHER verifies this function."""
 
     def rotated(number: int, bits: int) -> int:
         return (number << bits | number >> (32 - bits)) & 0xFFFFFFFF
@@ -88,17 +88,17 @@ def test_a_key_is_its_words_the_most_significant_first() -> None:
         key_words([1 << 128])
 
 
-def test_keys_that_meet_in_one_slot_do_not_meet_in_the_others() -> None:
-    """With CRCs, which are affine, all copies of two keys would collide together."""
+def test_keys_with_one_common_slot_have_different_other_slots() -> None:
+    """With CRCs, which are affine, all copies of two keys would collide if one copy does."""
     places = slots(random_keys(20_000, 3), 2, 1 << 8)
     meet = places[:, :-1] == places[:, 1:]
     both = np.sum(meet[0] & meet[1])
-    assert np.sum(meet[0]) > 40  # 78 are expected
-    assert both <= 4  # 0.3 are
+    assert np.sum(meet[0]) > 40  # 78 keys with a common slot are expected
+    assert both <= 4  # 0.3 keys with two common slots are expected
 
 
-def test_keys_that_meet_in_a_slot_have_checksums_of_their_own() -> None:
-    """With other bits of one CRC, 1 of 2^(31 - slot bits) would agree."""
+def test_keys_with_the_same_slot_have_different_checksums() -> None:
+    """With bits of one CRC for slot and checksum, 1 of 2^(31 - slot bits) would be equal."""
     keys = random_keys(1 << 18, 4)
     places, sums = slots(keys, 1, 1 << 16)[0], checksums(keys, 16)
     order = np.argsort(places, kind="stable")
@@ -124,7 +124,7 @@ def test_memory_of_zeros_is_no_keys() -> None:
     assert BLANK not in value_codes(np.arange(1 << 16, dtype=np.uint32)).tolist()
 
 
-def test_every_bit_of_each_hop_s_cover_lives() -> None:
+def test_no_bit_of_a_hop_checksum_is_constant() -> None:
     """With one of the published polynomials, eight bits of each word are constant."""
     keys = np.random.default_rng(1).integers(1 << 32, size=(1000, 4), dtype=np.uint32)
     shares = np.unpackbits(hop_checksums(keys).view(np.uint8), axis=1).reshape(5, 1000, 32)

@@ -1,4 +1,4 @@
-"""Paths as INT sinks write them: reported nodes of long and short paths."""
+"""Paths as INT sinks write them: the reported nodes of long and short paths."""
 
 import numpy as np
 import pytest

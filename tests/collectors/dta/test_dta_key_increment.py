@@ -1,4 +1,4 @@
-"""Counters of Key-Increment: never below the actual counts, errors as in theory, persistence."""
+"""Counters of Key-Increment: never below ground truth, errors as in theory, persistence."""
 
 from pathlib import Path
 

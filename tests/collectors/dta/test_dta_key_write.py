@@ -1,7 +1,7 @@
-"""The store of Key-Write: written values are found or absent; policies; faults of other stores.
+"""The store of Key-Write: found and missing values, query policies, faults of other stores.
 
-The prototype's store computed the slots of later copies over the wrong bytes, and returned data in
-a byte order that depended on the reader: see the tests of all copies and of bytes.
+The store of the prototype computed the slots of later copies over the wrong bytes. It returned data
+in a byte order that depended on the reader. See the tests of copies and of byte order.
 """
 
 import subprocess
@@ -70,7 +70,7 @@ def test_bytes_in_memory_are_those_of_the_format() -> None:
 
 
 @pytest.mark.parametrize("copies", [2, 3, 4, 8])
-def test_each_copy_answers_alone(copies: int) -> None:
+def test_one_intact_copy_is_enough_for_a_query(copies: int) -> None:
     keys, data = random_words(10, 4, 1), random_words(10, 1, 2)
     for kept in range(copies):
         region = Region(slot(1), 1 << 16)
@@ -91,14 +91,14 @@ def test_a_slot_has_one_vote_however_many_copies_it_holds() -> None:
     doubled = keys[(places[0] == places[1]) & (places[1] != places[2])][:50]
     for number, key in enumerate(doubled[:, np.newaxis]):
         store, data = store_of(count=64), random_words(1, 1, number)
-        store.write(key, data, 2)  # both are in one slot
+        store.write(key, data, 2)  # both copies are in one slot
         assert store.query(key, 2, Policy.PLURALITY).data == data
         assert not store.query(key, 2, Policy.CONSENSUS).found
         store.write(key, data, 3)
         assert store.query(key, 3, Policy.CONSENSUS).data == data
 
 
-# Contents of a key's copies, and the answer of each policy: first, plurality, consensus.
+# Contents of a key's copies, and the result of each policy: first, plurality, consensus.
 VOTES: dict[str, tuple[list[int | None], list[int | None]]] = {
     "nothing": ([None, None, None, None], [None, None, None]),
     "all": ([5, 5, 5, 5], [5, 5, 5]),
@@ -121,7 +121,7 @@ def test_votes(case: str, words: int) -> None:
     for value, place in zip(held, slots(key, 4, 1 << 10)[:, 0], strict=True):
         if value is not None:
             region.records[place]["checksum"] = checksums(key, 31)[0]
-            region.records[place]["data"][-1] = value  # the words before it are equal
+            region.records[place]["data"][-1] = value  # all earlier words are equal
     for policy, answer in zip(Policy, expected, strict=True):
         found, data = Store(region.records).query(key, 4, policy)
         assert (int(data[0, -1]) if found[0] else None) == answer, policy
@@ -150,7 +150,7 @@ def test_a_key_is_known_by_all_its_bits_and_by_as_many_of_the_checksum_as_there_
 
 
 def test_the_store_is_its_file(tmp_path: Path) -> None:
-    """A killed process wrote it; a region of another length is rejected."""
+    """A killed process has written the file; a region of a different length is rejected."""
     path = tmp_path / "store"
     subprocess.run([sys.executable, "-c", WRITER, path], check=True)
     answers = Store(Region(slot(3), 1 << 10, path).records).query(key_words([8, 9, 7]), 2)
@@ -162,7 +162,7 @@ def test_the_store_is_its_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("copies", [1, 2, 4])
 def test_random_keys_are_answered_as_theory_says(copies: int) -> None:
-    """100,000 reports, with 8 bits of checksum: a small benchmarks/speed/dta_stores.py."""
+    """100,000 reports, 8 bits of checksum: a small version of benchmarks/speed/dta_stores.py."""
     keys, data = random_words(100_000, 4, copies), random_words(100_000, 1, 9)
     store = store_of(count=1 << 18, checksum_bits=8)
     store.write(keys, data, copies)
@@ -182,7 +182,7 @@ def test_random_keys_are_answered_as_theory_says(copies: int) -> None:
 
 
 def near(counts: tuple[object, ...], chances: tuple[object, ...], queries: int) -> None:
-    """Check counts within four standard deviations for independent queries."""
+    """Check that counts of independent queries are within four standard deviations."""
     for count, chance in zip(np.array(counts, float), np.array(chances, float), strict=True):
         assert abs(count - queries * chance) <= 4 * np.sqrt(queries * chance * (1 - chance)) + 1e-9
 

@@ -126,7 +126,7 @@ def test_the_mix_has_the_proportions_asked_for() -> None:
     assert abs(count[Op.APPEND] - 5000) < 5 * 61.3  # standard deviations
 
 
-def test_keys_are_random_unless_it_is_said_otherwise() -> None:
+def test_keys_are_random_by_default() -> None:
     assert len({*keys_of(Load(1000).reports())}) == 1000
     assert keys_of(Load(1000).reports()) == keys_of(Load(1000).reports())
     assert keys_of(Load(1000, seed=2).reports()) != keys_of(Load(1000).reports())

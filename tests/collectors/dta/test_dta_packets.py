@@ -109,7 +109,7 @@ def test_the_port_follows_the_base_header(name: str, port: int) -> None:
     built = Ether() / IP(dst="10.0.0.1") / UDP() / WIRE[name][0]
     frame = Ether(bytes(built))
     assert frame[UDP].dport == port
-    if PlainDTA not in built:  # cannot be distinguished from the other one of its port
+    if PlainDTA not in built:  # cannot be distinguished from another layer on the same port
         assert frame.layers() == built.layers()
 
 

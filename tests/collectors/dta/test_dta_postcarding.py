@@ -1,4 +1,4 @@
-"""Postcarding's store: paths are returned as written, or not at all."""
+"""The store of Postcarding: paths are returned as written, or not at all."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def write(
     copies: int = 1,
     copy: int | None = None,
 ) -> None:
-    """Write as a translator does; `copy`: only this one."""
+    """Write a path as a translator does; `copy` selects a single copy."""
     blank = [BLANK if value is None else value_codes(np.array([value], np.uint32))[0]
              for value in [*path, *[None] * (HOPS - len(path))]]  # fmt: skip
     covered = np.array(blank, np.uint32) ^ hop_checksums(key)[:, 0]
@@ -82,7 +82,7 @@ def test_unwritten_memory_holds_no_path(fill: str) -> None:
 
 
 def test_a_key_does_not_get_another_ones_path() -> None:
-    """All share one slot: only the last one written is found."""
+    """All keys share one slot, so only the last path is found."""
     chunks, keys = np.zeros(1, CHUNK), some_keys(500)
     for key in keys:
         write(chunks, key[np.newaxis], [1000, 1001, 1002, 1003, 1004])
@@ -102,12 +102,13 @@ def test_the_path_that_most_copies_say_is_the_answer() -> None:
     new: list[int | None] = [1000, 1001, 1002]
     write(chunks, keys, old, copies=4)
     write(chunks, keys, new, copies=4, copy=0)
-    for copy, length in ((None, 2), (1, 0), (2, 3)):  # 1 of 4 copies is new; then 2; then 3
+    for copy, length in ((None, 2), (1, 0), (2, 3)):  # first 1 of 4 copies is new, then 2, then 3
         if copy is not None:
             write(chunks, keys, new, copies=4, copy=copy)
         found = Postcards(chunks, SWITCHES, 4).query(keys)
         assert found.lengths.tolist() == [length]
-    chunks["hops"][slots(keys, 4, len(chunks))[:3, 0]] = 7  # three were overwritten by others
+    # other keys have overwritten three copies
+    chunks["hops"][slots(keys, 4, len(chunks))[:3, 0]] = 7
     assert Postcards(chunks, SWITCHES, 4).query(keys).lengths.tolist() == [2]
 
 
@@ -119,7 +120,7 @@ def test_a_copy_of_gaps_is_not_like_one_whose_value_is_zero() -> None:
 
 
 def test_a_random_word_is_a_code_as_often_as_theory_says() -> None:
-    """With enough values to observe it; the other four words of each chunk are right."""
+    """There are enough values to observe this; the other four words of each chunk are correct."""
     values, count = 1 << 22, 1 << 16
     keys, chunks = some_keys(count // 4, 2), np.zeros(count, CHUNK)
     places, first = np.unique(slots(keys, 1, count)[0], return_index=True)
@@ -151,7 +152,7 @@ def test_no_key_is_no_path() -> None:
 
 
 def test_how_many_flows_are_alone_is_as_theory_says() -> None:
-    """Mean and deviation in theory, against 4,000 draws: within 4 standard errors."""
+    """Mean and deviation by theory, compared with 4,000 draws: within 4 standard errors."""
     flows, rows, draws = 60, 64, 4000
     counts = np.array([
         np.count_nonzero(np.bincount(row) == 1)

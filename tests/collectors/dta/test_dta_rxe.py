@@ -111,7 +111,7 @@ def written(words: int) -> bytes:
     return records.tobytes()
 
 
-def test_rxe_takes_what_a_translator_asks_for(
+def test_rxe_executes_the_requests_of_a_translator(
     start_experiment: StartExperiment, tmp_path: Path
 ) -> None:
     started = start_experiment(SCRIPT, head=HEAD)
@@ -126,4 +126,4 @@ def test_rxe_takes_what_a_translator_asks_for(
     assert all(each["sent"] == COPIES * COUNT for each in found["events"])
     assert all(each["naked"] == each["damaged"] == 0 for each in found["events"])
     assert [each["acked"] > 0 for each in found["events"]] == [True, True, False, True]
-    assert found["completions"] == COUNT  # of each third report, except for counters
+    assert found["completions"] == COUNT  # each third report of all primitives except counters

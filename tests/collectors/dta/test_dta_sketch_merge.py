@@ -1,4 +1,4 @@
-"""Sketch-Merge's memory: counters by row and column, and estimates as in theory."""
+"""The memory of Sketch-Merge: counters by row and column, and estimates as in theory."""
 
 import numpy as np
 
@@ -16,8 +16,9 @@ def test_columns_come_back_as_rows() -> None:
 
 
 def test_estimates_are_never_too_low_and_few_too_high() -> None:
-    """Cormode and Muthukrishnan (2005): overestimation by more than e / w of the total has
-    probability e^-rows.
+    """The overestimate exceeds e / w of the total with probability e^-rows.
+
+    (Cormode and Muthukrishnan 2005)
     """
     rng, width = np.random.default_rng(7), 64
     keys = rng.integers(1 << 32, size=(2000, 4), dtype=np.uint32)

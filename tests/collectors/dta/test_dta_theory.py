@@ -28,7 +28,7 @@ TABLE = {
     0.50: "607/787 600/832 531/823 441/797 137/644",
     1.00: "368/632 252/619 142/563 071/503 003/339",
 }
-# Loads above which one more copy no longer pays: for the oldest key, and in the mean.
+# Loads above which an additional copy lowers the success rate: of the oldest key, and on average.
 CROSSINGS = {(1, 2): (0.481, 0.881), (2, 3): (0.281, 0.426), (3, 4): (0.200, 0.274),
              (4, 8): (0.120, 0.149)}  # fmt: skip
 
@@ -49,7 +49,7 @@ def test_the_best_number_of_copies_changes_where_it_must(pair: tuple[int, int]) 
 
 
 def test_published_example() -> None:
-    """Load 0.1, 2 copies, 32 bits: 3.29 % stay unanswered, and 1.5e-11 are wrong."""
+    """Load 0.1, 2 copies, 32 bits: 3.29 % of queries find nothing, and 1.5e-11 are wrong."""
     found = outcome(0.1, 2, 32, Policy.PLURALITY)
     assert found.empty == pytest.approx(0.0329, abs=0.00005)
     assert found.wrong == pytest.approx(1.5e-11, rel=0.04)
@@ -58,7 +58,9 @@ def test_published_example() -> None:
 @pytest.mark.parametrize("policy", Policy)
 @pytest.mark.parametrize("copies", range(1, 6))
 def test_an_outcome_is_that_of_all_cases(copies: int, policy: Policy) -> None:
-    """Each copy is own, mistaken for own, or neither: all 3^N cases, with explicit votes."""
+    """Each copy is own, mistaken for own, or neither: the result must equal the sum over all 3^N
+    cases.
+    """
     gone, match = float(overwritten(0.7, copies)), 2.0**-3
     chances = np.array([1 - gone, gone * match, gone * (1 - match)])
     right = wrong = 0.0
@@ -118,7 +120,7 @@ def test_an_absent_key_is_answered_wrongly_or_not_at_all() -> None:
 
 @pytest.mark.parametrize("copies", [2, 3])
 def test_two_copies_of_one_other_key_are_as_rare_as_theory_says(copies: int) -> None:
-    """In small stores, where it occurs, by the owner of each slot."""
+    """In small stores, where this occurs, compared by the owner of each slot."""
     slots, stores, rng = 64, 4000, np.random.default_rng(1)
     twice = 0
     for _ in range(stores):
@@ -127,7 +129,7 @@ def test_two_copies_of_one_other_key_are_as_rare_as_theory_says(copies: int) -> 
         asked = owner[rng.permutation(slots)[:copies]]
         twice += len(np.unique(asked)) < copies
     expected = outcome_of_absent(1.0, copies, 0, Policy.CONSENSUS, slots).wrong
-    # First order in 1 / slots; the error is of second order.
+    # The formula is of first order in 1 / slots; its error is of second order.
     assert twice / stores == pytest.approx(float(expected), abs=4 * math.sqrt(expected / stores))
     assert expected > 0.005
 

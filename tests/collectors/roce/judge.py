@@ -30,14 +30,14 @@ OWN_MAC, PEER_MAC = "02:00:00:00:00:01", "02:00:00:00:00:02"
 MAC_BYTES = bytes.fromhex(OWN_MAC.replace(":", ""))
 ADDRESSES = {"v2": ("10.9.0.1", "10.9.0.2"), "v2_ipv6": ("fd09::1", "fd09::2")}
 BATCH = 32  # frames; fewer than any queue on the path holds
-FIRST_QPN = 0x1000  # of peers; the sentinel's is one less
+FIRST_QPN = 0x1000  # first QPN of peers; the sentinel has the number before it
 
 
 @dataclass
 class Outcome:
     """Result of a case."""
 
-    answers: list[list[Answer]]  # per step
+    answers: list[list[Answer]]  # for each step
     memory: bytes
     completions: list[Completion]
     qpn: int
@@ -56,14 +56,14 @@ class Judge:
         bench = _bench(FIRST_QPN - 1, "v2", Case("sentinel", ()))
         (target,) = machine.make(judged.Benches, [bench]).connected()
         self._sentinel = Session("v2", OWN_MAC, bench.peer, PEER_MAC, target)
-        self._sentinels = 0  # number sent
+        self._sentinels = 0  # number of sent sentinels
 
     def try_out(self, cases: Sequence[tuple[str, Case]]) -> list[Outcome]:
-        """Return rxe's results for each case, given the version of RoCE to use.
+        """Return rxe's results for each case, given the RoCE version to use.
 
-        Each case has its own region and queue pair, so that the first packets of all cases are sent
-        together, then the second ones. A sentinel follows some of them: its ACK shows that all
-        earlier packets were processed, since rxe processes packets in order.
+        Each case has its own region and queue pair. Therefore the first packets of all cases are
+        sent together, then all second packets, and so on. A sentinel follows some of them. Its ACK
+        shows that rxe has processed all earlier packets, because rxe processes packets in order.
         """
         benches = [_bench(FIRST_QPN + i, version, case)
                    for i, (version, case) in enumerate(cases)]  # fmt: skip
@@ -81,18 +81,18 @@ class Judge:
         ]
 
     def ask(self, session: Session, frame: bytes) -> list[Answer]:
-        """Return the answers to a frame."""
+        """Return the responses to a frame."""
         return [Answer.read(session, got) for got in self.exchange(frame)]
 
     def exchange(self, frame: bytes) -> list[bytes]:
-        """Return the raw answers to a frame."""
+        """Return the raw responses to a frame."""
         self.packets.send(frame)
         return [got for _, got in self._until_sentinel()]
 
     def _send_all(
         self, sessions: Sequence[Session], cases: Sequence[Case]
     ) -> list[list[list[Answer]]]:
-        """Return the answers to each step of each case."""
+        """Return the responses to each step of each case."""
         found: list[list[list[Answer]]] = [[[] for _ in case.steps] for case in cases]
         for step in range(max(len(case.steps) for case in cases)):
             numbers = [i for i, case in enumerate(cases) if step < len(case.steps)]
@@ -113,7 +113,8 @@ class Judge:
             frame = self.packets.recv(4096)
             packet = Ether(frame)
             if BTH not in packet or ICMP in packet:
-                continue  # IPv6 multicast reports; ICMP errors quote an earlier case's fragments
+                # multicast reports of IPv6, and ICMP errors that quote fragments of an earlier case
+                continue
             if packet[BTH].dqpn == session.peer.qpn:
                 assert Answer.read(session, frame).psn == psn
                 return
@@ -121,8 +122,9 @@ class Judge:
 
 
 class Rxe:
-    """rxe as the collector of a switch in this process, with the methods of SoftNic that tests
-    need.
+    """rxe as the collector of a switch in this process.
+
+    It has the methods of SoftNic that tests need.
     """
 
     def __init__(self, judge: Judge) -> None:
@@ -138,7 +140,7 @@ class Rxe:
         return domain
 
     def receive(self, arrived: Frames) -> list[bytes]:
-        """Return the answers."""
+        """Return the responses."""
         return [answer for each in arrived
                 for answer in self._judge.exchange(MAC_BYTES + each.frame[6:])]  # fmt: skip
 
@@ -153,9 +155,9 @@ def answering(
     nic: SoftNic, packets: socket.socket, manager: ConnectionManager | None = None,
     lose: Callable[[bytes], bool] = lambda _frame: False,
 ) -> Iterator[list[bytes]]:  # fmt: skip
-    """Let a responder answer all frames; yields the list of frames that it answered.
+    """Let a responder process all frames; yield the list of processed frames.
 
-    With a manager, it also answers connection requests; `lose` selects answers to drop.
+    With a manager, it also processes connection requests; `lose` selects responses to drop.
     """
     came: list[bytes] = []
     ended = threading.Event()

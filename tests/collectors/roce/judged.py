@@ -1,6 +1,6 @@
-"""The part of the judge in the virtual machine: a region and a queue pair for each case.
+"""The part of the judge that runs in the virtual machine: a region and a queue pair per case.
 
-This must not import scapy, which is slow there.
+This module must not import scapy, which is slow in the virtual machine.
 """
 
 from collections.abc import Sequence
@@ -45,11 +45,14 @@ class Benches:
             ))  # fmt: skip
 
     def connected(self) -> list[Target]:
-        """Return the parameters for peers, case by case."""
+        """Return the parameters for peers, in the order of cases."""
         return self.targets
 
     def results(self) -> tuple[list[bytes], list[Completion]]:
-        """Return the content of the regions, case by case, and all completions. Closes all."""
+        """Return the content of the regions in the order of cases, and all completions.
+
+        Close all queue pairs.
+        """
         memory = [region.bytes.tobytes() for region in self._regions]
         endpoints = self._endpoints.values()
         completions = [each for endpoint in endpoints for each in endpoint.completions()]

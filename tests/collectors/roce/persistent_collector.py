@@ -1,5 +1,7 @@
-"""A collector process to be killed: frames from standard input, answers to standard output, each
-preceded by its length (4 bytes). Usage: persistent_collector.py FILE COUNT PSN
+"""A collector process that a test kills.
+
+It reads frames from standard input and writes responses to standard output, each after its length
+(4 bytes). Usage: persistent_collector.py FILE COUNT PSN
 """
 
 import struct

@@ -1,4 +1,4 @@
-"""A manual requester: builds RoCE requests, with a test's changes, and parses answers."""
+"""A manual requester: builds RoCE requests with changes, and parses responses."""
 
 import struct
 from collections.abc import Callable
@@ -31,7 +31,7 @@ UDP_SOURCE = 49152
 
 @dataclass(frozen=True)
 class Session:
-    """A queue pair, from the requester's side. `version` is v1, v2 or v2_ipv6."""
+    """A queue pair as the requester sees it; `version` is v1, v2 or v2_ipv6."""
 
     version: str
     mac: str
@@ -41,7 +41,7 @@ class Session:
 
     @cached_property
     def network(self) -> Packet:
-        """Return new layers below BTH of a request."""
+        """Return new layers of a request below BTH."""
         addresses = {"src": self.peer.address, "dst": self.target.address}
         if self.version == "v2":
             return IP(**addresses, flags="DF", id=0) / UDP(sport=UDP_SOURCE, chksum=0)
@@ -62,16 +62,16 @@ class Session:
 
 @dataclass(frozen=True)
 class Answer:
-    """Answer to a requester; PSNs are relative to the session's first one."""
+    """Response to a requester; PSNs are relative to the first PSN of the session."""
 
     psn: int
     syndrome: int = 0x1F
-    msn: int | None = None  # None: any
+    msn: int | None = None  # None: any MSN is accepted
     before: int | None = None  # previous value of an atomic operation
 
     @staticmethod
     def read(session: Session, frame: bytes) -> "Answer":
-        """Parse the answer in a frame; asserts its validity."""
+        """Parse the response in a frame; assert that it is valid."""
         packet = Ether(frame)
         assert (packet.dst, packet.src) == (session.peer_mac, session.mac)
         assert frame[-4:] == icrc(frame[14:-4])
@@ -110,7 +110,7 @@ Request = Callable[[Session], bytes]
 
 def request(op: int, psn: int, *headers: Packet, data: bytes = b"", pad: int | None = None,
             ack: bool = True, **bth: Any) -> Request:  # fmt: skip
-    """Return a request from BTH on; `psn` is relative to the session's first one."""
+    """Return a request from BTH on; `psn` is relative to the first PSN of the session."""
     padding = -len(data) & 3 if pad is None else pad
 
     def build(session: Session) -> bytes:
@@ -145,7 +145,7 @@ def write(psn: int, data: bytes, at: int = 0, *, op: int = Op.WRITE_ONLY, length
 
 def go_on(psn: int, data: bytes, op: int = Op.WRITE_MIDDLE, *, immediate: int | None = None,
           **more: Any) -> Request:  # fmt: skip
-    """Return WRITE MIDDLE or LAST."""
+    """Return a WRITE MIDDLE or LAST."""
     if immediate is None:
         return request(op, psn, data=data, **more)
     return request(Op.WRITE_LAST_IMMEDIATE, psn, ImmDt(data=immediate), data=data, **more)
@@ -165,7 +165,7 @@ def swap(psn: int, at: int, compare: int, value: int, *, key: int = 0, **more: A
 def changed(
     build: Request, change: Callable[[bytearray, int], None], *, fix_icrc: bool = False
 ) -> Request:
-    """Return a request changed as bytes: `change` gets the frame and the offset of BTH.
+    """Return a request whose bytes are changed: `change` gets the frame and the offset of BTH.
 
     The iCRC is kept, or recomputed.
     """
@@ -181,5 +181,5 @@ def changed(
 
 
 def packed(value: int) -> bytes:
-    """Return a 64-bit number in the byte order of atomic operations: the machine's."""
+    """Return a 64-bit number in the byte order of the machine, as in atomic operations."""
     return struct.pack("<Q", value & (1 << 64) - 1)

@@ -1,4 +1,4 @@
-"""The responder at a host: manual requests through two switches, and the answers."""
+"""The responder at a host: manual requests through two switches, and the responses."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The kernel's IP stack gets no RoCE frames of an interface, and all others."""
+"""The kernel's IP stack receives all frames of an interface except RoCE frames."""
 
 import os
 import subprocess

@@ -40,7 +40,10 @@ class Client:
     def exchange(
         self, attribute: int, body: bytes, qkey: int = 0x80010000
     ) -> tuple[int, bytes] | None:
-        """Send a message; return attribute and body of the answer after checking the rest of it."""
+        """Send a message.
+
+        Return attribute and body of the response after checking the rest of it.
+        """
         mad = struct.pack("!BBBBHHQHHI", 1, 7, 2, 3, 0, 0, TRANSACTION, attribute, 0, 0)
         datagram = BTH(opcode=0x64, dqpn=1, psn=3) / DETH(qkey=qkey, sqpn=1)
         frame = self.session.frame(datagram / Raw(mad + body.ljust(232, b"\0")))
@@ -69,13 +72,13 @@ def request(
     struct.pack_into("!Q", body, 8, 0x01060000 + port)
     body[32:35] = qpn
     body[43] = transport << 1
-    body[44:47] = b"\x00\x00\x09"  # the first PSN of the responder, if it sent
+    body[44:47] = b"\x00\x00\x09"  # first PSN of the responder, if it sent requests
     body[50] = mtu << 4
     return bytes(body)
 
 
 def leave(own_id: int, qpn: int) -> bytes:
-    """Return DREQ's body: ids, and the responder's queue pair."""
+    """Return the body of DREQ: the ids, and the responder's queue pair."""
     return struct.pack("!III", THEIR_ID, own_id, qpn << 8)
 
 
@@ -93,8 +96,8 @@ def test_a_peer_connects_writes_and_leaves(version: str, transport: int) -> None
     base, rkey, length = struct.unpack_from("!QIQ", rep, 36)
     assert (base, rkey, length) == (client.domain.base, client.domain.rkey, 64)
     assert client.nic.expected_psn(qpn) == psn
-    assert rep[24] > 0  # otherwise a strict requester would send no atomic operations
-    assert rep[27] >> 5 == 7  # otherwise one would give up after RNR NAKs
+    assert rep[24] > 0  # with 0, a strict requester would send no atomic operations
+    assert rep[27] >> 5 == 7  # with less, a requester would give up after RNR NAKs
     kind = Transport.UC if transport else Transport.RC
     own, peer = ADDRESSES[version]
     target = Target(own, qpn, psn, rkey, base, length, 1024, kind)
@@ -103,7 +106,8 @@ def test_a_peer_connects_writes_and_leaves(version: str, transport: int) -> None
     replies = client.nic.receive(frames([write(0, b"data")(session)]))
     assert client.region.bytes[:4].tobytes() == b"data"
     assert [Ether(reply)[BTH].dqpn for reply in replies] == [0x123456] * (1 - transport)
-    for other_id, other_qpn in ((own_id + 1, qpn), (own_id, qpn + 1)):  # of another connection
+    # ids of a different connection
+    for other_id, other_qpn in ((own_id + 1, qpn), (own_id, qpn + 1)):
         assert client.exchange(DREQ, leave(other_id, other_qpn)) is None
     assert client.nic.expected_psn(qpn) is not None
     for _ in range(2):  # as if DREP was lost
@@ -119,7 +123,7 @@ def test_a_peer_connects_writes_and_leaves(version: str, transport: int) -> None
 def test_a_reply_that_a_peer_rejects_ends_its_connection(
     own_id_off: int | None, stays: bool
 ) -> None:
-    """None: a timeout before REP, so its id is unknown."""
+    """None: the peer rejects after a timeout before REP, so it does not know the id."""
     client = Client()
     answer = client.exchange(REQ, request())
     assert answer is not None
@@ -153,7 +157,7 @@ def test_a_request_that_comes_again_gets_the_same_queue_pair() -> None:
 
 @pytest.mark.parametrize("again", [{"qpn": b"new"}, {"their_id": 0xF00D}])
 def test_a_restarted_peer_has_one_queue_pair(again: dict[str, Any]) -> None:
-    """It crashed: it now uses the id, or the queue pair, of its old connection."""
+    """The peer has crashed. It now uses the id or the queue pair of its old connection."""
     client = Client(limits=Limits(queue_pairs=1))
     assert client.exchange(REQ, request()) is not None
     answer = client.exchange(REQ, request(**again))
@@ -193,7 +197,8 @@ def test_other_datagrams_are_passed_over() -> None:
 
 
 def test_a_source_port_that_scapy_knows_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    guesses = [({"sport": UDP_SOURCE}, Raw), *UDP.payload_guess]  # as with DNS's port, 53
+    # as for port 53, which is the port of DNS
+    guesses = [({"sport": UDP_SOURCE}, Raw), *UDP.payload_guess]
     client = Client()
     monkeypatch.setattr(UDP, "payload_guess", guesses)
     assert client.exchange(REQ, request()) is None

@@ -1,5 +1,5 @@
-"""The CRC of the responder, by carry-less products and by tables, compared with a bitwise one and
-zlib's.
+"""The CRC of the responder, by carry-less products and by tables, compared with a bit-by-bit CRC
+and zlib.
 """
 
 import ctypes
@@ -20,7 +20,7 @@ LENGTHS = [*range(130), 1024, 4096 + 60]
 
 @pytest.fixture(scope="module", params=WAYS)
 def add(request: pytest.FixtureRequest) -> Iterator[Add]:
-    """crc_add(): register, bytes, mask."""
+    """Call crc_add() with register, bytes and mask."""
     with build.shared_object([C_FOLDER / "crc.c"], flags=WAYS[request.param]) as built:
         function = ctypes.CDLL(str(built)).crc_add
         function.argtypes = [ctypes.c_uint32, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p]

@@ -1,4 +1,4 @@
-"""Queue pairs set up over TCP, and answers to hostile or foreign clients."""
+"""Queue pair setup over TCP, and reactions to hostile or foreign clients."""
 
 import asyncio
 import random
@@ -29,7 +29,7 @@ def served(body: Callable[[SoftNic, int], Awaitable[None]]) -> None:
 
 def test_a_target_is_leased_and_given_back() -> None:
     async def body(nic: SoftNic, port: int) -> None:
-        for round_ in range(3):  # more than there are queue pairs
+        for round_ in range(3):  # more in total than there are queue pairs
             lease = await exchange.lease("127.0.0.1", port, PEER, transport=Transport.UC)
             qpn = 0x100 + round_
             assert lease.target == Target(
@@ -44,7 +44,7 @@ def test_a_target_is_leased_and_given_back() -> None:
 
 
 def test_no_data_follows_a_request_and_the_end_of_a_lease_is_detected() -> None:
-    """Additional data would have to be stored without a bound."""
+    """If more data could follow a request, the server would have to store any amount of it."""
 
     async def body(nic: SoftNic, port: int) -> None:
         lease = await exchange.lease("127.0.0.1", port, PEER)
@@ -110,7 +110,7 @@ def test_no_collector_is_one_line() -> None:
 
 
 def test_garbage_takes_nothing_and_stops_nothing() -> None:
-    """Random bytes, and requests with some random fields; none is answered."""
+    """Random bytes, and requests with some random fields, get no response."""
     rng, errors = random.Random(1), []
 
     async def body(nic: SoftNic, port: int) -> None:

@@ -1,4 +1,4 @@
-"""Hostile input: damaged frames, and false messages of connection management."""
+"""Hostile input: damaged frames, and invalid messages of connection management."""
 
 import contextlib
 import random
@@ -24,7 +24,7 @@ OFTEN = (0, 1, 0x7F, 0x80, 0xFF)
 
 
 def damaged(frame: bytes, rng: random.Random) -> bytes:
-    """Change, cut or insert some bytes; half of the frames get a valid iCRC."""
+    """Change, cut or insert some bytes. Half of the frames get a valid iCRC."""
     found = bytearray(frame)
     for _ in range(rng.choice((0, 1, 1, 2, 5))):
         found[rng.randrange(len(found))] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))
@@ -33,13 +33,15 @@ def damaged(frame: bytes, rng: random.Random) -> bytes:
     if rng.random() < 0.1:
         found += rng.randbytes(rng.randrange(2000))
     if len(found) > 60 and rng.random() < 0.5:
-        with contextlib.suppress(ValueError):  # not RoCE any more
+        with contextlib.suppress(ValueError):  # the frame is no longer RoCE
             found[-4:] = icrc(bytes(found[14:-4]))
     return bytes(found)
 
 
 def message(session: Session, rng: random.Random) -> bytes:
-    """Return any connection management message, with few ids, so that some are valid."""
+    """Return a random connection management message with few different ids, so that some messages
+    are valid.
+    """
     attribute = rng.choice([*Attribute, 0x99])
     mad = struct.pack("!BBBBHHQHHI", 1, 7, 2, 3, 0, 0, rng.randrange(4), attribute, 0, 0)
     body = bytearray(rng.randbytes(232))
@@ -82,7 +84,7 @@ def test_each_frame_is_counted_and_none_does_harm(version: str) -> None:
     assert counts.accepted.total() + counts.refused.total() == sent == COUNT
     assert len(counts.refused) > 7
     assert answers > 30
-    assert len(nic.refusals()) == 1024  # as text
+    assert len(nic.refusals()) == 1024  # the refusals can be formatted as text
     manager.end()
-    for _ in range(15):  # no queue pair was lost
+    for _ in range(15):  # no queue pair leaked
         nic.connect(domain, Peer(peer, 9, 0))

@@ -1,4 +1,4 @@
-"""Acknowledged data survives SIGKILL of the collector, in a file that is reopened."""
+"""Acknowledged data survive SIGKILL of the collector, in a file that is reopened."""
 
 import os
 import struct
@@ -56,7 +56,7 @@ def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
     while (psn := acknowledged(process, session)) is not None:
         last = psn
         if psn == KILLED_AFTER:
-            process.kill()  # during its work
+            process.kill()  # the process is working
     process.stdin.close()
     process.wait()
     found = Region(np.dtype("<u8"), COUNT, path).records

@@ -1,4 +1,4 @@
-"""rdma_rxe, the kernel's RoCE stack: as receiver of our packets, and as an endpoint."""
+"""rdma_rxe, the RoCE stack of Linux: as receiver of packets of this project, and as an endpoint."""
 
 import dataclasses
 import errno
@@ -58,7 +58,7 @@ from telemark.errors import TestbedError
 pytestmark = pytest.mark.skipif(machine.missing() is not None, reason=str(machine.missing()))
 PyverbsRDMAError: Any = pytest.importorskip("pyverbs.pyverbs_error").PyverbsRDMAError
 CM_PORT = 7000
-OWN = {"IP id", "IP chksum", "UDP sport", "BTH icrc"}  # of one session
+OWN = {"IP id", "IP chksum", "UDP sport", "BTH icrc"}  # fields specific to one session
 CASES = [(version, case) for case in (*GOOD, *BAD) for version in case.versions if version != "v1"]
 
 
@@ -72,7 +72,7 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
 
 
 def wrong(case: Case, outcome: Outcome) -> list[object]:
-    """Return the differences between a case and its outcome."""
+    """Return the differences between the expected and the actual result of a case."""
     found: list[object] = [
         f"packet {number}: {answers}, expected {step.answer}"
         for number, (step, answers) in enumerate(zip(case.steps, outcome.answers, strict=True))
@@ -86,7 +86,7 @@ def wrong(case: Case, outcome: Outcome) -> list[object]:
 
 
 def test_rxe_gives_the_same_verdicts_but_where_the_list_says_so(judge: Judge) -> None:
-    """All in one test: booting a virtual machine takes longer than all packets."""
+    """All cases are in one test, because booting a VM takes longer than all packets."""
     outcomes = judge.try_out(CASES)
     differs = {}
     for (version, case), outcome in zip(CASES, outcomes, strict=True):
@@ -97,7 +97,7 @@ def test_rxe_gives_the_same_verdicts_but_where_the_list_says_so(judge: Judge) ->
 
 
 def test_the_endpoint_takes_what_peers_write(judge: Judge) -> None:
-    """Its interface from end to end: a region in a file, completions, counts, closing."""
+    """The interface from end to end: a region in a file, completions, counts, closing."""
     own, address = ADDRESSES["v2"]
     call, make = judge.machine.call, judge.machine.make
     endpoint, region = make(Verbs, own), make(Region, TCP, 4, Path("/tmp/records"))
@@ -148,7 +148,10 @@ def test_verbs_errors_are_one_line(code: int, told: str) -> None:
 def test_rxe_as_a_peer_is_content_with_our_responder_and_sends_what_was_captured(
     judge: Judge,
 ) -> None:
-    """Each call returns after rxe has its answer. Some fields are specific to a session."""
+    """Each call returns after rxe has received the response.
+
+    Some fields are specific to a session.
+    """
     own, address = ADDRESSES["v2"]
     nic, region = SoftNic(address, mac=PEER_MAC), Region(np.dtype("u1"), 96)
     domain = nic.register(region, rkey=0x1000)
@@ -165,8 +168,9 @@ def test_rxe_as_a_peer_is_content_with_our_responder_and_sends_what_was_captured
     sent: dict[tuple[int, int], dict[str, Any]] = {}
     for frame in came:
         packet = Ether(frame)
-        if BTH in packet and ICMP not in packet:  # ICMP quotes a frame that arrived late
-            sent.setdefault((packet[BTH].dqpn, packet[BTH].psn), fields(frame))  # or repeated
+        if BTH in packet and ICMP not in packet:  # ICMP errors quote frames that arrived late
+            # repeated requests are equal
+            sent.setdefault((packet[BTH].dqpn, packet[BTH].psn), fields(frame))
     known = captured()
     for kind, found in zip(KINDS, sent.values(), strict=True):
         assert {name for name in found if found[name] != known[kind][name]} <= OWN, kind
@@ -174,7 +178,7 @@ def test_rxe_as_a_peer_is_content_with_our_responder_and_sends_what_was_captured
 
 
 def append(translator: Gatherer, size: int) -> NDArray[np.void]:
-    """Append to a ring of batches of `size` entries, a lap and a half."""
+    """Append to a ring of batches of `size` entries, for one and a half laps."""
     memory = translator.lists(size, batches=4, count=1)
     for number in range(6 * size):
         translator.report(ours(Append(list=0, data=number + 1)))
@@ -205,13 +209,13 @@ def test_rxe_has_what_our_responder_has_of_a_translator_that_gathers(
     assert {int(Ether(frame)[RETH].length) for frame in there.sent} == lengths
     assert there.answers == []
     [memory] = rxe.memory()
-    # nothing beyond the region configured in the translator
+    # the translator does not write beyond the configured region
     assert memory == expected + bytes(len(expected))
     assert any(expected)
 
 
 def test_rxe_takes_the_paths_of_packets(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of one to eight hops, into a ring of six."""
+    """Paths of one to eight hops, in a ring of six records."""
     rxe = Rxe(judge)
     domain = rxe.register(Region(PATH, SLOTS))
     target = rxe.connect(domain, Peer(SWITCH_ADDR, SWITCH_QPN, 0))
@@ -230,7 +234,7 @@ def test_rxe_takes_the_paths_of_packets(judge: Judge, monkeypatch: pytest.Monkey
 
 
 def attribute(frame: bytes) -> int:
-    """Return the attribute of a connection management message; 0 if it is none."""
+    """Return the attribute of a connection management message; 0 for other frames."""
     packet = Ether(frame)
     return (
         int(struct.unpack_from("!H", bytes(packet[DETH].payload), 16)[0]) if DETH in packet else 0
@@ -245,13 +249,13 @@ def test_peers_of_librdmacm_connect_write_and_leave(judge: Judge) -> None:
     lost: list[bytes] = []
 
     def lose(frame: bytes) -> bool:
-        """Select the first REP."""
+        """Return whether the frame is the first REP."""
         if attribute(frame) == Attribute.REP and not lost:
             lost.append(frame)
         return frame in lost
 
     def make_room() -> None:
-        """Take completions, after the peer got an RNR NAK."""
+        """Take completions after the peer has received an RNR NAK."""
         deadline_s = time.monotonic() + 60
         while not nic.counts().refused["NO_RECEIVE"] and time.monotonic() < deadline_s:
             time.sleep(0.001)
@@ -259,7 +263,8 @@ def test_peers_of_librdmacm_connect_write_and_leave(judge: Judge) -> None:
 
     late, peer = (judge.machine.make(CmPeer, own) for _ in range(2))
     with answering(nic, judge.packets, manager, lose) as came:
-        late.call(address, CM_PORT)  # retries after some seconds, while the other one continues
+        # the client retries after some seconds, while the other client continues
+        late.call(address, CM_PORT)
         peer.call(address, CM_PORT)
         target = peer.join()
         assert (target.rkey, target.base, target.length, target.path_mtu) == (*domain, 1024)

@@ -15,7 +15,7 @@ from collectors.roce.softnic import SoftNic
 ADDRESSES = {"v1": ("10.0.0.2", "10.0.0.1"), "v2": ("10.0.0.2", "10.0.0.1"),
              "v2_ipv6": ("fd00::2", "fd00::1")}  # fmt: skip
 MACS = ("02:00:00:00:00:02", "02:00:00:00:00:01")
-SOURCE_MAC = range(8 * 6, 8 * 12)  # ignored by RoCE
+SOURCE_MAC = range(8 * 6, 8 * 12)  # RoCE ignores the source MAC address
 REQUESTS: dict[str, Callable[[], Request]] = {
     "write": lambda: write(0, b"telemetry", 8),
     "immediate": lambda: write(0, b"telemetry", 8, immediate=1),
@@ -24,10 +24,10 @@ REQUESTS: dict[str, Callable[[], Request]] = {
 
 
 def changing(version: str) -> set[int]:
-    """Return the bits that switches may change, and that the iCRC excludes.
+    """Return the bits that switches may change and that the iCRC does not cover.
 
-    FECN, BECN and 6 adjacent bits; in IPv6 and GRH traffic class, flow label and hop limit, which
-    in IPv4 a checksum protects.
+    These are FECN, BECN and 6 adjacent bits. In IPv6 and GRH, they also include traffic class, flow
+    label and hop limit (in IPv4, a checksum protects these fields).
     """
     bth = 14 + {"v1": 40, "v2": 28, "v2_ipv6": 48}[version]
     bits = {*SOURCE_MAC, *range(8 * (bth + 4), 8 * (bth + 5))}

@@ -1,4 +1,6 @@
-"""The software endpoint beyond its verdicts: registration, connections, counters, explanations."""
+"""The software endpoint beyond the list of verdicts: registration, connections, counters, error
+texts.
+"""
 
 import os
 
@@ -48,7 +50,7 @@ def test_psns_are_expected_until_the_queue_pair_breaks_or_is_closed() -> None:
     assert nic.expected_psn(second.target.qpn) is None
     nic.disconnect(first.target.qpn)
     assert nic.expected_psn(first.target.qpn) is None
-    # 0: the number in free places
+    # a free entry has number 0
     late = [write(1, b"late")(first), write(1, b"late", dqpn=0)(first)]
     assert nic.receive(frames(late)) == []
     assert nic.counts().refused == {"BOUNDS": 1, "QUEUE_PAIR": 2}
@@ -80,7 +82,7 @@ def test_completions_make_room_when_they_are_taken() -> None:
     assert nic.completions() == []
     nic.receive(frames([requests[2](requester)]))
     assert nic.completions() == [Completion(qpn, 2, 1)]
-    # Completions of closed queue pairs keep their places: others have to wait.
+    # Completions of closed queue pairs keep their entries, so others must wait.
     for _ in range(3):
         again = session(nic.connect(domain, PEER))
         nic.receive(frames([write(i, b"x", immediate=i)(again) for i in range(2)]))
@@ -105,7 +107,7 @@ def test_completions_end_where_more_come_than_are_taken(monkeypatch: pytest.Monk
 
 
 def test_padding_without_payload_and_atomics_with_one_are_refused() -> None:
-    """rdma_rxe does not check this, so the list of verdicts omits it."""
+    """rdma_rxe does not check this, so the list of verdicts does not include it."""
 
     def pad(frame: bytearray, bth: int) -> None:
         frame[bth + 1] |= 0x30

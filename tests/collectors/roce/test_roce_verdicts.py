@@ -1,4 +1,4 @@
-"""The list of verdicts, against the software endpoint."""
+"""The list of verdicts, checked against the software endpoint."""
 
 import os
 

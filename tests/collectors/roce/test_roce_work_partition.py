@@ -1,4 +1,4 @@
-"""Distribution of records to worker processes: each to one, none omitted."""
+"""Distribution of records to worker processes: each record to exactly one worker."""
 
 import os
 
@@ -11,7 +11,7 @@ COUNT, RECORDS = 64, np.dtype("<u8")
 
 
 def test_workers_take_each_record_once() -> None:
-    """Records hold their number; workers add it to shared memory."""
+    """Records contain their number, which workers add to shared memory."""
     ring, sums = Region(RECORDS, COUNT), Region(RECORDS, 3 * 1000)
     partition = WorkPartition(COUNT, most=5)
     workers = []
@@ -22,7 +22,8 @@ def test_workers_take_each_record_once() -> None:
                 sums.records[1000 * worker + ring.records[part]] += 1
             os._exit(0)
         workers.append(child)
-    # Distribution does not wait for workers, so each round writes as many as were taken before.
+    # Distribution does not wait for workers, so each round writes as many records as workers have
+    # taken.
     written = 0
     for step in (1, 7, 50, 64, 3, 60):
         while sums.records.sum() < written:
@@ -59,7 +60,7 @@ def test_what_was_overwritten_is_counted_and_not_handed_out() -> None:
 
 def test_a_switch_reports_slots() -> None:
     partition = WorkPartition(COUNT, most=1000)
-    for slot in (31, 63, 15, 15):  # the last one: a whole lap
+    for slot in (31, 63, 15, 15):  # the last element is a whole lap
         partition.distribute_to_slot(slot)
     assert handed_out(partition) == [(0, 32), (32, 64), (0, 16), (16, 64), (0, 16)]
     assert partition.overrun == 0

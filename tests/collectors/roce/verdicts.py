@@ -1,9 +1,9 @@
-"""Valid and invalid RoCE packets, and the expected reaction of a responder.
+"""Valid and invalid RoCE packets, and the required reaction of a responder.
 
-One list for every responder. The verdicts are those of the InfiniBand Architecture Specification
-(volume 1, chapter 9, and its annexes A16 and A17); where it is ambiguous, those of Linux's
-rdma_rxe. A case is a queue pair and a few packets; `reason` is the counter of the software endpoint
-for a rejected packet, and is ignored for other responders.
+The same list is for every responder. The verdicts are those of the InfiniBand Architecture
+Specification (volume 1, chapter 9, and its annexes A16 and A17). Where it is ambiguous, the
+verdicts are those of Linux's rdma_rxe. A case is a queue pair and a few packets. `reason` is the
+counter of the software endpoint for a rejected packet; other responders have none.
 """
 
 from collections.abc import Mapping
@@ -17,14 +17,14 @@ from collectors.roce.endpoint import WRITE_AND_ATOMIC, Access, Completion, Trans
 RC, UC = Transport.RC, Transport.UC
 LENGTH = 8192  # bytes of the region
 PATH_MTU = 1024
-ATOMICS = 16  # stored answers per queue pair (max_dest_rd_atomic)
+ATOMICS = 16  # number of stored responses per queue pair (max_dest_rd_atomic)
 BEFORE = bytes((7 * i + 3) & 0xFF for i in range(LENGTH))  # initial content of the region
 ALL = ("v1", "v2", "v2_ipv6")
 V2 = ("v2",)
 
 
 class Step(NamedTuple):
-    """A packet, the expected answer, and the reason if it is rejected."""
+    """A packet, the expected response, and the reason if the packet is rejected."""
 
     request: Request
     answer: Answer | None
@@ -33,7 +33,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Case:
-    """Packets of a queue pair, from the first one on."""
+    """Packets of a queue pair, in order."""
 
     name: str
     steps: tuple[Step, ...]
@@ -41,7 +41,7 @@ class Case:
     completions: tuple[tuple[int, int], ...] = ()  # immediate value and length
     transport: Transport = RC
     psn: int = 1000
-    access: Access = WRITE_AND_ATOMIC  # of the queue pair
+    access: Access = WRITE_AND_ATOMIC  # rights of the queue pair
     region_access: Access = WRITE_AND_ATOMIC
     receives: int = 4  # maximum number of waiting completions
     versions: tuple[str, ...] = ALL
@@ -60,7 +60,7 @@ class Case:
 
 
 def alike(answers: list[Answer], expected: Answer | None) -> bool:
-    """Compare answers with the expected one; RNR timers and credits are arbitrary."""
+    """Compare responses with the expected one; RNR timers and credits may have any value."""
     if expected is None or len(answers) != 1:
         return not answers and expected is None
     found = answers[0]
@@ -81,7 +81,7 @@ def nak(psn: int, syndrome: int, msn: int | None = None) -> Answer:
 
 
 def refused(name: str, request: Request, syndrome: int, reason: str, **more: object) -> Case:
-    """Return a case with a packet that ends the connection, and another one that is ignored."""
+    """Return a case with a packet that ends the connection, and another packet that is ignored."""
     steps = (
         Step(request, nak(0, syndrome, msn=0), reason),
         Step(request, None, "BROKEN"),

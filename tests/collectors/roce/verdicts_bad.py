@@ -46,7 +46,7 @@ def flipped(build: Request, at: Callable[[bytearray, int], int], bit: int = 0x01
 
 
 def not_believed() -> Iterator[Case]:
-    """Packets with a wrong iCRC, or not of this queue pair: no answer."""
+    """Packets with a wrong iCRC, or not for this queue pair: no response."""
     places: dict[str, Callable[[bytearray, int], int]] = {
         "iCRC": lambda frame, bth: len(frame) - 1,
         "first byte of the iCRC": lambda frame, bth: len(frame) - 4,
@@ -69,7 +69,7 @@ def not_believed() -> Iterator[Case]:
             ("no partition", {"pkey": 0}, "PARTITION"),
         ):
             yield ignored(f"{kind}: {what}", build(**fields), reason, GOOD, GOOD_MEMORY)
-        # The last byte of source and destination, for any IP version.
+        # the last byte of source and destination address, for any IP version
         from_other = flipped(build(), lambda frame, bth: 29 if bth == 42 else 37, 0x80,
                              fix_icrc=True)  # fmt: skip
         yield ignored(f"{kind}: from another address", _checked(from_other), "ADDRESS", GOOD,
@@ -93,7 +93,7 @@ def _checked(build: Request) -> Request:
 
 
 def no_request() -> Iterator[Case]:
-    """Opcodes that are not supported requests: no answer."""
+    """Opcodes that are not supported requests: no response."""
     answer = request(Op.ACKNOWLEDGE, 0, AETH(syndrome=0x1F))
     yield ignored("an ACK", answer, "OPCODE", GOOD, GOOD_MEMORY)
     for opcode in (0x0D, 0x10, 0x15, 0x18, 0x1F):
@@ -115,7 +115,7 @@ def no_request() -> Iterator[Case]:
 
 
 def cut() -> Iterator[Case]:
-    """Frames that are truncated, or invalid below BTH: no answer."""
+    """Frames that are truncated, or invalid below BTH: no response."""
     for left in (30, 45, 60, 70):
 
         def change(frame: bytearray, bth: int, left: int = left) -> None:
@@ -142,7 +142,7 @@ def cut() -> Iterator[Case]:
 
 
 def keys_and_bounds() -> Iterator[Case]:
-    """Forbidden addresses and keys: the connection ends, and nothing changes."""
+    """Forbidden addresses and keys: the connection ends, and memory does not change."""
     for kind, build in REQUESTS.items():
         for bit in (0, 8, 24, 31):
             yield refused(f"{kind}: bit {bit} of the R_Key", build(key=1 << bit), ACCESS, "KEY")
@@ -168,7 +168,7 @@ def keys_and_bounds() -> Iterator[Case]:
 
 
 def lengths() -> Iterator[Case]:
-    """Inconsistent payload, RETH length, Pad Count and opcode."""
+    """Contradictory payload, RETH length, Pad Count and opcode."""
     for length, data in ((5, b"evil"), (3, b"evil"), (1, b""), (100, b"evil")):
         bad = write(0, data, length=length)
         yield refused(f"{len(data)} bytes for {length}", bad, INVALID, "LENGTH")
@@ -177,7 +177,7 @@ def lengths() -> Iterator[Case]:
     over = write(0, DATA[: PATH_MTU + 4])
     yield refused("an only packet beyond the path MTU", over, INVALID, "LENGTH")
     for pad in (1, 2, 3):
-        # Four bytes and four of padding: the payload is four bytes, and should have no padding.
+        # The payload is four bytes and four bytes of padding, but must have no padding.
         bad = write(0, b"evil", pad=pad)
         yield refused(f"{pad} bytes of padding too many", bad, INVALID, "PADDING")
     missing = write(0, b"evils", pad=0)
@@ -192,7 +192,7 @@ def lengths() -> Iterator[Case]:
 
 
 def rights() -> Iterator[Case]:
-    """Rights that the queue pair, its region, or every peer lacks."""
+    """Rights that the queue pair or its region does not have, or that no peer has."""
     write_only, add_only = {"access": Access.WRITE}, {"access": Access.ATOMIC}
     yield refused("add without the right", add(0, 8, 1), INVALID, "ACCESS", **write_only)
     yield refused("swap without the right", swap(0, 8, 0, 1), INVALID, "ACCESS", **write_only)
@@ -209,7 +209,7 @@ def rights() -> Iterator[Case]:
 
 
 def sequence() -> Iterator[Case]:
-    """PSNs out of order, at RC."""
+    """PSNs out of order on a reliable connection (RC)."""
     for kind, build in REQUESTS.items():
         early = (
             Step(build(1), nak(0, SEQUENCE, msn=0), "GAP"),
@@ -237,15 +237,16 @@ def sequence() -> Iterator[Case]:
         GOOD,
         Step(write(2, b"late", 8), nak(1, SEQUENCE, msn=1), "GAP"),
         Step(write(3, b"more", 12), None, "GAP_AGAIN"),
-        Step(GOOD.request, ack(0, msn=1), "DUPLICATE"),  # after a lost NAK: which PSN is expected?
+        # after a lost NAK, the peer asks which PSN is expected
+        Step(GOOD.request, ack(0, msn=1), "DUPLICATE"),
         Step(write(1, b"then", 4), ack(1, msn=2)),
         Step(write(2, b"late", 8), ack(2, msn=3)),
     )
-    yield Case("a lost NAK is asked for by an old PSN", lost, {4: b"thenlate", **GOOD_MEMORY})
+    yield Case("an old PSN requests the lost NAK again", lost, {4: b"thenlate", **GOOD_MEMORY})
 
 
 def replays() -> Iterator[Case]:
-    """Repeated atomic operations: the same answer, and no change."""
+    """Repeated atomic operations: the same response, and no change."""
     once = Answer(0, msn=1, before=old(8))
     for kind, again in {"add": add(0, 8, 42), "another add": add(0, 16, 1)}.items():
         steps = (Step(add(0, 8, 42), once), Step(again, once, "DUPLICATE"))
@@ -260,11 +261,11 @@ def replays() -> Iterator[Case]:
     last = Step(add(1, 8, 1), Answer(1, msn=ATOMICS + 1, before=old(8) + 1), "DUPLICATE")
     gone = Step(add(0, 8, 1), None, "FORGOTTEN")
     kept = {8: packed(old(8) + ATOMICS + 1)}
-    yield Case("answers are kept, and forgotten at last", (*many, last, gone), kept)
+    yield Case("the responder stores a limited number of responses", (*many, last, gone), kept)
 
 
 def order() -> Iterator[Case]:
-    """First, middle and last of a message in the wrong order."""
+    """First, middle and last packet of a message in the wrong order."""
     first = write(0, DATA[:1024], op=Op.WRITE_FIRST, length=2052)
     for op in (Op.WRITE_MIDDLE, Op.WRITE_LAST):
         yield refused(f"{op.name} first", go_on(0, DATA[:1024], op), INVALID, "NOT_BEGUN")
@@ -295,7 +296,7 @@ def order() -> Iterator[Case]:
 
 
 def receives() -> Iterator[Case]:
-    """More immediates than there is room for."""
+    """More immediate values than there is room for."""
     full = tuple(Step(write(i, b"x", i, immediate=i), ack(i, msn=i + 1)) for i in range(2))
     rnr = Step(write(2, b"evil", immediate=2), Answer(2, Nak.RNR, 2), "NO_RECEIVE")
     after = Step(write(2, b"fine", 8), ack(2, msn=3))

@@ -11,12 +11,12 @@ DATA = bytes(range(256)) * 8
 
 
 def old(at: int) -> int:
-    """Return the initial 64-bit number at an offset."""
+    """Return the initial 64-bit number at an offset of the region."""
     return int.from_bytes(BEFORE[at : at + 8], "little")
 
 
 def writes() -> Iterator[Case]:
-    """WRITE ONLY of all lengths, at all alignments."""
+    """WRITE ONLY of all lengths and alignments."""
     for length in (0, 1, 2, 3, 4, 5, 8, 44, 47, 256, 1023, PATH_MTU):
         step = Step(write(0, DATA[:length], 64), ack(0, msn=1))
         yield Case(f"write of {length} bytes", (step,), {64: DATA[:length]})
@@ -57,7 +57,7 @@ def header_bits() -> Iterator[Case]:
             frame[24:26] = bytes(2)
             words = sum(int.from_bytes(frame[at : at + 2], "big") for at in range(14, 34, 2))
             frame[24:26] = (0xFFFF - (words % 0xFFFF)).to_bytes(2, "big")
-        else:  # traffic class, flow label, hop limit
+        else:  # IPv6 and GRH: traffic class, flow label, hop limit
             frame[14:18], frame[21] = b"\x6a\xbc\xde\xf0", 9
 
     def becn(frame: bytearray, bth: int) -> None:
@@ -154,7 +154,7 @@ def fields_below() -> Iterator[Case]:
 
 
 def rights() -> Iterator[Case]:
-    """Queue pairs with only one right."""
+    """Queue pairs with a single access right."""
     step = Step(write(0, b"abcd"), ack(0, msn=1))
     yield Case("write needs only its right", (step,), {0: b"abcd"}, access=Access.WRITE,
                versions=V2)  # fmt: skip

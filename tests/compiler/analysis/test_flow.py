@@ -1,4 +1,4 @@
-"""How often the search for unset values looks at a state or loop: not once for each way there."""
+"""The search for unset values visits a state or loop a few times, not once per path to it."""
 
 import pytest
 from programs_to_check import check, program
@@ -37,7 +37,7 @@ def test_a_way_back_is_followed(looked_at: dict[str, int]) -> None:
         state one { transition select(m.z) { 0: two; _: accept; } }
         state two { bit<8> x; m.x = x; transition one; }"""
     check(program(states=states))
-    assert looked_at["parser_state"] <= 2 * 3 + 2  # `one` and `two` once more
+    assert looked_at["parser_state"] <= 2 * 3 + 2  # `one` and `two` are visited once more
 
 
 def nested(depth: int) -> str:
@@ -50,7 +50,7 @@ def nested(depth: int) -> str:
     return f"bit<8> y; if (m.x == 1) {{ y = 2; }} {body}"
 
 
-def test_loops_in_loops_cost_what_they_add(looked_at: dict[str, int]) -> None:
+def test_the_analysis_of_nested_loops_takes_linear_time(looked_at: dict[str, int]) -> None:
     check(program(body=nested(5)))
     few = looked_at.pop("assignment")
     check(program(body=nested(10)))

@@ -1,6 +1,6 @@
-"""Unused and hidden declarations; states, cases and entries never reached: what warns, where.
+"""Warnings about unused and hidden declarations, and unreachable states, cases and entries.
 
-`§` is where the only warning must be.
+`§` marks the location of the only warning.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ def test_not_warned_of(parts: dict[str, str]) -> None:
     assert [str(w) for w in check(program(**parts)).warnings] == []
 
 
-def test_what_an_included_file_declares_need_not_be_used(tmp_path: Path) -> None:
+def test_unused_declarations_of_included_files_have_no_warning(tmp_path: Path) -> None:
     (tmp_path / "library.p4").write_text("void f() { } control C() { apply { bit<8> v; } }")
     main = tmp_path / "main.p4"
     main.write_text(program(top='#include "library.p4"'))
@@ -191,7 +191,7 @@ def test_what_an_included_file_declares_need_not_be_used(tmp_path: Path) -> None
 
 
 def test_a_list_of_thousands_is_compared_with_its_first_masks_and_ranges() -> None:
-    """Or its time would grow with the square of its length."""
+    """Otherwise, the time would grow with the square of the length."""
     for is_range in (False, True):
         rows = [keysets(n, is_range) for n in range(MOST_SHAPES + 1)]
         nodes = [
@@ -204,7 +204,7 @@ def test_a_list_of_thousands_is_compared_with_its_first_masks_and_ranges() -> No
 
 
 def keysets(n: int, is_range: bool) -> list[Keyset]:
-    """None covers that of another `n`."""
+    """Return keysets, none of which covers one with a different `n`."""
     if is_range:
         return [Keyset(3 * n, 3 * n + 1, 0, is_range=True)]
     return [Keyset(1 << n, 1 << n, 1 << n)]

@@ -1,6 +1,5 @@
-"""Shifts, keys and arguments that do less than one may think: what warns, where, and what not.
-
-`§` is where the only warning must be.
+"""Warnings about shifts, keys and arguments that have less effect than expected, and cases without
+warning. `§` marks the location of the only warning.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ def table(key: str, entry: str = "1") -> dict[str, str]:
 
 
 def preserving(call: str, index: str = "1") -> str:
-    """A whole program whose metadata has a field with @field_list(index)."""
+    """Return a whole program whose metadata has a field with @field_list(index)."""
     text = program(body=call).replace("bit<8> x;", f"@field_list({index}) bit<8> x;", 1)
     return text.replace("struct", "enum bit<8> Lists { none = 0, some = 1 } struct", 1)
 
@@ -101,7 +100,8 @@ def test_a_list_of_fields_that_has_none(call: str) -> None:
     [
         preserving("resubmit_preserving_field_list(1);"),
         preserving("resubmit_preserving_field_list(Lists.some);", "Lists.some"),
-        program(body="resubmit_preserving_field_list(0);"),  # no other way to preserve nothing
+        # there is no other way to preserve no fields
+        program(body="resubmit_preserving_field_list(0);"),
     ],
 )
 def test_a_list_of_fields_that_has_some_or_that_no_program_uses(text: str) -> None:

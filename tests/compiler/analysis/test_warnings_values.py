@@ -1,6 +1,5 @@
-"""Values used before they are set, and fields of invalid headers: what warns, where, and what not.
-
-`§` is where the only warning must be.
+"""Warnings about values used before they are set, and fields of invalid headers, and cases without
+warning. `§` marks the location of the only warning.
 """
 
 from __future__ import annotations
@@ -333,14 +332,14 @@ def test_the_words() -> None:
     )
     assert [w.message for w in check(text).warnings] == [
         "out parameter 'r.b' may be unset where 'f' ends",
-        "'v' may be uninitialized",  # once
+        "'v' may be uninitialized",  # a single warning
         "a field of 'e', which is invalid here",
         "a field of 'h.options', which may be invalid here",
     ]
 
 
 def test_the_words_wait_for_all_ways() -> None:
-    """On the first way into the state it is invalid; in the end it may be."""
+    """On the first path to the state the header is invalid; over all paths it may be valid."""
     text = program(
         states="""state start { m.y = h.ethernet.type; packet.extract(h.ethernet);
         transition select(m.x) { 0: start; _: accept; } }"""

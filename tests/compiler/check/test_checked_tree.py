@@ -1,4 +1,4 @@
-"""What the checker writes into the tree: types, constants, declarations, calls, conversions."""
+"""Decorations of the checked tree: types, constants, declarations, calls, conversions."""
 
 import pytest
 from programs_to_check import WHOLE, check, expression, find, local, program, statements
@@ -149,7 +149,7 @@ table t { actions = { NoAction; } }"""
 
 
 @pytest.mark.parametrize(("body", "kind", "name", "count"), CALLS)
-def test_calls_say_what_they_call(body: str, kind: CallKind, name: str, count: int) -> None:
+def test_calls_have_their_declaration(body: str, kind: CallKind, name: str, count: int) -> None:
     tree = check(program(top=CALL_TOP, local=CALL_LOCAL, body=body))
     call = statements(tree)[-1].call
     assert call.kind is kind
@@ -183,7 +183,7 @@ def test_named_and_default_arguments_are_in_parameter_order() -> None:
     assert [a.type for a in calls[1].arguments] == [Bits(8), Bits(16)]
 
 
-def test_overloads_are_told_apart_by_their_parameters() -> None:
+def test_overloads_are_distinguished_by_their_parameters() -> None:
     top = "bit<8> f(in bit<8> x) { return x; } bit<8> f(in bit<8> x, in bit<8> y) { return y; }"
     one, two = (s.call for s in statements(check(program(top=top, body="f(1); f(1, 2);"))))
     assert len(one.declaration.parameters) == 1
@@ -401,7 +401,7 @@ def test_newer_v1model_has_typed_indices() -> None:
     assert call.parameter_types == [Bits(8), Bits(32)]
 
 
-def test_sources_cover_what_was_written() -> None:
+def test_sources_cover_the_text_of_each_node() -> None:
     tree = check(program(body="m.x = m.x +\n    (1 << 2);"))
     assignment = statements(tree)[0]
     assert assignment.source.text == "m.x = m.x +\n    (1 << 2)"

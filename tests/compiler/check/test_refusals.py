@@ -1,6 +1,6 @@
-"""Mistakes in programs: each is refused where it stands, and the message says what it is.
+"""The checker rejects mistakes in programs with a location and a message that names the mistake.
 
-In every program `§` marks the line and column that the error must name.
+In every program, `§` marks the line and column of the error.
 """
 
 import pytest
@@ -261,7 +261,7 @@ IN_PARSER = [
 @pytest.mark.parametrize(("states", "message"), IN_PARSER)
 def test_mistakes_in_a_parser(states: str, message: str) -> None:
     text = program(states=states)
-    if "§" not in text:  # the whole parser is at fault: the error names it
+    if "§" not in text:  # the error names the whole parser
         text = text.replace("parser MyParser", "parser §MyParser")
     if "no state 'start'" in message:
         text = text.replace("§", "").replace("parser MyParser", "parser §MyParser")
@@ -347,7 +347,7 @@ PLACES = [
 
 
 @pytest.mark.parametrize(("local", "message"), PLACES)
-def test_what_is_not_allowed_where_it_stands(local: str, message: str) -> None:
+def test_statements_in_the_wrong_place_are_refused(local: str, message: str) -> None:
     local = "table t { actions = { NoAction; } } " + local
     error, place = refusal(program(top=BODY_TOP, local=local))
     assert message in error.message
@@ -377,7 +377,7 @@ def test_a_program_needs_a_main(text: str) -> None:
         check(text)
 
 
-def test_an_error_shows_the_line_a_caret_and_what_was_expected() -> None:
+def test_an_error_shows_the_line_a_caret_and_the_expected_token() -> None:
     with pytest.raises(P4Error) as caught:
         check("header h_t {\n\tbit<8> f\n}")
     assert str(caught.value).splitlines()[0].endswith("test.p4:2:10: error: missing ';'")

@@ -1,4 +1,4 @@
-"""Expressions of BMv2 JSON: ints of unlimited size and bools, never mixed up."""
+"""Expressions of BMv2 JSON: ints of unlimited size and bools, which are never mixed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ Variables = list[int] | None
 
 
 class ParserError(Exception):
-    """Carries the name or the number of the error."""
+    """An error of the parser; it contains the name or the number of the error."""
 
 
 def is_access(e: Json) -> bool:
-    """A field of a header that an expression selects."""
+    """Return whether an expression selects a field of a header."""
     while e["type"] == "expression" and "op" not in e["value"]:
         e = e["value"]
     return e["type"] == "expression" and e["value"]["op"] == "access_field"
@@ -47,7 +47,7 @@ class Expressions(Storage):
         return self.operation(value, data)
 
     def field(self, e: Json) -> tuple[str, str]:
-        """The header and the field that is meant."""
+        """Return the header and the field of a reference."""
         if e["type"] == "stack_field":
             return self.last(e["value"][0]), e["value"][1]
         if e["type"] == "union_stack_field":
@@ -62,7 +62,9 @@ class Expressions(Storage):
         return header, name
 
     def header(self, e: Json) -> str:
-        """The header that is meant; p4c asks a stack for an element by a value."""
+        """Return the header of a reference. p4c writes a run-time index of a stack as an
+        expression.
+        """
         if e["type"] == "header":
             return str(e["value"])
         operation = e["value"]
@@ -72,7 +74,7 @@ class Expressions(Storage):
         return self.stacks[operation["left"]["value"]][self.evaluate(operation["right"])]
 
     def bits(self, offset: int, width: int) -> int:
-        """What lies ahead in the packet."""
+        """Return bits of the packet that are not extracted yet."""
         if self.position + offset + width > len(self.packet):
             raise ParserError("PacketTooShort")
         return int(self.packet[self.position + offset :][:width] or "0", 2)
@@ -104,7 +106,9 @@ class Expressions(Storage):
         return self.arithmetic(op, left, right)
 
     def is_whole(self, e: Json) -> bool:
-        """A header or a varbit field, which are compared by their bits."""
+        """Return whether an expression is a header or a varbit field, which are compared by their
+        bits.
+        """
         return e["type"] == "header" or (
             e["type"] == "field" and self.widths.get(tuple(e["value"])) == "*"
         )

@@ -1,4 +1,4 @@
-"""BMv2's hash algorithms, bit by bit."""
+"""The hash algorithms of BMv2, computed bit by bit."""
 
 from __future__ import annotations
 

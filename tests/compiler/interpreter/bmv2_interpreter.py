@@ -1,8 +1,8 @@
-"""A plain interpreter of BMv2 JSON, to see what compiled programs do to packets.
+"""A simple interpreter of BMv2 JSON, which tests compare with compiled programs.
 
-Written from docs/JSON_format.md, for tests only. Values are Python ints of unlimited size and
-bools, as BMv2 has them; mixing them up is an AssertionError. The way of a packet through the
-switch is in bmv2_switch.py.
+It was written from docs/JSON_format.md, for tests only. Values are Python ints of unlimited size
+and bools, as in BMv2. Mixing them is an AssertionError. bmv2_switch.py implements the path of a
+packet through the switch.
 """
 
 from __future__ import annotations
@@ -34,18 +34,20 @@ class Interpreter(Expressions):
         self.counters = {
             c["name"]: [(0, 0)] * c["size"] for c in program["counter_arrays"] if "size" in c
         }
-        self.requests: dict[str, list[int]] = {}  # what simple_switch does after a pipeline
-        self.log: list[tuple[str, list[object]]] = []  # primitives that leave the data plane
+        # requests that simple_switch executes after a pipeline
+        self.requests: dict[str, list[int]] = {}
+        # executed primitives without effect on the packet
+        self.log: list[tuple[str, list[object]]] = []
         self.exited = False
-        self.ingress_length = 0  # bytes that counters count
+        self.ingress_length = 0  # bytes counted by counters
 
     def add(self, table: str, keys: list[int], action: str, *data: int) -> None:
-        """An exact entry."""
+        """Add an exact entry."""
         ids = dict(zip(*(self.nodes[table][k] for k in ("actions", "action_ids")), strict=True))
         self.entries[table].append(exact(keys, ids[action], list(data)))
 
     def run(self, packet: bytes, port: int = 1) -> tuple[int, bytes] | None:
-        """(port, packet) that comes out of both pipelines; None if it was dropped."""
+        """Return (port, packet) after both pipelines; None if the packet was dropped."""
         self.clear()
         self.write("standard_metadata", "ingress_port", port)
         self.parse(packet)
@@ -97,7 +99,11 @@ class Interpreter(Expressions):
             self.extern(op, names, [self.evaluate(x, data) for x in a])
 
     def extern(self, op: str, names: list[object], values: list[object]) -> None:
-        """`names` of arguments, and their `values`. An index out of bounds does nothing."""
+        """Execute a method of an extern.
+
+        `names` are those of its arguments, and `values` their values. An index out of bounds has no
+        effect.
+        """
         if op == "register_read":
             target, register, index = names[0], str(names[1]), values[2]
             if index < len(self.registers[register]):
@@ -140,7 +146,7 @@ class Interpreter(Expressions):
         raise AssertionError("endless pipeline")
 
     def lookup(self, table: Json) -> str | None:
-        """Applies the table; the name of the next node."""
+        """Apply the table; return the name of the next node."""
         keys = [self.key(k) for k in table["key"]]
         found = find(table, self.entries[table["name"]], keys)
         if found is None:
@@ -204,7 +210,7 @@ class Interpreter(Expressions):
             raise ParserError("ParserInvalidArgument")
 
     def extract(self, kind: str, target: object, varbits: int) -> None:
-        """Nothing of a header is taken unless all of it is there."""
+        """Extract a header completely or not at all."""
         stack, member = "", ""
         if kind == "union_stack":
             stack, member = target
@@ -247,7 +253,7 @@ class Interpreter(Expressions):
             mask = -1 if t["mask"] is None else number(t["mask"])
             if t["type"] == "hexstr" and (key ^ number(t["value"])) & mask == 0:
                 return t["next_state"]
-        return None  # BMv2 accepts
+        return None  # BMv2 accepts the packet
 
     def key_width(self, item: Json) -> int:
         if item["type"] == "lookahead":
@@ -282,7 +288,10 @@ class Interpreter(Expressions):
         return self.headers[header]["metadata"] or self.parsed.valid[header]
 
     def calculate(self, name: str) -> int:
-        """Fields bit by bit, without those of invalid headers; zeros fill the last byte."""
+        """Compute over the fields bit by bit, without fields of invalid headers.
+
+        Zeros pad the last byte.
+        """
         calculation = next(c for c in self.program["calculations"] if c["name"] == name)
         text = ""
         for item in calculation["input"]:

@@ -1,4 +1,4 @@
-"""What a packet carries through BMv2: headers, metadata, stacks and unions, as in its JSON."""
+"""State of a packet in BMv2: headers, metadata, stacks and unions, as in the JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ Name = tuple[str, str]  # header, field
 
 @dataclass
 class Parsed:
-    """One packet's values; `varbits` are lengths in bits, `length` is BMv2's packet length."""
+    """Values of one packet.
+
+    `varbits` are lengths in bits, `length` is the packet length of BMv2.
+    """
 
     values: dict[Name, int]
     valid: dict[str, bool]
@@ -23,7 +26,7 @@ class Parsed:
 
 
 class Storage:
-    """The layout of a program's packets, and the packet at hand."""
+    """The layout of a program's packets, and the current packet."""
 
     def __init__(self, program: Json) -> None:
         self.program = program
@@ -44,7 +47,7 @@ class Storage:
         self.clear()
 
     def clear(self) -> None:
-        """A packet that nothing is known of."""
+        """Reset all values for a new packet."""
         self.parsed = Parsed(
             dict.fromkeys(self.widths, 0),
             dict.fromkeys(self.headers, False),
@@ -52,7 +55,7 @@ class Storage:
         )
 
     def clear_metadata(self, kept: list[Name]) -> None:
-        """All metadata becomes zero but these fields."""
+        """Set all metadata to zero except these fields."""
         for name in self.widths:
             if self.headers[name[0]]["metadata"] and name not in kept:
                 self.parsed.values[name] = 0
@@ -75,7 +78,7 @@ class Storage:
         self.parsed.values[header, name] = value
 
     def set_metadata(self, name: str, value: int) -> None:
-        """A field of standard_metadata, where the program has it."""
+        """Set a field of standard_metadata, if the program has it."""
         if ("standard_metadata", name) in self.widths:
             self.write("standard_metadata", name, value)
 
@@ -104,7 +107,7 @@ class Storage:
         self.parsed.valid[header] = valid
 
     def add_header(self, header: str) -> None:
-        """A header that was not there has no content."""
+        """Make a header valid; a header that was invalid has zero fields."""
         if self.parsed.valid[header]:
             return
         for name, *_ in self.fields[header]:
@@ -126,7 +129,7 @@ class Storage:
             self.assign_varbit((target, name), (source, name))
 
     def same_headers(self, a: str, b: str) -> bool:
-        """BMv2: both are valid, and all fields are equal."""
+        """Return whether both headers are valid and all fields are equal, as BMv2 does."""
         return self.parsed.valid[a] and self.parsed.valid[b] and all(
             self.field_bits(a, name) == self.field_bits(b, name) for name, *_ in self.fields[a]
         )  # fmt: skip
@@ -142,14 +145,14 @@ class Storage:
     # -- stacks
 
     def columns(self, stack: str) -> list[list[str]]:
-        """A stack's headers; of a stack of unions those of each member."""
+        """Return the headers of a stack; for a stack of unions, those of each member."""
         if stack in self.stacks:
             return [self.stacks[stack]]
         members = [self.unions[u] for u in self.union_stacks[stack]]
         return [list(column) for column in zip(*members, strict=True)]
 
     def shift_stack(self, stack: str, count: int) -> None:
-        """push_front, or pop_front where the count is below zero (P4-16, 8.18)."""
+        """Execute push_front, or pop_front if the count is negative (P4-16, 8.18)."""
         size = len(self.columns(stack)[0])
         self.parsed.next_index[stack] = max(0, min(size, self.parsed.next_index[stack] + count))
         before = self.copied()
@@ -175,7 +178,7 @@ class Storage:
                 self.copy_union(a, b)
 
     def last(self, stack: str, member: str = "") -> str:
-        """The header that was extracted last."""
+        """Return the header that was extracted last."""
         return self.element(stack, self.parsed.next_index[stack] - 1, member)
 
     def element(self, stack: str, index: int, member: str = "") -> str:

@@ -1,7 +1,7 @@
-"""The way of a packet through simple_switch, around the interpreter of BMv2 JSON.
+"""Path of a packet through simple_switch, around the interpreter of BMv2 JSON.
 
 Parse, ingress, then clone, resubmit, multicast, drop or unicast; egress, then clone, drop, deparse,
-recirculate. No queues, no clock: the related metadata are not set.
+recirculate. There are no queues and no clock, so the metadata for them are not set.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ROUNDS = 1000
 
 
 class EndlessPacket(Exception):
-    """A packet goes round for ever."""
+    """Raised for a packet that circulates without end."""
 
 
 class Switch(Interpreter):
@@ -26,7 +26,7 @@ class Switch(Interpreter):
     sessions: dict[int, list[tuple[int, int]]] = {}
 
     def process(self, port: int, frame: bytes) -> list[tuple[int, bytes]]:
-        """All (port, frame) that leave, in no order."""
+        """Process a frame; return all (port, frame) that leave, in no order."""
         self.sent: list[tuple[int, bytes]] = []
         self.waiting: deque[Callable[[], None]] = deque()
         self.clear()
@@ -59,7 +59,7 @@ class Switch(Interpreter):
             self.enqueue(self.read("standard_metadata", "egress_spec"))
 
     def clone_ingress(self, session: int, fields: int, port: int) -> None:
-        """The received frame, parsed again."""
+        """Clone the received frame and parse the clone."""
         original, payload = self.parsed, self.payload
         kept = {name: original.values[name] for name in self.fields_of_list(fields)}
         self.clear()
@@ -103,7 +103,7 @@ class Switch(Interpreter):
             self.sent.append((port, frame))
 
     def clone_egress(self, session: int, fields: int) -> None:
-        """Headers as they are at the end of egress."""
+        """Clone the packet with its headers at the end of egress."""
         original = self.parsed
         self.parsed = self.copied()
         self.parsed.truncate_to = None
@@ -113,7 +113,7 @@ class Switch(Interpreter):
         self.parsed = original
 
     def again(self, frame: bytes, fields: int, instance: int) -> None:
-        """From the parser on; of the metadata only a list of fields is kept."""
+        """Process a packet from the parser on; only a list of fields of the metadata is kept."""
         kept = {name: self.parsed.values[name] for name in self.fields_of_list(fields)}
 
         def start() -> None:

@@ -1,4 +1,4 @@
-"""Which entry of a BMv2 table matches: a plain search through all of them."""
+"""Lookup of entries in a BMv2 table, by a search through all entries."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ Json = dict[str, Any]
 
 @dataclass
 class Entry:
-    """For each key field the least and the greatest value, after the mask."""
+    """An entry: for each key field the mask, and the minimum and maximum value after the mask."""
 
-    fields: list[tuple[int, int, int]]  # mask, least, greatest
-    prefix: int  # bits of lpm fields
-    priority: int  # the least wins
+    fields: list[tuple[int, int, int]]  # mask, min, max
+    prefix: int  # number of bits of lpm fields
+    priority: int  # the smallest priority wins
     action_id: int
     data: list[int]
     packets: int = 0
@@ -30,7 +30,7 @@ def exact(keys: list[int], action_id: int, data: list[int]) -> Entry:
 
 
 def entries(table: Json, widths: list[int]) -> list[Entry]:
-    """The entries that the program itself declares."""
+    """Return the const entries of the program."""
     found = []
     for entry in table.get("entries", []):
         fields, prefix = [], 0

@@ -1,4 +1,4 @@
-"""Arguments are evaluated as they are written, each once, and copied out in that order (6.8)."""
+"""Arguments are evaluated in source order, each only once, and copied out in that order (6.8)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BY_B = (
 ITEMS = "h.items[0] = { 0x10 }; h.items[1] = { 0x11 }; h.items[2] = { 0x12 };"
 
 IN_INGRESS = {
-    # declarations, locals of ingress, its body, how what comes out begins
+    # declarations, locals of ingress, body of ingress, start of the output packet
     "function, names out of order, both out": (
         f"void f(out bit<8> x, out bit<8> y) {TWO}",
         "",
@@ -241,7 +241,7 @@ IN_INGRESS = {
 }
 
 
-# Copies out at `exit` (12.5): x is 1 before, y 2.
+# `exit` copies out arguments (12.5): x is 1 before, y is 2.
 EXITS = (
     "control S(inout bit<8> x, inout bit<8> y) { action a() { x = 0x55; exit; }"
     " table t { actions = { a; } default_action = a(); }"
@@ -262,7 +262,8 @@ TWICE_NESTED = (
 )
 GIVEN = "control G(inout bit<8> p, inout bit<8> q)(S s) { apply { s.apply(p, q); } } "
 AT_EXIT = {
-    # declarations, locals of ingress, its body, how what comes out begins (then as in PACKET)
+    # declarations, locals of ingress, body of ingress, start of the output packet (the rest as in
+    # PACKET)
     "an action of a table in a sub-control": (
         EXITS, "S() s;", "s.apply(h.d.a, h.d.b); h.d.c = 0;", "550303",
     ),
@@ -344,7 +345,7 @@ def test_in_ingress(tmp_path: Path, name: str) -> None:
 
 
 def headers(directory: Path, code: str) -> list[str]:
-    """Those of a program, with what was made to hold copies."""
+    """Return the headers of a program, including temporaries for copies."""
     program = compiled(directory, declarations=TWICE_OF + BY_B, locals="S() s;", ingress=code)
     return sorted(header["header_type"] for header in program.bmv2_json["headers"])
 
@@ -360,7 +361,7 @@ SUB = (
     " { state start { x = 0xaa; y = 0xbb; transition accept; } }"
 )
 IN_PARSER = {
-    # declarations, locals of the parser, body of the state, packet, how what comes out begins
+    # declarations, locals of the parser, body of the state, packet, start of the output packet
     "sub-parser": (
         SUB,
         "S() s;",

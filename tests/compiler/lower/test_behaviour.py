@@ -1,4 +1,4 @@
-"""What compiled programs do to a packet: tiny programs, each with a packet in and one out."""
+"""Effects of compiled programs: tiny programs, each with an input and an output packet."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from programs_to_run import interpreter
 PACKET = "0102037f00000004"
 
 EXPRESSIONS = {
-    # statement(s) in ingress -> the first bytes that come out
+    # statement(s) in ingress -> first bytes of the output packet
     "addition wraps": ("h.d.a = h.d.a + 255;", "0002"),
     "subtraction wraps": ("h.d.a = h.d.a - 2;", "ff02"),
     "wrapped before it is widened": ("h.d.w = (bit<32>)(h.d.a + 255);", "0102037f00000000"),
@@ -75,7 +75,7 @@ def test_expression(tmp_path: Path, name: str) -> None:
 
 INC = "bit<8> inc(inout bit<8> x) { x = x + 1; return x; }"
 CALLS = {
-    # declarations, locals of ingress, its body, what comes out
+    # declarations, locals of ingress, body of ingress, output packet
     "earlier operand is read before a call changes it": (
         INC,
         "",
@@ -293,7 +293,7 @@ def test_mark_to_drop(tmp_path: Path) -> None:
 
 
 def test_long_chains(tmp_path: Path) -> None:
-    """An `else if` is no level of nesting; p4c takes 1,500 of them, too."""
+    """An `else if` does not count as a level of nesting; p4c also accepts 1,500 of them."""
     chain = " else ".join(f"if (h.d.w == {i}) {{ h.d.b = 8w{i % 256}; }}" for i in range(1500))
     switch = interpreter(tmp_path, ingress=chain)
     result = switch.run(bytes.fromhex("0102037f00000095"))

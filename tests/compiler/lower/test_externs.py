@@ -1,4 +1,4 @@
-"""Calls of v1model's extern functions and methods, as BMv2's primitives."""
+"""Calls of v1model's extern functions and methods, as primitives of BMv2."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FIELD = {"type": "field", "value": ["d", "w"]}
 
 
 def hidden(json: dict[str, Any], name: str = "act") -> list[dict[str, Any]]:
-    """The primitives of a hidden action, without where they come from."""
+    """Return the primitives of a hidden action, without source locations."""
     found = next(a for a in json["actions"] if a["name"] == name)
     return [{k: v for k, v in p.items() if k != "source_info"} for p in found["primitives"]]
 
@@ -54,7 +54,10 @@ def test_register_into_a_slice(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("call", ["take();", "if (h.d.a == 1) { outer(); }"])
 def test_an_action_with_registers_and_branches_stays_one_action(tmp_path: Path, call: str) -> None:
-    """bmv2 locks registers for one action: in two, egress could write between read and write."""
+    """bmv2 locks registers for one action.
+
+    With two actions, egress could write between read and write.
+    """
     parts = {
         "locals": """register<bit<8>>(2) r;
                      action take() { bit<8> next; r.read(next, 1);

@@ -1,4 +1,4 @@
-"""A select without a matching case rejects with NoMatch (spec 13.6), on our engine and on BMv2."""
+"""A select without a matching case rejects with NoMatch (spec 13.6), in our engine and in BMv2."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_default_leaves_nothing_unmatched(tmp_path: Path) -> None:
 
 
 def test_json_without_a_default_transition_accepts(tmp_path: Path) -> None:
-    """As p4c writes it: simple_switch then goes on without an error."""
+    """p4c writes such JSON, and simple_switch then continues without an error."""
     parts, (packet, *_) = CASES["one key"]
     program = compiled(tmp_path, ingress=SEES, **parts).bmv2_json
     (start,) = (s for s in program["parsers"][0]["parse_states"] if s["name"] == "start")

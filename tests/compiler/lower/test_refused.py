@@ -1,4 +1,4 @@
-"""What the target does not support is refused, with the place and the construct."""
+"""Constructs that the target does not support are rejected, with location and name."""
 
 from __future__ import annotations
 

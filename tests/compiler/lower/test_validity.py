@@ -1,4 +1,4 @@
-"""A header that becomes valid, or not, changes no value that was there before."""
+"""A change of a header's validity does not change values that were read before."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ PACKET = "0102037f00000004"  # a b c s w
 TWO_IS_VALID = "h.u.two.setValid(); h.u.two.y = 0x1234; "
 ITEMS = "h.items[0] = { 0x10 }; h.items[1] = { 0x11 }; h.items[2] = { 0x12 }; "
 CASES = {
-    # declarations, locals of ingress, its body, what comes out
+    # declarations, locals of ingress, body of ingress, output packet
     "both members of a union are copied into a function, and out of it": (
         "void f(inout one_t x, inout two_t y) { x.setValid(); x.x = 0xaa; }",
         "",
@@ -45,7 +45,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", list(CASES))
-def test_what_became_valid_or_invalid(tmp_path: Path, name: str) -> None:
+def test_validity_after_assignments(tmp_path: Path, name: str) -> None:
     declarations, own, ingress, expected = CASES[name]
     left = outcome(tmp_path, PACKET, declarations=declarations, locals=own, ingress=ingress)
     assert left is not None

@@ -1,4 +1,4 @@
-"""The preprocessor: directives, macros, conditions, includes, and the positions it keeps."""
+"""The preprocessor: directives, macros, conditions, includes, and source locations."""
 
 from pathlib import Path
 
@@ -44,7 +44,7 @@ def test_macros_are_replaced(tmp_path: Path, source: str, expected: str) -> None
 
 
 LONG_STRINGS = {
-    # what stands in a file, and what the preprocessor makes of it
+    # content of a file, and the resulting tokens
     "blanks are kept in the first line": ('"a   b\n  c   d\n\te"', '"a   b\n  c d\n e"'),
     "macros are replaced but in the first line": (
         '#define M 5\n"M\n M;M "\n" M\nM" M',
@@ -71,12 +71,12 @@ LONG_STRINGS = {
 
 @pytest.mark.parametrize("name", LONG_STRINGS)
 def test_strings_that_span_lines(tmp_path: Path, name: str) -> None:
-    """The same as GNU cpp's output to p4c; each case was compared with it."""
+    """Each result was compared with the output of GNU cpp, which p4c uses."""
     source, expected = LONG_STRINGS[name]
     assert " ".join(texts(tmp_path, source)) == expected
 
 
-def test_what_follows_a_long_string_keeps_its_place(tmp_path: Path) -> None:
+def test_tokens_after_a_multi_line_string_have_the_right_position(tmp_path: Path) -> None:
     path = tmp_path / "test.p4"
     path.write_text('x "a\nb" c\\\n  d\ne')
     tokens, _ = preprocess(path, [], [])
@@ -106,7 +106,7 @@ UNKNOWN = ["#frobnicate", "#!/usr/bin/p4", "  # elsif 3", '#x "y']
 
 
 @pytest.mark.parametrize("line", UNKNOWN)
-def test_what_is_no_directive_is_ignored_with_a_warning(tmp_path: Path, line: str) -> None:
+def test_unknown_directives_are_ignored_with_a_warning(tmp_path: Path, line: str) -> None:
     path = tmp_path / "test.p4"
     path.write_text(f"a\n{line}\nb\n#if 0\n{line}\n#endif")
     tokens, warnings = preprocess(path, [], [])

@@ -1,4 +1,6 @@
-"""The DDoS filter, against a model of its rules: frames of all kinds, sets in turns, full maps."""
+"""The DDoS filter, compared with a model of its rules: all kinds of frames, alternating rule sets,
+full maps.
+"""
 
 import os
 import random
@@ -32,7 +34,7 @@ def filter_() -> Iterator[Filter]:
 
 
 def matches(rule: Rule, packet: Packet) -> bool:
-    """Whether a rule is about a packet, whatever other rules there are."""
+    """Return whether a rule matches a packet, regardless of other rules."""
     for network, address in ((rule.source, packet.source), (rule.destination, packet.destination)):
         mapped = address[:12] == bytes(10) + b"\xff\xff"
         if network is None:
@@ -49,7 +51,7 @@ def matches(rule: Rule, packet: Packet) -> bool:
 
 
 def decisive(rules: list[Rule], packet: Packet) -> Rule | None:
-    """The one that decides, as the filter's page says."""
+    """Return the rule that decides, as the documentation of the filter says."""
     of = [rule for rule in rules if matches(rule, packet)]
     for kind in Kind:
         same = [rule for rule in of if rule.kind is kind]
@@ -95,7 +97,10 @@ def random_rule(rng: random.Random) -> Rule:
 
 
 def check(filter_: Filter, rules: list[Rule], frame: bytes, hits: Hits) -> str:
-    """Run a frame; return its outcome, which must equal the model's, and count the rule's hit."""
+    """Run a frame.
+
+    Return its outcome, which must equal that of the model, and count the hit of the rule.
+    """
     packet = parse(frame)
     before = filter_.counts()
     verdict = run(filter_.program, frame).verdict
@@ -209,7 +214,10 @@ def test_rules_that_cannot_be_are_refused(wrong: dict[str, Any], why: str) -> No
 
 
 def test_each_packet_sees_one_set_of_rules_while_sets_change(filter_: Filter) -> None:
-    """Both sets drop all packets, by other rules: one that saw half of each would come through."""
+    """Both rule sets drop all packets, by different rules.
+
+    A packet that saw half of each would pass.
+    """
     sets = [
         [Rule(protocol=UDP, destination_port=9), Rule(protocol=UDP, source_port=1)],
         [Rule(source=ip_network("10.0.0.0/8"))],
@@ -239,7 +247,10 @@ def test_each_packet_sees_one_set_of_rules_while_sets_change(filter_: Filter) ->
 def test_another_copy_takes_over_without_losing_a_packet(
     filter_: Filter, write_bpf: Callable[[str], Path]
 ) -> None:
-    """Frames cross a veth to the filter, which two copies are in turns, with rules of their own."""
+    """Frames cross a veth pair to the filter.
+
+    Two copies with different rules replace each other in turn.
+    """
     frame = ethernet(ipv4(0x0A000002, 0x0A010002, UDP, segment(UDP, 1, 9)), 0x0800)
     sending = write_bpf('SEC("xdp") int example(struct xdp_md *packet) { return XDP_TX; }')
     count = 500_000

@@ -1,4 +1,4 @@
-"""The load balancer: Maglev's table against the paper's text, and where each packet goes."""
+"""The load balancer: Maglev's table compared with the paper, and the real server of each packet."""
 
 import os
 import random
@@ -45,13 +45,16 @@ def balancer() -> Iterator[LoadBalancer]:
 
 
 def request(number: int, flags: int = ACK, *, macs: bytes = MAC + CLIENT) -> bytes:
-    """A packet of connection `number`."""
+    """Return a packet of connection `number`."""
     source, port = 0x0A000000 | number % 1000, 1024 + number // 1000
     return ethernet(ipv4(source, int(VIP), TCP, segment(TCP, port, 80, flags)), 0x0800, macs=macs)
 
 
 def goes_to(balancer: LoadBalancer, frame: bytes) -> bytes:
-    """The MAC address of the real; the rest of the frame must be as it was."""
+    """Return the MAC address of the selected real server.
+
+    Asserts that the rest of the frame is unchanged.
+    """
     tried = run(balancer.program, frame)
     assert tried.verdict == TX
     assert tried.frame[6:] == MAC + frame[12:]
@@ -59,7 +62,7 @@ def goes_to(balancer: LoadBalancer, frame: bytes) -> bytes:
 
 
 def by_table(frame: bytes, names: list[str]) -> str:
-    """The real of a connection, by the model's parser, hash and table."""
+    """Return the real server of a connection, by the parser, hash and table of the model."""
     packet = parse(frame)
     ports = packet.source_port.to_bytes(2, "big") + packet.destination_port.to_bytes(2, "big")
     flow = packet.source + packet.destination + ports + bytes([packet.protocol, 0, 0, 0])
@@ -68,7 +71,7 @@ def by_table(frame: bytes, names: list[str]) -> str:
 
 
 def model_table(names: list[str], places: int = load_balancer.PLACES) -> list[int]:
-    """The paper's pseudocode 1 (3.4), with all permutations written out."""
+    """Return the table by pseudocode 1 of the paper (3.4), with all permutations."""
     return _model_table(tuple(names), places)
 
 
@@ -99,7 +102,7 @@ def test_tables_are_those_of_the_papers_pseudocode(count: int, places: int) -> N
 
 
 def test_hashes_are_murmurs() -> None:
-    """Known answers of MurmurHash3_x86_32 with seed 0, of whole words."""
+    """Known results of MurmurHash3_x86_32 with seed 0 for whole words."""
     known = {b"": 0, b"test": 0xBA6BD213, b"abcd": 0x43ED676A, b"\0\0\0\0": 0x2362F9DE,
              b"\xff\xff\xff\xff": 0x76293B50, b"\x21\x43\x65\x87": 0xF55B516B}  # fmt: skip
     for text, expected in known.items():
@@ -122,7 +125,7 @@ def test_connections_go_where_the_table_says_and_stay(balancer: LoadBalancer) ->
 
 
 def test_when_a_real_goes_only_its_connections_move(balancer: LoadBalancer) -> None:
-    """And of new ones as many have another real than before as Maglev's tables differ in."""
+    """New connections move to another real server as often as the tables of Maglev differ."""
     there = reals(100)
     names = [*there]
     balancer.serve(SERVICE, there)
@@ -151,14 +154,15 @@ def test_whoever_comes_to_the_place_of_one_that_went_gets_none_of_its_connection
     balancer.serve(SERVICE, dict([second]))
     balancer.remove(SERVICE, first[0])
     other = Service(VIP, 81, TCP)
-    balancer.serve(other, dict([third]))  # third has first's place among the reals now
+    # `third` now has the position of `first` among the real servers
+    balancer.serve(other, dict([third]))
     assert goes_to(balancer, request(1)) == second[1]
 
 
 def test_connections_that_find_no_room_are_counted(balancer: LoadBalancer) -> None:
     there = reals(100)
     balancer.serve(SERVICE, there)
-    for number in range(6000):  # 4,096 are remembered at most
+    for number in range(6000):  # the map has room for 4,096 connections
         assert goes_to(balancer, request(number)) == there[by_table(request(number), [*there])]
     known = 6000 - balancer.forgotten()
     assert 2048 < known <= 4096, "those that were used last"
@@ -202,7 +206,10 @@ SERVED = [Service(vip, 80, protocol) for vip in (VIP, VIP6) for protocol in WITH
 
 
 def outcome(packet: Packet, known: set[bytes]) -> str:
-    """What a frame to the balancer counts as, at SERVED; `known` gets connections that begin."""
+    """Return the counter of a frame to the balancer at SERVED.
+
+    New connections are added to `known`.
+    """
     if not packet.is_whole or packet.is_fragment:
         return "fragments" if packet.is_whole else "malformed"
     to = packet.destination + packet.destination_port.to_bytes(2, "big") + bytes([packet.protocol])
@@ -215,7 +222,9 @@ def outcome(packet: Packet, known: set[bytes]) -> str:
 
 
 def kinds(packet: Packet) -> Iterator[str]:
-    """What is odd about a frame that goes to a real all the same."""
+    """Return the unusual properties of a frame that the balancer sends to a real server all the
+    same.
+    """
     if packet.vlans:
         yield "tags"
     if packet.transport_offset - packet.network_offset > (20 if packet.version == 4 else 40):
@@ -241,31 +250,31 @@ def test_bad_frames_to_services_go_to_the_real_of_their_connection_or_nowhere(
         counts[expected] += 1
         counts["remembered"] = len(known)
         assert +Counter(balancer.counts()) == counts, frame.hex()
-    assert (len(counts), len(odd)) == (6, 2)  # frames of all sorts were there
+    assert (len(counts), len(odd)) == (6, 2)  # frames of all kinds occurred
     assert min(*counts.values(), *odd.values()) > 10, (counts, odd)
 
 
 def answer(number: int, *, options: bytes = b"", fragment: int = 0) -> bytes:
-    """What a real sends in connection `number`, from its IP header on."""
+    """Return the packet of a real server in connection `number`, from the IP header on."""
     client, port = 0x0A000000 | number % 1000, 1024 + number // 1000
     payload = segment(TCP, 80, port) + bytes(1000)
     return ipv4(int(VIP), client, TCP, payload, options=options, fragment=fragment)
 
 
 def answer6(number: int) -> bytes:
-    """The same from VIP6, by UDP."""
+    """Return the same from VIP6, over UDP."""
     payload = segment(UDP, 53, 1024 + number) + bytes(1000)
     return ipv6(int(VIP6), 0xFD00 << 112 | number, UDP, payload)
 
 
 def error(quoted: bytes, kind: int = 3, *, to: int = int(VIP), tags: tuple[int, ...] = ()) -> bytes:
-    """What a router on its way says of it (RFC 792)."""
+    """Return the ICMP error of a router on the path (RFC 792)."""
     return ethernet(ipv4(0xC0A80105, to, ICMP, bytes([kind, 4]) + bytes(6) + quoted), 0x0800,
                     tags=tags, macs=MAC + CLIENT)  # fmt: skip
 
 
 def error6(quoted: bytes, kind: int = 2) -> bytes:
-    """RFC 4443."""
+    """Return the ICMPv6 error of a router on the path (RFC 4443)."""
     return ethernet(ipv6(1, int(VIP6), ICMPV6, bytes([kind, 0]) + bytes(6) + quoted), 0x86DD,
                     macs=MAC + CLIENT)  # fmt: skip
 
@@ -302,7 +311,8 @@ def test_an_error_goes_to_the_real_of_the_connection_it_is_about(
     gone = next(name for name, mac in there.items() if mac == before[700])
     balancer.serve(SERVICE, {name: mac for name, mac in there.items() if name != gone})
     counts = balancer.counts()
-    for number in (1, 700, 1499):  # the real of the second one is no longer in the table
+    # the table no longer has the real server of the second connection
+    for number in (1, 700, 1499):
         assert goes_to(balancer, ERRORS[which](number)) == before[number]
     counts |= {"errors": counts["errors"] + 3}
     assert balancer.counts() == counts
@@ -367,7 +377,7 @@ def test_tagged_frames_and_ipv6_are_served_as_well(balancer: LoadBalancer) -> No
 
 
 def test_no_packet_is_lost_while_reals_change(balancer: LoadBalancer) -> None:
-    """A million live frames, while reals come and go."""
+    """A million live frames pass while real servers are added and removed."""
     count, there = 1_000_000, reals(100)
     balancer.serve(SERVICE, there)
     with wire.namespace():

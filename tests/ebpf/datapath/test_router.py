@@ -1,4 +1,4 @@
-"""The router, against a model of which packets it forwards, and as part of a network."""
+"""The router, compared with a model of the packets that it forwards, and as part of a network."""
 
 import ipaddress
 import struct
@@ -24,7 +24,7 @@ def ip(text: str) -> int:
 
 @pytest.fixture
 def router() -> Iterator[Router]:
-    """Between v0 and w0, with routes of all kinds; x0 is a device that is not one of its ports."""
+    """Router between v0 and w0, with routes of all kinds; x0 is a device that it does not serve."""
     with wire.namespace():
         for name in "vwx":
             wire.veth(f"{name}0", f"{name}1")
@@ -50,7 +50,7 @@ def router() -> Iterator[Router]:
 
 
 def expected(frame: bytes, own_mac: bytes) -> str:
-    """What is to become of a frame that comes to v0: the name of a count."""
+    """Return the name of the counter for a frame that arrives at v0."""
     if frame[:6] != own_mac:
         return "not_addressed"
     packet = frame[14:]
@@ -81,7 +81,7 @@ def expected_ip(packet: bytes) -> str:
     if to == bytes([10, 2, 0, 2]):
         return "no_port"
     others = [bytes([10, network, 0]) for network in range(3)]
-    own = to[3] in (0, 1, 255)  # the network's, the router's, the broadcast address
+    own = to[3] in (0, 1, 255)  # addresses of the network, the router, and broadcast
     return "no_neighbour" if to[:3] in others and not own else "no_route"
 
 
@@ -108,7 +108,7 @@ def expected_ip6(packet: bytes) -> str:
 
 
 def forwarded(frame: bytes) -> bytes:
-    """The frame sent by w0: TTL or hop limit decremented, checksum recomputed."""
+    """Return the frame that w0 sends: TTL or hop limit decremented, checksum recomputed."""
     head, packet = (
         bytes.fromhex(NEXT_HOP.replace(":", "")) + read_mac("w0") + frame[12:14],
         frame[14:],
@@ -150,7 +150,9 @@ def test_each_frame_is_forwarded_or_left_to_the_kernel(router: Router) -> None:
 
 
 def test_a_checksum_is_updated_to_what_it_would_be_anew(router: Router) -> None:
-    """RFC 1624, 4: no update may end at 0xFFFF for 0, so what matters are sums close to either."""
+    """RFC 1624, 4: an update must not give 0xFFFF instead of 0, so the test uses sums near both
+    values.
+    """
     macs, to = read_mac("v0") + SENDER, ip("10.1.0.2")
     seen = set()
     for identity in range(65536):
@@ -165,7 +167,7 @@ def test_a_checksum_is_updated_to_what_it_would_be_anew(router: Router) -> None:
 
 
 def test_packets_arrive_at_the_next_hop(router: Router) -> None:
-    """All of them, as live frames, and none goes through the kernel's own forwarding."""
+    """All live frames arrive, and the kernel itself forwards none of them."""
     macs = read_mac("v0") + SENDER
     many = [
         ethernet(ipv4(ip("10.0.0.2"), ip("192.168.0.0") + i, UDP, bytes(26)), 0x0800, macs=macs)
@@ -175,7 +177,8 @@ def test_packets_arrive_at_the_next_hop(router: Router) -> None:
         wire.run("ethtool -K w1 gro on")
         run_live(router.program, many, 200, ingress="v0", restored=34)
         frames = (sink.recv(2000) for _ in count())
-        of_ipv4 = (frame for frame in frames if frame[12:14] == b"\x08\0")  # the kernel has IPv6
+        # the kernel itself sends IPv6 frames
+        of_ipv4 = (frame for frame in frames if frame[12:14] == b"\x08\0")
         arrived = [*islice(of_ipv4, 200)]
     assert arrived == [forwarded(frame) for frame in many] * 2
     assert router.counts()["forwarded"] == 200

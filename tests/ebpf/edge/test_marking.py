@@ -1,4 +1,4 @@
-"""A host's edge marks, counts and records as a switch with p4src/ampm does, packet by packet."""
+"""A host edge marks, counts and records like a switch with p4src/ampm, packet by packet."""
 
 import ctypes
 import signal
@@ -28,7 +28,7 @@ from ebpf.edge.watch_list import Key
 from ebpf.loader import LoadError, run
 from ebpf.loader.libbpf import TestRun, library
 
-SCHEDULE = Schedule(1 << 30)  # so long that no machine stands still for a part of it
+SCHEDULE = Schedule(1 << 30)  # a block so long that no machine stalls for a part of it
 L = SCHEDULE.block_us
 METHODS = [
     Method.STEP, Method.PULSE, Method.DOUBLE, Method.MULTIPLEXED, Method.STEP | Method.HASHED,
@@ -41,14 +41,14 @@ OPTION = bytes.fromhex("1204a1b2c000")
 MACS = bytes.fromhex("020000000002 020000000001")
 ETHER = Ether(dst=MACS[:6], src=MACS[6:])
 ADDRESSES = {"src": "10.0.0.1", "dst": "10.0.0.2"}
-# In each part of a block that means something to a method, and each far from its ends.
+# times in each part of a block that matters to a method, far from the ends of the part
 TIMES_US = [
     block * L + part * L // 64 for block in (4, 5, 6) for part in (6, 19, 33, 33, 45, 58)
 ]  # fmt: skip
 
 
 class Edge:
-    """One end of a veth, at chosen times: what leaves by it, or what arrives."""
+    """One end of a veth pair at chosen times, for departing or arriving packets."""
 
     def __init__(self, edge: MarkingEdge) -> None:
         self.edge = edge
@@ -62,16 +62,18 @@ class Edge:
         })  # fmt: skip
 
     def set_time(self, time_us: int) -> None:
-        """The common clock has this time now, and goes on from there."""
+        """Set the common clock to this time."""
         offset_us = time_us - time.monotonic_ns() // 1000
         self.edge.set_schedule(offset_us, SCHEDULE.block_shift, 0)
 
     def pass_on(self, data: bytes, time_us: int, *, outgoing: bool) -> bytes:
-        """The frame as it goes on, when it comes some microseconds after this time."""
+        """Return the frame that the edge passes on, if it arrives some microseconds after this
+        time.
+        """
         name = "ampm_leaving" if outgoing else "ampm_arriving"
         self.set_time(time_us)
         tried = run(self.edge.programs[name], data)
-        assert tried.verdict == 0xFFFFFFFF  # TC_ACT_UNSPEC: the next one's turn
+        assert tried.verdict == 0xFFFFFFFF  # TC_ACT_UNSPEC: the next program runs
         return tried.frame
 
 
@@ -116,7 +118,7 @@ WHOLE = {
 
 
 def same_records(edge: Edge, switch: Switch, methods: Method) -> None:
-    """What both know, but for microseconds."""
+    """Compare the records of edge and switch, except for microseconds."""
     held = edge.edge.read(0)
     for colour in (0, 1):
         cell = held["cells"][colour]
@@ -175,7 +177,10 @@ def test_marks_are_read_and_cleared_as_at_switches(edge: Edge, methods: Method) 
 
 
 def received(packets: socket.socket) -> bytes:
-    """The next frame; the kernel has removed its outer VLAN tag and reports it separately."""
+    """Return the next frame.
+
+    The kernel has removed its outer VLAN tag and reports it separately.
+    """
     data, ancillary, _, _ = packets.recvmsg(65536, 256)
     status, *_, tci, tpid = struct.unpack("IIIHHHH", ancillary[0][2])  # struct tpacket_auxdata
     return data[:12] + struct.pack(">HH", tpid, tci) + data[12:] if status & HAS_TAG else data
@@ -184,12 +189,13 @@ def received(packets: socket.socket) -> bytes:
 def test_bad_frames_cross_a_veth_and_are_counted_as_at_switches(
     edge: Edge, veth: tuple[str, str]
 ) -> None:
-    """Sent, since the kernel tries no program with a header that is cut off."""
+    """Frames are sent, because the kernel cannot run a program with a truncated header."""
     methods = Method.DOUBLE | Method.HASHED
     first, last = (switch_of(role, methods) for role in (FIRST, LAST))
     edge.watch_all(is_first=True, methods=methods)
     time_us = 4 * L + 9 * L // 64
-    tags = (b"\x81\x00", b"\x88\xa8")  # behind one the kernel wants six bytes, or drops the frame
+    # the kernel drops a frame with fewer than six bytes after a tag
+    tags = (b"\x81\x00", b"\x88\xa8")
     many = [f for f in frames(3, 1500, macs=MACS) if len(f) >= 20 or f[12:14] not in tags]
     with MarkingEdge(veth[1]) as other, wire.end(veth[0]) as sender, wire.end(veth[1]) as receiver:
         far = Edge(other)
@@ -240,7 +246,7 @@ def test_what_the_kernel_will_cut_up_counts_as_it_will_be_on_the_wire(
     assert [int(cell[name]) for name in ("packets", "bytes")] == [3, 3 * header + 250]
     assert int(cell["block"]["packets"]) == 3
     assert int(cell["pulse"]["pulses"]) == 0
-    edge.pass_on(whole, 5 * L + L // 2, outgoing=True)  # one alone
+    edge.pass_on(whole, 5 * L + L // 2, outgoing=True)  # a single frame
     pulse = edge.edge.read(0)["cells"][1]["pulse"]
     assert [int(pulse[name]) for name in ("pulses", "packets")] == [1, 4]
 
@@ -290,7 +296,7 @@ def test_the_narrowest_key_has_a_packet_and_what_is_no_longer_watched_none(edge:
 def test_more_kinds_of_keys_than_there_are_places_for_are_refused(edge: Edge) -> None:
     fields = {"flow": 1, "priority": 1, "methods": 1, "dscp": 0, "is_first": 1}
     keys = [Key(ip_network(f"10.0.0.0/{length}"), ALL) for length in range(9, 26)]
-    for some in (keys[:16], keys[1:]):  # the place of the first one is free again
+    for some in (keys[:16], keys[1:]):  # the entry of the first flow is free again
         edge.edge.watch(dict.fromkeys(some, fields))
     with pytest.raises(LoadError, match="17 masks; at most 1024 flows and 16 masks"):
         edge.edge.watch(dict.fromkeys(keys, fields))

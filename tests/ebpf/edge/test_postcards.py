@@ -1,4 +1,4 @@
-"""Hosts' edges report as INT switches do: the same packets, the same parts, to one collector."""
+"""Host edges report like INT switches: the same packets, the same fields, to one collector."""
 
 import json
 import socket
@@ -24,7 +24,7 @@ from telemark.errors import IDLE_MACHINE
 
 ENCODING = Encoding(timestamp_unit_ns=1000)
 PORT, NODE = 32766, 0x01020304
-INSTRUCTIONS = 0x4C00  # interfaces and times, which both know
+INSTRUCTIONS = 0x4C00  # interfaces and times, which both edge and switch know
 MACS = bytes.fromhex("020000000002 020000000001")
 ETHER = Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")
 ADDRESSES = {"src": "10.0.0.1", "dst": "10.0.0.2"}
@@ -39,14 +39,15 @@ WHOLE = [
     bytes(ETHER / IP(**ADDRESSES) / TCP(dataofs=15) / bytes(9)),
     udp(bytes(99), ip_id=0)[:50], tcp()[:60], tcp()[:40],
     bytes(ETHER / Dot1Q(vlan=5) / IP(**ADDRESSES) / UDP()),
-    bytes(ETHER / IP(src="10.0.0.1", dst="127.0.0.1") / UDP(dport=PORT)),  # a report
+    # a report of another node
+    bytes(ETHER / IP(src="10.0.0.1", dst="127.0.0.1") / UDP(dport=PORT)),
     bytes(ETHER / IPv6(nh=0) / bytes(40)),
 ]  # fmt: skip
 
 
 @contextmanager
 def reporting(device: str, share: int = ALL) -> Iterator[tuple[PostcardEdge, list[bytes]]]:
-    """An edge that reports everything, and what it has sent when the `with` is over."""
+    """Yield an edge that reports all packets; return its datagrams when the `with` block ends."""
     wire.run("ip link set lo up")
     sent: list[bytes] = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as collector:
@@ -66,10 +67,10 @@ def reporting(device: str, share: int = ALL) -> Iterator[tuple[PostcardEdge, lis
 
 
 def reported(many: Sequence[bytes], share: int) -> list[bytes]:
-    """What a switch that exports the same sends: its datagrams."""
+    """Return the datagrams that a switch in the same mode sends."""
     switch = Switch(9)
     switch.report_all()
-    # The collector of the edge, whose packets are not reported.
+    # the same collector as that of the edge, because packets to it are not reported
     node = f"{switch.ingress}.watch"
     switch.engine.table_set_default(f"{node}.node", f"{node}.set_node", [9, 0, 0x7F000001, PORT])
     for version in (4, 6):
@@ -79,14 +80,17 @@ def reported(many: Sequence[bytes], share: int) -> list[bytes]:
 
 
 def compared(datagram: bytes) -> tuple[bytes, bytes]:
-    """What a report says beside who, when and where: its header, and the packet."""
+    """Return the part of a report that does not depend on node and time: its header, and the
+    packet.
+    """
     return datagram[8:20], datagram[20 + 4 * datagram[10] :]
 
 
 @pytest.mark.parametrize("share", [ALL, ALL // 3])
 @pytest.mark.parametrize("outgoing", [True, False], ids=["outgoing", "incoming"])
 def test_reports_are_the_switch_s(veth: tuple[str, str], share: int, outgoing: bool) -> None:
-    tags = (b"\x81\x00", b"\x88\xa8")  # behind one the kernel wants six bytes, or drops the frame
+    # the kernel drops a frame with fewer than six bytes after a tag
+    tags = (b"\x81\x00", b"\x88\xa8")
     bad = [f for f in frames(5, 800, macs=MACS) if len(f) >= 20 or f[12:14] not in tags]
     many = [*WHOLE, *bad]
     with reporting(veth[0], share) as (edge, sent):
@@ -102,7 +106,7 @@ def test_reports_are_the_switch_s(veth: tuple[str, str], share: int, outgoing: b
 
 
 def check_decoded(sent: list[bytes], direction: int) -> None:
-    """Hold what our collector reads against what an edge is to say."""
+    """Compare the decoded values of the collector with the expected values of an edge."""
     decoder = Decoder(ENCODING)
     (found,) = decoder.decode(datagrams(sent))
     assert set(found.groups["node"]) == {NODE}
@@ -119,11 +123,11 @@ def check_decoded(sent: list[bytes], direction: int) -> None:
 
 def test_what_finds_no_room_is_a_gap(veth: tuple[str, str]) -> None:
     with reporting(veth[0]) as (edge, sent):
-        edge._shared["sequences"][0] = (1 << 22) - 1  # the last number
+        edge._shared["sequences"][0] = (1 << 22) - 1  # the last sequence number before the wrap
         with wire.end(veth[0]) as sender:
             sender.send(udp())
             wire.await_true(lambda: edge.kinds()["watched"] == 1)
-            edge._shared["sequences"][0] += 3  # as if three had been lost
+            edge._shared["sequences"][0] += 3  # as after three lost reports
             sender.send(udp())
     decoder = Decoder(ENCODING)
     (found,) = decoder.decode(datagrams(sent))
@@ -139,7 +143,7 @@ def test_nobody_listens(veth: tuple[str, str]) -> None:
             for _ in range(20):
                 sender.send(udp())
         assert edge.kinds()["watched"] == 20
-    assert 0 < edge.unsent <= 20  # the kernel reports a refused one at the next send
+    assert 0 < edge.unsent <= 20  # the kernel reports a rejected datagram at the next send call
 
 
 HEAD = """
@@ -210,4 +214,5 @@ def test_paths_begin_and_end_at_hosts(start_experiment: StartExperiment, tmp_pat
     assert found["ends"] == [0, 0]
     assert [count for count, _, _ in found["links"]] == [800] * 3
     for (_, min_ns, max_ns), link_ns in zip(found["links"], (0, 200_000, 200_000), strict=True):
-        assert link_ns - 1000 <= min_ns <= max_ns < found["longest"] + 1000  # of 1 us each
+        # timestamps have a resolution of 1 us
+        assert link_ns - 1000 <= min_ns <= max_ns < found["longest"] + 1000

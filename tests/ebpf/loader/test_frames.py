@@ -1,4 +1,4 @@
-"""Packets without a sender: one frame or many, plain and live."""
+"""Packets without a sender: one frame or many, with test runs and live frames."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Programs at devices: their order, their replacement, and none is left by who dies."""
+"""Programs at devices: their order, their replacement, and their removal when the process dies."""
 
 import subprocess
 import sys
@@ -26,9 +26,9 @@ SEC("tc") int at_tc(struct __sk_buff *packet)
     return verdict;
 }
 """
-PASS, DROP, TX = 2, 1, 3  # of XDP
-GO_ON, SHOT = -1, 2  # of tc
-LEAST, MOST = 1_000_000, 40_000_000  # packets
+PASS, DROP, TX = 2, 1, 3  # verdicts of XDP
+GO_ON, SHOT = -1, 2  # verdicts of tc
+LEAST, MOST = 1_000_000, 40_000_000  # number of packets
 FRAME = b"\xff" * 6 + bytes(6) + b"\x88\xb5" + bytes(46)
 Veth = tuple[str, str]
 Loaded = Callable[[int], ProgramObject]
@@ -36,7 +36,7 @@ Loaded = Callable[[int], ProgramObject]
 
 @pytest.fixture
 def loaded(write_bpf: Callable[[str], Path]) -> Loaded:
-    """Load a program that counts, and has one verdict."""
+    """Load a program that counts packets and returns one verdict."""
     source = write_bpf(COUNTS)
     return lambda verdict: load(source, {"verdict": verdict})
 
@@ -46,7 +46,7 @@ def seen(*objects: ProgramObject) -> list[int]:
 
 
 def arrive(loaded: Loaded, veth: Veth, count: int = 100) -> None:
-    """Have packets arrive at v1: they are sent back by where v0 has them from."""
+    """Let packets arrive at v1: a program at v0 sends them there by XDP_TX."""
     back = loaded(TX)
     with attach_xdp(loaded(PASS).programs["at_xdp"], veth[0]):
         run_live(back.programs["at_xdp"], FRAME, count, ingress=veth[0])
@@ -75,7 +75,7 @@ def test_programs_come_in_their_order(loaded: Loaded, veth: Veth) -> None:
 def test_programs_at_tc_come_in_their_order(
     loaded: Loaded, veth: Veth, hook: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if hook == "clsact":  # what kernels before 6.6 say of tcx
+    if hook == "clsact":  # error of kernels before 6.6 for tcx
         monkeypatch.setitem(hooks.TCX_HOOKS, "ingress", 9999)
     subprocess.run(["ethtool", "-K", veth[1], "gro", "on"], check=True)
     first, second, last = loaded(GO_ON), loaded(GO_ON), loaded(SHOT)
@@ -133,7 +133,7 @@ def test_no_packet_is_lost_while_programs_are_replaced(loaded: Loaded, veth: Vet
     replaced = count = 0
 
     def send() -> None:
-        """Until both programs were met, which on a busy machine may be late."""
+        """Send until both programs have seen packets, which may take long on a loaded machine."""
         nonlocal count
         while count < LEAST or (count < MOST and not min(seen(old, new))):
             arrive(loaded, veth, LEAST // 4)
@@ -177,7 +177,7 @@ def test_programs_go_with_who_attached_them(
         attach_xdp(whole.programs["at_xdp"], veth[1])
     holder.kill()
     holder.wait()
-    until = time.monotonic() + 60  # the kernel does it when it comes to it
+    until = time.monotonic() + 60  # the kernel removes programs later
     while "prog/xdp" in shown() and time.monotonic() < until:
         time.sleep(0.01)
     assert "prog/xdp" not in shown()

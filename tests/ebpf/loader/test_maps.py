@@ -1,4 +1,4 @@
-"""Maps are numpy arrays, by the types of the C."""
+"""Maps as numpy arrays with the types of the C code."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -185,7 +185,7 @@ def test_a_new_map_takes_the_place_of_another_in_a_map_of_maps(
 def test_a_key_is_kept_until_it_is_deleted(
     whole: ProgramObject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another thread may get memory that was let go between the key's making and the call."""
+    """Otherwise, another thread could get the freed memory of a key before the call."""
     values, delete = whole.maps["values"], library().bpf_map_delete_elem
 
     def late(fd: int, key: int) -> int:

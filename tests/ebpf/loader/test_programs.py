@@ -1,4 +1,4 @@
-"""Programs are compiled, loaded with constants, and refused in one line that says why."""
+"""Programs are compiled and loaded with constants; errors are one line with the reason."""
 
 import os
 import signal
@@ -140,7 +140,7 @@ def test_a_program_that_is_not_there() -> None:
 def test_an_interrupt_is_not_lost_in_what_libbpf_calls(
     write_bpf: Callable[[str], Path],
 ) -> None:
-    """It raises KeyboardInterrupt in Python, which says nothing to C."""
+    """The interrupt raises KeyboardInterrupt in a Python callback of C code, which ignores it."""
 
     def interrupt(frame: FrameType, event: str, _argument: object) -> None:
         if (frame.f_code.co_name, event) == ("_print", "call"):
@@ -148,8 +148,9 @@ def test_an_interrupt_is_not_lost_in_what_libbpf_calls(
             signal.raise_signal(signal.SIGINT)
 
     source = write_bpf('SEC("xdp") int example(struct xdp_md *packet) { return XDP_PASS; }')
-    with load(source):  # what can be made before is there
-        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # may be ignored
+    with load(source):  # so that the cache already has all files
+        # the parent process may have set SIGINT to be ignored
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
         sys.setprofile(interrupt)
         try:
             with pytest.raises(KeyboardInterrupt):

@@ -1,4 +1,4 @@
-"""Statistics at devices, XDP and tc, against a capture there: windows turn under traffic."""
+"""Statistics at devices, XDP and tc, compared with a capture; windows change under traffic."""
 
 import os
 import socket
@@ -22,13 +22,13 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="BPF needs root")
 
 PACKETS, PARTS, FLOWS = 30_000, 10, 300
 SOL_PACKET, PACKET_STATISTICS, SO_RCVBUFFORCE, ETH_P_ALL = 263, 6, 33, 3
-PATIENCE_S = 120  # of what hangs: on a busy machine all takes longer
+PATIENCE_S = 120  # timeout for hung processes; generous for a loaded machine
 TCP_BYTES = 1 << 19
 SENDING = 'SEC("xdp") int example(struct xdp_md *packet) { return XDP_TX; }'
 
 
 def captured(tap: socket.socket) -> list[bytes]:
-    """Frames that came in so far, all of them."""
+    """Return all frames received so far."""
     frames = []
     while True:
         try:
@@ -51,7 +51,7 @@ def seen(windows: list[Window]) -> int:
 
 
 def by_port(window: Window) -> Counter[int]:
-    """Packets of each source port."""
+    """Return the number of packets of each source port."""
     ports = window.counted.keys.view(KEY)["source_port"].ravel()
     return Counter(dict(zip(ports.tolist(), window.counted.counts.tolist(), strict=True)))
 
@@ -75,7 +75,7 @@ def test_each_packet_of_a_capture_is_in_one_window_at_xdp_and_at_tc(
         tap.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 1 << 26)
         tap.bind((device, ETH_P_ALL))
         places: dict[Statistics, list[Window]] = {first: [], second: []}
-        ahead = Semaphore(2)  # of parts that windows have not turned in since
+        ahead = Semaphore(2)  # limits how many parts are sent before the next change of windows
 
         def send() -> None:
             for _ in range(PARTS):
@@ -106,7 +106,7 @@ def test_each_packet_of_a_capture_is_in_one_window_at_xdp_and_at_tc(
 
 
 def test_tc_counts_packets_whose_payload_is_in_pages(veth: tuple[str, str]) -> None:
-    """As TCP leaves it: of many segments, more than 64 KB with the headers."""
+    """Such packets come from TCP: many segments, more than 64 KB with the headers."""
     wire.run("ip link set lo up")
     setting = Setting(Kept.COUNTERS | Kept.QUANTILES, groups=64)
     with (
@@ -131,7 +131,9 @@ def test_tc_counts_packets_whose_payload_is_in_pages(veth: tuple[str, str]) -> N
 
 
 def test_tc_looks_for_headers_beyond_a_packets_head(veth: tuple[str, str]) -> None:
-    """A packet socket leaves but the MAC addresses of a large frame in its head."""
+    """For a large frame, a packet socket puts only the MAC addresses into the linear part of the
+    buffer.
+    """
     device, peer = veth
     for end in veth:
         wire.run(f"ip link set {end} mtu 9000")

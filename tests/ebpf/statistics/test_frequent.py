@@ -1,4 +1,7 @@
-"""FREQUENT: what the paper promises holds for each flow of any stream; and an example by hand."""
+"""FREQUENT: the guarantee of the paper holds for each flow of any stream.
+
+And an example by hand.
+"""
 
 from collections import Counter, deque
 
@@ -28,7 +31,7 @@ def test_an_example_by_hand() -> None:
     assert frequent.reported() == {named(1): 50, named(2): 12}
     assert [frequent.at_most(named(flow)) for flow in (1, 2, 3, 4, 5)] == [58, 12, 11, 11, 11]
     assert frequent.pairs == 2 + 2 + 3
-    frequent.add(keyed({5: 1}))  # all there is: of others there are none; and the first is gone
+    frequent.add(keyed({5: 1}))  # there are no other flows, and the first one is gone
     assert frequent.delta == 8
     assert frequent.reported() == {named(2): 9}
 
@@ -44,7 +47,8 @@ def test_every_flow_above_twice_delta_is_reported_and_none_below_delta(seed: int
         kept.append(counts)
         missed = int(rng.integers(3)) and 5 * counts.total() // 100
         seen = Counter(counts)
-        for flow in rng.permutation(list(counts)):  # of some there is no count, as in a full table
+        # some flows have no counter, as if the table is full
+        for flow in rng.permutation(list(counts)):
             if missed >= seen[int(flow)] > 0:
                 missed -= seen.pop(int(flow))
         frequent.add(keyed(dict(seen)), counts.total() - seen.total())

@@ -17,7 +17,7 @@ COLUMNS, SEED = 16, 4
 
 
 def kept(numbers: list[int], rng: int) -> dict[tuple[int, int], tuple[int, int]]:
-    """By row and column the hash and count that hashes, in that order, leave there."""
+    """Return hash and count by row and column, after these hashes in this order."""
     buckets: dict[tuple[int, int], tuple[int, int]] = {}
     table = heavykeeper.decay_table().tolist()
     throws = iter(thrown_after(rng, len(numbers)).tolist())

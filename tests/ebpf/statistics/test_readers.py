@@ -1,4 +1,4 @@
-"""What user space makes of what the kernel kept, against exact references."""
+"""Results in user space from records of the kernel, compared with exact references."""
 
 import itertools
 import math
@@ -66,7 +66,7 @@ def test_registers_of_all_ranks_and_of_none() -> None:
 
 
 def test_rarity_and_similarity_of_few_flows_are_exact() -> None:
-    """With a bucket each the sample is all of them."""
+    """If each flow has its own bucket, the sample contains all flows."""
     numbers = np.arange(100, dtype=np.uint64)
     one = find_minima(numbers[:80], np.repeat([1, 2, 3, 4], 20))
     other = find_minima(numbers[40:], np.repeat([5], 60))
@@ -88,7 +88,7 @@ def test_minima_of_parts_are_those_of_the_whole() -> None:
 
 
 def test_a_norm_of_flows_that_do_not_meet_is_exact() -> None:
-    numbers = np.arange(COLUMNS, dtype=np.uint64)  # of the first row: one column each
+    numbers = np.arange(COLUMNS, dtype=np.uint64)  # one column per flow in the first row
     counts = rng().integers(1, 100, size=COLUMNS)
     sketch = make_sketch(numbers, counts)
     assert sketch.of_rows[0] == (counts**2).sum()

@@ -1,4 +1,4 @@
-"""The programs themselves: what they kept of a stream is exactly what its packets are."""
+"""The programs in the kernel: their records equal the exact values for a stream."""
 
 import os
 import threading
@@ -41,7 +41,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 @pytest.fixture(scope="module")
 def whole(stream) -> Iterator[Window]:
-    """All statistics of the stream, in one window."""
+    """Return all statistics of the stream, in one window."""
     with (
         load_stream(stream.rows) as offer,
         load_statistics(Setting(Kept.ALL, seed=SEED)) as statistics,
@@ -172,12 +172,14 @@ def test_flips_under_load_lose_no_packet(stream) -> None:
 
 
 def test_a_flip_waits_for_programs_that_run(tmp_path) -> None:
-    """Those may have read the old number, and still write to the buffer that will be read."""
+    """A running program may have read the old number, and still write to the buffer that is read
+    next.
+    """
     source = tmp_path / "slow.bpf.c"
     source.write_text(SLOW)
     with load(source) as loaded, load_statistics(Setting(Kept(0))) as statistics:
         state = loaded.maps[".bss"].mapped()
-        for _ in range(10):  # until this thread is not too late itself
+        for _ in range(10):  # repeat, because this thread may itself be late
             state["began"] = state["ended"] = 0
             thread = threading.Thread(target=run, args=(loaded.programs["slow"], bytes(60)))
             thread.start()
@@ -217,7 +219,7 @@ def test_a_table_that_is_more_than_half_full_has_a_place_for_nearly_each_flow(st
         window = statistics.flip()
     distinct = len(exact.counts(stream.flows))
     assert distinct > 0.57 * 512 * 8
-    assert distinct - len(window.counted) < 5  # of 40 and more that find their first group full
+    assert distinct - len(window.counted) < 5  # of 40 or more flows whose first group is full
 
 
 def test_a_key_has_the_selected_fields_alone(stream) -> None:
@@ -256,7 +258,7 @@ def test_packets_of_any_bytes_are_counted_or_ignored() -> None:
 
 
 def frame_of(row: np.void) -> bytes:
-    """The frame that a row of a stream stands for."""
+    """Return the frame that a row of a stream stands for."""
     length = int(row["length"])
     head = bytes(12) + b"\x08\x00\x45\x00" + (length - 14).to_bytes(2, "big") + bytes(4)
     head += b"\x40" + bytes([row["protocol"]]) + bytes(2)

@@ -1,4 +1,6 @@
-"""Mitigation: each attack's packets are blocked, and of all others those alone that are named."""
+"""Mitigation: the packets of each attack are blocked, and only those other packets that are
+documented.
+"""
 
 import os
 from collections.abc import Iterator
@@ -17,7 +19,7 @@ from ebpf.threats.mitigation import Mitigation, rules_for
 SYN, ACK = 2, 16
 A, B, C = 0x0A000001, 0x0A000002, 0x0A000003
 A6, B6 = (0xFD << 120) + 1, (0xFD << 120) + 2
-NEVER_NS, AT_ONCE_NS = 10**15, 0  # after which openings may be repeated
+NEVER_NS, AT_ONCE_NS = 10**15, 0  # time after which a repeated SYN passes
 DROP, PASS = 1, 2
 
 
@@ -28,7 +30,7 @@ def mapped(address: int) -> bytes:
 
 def alert(kind: Kind, source: int = 0, destination: int = 0, *, source_port: int = 0,
           port: int = 0, protocol: int = 0) -> Alert:  # fmt: skip
-    """Of hosts, of which 0 is none."""
+    """Return an alert about these hosts; 0 means no host."""
     ends = [mapped(each) if each else bytes(16) for each in (source, destination)]
     return Alert(kind, Evidence(*ends, source_port, port, protocol, 1, 1, 1, 0, 1), 0)
 
@@ -48,7 +50,7 @@ def frame(source: int, destination: int, protocol: int, ports: tuple[int, int],
     return ethernet(ipv4(source, destination, protocol, of, fragment=fragment), 0x0800)
 
 
-# Packets by name: of the attacks, and those that no rule may drop.
+# Packets by name: attack packets, and packets that no rule may drop.
 PACKETS = {
     "A to B, opening": frame(A, B, TCP, (4000, 80), SYN),
     "A to B, going on": frame(A, B, TCP, (4000, 80)),
@@ -96,7 +98,7 @@ def filter_() -> Iterator[Filter]:
 
 @pytest.fixture
 def patient_filter() -> Iterator[Filter]:
-    """One that lets an opening pass as soon as it is repeated."""
+    """Return a filter that accepts a SYN as soon as it is repeated."""
     yield from filter_with(AT_ONCE_NS)
 
 
@@ -179,7 +181,7 @@ def test_an_opening_that_is_repeated_passes(patient_filter: Filter) -> None:
 
 
 def after_flood(filter_: Filter) -> dict[str, int]:
-    """Counts of a filter that mitigates a flood of 20,000 addresses."""
+    """Return the counts of a filter that mitigates a flood from 20,000 addresses."""
     Mitigation(filter_).act([ALERTS[Kind.SYN_FLOOD]], 0)
     frames = [frame(0x0D000000 + number, B, TCP, (number % 60000 + 1, 80), SYN)
               for number in range(20_000)]  # fmt: skip
@@ -190,14 +192,14 @@ def after_flood(filter_: Filter) -> dict[str, int]:
 
 
 def test_openings_in_one_place_are_told_apart(patient_filter: Filter) -> None:
-    """Some 190 of a flood's come to a place that another one has: none is taken for repeated."""
+    """About 190 SYNs of a flood meet a slot that another SYN has; none counts as repeated."""
     after_flood(patient_filter)
 
 
 def test_a_flood_from_many_addresses_is_dropped_whole(filter_: Filter) -> None:
-    """And the memory of openings stays as large as it is; what it forgets is counted."""
+    """The memory for SYNs has a fixed size, and overwritten SYNs are counted."""
     counts = after_flood(filter_)
-    # Of n in m places, n - m (1 - e^(-n/m)) come to one that is taken: 190, by Poisson's law.
+    # Of n SYNs in m slots, n - m (1 - e^(-n/m)) meet a used slot: 190 by Poisson's law.
     assert 120 < counts["forgotten"] < 260
 
 

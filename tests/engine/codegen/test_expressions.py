@@ -1,4 +1,4 @@
-"""Arithmetic of every width and sign against Python's, on values at the edges."""
+"""Arithmetic of every width and sign, compared with Python, on values near the limits."""
 
 import itertools
 import json
@@ -70,7 +70,7 @@ OPERATIONS = {**UNSIGNED, **SIGNED}
 
 
 def calculator(width: int) -> Engine:
-    """Takes a and b, and fills in the result of each operation."""
+    """Return an engine that takes a and b and writes the result of each operation."""
     results = "".join(f"bit<{width}> r{i};" for i in range(len(OPERATIONS)))
     return engine(
         types=f"header h_t {{ bit<{width}> a; bit<{width}> b; {results} "
@@ -87,7 +87,7 @@ def padding(width: int) -> int:
 
 
 def on_header(text: str, width: int) -> str:
-    """The expression on the header's fields."""
+    """Return the expression on the fields of the header."""
     values = {
         "WIDER": width + 1,
         "W": width,
@@ -109,7 +109,7 @@ def edges(width: int) -> list[int]:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_operations_agree_with_exact_arithmetic(width: int) -> None:
-    made = calculator(width)  # one of all widths would take cc much longer than all of these
+    made = calculator(width)  # one engine of all widths would take cc much longer than all of these
     rng = random.Random(width)
     pairs = list(itertools.product(edges(width), repeat=2))
     pairs += [(rng.getrandbits(width), rng.getrandbits(width)) for _ in range(50)]
@@ -168,7 +168,10 @@ def test_an_index_out_of_bounds_reaches_no_element() -> None:
 
 
 def test_nor_does_one_that_the_engine_works_out() -> None:
-    """p4c's JSON may ask a stack for an element by a value; ours has a condition for each."""
+    """The JSON of p4c may compute the index of a stack element.
+
+    The JSON of minip4 has a condition per element.
+    """
     ingress = "hdr.h.c = (bit<16>) (hdr.s[1].v); hdr.s[2].v = 0xEE;"
     text = json.dumps(json_of(**OF_STACKS, ingress=ingress))
     for index, field in ((1, "a"), (2, "b")):
@@ -179,7 +182,7 @@ def test_nor_does_one_that_the_engine_works_out() -> None:
 
 
 def element_by(field: str) -> dict[str, Any]:
-    """The first field of the element of `s` selected by a field of `h`."""
+    """Return the first field of the element of `s` that a field of `h` selects."""
     index = {"type": "field", "value": ["h", field]}
     stack = {"type": "header_stack", "value": "s"}
     element = {"op": "dereference_header_stack", "left": stack, "right": index}
@@ -188,7 +191,7 @@ def element_by(field: str) -> dict[str, Any]:
 
 
 def out_of_bounds_reaches_nothing(e: Engine) -> None:
-    """Neither a read nor a write."""
+    """Neither a read nor a write accesses memory out of bounds."""
     for index in range(256):
         frame = bytes([index, index, 0, 0, 10, 11, 12, 13, 14, 15])
         [(_, sent)] = e.process(1, frame, 0)

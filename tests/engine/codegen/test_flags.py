@@ -1,4 +1,4 @@
-"""Flags of validity: eight are asked at a time where headers are many, else they are as few."""
+"""Validity flags: tested in groups of eight if there are many headers."""
 
 import pytest
 from small_programs import engine

@@ -1,4 +1,4 @@
-"""Headers whose size changes between parser and deparser: what leaves is what they hold then."""
+"""Headers whose size changes after the parser: the sent frame has their final content."""
 
 import json
 
@@ -8,7 +8,7 @@ from small_programs import engine, json_of
 from minip4.engine.engine import Engine
 from minip4.engine.errors import NotSupported
 
-# A frame says what to do with the headers behind it.
+# A frame selects the operation on the headers after it.
 PARTS = {
     "types": """
         header h_t { bit<8> what; bit<8> a; bit<8> b; bit<8> index; }
@@ -69,7 +69,7 @@ def var(name: str, data: bytes) -> bytes:
 
 
 def frame(what: int, a: bytes, b: bytes, index: int) -> list[bytes]:
-    """h, a, b, f, the stack's two elements, u, payload."""
+    """Return a frame with h, a, b, f, the two elements of the stack, u, and payload."""
     head = bytes([what, len(a), len(b), index])
     return [head, var("a", a), var("b", b), F, var("s", b"0"), var("t", b"01"), var("u", b"UUU"),
             PAYLOAD]  # fmt: skip
@@ -80,7 +80,7 @@ LENGTHS = [(4, 2), (2, 4), (0, 5), (5, 0), (3, 3), (200, 1), (1, 200)]
 
 @pytest.mark.parametrize(("m", "n"), LENGTHS)
 @pytest.mark.parametrize("what", range(1, 14))
-def test_what_follows_a_varbit_that_was_assigned_stays(
+def test_assigning_a_varbit_does_not_change_later_headers(
     switch: Engine, what: int, m: int, n: int
 ) -> None:
     a, b = bytes(range(m)), bytes(range(100, 100 + n)) if n < 100 else bytes(n)
@@ -107,7 +107,10 @@ def test_what_follows_a_varbit_that_was_assigned_stays(
 
 
 def test_nothing_is_read_behind_a_frame() -> None:
-    """The longest frame, with a header that grows at its very end; test_sanitized.py watches."""
+    """The longest frame has a header that grows at its very end.
+
+    The run by test_sanitized.py detects reads beyond it.
+    """
     skipped = 9216 - 12
     e = engine(
         types="header v_t { varbit<64> data; bit<16> last; }",
@@ -121,7 +124,7 @@ def test_nothing_is_read_behind_a_frame() -> None:
 
 
 def test_a_variable_may_be_a_varbit() -> None:
-    """p4c keeps it in metadata, which is not in the frame."""
+    """p4c stores the variable in metadata, which is not in the frame."""
     e = engine(
         types="header v_t { bit<8> size; varbit<32> data; }",
         headers="v_t a; v_t b;",
@@ -138,7 +141,7 @@ def test_a_variable_may_be_a_varbit() -> None:
 
 @pytest.mark.parametrize("used", ["select", "assign", "compare"])
 def test_a_varbit_is_no_number(used: str) -> None:
-    """JSON may say so; the C would read or write beyond the field."""
+    """JSON may use a varbit as a number; the C code would then access memory beyond the field."""
     text = json.dumps(json_of(**{
         "types": "header v_t { bit<80> first; varbit<80> data; bit<8> other; }",
         "headers": "v_t a; v_t b;",

@@ -1,4 +1,4 @@
-"""Metadata that one function alone uses are its variables; no packet is another for that."""
+"""Metadata that only one function uses become its local variables; results do not change."""
 
 import pytest
 from small_programs import engine
@@ -10,7 +10,10 @@ THREE_TABLES = "bit<16> own; action set_own(bit<16> v) { own = v; }" + "".join(
 
 
 def test_a_variable_is_zero_for_each_packet() -> None:
-    """The language leaves it undefined; here it does not depend on the previous packet."""
+    """The language leaves the value undefined.
+
+    In minip4 it does not depend on the previous packet.
+    """
     own = "if (hdr.h.a == 1) { own = 7; } hdr.h.c = own; std.egress_spec = 2;"
     made = engine(ingress_locals="bit<16> own;", ingress=own)
     assert any(name.endswith("own") for _, name in made.generator.layout.variables)
@@ -52,7 +55,7 @@ def test_a_variable_is_zero_for_each_packet() -> None:
     ],
     ids=["egress", "parser", "hash", "checksum", "field list"],
 )  # fmt: skip
-def test_what_others_use_too_is_in_the_packet(parts: dict[str, str]) -> None:
+def test_metadata_with_other_uses_is_in_the_packet_state(parts: dict[str, str]) -> None:
     made = engine(**parts)
     assert made.process(1, bytes([5, 0, 9, 9]), 0) == [(2, bytes([5, 0, 0, 5]))]
     assert not any(name.endswith("_m") for _, name in made.generator.layout.variables)

@@ -1,7 +1,7 @@
-"""That cc takes the C of every program: all widths, all operators, constants and externs.
+"""cc accepts the C code of every program: all widths, operators, constants and externs.
 
-Warnings are errors here, to see what they find; an engine is built without them (build.py). Whether
-values are right is for test_expressions.py to say.
+In these tests warnings are errors; engines are built without them (build.py). test_expressions.py
+checks values.
 """
 
 import subprocess
@@ -17,8 +17,8 @@ from minip4.engine.reader.program import read_program
 from minip4.native.build import OPTIMISED, WARNINGS
 
 WIDTHS = range(131)
-TOGETHER = 5  # widths in one program
-LARGEST = 64  # of a range and of random()
+TOGETHER = 5  # widths per program
+LARGEST = 64  # largest width of a range, and of random()
 
 NO_MISTAKES = ("-Wno-type-limits", "-Wno-tautological-compare", "-Wno-unused-label")
 """A program may well compare a field with what it cannot be."""
@@ -27,7 +27,7 @@ COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 
 
 def unsigned(w: int) -> list[str]:
-    """Statements on fields a and b of bit<w>, r to take results, and y of a byte."""
+    """Return statements on fields a and b of bit<w>, r for results, and y of a byte."""
     top = (1 << w) - 1
     edge = (0, top)[w % 2]
     lines = [f"$r = $a {op} {value};" for op in BINARY for value in ("$b", edge)]
@@ -46,7 +46,7 @@ def unsigned(w: int) -> list[str]:
 
 
 def signed(w: int) -> list[str]:
-    """The same on fields s and t of int<w>, and q to take results."""
+    """Return the same for fields s and t of int<w>, and q for results."""
     low, high = -(1 << (w - 1)), (1 << (w - 1)) - 1
     edges = (low, -1, 0, high)
     edge = edges[w % 4]
@@ -74,7 +74,7 @@ def externs(w: int) -> list[str]:
 
 
 def kinds(w: int) -> dict[str, str]:
-    """Tables of a width: name, and how an entry of one key field is written."""
+    """Return the tables of a width: name, and the text of an entry with one key field."""
     top = (1 << w) - 1
     names = {"exact": "{}", "lpm": f"{{}} &&& {top}", "ternary": f"{{}} &&& {top >> 1}",
              "optional": "{}", "range": "0 .. {}", "two": "", "both": ""}  # fmt: skip
@@ -84,7 +84,7 @@ def kinds(w: int) -> dict[str, str]:
 
 
 def tables(w: int) -> str:
-    """A table for each kind of match, with entries at the edges and parameters of the width."""
+    """Return a table per match kind, with entries near the limits and parameters of the width."""
     text = f"action put{w}(bit<{w}> v, bit<8> y) {{ hdr.h{w}.r = v; hdr.h{w}.z = y; }}\n"
     actions = f"actions = {{ put{w}; NoAction; }}"
     for kind, key in kinds(w).items():
@@ -103,7 +103,7 @@ def tables(w: int) -> str:
 
 
 def parser(widths: range) -> str:
-    """Takes headers of each width, looks ahead by it, and selects on it."""
+    """Return a parser that extracts headers of each width, uses lookahead, and selects."""
     sets, states = "", f"state start {{ packet.extract(hdr.first); transition next{widths[0]}; }}"
     for w in widths:
         top = (1 << w) - 1
@@ -124,7 +124,7 @@ def parser(widths: range) -> str:
 
 
 def declared(w: int) -> str:
-    number = max(w, 1)  # there is no int<0>
+    number = max(w, 1)  # int<0> does not exist
     return f"""
         header h{w}_t {{ bit<{w}> a; bit<{w}> b; bit<{w}> r; int<{number}> s; int<{number}> t;
             int<{number}> q; bit<{8 - (3 * w + 3 * number) % 8}> pad; bit<8> y; bit<8> z; }}
@@ -159,7 +159,7 @@ def test_cc_takes_every_width(first: int) -> None:
 
 @pytest.mark.parametrize("trace", [False, True])
 def test_cc_takes_the_least_widths_optimised_and_traced(trace: bool) -> None:
-    """What it warns of only where it optimises: reads behind an array, for one."""
+    """cc reports some warnings only if it optimises, for example reads beyond an array."""
     model = read_program(json_of(**program(range(2))))
     flags = ["-DMINIP4_TRACE"] if trace else []
     assert_taken(Generator(model, trace=trace).text, "-S", *OPTIMISED, *flags)

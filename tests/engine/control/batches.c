@@ -1,6 +1,6 @@
-/* What packets find in a table at each step of a batch, for each kind of table: all as before it until
- * the one step that puts it in force, all as it says from then on, and all as before when it is taken
- * back. Prints how often something else was found. */
+/* Results of packets in a table at each step of a batch, for each kind of table. Before the atomic
+ * step, packets see the old entries; from this step on, they see the new ones; after an abort, they
+ * see the old ones. Prints how often a packet saw something else. */
 #include <stdio.h>
 
 #include "program.h"
@@ -29,7 +29,7 @@ static uint64_t action_of(uint64_t number)
                            : kind == TABLE_LPM ? table_find_lpm(t, &key, 1, 1, key << 32)
                                                : table_find_ternary(t, &key);
     const uint64_t *entry = slot ? table_entry(t, slot) : t->default_slot;
-    return entry[0] << 32 >> 32 == entry[1] ? entry[1] : 99; /* else torn */
+    return entry[0] << 32 >> 32 == entry[1] ? entry[1] : 99; /* otherwise the entry is torn */
 }
 
 static int64_t add(uint64_t number, uint64_t action)
@@ -44,7 +44,8 @@ static int64_t handle_of(uint64_t number)
     return table_find(t, &key, &mask, kind == TABLE_LPM ? 24 : 0, kind == TABLE_TERNARY);
 }
 
-/* Of four entries, one stays, one is changed, one goes, one is replaced; and as many come. */
+/* Of four entries, one is unchanged, one is modified, one is deleted, and one is replaced; four are
+ * added. */
 static void check(bool is_in_force)
 {
     for (uint64_t i = 0; i < ENTRIES; i++) {

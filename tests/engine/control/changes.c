@@ -1,6 +1,6 @@
-/* What becomes of changes that are made at once, as a batch, or never, and of the memory that they own.
- * Prints, a line each: the bytes before the batch, with it in force, after it, and after one that was
- * taken back; and how many words it held packets back for. Sanitizers report double frees and leaks. */
+/* Changes that are made immediately, as a batch, or never, and the memory that they own. Prints one
+ * line each: the bytes before the batch, in it, after it, and after an aborted batch; and the
+ * number of words for which packets waited. Sanitizers report double frees and leaks. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +57,7 @@ int main(void)
     uint64_t words = change_commit(e);
     show();
     change_finish(e);
-    words += change_commit(e); /* of the next batch, of nothing */
+    words += change_commit(e); /* the next batch is empty */
     show();
     stage();
     change_abort(e);

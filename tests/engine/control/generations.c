@@ -1,4 +1,4 @@
-/* A table whose first slot was used so often that its generations come round. */
+/* A table whose first slot was used so often that its generation wraps around. */
 #include <stdio.h>
 
 #include "program.h"

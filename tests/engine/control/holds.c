@@ -1,5 +1,5 @@
-/* What the lock notes of holds that took so long, and of that so much time of the CPU. Prints the longest,
- * the longest by the CPU, and how often it asked for CPU time. */
+/* Records of the lock for holds with given durations and CPU times. Prints the longest duration,
+ * the longest CPU time, and how often the CPU time was read. */
 #include <stdio.h>
 #include <time.h>
 
@@ -8,7 +8,7 @@
 static uint64_t wall_ns, cpu_ns;
 static unsigned asked;
 
-/* In place of the C library's. */
+/* Replaces the function of the C library. */
 int clock_gettime(clockid_t clock, struct timespec *time)
 {
     uint64_t ns = clock == CLOCK_MONOTONIC ? wall_ns : cpu_ns;

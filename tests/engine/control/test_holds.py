@@ -1,6 +1,7 @@
-"""What the control plane does to large tables keeps packets waiting no longer than with small ones.
+"""Operations on large tables delay packets no longer than operations on small ones.
 
-No clock is read: the engine notes how many words of memory each hold of its lock was for.
+The tests read no clock: the engine counts the words of memory that it accesses per hold of the
+lock.
 """
 
 import random
@@ -18,8 +19,8 @@ from minip4.engine.keys import Exact, Lpm, MatchKey, Ternary
 from minip4.native import build
 
 ENTRIES = 20_000
-SLICE_WORDS = 4096  # of lock.h
-COPIED_WORDS = 1 << 15  # HOLD_WORDS: when a table's memory moves for the last time
+SLICE_WORDS = 4096  # SLICE_WORDS of lock.h
+COPIED_WORDS = 1 << 15  # HOLD_WORDS of lock.h: the largest array that moves within one hold
 TABLE = """
     direct_counter(CounterType.packets_and_bytes) hits;
     counter(20000, CounterType.packets) each;
@@ -30,7 +31,7 @@ TABLE = """
 
 
 class Held:
-    """A table of one kind, and what the control plane has held so far."""
+    """A table of one kind, and the longest holds of the control plane so far."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -52,7 +53,7 @@ class Held:
         return self.engine.table_add("I.t", self.key(number), "I.go", [value], priority, time_ns=0)
 
     def sent(self, number: int) -> int:
-        """What the table makes of a packet with the entry's key."""
+        """Return the result of a packet with the key of the entry."""
         key = number if self.kind == "exact" else number << 8
         [(_, frame)] = self.engine.process(1, key.to_bytes(4, "big") + bytes(2), 1_000)
         return int.from_bytes(frame[4:6], "big")
@@ -62,7 +63,9 @@ class Held:
 
 
 def test_the_longest_hold_by_the_cpu_is_noted_and_its_clock_read_where_that_can_matter() -> None:
-    """Five holds; of the last two, no longer than one before, the end is not asked for."""
+    """Of five holds, the last two are not longer than an earlier one, so their CPU time is not
+    read.
+    """
     path = build.program(
         [C_FOLDER / "lock.c", Path(__file__).parent / "holds.c"], include=(C_FOLDER,)
     )
@@ -71,7 +74,7 @@ def test_the_longest_hold_by_the_cpu_is_noted_and_its_clock_read_where_that_can_
 
 
 def test_for_a_benchmark_all_ports_come_up_in_one_hold() -> None:
-    """A hold reads clocks: one for each port would count as cost of the packets."""
+    """A hold reads clocks. A hold per port would count as cost of the packets."""
     e = Held("exact").engine
     e.repeat(1, [bytes(6)], 1, 0)
     before = e.holds()["settings"]["count"]
@@ -118,7 +121,7 @@ def test_all_cells_are_written_in_slices() -> None:
     assert held.engine.register_read_all("I.last") == [9] * ENTRIES
 
 
-def test_an_entry_is_told_once_for_each_timeout_that_passes_without_a_hit() -> None:
+def test_each_idle_timeout_is_reported_once() -> None:
     held = Held("exact")
     e, rng = held.engine, random.Random(1)
     timeouts = {held.add(i): rng.choice([0, 1_000, 2_000, 5_000]) for i in range(1_000)}
@@ -147,7 +150,7 @@ def test_counts_and_hits_of_changed_entries_go_on() -> None:
     with e.batch():
         e.table_modify("I.t", changed, "I.go", [5])
         e.direct_counter_write("I.t", left, 100, 1000)
-        held.sent(1)  # is counted while the batch is prepared
+        held.sent(1)  # counted while the batch is prepared
     held.sent(1)
     found = {entry.handle: entry for entry in e.table_entries("I.t", time_ns=3_000)}
     assert found[changed].count == (3, 18)
@@ -187,7 +190,7 @@ def test_a_change_happens_where_it_is_meant_once_and_owns_its_memory() -> None:
     assert before == "011211111110 second"
     assert in_force == "045444444410 staged"
     assert after == taken_back == "345444444410 staged"
-    assert int(words) == 2 + 1 + 1 + 1  # nine bytes, one, and two pointers
+    assert int(words) == 2 + 1 + 1 + 1  # nine bytes, one byte, and two pointers
     assert done.returncode == 0, done.stderr
 
 
@@ -205,7 +208,7 @@ def test_a_batch_that_fails_leaves_no_trace() -> None:
             e.table_set_default("I.t", "I.go", [6])
             raise InterruptedError
 
-    for _ in range(3):  # what it took is free again
+    for _ in range(3):  # the memory of failed writes is free again
         before = e.table_entries("I.t")
         with pytest.raises(InterruptedError):
             fail()
@@ -217,7 +220,7 @@ def test_a_batch_that_fails_leaves_no_trace() -> None:
     assert held.sent(ENTRIES - 1) == 1
 
 
-def test_what_an_aborted_batch_added_and_deleted_to_a_profile_is_not_there() -> None:
+def test_an_aborted_batch_leaves_the_action_profile_unchanged() -> None:
     e = engine(
         ingress_locals="""
             action go(bit<9> port) { std.egress_spec = port; }
@@ -261,7 +264,7 @@ def test_every_slot_that_a_failed_batch_took_is_free_again() -> None:
         assert sorted(slots) == [0, 1, 2, 3]
 
 
-def test_what_a_batch_changed_stays_when_it_makes_the_table_grow() -> None:
+def test_changes_of_a_batch_remain_when_the_table_grows() -> None:
     held = Held("exact")
     first, second = held.add(0), held.add(1)
     with held.engine.batch():

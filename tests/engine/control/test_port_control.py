@@ -1,4 +1,4 @@
-"""Links, queues and the clock of an engine, and what its ports counted."""
+"""Links, queues and the clock of an engine, and the counters of its ports."""
 
 import ctypes
 
@@ -13,7 +13,7 @@ OUT = 2
 
 @pytest.fixture
 def engine() -> Engine:
-    """Sends everything to port 2."""
+    """Return an engine that sends all frames to port 2."""
     engine = Engine(compiled().bmv2_json)
     engine.table_set_default("MyIngress.switching", "MyIngress.forward", [OUT])
     return engine
@@ -31,7 +31,7 @@ def test_a_link_loses_and_counts(engine: Engine) -> None:
 def test_a_queue_before_a_slow_link_drops(engine: Engine) -> None:
     engine.set_link(OUT, rate_bps=8)
     engine.set_queue(OUT, 0, depth_packets=1)
-    engine.process(1, b"", 0)  # brings the ports up
+    engine.process(1, b"", 0)  # sets the ports up
     data = FRAME
     with engine.locked():
         for _ in range(4):

@@ -1,4 +1,4 @@
-"""Tables against a reference that tries every entry: random keys, additions, deletions."""
+"""Tables, compared with a reference that tries every entry: random keys, additions, deletions."""
 
 import os
 import random
@@ -32,7 +32,7 @@ KEYS = {
 
 
 def table_engine(kinds: Sequence[str], widths: Sequence[int], size: int) -> Engine:
-    """A switch whose table t sets the header's result from keys in the header."""
+    """Return a switch whose table t sets the result in the header from keys in the header."""
     padding = -sum(widths) % 8
     fields = "".join(f"bit<{w}> k{i};" for i, w in enumerate(widths))
     pad = f"bit<{padding}> padding;" if padding else ""
@@ -86,7 +86,7 @@ Entries = dict[int, tuple[tuple[MatchKey, ...], int, int]]
 
 
 def expected(entries: Entries, values: Sequence[int], widths: Sequence[int]) -> int:
-    """What wins: larger priority, else longer prefix, else the older entry."""
+    """Return the entry that wins: larger priority, else longer prefix, else the older entry."""
     best, result = (-1, -1), 0
     for key, priority, action_value in entries.values():
         if all(matches(m, v, w) for m, v, w in zip(key, values, widths, strict=True)):
@@ -98,7 +98,7 @@ def expected(entries: Entries, values: Sequence[int], widths: Sequence[int]) -> 
 
 
 @pytest.mark.parametrize("name", KEYS)
-def test_a_table_finds_what_a_search_through_all_entries_finds(name: str) -> None:
+def test_lookup_agrees_with_a_linear_search(name: str) -> None:
     kinds, widths = KEYS[name][0].split(), KEYS[name][1]
     rng = random.Random(name)
     e = table_engine(kinds, widths, 600)
@@ -128,13 +128,16 @@ def test_a_table_finds_what_a_search_through_all_entries_finds(name: str) -> Non
 
 
 @pytest.mark.parametrize("width", [64, 100])
-def test_prefixes_that_begin_alike_are_told_apart(width: int) -> None:
-    """By bits behind those that they share: of 100 bits, these are in another word of the key."""
+def test_long_prefixes_with_a_common_start_are_distinguished(width: int) -> None:
+    """They differ in bits after a common start of 100 bits, which are in a different word of the
+    key.
+    """
     rng = random.Random(width)
     e = table_engine(["lpm"], [width], 64)
     shared = rng.getrandbits(45) << 6
     for number in range(64):
-        key = Lpm((shared | number) << (width - 51), 51 + number % 3)  # of two, all are tried
+        # with two lengths, all lengths are tried
+        key = Lpm((shared | number) << (width - 51), 51 + number % 3)
         e.table_add("I.t", [key], "I.hit", [number + 1])
     for number in range(64):
         value = (shared | number) << (width - 51) | rng.getrandbits(width - 53)
@@ -143,7 +146,7 @@ def test_prefixes_that_begin_alike_are_told_apart(width: int) -> None:
 
 
 def test_a_short_prefix_among_thousands_is_found_everywhere() -> None:
-    """It joins more places of their filter than packets are held back for at once."""
+    """It is in more elements of the filter than one hold of the lock may change."""
     rng = random.Random(3)
     e = table_engine(["lpm"], [32], 7000)
     for first in (Lpm(0, 1), Lpm(1 << 20, 20)):
@@ -216,13 +219,13 @@ REFUSALS: dict[str, tuple[type[Exception], str, Callable[[Engine], object]]] = {
 
 
 @pytest.mark.parametrize("name", REFUSALS)
-def test_requests_that_make_no_sense_are_refused_and_say_why(exact: Engine, name: str) -> None:
+def test_invalid_requests_are_refused_with_a_reason(exact: Engine, name: str) -> None:
     error, text, request = REFUSALS[name]
     with pytest.raises(error, match=text):
         request(exact)
 
 
-def test_a_table_holds_what_it_was_declared_to_hold_and_no_more() -> None:
+def test_a_table_is_full_at_its_declared_size() -> None:
     e = table_engine(["exact"], [32], 4)
     handles = [e.table_add("I.t", [Exact(i)], "I.hit", [i + 1]) for i in range(4)]
     with pytest.raises(TableFull):
@@ -249,7 +252,7 @@ def test_the_default_action_can_be_set_and_reset() -> None:
 
 
 def run_c(name: str, *, sanitize: bool = True) -> str:
-    """What a C program prints that works on tables alone."""
+    """Return the output of a C program that uses tables without an engine."""
     names = ("lock", "table", "table_batch", "table_lpm", "table_ternary")
     sources = [wire.C_FOLDER / "memory.c", *(C_FOLDER / f"{each}.c" for each in names)]
     path = build.program([*sources, Path(__file__).parent / name],
@@ -262,7 +265,7 @@ def test_a_slot_may_be_used_for_years() -> None:
 
 
 def test_packets_do_not_wait_for_pages_of_a_ternary_tables_sets() -> None:
-    """A byte's 256 sets are written in one hold, and each may begin a new page."""
+    """The 256 sets of a byte are written in one hold, and each may begin a new page."""
     assert int(run_c("faults.c", sanitize=False)) < 64
 
 
@@ -272,7 +275,7 @@ def test_packets_find_a_whole_batch_in_a_table_or_nothing_of_it() -> None:
 
 @pytest.mark.skipif("SANITIZE" in os.environ, reason="its allocator ends the process")
 def test_an_entry_that_found_no_memory_leaves_a_ternary_table_as_it_was() -> None:
-    """In a process of its own: the heap of this one may have room that other tests left."""
+    """The test runs in its own process, because the heap of this process may have free memory."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as processes:
         processes.submit(run_out_of_memory).result()
 
@@ -300,13 +303,14 @@ def run_out_of_memory() -> None:
         [(_, frame)] = e.process(1, sent.to_bytes(256, "big") + bytes(2), 0)
         return int.from_bytes(frame[256:], "big")
 
-    e.table_add("I.t", [Ternary(0x100, 0xFF00)], "I.go", [3], 19_999)  # cares for a new byte
+    # compares a new byte of the key
+    e.table_add("I.t", [Ternary(0x100, 0xFF00)], "I.go", [3], 19_999)
     assert [value_of(sent) for sent in (0, 0x102, 0x202)] == [1, 3, 0]
     e.table_add("I.t", [Ternary(key, key)], "I.go", [2], 20_000)
     assert [value_of(sent) for sent in (key, key >> 8, 0)] == [2, 0, 1]
 
 
-def test_an_entry_has_nothing_of_the_one_whose_place_it_takes() -> None:
+def test_a_new_entry_in_a_reused_slot_starts_without_old_state() -> None:
     e = engine(
         metadata="bit<2> colour;",
         ingress_locals="""

@@ -1,4 +1,4 @@
-"""The trace: its content and limits, and that it costs nothing if disabled."""
+"""The trace: its content and its limits; it costs nothing if it is disabled."""
 
 import ctypes
 import os
@@ -38,7 +38,7 @@ def traced(**parts: str) -> Engine:
 
 
 def told(engine: Engine, *frames: str, port: int = 1) -> list[list[str]]:
-    """Lines of each block, without indentation, times and places."""
+    """Return the lines of each block without indentation, times and locations."""
     trace = Trace(engine)
     for frame in frames:
         engine.process(port, bytes.fromhex(frame), 1_000)
@@ -131,7 +131,9 @@ STATE = """register<bit<48>>(4) r; register<bit<128>>(2) w; counter(4, CounterTy
 
 
 def test_accesses_to_state() -> None:
-    """Registers, counters and meters: name, index and value, among the changes of fields."""
+    """Registers, counters and meters appear with name, index and value, among the changes of
+    fields.
+    """
     engine = traced(
         ingress_locals=STATE,
         ingress="""t.apply(); r.read(seen, 2); r.write((bit<32>)hdr.h.a, seen + 5);
@@ -230,7 +232,7 @@ def test_no_frame_upsets_the_trace() -> None:
     assert count == 301
 
 
-def test_a_packet_that_waits_is_told_as_unfinished() -> None:
+def test_a_queued_packet_has_an_unfinished_trace() -> None:
     engine = traced()
     trace = Trace(engine)
     engine.process(1, bytes(4), 0)

@@ -1,4 +1,6 @@
-"""What a program may take of the machine: more is refused at once, in one line with the limit."""
+"""Resource limits of programs: a program that exceeds one is rejected immediately, in one line with
+the limit.
+"""
 
 import copy
 from typing import Any
@@ -62,7 +64,7 @@ CASES: dict[str, tuple[dict[str, str], str]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_needs_too_much_is_refused(case: str) -> None:
+def test_too_large_programs_are_refused(case: str) -> None:
     parts, words = CASES[case]
     with pytest.raises(TooLarge) as refusal:
         Generator(read_program(json_of(**parts)))
@@ -71,7 +73,7 @@ def test_what_needs_too_much_is_refused(case: str) -> None:
 
 
 def test_too_much_code_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Header functions count wherever they are called: a stack makes much of little text."""
+    """Header functions count at each call, so a stack makes much code from little text."""
     fields = many("bit<64> f#;", 64)
     parts = {
         "types": H_TYPE + f"header b_t {{ {fields} }}", "headers": "h_t h; b_t[120] s;",
@@ -87,7 +89,7 @@ def test_too_much_code_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def changed(change: Any) -> dict[str, Any]:
-    """The smallest program's JSON, with one thing put in by a hostile hand."""
+    """Return the JSON of the smallest program with one malicious change."""
     document = copy.deepcopy(json_of(headers="h_t h; h_t[3] s;", ingress="hdr.s.push_front(1);"))
     change(document)
     return document
@@ -128,14 +130,14 @@ def wide_varbit(document: dict[str, Any]) -> None:
     [negative_push, wide_lookahead, many_wide_lookaheads, wide_parameter, wide_varbit],
 )
 def test_numbers_that_p4c_would_not_write_are_refused(change: Any) -> None:
-    """Before anything is made of them: in no time, and in no memory."""
+    """They are rejected before they are used, so they need neither time nor memory."""
     with pytest.raises(EngineError) as refusal:
         Generator(read_program(changed(change)))
     assert "\n" not in str(refusal.value)
 
 
 def test_headers_longer_than_frames_take_no_stack_of_the_thread() -> None:
-    """200 headers of 60 KB: the deparser had room on its stack for all of them, 12 MB."""
+    """For 200 headers of 60 KB, the deparser would need 12 MB of stack."""
     made = engine(
         types=H_TYPE + f"header big_t {{ {many('bit<1024> x#;', 480)} }}",
         headers="h_t h; big_t[200] s;",
@@ -147,7 +149,7 @@ def test_headers_longer_than_frames_take_no_stack_of_the_thread() -> None:
 
 
 def test_loops_in_loops_end() -> None:
-    """65,536 turns for a packet, not for each loop."""
+    """The limit of 65,536 iterations is per packet, not per loop."""
     made = engine(
         types=H_TYPE + "header n_t { bit<32> count; }", headers="h_t h; n_t n;",
         parser="state start { packet.extract(hdr.n); transition accept; }",

@@ -1,4 +1,4 @@
-"""BMv2 JSON that no compiler made: refused in one line, and never a way into the C."""
+"""BMv2 JSON that no compiler writes: rejected in one line, and not used in the C code."""
 
 import copy
 import json
@@ -31,7 +31,7 @@ PARTS = {
 
 
 def paths(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The way to each node of a document, but for positions in the source."""
+    """Return the path of each node of a document, except source locations."""
     items: Any = node.items() if isinstance(node, dict) else ()
     for key, value in enumerate(node) if isinstance(node, list) else items:
         if key not in ("source_info", "__meta__"):

@@ -20,7 +20,7 @@ PATH = ("s1", "s2")
 ARRIVED, DONE = Point("s1", "arrivals"), Point("s2", "departures")
 FLOW = Flow(1, "h1", "h2", 1000, 3)
 SENT_US = np.array([1000, 2000, 3000])
-# A packet goes into s1 10 us after its sender's call, and is out 300 us later; s2 begins at 1500.
+# A packet enters s1 10 us after the send call, and leaves it 300 us later; it enters s2 at 1500 us.
 INTO_US, WITHIN_US, FURTHER_US = 10, 300, 1500
 
 
@@ -29,7 +29,7 @@ def times(us: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def outcome(first_us: int, delay_us: int) -> Any:
-    """Three packets of block 0; both switches say of the first one when it came."""
+    """Return three packets of block 0; both switches report the arrival time of the first one."""
     points = {Point(s, n): times(SENT_US) for s in PATH for n in ("arrivals", "departures")}
     none = np.zeros(3, np.int64)
     truth = truth_module.Truth(
@@ -54,13 +54,13 @@ def outcome(first_us: int, delay_us: int) -> Any:
     ("first_us", "delay_us", "outside_us"),
     [
         (1010, 1500, 0),
-        (1310, 1190, 0),  # the shortest that it can have been: 1,500 - 310
+        (1310, 1190, 0),  # the shortest possible delay: 1,500 - 310
         (1310, 1180, 10),
         (1010, 1790, 0),
         (1010, 1797, 7),
-        (1311, 1500, None),  # no packet was in s1 then
+        (1311, 1500, None),  # no packet was in s1 at this time
         (1009, 1500, None),
-        (2200, 1500, 0),  # the second one, as bmv2 says
+        (2200, 1500, 0),  # the second packet, according to bmv2
     ],
 )
 def test_a_delay_is_of_a_packet_that_was_inside_when_it_was_stamped(
@@ -78,7 +78,7 @@ def test_a_delay_is_of_a_packet_that_was_inside_when_it_was_stamped(
 def test_a_pulse_s_delay_is_wrong_by_what_lies_outside(
     measured_us: int, error_us: float, ahead_us: int
 ) -> None:
-    """Of ampm_sync.py: the clocks of s2 and s3 are ahead, which is no error of the delay."""
+    """In ampm_sync.py, the clocks of s2 and s3 are ahead, which is not an error of the delay."""
     setting = sync.Setting(ahead_us / 2**20, 2**20, 1)
     decoder = sync.Decoder("double", 1, DONE, 1, 1 / 2, 1 / 2)
     sent = {sync.SENT: PointRecord(0, packets=3, pulses=1, pulse_us=1100)}

@@ -1,4 +1,4 @@
-"""What a probe says becomes rates and bounds, and these the length of blocks."""
+"""The result of a probe determines rates and bounds, and these determine the block length."""
 
 import argparse
 from contextlib import nullcontext
@@ -43,7 +43,7 @@ def test_minip4_needs_no_probe(time: str, noise_us: float, tmp_path: Path) -> No
 
 
 class Collector:
-    """Collects nothing."""
+    """Stand-in for a collector, which collects nothing."""
 
     def __init__(self, *_arguments: Any, **_options: Any) -> None:
         pass

@@ -1,4 +1,4 @@
-"""A switch that forgets pulses is found out; one whose packets came at other times is not."""
+"""Missing pulses are detected, and packets that arrived at other times cause no error."""
 
 from pathlib import Path
 
@@ -20,9 +20,10 @@ NEVER = -1
         (Method.PULSE, ([300, 400], [300, 400]), [1, 1], [1, 0], 0),
         (Method.PULSE, ([300, 400], [300, 400]), [1, 1], [0, 0], 1),
         (Method.PULSE, ([300, 400], [300, 400]), [1, 1], [1, 1], 1),
-        (Method.PULSE, ([100, 800], [100, 800]), [1, 1], [0, 0], 0),  # none in the window
-        (Method.PULSE, ([250, 760], [260, 770]), [1, 1], [0, 0], 0),  # none for certain
-        (Method.PULSE, ([250, 400], [260, 400]), [0, 1], [0, 0], 0),  # the first is gone
+        (Method.PULSE, ([100, 800], [100, 800]), [1, 1], [0, 0], 0),  # no packet in the window
+        # no packet is certainly in the window
+        (Method.PULSE, ([250, 760], [260, 770]), [1, 1], [0, 0], 0),
+        (Method.PULSE, ([250, 400], [260, 400]), [0, 1], [0, 0], 0),  # the first packet is lost
         (Method.STEP, ([300, 400], [300, 400]), [1, 1], [0, 0], 0),
         (Method.MULTIPLEXED, ([400, 545], [400, 545]), [1, 1], [0, 0], 0),
         (Method.MULTIPLEXED, ([400, 520], [400, 520]), [1, 1], [0, 0], 1),

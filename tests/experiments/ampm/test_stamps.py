@@ -1,4 +1,4 @@
-"""The order of a packet's times: right as it is; each one that is wrong breaks a step of it."""
+"""The order of a packet's times: correct times pass, and each wrong time violates a step."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +24,7 @@ PROGRAM = "p4src/ampm/ampm.p4"
 LINK_US = 1000.0
 COUNT = 5
 LOST_ON_LINK, LOST_IN_QUEUE = 3, 4
-ORDER_US = {  # of one packet's times
+ORDER_US = {  # times of one packet
     "sent": 0, "s1 arrivals": 10, "handed": 20, "s1 taken": 25, "s1 departures": 30,
     "s1 sending": 1040, "s2 arrivals": 1050, "s1 sent": 1060, "s2 taken": 1070,
     "s2 departures": 1080, "s2 sending": 1085, "received": 1090, "s2 sent": 1100,
@@ -32,7 +32,10 @@ ORDER_US = {  # of one packet's times
 
 
 def packets(wrong: str = "", by_us: int = 0) -> tuple[object, dict[str, object]]:
-    """Packets, one each ms, two of them lost; one of the first's times may be wrong."""
+    """Return packets at intervals of 1 ms, two of them lost.
+
+    One time of the first packet may be wrong.
+    """
     times = {
         what: 1000 * (us + 1000 * np.arange(COUNT, dtype=np.int64) + 5)
         for what, us in ORDER_US.items()
@@ -54,7 +57,7 @@ def packets(wrong: str = "", by_us: int = 0) -> tuple[object, dict[str, object]]
 
 
 def broken(truth: object, handling: dict[str, object]) -> set[str]:
-    """The steps that are not in their order."""
+    """Return the steps whose order is violated."""
     found = {what: [pair] for what, pair in stamps.steps(truth, handling, [LINK_US]).items()}
     return {check.name for check in stamps.order_checks(found) if not check.passed}
 
@@ -91,8 +94,8 @@ def test_a_time_that_never_recorded_is_found_out() -> None:
     assert "packets leaving s2 before they were taken" in broken(truth, handling)
 
 
-def test_what_a_packet_took_is_bounded_by_others_than_the_switch_that_is_judged() -> None:
-    """Its own stamps may say what they like."""
+def test_bounds_of_delays_come_from_other_switches() -> None:
+    """The bounds do not depend on the timestamps of the checked switch."""
     first, last = Point("s1", "arrivals"), Point("s2", "departures")
     for wrong in ("", "s1 arrivals", "s1 departures", "s2 arrivals", "s2 departures"):
         found = stamps.passages(*packets(wrong, 10_000), {})
@@ -110,7 +113,7 @@ def test_in_virtual_time_hosts_know_it_exactly() -> None:
 
 
 def test_on_bmv2_a_packet_is_stamped_while_it_is_inside() -> None:
-    """Both of its stamps, whatever the panel around it captured."""
+    """Both timestamps lie inside, whatever the panel has captured."""
     truth, handling = packets("s1 arrivals", 10_000)
     inside = {s: (truth.time_ns[Point(s, "arrivals")] - 3000,
                   truth.time_ns[Point(s, "departures")] + 3000) for s in PATH}  # fmt: skip
@@ -125,7 +128,10 @@ def test_on_bmv2_a_packet_is_stamped_while_it_is_inside() -> None:
 
 
 def test_when_a_packet_was_inside_is_read_from_the_panel_s_captures(tmp_path: Path) -> None:
-    """As far as the clock is known; here the captures of a switch's own ports stand in for them."""
+    """The bounds include the clock error.
+
+    In this test, captures of a switch's own ports replace those of the panel.
+    """
     run = Run("test", tmp_path, 1, clock=VirtualClock())
     flow = Flow(1, "h1", "h2", rate_pps=1000, count=COUNT)
 
@@ -144,5 +150,5 @@ def test_when_a_packet_was_inside_is_read_from_the_panel_s_captures(tmp_path: Pa
     found = stamps.read_inside(panel, [flow], ["s1"], {"s1": 40.5})
     into_ns, out_ns = found[1]["s1"]
     assert len(into_ns) == COUNT
-    assert list(out_ns - into_ns) == [2 * 41_500] * COUNT  # the clock's error, and its resolution
+    assert list(out_ns - into_ns) == [2 * 41_500] * COUNT  # clock error, and resolution
     assert list(np.diff(into_ns)) == [1_000_000] * (COUNT - 1)

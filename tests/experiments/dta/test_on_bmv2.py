@@ -1,4 +1,4 @@
-"""DTA on bmv2: it gets reports in windows, and drops make a run inconclusive."""
+"""DTA on bmv2: reports are sent in windows, and drops make a run inconclusive."""
 
 import shutil
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from telemark.session.run import Run
 
 
 class Translator:
-    """A bmv2 whose program has received the frames sent so far, but for `dropped` of them."""
+    """A bmv2 whose program has received all frames sent so far, except `dropped` of them."""
 
     def __init__(self, clock: VirtualClock, dropped: int = 0, delay_ns: int = 0) -> None:
         self.sent: list[int] = []
@@ -67,7 +67,8 @@ def test_bmv2_gets_the_next_window_when_it_has_translated_one(
     send(translator, clock, "bmv2", tmp_path, monkeypatch)
     assert translator.at_once == [64, 64, 22]
     assert translator.sent[65] - translator.sent[64] > 400_000_000
-    assert [*translator.requests] == [9, 9]  # it waited until they stood still
+    # the sender waited until the counters no longer changed
+    assert [*translator.requests] == [9, 9]
 
 
 def test_minip4_gets_all_reports_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +76,7 @@ def test_minip4_gets_all_reports_at_once(tmp_path: Path, monkeypatch: pytest.Mon
     translator = Translator(clock)
     send(translator, clock, "minip4", tmp_path, monkeypatch)
     assert translator.at_once == [150]
-    assert next(translator.requests) == 4  # it did not ask
+    assert next(translator.requests) == 4  # the sender did not read the counters
 
 
 def test_a_report_that_bmv2_dropped_makes_a_run_inconclusive(
@@ -110,7 +111,7 @@ RECEIVED = {
         (("s1", "h1", "out"), 0, None),
     ],
 )
-def test_lossy_links_are_told_from_drops_of_bmv2(
+def test_loss_of_links_and_drops_of_bmv2_are_distinguished(
     place: tuple[str, str, str], change: int, message: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     frames = {**RECEIVED, place: RECEIVED[place] + change}
@@ -140,8 +141,8 @@ def test_lossy_links_are_told_from_drops_of_bmv2(
     [
         ("edge", fabric.USER_PORT, "net: edge: bmv2 dropped 1 frames"),
         ("core", fabric.DTA_PORT, "net: core: bmv2 dropped 1 frames"),
-        ("edge", fabric.DTA_PORT, None),  # it sends reports, and receives none
-        ("core", 9, None),  # something else
+        ("edge", fabric.DTA_PORT, None),  # the edge switch sends reports, and receives none
+        ("core", 9, None),  # a packet that is not a report
     ],
 )
 def test_each_switch_of_a_fabric_forwards_what_it_receives(

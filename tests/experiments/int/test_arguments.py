@@ -1,4 +1,4 @@
-"""Arguments of INT's experiments that nothing can be found out with: one line says so."""
+"""Options of INT experiments that make a measurement impossible are reported in one line."""
 
 from argparse import Namespace
 from pathlib import Path

@@ -1,6 +1,5 @@
-"""int_path's and int_loss's checks one by one: one thing of a true run is changed, one check fails.
-
-Whether the checks find what a faulty program does is seen in test_int_path.py and test_int_loss.py.
+"""Checks of int_path and int_loss: one change of a correct run makes one check fail.
+test_int_path.py and test_int_loss.py show that the checks detect faulty programs.
 """
 
 from argparse import Namespace
@@ -39,7 +38,7 @@ def test_each_check_of_int_path_finds_its_own(tmp_path: Path) -> None:
 def each_fails_by_its_own(
     changes: list[Change], outcome: Any, make_checks: Callable[[Any], list[Check]]
 ) -> None:
-    """And no check is without a change."""
+    """Check that each change makes its own check fail, and that each check has a change."""
     names = [check.name for check in make_checks(outcome)]
     assert failed(make_checks(outcome)) == []
     assert {*names} == {name for name, _ in changes}
@@ -50,12 +49,12 @@ def each_fails_by_its_own(
 
 
 def failed(checks: list[Check]) -> list[str]:
-    """Without the list of what is unbalanced: s1, see of_accounting()."""
+    """Return the failed checks without the accounting mismatches of s1; see of_accounting()."""
     return [check.name.removesuffix(" (s1)") for check in checks if not check.passed]
 
 
 def put(what: Any, **values: object) -> None:
-    """Set what is frozen."""
+    """Set a field of a frozen dataclass."""
     vars(what).update(values)
 
 
@@ -99,7 +98,10 @@ def of_reports() -> list[Change]:
 
 
 def of_hops() -> list[Change]:
-    """Of the packet that was longest in each switch, for others there may be no time between."""
+    """Return the hops of the packet that was longest in each switch.
+
+    For other packets, there may be no room for the change.
+    """
 
     def said(hop: int, field: str) -> Callable[[Any], None]:
         def otherwise(outcome: Any) -> None:
@@ -179,7 +181,7 @@ def test_each_check_of_int_loss_finds_its_own(tmp_path: Path) -> None:
 
 def of_blocks() -> list[Change]:
     def in_another_block(outcome: Any) -> None:
-        """At the last point: as many in all."""
+        """Move losses to another block at the last point; the total stays the same."""
         for block, more in zip(outcome.blocks, (1, -1), strict=False):
             record = block.records[loss.NUMBER][loss.POINTS[-1]]
             put(record, packets=record.packets + more)
@@ -196,12 +198,14 @@ def of_blocks() -> list[Change]:
 
 def of_drop_reports() -> list[Change]:
     def chosen(outcome: Any) -> np.ndarray:
-        """Which reports are of the switch with an access list."""
+        """Select the reports of the switch with an access list."""
         switch = loss.DENIED.segment[0].switch
         return np.flatnonzero(outcome.kept.reports["node"] == outcome.nodes[switch])
 
     def vanished(outcome: Any) -> None:
-        """Neither the first nor the last: else the link's lost ones leave fewer gaps."""
+        """Remove a report that is neither the first nor the last, because lost reports at the ends
+        leave no gap.
+        """
         at, kept = chosen(outcome)[5], outcome.kept
         put(outcome, kept=kept._replace(
             reports=np.delete(kept.reports, at), groups=np.delete(kept.groups, at)

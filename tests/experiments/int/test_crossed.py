@@ -1,4 +1,6 @@
-"""Clocks by links crossed both ways: what is further off than the method says is found out."""
+"""Clock offsets from traffic in both directions: errors beyond the bound of the method are
+detected.
+"""
 
 from argparse import Namespace
 from itertools import pairwise
@@ -15,7 +17,9 @@ crossed = module("experiments.shared.int.clock_offset")
 
 @pytest.mark.parametrize(("off_ns", "is_right"), [(0, True), (8_000, True), (-8_001, False)])
 def test_as_wrong_as_the_method_says(off_ns: int, is_right: bool) -> None:
-    """Its own bound, that of the clocks' truth, and a microsecond of the stamps."""
+    """The bound is the sum of the method's own bound, the error of the true offset, and a
+    microsecond of resolution.
+    """
     each = crossed.Crossed(ClockOffset(1, 2, 3e6 + off_ns, 5000.0), 3_000_000, 2000.0)
     assert each.is_right == is_right
     checks = crossed.check_clocks([each] * 4)

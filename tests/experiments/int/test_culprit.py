@@ -1,4 +1,6 @@
-"""Who filled the longest queue: the flow that brought more than before, not the one with most."""
+"""Identification of the flow that filled the longest queue: the flow whose rate increased most, not
+the largest.
+"""
 
 from types import SimpleNamespace
 
@@ -28,7 +30,8 @@ def test_a_large_flow_is_not_guilty_where_another_grew() -> None:
     rows = seen(sorted(usual + burst + after + elsewhere))
     found = culprit.Culprit.of(rows)
     assert (found.node, found.egress, found.flow) == (3, 2, 8)
-    assert {*found.arrived["flow"].tolist()} == {7, 8}  # until it was longest, and only there
+    # packets until the queue was longest, in this queue only
+    assert {*found.arrived["flow"].tolist()} == {7, 8}
     assert found.more_bps[8] > 3e8
     assert abs(found.more_bps[7]) < 2e8
 
@@ -50,5 +53,5 @@ def test_sightings_are_of_each_hop_in_order_of_time() -> None:
 
 
 @pytest.mark.parametrize("occupancy", [0, 3])
-def test_one_packet_alone_is_the_culprit(occupancy: int) -> None:
+def test_a_single_packet_is_the_culprit(occupancy: int) -> None:
     assert culprit.Culprit.of(seen([sighting(1, occupancy, 7)])).flow == 7

@@ -1,4 +1,7 @@
-"""INT on bmv2: bounds from captures at both sides of a switch; losses that make a run invalid."""
+"""INT on bmv2: bounds from captures on both sides of a switch.
+
+Losses that make a run inconclusive.
+"""
 
 from argparse import Namespace
 from pathlib import Path
@@ -80,11 +83,11 @@ def test_blocks_allow_for_the_bounds_of_bmv2() -> None:
     [
         ({}, None),
         ({("s3", None): [5]}, "dropped 1 packets in s3"),
-        ({("s2", loss.DENIED): [0], ("s3", loss.UNROUTED): [0]}, None),  # as intended
+        ({("s2", loss.DENIED): [0], ("s3", loss.UNROUTED): [0]}, None),  # expected drops
         ({("s1", loss.DENIED): [0]}, "dropped 1 packets in s1"),
         ({("s5", None): [10]}, None),  # while the burst fills the queue
-        ({("s5", None): [0]}, "dropped 1 packets in s5"),  # before it
-        ({("s5", None): [19]}, "dropped 1 packets in s5"),  # long after it
+        ({("s5", None): [0]}, "dropped 1 packets in s5"),  # before the burst
+        ({("s5", None): [19]}, "dropped 1 packets in s5"),  # long after the burst
         ({("s5", loss.FULL): [1]}, None),
     ],
 )
@@ -115,7 +118,7 @@ def test_losses_without_a_cause_make_a_run_invalid(
 
 
 def microburst_outcome(folder: Path) -> Any:
-    """A microburst in virtual time, whose clocks are known to 100 us as on bmv2."""
+    """Return a microburst in virtual time, whose clocks are known to 100 us, as on bmv2."""
     options = Namespace(program="p4src/int/int.p4", before=0.1, bursting="orange", time="virtual")
     outcome = virtually(
         folder, lambda run: microburst.measure(options, microburst.Scale(), run)
@@ -132,7 +135,7 @@ def failed(outcome: Any) -> set[str]:
 
 
 def test_values_of_a_microburst_have_bounds(tmp_path: Path) -> None:
-    """A timestamp is that of a time in the switch, known to 100 us, and not beyond."""
+    """A timestamp must lie in the time in the switch, widened by 100 us."""
     outcome = microburst_outcome(tmp_path)
     assert failed(outcome) == set()
     hops, truth = outcome.reported["red"][:, 1], outcome.truth["red"][1]

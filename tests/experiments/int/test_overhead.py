@@ -1,4 +1,4 @@
-"""Link rates compared with departure and arrival times: every deviation is reported."""
+"""Link rates compared with departure and arrival times: every deviation is detected."""
 
 import numpy as np
 import pytest
@@ -13,14 +13,14 @@ CASE = overhead.Case(2, 16, Flow(1, "h1", "x3", 1000, COUNT, 128))
 WIRE_NS = (128 + 16 + 2 * 16) * 800  # at 10 Mbit/s
 LEFT_NS = 1000 + WIRE_NS * np.arange(COUNT)
 FREE_NS = LEFT_NS + WIRE_NS + 100_000
-WAITED = np.zeros(COUNT, np.int64)  # since the beginning
+WAITED = np.zeros(COUNT, np.int64)  # time since the beginning
 
 
 def sent(
     left_ns: NDArray[np.int64], received_ns: NDArray[np.int64], *,
     taken_ns: NDArray[np.int64] = WAITED, handed_ns: NDArray[np.int64] = FREE_NS,
 ) -> object:  # fmt: skip
-    """Of a flow with these times, each of which was handed over within 100 ns."""
+    """Return a flow with these times; each packet was delivered within 100 ns."""
     received = np.zeros(len(received_ns), RECEIVED)
     received["received_ns"] = received_ns
     record = FlowRecord(CASE.flow, np.zeros(0), received, 0, 0, 0, 0)
@@ -31,7 +31,7 @@ def errors(found: object) -> tuple[float, ...]:
     return tuple(getattr(found, name) for name in ("link_error_ns", "host_error_ns", "early"))
 
 
-def test_what_goes_by_the_rate_has_no_error() -> None:
+def test_frames_at_the_computed_rate_have_no_error() -> None:
     found = sent(LEFT_NS, FREE_NS + 50)
     assert errors(found) == (0, 0, 0)
     assert found.goodput_bps == pytest.approx(1e7 * 86 / 176)  # type: ignore[attr-defined]
@@ -59,7 +59,7 @@ def test_a_host_that_took_longer_than_its_packets_were_late_is_reported() -> Non
     received_ns[-1] += 1100
     assert errors(sent(LEFT_NS, received_ns))[1] == 1000
     handed_ns = FREE_NS.copy()
-    handed_ns[-1] += 1100  # that was it
+    handed_ns[-1] += 1100  # the last packet was received late
     assert errors(sent(LEFT_NS, received_ns, handed_ns=handed_ns))[1] == 0
 
 

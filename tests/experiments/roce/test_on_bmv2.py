@@ -20,7 +20,7 @@ COUNTS = {"sent": 100, "acked": 6, "naked": 1, "not ready": 0, "refused": 0, "da
 
 
 def net_with(there: tuple[int, int] | None, beyond: tuple[int, int] | None) -> Any:
-    """Return a network that ended, by frames into and out of the bmv2 of s1 and of s2."""
+    """Return an ended network, with these frames into and out of the bmv2 of s1 and of s2."""
     counters = {
         name: {} if inner is None else {"inner": {"into": inner[0], "out": inner[1]}}
         for name, inner in (("s1", there), ("s2", beyond))
@@ -50,7 +50,7 @@ def test_dropped_frames_make_a_run_inconclusive(there: Any, beyond: Any, message
 
 
 def hops(*rows: tuple[int, int, int]) -> Any:
-    """Return hops: ingress time, egress time, packets waiting."""
+    """Return hops with ingress time, egress time, and packets waiting."""
     found = np.zeros(len(rows), HOP)
     for hop, (ingress_us, egress_us, waiting) in zip(found, rows, strict=True):
         hop["ingress_us"], hop["egress_us"] = ingress_us, egress_us
@@ -61,13 +61,15 @@ def hops(*rows: tuple[int, int, int]) -> Any:
 def test_hops_must_be_possible_between_the_captures() -> None:
     collect = module("roce_collect")
     into_ns, out_ns = np.array([1_000_000, 1_200_000]), np.array([1_500_000, 1_800_000])
-    # bmv2's clock began 900 us ago, on a clock that has wrapped.
+    # bmv2's clock began 900 us ago, and the clock has wrapped
     inside = collect.Inside(into_ns, out_ns, offset_us=100 - (1 << CLOCK_BITS), error_us=10)
     assert inside.misses(hops((900, 1400, 0), (1100, 1700, 1))) == 0
-    assert inside.misses(hops((891, 1409, 0), (1091, 1709, 0))) == 2  # a longer time inside
+    # a longer time than the time inside
+    assert inside.misses(hops((891, 1409, 0), (1091, 1709, 0))) == 2
     for wrong in ((1089, 1500, 0), (1200, 1711, 0), (1600, 1500, 0), (1100, 1700, 2)):
         assert inside.misses(hops((900, 1400, 0), wrong)) == 1
-    assert inside.misses(hops((900, 1400, 1), (1100, 1700, 0))) == 1  # none was ahead of the first
+    # no packet was ahead of the first one
+    assert inside.misses(hops((900, 1400, 1), (1100, 1700, 0))) == 1
 
 
 def test_segments_that_bmv2_dropped_make_a_run_inconclusive(

@@ -1,4 +1,4 @@
-"""What keeps a core awake: on that core, behind everybody else, and no longer than its parent."""
+"""The process that keeps a core awake: its core, its priority, and its end."""
 
 import os
 import select
@@ -13,7 +13,8 @@ from experiments.shared.xdp import flooded_server
 from experiments.shared.xdp.flooded_server import Awake
 
 EXPERIMENTS = Path(flooded_server.__file__).parents[1]
-# With a share of its core like others': behind them it would end only when they let it.
+# Give the process a normal share of its core; otherwise it would end only when other processes let
+# it run.
 PARENT = """
 import os
 import signal
@@ -41,19 +42,19 @@ def test_it_never_sleeps() -> None:
     with subprocess.Popen(command) as process:
         try:
             end_s = time.monotonic() + LONGEST_S
-            while ticks(process.pid) < 10:  # more than it takes to begin
+            while ticks(process.pid) < 10:  # more than it needs to start
                 assert time.monotonic() < end_s
         finally:
             process.kill()
 
 
 def ticks(process_id: int) -> int:
-    """CPU time of a process in clock ticks: utime of proc(5), stat."""
+    """Return the CPU time of a process in clock ticks: utime in proc(5), stat."""
     return int(Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[11])
 
 
 def test_it_ends_with_its_parent() -> None:
-    """However that ends."""
+    """The parent may exit in any way."""
     command = [sys.executable, "-c", PARENT]
     with subprocess.Popen(command, cwd=EXPERIMENTS, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None

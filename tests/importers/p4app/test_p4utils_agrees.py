@@ -16,7 +16,7 @@ from telemark.errors import TestbedError
 NETWORKS = 100
 SWITCHES = ["s1", "s2", "s3", "s10", "s20", "a", "zz"]
 HOSTS = ["h1", "h2", "h3", "h10", "h12", "client", "server", "web", "b7", "h200"]
-# Runs in p4-utils' environment: reads one topology per line, prints its result or null.
+# script for p4-utils' environment: reads one topology per line, prints its result or null
 THEIRS = """
 import json, sys
 from p4utils.mininetlib.network_API import NetworkAPI
@@ -60,7 +60,7 @@ for line in sys.stdin:
 
 @pytest.fixture
 def p4utils() -> str:
-    """Return its interpreter."""
+    """Return the interpreter of p4-utils."""
     try:
         return interpreter()
     except TestbedError as error:
@@ -88,7 +88,7 @@ def topology(chance: random.Random) -> dict[str, Any]:
 
 
 def ours(net: DescribedNetwork, *, has_macs: bool) -> dict[str, Any]:
-    """Return a network in the format of THEIRS."""
+    """Return the values of a network in the format of THEIRS."""
     hosts = {host.name: host for host in net.hosts}
 
     def end(node: str, port: int | None) -> list[Any]:
@@ -131,6 +131,7 @@ def test_networks_made_by_chance(p4utils: str, tmp_path: Path) -> None:
             with pytest.raises(TestbedError, match="is given to two links"):
                 read(path, None)
         else:
-            has_macs = "assignment_strategy" in made  # otherwise p4-utils assigns random ones
+            # otherwise, p4-utils assigns random MAC addresses
+            has_macs = "assignment_strategy" in made
             assert ours(read(path, None), has_macs=has_macs) == expected, made
     assert refused < NETWORKS / 10

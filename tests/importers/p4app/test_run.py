@@ -13,7 +13,7 @@ import pytest
 
 
 def write(folder: Path, **more: Any) -> Path:
-    """Return h1 - s1 - h2, with routes by a command script that has one wrong line."""
+    """Write h1 - s1 - h2, with routes in a command script that has one wrong line."""
     folder.mkdir()
     shutil.copy(exercise.GATE, folder)
     (folder / "s1-commands.txt").write_text(
@@ -80,6 +80,7 @@ def test_in_real_time(tmp_path: Path) -> None:
     assert "icmp_seq=1" in output
     assert "00:00:0a:01:02:02\nbegun\nwritten\n" in output
     assert "h1: `echo $$ > lacking; no-such-program` ended with status 127: sh: " in output
-    assert "sleep 600` ended" not in output  # it was terminated
+    assert "sleep 600` ended" not in output  # the process was terminated
     assert "`echo $$ > failing; echo no >&2; exit 3` ended with status 3: no" in output
-    assert "status 4" not in output  # the end of the network is not its failure
+    # termination at the end of the network is not a failure of the command
+    assert "status 4" not in output

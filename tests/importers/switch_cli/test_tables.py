@@ -53,7 +53,7 @@ def test_keys_are_those_that_the_line_says(tmp_path: Path) -> None:
 
 
 def test_the_entry_of_a_table_without_keys_is_its_default_action(tmp_path: Path) -> None:
-    """As bmv2 has it; P4Runtime gives such a table no other entries."""
+    """bmv2 behaves like this; P4Runtime gives such a table no other entries."""
 
     async def body(console: Console) -> None:
         await console(f"table_add addresses forward {TO_A} => 1")
@@ -122,7 +122,7 @@ def test_members_and_groups_of_a_profile(tmp_path: Path) -> None:
         ]
         await console("act_prof_create_member paths forward 2")
         found: Any = console.switch.read(fy.P4ActionProfileMember("paths"))
-        assert [member.member_id async for member in found] == [1, 2]  # 0 would mean all
+        assert [member.member_id async for member in found] == [1, 2]  # 0 would select all members
         assert await console("act_prof_create_group paths") == [
             "Group has been created with handle 0"
         ]

@@ -36,7 +36,7 @@ RUNTIME = {
 
 
 async def held(path: Path, run: Run) -> list[Any]:
-    """Return the entries of s1 after it was filled."""
+    """Return the entries of s1 after they were written."""
     described = read(path, None)
     programs = {switch.name: switch.program for switch in described.switches}
     with Network(DescribedTopo(described), run, program=programs, capture=False) as net:

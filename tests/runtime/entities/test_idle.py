@@ -9,7 +9,7 @@ from minip4.runtime.entities.tables import MOST_ENTRIES, IdleTimeouts
 
 
 class ManyIdle:
-    """Tables of which so many entries have been idle, found at one time each."""
+    """Tables in which this number of entries has been idle, found one at a time."""
 
     def __init__(self, count: int) -> None:
         self.count, self.now_ns = count, 1000
@@ -20,7 +20,7 @@ class ManyIdle:
             yield p4r.TableEntry(priority=number)
 
 
-def test_many_idle_entries_are_all_told_in_bounded_messages_with_the_time() -> None:
+def test_idle_entries_are_reported_in_several_messages_of_limited_size() -> None:
     tables = ManyIdle(2 * MOST_ENTRIES + 1)
     idle = IdleTimeouts(cast(Any, tables))
     sent = [response.idle_timeout_notification for response in idle.collect()]

@@ -1,4 +1,4 @@
-"""Members of groups and of action sets: their watch ports, and how many there may be."""
+"""Members of groups and of action sets: watch ports, and limits of their number."""
 
 import grpc
 import pytest
@@ -8,7 +8,7 @@ from test_extras import group, member, ports_of, to
 
 
 def watching(*members: tuple[int, bytes]) -> p4r.Entity:
-    """Group 7, of members that each watch a port."""
+    """Return group 7, whose members each watch a port."""
     entity = group(7)
     for number, port in members:
         entity.action_profile_group.members.add(member_id=number, weight=1, watch_port=port)
@@ -16,7 +16,7 @@ def watching(*members: tuple[int, bytes]) -> p4r.Entity:
 
 
 def action_set(*ports: int) -> p4r.Entity:
-    """An action for each port, which it watches: with the older field."""
+    """Return an action set with an action per port, which watches the port by the older field."""
     message = p4r.ActionProfileActionSet()
     for port in ports:
         action = call("forward", {"port": bytes((port % 256,))}, "extras")
@@ -45,7 +45,7 @@ async def test_a_member_whose_port_is_down_is_skipped(write: type) -> None:
         assert ports_of(running) == {11, 12}
         running.device.set_port(11, is_up=False)
         assert ports_of(running) == {12}
-        for entity in written:  # the controller sees what it wrote
+        for entity in written:  # a read returns the written entities
             assert await running.read(entity) == [entity]
         running.device.set_port(12, is_up=False)
         assert ports_of(running) == {0}, "no member is left: as of an empty group"
@@ -54,7 +54,7 @@ async def test_a_member_whose_port_is_down_is_skipped(write: type) -> None:
 
 
 @asynchronous
-async def test_what_is_written_while_a_port_is_down() -> None:
+async def test_groups_written_while_a_port_is_down() -> None:
     async with bench("extras") as running:
         running.device.set_port(11, is_up=False)
         await write_group(running)

@@ -1,4 +1,4 @@
-"""What meters count by colour: MeterCounterData of meters, direct meters and table entries."""
+"""Counts of meters by colour: MeterCounterData of meters, direct meters and table entries."""
 
 import grpc
 import pytest
@@ -7,11 +7,11 @@ from harness import Bench, asynchronous, bench, error_details, insert, modify
 from test_extras import FRAME, SLOW, known_source, member, meter, to
 
 SIZE = len(FRAME)
-FRAMES = 5  # within a few ms: one is green, one more yellow
+FRAMES = 5  # frames within a few ms: one is green, a second one yellow
 
 
 def colours(green: int, yellow: int, red: int) -> p4r.MeterCounterData:
-    """Of frames of one size."""
+    """Return the counts of frames of one size."""
     counts = (p4r.CounterData(packet_count=n, byte_count=n * SIZE) for n in (green, yellow, red))
     return p4r.MeterCounterData(**dict(zip(("green", "yellow", "red"), counts, strict=True)))
 

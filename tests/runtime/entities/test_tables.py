@@ -1,4 +1,4 @@
-"""Table entries over P4Runtime: what is taken, what is refused and why, and batches."""
+"""Table entries over P4Runtime: accepted and rejected entries with reasons, and batches."""
 
 import grpc
 import pytest
@@ -214,7 +214,7 @@ async def test_default_actions() -> None:
 
 
 @asynchronous
-async def test_continue_on_error_does_what_it_can() -> None:
+async def test_continue_on_error_executes_the_valid_updates() -> None:
     async with bench() as running:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await running.write(
@@ -239,7 +239,7 @@ async def test_an_atomic_batch_is_taken_back_whole(atomicity: int) -> None:
         await running.write(insert(kept), modify(default), insert(switching(b"\x08", port=b"\x08")))
         before = await running.read(all_of("switching"), default)
         tables = running.device.running_pipeline.tables
-        state = [*tables.state()]  # what a reconcile would carry over
+        state = [*tables.state()]  # the entries that a reconcile would copy
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await running.write(
                 modify(switching(b"\x01", port=b"\x02")),
@@ -306,7 +306,7 @@ async def test_const_entries_and_all_tables_are_readable() -> None:
 
 
 @asynchronous
-async def test_a_full_table_says_so() -> None:
+async def test_insert_into_a_full_table_is_resource_exhausted() -> None:
     async with bench() as running:
         size = named(info().tables, "route").size
         updates = [insert(route(bytes((10, 0, i, 0)), 24)) for i in range(size)]

@@ -23,7 +23,8 @@ async def test_packet_out_leaves_by_the_port_in_its_metadata() -> None:
         stream = await running.arbitrate(1)
         await stream.read()
         await stream.write(packet_out(egress_port=b"\x01\x05", padding=b"\x00"))
-        await stream.write(packet_out())  # its error says that the one before was handled
+        # the error of this message shows that the message before it was processed
+        await stream.write(packet_out())
         await stream.read()
         assert running.driver.left == [(0x105, FRAME)]
 

@@ -91,7 +91,7 @@ async def failing(running: Bench, *updates: p4r.Update, atomicity: int = 0) -> l
 
 
 async def written(running: Bench) -> list[p4r.Entity]:
-    """All entries that are not the program's own."""
+    """Return all entries except those of the program."""
     return [e for e in await running.read(EVERYTHING) if not e.table_entry.is_const]
 
 
@@ -100,7 +100,7 @@ async def test_entries_by_name_forward_and_are_read_as_they_were_written() -> No
     async with bench(NAME) as running:
         await running.write(*map(insert, PATH))
         running.driver.arrive(1, FRAME)
-        running.driver.arrive(4, FRAME)  # no vrf of that name
+        running.driver.arrive(4, FRAME)  # no vrf has this name
         assert running.driver.left == [(2, FRAME)]
         assert await written(running) == list(PATH)
         await running.write(*map(delete, PATH))
@@ -112,7 +112,8 @@ async def test_a_decimal_string_is_that_number_and_other_strings_get_one_from_th
     async with bench(NAME) as running:
         strings = running.device.running_pipeline.schema.translations["vrf_t"]
         names = [b"", b'guests "A"', b"2", b"first", b"02", b"8"]
-        assert [strings.decode(n, "vrf") for n in names] == [0, 3, 2, 7, 6, 4]  # 5: the default
+        # 5 is that of the default action
+        assert [strings.decode(n, "vrf") for n in names] == [0, 3, 2, 7, 6, 4]
         assert [strings.encode(n) for n in (0, 3, 2, 7, 6, 4, 5, 1)] == [*names, b"5", b"1"]
 
 
@@ -174,7 +175,8 @@ async def test_masks_prefixes_and_ranges_of_one_value_are_exact() -> None:
             "meta.label": ternary(b"\x07", b"\xff"),
             "meta.interface": lpm(b"\x07", 32),
             "label_range": between(b"\x07", b"\x07"),
-            "meta.same": ternary(b"\x12\0", b"\xff\0"),  # of equal widths: as if not translated
+            # equal widths, so the values are not translated
+            "meta.same": ternary(b"\x12\0", b"\xff\0"),
         }
         entity = there("labels", key, ("send", {"port": b"1"}), priority=3)
         await running.write(insert(entity))
@@ -197,7 +199,8 @@ async def test_packets_to_and_from_the_controller_have_names() -> None:
             request.packet.metadata.add(metadata_id=number, value=value)
         await stream.write(request)
         del request.packet.metadata[:]
-        await stream.write(request)  # its error says that the one before was handled
+        # the error of this message shows that the message before it was processed
+        await stream.write(request)
         await stream.read()
         assert running.driver.left == [(301, FRAME)]
 
@@ -211,7 +214,7 @@ def test_a_header_is_found_in_the_program_with_padding_that_p4info_lacks() -> No
     assert schema_of("packet_out") == [9, 1, 6]
     pushed.p4info.controller_packet_metadata[0].metadata[0].name = "elsewhere"
     name = pushed.p4info.controller_packet_metadata[0].preamble.name
-    assert schema_of(name) == []  # the program has no such header: nothing is before a frame
+    assert schema_of(name) == []  # the program lacks this header, so frames have none
 
 
 def _layout(p4info: p4i.P4Info, name: str) -> list[int]:
@@ -271,7 +274,7 @@ async def test_digests_and_registers_have_the_controllers_values() -> None:
         assert await running.read(cell) == [cell]
         await running.device.running_pipeline.write([], 0, Turns())
         running.device.running_pipeline.schema.translations["port_t"].collect()
-        assert await running.read(cell) == [cell]  # for how long, only the program knows
+        assert await running.read(cell) == [cell]  # the program determines the timeout
 
 
 @asynchronous
@@ -280,7 +283,7 @@ async def test_numbers_of_strings_that_nothing_uses_are_given_again() -> None:
         kept = vrf(b"kept")
         await running.write(insert(kept), modify(there("vrfs", {}, ("set_vrf", {"vrf": b"base"}),
                                                        is_default_action=True)))  # fmt: skip
-        for i in range(20):  # of eight numbers, "", guests and the program's 5 are taken
+        for i in range(20):  # of eight numbers, those of "", guests and the program's 5 are in use
             one, two = vrf(b"one of %d" % i, priority=2), vrf(b"two of %d" % i, priority=3)
             await running.write(insert(one), insert(two))
             assert sorted(map(str, await written(running))) == sorted(map(str, [kept, one, two]))
@@ -290,7 +293,7 @@ async def test_numbers_of_strings_that_nothing_uses_are_given_again() -> None:
 @asynchronous
 async def test_a_decimal_string_gets_its_number_back_when_no_other_uses_it() -> None:
     async with bench(NAME) as running:
-        await running.write(insert(vrf(b"name")))  # has 7
+        await running.write(insert(vrf(b"name")))  # it has number 7
         assert (
             '"7" cannot have number 7, which stands for "name"'
             in (await failing(running, insert(vrf(b"7", priority=2))))[0].message
@@ -335,7 +338,8 @@ async def test_a_batch_that_fails_gives_its_numbers_back_and_one_that_runs_keeps
         await failing(running, *map(insert, [*five, bad]), atomicity=1)
         assert await written(running) == []
         kept = [vrf(b"kept %d" % i, priority=i + 1) for i in range(5)]
-        await running.write(*map(insert, kept), atomicity=1)  # collects in the midst of the batch
+        # the switch searches for unused strings during the batch
+        await running.write(*map(insert, kept), atomicity=1)
         names = {e.table_entry.action.action.params[0].value for e in await written(running)}
         assert names == {b"kept %d" % i for i in range(5)}
 

@@ -1,4 +1,4 @@
-"""Who may write: several controllers, one of them the primary (P4Runtime spec 5)."""
+"""Arbitration: several controllers, one of them the primary (P4Runtime spec 5)."""
 
 import asyncio
 from typing import Any
@@ -16,7 +16,7 @@ NOT_FOUND = grpc.StatusCode.NOT_FOUND.value[0]
 
 
 async def told(stream: Any) -> tuple[int, int]:
-    """Status code and election id of the next arbitration message."""
+    """Return status code and election id of the next arbitration message."""
     update = (await stream.read()).arbitration
     return update.status.code, U128.decode(update.election_id)
 
@@ -123,7 +123,7 @@ async def test_anyone_may_read() -> None:
 
 
 async def refusal(running: Bench, role: str = "") -> grpc.aio.AioRpcError:
-    """Open a stream that the server refuses; return the error that ends it."""
+    """Open a stream that the server rejects; return the error that ends it."""
     stream = await running.arbitrate(1, role)
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await stream.read()
@@ -140,7 +140,10 @@ async def end(running: Bench, stream: Any) -> None:
 
 @asynchronous
 async def test_a_role_without_streams_keeps_only_its_highest_election_id() -> None:
-    """Spec 5.3: the highest id that was ever seen counts; a role without one is forgotten."""
+    """Spec 5.3: the highest id ever seen counts.
+
+    The server stores nothing else for a role without streams.
+    """
     async with bench(primary=False) as running:
         for election_id in (5, 0):
             stream = await running.arbitrate(election_id, f"role {election_id}")
@@ -183,7 +186,7 @@ async def test_a_role_name_has_a_limit() -> None:
 async def test_the_number_of_streams_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MAX_STREAMS", 2)
     async with bench(primary=False) as running:
-        silent = running.stub.StreamChannel()  # counts before it introduces itself
+        silent = running.stub.StreamChannel()  # a stream counts before its first message
         await silent.wait_for_connection()
         first = await running.arbitrate(1)
         await told(first)

@@ -1,4 +1,4 @@
-"""Updates that fail leave everything as it was; no packet sees a part of an atomic batch."""
+"""Updates that fail do not change anything; no packet sees a part of an atomic batch."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,13 +15,13 @@ from minip4.runtime.service.pipeline import Pipeline
 
 EACH, ATOMIC = p4r.WriteRequest.CONTINUE_ON_ERROR, p4r.WriteRequest.DATAPLANE_ATOMIC
 ATOMICITIES = pytest.mark.parametrize("atomicity", [EACH, ATOMIC], ids=["each", "atomic"])
-# What takes room or memory, and so can fail; the rest writes into what is there.
+# updates that need room or memory and can therefore fail; all others overwrite existing data
 CHANGES = ("table_add", "table_modify", "member_add", "group_add", "group_set_members",
            "multicast_set", "mirror_set", "value_set_set")  # fmt: skip
 
 
 class FailingEngine(Engine):
-    """Runs out of memory at the change of number `fail_at`, counted from 0."""
+    """Engine that runs out of memory at change number `fail_at`, counted from 0."""
 
     fail_at = -1
     changes = 0
@@ -48,7 +48,7 @@ def pipeline(program: str, *before: p4r.Update) -> tuple[FailingEngine, Pipeline
 
 
 def state(of: Pipeline) -> list[p4r.Entity]:
-    """All that a controller can read."""
+    """Return all state that a controller can read."""
     asked = [p4r.Entity() for _ in range(10)]
     asked[0].table_entry.counter_data.SetInParent()
     asked[0].table_entry.meter_config.SetInParent()
@@ -91,7 +91,7 @@ def chosen(*ports: int) -> p4r.Entity:
     return to("balanced", action_profile_action_set=one_shot(*ports))
 
 
-# Program, what is there before, the update.
+# program, initial state, update
 UPDATES = {
     "insert": ("control", [], insert(route(2, counter_data=COUNTED))),
     "modify": ("control", [insert(switching(1))], modify(switching(2))),
@@ -154,7 +154,7 @@ def test_an_update_that_fails_at_any_change(
 
 @pytest.mark.parametrize("failing", range(7))
 def test_a_batch_that_fails_at_any_change(failing: int) -> None:
-    """Also what many updates did before is taken back, in the right order."""
+    """The effects of many earlier updates are undone, too, in the right order."""
     engine, pipe = pipeline(
         "extras", insert(member(1, 11)), insert(group(7, (1, 1))), modify(meter(1, SLOW))
     )
@@ -179,7 +179,7 @@ def test_a_timeout_set_in_a_batch_that_fails_is_taken_back() -> None:
 
 def test_failed_action_sets_leave_no_members_behind() -> None:
     engine, pipe = pipeline("extras")
-    for _ in range(40):  # the profile holds 32 members
+    for _ in range(40):  # the profile has room for 32 members
         engine.changes, engine.fail_at = 0, 3
         assert any(perform(pipe, [insert(chosen(1, 2, 3))], EACH))
     engine.fail_at = -1
@@ -198,7 +198,7 @@ NO_DROP_YET = entry("acl", ACL, ("drop", {}), priority=1)
 
 @pytest.mark.parametrize("fails", [False, True], ids=["done", "taken back"])
 def test_no_packet_sees_a_part_of_an_atomic_batch(fails: bool) -> None:
-    """Packets that come in while a batch is prepared go as before it, those after it as it says."""
+    """While a batch is prepared, packets see the old state; later packets see the new state."""
     engine, pipe = pipeline("control", insert(route(2)))
     calls = ("table_modify", "table_delete", "table_add", "register_write", "multicast_set")
     seen = []
@@ -221,7 +221,7 @@ def test_no_packet_sees_a_part_of_an_atomic_batch(fails: bool) -> None:
     assert any(errors) == fails, errors
     assert seen == [2] * (6 if fails else 7)
     assert [port for port, _ in engine.process(1, IP, 1000)] == ([2] if fails else [])
-    # And so it is read.
+    # reads return the same
     table = p4r.Entity(table_entry=p4r.TableEntry(table_id=route(2).table_entry.table_id))
     [read] = [entity for entity in pipe.read(table) if entity is not None]
     assert read == route(2 if fails else 5)

@@ -1,4 +1,4 @@
-"""Requests made of random fields: each is answered with a status, none with a Python error."""
+"""Requests with random fields: each returns a status, none a Python error."""
 
 import asyncio
 import random
@@ -23,7 +23,7 @@ BYTES = (b"", b"\0", b"\1", b"\1", b"\0\0\0\5", b"\xff" * 2, b"\xff" * 6, b"\x80
 
 
 def known_ids(program: str) -> list[int]:
-    """The ids of all objects in P4Info."""
+    """Return the ids of all objects in P4Info."""
     found = []
     for field, value in info(program).ListFields():
         if field.is_repeated:
@@ -86,7 +86,10 @@ async def test_every_request_gets_an_answer(program: str, seed: int) -> None:
 
 
 async def answer(call: Awaitable[Any]) -> grpc.StatusCode:
-    """The status of a call. gRPC answers "Unexpected <class ...>" for an exception in Python."""
+    """Return the status of a call.
+
+    For an exception in Python, gRPC returns "Unexpected <class ...>".
+    """
     try:
         await call
     except grpc.aio.AioRpcError as error:
@@ -117,7 +120,7 @@ async def test_a_client_that_reads_nothing_costs_no_memory(monkeypatch: pytest.M
         for _ in range(1000):
             await asyncio.sleep(0)
             assert client.queue.qsize() <= 40
-        for _ in range(count):  # once it reads, it gets all its answers
+        for _ in range(count):  # when the client reads, it receives all responses
             assert (await stream.read()).HasField("error")
         await flooding
 

@@ -19,7 +19,7 @@ async def get(running: Bench, response_type: int = Get.ALL) -> p4r.ForwardingPip
 
 
 @asynchronous
-async def test_without_a_pipeline_everything_says_so() -> None:
+async def test_without_a_pipeline_each_request_fails() -> None:
     async with bench(None) as running:
         for call in (get(running), running.read(EVERYTHING), running.write(insert(ENTRY))):
             with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -109,7 +109,7 @@ async def test_p4info_of_another_program_is_refused(before: str, after: str, tex
 
 
 def _device_config(device_data: bytes) -> bytes:
-    """A p4.tmp.P4DeviceConfig with `reassign` (1), `extras` (2) and `device_data` (3)."""
+    """Return a p4.tmp.P4DeviceConfig with `reassign` (1), `extras` (2) and `device_data` (3)."""
     size, length = len(device_data), b""
     while size > 127:
         length += bytes([size & 127 | 128])

@@ -1,4 +1,4 @@
-"""P4Runtime over TLS, as finsy and `minip4 tables` speak it; bad certificates are refused."""
+"""P4Runtime over TLS with finsy and `minip4 tables`; bad certificates are rejected."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ class Pair:
 
 
 def make_pair(folder: Path, name: str, authority: Pair | None = None) -> Pair:
-    """A certificate for 127.0.0.1, by an authority or (for an authority) by itself."""
+    """Create a certificate for 127.0.0.1, signed by an authority or by itself."""
     pair = Pair(folder / f"{name}.pem", folder / f"{name}.key")
     signed = [] if authority is None else ["-CA", authority.cert, "-CAkey", authority.key]
     kind = "critical,CA:TRUE" if authority is None else "CA:FALSE"
@@ -66,7 +66,7 @@ def clients_too(pairs: dict[str, Pair]) -> list[str]:
 
 
 class Switch:
-    """A switch without ports; `address` is where it answers."""
+    """A switch without ports; `address` is that of its server."""
 
     def __init__(self, program: Path, options: list[str]) -> None:
         self._process = subprocess.Popen(
@@ -88,7 +88,7 @@ class Switch:
 
 
 async def connects(address: str, credentials: fy.GRPCCredentialsTLS | None) -> bool:
-    """Whether finsy gets through to the switch and may write."""
+    """Return whether finsy can connect to the switch and may write."""
     options = fy.SwitchOptions(channel_credentials=credentials, fail_fast=True)
 
     async def ask() -> bool:
@@ -114,7 +114,7 @@ def credentials(pairs: dict[str, Pair], authority: str, client: str | None = Non
 
 
 @asynchronous
-async def test_only_who_trusts_the_server_and_is_trusted_gets_in(
+async def test_clients_connect_only_with_trusted_certificates(
     pairs: dict[str, Pair], program: Path
 ) -> None:
     with Switch(program, tls(pairs)) as plain, Switch(program, clients_too(pairs)) as mutual:

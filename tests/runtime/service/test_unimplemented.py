@@ -1,4 +1,4 @@
-"""P4Runtime features that are UNIMPLEMENTED, by name: see docs/reference/minip4.md."""
+"""P4Runtime features that return UNIMPLEMENTED with their names: see docs/reference/minip4.md."""
 
 import grpc
 import pytest

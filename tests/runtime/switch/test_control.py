@@ -1,4 +1,6 @@
-"""The control socket: what it takes and answers, in process; links and queues as they are then."""
+"""The control socket: accepted requests and responses, in process, with the resulting links and
+queues.
+"""
 
 import argparse
 import asyncio
@@ -23,7 +25,7 @@ from minip4.runtime.switch.port_settings import PortSettings
 
 
 class Target:
-    """A switch of ports 1 and 2, as far as the control socket needs one."""
+    """A switch with ports 1 and 2, with the parts that the control socket needs."""
 
     def __init__(self, *options: str) -> None:
         parser = argparse.ArgumentParser()
@@ -68,7 +70,7 @@ def test_options_are_applied_in_turn(target: Target) -> None:
     assert target.queue(1, 0) == (64, 0, 0, 0)
 
 
-def test_what_is_not_given_stays(target: Target) -> None:
+def test_settings_that_are_not_given_are_unchanged(target: Target) -> None:
     assert target.ask(call="set_queue", port=2, depth=9, bytes=1500) == {"result": None}
     assert target.queue(2, 0) == (9, 1500, 0, 0)
     assert target.queue(2, 1) == (9, 1500, 50, 0)
@@ -78,7 +80,7 @@ def test_what_is_not_given_stays(target: Target) -> None:
     assert target.woken == 3
 
 
-def test_a_new_engine_gets_what_was_changed(target: Target) -> None:
+def test_a_new_engine_gets_the_changed_settings(target: Target) -> None:
     target.settings.set_queue(target.dataplane, QueueOptions(1, rate_bps=10**6))
     target.dataplane.close()
     target.dataplane = Engine(compiled().bmv2_json)
@@ -107,7 +109,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("line", "message"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_cannot_be_is_refused(target: Target, line: bytes, message: str) -> None:
+def test_invalid_requests_are_refused(target: Target, line: bytes, message: str) -> None:
     answer = target.server.answer(line)
     assert message in answer["error"]
     assert target.woken == 0
@@ -162,7 +164,10 @@ def test_counters_for_a_reader() -> None:
 def test_another_pipeline_has_other_dice_behind_the_links_by_the_seed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Real and virtual time apply them alike; a changed link continues its random numbers."""
+    """Real and virtual time do this in the same way.
+
+    A changed link continues its random numbers.
+    """
     seeds = []
     sent = {"link": {"sent_packets": 0}}
     monkeypatch.setattr(Engine, "set_link", lambda *_, seed, **rest: seeds.append(seed))

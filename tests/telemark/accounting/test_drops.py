@@ -1,4 +1,6 @@
-"""A run of which nothing arrives, or whose switches drop, says so: where, why, and how many."""
+"""A run in which no packet arrives, or whose switches drop packets, reports where, why, and how
+many.
+"""
 
 import json
 from pathlib import Path
@@ -35,7 +37,7 @@ def route(net, host, port):
                             action=fy.Action("send", mac_addr=net.host(host).MAC(), port=port))
 """
 
-# The second flow goes back the same way and arrives, wherever the first is sent.
+# the second flow goes in the opposite direction and arrives, wherever the first flow is sent
 RUN = """
 with Network(One({link}), run, program=ROUTER, {network}) as net:
     async with connection(net, "s1") as s1:
@@ -123,7 +125,9 @@ def test_unexpected_drops_are_reported(start_experiment: StartExperiment, tmp_pa
 def test_a_full_queue_comes_of_a_rate_and_needs_no_warning(
     start_experiment: StartExperiment, tmp_path: Path
 ) -> None:
-    """8 ms a packet: of a hundred, one each ms, the wire takes 13, and 4 wait."""
+    """A packet takes 8 ms: of a hundred packets at intervals of 1 ms, the wire takes 13, and 4
+    wait.
+    """
     status, told, summary = run(start_experiment, tmp_path, link="bw=1, max_queue_size=4")
     assert status == 0
     assert "warning" not in told
@@ -155,7 +159,8 @@ def test_networks_are_told_together_and_the_worst_first() -> None:
     for name in ("a", "b"):
         found.add_network(name, {"s1": counted({"1": {"no_group": 3, "link": 9}})}, [])
         found.add_network(name, {"s2": counted({"2": {"ingress": 500}})}, [])
-    assert {drop.reason for drop in found.drops} == {"no_group", "ingress"}  # links are no switches
+    # drops by links are not reported
+    assert {drop.reason for drop in found.drops} == {"no_group", "ingress"}
     first, second = found.warnings()
     assert first.startswith("warning: switch s2: 1,000 packets received at port 2 dropped")
     assert second.startswith(
@@ -182,7 +187,7 @@ def test_what_bmv2_swallowed_is_told_unless_its_program_may_have_dropped_it(
 
 
 def test_a_tcp_flow_that_lost_all_packets_is_reported() -> None:
-    """A kernel gives up sooner, but the report does not depend on the kernel."""
+    """A kernel gives up sooner, but the report does not depend on that."""
     flow, found = TcpFlow(7, "h1", "h2", size_bytes=1), DropReport()
     for number in (0, 1):
         progress, received = np.zeros(1, PROGRESS), np.zeros(number, RECEIVED)

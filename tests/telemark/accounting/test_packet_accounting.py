@@ -1,4 +1,4 @@
-"""Packet accounting: balances without errors, and reports where counters do not match."""
+"""Packet accounting: balances without errors, and detects counters that do not match."""
 
 import copy
 from types import SimpleNamespace
@@ -21,7 +21,7 @@ ENGINE = {
 
 def port(number: int, received: int, transmitted: int, lost: int = 0) -> dict[str, Any]:
     delivered = transmitted - lost
-    sent = transmitted if lost else 0  # a port without a link has zeros
+    sent = transmitted if lost else 0  # a port without a link has zeros in its link counters
     return {
         "interface": f"s1-eth{number}",
         "received_packets": received,
@@ -32,7 +32,9 @@ def port(number: int, received: int, transmitted: int, lost: int = 0) -> dict[st
 
 
 def network() -> Any:
-    """h1 sent 100 packets through s1: 3 were dropped there, 5 lost behind it, and h2 got 92."""
+    """Return a network in which h1 sent 100 packets through s1: 3 were dropped there, 5 were lost
+    on its link, and h2 received 92.
+    """
     interface = {"received": 0, "sent": 0, "dropped": 0}
     return SimpleNamespace(
         links=[
@@ -108,14 +110,18 @@ def test_a_miscount_is_found(path: tuple[str, ...], change: int, failing: list[s
 def test_other_traffic_is_accounted_for() -> None:
     net = network()
     controls = {"packet_in": 3, "packet_in_dropped": 0, "packet_out": 3}
-    net.counters["s1"]["cpu"] = controls  # a controller sent three packets in, and got them back
+    # the controller sent three packets, and received them back
+    net.counters["s1"]["cpu"] = controls
     for key in ("received", "transmitted"):
         net.counters["s1"]["engine"][key] += 3
     assert all(check.passed for check in PacketAccounting.from_network(net, record()).checks())
 
 
 def test_what_a_switch_adds_takes_or_keeps_is_accounted_for() -> None:
-    """It made 7 copies: 4 came through to h2, 2 were for a busy controller, and one waits."""
+    """The switch made 7 copies.
+
+    4 reached h2, 2 were dropped for a slow controller, and one waits.
+    """
     net = network()
     switch = net.counters["s1"]
     switch["engine"] |= {"replicas": 7, "transmitted": 97 + 6, "in_queues": 1}
@@ -132,7 +138,7 @@ def test_what_a_switch_adds_takes_or_keeps_is_accounted_for() -> None:
 
 
 def test_no_more_frames_are_other_traffic_than_there_is_of_it() -> None:
-    """One that h2 got besides its flow's must have been sent by someone."""
+    """If h2 received a frame in addition to its flow, some host must have sent it."""
     net = network()
     net.counters["s1"]["engine"]["transmitted"] += 1
     net.counters["s1"]["ports"]["2"] = port(2, 0, 98, lost=5)
@@ -177,7 +183,7 @@ def test_a_full_socket_makes_the_run_invalid() -> None:
 
 
 def bmv2_network(lacking: int) -> Any:
-    """The same with a bmv2, from which so many frames more did not come out; h2 lacks them."""
+    """Return a network with a bmv2 that dropped this number of frames, which h2 did not receive."""
     net = network()
     net.counters["s1"]["inner"] = {"into": 100, "out": 100 - lacking}
     port_2 = net.counters["s1"]["ports"]["2"]
@@ -213,7 +219,7 @@ def test_copies_that_a_program_on_bmv2_makes_are_accounted_for() -> None:
 
 
 def test_applications_are_in_the_books() -> None:
-    """One that sent 5 frames to another, beside the flow's."""
+    """An application sent 5 frames to another, in addition to the flow."""
     net = network()
     net.applications = [
         RunningApplication("h1", "Sender", sent=5),
@@ -240,7 +246,9 @@ def test_applications_are_in_the_books() -> None:
 
 
 def at_xdp(net: Any) -> Any:
-    """Besides, programs at XDP took 7 frames of h1's before s1 saw them, and 4 that came to h2."""
+    """Return a network in which programs at XDP also consumed 7 frames of h1 before s1, and 4 that
+    arrived at h2.
+    """
     net.interface_counters["h1-eth0"]["sent"] += 11
     net.counters["s1"]["engine"]["received"] += 4
     net.counters["s1"]["engine"]["transmitted"] += 4

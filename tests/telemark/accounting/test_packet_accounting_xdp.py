@@ -1,4 +1,7 @@
-"""A switch's interface with a program at XDP: no packet socket sees what that takes."""
+"""A switch interface with an XDP program.
+
+Packet sockets do not see the packets that it consumes.
+"""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Capture files become arrays, whatever the sizes of their frames; broken ones are refused."""
+"""Reader of capture files: arrays for frames of any size; errors for damaged files."""
 
 import struct
 from pathlib import Path
@@ -14,7 +14,7 @@ FLOW = Flow(7, "h1", "h2", rate_pps=1, count=1)
 
 
 def capture(frames: list[tuple[int, bytes]], snaplen: int = 128) -> bytes:
-    """A capture file as the switches write them; frames are (time in ns, bytes)."""
+    """Write a capture file as switches do; frames are (time in ns, bytes)."""
     data = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, snaplen, 1)
     for time_ns, frame in frames:
         seconds, nanoseconds = divmod(time_ns, 10**9)
@@ -67,7 +67,7 @@ def test_only_the_flow_is_read(tmp_path: Path) -> None:
     ("data", "words"),
     [
         (b"", "not a pcap file"),
-        (b"\xd4\xc3\xb2\xa1" + bytes(20), "not a pcap file"),  # microseconds
+        (b"\xd4\xc3\xb2\xa1" + bytes(20), "not a pcap file"),  # timestamps in microseconds
         (capture([(0, frame(0)), (1, frame(1))])[:-1], "ends within a frame"),
         (capture([(0, frame(0))]) + bytes(15), "ends within a frame"),
     ],

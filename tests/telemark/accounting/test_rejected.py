@@ -1,4 +1,4 @@
-"""Malformed frames are described by what is wrong with them; right ones are not."""
+"""Descriptions of malformed frames name the fault; valid frames have none."""
 
 import pytest
 from scapy.layers.inet import ICMP, IP, TCP, UDP

@@ -1,4 +1,6 @@
-"""A P4 program that writes wrong checksums fails the run, which names them: not the machine."""
+"""A P4 program that writes wrong checksums makes the run fail (not inconclusive), and the run
+reports it.
+"""
 
 import json
 import re
@@ -30,7 +32,7 @@ AT_H2 = r"host h2: dropped {} frames with a wrong checksum or length: first at \
 def run_corrupt(
     start: StartExperiment, folder: Path, time: str, field: str, flow: str = UDP
 ) -> tuple[int, str]:
-    """Return the exit status and what was printed, on one line."""
+    """Return the exit status and the output on one line."""
     body = BODY.format(program=str(PROGRAM), field=field, flow=flow)
     process = start(body, "--time", time, "--out", str(folder / "out"), head=HEAD)
     printed = " ".join("".join(process.communicate()).split())

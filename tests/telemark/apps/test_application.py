@@ -34,7 +34,7 @@ from virtual_networks import Pair, WIRE
 MS = 1_000_000
 """
 
-# h1 sends a number of datagrams to three applications of h2, of which one answers.
+# h1 sends datagrams to three applications of h2, one of which responds
 EXCHANGE = """
 with Network(Pair(delay_us=500), run, program=WIRE) as net:
     h1, h2 = net.host("h1").IP(), net.host("h2").IP()
@@ -93,7 +93,7 @@ def test_a_collector_is_the_same_code_in_both_kinds_of_time(
     assert found["accounting"] == [400, 400, 400]
     counts = [count for _, count in found["holding"]["calls"]]
     assert sum(counts) == 100
-    assert len(counts) < 50  # in 20 ms there come 20
+    assert len(counts) < 50  # 20 datagrams arrive in 20 ms
 
 
 CARD = """
@@ -122,14 +122,14 @@ return Report(samples=[], checks=accounting.checks()[:2], metrics=metrics)  # h1
 def test_frames_come_and_go_as_they_are_and_the_kernel_says_nothing(
     start_experiment: StartExperiment, tmp_path: Path, time: str
 ) -> None:
-    """A kernel would report UDP datagrams to a closed port to the sender."""
+    """A kernel would send an ICMP error for UDP datagrams to a closed port."""
     found = metrics_of(start_experiment, tmp_path, CARD, time)
     assert found["card"] == found["sent"]
     assert found["back"] == [frame[12:24] + frame[:12] + frame[24:] for frame in found["sent"][1:]]
     assert found["accounting"] == [19, 10, 19]
 
 
-# --- what goes wrong ----------------------------------------------------------------------------
+# --- errors -------------------------------------------------------------------------------------
 
 WRONG = [
     (Broken("error"), "IndexError: list index out of range (applications.py:"),

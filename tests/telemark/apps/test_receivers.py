@@ -1,4 +1,4 @@
-"""What comes to a port, and when it is handed over, without a network."""
+"""Datagrams of a port, and the times of callbacks, without a network."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +15,7 @@ from telemark.traffic.received import Datagrams
 def test_what_comes_while_others_are_looked_at_is_held_anew(
     hold_us: float, handed_over: list[int]
 ) -> None:
-    waiting = [4, 4, 3, 2, 0]  # the last two came when there were no more
+    waiting = [4, 4, 3, 2, 0]  # at the last two, no more datagrams are queued
     sizes: list[int] = []
     socket: Any = SimpleNamespace(
         max_batch=4, take=lambda: (np.zeros(waiting.pop(0), ARRIVAL), b"")

@@ -1,4 +1,4 @@
-"""One description of traffic, in real and in virtual time: the same packets at the same times."""
+"""One description of traffic, in real and virtual time: the same packets at the same times."""
 
 import json
 from pathlib import Path
@@ -123,9 +123,10 @@ def test_flows_have_the_same_schedules(start_experiment: StartExperiment, tmp_pa
     assert real["counts"] == virtual["counts"] == real["received"] == virtual["received"]
     assert real["due"] == virtual["due"]
     ttls = {str(5000 + number): [7 if number == 1 else 64] for number in (1, 3, *range(10, 15))}
-    assert real["ttls"] == virtual["ttls"] == ttls | {"5002": []}  # which came by the other port
+    # the packets arrived by the other port
+    assert real["ttls"] == virtual["ttls"] == ttls | {"5002": []}
     assert set(virtual["late"]) == {0}
-    assert min(real["late"]) >= 0  # a machine under load may send late, but never early
+    assert min(real["late"]) >= 0  # a loaded machine may send late, but never early
 
 
 @pytest.mark.parametrize("time", ["real", "virtual"])
@@ -138,14 +139,14 @@ def test_hosts_of_different_subnets_reach_each_other(
 
 
 def test_frames_as_they_are_and_captures(start_experiment: StartExperiment, tmp_path: Path) -> None:
-    """Pings made by hand, and the capture of them sent once more; the other host answers both."""
+    """Handmade pings, and their capture replayed; the other host replies to both."""
     real = measure(start_experiment, FRAMES, tmp_path / "real")
     virtual = measure(start_experiment, FRAMES, tmp_path / "virtual", "--time", "virtual")
     answers = [f"00{number:04x}" for number in range(6)]  # echo replies, by sequence number
     for metrics in (real, virtual):
         assert metrics["first"] == metrics["again"] == answers
     assert set(virtual["gaps_ns"]) == {virtual["first_late_ns"], virtual["again_late_ns"]} == {0}
-    # Which is seldom late, but on a busy machine, and never early.
+    # seldom late, except on a loaded machine, and never early
     assert min(real["first_late_ns"], real["again_late_ns"]) >= 0
 
 

@@ -1,4 +1,4 @@
-"""Chromium without a window, spoken to over a pipe by the Chrome DevTools Protocol."""
+"""Chromium without a window, controlled over a pipe by the Chrome DevTools Protocol."""
 
 import base64
 import json
@@ -14,7 +14,7 @@ PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 
 
 def program() -> str | None:
-    """Path of a browser that is here; None where there is none."""
+    """Return the path of an installed browser, or None."""
     return next(filter(None, map(shutil.which, PROGRAMS)), None)
 
 
@@ -34,7 +34,7 @@ class Page:
             self._call(f"{domain}.enable")
 
     def open(self, path: Path, *, width: int, dark: bool = False) -> None:
-        """Show a file, in a window so wide (CSS pixels), and wait until it is there."""
+        """Open a file in a window of this width (CSS pixels), and wait until it is loaded."""
         self._call("Emulation.setDeviceMetricsOverride", width=width, height=844,
                    deviceScaleFactor=1, mobile=width < 600)  # fmt: skip
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
@@ -45,7 +45,7 @@ class Page:
             self._events.append(self._next())
 
     def value(self, expression: str) -> Any:
-        """What an expression of JavaScript is there."""
+        """Return the value of a JavaScript expression."""
         done = self._call("Runtime.evaluate", expression=expression, returnByValue=True,
                           awaitPromise=True)  # fmt: skip
         assert "exceptionDetails" not in done, done
@@ -59,13 +59,13 @@ class Page:
                        windowsVirtualKeyCode=code)  # fmt: skip
 
     def picture(self, path: Path, *, whole: bool = True) -> None:
-        """Write a picture of it (PNG)."""
+        """Write a screenshot (PNG)."""
         done = self._call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         path.write_bytes(base64.b64decode(done["data"]))
 
     @property
     def parse_errors(self) -> list[str]:
-        """What the browser complained of since open(), and what it asked a network for."""
+        """Return errors of the browser since open(), and its network requests."""
         found = []
         for event in self._events:
             what = event["params"]
@@ -102,14 +102,17 @@ class Page:
 
 @contextmanager
 def browser(folder: Path) -> Iterator[Page]:
-    """A browser whose profile lies in a folder; it reads its pipe at 3, and writes to 4."""
+    """Start a browser whose profile is in a folder.
+
+    It reads from file descriptor 3 and writes to 4.
+    """
     (their_read, our_write), (our_read, their_write) = os.pipe(), os.pipe()
     command = [
         program() or "", "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run",
         "--disable-dev-shm-usage", "--hide-scrollbars", "--remote-debugging-pipe",
         "--disable-background-networking", f"--user-data-dir={folder}",
     ]  # fmt: skip
-    # A shell moves the pipe's ends to where the browser looks for them.
+    # a shell moves the ends of the pipes to these descriptors
     script = f'exec 3<&{their_read} 4>&{their_write}; exec "$@"'
     process = subprocess.Popen(
         ["bash", "-c", script, "browser", *command], pass_fds=(their_read, their_write),
@@ -120,5 +123,5 @@ def browser(folder: Path) -> Iterator[Page]:
     try:
         yield Page(our_write, our_read)
     finally:
-        os.close(our_write)  # which ends it
+        os.close(our_write)  # this ends the browser
         process.wait(timeout=60)

@@ -1,4 +1,4 @@
-"""Tests of figures against theory: right of known distributions, and as often as they say."""
+"""Comparison with theory: correct for known distributions, with the stated error rate."""
 
 import math
 
@@ -28,7 +28,7 @@ def test_the_chance_of_a_count_among_many() -> None:
     assert (binomial_p_value(9, 9, 1), binomial_p_value(8, 9, 1)) == (1, 0)
 
 
-@pytest.mark.parametrize(  # of Student's distribution, from tables
+@pytest.mark.parametrize(  # quantiles of Student's distribution, from tables
     ("freedom", "t", "two_tails"),
     [(1, 12.706, 0.05), (4, 4.604, 0.01), (10, 1.812, 0.10), (30, 3.646, 0.001)],
 )
@@ -50,7 +50,7 @@ def test_a_figure_that_agrees_fails_once_in_a_hundred() -> None:
     for _ in range(2000):
         means = [t_test_p_value(rng.normal(3, 2, 8), 3) for _ in range(10)]
         failed += not agreement_check("x", means).passed
-    assert 5 <= failed <= 40  # 20 are expected
+    assert 5 <= failed <= 40  # 20 failures are expected
 
 
 def test_one_point_that_is_off_fails_its_figure() -> None:

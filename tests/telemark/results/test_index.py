@@ -1,4 +1,4 @@
-"""index.html: the verdict first, then what failed, and everything as text."""
+"""index.html: the verdict first, then failed experiments, and all content as text."""
 
 import argparse
 import json
@@ -34,7 +34,7 @@ def leave(
     claim: str = "",
     published: str = "",
 ) -> None:
-    """Results of an experiment."""
+    """Write the results of an experiment."""
     figure, (axes,) = plots.figure()
     axes.plot([1, 2], [3, 4])
     (results / name).mkdir(parents=True)
@@ -67,7 +67,7 @@ def test_what_failed_comes_first(tmp_path: Path) -> None:
 def test_experiments_without_results_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of one that was invalid nothing is there: it must not look as if all had passed."""
+    """An inconclusive experiment has no results; the page must not look as if all had passed."""
     monkeypatch.setattr(index, "REPOSITORY", tmp_path)
     (tmp_path / "experiments").mkdir()
     for name in ("_venv", "a", "b", "c"):
@@ -180,7 +180,7 @@ def test_an_index_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
 def test_each_experiment_brings_the_page_up_to_date(
     start_experiment: StartExperiment, tmp_path: Path, folder: str
 ) -> None:
-    """But not where results go to a folder of the user's choice."""
+    """The page is not updated if the results are in a folder chosen by the user."""
     body = "return Report(samples=[{'x': 1}], checks=[Check('y', 1, 1)])"
     results = tmp_path / "results"
     head = (

@@ -1,4 +1,4 @@
-"""The house style: what a paper's printer asks of a figure."""
+"""The style of figures: requirements of publishers."""
 
 import re
 import zlib

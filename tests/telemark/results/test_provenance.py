@@ -1,4 +1,4 @@
-"""Where results come from: the program, the commit with what differs from it, and when."""
+"""Provenance of results: the program, the commit with changed files, and the time."""
 
 import json
 import subprocess
@@ -17,7 +17,7 @@ PROGRAM = '#include "size.p4"\nconst bit<8> rows = ROWS;\n'
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
-    """A program that includes a file which has macros only."""
+    """Write a program that includes a file which has only macros."""
     (tmp_path / "size.p4").write_text("#ifndef ROWS\n#define ROWS 8\n#endif\n")
     (tmp_path / "x.p4").write_text(PROGRAM)
     return tmp_path / "x.p4"
@@ -45,7 +45,7 @@ def test_all_files_of_a_program_are_known(program: Path, tmp_path: Path) -> None
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A checkout with two files, one of them a result."""
+    """Create a checkout with two files, one of which is a result."""
     for name in ("a.p4", "results/reference/x.csv"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("first\n")

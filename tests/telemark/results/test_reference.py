@@ -17,7 +17,7 @@ COMMITTED = sorted(path.parent.name for path in reference.REFERENCE.glob("*/summ
 
 
 def leave(folder: Path, values: list[int], cpu_s: float = 0.5, **given: Any) -> dict[str, Any]:
-    """Results of an experiment named `x`; returns their summary."""
+    """Write the results of an experiment named `x`; return their summary."""
     folder.mkdir(parents=True)
     settings = {"target": "minip4", "time": "virtual", "quick": False, "seed": 1, "out": folder,
                 "rate": 10}  # fmt: skip
@@ -32,7 +32,7 @@ def leave(folder: Path, values: list[int], cpu_s: float = 0.5, **given: Any) -> 
 
 @pytest.fixture
 def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of results, beside which there is a reference in virtual time."""
+    """A folder of results with a reference in virtual time."""
     monkeypatch.setattr(reference, "REFERENCE", tmp_path / "reference")
     leave(tmp_path / "reference" / "x", [1, 2])
     return tmp_path / "results"

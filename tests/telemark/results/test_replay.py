@@ -1,4 +1,4 @@
-"""replay.json: what is in it, and that the page brings it."""
+"""replay.json: its content, and its part of the page."""
 
 import argparse
 import json
@@ -14,7 +14,7 @@ from telemark.results.report import Check, Report
 
 
 def packets(path: Path) -> list[list[int]]:
-    """As the page reads them."""
+    """Return the packets as the page reads them."""
     (flow,) = json.loads(path.read_text())["flows"]
     rows = np.array(flow["packets"]).reshape(-1, 2 * len(flow["path"]) - 2)
     rows[:, 0] = np.cumsum(rows[:, 0])
@@ -23,7 +23,7 @@ def packets(path: Path) -> list[list[int]]:
 
 
 def leave(folder: Path, caption: str | None) -> None:
-    """Results of an experiment, with a replay where it has a caption."""
+    """Write the results of an experiment, with a replay if there is a caption."""
     folder.mkdir(parents=True, exist_ok=True)
     options = argparse.Namespace(target="minip4", time="virtual", quick=True, seed=1, out=folder)
     shown = None if caption is None else replay(caption)

@@ -1,4 +1,4 @@
-"""Statistics against distributions that are known."""
+"""Statistics, compared with known distributions."""
 
 import numpy as np
 import pytest

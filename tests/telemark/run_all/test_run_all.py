@@ -1,4 +1,4 @@
-"""run_all.sh: what runs, what does not run again, and what it ends with."""
+"""run_all.sh: which experiments run or are skipped, and the exit status."""
 
 import json
 import os
@@ -30,7 +30,7 @@ sys.exit(STATUS)
 
 
 class Experiments:
-    """A checkout's experiments/, and run_all.sh."""
+    """The folder experiments/ of a checkout, and run_all.sh."""
 
     def __init__(self, checkout: Path, capture: pytest.CaptureFixture[str]) -> None:
         self.folder = checkout / "experiments"
@@ -39,14 +39,14 @@ class Experiments:
         self._capture = capture
 
     def add(self, name: str, status: int = 0, programs: Sequence[object] = ()) -> Path:
-        """One that ends with a status, and says that it compiled some programs."""
+        """Add an experiment that ends with a status and reports that it compiled some programs."""
         script = self.folder / f"{name}.py"
         text = EXPERIMENT.replace("STATUS", str(status)).replace("PROGRAMS", repr(programs))
         script.write_text(text)
         return script
 
     def run_all(self, *arguments: str) -> tuple[int, str]:
-        """The exit status, and what was said."""
+        """Run run_all.sh; return the exit status and the output."""
         up_to_date._folders_imported.cache_clear()
         status = main(arguments, self.folder, self.results)
         return status, self._capture.readouterr().out
@@ -110,7 +110,7 @@ def test_what_an_experiment_leaves_running_holds_up_nothing(experiments: Experim
     script.write_text(script.read_text().replace("sys.exit", f"{leave}\nsys.exit"))
     assert main([], experiments.folder, experiments.results) == 2
     left = int(told.read_text())
-    assert b"sleep" in Path(f"/proc/{left}/cmdline").read_bytes()  # it still runs
+    assert b"sleep" in Path(f"/proc/{left}/cmdline").read_bytes()  # it is still running
     os.kill(left, signal.SIGKILL)
 
 
@@ -234,7 +234,7 @@ def test_some_can_be_chosen(experiments: Experiments, tmp_path: Path) -> None:
     assert ran("--only", "starter", "experiments/int_a.py") == ["int_a", "starter"]
     assert ran("--system", "ampm") == ["ampm_a", "ampm_b"]
     assert ran("--system", "ampm", "--only", "ampm_b", "starter") == ["ampm_b"]
-    assert ran("--system", "xdp") == ["ebpf_a", "xdp_a"]  # all with programs in the kernel
+    assert ran("--system", "xdp") == ["ebpf_a", "xdp_a"]  # all experiments with eBPF programs
 
 
 def test_an_empty_selection_is_reported(experiments: Experiments) -> None:
@@ -288,7 +288,7 @@ def test_experiments_that_exclude_bmv2_are_skipped(experiments: Experiments, nam
 
 
 def test_the_summary_on_bmv2_has_the_rates(experiments: Experiments) -> None:
-    """All systems run there; an inconclusive experiment has no rates."""
+    """All systems run on bmv2; an inconclusive experiment has no rates."""
     for name, status, capacities in (
         ("int_a", 0, [{"share": 0.5}, {"share": 0.125}]), ("roce_b", 0, [{"share": 1.0}]),
         ("dta_c", 0, []), ("int_d", 2, [{"share": 1.0}]),
@@ -332,7 +332,7 @@ def test_results_are_held_against_the_reference(
 
     monkeypatch.setattr("telemark.run_all.__main__.compare", compare)
     experiments.add("good")
-    experiments.add("targets")  # left out
+    experiments.add("targets")  # skipped on bmv2
     ended, said = experiments.run_all("--compare", "--time=virtual")
     assert ended == status
     words = "no reference" if agrees == "no reference" else "reference of 2026-01-01: told"
@@ -351,7 +351,7 @@ sys.exit(main([], Path(sys.argv[1]) / "experiments", Path(sys.argv[1]) / "result
 
 
 def begun(checkout: Path) -> "subprocess.Popen[str]":
-    """run_all.sh in a session of its own, whose first experiment has said that it has begun."""
+    """Start run_all.sh in its own session; return when its first experiment has started."""
     process = subprocess.Popen(
         [sys.executable, "-c", STOPPED, checkout],
         stdout=subprocess.PIPE, text=True, start_new_session=True,
@@ -386,8 +386,8 @@ def test_a_signal_ends_the_experiment_and_all(
 
 
 def test_an_experiment_does_not_outlive_it(experiments: Experiments, tmp_path: Path) -> None:
-    """Not even SIGKILL leaves it to write into the results of a run that goes on."""
+    """Even after SIGKILL, the experiment does not write into the results of another run."""
     experiments.add("a").write_text("import time\nprint('begun', flush=True)\ntime.sleep(60)\n")
     process = begun(tmp_path)
     process.kill()
-    process.communicate(timeout=60)  # returns when no process holds the pipe
+    process.communicate(timeout=60)  # returns when no process has the pipe open

@@ -1,4 +1,4 @@
-"""--keep: captures and logs outlive the run, with the time of day."""
+"""--keep: captures and logs remain after the run, with the time of day."""
 
 import resource
 import time
@@ -40,7 +40,8 @@ def test_captures_have_the_time_of_day_and_stay_readable(
     start_experiment: StartExperiment, tmp_path: Path, kind: str
 ) -> None:
     began_ns = time.time_ns()
-    for body in (BODY.format("1 / 0"), BODY.format("net.discard()")):  # the second takes its place
+    # the second run replaces the files of the first
+    for body in (BODY.format("1 / 0"), BODY.format("net.discard()")):
         process = start_experiment(body, "--time", kind, "--keep", head=HEAD)
         output, errors = process.communicate()
         folder = tmp_path / "out" / "run"
@@ -157,7 +158,7 @@ def test_a_capture_of_a_switch_that_was_killed_is_kept_as_it_is(tmp_path: Path) 
 
 @pytest.fixture
 def short_files() -> Iterator[None]:
-    """No file may have more than 1,000 bytes, as if there was no room for more."""
+    """Limit files to 1,000 bytes, as on a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
     yield
@@ -168,7 +169,7 @@ def short_files() -> Iterator[None]:
 def test_a_disk_that_is_full_is_told_in_one_line(
     tmp_path: Path, request: pytest.FixtureRequest, offset_ns: int | None
 ) -> None:
-    """And no part of the captures is left, which would fill it."""
+    """No part of the captures remains, which would fill the disk."""
     run, folder = tmp_path / "run", tmp_path / "kept"
     (run / "network").mkdir(parents=True)
     (run / "network" / "s1-eth1_in.pcap").write_bytes(capture_file(60))

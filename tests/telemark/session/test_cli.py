@@ -1,4 +1,4 @@
-"""The common command line: mistakes get one line and status 2."""
+"""The common command line: usage errors give one line and status 2."""
 
 import argparse
 
@@ -61,7 +61,7 @@ def test_a_mistake_gets_one_line(
 ) -> None:
     monkeypatch.setattr("sys.argv", ["example.py", *arguments])
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(cli, "restart_without_gathers", lambda: None)  # needs a C compiler
+    monkeypatch.setattr(cli, "restart_without_gathers", lambda: None)  # would need a C compiler
     with pytest.raises(SystemExit) as ended:
         cli.main("experiments/example.py", "An example.", never, add_options)
     assert ended.value.code == 2
@@ -110,7 +110,7 @@ def test_percentages(text: str, value: float) -> None:
 def test_an_experiment_may_open_as_many_files_as_the_machine_lets_it(
     start_experiment: StartExperiment,
 ) -> None:
-    """A shell's first limit of 1,024 is too low for the captures of a thousand switches."""
+    """The default limit of 1,024 is too low for the captures of a thousand switches."""
     head = "import resource\nmost = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
     head += "resource.setrlimit(resource.RLIMIT_NOFILE, (64, most))"
     body = "now = resource.getrlimit(resource.RLIMIT_NOFILE)[0]\n"

@@ -1,4 +1,4 @@
-"""A CPU that is emulated wrongly is found, and NumPy then runs without the instructions."""
+"""A wrongly emulated CPU is detected, and NumPy then runs without the affected instructions."""
 
 import os
 import shutil

@@ -160,7 +160,7 @@ DEAD_BMV2 = DEAD.replace("_process", "_bmv2")
         ("nmae", "--time virtual", 3, "NameError: name 'nmae' is not defined"),
         ("nmae", "--time virtual --traceback", 3, "NameError: name 'nmae' is not defined"),
         (DEAD, "--time real", 2, "error: switch s1 ended by SIGKILL: no output"),
-        # Of the two processes of a switch on bmv2: the panel, and bmv2 itself.
+        # the two processes of a switch on bmv2: the panel, and bmv2 itself
         pytest.param(DEAD, "--target bmv2", 2, "error: switch s1 ended by SIGKILL", marks=BMV2),
         pytest.param(
             DEAD_BMV2, "--target bmv2", 2, "error: switch s1: bmv2 ended by SIGKILL", marks=BMV2

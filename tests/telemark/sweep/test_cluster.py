@@ -1,4 +1,4 @@
-"""Sweeps on the workers of a Dask scheduler: the same bytes; one that is killed costs its runs."""
+"""Sweeps on workers of a Dask scheduler: the same bytes; a killed worker loses only its runs."""
 
 import argparse
 import gc
@@ -27,7 +27,8 @@ distributed = pytest.importorskip(
 dask = pytest.importorskip("dask")
 worker = pytest.importorskip("telemark.sweep.dask_worker")
 
-PATIENCE_S = 300  # of a test: a worker waits for a processor, too, which is not seen from here
+# timeout of a test, long because a worker may also wait for a CPU, which is not visible to the test
+PATIENCE_S = 300
 HEAD = """
 import os
 import signal
@@ -57,10 +58,10 @@ FOUND = [f"Found(number={number}, at_ns=1000000000)" for number in range(4)]
 
 @pytest.fixture(scope="module")
 def workers() -> Iterator[Any]:
-    """A scheduler with two workers, processes of this machine.
+    """A scheduler with two worker processes on this machine.
 
-    One that was killed comes back, when a busy machine comes to that; after 15 s Dask would take it
-    for lost, and go on with the other one alone.
+    A killed worker is restarted. On a loaded machine this may take longer than 15 s, after which
+    Dask would continue without it.
     """
     with (
         dask.config.set({"distributed.deploy.lost-worker-timeout": f"{PATIENCE_S} s"}),
@@ -73,13 +74,13 @@ def workers() -> Iterator[Any]:
 
 @pytest.fixture
 def scheduler(workers: Any) -> str:
-    """Its address, where both workers are there."""
+    """The address of the scheduler, when both workers have connected."""
     workers.wait_for_workers(2, timeout=PATIENCE_S)
     return str(workers.scheduler_address)
 
 
 def did(folder: Path) -> list[tuple[int, int, int]]:
-    """The runs that were begun: number, process, and the worker that has it."""
+    """Return the started runs: number, process, and worker."""
     path = folder / "did"
     lines = path.read_text().splitlines() if path.exists() else []
     return [(int(n), int(process), int(of)) for n, process, of in map(str.split, lines)]
@@ -125,13 +126,16 @@ return Report(
     assert len({*left}) == 1
     estimates = [row["estimate"] for row in scripts.samples(tmp_path / "out")]
     assert len(estimates) == 2 * 30
-    assert estimates[:30] != estimates[30:]  # else equal bytes would prove nothing
+    assert estimates[:30] != estimates[30:]  # otherwise, equal bytes would prove nothing
 
 
 def test_what_is_killed_costs_its_run_only(
     scheduler: str, start_experiment: StartExperiment, tmp_path: Path
 ) -> None:
-    """A worker, and the process of one; what a script defines comes back from there."""
+    """A worker is killed, and the process of a run.
+
+    Objects defined in a script return from there.
+    """
     deadly = """
 async def measure(number, run):
     is_first = note(number)
@@ -151,7 +155,8 @@ async def measure(number, run):
     times = Counter(number for number, _, _ in begun)
     assert times[1] == times[2] == 2
     assert {*times} == {*range(4)}
-    assert times[0] + times[3] <= 3  # the worker may have had one's outcome, not asked for yet
+    # the worker may have finished a run whose result was not yet fetched
+    assert times[0] + times[3] <= 3
     for number in (1, 2):
         assert len({process for n, process, _ in begun if n == number}) == 2
     assert len({of for n, _, of in begun if n == 1}) == 2
@@ -160,7 +165,7 @@ async def measure(number, run):
 def test_an_end_leaves_nothing_at_workers_and_what_was_done_is_kept(
     scheduler: str, start_experiment: StartExperiment, tmp_path: Path
 ) -> None:
-    """Nor does one without a word; and what is kept is the same for processes of this machine."""
+    """This also holds after SIGKILL. The cached runs are the same for processes of this machine."""
     waits = """
 async def measure(number, run):
     note(number)
@@ -172,7 +177,8 @@ async def measure(number, run):
         ended = start_experiment(SWEEP, "--time", "virtual", "--scheduler", scheduler,
                                  head=HEAD + waits)  # fmt: skip
         kept, until_s = tmp_path / "out" / ".runs", time.monotonic() + PATIENCE_S
-        while len(did(tmp_path)) < runs or len([*kept.glob("[!.]*")]) < 2:  # 0 and 1 came here
+        # the results of 0 and 1 have arrived
+        while len(did(tmp_path)) < runs or len([*kept.glob("[!.]*")]) < 2:
             assert ended.poll() is None, ended.communicate(PATIENCE_S)
             assert time.monotonic() < until_s, did(tmp_path)
             time.sleep(0.01)
@@ -224,7 +230,9 @@ def test_nobody_answers(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "ANSWER_S", 0.2)
     with pytest.raises(TestbedError, match="cannot connect to a Dask scheduler"):
         next(cluster.outcomes([], [], address, print))
-    gc.collect()  # the failed client: ended in the next one's thread, it would wait for that one
+    # destroy the failed client in this thread; in the thread of the next one, it would wait for
+    # itself
+    gc.collect()
 
 
 def test_without_dask_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,7 +273,8 @@ def test_a_script_that_cannot_be_imported_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = tmp_path / "example.py"
-    monkeypatch.setattr(worker, "_is_cancelled", lambda: False)  # asks Dask, which is not here
+    # would ask Dask, which does not run in this test
+    monkeypatch.setattr(worker, "_is_cancelled", lambda: False)
     script.write_text("from telemark.session import cli\ncli.main(__file__, None, None)\n")
     process = worker._Process(worker.CheckoutFingerprint.of(script, []))
     failure = deserialize(process.run_task(b"", tmp_path)).failure

@@ -1,4 +1,4 @@
-"""Results of runs as plain data: they come back as they were, or an error names the field."""
+"""Results of runs as plain data: they return unchanged, or an error names the field."""
 
 import enum
 from collections import Counter
@@ -56,7 +56,7 @@ def test_arrays_and_numpy_scalars_come_back_with_their_types() -> None:
         back = load(dump([array, array], "run"))
         assert (back[0].dtype, back[0].shape) == (array.dtype, array.shape)
         assert (back[0] == array).all()
-        assert back[0] is back[1]  # stored once
+        assert back[0] is back[1]  # the object is stored once
         assert back[0].flags.writeable
     for scalar in (np.float64(0.1), np.float32(0.1), np.int8(-3), np.uint64(2**63), np.bool_(True)):
         back = load(dump(scalar, "run"))

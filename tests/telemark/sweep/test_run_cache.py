@@ -1,4 +1,4 @@
-"""Runs that are done are not done again, unless something that they depend on has changed."""
+"""Finished runs are not repeated, unless something on which they depend has changed."""
 
 import argparse
 import errno
@@ -28,11 +28,11 @@ from telemark.sweep.task import Outcome, Task, deserialize, serialize
 
 
 async def measure(_setting: object, _run: Run) -> None:
-    """A run's."""
+    """Measurement of a run."""
 
 
 async def another(_setting: object, _run: Run) -> None:
-    """Another one's."""
+    """A different measurement."""
 
 
 TASK = Task(
@@ -50,7 +50,7 @@ class Checkout:
     said: list[str] = field(default_factory=list)
 
     def outcome(self) -> Outcome:
-        """Of a run that found a number, with that program."""
+        """Return the outcome of a run with a number and this program."""
         program = P4Source.read(self.folder / "x.p4")
         return Outcome(17, None, [], "", DropReport(), frozenset([program]))
 
@@ -66,7 +66,7 @@ class Checkout:
 
     @property
     def file(self) -> Path:
-        """The only one that is kept."""
+        """Return the only cached file."""
         (path,) = self.sweep_options.cache.iterdir() if self.sweep_options.cache else ()
         return path
 
@@ -178,7 +178,7 @@ def test_what_is_not_whole_is_not_believed(
 
 
 class Malicious:
-    """Executes code where it is unpickled."""
+    """Object that executes code when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -267,7 +267,7 @@ async def measure(number, run):
 
 
 def test_two_experiments_may_have_the_same_folder(checkout: Checkout) -> None:
-    """What one removes at its end is not there for the other, which goes on."""
+    """If one experiment removes its cached runs, the other one continues without them."""
     other = RunCache(SweepOptions(cache=checkout.sweep_options.cache), print)
     assert other.find(TASK) is not None
     remove_unused(checkout.sweep_options, TASK.name)
@@ -276,13 +276,13 @@ def test_two_experiments_may_have_the_same_folder(checkout: Checkout) -> None:
 
 
 def test_an_experiment_leaves_the_runs_of_others_in_its_folder(checkout: Checkout) -> None:
-    """Also those of one whose name begins as its own."""
+    """This includes runs of an experiment whose name begins with the same text."""
     others = [replace(TASK, name=name) for name in ("other", "example-2")]
     for task in others:
         RunCache(SweepOptions(cache=checkout.sweep_options.cache), print).add(
             task, serialize(checkout.outcome())
         )
-    remove_unused(checkout.sweep_options, TASK.name)  # which used none
+    remove_unused(checkout.sweep_options, TASK.name)  # this experiment used no runs
     assert checkout.find() is None
     assert all(checkout.find(task) for task in others)
 

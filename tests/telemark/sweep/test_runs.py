@@ -1,4 +1,7 @@
-"""Sweeps: the same wherever runs are; who is killed or interrupted costs no more than its run."""
+"""Sweeps: the same results for any distribution.
+
+A killed or interrupted sweep loses only the current runs.
+"""
 
 import os
 import re
@@ -34,7 +37,7 @@ VIRTUAL = ("--time", "virtual")
 
 
 def did(folder: Path) -> list[tuple[int, int]]:
-    """The runs that were begun, and the processes that did."""
+    """Return the started runs and their processes."""
     path = folder / "did"
     lines = path.read_text().splitlines() if path.exists() else []
     return [(int(number), int(process)) for number, _, process in map(str.split, lines)]
@@ -45,7 +48,7 @@ def numbers(folder: Path) -> list[int]:
 
 
 def until_begun(folder: Path, count: int, started: Started) -> list[int]:
-    """Wait until so many runs began; the processes that did."""
+    """Wait until this number of runs has started; return their processes."""
     while len(did(folder)) < count:
         assert started.poll() is None, started.communicate()
         time.sleep(0.01)
@@ -68,7 +71,7 @@ def is_gone(process: int) -> bool:
 def test_each_run_is_one_of_its_own(
     start_experiment: StartExperiment, tmp_path: Path, jobs: str
 ) -> None:
-    """Its time begins at 1 s, and results come in their order."""
+    """Its time begins at 1 s, and results are in the order of runs."""
     head = HEAD + (
         "async def measure(number, run):\n"
         "    began = run.clock.now_ns()\n"
@@ -144,7 +147,7 @@ def test_a_process_that_is_killed_costs_its_run_only(
 def test_a_run_whose_process_dies_three_times_ends_the_sweep_with_the_signal(
     start_experiment: StartExperiment, name: str, status: int, kind: str, cause: str
 ) -> None:
-    """A crash is the program's error: no usage of it may crash."""
+    """The cause is a fault of the program, because usage errors do not crash a process."""
     done = start_experiment(SWEEP, *VIRTUAL, "--jobs", "2", head=KILLS % ("True", name))
     _, errors = done.communicate()
     assert done.wait() == status

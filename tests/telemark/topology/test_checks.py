@@ -1,4 +1,4 @@
-"""Topologies with something odd: one clear line; and links that are two between the same nodes."""
+"""Invalid topologies are reported in one line; two links between the same nodes are valid."""
 
 from contextlib import ExitStack
 from itertools import pairwise
@@ -25,7 +25,7 @@ from telemark.network import Network
 
 
 class Odd(Topo):
-    """h1 - s1 - h2, of which something is odd."""
+    """h1 - s1 - h2 with one invalid property."""
 
     def build(
         self, loop: bool = False, port: int = 1, port2: int | None = None, name: str = "h1",
@@ -39,7 +39,7 @@ class Odd(Topo):
 
 
 class Numbered(Topo):
-    """Switches in a row, with dpids or without, and hosts at both ends."""
+    """Switches in a line, with or without dpids, and hosts at both ends."""
 
     def build(self, **dpids: str | None) -> None:
         row = [self.addHost("h1")]
@@ -55,7 +55,7 @@ def test_switches_whose_names_have_one_number_have_numbers_of_their_own() -> Non
 
 
 def test_they_forward_side_by_side_in_real_time(start_experiment: StartExperiment) -> None:
-    """Each has its P4Runtime server on a port, and its device id, by its number."""
+    """The number of a switch determines its P4Runtime port and its device id."""
     body = f"""
 topo = Topo()
 topo.addLink(topo.addSwitch("s1"), topo.addSwitch("t1"))
@@ -180,7 +180,7 @@ def test_of_parallel_links_a_capture_is_named_by_its_interface(tmp_path: Path) -
             s1, s2 = self.addSwitch("s1"), self.addSwitch("s2")
             self.addLink(self.addHost("h1"), s1)
             for _ in range(2):
-                self.addLink(s1, s2, rate_bps=1e6)  # a whole number, as a float
+                self.addLink(s1, s2, rate_bps=1e6)  # a whole number, given as a float
 
     async def main(run: Run) -> None:
         with Network(Twice(), run, program=WIRE) as net:

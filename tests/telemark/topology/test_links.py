@@ -1,4 +1,7 @@
-"""Link parameters: Mininet's names have Mininet's meaning, in real and virtual time."""
+"""Link parameters.
+
+Mininet's names have the same meaning as in Mininet, in real and virtual time.
+"""
 
 import json
 from pathlib import Path
@@ -64,14 +67,16 @@ def test_words_of_mininet_mean_what_they_mean_there(
     measured: dict[str, Any] = json.loads((tmp_path / "out" / "summary.json").read_text())[
         "metrics"
     ]
-    # By the link: where a busy machine holds them up, so many come at once that the queue is full.
-    assert 1 <= measured["lost"] <= 25  # of 1,040 a hundredth
-    assert 400 <= measured["lost_again"] <= 600  # of 1,000 a half
-    assert 0.2 <= measured["lost_back"] <= 0.8  # of 50 its end of the link loses a half
-    assert measured["delay_us"] >= 3000 + 500 + 100  # and 100 bytes at 8 Mbit/s
+    # Drops by the link and by its queue: a loaded machine may delay packets, so that many arrive
+    # together and fill the queue.
+    assert 1 <= measured["lost"] <= 25  # 1 % of 1,040
+    assert 400 <= measured["lost_again"] <= 600  # half of 1,000
+    assert 0.2 <= measured["lost_back"] <= 0.8  # half of 50, on the other end of the link
+    # plus the transmission time of 100 bytes at 8 Mbit/s
+    assert measured["delay_us"] >= 3000 + 500 + 100
     if time == "virtual":
         assert measured["delay_us"] == 3600
-    assert measured["queue_drops"] > 20  # a burst of 40 meets room for five
+    assert measured["queue_drops"] > 20  # the queue has room for five packets of a burst of 40
 
 
 @pytest.mark.parametrize(
@@ -112,7 +117,7 @@ def test_what_cannot_be_is_one_line(given: dict[str, Any], words: str) -> None:
 
 
 def test_a_line_s_delay_may_be_in_either() -> None:
-    """Its links have one by default."""
+    """Its links have a delay by default."""
     for topo, delay_us in ((Line(delay="2ms"), 2000), (Line(delay_us=3), 3), (Line(), 1000)):
         params = next(params for left, right, params in topo.links(withInfo=True)
                       if topo.isSwitch(left) and topo.isSwitch(right))  # fmt: skip

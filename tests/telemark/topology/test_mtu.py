@@ -19,7 +19,8 @@ from telemark.traffic.flows import Flow, Traffic
 PROGRAMS = Path(__file__).parents[1] / "programs"
 BOTH = pytest.mark.parametrize("time", ["virtual", "real"])
 
-# Frames of `size` bytes over four switches: some put bytes into each, and others take them off.
+# frames of `size` bytes over four switches, of which some add bytes to each frame and others remove
+# them
 GROW = """
 topo = Line(switches=4)
 defines = {{switch: {{"TAKES": takes, "PUTS": puts}}
@@ -60,7 +61,7 @@ def run_grow(start: StartExperiment, folder: Path, time: str, **what: Any) -> tu
 def test_switches_pass_on_what_programs_add_to_hosts_longest_packets(
     start_experiment: StartExperiment, tmp_path: Path, time: str
 ) -> None:
-    """As much as INT, and more in all than one switch has room for."""
+    """They add as much as INT, and in total more than one switch has room for."""
     status, errors, metrics = run_grow(
         start_experiment, tmp_path, time, mtu=7000, size=7014,
         takes=(0, 0, 0, 1600), puts=(800, 400, 400, 0),
@@ -71,7 +72,7 @@ def test_switches_pass_on_what_programs_add_to_hosts_longest_packets(
 
 @pytest.mark.skipif(shutil.which(PROGRAM) is None, reason=f"{PROGRAM} is not on PATH")
 def test_so_it_is_on_bmv2(start_experiment: StartExperiment, tmp_path: Path) -> None:
-    """Whose buffers are 512 bytes longer than the frame that came."""
+    """The buffers of bmv2 are 512 bytes longer than the received frame."""
     status, errors, metrics = run_grow(
         start_experiment, tmp_path, "bmv2", mtu=7000, size=7014,
         takes=(0, 0, 0, 1000), puts=(500, 500, 0, 0),
@@ -83,7 +84,7 @@ def test_so_it_is_on_bmv2(start_experiment: StartExperiment, tmp_path: Path) -> 
 def test_a_switch_takes_nothing_longer_than_it_has_room_for(
     start_experiment: StartExperiment, tmp_path: Path
 ) -> None:
-    """In real time: tests/ports."""
+    """For real time, see tests/ports."""
     status, errors, metrics = run_grow(
         start_experiment, tmp_path, "virtual", mtu=9202, size=9216,
         takes=(0, 0, 0, 0), puts=(1, 0, 0, 0),
@@ -96,7 +97,7 @@ def test_a_switch_takes_nothing_longer_than_it_has_room_for(
 def test_a_host_takes_nothing_longer_than_its_mtu(
     start_experiment: StartExperiment, tmp_path: Path, time: str
 ) -> None:
-    """A VLAN tag more than that, as interfaces do."""
+    """A frame may exceed the MTU by a VLAN tag, as at interfaces."""
     status, errors, _ = run_grow(
         start_experiment, tmp_path, time, mtu=1000, size=1014,
         takes=(0, 0, 0, 0), puts=(5, 0, 0, 0),
@@ -107,7 +108,7 @@ def test_a_host_takes_nothing_longer_than_its_mtu(
     ]  # fmt: skip
     refused = re.fullmatch(r"frames longer than the MTU at hosts \((\d+) at h2\)", failed[0])
     assert refused is not None, failed
-    # In real time the first of those that come to the switch together is tried several times.
+    # In real time, the first of several frames that arrive together at the switch is retried.
     assert 20 <= int(refused[1]) <= (20 if time == "virtual" else 100)
 
 
@@ -118,7 +119,8 @@ def test_so_much_as_a_tag_is_no_more_than_it_takes(
         start_experiment, tmp_path, "virtual", mtu=1000, size=1014,
         takes=(0, 0, 0, 0), puts=(4, 0, 0, 0),
     )  # fmt: skip
-    assert (status, metrics["longest"]) == (1, [1018] * 4), errors  # the flow knows them not
+    # these frames do not belong to the flow
+    assert (status, metrics["longest"]) == (1, [1018] * 4), errors
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ return Report([], accounting.checks(), {
 })
 """
 
-# How far the window falls where the queue drops something, once slow start is over.
+# fraction to which the window falls if the queue drops packets after slow start
 TAIL_DROPS = """
 shrunk, rtt_ms, checks = {}, 0, []
 topo = Line(switches=2, rate_bps=20_000_000, delay_us=10_000, queue_packets=40)
@@ -92,17 +92,17 @@ def test_data_arrive_whole_whatever_links_lose(
     ]
     assert measured["acknowledged"] == measured["received"][:2] == [2_000_000] * 2
     assert measured["over"] == pytest.approx(2_000_000)
-    # A loaded machine may be arbitrarily slow.
+    # a loaded machine may be arbitrarily slow
     min_bps, least = (1e6, 200_000) if time == "virtual" else (0, 0)
-    assert min_bps < measured["goodput_bps"] < 40e6  # the link's rate is with headers
+    assert min_bps < measured["goodput_bps"] < 40e6  # the rate of the link includes headers
     assert measured["segments"] >= 2 * 2_000_000 / 1460
-    # Of 2,700 segments a hundredth is lost; those of acknowledgements alone need no repetition.
+    # 1 % of 2,700 segments is lost; lost pure ACKs need no retransmission
     assert measured["retransmitted"] > 10
     assert measured["lost"] > 10
     assert measured["tos"] == [40]
     assert measured["datagrams"] == 200
     assert min(measured["after_ns"]) >= 0
-    # At least a second: a SYN that is lost is sent again after one (RFC 6298, 2.1).
+    # at least a second: a lost SYN is sent again after one second (RFC 6298, 2.1)
     assert least < measured["received"][2] <= 1_250_000 + 1448
     assert measured["window"] > 1
     assert measured["rtt_us"] >= 2000
@@ -154,7 +154,10 @@ def test_goodput_is_what_came_in_each_interval() -> None:
 
 
 def test_a_tcp_and_a_udp_flow_may_have_the_same_port(tmp_path: Path) -> None:
-    """They are other ports; two of one protocol are refused."""
+    """TCP and UDP have separate ports.
+
+    Two flows of one protocol with the same port are rejected.
+    """
 
     async def main(run: Run) -> None:
         with Network(Pair(), run, program=WIRE) as net:
@@ -170,7 +173,7 @@ def test_a_tcp_and_a_udp_flow_may_have_the_same_port(tmp_path: Path) -> None:
 
 
 def test_who_reaches_nobody_says_so(tmp_path: Path) -> None:
-    """In real time the kernel gives up after as long."""
+    """In real time, the kernel gives up after the same time."""
 
     async def main(run: Run) -> None:
         with Network(Pair(loss_probability=1.0), run, program=WIRE) as net:
@@ -182,7 +185,7 @@ def test_who_reaches_nobody_says_so(tmp_path: Path) -> None:
 
 
 class Refuses(Application):
-    """What would connect to its host."""
+    """Application that rejects every connection to its host."""
 
     def start(self, host: ApplicationHost) -> None:
         self._port = host.frames(self.on_frames)
@@ -197,7 +200,7 @@ class Refuses(Application):
 
 
 def test_who_is_refused_says_so_at_once(tmp_path: Path) -> None:
-    """As what runs in a switch could do it, too: a firewall, say."""
+    """A program in a switch, such as a firewall, could reject connections in the same way."""
 
     async def main(run: Run) -> int:
         with Network(Pair(), run, program=WIRE) as net:
@@ -211,7 +214,7 @@ def test_who_is_refused_says_so_at_once(tmp_path: Path) -> None:
 
 
 def test_marks_need_both_ends(tmp_path: Path) -> None:
-    """A flow with ECN loses nothing where the same without it does."""
+    """A flow with ECN loses no packets in a network in which the same flow without ECN does."""
 
     async def main(run: Run) -> list[int]:
         topo = Pair(rate_bps=10**8, delay_us=1000, queue_packets=100)
@@ -231,7 +234,7 @@ def test_marks_need_both_ends(tmp_path: Path) -> None:
 def test_congestion_control_is_that_which_is_asked_for(
     time: str, start_experiment: StartExperiment, tmp_path: Path
 ) -> None:
-    """Reno reduces cwnd to 0.5, Cubic to 0.7 (RFC 9438), in real and virtual time."""
+    """Reno reduces cwnd by a factor of 0.5, Cubic by 0.7 (RFC 9438), in real and virtual time."""
     process = start_experiment(
         TAIL_DROPS, "--time", time, "--out", str(tmp_path / "out"), head=HEAD
     )
@@ -240,7 +243,7 @@ def test_congestion_control_is_that_which_is_asked_for(
     found = json.loads((tmp_path / "out" / "summary.json").read_text())["metrics"]
     kinds = {"reno": pytest.approx(0.5, abs=0.06), "cubic": pytest.approx(0.7, abs=0.06)}
     shrunk = {kind: found[kind] for kind in kinds}
-    if time == "real" and shrunk != kinds:  # links and a full queue take 45 ms, to and fro
+    if time == "real" and shrunk != kinds:  # links and a full queue have an RTT of 45 ms
         rtt_ms = found["rtt_ms"]
         assert rtt_ms < 48, f"segments took {rtt_ms:.0f} ms: reduce the load on the machine"
     assert shrunk == kinds

@@ -1,4 +1,4 @@
-"""Requests, silences and flow sizes over TCP: the same in real and virtual time."""
+"""Requests, off periods and flow sizes over TCP: the same in real and virtual time."""
 
 import json
 from pathlib import Path
@@ -49,12 +49,12 @@ def test_requests_and_silences(
     assert process.returncode == 0, output + errors
     found = json.loads((tmp_path / "out" / "summary.json").read_text())["metrics"]
     assert found["answers"] == 8
-    assert found["min_s"] >= 0.01  # a round trip
+    assert found["min_s"] >= 0.01  # one RTT
     assert found["min_think_s"] >= 0.05
     assert found["received"][0] == 8 * 200
     is_right = found["received"][1] == pytest.approx(4e6 / 8 * 0.5, rel=0.1)
     if time == "real" and (found["in_silence"] or not is_right):
-        # A sender looks each 10 ms, and segments need 10 ms to and fro.
+        # the sender checks every 10 ms, and the RTT is 10 ms
         stood_ms = max(found["rtt_ms"], found["stood_ms"])
         assert stood_ms < 15, f"{stood_ms:.0f} ms nothing went on; reduce the load on the machine"
     assert found["in_silence"] == 0
@@ -69,7 +69,7 @@ def test_few_connections_carry_most() -> None:
     assert len({flow.id for flow in flows}) == len(flows)
     sizes = np.sort([flow.size_bytes for flow in flows])
     assert sizes[-len(sizes) // 10 :].sum() > 0.5 * sizes.sum()
-    assert sizes[0] >= 50_000 * 0.2 / 1.2  # the smallest of a Pareto distribution of that mean
+    assert sizes[0] >= 50_000 * 0.2 / 1.2  # the minimum of a Pareto distribution with this mean
     gaps = np.diff([flow.after_s for flow in flows])
     assert gaps.mean() == pytest.approx(0.01, rel=0.1)
     assert heavy_tailed_tcp(pairs, flows_per_s=100, mean_bytes=50_000, seed=3) != heavy_tailed_tcp(

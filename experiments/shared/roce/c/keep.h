@@ -1,5 +1,5 @@
-/* Interface between take.c and the stores in keep_*.c, of which one is linked; and their hash
- * function. */
+/* Interface between take.c and the stores (one of keep_*.c is linked), and the hash function of the stores.
+ * */
 #pragma once
 
 #include <stdint.h>
@@ -7,7 +7,7 @@
 
 enum { REPORT = 64 }; /* max length of a report in bytes */
 
-extern const unsigned report_bytes; /* report length; other frames are no reports */
+extern const unsigned report_bytes; /* report length; datagrams of other lengths are not reports */
 
 /* Stores a report; `number` reports came before it. */
 void keep(const uint8_t *report, uint64_t number);

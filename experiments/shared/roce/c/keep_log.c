@@ -14,7 +14,7 @@ static struct {
 
 static struct {
     uint8_t key[KEY];
-    uint32_t last, count; /* number of the last report; report count */
+    uint32_t last, count; /* number of the last report, and number of all reports */
 } entries[ENTRIES];
 
 void keep(const uint8_t *report, uint64_t number)

@@ -58,7 +58,7 @@ static unsigned read_frames(const char *path)
 
 static int open_socket(const char *interface)
 {
-    struct sockaddr_ll address = {.sll_family = AF_PACKET}; /* protocol 0: it receives no frames */
+    struct sockaddr_ll address = {.sll_family = AF_PACKET}; /* protocol 0: the socket receives no frames */
     struct ifreq request = {.ifr_flags = IFF_UP};
     int fd = socket(AF_PACKET, SOCK_RAW, 0), buffer = BUFFER;
 
@@ -90,9 +90,9 @@ static void sleep_until(uint64_t time_ns)
     clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL);
 }
 
-/* Sends frame `sent` and the following frames; returns how many the interface received. A frame
- * that the interface drops (and counts) ends the call. In Linux 6.7 and newer, veth reports this
- * (ENOBUFS), but only if it was the first frame of the call. */
+/* Sends frame `sent` and the following frames; returns how many frames the interface accepted. The call ends
+ * at a frame that the interface drops (and counts). In Linux 6.7 and newer, veth reports this (ENOBUFS), but
+ * only if it was the first frame of the call. */
 static uint64_t send_burst(int fd, uint64_t sent, unsigned kinds)
 {
     static struct iovec parts[BURST];

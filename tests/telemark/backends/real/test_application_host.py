@@ -14,10 +14,10 @@ MS = 1_000_000
 
 
 def test_no_timer_comes_once_the_network_is_about_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands are read after a timer has run."""
+    """The process reads commands after a timer has run."""
     place = HostInfo("h1", "127.0.0.1", "", 1500, {})
     host = ProcessHost(Task(place, "lo", [], None))
-    now_ns = [0]  # it stands still but for what is done here, however busy the machine is
+    now_ns = [0]  # this clock advances only in this test, even on a loaded machine
     monkeypatch.setattr(host, "now_ns", lambda: now_ns[0])
     called: list[str] = []
     reading, writing = os.pipe()

@@ -1,4 +1,4 @@
-"""The bmv2 target: its panel, what it refuses, and where bmv2 is installed an experiment on it."""
+"""The bmv2 target: its panel, rejected options, and an experiment if bmv2 is installed."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def test_the_panel_passes_frames_on_between_a_port_and_bmv2_s_port() -> None:
 
 
 def stand_in(folder: Path, script: str) -> None:
-    """Something else that is called simple_switch_grpc."""
+    """Write a different program that is called simple_switch_grpc."""
     path = folder / PROGRAM
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
@@ -79,14 +79,18 @@ def test_what_went_into_bmv2_and_what_came_out_is_counted_at_the_panel() -> None
     assert found["other_ports"] == {
         "9": {"drops": {"no_port": 2}}, "bmv2": {"drops": {"bmv2": 3}}
     }  # fmt: skip
-    ports["258"] = port(0, 14)  # the program made no less than it dropped
+    ports["258"] = port(0, 14)  # the program made as many packets as it dropped
     assert with_inner_counts(counters)["other_ports"]["bmv2"] == {"drops": {"bmv2": 0}}
 
 
 def test_a_queue_with_a_rate_has_the_usual_depth_unless_it_was_given_one() -> None:
-    """Then it is the network's queue; else it only holds what came while others had the core."""
+    """With an explicit rate, the queue of bmv2 is the queue of the network.
+
+    Without one, it only buffers packets while bmv2 waits for a core.
+    """
     asked = []
-    switch = Bmv2Switch.__new__(Bmv2Switch)  # no process: what it says over Thrift is enough
+    # no process is needed, because the test uses only the Thrift calls
+    switch = Bmv2Switch.__new__(Bmv2Switch)
     switch._wires = dict.fromkeys((1, 2), ("panel", "bmv2"))
     switch._sized_queues = set()
     thrift: Any = SimpleNamespace(set_queue=lambda port, **changes: asked.append((port, changes)))
@@ -118,7 +122,7 @@ def test_queues_of_ports_that_push_back_have_the_link_s_depth_or_the_usual_one()
     switch.params = {}
     switch._size_queues()
     assert asked[3:] == [("all", 4096)]
-    # Without Thrift only requested depths are set; set_queue() itself rejects them.
+    # Without Thrift, only requested depths are set; set_queue() rejects them.
     switch.params, thrift.missing = {"pushes_back": True}, "no bindings"
     switch._size_queues()
     assert asked[4:] == [(3, {"depth": 7})]
@@ -132,7 +136,7 @@ def test_bmv2_starts_with_and_without_thrift(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     missing: str | None, has_port: bool, ports: tuple[int, ...],
 ) -> None:  # fmt: skip
-    """A bmv2 that was built without Thrift does not have the option --thrift-port."""
+    """If bmv2 was built without Thrift, it has no option --thrift-port."""
     stand_in(tmp_path, 'echo "$@" > "$0.arguments"; exec sleep 100')
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setattr("telemark.backends.real.targets.minip4.Minip4Switch.__init__", _no_process)
@@ -187,12 +191,12 @@ def test_who_sends_faster_than_a_rate_waits_and_loses_nothing() -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     sent, _, told = done.stdout.partition("\n")
-    assert 10 < int(sent) < 1000  # by the socket's buffer, and what the rate lets through at once
+    assert 10 < int(sent) < 1000  # limited by the socket buffer, and by the burst of the rate
     assert "dropped 0" in told
 
 
 def test_captures_of_the_panel_s_inner_ports(tmp_path: Path) -> None:
-    """The same port behind the panel, by the number that bmv2 knows it by."""
+    """Return the capture of the same port behind the panel, by the port number in bmv2."""
     run = Run("test", tmp_path, 1, clock=VirtualClock())
     with Network(Line(switches=1), run, program="p4src/routing/router.p4") as net:
         assert not net.has_panels
@@ -220,7 +224,7 @@ def test_an_experiment_on_bmv2_is_right_or_says_why_it_cannot_be(
 ) -> None:
     done = run_on_bmv2(experiment, tmp_path, "--target", "bmv2")
     if done.returncode == 2:
-        pytest.skip(done.stderr.strip())  # one line: what the machine did
+        pytest.skip(done.stderr.strip())  # one line about the machine
     assert done.returncode == 0, done.stdout + done.stderr
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert summary["target"] == "bmv2"
@@ -240,7 +244,7 @@ def test_both_targets_say_the_same(tmp_path: Path) -> None:
 def test_what_bmv2_drops_makes_a_run_invalid(
     start_experiment: StartExperiment, tmp_path: Path
 ) -> None:
-    """No table has an entry: bmv2's program drops all packets unexpectedly."""
+    """No table has an entry, so the program on bmv2 unexpectedly drops all packets."""
     body = """
 with Network(Line(switches=1), run, program='p4src/routing/router.p4') as net:
     flow = Flow(1, 'h1', 'h2', 100, 20, allow_total_loss=True)
@@ -266,7 +270,7 @@ from telemark.accounting.packet_accounting import PacketAccounting
 def test_without_bmv2_there_is_nothing_to_compare(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And run_all.sh leaves it out: see tests/telemark/run_all/test_run_all.py."""
+    """run_all.sh skips the experiment: see tests/telemark/run_all/test_run_all.py."""
     folders = [f for f in os.environ["PATH"].split(":") if not Path(f, PROGRAM).exists()]
     monkeypatch.setenv("PATH", ":".join(folders))
     if shutil.which("mnexec") is None:

@@ -1,4 +1,4 @@
-"""Runs of their own: what they see, how they end, and that nothing of them stays."""
+"""Isolated runs: their environment, their end, and complete clean-up."""
 
 import os
 import signal
@@ -25,7 +25,7 @@ finally:
 
 
 def folder_of(process: Started) -> Path:
-    """Wait until the experiment works, and return its run's folder."""
+    """Wait until the experiment runs; return the folder of its run."""
     for line in process.stdout:
         if line.startswith("folder "):
             return Path(line.split()[1])
@@ -33,14 +33,14 @@ def folder_of(process: Started) -> Path:
 
 
 def inner_pid(process: Started) -> int:
-    """The PID of process 1 of the run, as the run says it."""
+    """Return the PID of process 1 of the run, as the run prints it."""
     words = process.stdout.readline().split()
     assert words[:6] == ["To", "enter", "this", "run:", "sudo", "nsenter"]
     return int(words[words.index("-t") + 1])
 
 
 def is_pending(process: Started) -> bool:
-    """Whether a signal to a process has not been seen to: proc(5), status."""
+    """Return whether a signal to a process is still pending: proc(5), status."""
     lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
     (signals,) = [line.split()[1] for line in lines if line.startswith("ShdPnd:")]
     return int(signals, 16) != 0
@@ -126,7 +126,7 @@ def test_exit_status(start_experiment: StartExperiment, body: str, status: int, 
         assert errors.count("\n") == 1
 
 
-# However long a busy machine takes between the two.
+# even if a loaded machine takes long between the two
 ONE_WISH = "from telemark.backends.real import isolation\nisolation.AGAIN_S = 60"
 
 
@@ -143,7 +143,7 @@ def test_a_signal_ends_the_run_cleanly(
     folder = folder_of(process)
     process.send_signal(number)
     assert "cleaned up\n" in process.stdout
-    process.send_signal(number)  # as timeout(1) does: the same wish twice, obeyed once
+    process.send_signal(number)  # timeout(1) also sends the signal twice; it is obeyed once
     while is_pending(process):
         time.sleep(0.01)
     go.touch()
@@ -175,7 +175,7 @@ time.sleep(60)"""
 
 @pytest.mark.parametrize("kind", ["real", "virtual"])
 def test_a_signal_in_a_destructor_is_not_lost(start_experiment: StartExperiment, kind: str) -> None:
-    """Python ignores what is raised there."""
+    """Python ignores exceptions in destructors."""
     process = start_experiment(DESTRUCTOR, "--time", kind)
     _output, errors = process.communicate()
     assert process.returncode == 143
@@ -252,7 +252,10 @@ time.sleep(1000)"""
 def test_a_signal_that_does_not_interrupt_a_blocking_call_is_not_lost(
     start_experiment: StartExperiment, kind: str
 ) -> None:
-    """The kernel gives it to another thread. One just before a blocking call is alike."""
+    """The kernel delivers the signal to another thread.
+
+    The same occurs just before a blocking call.
+    """
     process = start_experiment(UNSEEN, "--time", kind)
     folder_of(process)
     process.send_signal(signal.SIGTERM)
@@ -297,7 +300,7 @@ Bad()
 def test_what_was_half_made_at_a_signal_ends_in_silence(
     start_experiment: StartExperiment, body: str, is_reported: bool, last: str
 ) -> None:
-    """And nothing else does."""
+    """The run prints nothing about it."""
     _output, errors = start_experiment(body, "--time", "virtual").communicate()
     assert ("Exception ignored" in errors) == is_reported
     assert errors.splitlines()[-1] == last
@@ -307,14 +310,16 @@ def test_a_second_interrupt_kills_a_run_that_does_not_end(
     start_experiment: StartExperiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stubborn = f"{WAIT}    import time; time.sleep(60)\n"
-    # Without the second one it would be killed long after this test has ended.
+    # without the second signal, the process would be killed long after the end of this test
     grace = f"from telemark.backends.real import isolation\nisolation.GRACE_S = {10 * LONGEST_S}"
     process = start_experiment(stubborn, head=grace)
     inner = inner_pid(process)
     folder = folder_of(process)
     process.send_signal(signal.SIGINT)
-    assert "cleaned up\n" in process.stdout  # the supervisor has had it and passed it on
-    time.sleep(isolation.AGAIN_S + 0.1)  # sooner it would count as the same key press
+    # the supervisor has received the signal and forwarded it
+    assert "cleaned up\n" in process.stdout
+    # a second signal within this time would count as the same key press
+    time.sleep(isolation.AGAIN_S + 0.1)
     process.send_signal(signal.SIGINT)
     _output, errors = process.communicate()
     assert process.returncode == 128 + signal.SIGKILL
@@ -371,7 +376,8 @@ def test_only_what_is_provably_ours_is_removed(tmp_path: Path) -> None:
         return folder
 
     me = Path(f"/proc/{os.getpid()}/stat").read_text().rpartition(")")[2].split()[19]
-    dead = make("dead", f"{os.getpid()} 1\n")  # our PID, but another start: it was used again
+    # our PID with a different start time, because the PID was reused
+    dead = make("dead", f"{os.getpid()} 1\n")
     alive = make("alive", f"{os.getpid()} {me}\n")
     foreign = make("foreign", None)
     isolation._sweep(tmp_path)
@@ -382,7 +388,7 @@ def test_only_what_is_provably_ours_is_removed(tmp_path: Path) -> None:
 
 def test_a_run_that_holds_its_lock_is_alive(tmp_path: Path) -> None:
     with isolation.run_folder("example") as folder:
-        (folder / "owner").write_text("1 1\n")  # even if its process were not to be found
+        (folder / "owner").write_text("1 1\n")  # even if its process cannot be found
         isolation._sweep(folder.parent)
         assert folder.exists()
     assert not folder.exists()

@@ -1,4 +1,4 @@
-"""Links and queues changed in a Mininet network while packets flow, seen in delays and counts."""
+"""Links and queues change in a Mininet network while packets flow; delays and counters show it."""
 
 import json
 from pathlib import Path
@@ -22,8 +22,8 @@ class Pair(Topo):
         self.addLink(s2, self.addHost("h2"))
 """
 
-# Six phases of 0.3 s, each from when its settings were made, which a busy machine may take long
-# for. Of each: when it began, when it ended, how many frames left.
+# Six phases of 0.3 s. Each starts when its settings were made, which may take long on a loaded
+# machine. For each phase: start, end, and number of sent frames.
 SCRIPT = """
 PHASE_NS, POLL_NS, RATE_PPS, COUNT = 300_000_000, 1_000_000, 2000, 8000
 FRAME_BITS, FRAME_NS = 8 * 500, 400_000  # at the rate that is set: less than the 500 us between two
@@ -94,25 +94,26 @@ def test_what_is_changed_shows_at_once(start_experiment: StartExperiment, tmp_pa
     if min(metrics["in_phase"]) <= 100:
         pytest.fail(f"frames by phase: {metrics['in_phase']}; reduce the load on the machine")
 
-    # A frame takes its bits over the rate, and the delay: never less.
+    # A frame takes at least its length over the rate, plus the delay.
     assert shortest_us[plain] < 400 <= shortest_us[rate]
     assert shortest_us[delay] >= 7000
     assert shortest_us[again] < 400
 
-    # All are lost, or no more leave than the rate of the queue lets; and none is lost before.
+    # Either all frames are lost, or at most as many leave as the rate of the queue permits; none is
+    # lost before.
     assert received[loss] == 0
     assert 1 <= metrics["left_limited"] <= 1 + 50 * metrics["limited_s"]
     assert received[plain] == metrics["in_phase"][plain]
     assert received[rate] == metrics["in_phase"][rate]
 
-    # The counters are those of the hosts.
+    # The counters are equal to those of the hosts.
     drops, link = metrics["drops"], metrics["out"]
     assert metrics["in"] == metrics["sent"] == 8000
     assert drops["queue"] > 0
     assert metrics["transmitted"] == metrics["sent"] - drops["queue"]
     assert (
         metrics["transmitted"] - link["sent_packets"] >= metrics["in_phase"][plain]
-    )  # no link yet
+    )  # the port has no link yet
     assert link["sent_packets"] == link["delivered_packets"] + link["lost_packets"]
     assert link["lost_packets"] == drops["link"] >= metrics["in_phase"][loss]
     assert metrics["received"] == metrics["sent"] - drops["queue"] - drops["link"]

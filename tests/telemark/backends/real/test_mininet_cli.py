@@ -1,4 +1,4 @@
-"""Mininet's command line, typed into through a terminal: every command works, or says why not."""
+"""Mininet's command line on a terminal: every command works, or prints why it does not."""
 
 import contextlib
 import os
@@ -105,12 +105,12 @@ OUTAGES = [
     ("switch s2 stop", "*** switch s2 stop: switch s2 is already stopped"),
     ("switch s2 start", "s2 runs again with empty tables"),
     PING,
-    ("switch s1 stop", ""),  # and so it is when the run ends
+    ("switch s1 stop", ""),  # the switch is still stopped at the end of the run
 ]
 
 
 def example(folder: Path) -> Terminal:
-    """SCRIPT, and a file of commands beside it."""
+    """Write SCRIPT, and a file of commands next to it."""
     (folder / "example.py").write_text(SCRIPT)
     (folder / "commands").write_text("sh echo from a file\n")
     return Terminal(folder, "example.py")
@@ -131,7 +131,7 @@ def open_terminal(tmp_path: Path) -> Iterator[Callable[[], Terminal]]:
 
 @pytest.fixture(scope="module")
 def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
-    """One for all tests that bring it back to its prompt; it ends well after all that."""
+    """A terminal for all tests that return to its prompt; finally it must end without an error."""
     terminal = example(tmp_path_factory.mktemp("terminal"))
     try:
         yield terminal
@@ -151,7 +151,7 @@ def test_each_command_works_or_says_why_not(
 
 
 def begin_sleeping(terminal: Terminal) -> None:
-    """Return when a command at a host is at work, which would take long."""
+    """Start a long command at a host; return when it runs."""
     terminal.type("h1 echo begun; sleep 60\n")
     terminal.until(b"\nbegun")
 
@@ -175,7 +175,7 @@ def test_a_signal_ends_the_run(open_terminal: Callable[[], Terminal], busy: bool
 
 
 def test_a_signal_that_a_log_handler_swallows_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Mininet's log handler has a bare `except`."""
+    """The log handler of Mininet has a bare `except`."""
 
     def swallow(_net: object) -> None:
         with contextlib.suppress(BaseException):
@@ -195,7 +195,8 @@ def test_a_signal_that_a_log_handler_swallows_ends_the_run(monkeypatch: pytest.M
 def test_a_command_is_interrupted_until_it_ends() -> None:
     host = Node("h1", inNamespace=False)
     try:
-        # A first interrupt is lost on this one. env: where pytest ignores interrupts, so would it.
+        # The first interrupt is lost here. env: if pytest ignores interrupts, the process would
+        # ignore them, too.
         command = 'trap "trap - INT" INT; echo ready; while :; do echo on; done'
         host.sendCmd(f"env --default-signal=INT sh -c '{command}'")
         while "ready" not in host.monitor():
@@ -207,7 +208,7 @@ def test_a_command_is_interrupted_until_it_ends() -> None:
 
 
 class Interrupted(Shell, Node):
-    """A signal comes just when its shell has been given a command."""
+    """Shell to which a signal is sent just after it has received a command."""
 
     def write(self, data: str) -> None:
         super().write(data)
@@ -228,7 +229,7 @@ def test_no_signal_comes_between_a_command_and_its_note() -> None:
 
 
 class Hosting(Shell, Node):
-    """A shell in the tests' own namespaces."""
+    """A shell in the namespaces of the test."""
 
 
 @pytest.fixture
@@ -248,7 +249,7 @@ def test_a_command_that_ends_its_shell_is_told_then_and_at_each_later_one(
             TestbedError, match=rf"^h1: its shell was ended by `{re.escape(command)}`"
         ):
             host.cmd(later)
-    mininet_cli.end_command(host)  # as a signal does, and it does not wait
+    mininet_cli.end_command(host)  # like a signal, without waiting
 
 
 def test_the_command_line_waits_for_no_shell_that_has_ended(host: Hosting) -> None:

@@ -1,4 +1,4 @@
-"""A time limit counts no seconds in which a process could have run, and others did."""
+"""Timeouts do not count time in which a process was runnable but did not run."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ from telemark.backends.real import scheduling
 from telemark.errors import TestbedError
 
 LIMIT_S = 0.2
-# A thread that is not the first: of a switch others forward.
+# one of several threads forwards packets, as in a switch
 SPINS = """
 import os, threading
 os.sched_setaffinity(0, {0})
@@ -26,7 +26,7 @@ Start = Callable[[str], "subprocess.Popen[str]"]
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Processes of Python that are killed when the test ends."""
+    """Start Python processes, which are killed when the test ends."""
     started = []
 
     def begin(code: str) -> "subprocess.Popen[str]":

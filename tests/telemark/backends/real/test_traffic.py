@@ -1,4 +1,7 @@
-"""The sender keeps its schedule and never floods; the receiver records what really came."""
+"""The sender keeps its schedule and never sends bursts.
+
+The receiver records the actual arrivals.
+"""
 
 import json
 import subprocess
@@ -24,10 +27,11 @@ def exchange(
     received_flow: int = 1, received_tos: int | None = None, meanwhile: str = "",
     max_lag_ns: int = 10**10, due: str = "-",
 ) -> tuple[int, dict[str, int], dict[str, int]]:  # fmt: skip
-    """One flow over the loopback of a network namespace: sender's status, totals of both ends.
+    """Send one flow over the loopback of a network namespace.
 
-    It starts a tenth of a second after the receiver is ready, at the time in the file "start".
-    `meanwhile` is a shell command that runs while the sender does, which is process $sender.
+    Return the sender's status and the totals of both ends. The flow starts a tenth of a second
+    after the receiver is ready, at the time in the file "start". `meanwhile` is a shell command
+    that runs in parallel with the sender, which is process $sender.
     """
     received_tos = tos if received_tos is None else received_tos
     send, receive = build_program("send"), build_program("receive")
@@ -66,13 +70,13 @@ def test_every_datagram_is_recorded_at_both_ends(tmp_path: Path) -> None:
         assert np.array_equal(record["sequence"], np.arange(5000))
     assert np.array_equal(records[0]["sent_ns"], records[1]["sent_ns"])
     delay_ns = records[1]["received_ns"].astype(np.int64) - records[1]["sent_ns"].astype(np.int64)
-    assert delay_ns.min() > -5000  # two clocks are read one after the other
+    assert delay_ns.min() > -5000  # the two clocks are read sequentially
     assert np.median(delay_ns) < 5_000_000
 
 
 def test_the_schedule_is_kept(tmp_path: Path) -> None:
     medians_ns = []
-    for _ in range(5):  # a busy machine may delay some, and the sender says so
+    for _ in range(5):  # a loaded machine may delay some, which the sender reports
         _status, sent, _received = exchange(tmp_path, rate_pps=2000, count=1000)
         times = np.fromfile(tmp_path / "sent", SENT)["sent_ns"].astype(np.int64)
         late_ns = times - int((tmp_path / "start").read_text()) - np.arange(1000) * 500_000
@@ -85,8 +89,8 @@ def test_the_schedule_is_kept(tmp_path: Path) -> None:
 
 
 def test_a_sender_that_fell_behind_does_not_flood(tmp_path: Path) -> None:
-    # Stopped for a fifth of its two seconds, it is 800 datagrams late: it may catch up at twice
-    # the rate, in batches of 32.
+    # The sender is stopped for a fifth of its two seconds, so it is 800 datagrams late. It may
+    # catch up at twice the rate, in batches of 32.
     pause = "sleep 0.3; kill -STOP $sender; sleep 0.2; kill -CONT $sender"
     status, sent, _received = exchange(tmp_path, rate_pps=4000, count=8000, meanwhile=pause)
     assert status == 0
@@ -146,11 +150,14 @@ def test_a_schedule_of_its_own_is_kept(tmp_path: Path) -> None:
 
 
 def test_datagrams_close_together_are_not_drawn_apart(tmp_path: Path) -> None:
-    """As Poisson traffic has them: half the mean gap was the least, and rates seemed not kept."""
+    """Poisson traffic has such gaps.
+
+    An earlier sender had a min gap of half the mean gap, so it did not keep the rate.
+    """
     due_ns = np.array([0, 5_000_000, 100_000_000, 101_000_000], np.uint64)
     due_ns.tofile(tmp_path / "due")
     lasted_ns = []
-    for _ in range(5):  # a busy machine may hold some of them up
+    for _ in range(5):  # a loaded machine may delay some of them
         exchange(tmp_path, rate_pps=1, count=4, due=str(tmp_path / "due"))
         sent_ns = np.fromfile(tmp_path / "sent", SENT)["sent_ns"]
         lasted_ns.append(int(sent_ns[3] - sent_ns[0]))

@@ -1,4 +1,4 @@
-"""The virtual machine: what it starts from, that it answers, its network, and how it ends."""
+"""The virtual machine: its files, its responses, its network, and its end."""
 
 import lzma
 import os
@@ -25,14 +25,17 @@ MAC = "02:00:00:00:00:01"
 
 @pytest.fixture(scope="module")
 def booted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    """One that is plugged into `card`, whose other end is `here`; this thread is there too."""
+    """Boot a virtual machine that uses interface `card`, whose peer is `here`.
+
+    This thread can use both.
+    """
     with namespace():
         veth("here", "card")
         with Machine(tmp_path_factory.mktemp("vm"), Socket("card", MAC)) as started:
             started.call(nic.configure, ["10.9.0.1/24"], {"10.9.0.2": "02:00:00:00:00:02"})
             assert "vm0" in subprocess.check_output(["ip", "link"]).decode()
             yield started
-        # When it has ended, the interface is its owner's again.
+        # after the end, the interface belongs to its owner again
         assert "vm0" not in subprocess.check_output(["ip", "link"]).decode()
         assert "ingress" not in subprocess.check_output(["tc", "qdisc"]).decode()
         with end("here") as here, end("card") as there:
@@ -49,7 +52,7 @@ def test_its_kernel_is_another_and_its_files_are_these(booted: Machine, tmp_path
 
 @with_qemu
 def test_it_sorts_as_this_machine_does(booted: Machine) -> None:
-    """By the widest instructions that its CPU says it has."""
+    """It uses the widest instructions that its CPU reports."""
     for count in (10, 1000):
         numbers = np.random.default_rng(1).permutation(count)
         assert booted.call(np.argsort, numbers).tolist() == np.argsort(numbers).tolist()
@@ -84,7 +87,7 @@ def test_more_than_the_channel_holds_goes_both_ways(booted: Machine) -> None:
 
 @with_qemu
 def test_frames_go_to_the_card_and_come_from_it_as_they_are(booted: Machine) -> None:
-    """It answers an ARP request; the kernel that the interface belongs to says nothing to it."""
+    """It replies to an ARP request; the kernel to which the interface belongs does not."""
     question = bytes.fromhex(
         "ffffffffffff 020000000002 0806 0001 0800 06 04 0001 020000000002 0a090002 000000000000 "
         "0a090001"
@@ -134,7 +137,7 @@ def test_a_timeout_at_start_is_reported(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_one_that_does_not_answer_in_time_is_ended(tmp_path: Path) -> None:
-    """Its answer, when it came, would be taken for that to the next call."""
+    """A late response would be taken for the response to the next call."""
     late = Machine(tmp_path)
     with subprocess.Popen(
         ["sleep", "60"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
@@ -161,7 +164,8 @@ def test_without_a_kernel_one_line_says_how_to_get_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(kernel, "FOLDER", tmp_path)
-    (tmp_path / "order").write_text("9p.ko\n")  # of an earlier version, which needed fewer
+    # from an earlier version, which needed fewer modules
+    (tmp_path / "order").write_text("9p.ko\n")
     with pytest.raises(
         TestbedError, match=r"no kernel for a virtual machine; run \./setup\.sh --rdma"
     ):

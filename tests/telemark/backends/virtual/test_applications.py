@@ -1,4 +1,4 @@
-"""Applications in virtual time: called to the nanosecond, and the same each time."""
+"""Applications in virtual time: callbacks at exact times, the same in each run."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ MS = 1_000_000
 
 
 def test_what_comes_is_handed_over_at_its_instant_or_later_and_together(tmp_path: Path) -> None:
-    """Three datagrams 1 ms apart, over a link of 500 us; answers take the same time back."""
+    """Three datagrams arrive 1 ms apart, over a link of 500 us; responses take the same time."""
 
     async def main(run: Run) -> Any:
         with Network(Pair(delay_us=500), run, program=WIRE) as net:
@@ -39,7 +39,8 @@ def test_what_comes_is_handed_over_at_its_instant_or_later_and_together(tmp_path
     calls = [[(at - first_ns, count) for at, count in result[0]] for result in results[:4]]
     half = MS // 2
     assert calls[0] == [(half, 1), (MS + half, 1), (2 * MS + half, 1), (29 * MS + half, 1)]
-    assert calls[1] == [(2 * MS, 2), (4 * MS, 1), (29 * MS + half, 1)]  # the end does not wait
+    # the end of the network does not wait
+    assert calls[1] == [(2 * MS, 2), (4 * MS, 1), (29 * MS + half, 1)]
     assert calls[3] == [(29 * MS, 3), (29 * MS + half, 1)]
     assert calls[2] == [(at + MS // 4, count) for at, count in calls[0][:3]] + [calls[0][3]]
     _due_ns, called_ns, answers = results[4]
@@ -77,7 +78,10 @@ def test_a_timer_that_is_always_due_ends_the_run(
 
 
 def test_the_copy_that_runs_leaves_the_experiments_own_alone(tmp_path: Path) -> None:
-    """In virtual time as in real, or the same code would find out other things."""
+    """This is so in virtual time as in real time.
+
+    Otherwise, the same code could give different results.
+    """
 
     async def main(run: Run) -> None:
         counter = Counter(6000)

@@ -1,4 +1,4 @@
-"""Virtual time gives the same bytes on each CPU, with whatever instructions C and NumPy use."""
+"""Virtual time gives the same bytes on each CPU, whatever instructions C and NumPy use."""
 
 import os
 import shutil
@@ -13,13 +13,14 @@ from telemark.session import emulated_cpu
 
 ROOT = Path(__file__).parents[4]
 NO_AVX2 = {emulated_cpu.DISABLE: " ".join(emulated_cpu.FEATURES)}
-# Neither may glibc's functions use what only some CPUs have: fused multiply-add rounds otherwise.
+# functions of glibc must not use instructions of only some CPUs: fused multiply-add rounds
+# differently
 NO_FMA = {"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-AVX2_Usable,-FMA,-FMA_Usable,-FMA4"}
 SANITIZERS = "-fsanitize=address,undefined -fno-sanitize-recover=undefined"
 
 
 def samples(folder: Path, name: str, before: tuple[str, ...] = (), **environment: str) -> bytes:
-    """The samples of an experiment, run in a process in which nothing is loaded yet."""
+    """Return the samples of an experiment, run in a process that has loaded nothing yet."""
     command = [*before, sys.executable, f"experiments/{name}.py", "--quick", "--time", "virtual"]
     done = subprocess.run(
         [*command, "--again", "--jobs", "1", "--out", str(folder)],
@@ -32,7 +33,7 @@ def samples(folder: Path, name: str, before: tuple[str, ...] = (), **environment
 
 @cache
 def here(name: str, folder: Path) -> bytes:
-    """The samples on this CPU."""
+    """Return the samples on this CPU."""
     return samples(folder / name, name)
 
 
@@ -42,7 +43,7 @@ def usual(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def compiler(folder: Path, flags: str) -> str:
-    """A C compiler that takes these flags in place of -march=native."""
+    """Write a C compiler that replaces -march=native by these flags."""
     path = folder / "cc"
     path.write_text(f'#!/bin/bash\nexec cc "${{@/-march=native/-mtune=generic}}" {flags}\n')
     path.chmod(0o755)
@@ -60,7 +61,8 @@ def test_sanitizers_find_nothing(usual: Path, tmp_path: Path) -> None:
         subprocess.run(
             ["cc", f"-print-file-name={library}"], capture_output=True, text=True, check=True
         ).stdout.strip()
-        for library in ("libasan.so", "libstdc++.so.6")  # the second for exceptions of Matplotlib's
+        # the second library is for exceptions of Matplotlib
+        for library in ("libasan.so", "libstdc++.so.6")
     ]
     sanitized = {
         "CC": compiler(tmp_path, SANITIZERS), "LD_PRELOAD": " ".join(preloaded),
@@ -72,7 +74,7 @@ def test_sanitizers_find_nothing(usual: Path, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("qemu-x86_64") is None, reason="needs qemu-user")
 def test_an_emulated_cpu(usual: Path, tmp_path: Path) -> None:
-    """The process is emulated, but for the compiler that it starts."""
+    """The process is emulated, except for the compiler that it starts."""
     emulator = ("qemu-x86_64", "-cpu", "max")
     found = samples(tmp_path / "out", "dta_postcarding", emulator, **NO_AVX2)
     assert found == here("dta_postcarding", usual)

@@ -1,4 +1,4 @@
-"""Looking into a network in virtual time, and changing it, at an instant."""
+"""Inspecting and changing a network in virtual time, at a point in time."""
 
 import asyncio
 from pathlib import Path
@@ -24,7 +24,7 @@ MS = 1_000_000
 
 
 def test_links_and_queues_change_at_an_instant(tmp_path: Path) -> None:
-    """100 datagrams, one each millisecond: the link changes just before the 40th and the 70th."""
+    """Of 100 datagrams, one per millisecond, the link changes just before the 40th and the 70th."""
 
     async def main(run: Run) -> None:
         with Network(Pair(delay_us=100), run, program=WIRE) as net:
@@ -46,7 +46,9 @@ def test_links_and_queues_change_at_an_instant(tmp_path: Path) -> None:
 
 
 def test_counters_are_those_of_the_instant(tmp_path: Path) -> None:
-    """64 B take 64 us: of ten frames at once one is on the wire, four wait, five are dropped."""
+    """A frame of 64 B takes 64 us: of ten simultaneous frames, one is on the wire, four wait, and
+    five are dropped.
+    """
 
     async def main(run: Run) -> None:
         with Network(Pair(rate_bps=8_000_000, delay_us=1000), run, program=WIRE) as net:
@@ -74,7 +76,7 @@ def test_counters_are_those_of_the_instant(tmp_path: Path) -> None:
 
 
 def test_a_program_pushed_anew_has_other_dice(tmp_path: Path) -> None:
-    """The link loses the same packets again as after the start."""
+    """Before that, the link loses the same packets as after the start."""
 
     async def main(run: Run) -> tuple[set[int], set[int]]:
         with Network(Pair(loss_probability=0.2), run, program=WIRE) as net:
@@ -92,9 +94,10 @@ def test_a_program_pushed_anew_has_other_dice(tmp_path: Path) -> None:
 
     before, after = virtually(tmp_path / "a", main)
     assert (before, after) == virtually(tmp_path / "b", main)
-    assert 70 < len(before) < 130  # 100 +- 3 sigma, as the next
+    assert 70 < len(before) < 130  # 100, with 3 standard deviations, also in the next line
     assert 70 < len(after) < 130
-    assert len(before & after) < 40  # 20 +- 4: a fifth of a fifth, for independent random numbers
+    # 20 +- 4 in common: a fifth of a fifth, for independent random numbers
+    assert len(before & after) < 40
 
 
 @pytest.mark.parametrize(
@@ -128,7 +131,7 @@ def test_what_a_switch_does_with_packets_is_traced(tmp_path: Path) -> None:
         assert len(records[1].received) == 1000
         blocks = (tmp_path / "s2.trace").read_text().strip().split("\n\n")
         assert len(blocks) == 1000, blocks[-1]
-        assert half == 500  # packet i comes in after i * 10 + 7 us
+        assert half == 500  # packet i arrives at i * 10 + 7 us
         assert blocks[0].startswith("packet 1: in at port 1, 64 bytes, at 1.000007000 s\n")
 
     virtually(tmp_path, main)
@@ -142,7 +145,7 @@ class Single(Topo):
 
 
 def test_digests_reach_the_controller_in_virtual_time(tmp_path: Path) -> None:
-    """The list is due 20 ms after its first entry; it is sent once until acknowledged."""
+    """The list is due 20 ms after its first entry; it is sent once until it is acknowledged."""
 
     async def main(run: Run) -> list[tuple[int, int]]:
         seen = []
@@ -184,7 +187,7 @@ def test_programs_of_hosts_are_refused(tmp_path: Path) -> None:
 
 
 def test_registers_are_read_at_any_time_without_disturbing(tmp_path: Path) -> None:
-    """A run that is stopped and inspected each millisecond is the same as one that is not."""
+    """A run that is stopped and inspected every millisecond gives the same results."""
 
     async def main(run: Run, *, inspected: bool) -> np.ndarray:
         with Network(

@@ -1,4 +1,4 @@
-"""Stations: what a virtual host that pings does with each frame, as a kernel would."""
+"""PingHost: reactions of a pinging virtual host to each frame, as those of a kernel."""
 
 from collections.abc import Callable
 from ipaddress import IPv4Interface
@@ -14,7 +14,7 @@ OWN, OTHER, GATEWAY = "08:00:00:00:00:01", "08:00:00:00:00:02", "08:00:00:00:00:
 
 
 class FakeHost:
-    """A host whose frames a test takes and brings."""
+    """A host whose sent frames a test takes, and to which it delivers frames."""
 
     mac = OWN
 
@@ -29,7 +29,7 @@ class FakeHost:
         self.sent.append(Ether(frame))
 
     def bring(self, frame: bytes) -> list[Any]:
-        """What the station sends for it."""
+        """Deliver a frame; return the frames that the host sends."""
         self.sent.clear()
         self.take([Arrival(frame)])
         return list(self.sent)
@@ -99,5 +99,5 @@ def damaged(at: int) -> bytes:
     ],
 )
 def test_what_is_not_for_it_or_not_whole_is_not_answered(host: FakeHost, frame: bytes) -> None:
-    assert host.bring(bytes(request()))  # the same without damage is
+    assert host.bring(bytes(request()))  # an undamaged request gets a reply
     assert host.bring(frame) == []

@@ -25,12 +25,12 @@ FLOWS = [
     Flow(2, "h1", "h2", rate_pps=1000, count=200, size=700, pattern=Poisson()),
     Flow(3, "h2", "h1", rate_pps=5000, count=300, pattern=OnOff(on_s=0.01, off_s=0.02)),
 ]
-# What this gave on the machine where the test was written: it is to be so on all.
+# result on the machine where the test was written, which must be the same on all machines
 DIGEST = "45f6112944221ada"
 
 
 class Wider(Topo):
-    """Pair, with another switch and host, whose links use random numbers as well."""
+    """Pair with another switch and host, whose links also use random numbers."""
 
     def build(self, **link: float) -> None:
         s1, s2, s3 = (self.addSwitch(name) for name in ("s1", "s2", "s3"))
@@ -54,7 +54,7 @@ def records(
 
 
 def digest(seen: dict[int, FlowRecord]) -> str:
-    """Of what was sent and received when."""
+    """Return a digest of all sent and received packets with their times."""
     content = b"".join(
         repack_fields(record.sent[["sequence", "sent_ns"]]).tobytes() + record.received.tobytes()
         for record in seen.values()
@@ -79,13 +79,15 @@ def test_another_switch_and_other_links_move_nobody_elses_dice(tmp_path: Path) -
     plain = records(tmp_path / "a", Pair(**WILD), FLOWS)
     assert digest(records(tmp_path / "b", Wider(**WILD), FLOWS)) == digest(plain)
     other = records(tmp_path / "c", Pair(**WILD, params2={"loss_probability": 0.3}), FLOWS)
-    for flow in (1, 2):  # which go the other way: nothing changes for them
+    for flow in (1, 2):  # these flows go in the opposite direction, so they do not change
         assert np.array_equal(plain[flow].received, other[flow].received)
     assert len(other[3].received) < len(plain[3].received)
 
 
 def test_links_that_are_set_while_they_run_have_dice_of_their_own(tmp_path: Path) -> None:
-    """As those have that had a property from the start: by the seed, and by their names."""
+    """The random numbers depend on the seed and on the names, as for links that had a property from
+    the start.
+    """
 
     def lost(folder: str, seed: int, *, is_set_live: bool) -> list[list[int]]:
         async def main(run: Run) -> list[list[int]]:

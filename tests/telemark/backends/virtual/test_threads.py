@@ -1,4 +1,4 @@
-"""Experiments on several threads: what their networks say of it, and that nothing else differs."""
+"""Experiments on several threads: output about the threads, and otherwise equal results."""
 
 import asyncio
 import signal
@@ -89,7 +89,7 @@ with Network(Line(switches=2, delay_us=100), run, program=WIRE, capture=False) a
 def test_a_run_on_two_threads_ends_when_it_is_asked_to(
     start_experiment: StartExperiment, number: signal.Signals
 ) -> None:
-    """While both are at work; of one that is killed, its folder is the next run's to remove."""
+    """Both threads are working. If the process is killed, the next run removes its folder."""
     process = start_experiment(ENDLESS, "--time", "virtual", "--threads", "2", head=HEAD)
     line = ""
     while "example-" not in line:

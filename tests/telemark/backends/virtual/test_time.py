@@ -1,4 +1,4 @@
-"""Virtual time: when tasks run, what controllers get, and what is refused there."""
+"""Virtual time: order of tasks, messages of controllers, and rejected calls."""
 
 import asyncio
 import ctypes
@@ -64,7 +64,7 @@ def test_timers_of_asyncio_are_virtual_too(tmp_path: Path) -> None:
         await run.clock.sleep_until(run.clock.now_ns() + 0.5)  # type: ignore[arg-type]
         assert run.clock.now_ns() == START_NS + 3_600_500_000_001
         await run.clock.sleep_until(0)
-        assert await asyncio.to_thread(lambda: 5) == 5  # takes no virtual time
+        assert await asyncio.to_thread(lambda: 5) == 5  # this takes no virtual time
         assert run.clock.now_ns() == START_NS + 3_600_500_000_001
 
     virtually(tmp_path, main)
@@ -81,7 +81,7 @@ def test_waiting_for_nothing_is_an_error(tmp_path: Path) -> None:
 def test_frames_that_go_in_circles_are_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where no link takes time they would go round for ever, at one instant."""
+    """If no link takes time, they would circulate without end at one point in time."""
     monkeypatch.setattr("telemark.backends.virtual.network.MAX_INSTANT_EVENTS", 1000)
 
     async def main(run: Run) -> None:
@@ -98,7 +98,7 @@ def test_frames_that_go_in_circles_are_an_error(
 
 
 def test_a_loop_that_copies_what_it_carries_is_an_error(tmp_path: Path) -> None:
-    """It doubled the frames with each turn, and ate all of the machine's memory."""
+    """The number of frames doubled with each round and would exhaust the memory of the machine."""
     copies = [
         +fy.P4MulticastGroupEntry(1, replicas=[2, 3]),
         +fy.P4TableEntry("route", match=fy.Match(), action=fy.Action("multicast", group=1)),
@@ -114,7 +114,8 @@ def test_a_loop_that_copies_what_it_carries_is_an_error(tmp_path: Path) -> None:
     async def main(run: Run) -> None:
         with Network(Ring(), run, program=CONTROL, capture=False) as net:
             engine = net.switch("s1").running.dataplane
-            most = ctypes.c_uint64(1000)  # in place of MAX_PACKETS: a test needs no gigabytes
+            # instead of MAX_PACKETS, because a test should not need gigabytes
+            most = ctypes.c_uint64(1000)
             pool = engine.library.engine_pool(engine.handle)
             engine.library.packet_pool_set_limit(ctypes.c_void_p(pool), most)
             for name in ("s1", "s2"):
@@ -199,7 +200,8 @@ def test_books_balance_and_captures_tell_what_was_lost(tmp_path: Path) -> None:
             assert sorted(lost) == list(records[flow.id].lost_sequences)
             out = pcap.read_flow(net.capture(near, far, "out"), flow)
             assert len(out.sequence) == flow.count
-            assert np.all(out.time_ns >= records[flow.id].sent["sent_ns"])  # it may have waited
+            # the packet may have waited
+            assert np.all(out.time_ns >= records[flow.id].sent["sent_ns"])
         assert set(pcap.read_flow(net.capture("s1", "s2", "out"), flows[0]).dscp) == {5}
 
     virtually(tmp_path, main)
@@ -229,7 +231,7 @@ def test_errors_of_the_switch_reach_the_controller(tmp_path: Path) -> None:
 
 
 def test_frames_go_to_the_controller_and_back_at_once(tmp_path: Path) -> None:
-    """A controller that is the switch's forwarding: the network waits for it each time."""
+    """The controller forwards all frames of the switch, so the network waits for it each time."""
 
     async def main(run: Run) -> None:
         with Network(Pair(), run, program=CONTROL, switch_options={"s1": CPU}) as net:
@@ -272,7 +274,7 @@ def test_messages_to_and_from_a_controller_may_take_time(tmp_path: Path) -> None
 
 
 def test_frames_of_a_capture_are_sent_again_at_their_times(tmp_path: Path) -> None:
-    """A ping and what is captured of it, replayed: h2 answers both."""
+    """A ping and its capture, replayed: h2 replies to both."""
 
     async def main(run: Run) -> None:
         ping = Ether(dst="00:00:00:00:00:02", src="00:00:00:00:00:01")
@@ -324,7 +326,7 @@ def test_captures_that_cannot_be_sent_again_say_why(tmp_path: Path) -> None:
     wrpcap(str(tmp_path / "ip"), [ping[IP]], linktype=101)
     wrpcap(str(tmp_path / "long"), [ping])
     data = bytearray((tmp_path / "long").read_bytes())
-    data[32] -= 1  # of the length on the wire
+    data[32] -= 1  # in the length of the frame on the link
     data[36] -= 2
     (tmp_path / "long").write_bytes(data)
     for name, why in (("ng", "pcapng"), ("ip", "link type 101; expected"), ("long", "trunc"),
@@ -355,7 +357,7 @@ def test_each_switch_may_have_a_clock_of_its_own(tmp_path: Path) -> None:
                         r async for r in switch.read(fy.P4RegisterEntry("last_seen", index=0))
                     ]
                     stamps.append(seen.data)
-        # The last datagram came 4 s after the first, 5 s after the clock's beginning.
+        # the last datagram was sent 4 s after the first, and 5 s after the start of the clock
         assert stamps == [5_000_000, 5_000_000 - 70 + 250]
 
     virtually(tmp_path, main)

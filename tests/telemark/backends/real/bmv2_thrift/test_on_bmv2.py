@@ -57,7 +57,7 @@ def test_registers_and_queues_are_the_same_on_both_targets(
         assert process.returncode == 0, output + errors
         found[target] = json.loads((out / "summary.json").read_text())["metrics"]
     assert found["bmv2"] == found["minip4"]
-    assert found["minip4"]["left"] == [30, 34]  # the first, and three that waited
+    assert found["minip4"]["left"] == [30, 34]  # the first frame, and three that waited
     packets = [value for each in found["minip4"]["seen"] for *cell, value in each
                if cell == ["packets", 3]]  # fmt: skip
     assert packets == [30, 60, 2**32 - 1]

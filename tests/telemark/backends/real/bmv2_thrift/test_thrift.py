@@ -69,7 +69,7 @@ def test_registers_are_read_cell_by_cell_or_whole(thrift: Thrift, told: Any) -> 
     assert thrift.read_register("I.narrow", 32) == [0, 1, 2, 3]
     assert thrift.read_register("I.narrow", 32, 3) == [3]
     assert thrift.read_register("I.wide", 64, 0) == [5]
-    assert thrift.read_register("I.wide", 63) == [5, 2**63 - 1]  # it fits
+    assert thrift.read_register("I.wide", 63) == [5, 2**63 - 1]  # the value fits
 
 
 def test_cells_too_large_for_thrift_are_rejected(thrift: Thrift, told: Any) -> None:
@@ -92,7 +92,7 @@ def test_errors_of_bmv2_have_its_code(thrift: Thrift, told: Any) -> None:
     words = r"^switch s1: bmv2: register_read: .*INVALID_REGISTER_NAME"
     with pytest.raises(TestbedError, match=words):
         thrift.read_register("I.gone", 32)
-    assert thrift.read_register("I.narrow", 32, 1) == [1]  # and it goes on
+    assert thrift.read_register("I.narrow", 32, 1) == [1]  # the client still works
 
 
 def test_a_process_that_ends_is_reported_and_restarted(thrift: Thrift, told: Any) -> None:
@@ -142,7 +142,7 @@ def test_without_bmv2_there_is_no_thrift(tmp_path: Path, monkeypatch: pytest.Mon
 def test_bindings_below_bmv2_s_prefix_are_found(
     thrift_stand_in: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Debian's Python does not search them; so they are added to PYTHONPATH."""
+    """Debian's Python does not search this prefix, so it is added to PYTHONPATH."""
     (tmp_path / "bin").mkdir()
     stand_in_program(tmp_path / "bin", "  --thrift-port arg", monkeypatch)
     folder = tmp_path / "lib" / "python3.99" / "site-packages"

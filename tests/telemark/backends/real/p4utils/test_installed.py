@@ -1,4 +1,4 @@
-"""A script and a P4Runtime controller of p4-utils, where it is installed: on both targets."""
+"""A script and a P4Runtime controller of p4-utils on both targets, if p4-utils is installed."""
 
 import shutil
 import subprocess
@@ -67,7 +67,7 @@ h1 ping -c 2 -W 1 h2
 
 
 def problem(*programs: str) -> str:
-    """Why it cannot run here, or nothing."""
+    """Return the reason why it cannot run on this machine, or an empty text."""
     if missing := [name for name in programs if shutil.which(name) is None]:
         return f"{missing[0]} is not on PATH"
     try:
@@ -98,8 +98,8 @@ def test_a_network_with_a_file_of_commands_and_a_controller(tmp_path: Path, targ
         cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    told = done.stdout + done.stderr  # Mininet's output
-    assert "1 packets transmitted, 1 received" in told  # by the file's entries
+    told = done.stdout + done.stderr  # output of Mininet
+    assert "1 packets transmitted, 1 received" in told  # the entries of the file forward the ping
     assert "2 packets transmitted, 2 received" in told
     assert (tmp_path / "controller.log").read_text().count("Adding entry") == 2
     assert "rror" not in (tmp_path / "controller.log").read_text()

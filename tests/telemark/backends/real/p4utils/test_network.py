@@ -1,4 +1,6 @@
-"""minip4 as a switch of p4-utils, whose classes are stand-ins here: what it is started with."""
+"""minip4 as a switch of p4-utils (with stand-ins for its classes): the options of the switch
+process.
+"""
 
 import argparse
 import ast
@@ -21,7 +23,7 @@ TINY = Path(__file__).parents[3] / "programs" / "wire.p4"
 
 @pytest.fixture
 def there(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """The module that runs in p4-utils' environment."""
+    """Return the module that runs in the environment of p4-utils."""
     before = {*sys.modules}
     monkeypatch.syspath_prepend(str(STAND_IN))
     monkeypatch.syspath_prepend(str(IN_ENV))
@@ -40,7 +42,7 @@ def switch(there: ModuleType, **options: Any) -> Any:
 
 
 def options_of(command: list[str]) -> argparse.Namespace:
-    """As `minip4 switch` understands them."""
+    """Return the options as `minip4 switch` parses them."""
     parser = argparse.ArgumentParser()
     cli.add_arguments(parser)
     assert command[1] == "switch"
@@ -76,7 +78,7 @@ def test_each_end_of_a_link_is_random_of_its_own(
         ({"bw": 0.5}, {"rate_bps": 500_000}),
         ({"delay": "5ms", "jitter": "10us"}, {"delay_us": 5000, "jitter_us": 10}),
         ({"delay": "1.5s"}, {"delay_us": 1_500_000}),
-        ({"delay": "100"}, {"delay_us": 100}),  # tc's unit
+        ({"delay": "100"}, {"delay_us": 100}),  # a number has the unit of tc
         ({"delay": 100}, {"delay_us": 100}),
         ({"loss": 2.5, "max_queue_size": 50}, {"loss_probability": 0.025, "queue_packets": 50}),
         ({"weight": 3, "bw": None}, None),
@@ -142,7 +144,7 @@ def test_a_switch_starts_and_ends(there: ModuleType, tmp_path: Path) -> None:
     assert "ready (device 7" in (tmp_path / "p4s.s1.log").read_text()
     given.stop()
     assert not given.switch_running()
-    assert process.returncode == 0  # it completed its files
+    assert process.returncode == 0  # the process has completed its files
 
 
 def test_a_switch_that_cannot_start_says_why(there: ModuleType, tmp_path: Path) -> None:

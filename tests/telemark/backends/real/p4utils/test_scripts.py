@@ -1,4 +1,4 @@
-"""Scripts of p4-utils' NetworkAPI, run as they are; p4-utils is a stand-in."""
+"""Unmodified scripts of p4-utils' NetworkAPI, with a stand-in for p4-utils."""
 
 import os
 import subprocess
@@ -42,7 +42,7 @@ def test_a_script_gets_the_target_s_switches(
         kind,
         "__main__ network.py",
         f"['network.py'] {tmp_path}",
-        "started with Minip4Compiler",  # and nothing was cleaned up
+        "started with Minip4Compiler",  # cleanup() was not called
         "obeys typed.txt",
     ]
     assert "obeys None" in run_there(tmp_path, "NetworkAPI().startNetwork()", target).stdout
@@ -75,7 +75,7 @@ def test_it_runs_in_namespaces_with_commands_and_leaves_the_machine_alone(
     commands.write_text("pingall\n")
     script.write_text(
         HEAD + f"import os, select, sys\nassert os.path.ismount({str(HUGE_PAGES)!r})\n"
-        f"open({str(HUGE_PAGES)!r}, 'w').write('3')\n"  # a file of the run's
+        f"open({str(HUGE_PAGES)!r}, 'w').write('3')\n"  # a file of the kernel
         "assert 'on_minip4' in os.environ['PYTHONPATH']\n"
         "print(os.path.basename(os.getcwd()), os.environ['TELEMARK_SEED'])\n"
         "print('interfaces', os.listdir('/proc/self/net/dev_snmp6'))\n"

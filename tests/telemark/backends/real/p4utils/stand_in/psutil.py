@@ -1,5 +1,5 @@
-"""What p4-utils brings with it."""
+"""Stand-in for psutil, which p4-utils installs."""
 
 
 class NoSuchProcess(Exception):
-    """As psutil's class."""
+    """Stand-in for psutil's class."""

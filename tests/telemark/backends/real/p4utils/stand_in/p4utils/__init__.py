@@ -1,1 +1,1 @@
-"""What p4-utils offers, as far as this project uses it: for tests where it is not installed."""
+"""Stand-in for the parts of p4-utils that this project uses, for tests without p4-utils."""

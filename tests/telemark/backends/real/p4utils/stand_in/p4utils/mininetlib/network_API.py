@@ -4,7 +4,10 @@ from p4utils.mininetlib.node import P4RuntimeSwitch
 
 
 class NetworkAPI:
-    """As p4-utils' class; startNetwork() begins with cleanup(), and ends at the command line."""
+    """Stand-in for p4-utils' class.
+
+    StartNetwork() begins with cleanup() and ends at the command line.
+    """
 
     def __init__(self):
         self.given = {}
@@ -43,7 +46,7 @@ class NetworkAPI:
 
 
 class P4CLI:
-    """As p4-utils' class: obeys a script, or what is typed."""
+    """Stand-in for p4-utils' class: executes a script or typed commands."""
 
     def __init__(self, network, script=None):
         print("obeys", script)

@@ -1,4 +1,4 @@
-"""A switch that keeps what it is given."""
+"""A switch that stores its parameters."""
 
 KNOWN = {"sw_bin": "simple_switch_grpc", "json_path": None, "grpc_port": None, "pcap_dump": False,
          "pcap_dir": None, "log_enabled": False, "log_dir": "/tmp", "enable_debugger": False,
@@ -6,7 +6,7 @@ KNOWN = {"sw_bin": "simple_switch_grpc", "json_path": None, "grpc_port": None, "
 
 
 class P4RuntimeSwitch:
-    """As p4-utils' class: `params` are the words that it does not know."""
+    """Stand-in for p4-utils' class: `params` are unknown parameters."""
 
     def __init__(self, name, device_id, **options):
         self.name = name

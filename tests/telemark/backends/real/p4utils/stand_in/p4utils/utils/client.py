@@ -1,8 +1,8 @@
-"""A client that keeps what it is given."""
+"""A client that stores its parameters."""
 
 
 class ThriftClient:
-    """As p4-utils' class."""
+    """Stand-in for p4-utils' class."""
 
     def __init__(self, thrift_port, sw_name, cli_input=None, **options):
         self.sw_name = sw_name

@@ -1,10 +1,10 @@
-"""A compiler that keeps what it is given."""
+"""A compiler that stores its parameters."""
 
 from pathlib import Path
 
 
 class CompilationError(Exception):
-    """As p4-utils' class."""
+    """Stand-in for p4-utils' class."""
 
 
 class P4C:
